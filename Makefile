@@ -1,0 +1,35 @@
+# Two commands do everything on a fresh machine with Python 3.11 or later: `make up` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DATA ?= .fallow
+
+.PHONY: up install test lint types check fresh
+
+up: install ## start the service and the dashboard, print the URL
+	@$(BIN)/fallow up --data $(DATA)
+
+install: $(VENV)/.installed ## make the environment alone
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Fallow needs Python 3.11 or later; set PYTHON=python3.x")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.tested: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
+	@touch $@
+
+test: $(VENV)/.tested ## make the test environment and pass the tests
+	@tests/real_parts.sh
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.tested ## formatting and lint
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(VENV)/.tested ## mypy, strict
+	$(BIN)/mypy
+
+check: lint types test ## all that CI asks for

@@ -1,0 +1,1 @@
+"""Understands: the ledger, the patterns and the findings, from what the collector stored."""

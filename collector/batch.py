@@ -1,0 +1,83 @@
+"""The columnar form of samples: what a tick or a history brings to the store in one piece.
+
+One schema for both, so that live ticks, replays, imports and the simulated cluster meet the store at one
+door. Scaling to integers happens in the store; here values are as in ``collector.model``.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+import pyarrow as pa
+
+from collector.model import Allocation, Event, Gap, Gpu, GpuSample, Process, ProcessSample
+
+_RATIO = pa.float32()
+_TYPES: dict[str, pa.DataType] = {
+    "uuid": pa.string(),
+    "at_ms": pa.int64(),
+    "width_ms": pa.int32(),
+    "rung": pa.uint8(),
+    "temperature_c": pa.int16(),
+    "sm_clock_mhz": pa.int16(),
+    "memory_clock_mhz": pa.int16(),
+    "power_mw": pa.int32(),
+    "xid": pa.int32(),
+    "process_count": pa.int16(),
+    "flags": pa.string(),
+}
+
+SAMPLE_SCHEMA = pa.schema(
+    [
+        pa.field(
+            column.name,
+            _TYPES.get(column.name, _RATIO if column.name.endswith("_ratio") else pa.int64()),
+        )
+        for column in fields(GpuSample)
+        if column.name != "memory_total_bytes"
+    ]
+)
+"""One row a sample: the fields of ``GpuSample`` in their order; flags comma-joined."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldInterval:
+    """An allocation and its half-open interval ``[from_ms, to_ms)``, open-ended while it lasts."""
+
+    allocation: Allocation
+    from_ms: int
+    to_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """A stretch of the past from one source, to be stored at once; rows already there are not stored again.
+
+    ``samples`` has SAMPLE_SCHEMA (any column but ``uuid``, ``at_ms`` and ``width_ms`` may be missing and
+    counts as not measured) and need not be sorted.
+    """
+
+    source: str
+    gpus: tuple[Gpu, ...]
+    samples: pa.Table
+    held: tuple[HeldInterval, ...] = ()
+    processes: tuple[Process, ...] = ()
+    process_samples: tuple[ProcessSample, ...] = ()
+    events: tuple[Event, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+
+
+def to_table(samples: Iterable[GpuSample]) -> pa.Table:
+    """The samples as a table of ``SAMPLE_SCHEMA``, in the order given."""
+    rows = tuple(samples)
+    columns = [
+        pa.array([_value(row, name) for row in rows], type=SAMPLE_SCHEMA.field(name).type)
+        for name in SAMPLE_SCHEMA.names
+    ]
+    return pa.Table.from_arrays(columns, schema=SAMPLE_SCHEMA)
+
+
+def _value(row: GpuSample, name: str) -> object:
+    value = getattr(row, name)
+    if name == "flags":
+        return ",".join(value) or None
+    return value

@@ -1,0 +1,1 @@
+"""Who was given which GPU: one file a source of allocations, read side only."""

@@ -1,0 +1,261 @@
+"""The nouns that travel from a source to the store: GPU, sample, process, holder, allocation, gap.
+
+Pure values, no I/O. Units are in the names; ratios are 0..1; ``None`` is "not measured" and 0 a measured
+zero; times are UTC milliseconds since the Unix epoch. What a value *means* is decided in analytics.
+"""
+
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import NewType
+
+GpuUuid = NewType("GpuUuid", str)
+NodeName = NewType("NodeName", str)
+JobId = NewType("JobId", str)
+
+
+class Rung(IntEnum):
+    """Which measure stands behind a utilization figure; higher says more.
+
+    GPU_UTILIZATION is the share of time in which any kernel ran, so it is an upper bound only.
+    """
+
+    UNKNOWN = 0
+    GPU_UTILIZATION = 1
+    GRAPHICS_ACTIVE = 2
+    SM_ACTIVE = 3
+
+
+class GpuState(StrEnum):
+    """What a GPU was in a 30 s bin; every installed GPU-second is in exactly one of these."""
+
+    FREE = "free"
+    ALLOCATED_EMPTY = "allocated-empty"
+    HELD_IDLE = "held-idle"
+    LOW_SATURATION = "low-saturation"
+    MODERATE = "moderate"
+    GOOD = "good"
+    SUSPECT = "suspect"
+    UNKNOWN = "unknown"
+
+
+class ClaimSource(StrEnum):
+    """Who says that a GPU was given to somebody, strongest word first."""
+
+    LEASE = "lease"
+    SLURM = "slurm"
+    KUBERNETES = "kubernetes"
+    ENVIRONMENT = "environment"
+    PROCESS = "process"
+
+
+class JobKind(StrEnum):
+    """How a job is used: it sets the clocks of the ladder."""
+
+    INTERACTIVE = "interactive"
+    BATCH = "batch"
+    INFERENCE = "inference"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """A whole device or a MIG instance, keyed by UUID: index and count may change under us."""
+
+    uuid: GpuUuid
+    node: NodeName
+    index: int | None = None
+    model: str | None = None
+    memory_total_bytes: int | None = None
+    driver_version: str | None = None
+    power_limit_mw: int | None = None
+    parent_uuid: GpuUuid | None = None
+    mig_profile: str | None = None
+    share_of_device: float = 1.0
+    persistence_mode: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSample:
+    """What one GPU did in the ``width_ms`` that end at ``at_ms``.
+
+    ``utilization_ratio`` is the mean on ``rung``, the best measure there was. ``gpu_busy_ratio`` is the
+    share of the driver's sub-second samples that were above zero. ``energy_mj`` is the driver's own
+    counter since its load, not a difference. ``throttle_reasons`` is NVML's clocks-event bit mask.
+    ``process_count`` is ``None`` when processes were not looked at.
+    """
+
+    uuid: GpuUuid
+    at_ms: int
+    width_ms: int
+    rung: Rung = Rung.UNKNOWN
+    utilization_ratio: float | None = None
+    gpu_utilization_ratio: float | None = None
+    gpu_utilization_max_ratio: float | None = None
+    gpu_busy_ratio: float | None = None
+    memory_controller_ratio: float | None = None
+    encoder_ratio: float | None = None
+    decoder_ratio: float | None = None
+    graphics_active_ratio: float | None = None
+    sm_active_ratio: float | None = None
+    sm_occupancy_ratio: float | None = None
+    tensor_active_ratio: float | None = None
+    dram_active_ratio: float | None = None
+    memory_used_bytes: int | None = None
+    memory_reserved_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    power_mw: int | None = None
+    energy_mj: int | None = None
+    temperature_c: int | None = None
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    throttle_reasons: int | None = None
+    ecc_corrected: int | None = None
+    ecc_uncorrected: int | None = None
+    xid: int | None = None
+    process_count: int | None = None
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class ProcessKey:
+    """A process for all time: pids are reused, a pid with its start time is not."""
+
+    node: NodeName
+    pid: int
+    started_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """What could be learned of a process from outside; ``unreadable`` names what was denied, and why.
+
+    ``environment`` holds allow-listed keys only. ``frameworks`` is ranked, the likeliest first.
+    """
+
+    key: ProcessKey
+    user: str | None = None
+    uid: int | None = None
+    name: str | None = None
+    command: str | None = None
+    frameworks: tuple[str, ...] = ()
+    container: str | None = None
+    pod: str | None = None
+    namespace: str | None = None
+    slurm_job: str | None = None
+    notebook: str | None = None
+    parent_pid: int | None = None
+    environment: tuple[tuple[str, str], ...] = ()
+    unreadable: tuple[str, ...] = ()
+
+
+class ProcessType(StrEnum):
+    """Which of the driver's lists a process stands in."""
+
+    COMPUTE = "compute"
+    GRAPHICS = "graphics"
+    BOTH = "both"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessSample:
+    """What one process held and did on one GPU in the ``width_ms`` that end at ``at_ms``."""
+
+    uuid: GpuUuid
+    key: ProcessKey
+    at_ms: int
+    width_ms: int
+    type: ProcessType = ProcessType.COMPUTE
+    memory_used_bytes: int | None = None
+    sm_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Who was given a GPU.
+
+    ``job`` is unique for all time: ``slurm:812``, ``pod:namespace/name``, ``pid:node/71@start_ms``.
+    """
+
+    job: JobId
+    user: str | None = None
+    project: str | None = None
+    name: str | None = None
+    kind: JobKind | None = None
+    framework: str | None = None
+    command: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """One GPU, given to one holder, as one source says it; ``share`` is the fraction given, in (0, 1]."""
+
+    uuid: GpuUuid
+    holder: Holder
+    share: float = 1.0
+    source: ClaimSource = ClaimSource.PROCESS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened to a GPU: an XID, a fall off the bus, a return, a counter reset."""
+
+    uuid: GpuUuid
+    at_ms: int
+    kind: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """A time in which something was not measured, and why; no ``uuid`` when the whole source was blind."""
+
+    source: str
+    from_ms: int
+    to_ms: int
+    reason: str
+    uuid: GpuUuid | None = None
+    node: NodeName | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What one source saw at one tick; it owns all its data and never reaches back to the driver.
+
+    ``processes``, ``process_samples`` and ``allocations`` are ``None`` when the source did not look, and
+    empty when it looked and found none.
+    """
+
+    source: str
+    at_ms: int
+    gpus: tuple[Gpu, ...] = ()
+    samples: tuple[GpuSample, ...] = ()
+    processes: tuple[Process, ...] | None = None
+    process_samples: tuple[ProcessSample, ...] | None = None
+    allocations: tuple[Allocation, ...] | None = None
+    events: tuple[Event, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    duration_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unavailable:
+    """A source that could not be read at this tick, and a reason a person can act on."""
+
+    source: str
+    at_ms: int
+    reason: str
+    duration_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """All that one tick brings to the store, to be committed in one transaction.
+
+    ``allocations`` are the effective ones, after attribution; ``None`` means that nobody looked and the
+    open intervals stay open. A GPU missing from a tuple is held by nobody.
+    """
+
+    at_ms: int
+    width_ms: int
+    outcomes: tuple[Reading | Unavailable, ...] = ()
+    allocations: tuple[Allocation, ...] | None = None
+    gaps: tuple[Gap, ...] = field(default_factory=tuple)

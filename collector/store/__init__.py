@@ -1,0 +1,1 @@
+"""The one DuckDB file and its sealed days; the only importer of duckdb."""

@@ -1,0 +1,1 @@
+"""One file a dashboard page; every page is fed by ``service.client`` alone."""

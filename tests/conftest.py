@@ -1,0 +1,26 @@
+"""Shared by all tests: where the reference data lies, and how a missing real part is announced."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+SHARED_VARIABLE = "FALLOW_SHARED"
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of reference data: $FALLOW_SHARED, else ``../shared`` beside the checkout."""
+    root = Path(os.environ.get(SHARED_VARIABLE, Path(__file__).parents[2] / "shared"))
+    if not (root / "dcgm" / "README.md").is_file():
+        pytest.skip(f"reference data not found at {root}; set {SHARED_VARIABLE} to its folder")
+    return root
+
+
+def program(name: str, package: str) -> str:
+    """The path of an installed program, or skip, naming the Debian package that brings it."""
+    path = shutil.which(name)
+    if path is None:
+        pytest.skip(f"{name} is not installed; on Debian: apt-get install {package}")
+    return path

@@ -1,0 +1,21 @@
+#!/bin/sh
+# Installs what real-part tests need (Chromium, Prometheus, VictoriaMetrics, a C compiler) where that can be
+# done unasked: on Debian, as root. Elsewhere it changes nothing, and those tests skip, naming the package.
+set -eu
+missing=""
+need() { command -v "$1" >/dev/null 2>&1 || missing="$missing $2"; }
+need chromium chromium
+need prometheus prometheus
+need promtool prometheus
+need victoria-metrics victoria-metrics
+need cc gcc
+[ -e /usr/include/stdio.h ] || missing="$missing libc6-dev"
+[ -z "$missing" ] && exit 0
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+    echo "installing for the real-part tests:$missing"
+    apt-get update -qq
+    # shellcheck disable=SC2086
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+else
+    echo "real-part tests will skip; missing packages:$missing"
+fi

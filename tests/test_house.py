@@ -1,0 +1,158 @@
+"""Holds the house to its plan: who may import whom, who owns which dependency, and how big things get.
+
+When a rule hurts, change the rule and ``docs/architecture.md`` together, and say why.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+OURS = ("collector", "analytics", "advisor", "service", "fallow", "app")
+FUNCTION_LINES = 60
+FILE_LINES = 400
+
+PURE = (
+    "collector/model.py",
+    "collector/source.py",
+    "collector/attribution.py",
+    "analytics/model.py",
+    "analytics/findings",
+    "analytics/profiles.py",
+)
+IMPURE_MODULES = {"time", "random", "logging", "os", "socket", "subprocess", "pathlib", "datetime.now"}
+
+MAY_IMPORT = {
+    "fallow": (),
+    "collector": ("collector",),
+    "analytics": (
+        "analytics",
+        "collector.model",
+        "collector.clock",
+        "collector.store",
+    ),
+    "advisor": (
+        "advisor",
+        "analytics",
+        "collector.model",
+        "collector.clock",
+        "collector.inventory",
+        "collector.store",
+        "fallow.protocol",
+        "fallow.batch",
+        "fallow.membership",
+    ),
+    "service": OURS[:-1],
+    "service/pages": ("service.client", "service.pages"),
+    "app": ("service.client", "service.pages"),
+}
+
+OWNERS = {
+    "pynvml": ("collector/nvml",),
+    "duckdb": ("collector/store",),
+    "prometheus_client": ("collector/dcgm", "collector/exposition"),
+    "apscheduler": ("service/daemon",),
+    "torch": ("fallow",),
+    "streamlit": ("app.py", "service/pages"),
+    "altair": ("service/pages",),
+    "pandas": ("service/pages", "service/client", "analytics/report"),
+    "fastapi": ("service/api",),
+    "uvicorn": ("service/",),
+    "rich": ("service/cli",),
+    "matplotlib": (),
+}
+
+
+def sources() -> list[Path]:
+    door = ROOT / "app.py"
+    files = [path for name in OURS[:-1] for path in sorted((ROOT / name).rglob("*.py"))]
+    return [*files, door] if door.is_file() else files
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{relative(path)}: import by full name, not relatively"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def room(path: Path) -> str:
+    name = relative(path)
+    if name.startswith("service/pages/"):
+        return "service/pages"
+    return name.split("/")[0].removesuffix(".py")
+
+
+def within(module: str, allowed: tuple[str, ...]) -> bool:
+    return any(module == name or module.startswith(f"{name}.") for name in allowed)
+
+
+@pytest.mark.parametrize("path", sources(), ids=relative)
+def test_imports_point_back_up_the_hall(path: Path) -> None:
+    allowed = MAY_IMPORT[room(path)]
+    foreign = [m for m in imports(path) if m.split(".")[0] in OURS and not within(m, allowed)]
+    assert not foreign, f"{relative(path)} may import {allowed}, but imports {foreign}"
+
+
+@pytest.mark.parametrize("path", sources(), ids=relative)
+def test_heavy_dependencies_have_one_owner(path: Path) -> None:
+    for module in imports(path):
+        owners = OWNERS.get(module.split(".")[0])
+        if owners is not None:
+            assert relative(path).startswith(owners), f"{module} belongs to {owners}, not {relative(path)}"
+
+
+@pytest.mark.parametrize("path", [p for p in sources() if relative(p).startswith(PURE)], ids=relative)
+def test_pure_files_have_no_effects(path: Path) -> None:
+    impure = [m for m in imports(path) if m.split(".")[0] in IMPURE_MODULES]
+    assert not impure, f"{relative(path)} is pure: no I/O, no clock, no randomness, but imports {impure}"
+
+
+@pytest.mark.parametrize("path", sources(), ids=relative)
+def test_files_and_functions_stay_small(path: Path) -> None:
+    text = path.read_text()
+    assert text.count("\n") <= FILE_LINES, (
+        f"{relative(path)} is over {FILE_LINES} lines: find the second noun"
+    )
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            size = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert size <= FUNCTION_LINES, f"{relative(path)}:{node.lineno} {node.name} has {size} lines"
+
+
+@pytest.mark.parametrize("path", sources(), ids=relative)
+def test_every_module_says_why_it_exists(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text())), f"{relative(path)} has no docstring"
+
+
+def test_init_files_import_nothing_heavy() -> None:
+    for path in sources():
+        if path.name == "__init__.py":
+            heavy = [m for m in imports(path) if m.split(".")[0] in OWNERS]
+            assert not heavy, f"{relative(path)} imports {heavy}: heavy imports never sit in an __init__"
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("*/**/*.sql")), ids=relative)
+def test_every_query_has_a_header_and_a_test(path: Path) -> None:
+    if ".venv" in path.parts or "tests" in path.parts:
+        return
+    assert path.read_text().startswith("--"), f"{relative(path)} has no header"
+    if path.parent.name == "schema":
+        return
+    tests = "".join(p.read_text() for p in (ROOT / "tests").rglob("test_*.py"))
+    assert path.stem in tests, f"no test names the query {path.stem}"
+
+
+def test_no_path_of_one_machine_is_committed() -> None:
+    roots = tuple(f"/{name}/" for name in ("root", "work"))
+    for path in sources():
+        text = path.read_text()
+        assert not any(root in text for root in roots), f"{relative(path)} names a path of one machine"
