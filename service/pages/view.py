@@ -1,0 +1,155 @@
+"""What a screen shows, as a value: it is read from the address bar and written back to it.
+
+Whoever opens the same address sees the same view, so everything chosen on a page is here and nothing is
+kept in a session alone. Pure: the address and the time come in as arguments.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime, timedelta
+
+RANGES: Mapping[str, int] = {"1h": 60, "6h": 360, "24h": 1_440, "7d": 10_080, "14d": 20_160, "30d": 43_200}
+"""The ranges that follow the clock, in minutes."""
+
+DEFAULT_RANGE = "24h"
+FILTERS = ("node", "project", "user", "model")
+STEPS_S = (60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400)
+MOST_POINTS = 170
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """Time range, filters and what is picked; a default is left out of the address.
+
+    ``since`` and ``until`` (UTC) fix the window; without them it is the last ``range`` before now.
+    """
+
+    range: str = DEFAULT_RANGE
+    since: datetime | None = None
+    until: datetime | None = None
+    node: str | None = None
+    project: str | None = None
+    user: str | None = None
+    model: str | None = None
+    tz: str = "local"
+    gpu: str | None = None
+    job: str | None = None
+    kind: str | None = None
+    by: str | None = None
+    closed: str | None = None
+
+    @property
+    def live(self) -> bool:
+        """Whether the window moves with the clock."""
+        return self.since is None or self.until is None
+
+    @property
+    def filters(self) -> dict[str, str | None]:
+        """The filters as query parameters."""
+        return {name: getattr(self, name) for name in FILTERS}
+
+    @property
+    def filtered(self) -> bool:
+        """Whether anything is left out."""
+        return any(self.filters.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """A half-open stretch of whole minutes, UTC without a zone as queries take it, and a chart's step."""
+
+    from_ts: datetime
+    to_ts: datetime
+    step_s: int
+
+    @property
+    def seconds(self) -> int:
+        """Its length."""
+        return int((self.to_ts - self.from_ts).total_seconds())
+
+    @property
+    def span(self) -> dict[str, datetime]:
+        """The window as query parameters, without the step."""
+        return {"from_ts": self.from_ts, "to_ts": self.to_ts}
+
+    @property
+    def steps(self) -> dict[str, object]:
+        """The window and its step as query parameters."""
+        return {**self.span, "step_s": self.step_s}
+
+
+def parse(params: Mapping[str, str]) -> View:
+    """The view an address asks for; what cannot be read falls back to the default, silently."""
+    known = {field.name for field in fields(View)} - {"range", "since", "until", "tz"}
+    chosen: dict[str, str] = {name: params[name] for name in known if params.get(name)}
+    since, until = _instant(params.get("from")), _instant(params.get("to"))
+    if since is None or until is None or since >= until:
+        since = until = None
+    asked = params.get("range", DEFAULT_RANGE)
+    return replace(
+        View(**chosen),  # type: ignore[arg-type]  # only the fields that are text
+        range=asked if asked in RANGES else DEFAULT_RANGE,
+        since=since,
+        until=until,
+        tz="utc" if params.get("tz") == "utc" else "local",
+    )
+
+
+def address(view: View) -> dict[str, str]:
+    """The query parameters that bring ``view`` back; ``parse(address(view)) == view``."""
+    params = {
+        name: value
+        for name in ("node", "project", "user", "model", "gpu", "job", "kind", "by", "closed")
+        if (value := getattr(view, name))
+    }
+    if view.since is not None and view.until is not None:
+        params |= {"from": _written(view.since), "to": _written(view.until)}
+    elif view.range != DEFAULT_RANGE:
+        params["range"] = view.range
+    if view.tz != "local":
+        params["tz"] = view.tz
+    return params
+
+
+def shared(view: View) -> View:
+    """What goes along from page to page: time and filters, without what was picked on one page."""
+    return replace(view, gpu=None, job=None, kind=None, by=None, closed=None)
+
+
+def window(view: View, now: datetime, *, points: int = MOST_POINTS) -> Window:
+    """The stretch of time ``view`` means at ``now``, ended on a whole minute, cut to at most ``points``."""
+    if view.since is not None and view.until is not None:
+        since, until = _minute(view.since), _minute(view.until)
+        until = max(until, since + timedelta(minutes=1))
+    else:
+        until = _minute(now)
+        since = until - timedelta(minutes=RANGES[view.range])
+    step_s = step_for((until - since).total_seconds(), points=points)
+    return Window(from_ts=since, to_ts=until, step_s=step_s)
+
+
+def pinned(view: View, shown: Window) -> View:
+    """The same view, held at the window it shows now: what to send when the moment matters."""
+    return replace(view, since=shown.from_ts, until=shown.to_ts)
+
+
+def step_for(seconds: float, *, points: int = MOST_POINTS) -> int:
+    """The shortest round step that cuts ``seconds`` into at most ``points``."""
+    return next((step for step in STEPS_S if seconds / step <= points), STEPS_S[-1])
+
+
+def _instant(text: str | None) -> datetime | None:
+    try:
+        at = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return at.astimezone(UTC).replace(tzinfo=None) if at.tzinfo else at
+
+
+def _written(at: datetime) -> str:
+    return at.strftime("%Y-%m-%dT%H:%MZ")
+
+
+def _minute(at: datetime) -> datetime:
+    utc = at.astimezone(UTC).replace(tzinfo=None) if at.tzinfo else at
+    return utc.replace(second=0, microsecond=0)

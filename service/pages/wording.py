@@ -1,0 +1,98 @@
+"""How numbers, times and amounts are written on screens: one format for each kind, everywhere.
+
+Percent exists only here; ``None`` and NaN are written as a dash, never as 0. A thin space parts a number
+from its unit and groups thousands.
+"""
+
+from datetime import UTC, datetime, tzinfo
+
+import pandas as pd
+
+THIN = "\u202f"
+DASH = "\u2013"
+GIB = 1024**3
+
+
+def percent(ratio: float | None, *, digits: int | None = None) -> str:
+    """A ratio as percent: one digit under 10 %, none above, unless told; 0.004 is "0.4 %"."""
+    if missing(ratio):
+        return DASH
+    value = float(ratio or 0.0) * 100
+    shown = digits if digits is not None else (1 if 0 < abs(value) < 9.95 else 0)
+    return f"{value:.{shown}f}{THIN}%"
+
+
+def hours(value: float | None) -> str:
+    """GPU-hours, with as many digits as mean something."""
+    return DASH if missing(value) else f"{amount(value)}{THIN}GPU-h"
+
+
+def amount(value: float | None) -> str:
+    """A bare quantity: two digits under 1, one under 100, whole above, thousands grouped."""
+    if missing(value):
+        return DASH
+    number = float(value or 0.0)
+    digits = 0 if number == 0 or abs(number) >= 99.95 else (1 if abs(number) >= 0.995 else 2)
+    return f"{number:,.{digits}f}".replace(",", THIN)
+
+
+def count(value: float | None) -> str:
+    """A whole number, thousands grouped."""
+    return DASH if missing(value) else f"{round(float(value or 0)):,}".replace(",", THIN)
+
+
+def money(value: float | None, currency: str | None) -> str:
+    """An amount of money, whole above 100; a dash where nothing has a price."""
+    if missing(value):
+        return DASH
+    number = float(value or 0.0)
+    shown = f"{number:,.0f}" if abs(number) >= 100 else f"{number:,.2f}"
+    return f"{shown.replace(',', THIN)}{THIN}{currency or ''}".rstrip(THIN)
+
+
+def gibibytes(value: float | None) -> str:
+    """Bytes as GiB."""
+    return DASH if missing(value) else f"{amount(float(value or 0.0) / GIB)}{THIN}GiB"
+
+
+def watts(value: float | None) -> str:
+    """Power; kilowatts from 10,000 W."""
+    if missing(value):
+        return DASH
+    number = float(value or 0.0)
+    return f"{amount(number / 1000)}{THIN}kW" if number >= 10_000 else f"{count(number)}{THIN}W"
+
+
+def span(seconds: float | None) -> str:
+    """A length of time in its two largest units: "3 d 4 h", "12 min", "8 s"."""
+    if missing(seconds):
+        return DASH
+    left = max(0, round(float(seconds or 0.0)))
+    parts: list[str] = []
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
+        whole, left = divmod(left, size)
+        if whole or parts:
+            parts.append(f"{whole}{THIN}{unit}" if whole else "")
+        if len(parts) == 2:
+            break
+    return " ".join(part for part in parts if part) or f"0{THIN}s"
+
+
+def moment(at: datetime | None, zone: tzinfo = UTC) -> str:
+    """A point in time in ``zone``: "21 Nov 09:30"; times without a zone are UTC."""
+    if missing(at) or at is None:
+        return DASH
+    aware = at.replace(tzinfo=UTC) if at.tzinfo is None else at
+    return aware.astimezone(zone).strftime("%d %b %H:%M").lstrip("0")
+
+
+def missing(value: object) -> bool:
+    """Whether a cell holds no measurement: ``None``, NaN or NaT."""
+    return value is None or bool(pd.isna(value))  # type: ignore[call-overload]
+
+
+def short_gpu(node: str | None, index: float | None, uuid: str | None) -> str:
+    """A GPU as people say it: "node03 · GPU 5"; by UUID where it has no index."""
+    if missing(index) or index is None:
+        return f"{node or 'unknown node'} · {(uuid or '')[:12]}"
+    return f"{node or 'unknown node'} · GPU{THIN}{int(index)}"
