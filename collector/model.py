@@ -128,7 +128,9 @@ class ProcessKey:
 class Process:
     """What could be learned of a process from outside; ``unreadable`` names what was denied, and why.
 
-    ``environment`` holds allow-listed keys only. ``frameworks`` is ranked, the likeliest first.
+    ``environment`` holds allow-listed keys only. ``frameworks`` is ranked, the likeliest first. ``tree`` is
+    the process at the head of its job: the notebook kernel, the launcher or script, else itself.
+    ``cuda_mapped`` (libcuda.so.1) and ``device_open`` (/dev/nvidiaN) together show that it uses a GPU.
     """
 
     key: ProcessKey
@@ -145,6 +147,12 @@ class Process:
     parent_pid: int | None = None
     environment: tuple[tuple[str, str], ...] = ()
     unreadable: tuple[str, ...] = ()
+    slurm_step: str | None = None
+    tree: ProcessKey | None = None
+    launcher: str | None = None
+    kind: JobKind | None = None
+    cuda_mapped: bool | None = None
+    device_open: bool | None = None
 
 
 class ProcessType(StrEnum):
