@@ -1,0 +1,192 @@
+"""Named queries: the only way from the store to a screen, a report or a finding.
+
+One question a file in ``sql/``; its header declares the parameters, the output columns with their units and
+what NULL means, and this file reads that header, checks what a caller hands in and runs the text as it
+stands. SQL is never put together here. What a result means is decided by whoever asked.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from analytics.parameter import BadValueError, Kind, convert
+
+FOLDER = Path(__file__).parent / "sql"
+STEPS_MOST = 3000
+
+
+class QueryError(Exception):
+    """A named query could not be run as asked; the message says what is allowed instead.
+
+    QueryError
+    ├── UnknownQueryError    no file of that name
+    └── BadParameterError    a parameter is missing, unknown or out of bounds
+    """
+
+
+class UnknownQueryError(QueryError):
+    """There is no query of that name."""
+
+
+class BadParameterError(QueryError):
+    """A parameter is missing, unknown or out of bounds."""
+
+
+class Relation(Protocol):
+    """What a connection's ``sql`` returns; nothing runs before the table is asked for."""
+
+    def to_arrow_table(self) -> pa.Table:
+        """Run to the end and hand over the whole result."""
+        ...
+
+
+class Connection(Protocol):
+    """The part of a store's reader that a query needs; the store's own connections have it."""
+
+    def sql(self, query: str, *, params: object = ...) -> Relation | None:
+        """A relation over ``query`` with named parameters."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One declared parameter; ``required`` when the header gives it no default."""
+
+    name: str
+    kind: Kind
+    about: str
+    required: bool = True
+    default: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One declared output column; ``unit`` is empty where the value has none."""
+
+    name: str
+    type: str
+    unit: str
+    about: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuerySpec:
+    """What a query's header says, and its text."""
+
+    name: str
+    summary: str
+    null_means: str
+    sql: str = field(repr=False)
+    parameters: tuple[Parameter, ...] = ()
+    columns: tuple[Column, ...] = ()
+
+
+def run(connection: Connection, name: str, params: Mapping[str, Any] | None = None) -> pa.Table:
+    """The whole result of the query ``name``; blocks while it runs.
+
+    Timestamps come back as UTC without a zone. Raises UnknownQueryError and BadParameterError; what the store
+    itself raises goes through.
+    """
+    spec = load(name)
+    relation = connection.sql(spec.sql, params=checked(spec, params or {}))
+    assert relation is not None, f"{name} is not a query"
+    return relation.to_arrow_table()
+
+
+def catalogue() -> dict[str, QuerySpec]:
+    """Every named query by name, in alphabetical order."""
+    return {path.stem: _parse(path.stem, path.read_text()) for path in sorted(FOLDER.glob("*.sql"))}
+
+
+def load(name: str) -> QuerySpec:
+    """The query ``name``; raises UnknownQueryError, naming the nearest ones."""
+    known = sorted(path.stem for path in FOLDER.glob("*.sql"))
+    if name not in known:
+        near = get_close_matches(name, known, n=3, cutoff=0.5) or known
+        raise UnknownQueryError(f"there is no query named {name!r}; nearest: {', '.join(near)}")
+    return _parse(name, (FOLDER / f"{name}.sql").read_text())
+
+
+def checked(spec: QuerySpec, given: Mapping[str, Any]) -> dict[str, object]:
+    """The parameters as the store takes them, defaults filled in; raises BadParameterError."""
+    known = {parameter.name for parameter in spec.parameters}
+    for name in given:
+        if name not in known:
+            allowed = ", ".join(sorted(known)) or "none"
+            raise BadParameterError(f"query {spec.name!r} has no parameter {name!r}; it takes: {allowed}")
+    values = {parameter.name: _value(spec.name, parameter, given) for parameter in spec.parameters}
+    _check_window(spec.name, values)
+    return values
+
+
+def _value(query: str, parameter: Parameter, given: Mapping[str, Any]) -> object:
+    value = given.get(parameter.name)
+    if value is None:
+        if parameter.required:
+            raise BadParameterError(
+                f"query {query!r} needs parameter {parameter.name!r}: {parameter.kind.allowed()} "
+                f"({parameter.about})"
+            )
+        return parameter.default
+    try:
+        return convert(parameter.kind, value)
+    except BadValueError as error:
+        raise BadParameterError(
+            f"query {query!r}: parameter {parameter.name!r} must be {parameter.kind.allowed()}; got {value!r}"
+        ) from error
+
+
+def _check_window(query: str, values: Mapping[str, Any]) -> None:
+    start, end, step_s = values.get("from_ts"), values.get("to_ts"), values.get("step_s")
+    if start is None or end is None:
+        return
+    if end <= start:
+        raise BadParameterError(f"query {query!r}: to_ts must be after from_ts; got {start} to {end}")
+    if step_s is not None and (end - start).total_seconds() > STEPS_MOST * step_s:
+        raise BadParameterError(
+            f"query {query!r}: parameter 'step_s' must cut the window into at most {STEPS_MOST} steps; "
+            f"got {step_s} s for {start} to {end}"
+        )
+
+
+def _parse(name: str, text: str) -> QuerySpec:
+    header = [line.removeprefix("--").strip() for line in text.splitlines() if line.startswith("--")]
+    parts: dict[str, list[str]] = {"summary": [], "param": [], "column": [], "null": []}
+    current = "summary"
+    for line in header:
+        tag, _, rest = line.partition(" ")
+        if tag.startswith("@"):
+            current = tag.removeprefix("@")
+            parts[current].append(rest.strip())
+        elif parts[current] and line:
+            parts[current][-1] = f"{parts[current][-1]} {line}"
+        elif line:
+            parts[current].append(line)
+    return QuerySpec(
+        name=name,
+        summary=" ".join(parts["summary"]),
+        null_means=" ".join(parts["null"]),
+        sql=text,
+        parameters=tuple(_parameter(line) for line in parts["param"]),
+        columns=tuple(_column(line) for line in parts["column"]),
+    )
+
+
+def _parameter(line: str) -> Parameter:
+    declaration, _, about = line.partition(": ")
+    head, has_default, default = declaration.partition(" = ")
+    name, kind_name = head.split()
+    kind = Kind(kind_name)
+    value = None if default in ("", "NULL") else convert(kind, default)
+    return Parameter(name=name, kind=kind, about=about, required=not has_default, default=value)
+
+
+def _column(line: str) -> Column:
+    declaration, _, about = line.partition(": ")
+    name, _, type_and_unit = declaration.partition(" ")
+    type_name, _, unit = type_and_unit.partition(" (")
+    return Column(name=name, type=type_name, unit=unit.removesuffix(")"), about=about)

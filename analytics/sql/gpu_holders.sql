@@ -1,0 +1,20 @@
+-- Who was given one GPU, in order.
+--
+-- @param uuid text: the GPU
+-- @param from_ts minute: start of the window
+-- @param to_ts minute: end of the window, exclusive
+-- @column from_ts timestamp: given since, which may be before the window
+-- @column to_ts timestamp: given until
+-- @column user_name text: to whom
+-- @column project text: for which project
+-- @column job text: the job's id
+-- @column job_name text: the job's name
+-- @column share double (fraction): how much of the GPU
+-- @column source text: who says so (lease, slurm, kubernetes, environment, process)
+-- @null to_ts: still held; user_name, project, job_name: not known
+SELECT a.from_ts, a.to_ts, h.user_name, h.project, h.job, h.job_name, a.share, a.source
+FROM allocations AS a
+JOIN holders AS h USING (holder_id)
+JOIN gpus AS g USING (gpu_id)
+WHERE g.uuid = $uuid AND a.from_ts < $to_ts AND (a.to_ts IS NULL OR a.to_ts > $from_ts)
+ORDER BY a.from_ts, h.job;
