@@ -1,0 +1,138 @@
+"""What one endpoint's answers mean over time: which are news, what changed, what is still believed. Pure.
+
+An exporter refreshes its values at its own interval (30 s by default) and stamps none of them, so a scrape
+between two refreshes shows the old ones again. Values that did not change within the interval are therefore
+no new sample. A new one covers the time since the last, which is the exporter's interval and not our tick;
+after a hole it covers one interval and the rest stays unknown.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from collector.dcgm.readout import Readout, read_out
+from collector.dcgm.text import MalformedText, Row, names_in, parse
+from collector.dcgm.vocabulary import is_dcgm, is_known
+from collector.model import Allocation, Event, Gap, Gpu, GpuSample, GpuUuid, NodeName
+
+XID = "xid"
+_REFRESHED = 0.9
+_STRETCH = 1.5
+BELIEVED_MS = 600_000
+"""How long holders are believed after their exporter fell silent: we are deaf, the GPU is not free."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One exporter and what is remembered of it from scrape to scrape."""
+
+    url: str
+    fallback_node: str
+    interval_ms: int
+    gpus: tuple[Gpu, ...] = ()
+    samples: Mapping[GpuUuid, GpuSample] = field(default_factory=dict)
+    allocations: tuple[Allocation, ...] | None = None
+    seen_ms: int | None = None
+    asked_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """What one scrape adds to the tick."""
+
+    gpus: tuple[Gpu, ...] = ()
+    samples: tuple[GpuSample, ...] = ()
+    allocations: tuple[Allocation, ...] | None = None
+    events: tuple[Event, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+
+
+def heard(endpoint: Endpoint, content: bytes, now_ms: int) -> tuple[Endpoint, News]:
+    """The endpoint after a good answer. Raises MalformedText for an answer that is none."""
+    rows = _rows(content)
+    readout = read_out(
+        rows, fallback_node=endpoint.fallback_node, at_ms=now_ms, width_ms=endpoint.interval_ms
+    )
+    if not readout.samples:
+        raise MalformedText("its GPU metrics carry no UUID label: without it a GPU cannot be told apart")
+    fresh = tuple(
+        timed
+        for sample in readout.samples
+        if (timed := _timed(endpoint.samples.get(sample.uuid), sample, endpoint.interval_ms)) is not None
+    )
+    after = replace(
+        endpoint,
+        gpus=readout.gpus,
+        samples={**endpoint.samples, **{sample.uuid: sample for sample in fresh}},
+        allocations=_believed(endpoint, readout),
+        seen_ms=now_ms,
+        asked_ms=now_ms,
+    )
+    news = News(
+        gpus=readout.gpus,
+        samples=fresh,
+        allocations=after.allocations,
+        events=tuple(_events(endpoint.samples, fresh)),
+    )
+    return after, news
+
+
+def missed(endpoint: Endpoint, source: str, reason: str, now_ms: int) -> tuple[Endpoint, News]:
+    """The endpoint after no answer: a gap since the last attempt, holders believed for a while yet."""
+    since = endpoint.asked_ms if endpoint.asked_ms is not None else now_ms - endpoint.interval_ms
+    nodes: tuple[NodeName | None, ...] = tuple(dict.fromkeys(gpu.node for gpu in endpoint.gpus)) or (None,)
+    gaps = tuple(
+        Gap(source=source, from_ms=since, to_ms=now_ms, reason=reason, node=node)
+        for node in nodes
+        if since < now_ms
+    )
+    deaf = endpoint.seen_ms is None or now_ms - endpoint.seen_ms > BELIEVED_MS
+    held = None if deaf else endpoint.allocations
+    return replace(endpoint, allocations=held, asked_ms=now_ms), News(allocations=held, gaps=gaps)
+
+
+def _rows(content: bytes) -> tuple[Row, ...]:
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise MalformedText("it is not text in UTF-8") from error
+    rows = parse(text, is_known)
+    if rows:
+        return rows
+    found = names_in(text)
+    if any(is_dcgm(name) for name in found):
+        raise MalformedText(f"none of its DCGM metrics says what a GPU does ({', '.join(found)})")
+    raise MalformedText(
+        f"no DCGM metrics in it, but {', '.join(found)}" if found else "no metrics in it at all"
+    )
+
+
+def _timed(last: GpuSample | None, sample: GpuSample, interval_ms: int) -> GpuSample | None:
+    """The sample with the time it covers, or ``None`` when it is the last one over again."""
+    if last is None:
+        return sample
+    elapsed = sample.at_ms - last.at_ms
+    if elapsed <= 0:
+        return None
+    if elapsed < _REFRESHED * interval_ms and _same(last, sample):
+        return None
+    return replace(sample, width_ms=elapsed if elapsed <= _STRETCH * interval_ms else interval_ms)
+
+
+def _same(one: GpuSample, other: GpuSample) -> bool:
+    return replace(one, at_ms=0, width_ms=0) == replace(other, at_ms=0, width_ms=0)
+
+
+def _believed(endpoint: Endpoint, readout: Readout) -> tuple[Allocation, ...] | None:
+    """Who holds what. Once an exporter has named holders, naming none means that everything is free."""
+    if readout.allocations is None and endpoint.allocations is not None:
+        return ()
+    return readout.allocations
+
+
+def _events(last: Mapping[GpuUuid, GpuSample], fresh: tuple[GpuSample, ...]) -> list[Event]:
+    """XIDs that were not there before: the exporter shows the last one for ever, so only a change is news."""
+    return [
+        Event(uuid=sample.uuid, at_ms=sample.at_ms, kind=XID, detail=str(sample.xid))
+        for sample in fresh
+        if sample.xid and sample.uuid in last and last[sample.uuid].xid != sample.xid
+    ]

@@ -1,0 +1,148 @@
+"""HTTP GET from many endpoints at once, each with its own deadline and its own limit in bytes.
+
+A slow, dead, huge or lying endpoint costs only itself: what happened becomes a Failure with a sentence, never
+an exception. Blocks up to the timeout. Environment proxies are not used: exporters are near by definition.
+"""
+
+import asyncio
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import httpx
+
+GZIP = 31
+ACCEPT = "text/plain;version=0.0.4, text/plain;q=0.5"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Body:
+    """What an endpoint answered, decompressed."""
+
+    content: bytes
+    duration_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why an endpoint gave nothing, as a sentence a person can act on."""
+
+    reason: str
+    duration_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds on one answer: the whole exchange in seconds, and its size in bytes after decompression."""
+
+    timeout_s: float = 5.0
+    bytes_: int = 32 << 20
+    concurrency: int = 64
+
+
+class Fetcher:
+    """A kept connection to each endpoint; made at the first fetch, released by ``close``."""
+
+    def __init__(self, limits: Limits, headers: Mapping[str, str] | None = None) -> None:
+        self._limits = limits
+        self._headers = {"Accept": ACCEPT, "Accept-Encoding": "gzip", **(headers or {})}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._client: httpx.AsyncClient | None = None
+
+    def fetch(self, urls: Sequence[str]) -> tuple[Body | Failure, ...]:
+        """The answers in the order of ``urls``; blocks up to the timeout times the rounds of concurrency."""
+        if self._loop is None or self._client is None:
+            self._loop = asyncio.new_event_loop()
+            self._client = httpx.AsyncClient(headers=self._headers, trust_env=False, timeout=None)
+        return self._loop.run_until_complete(self._all(self._client, urls))
+
+    def close(self) -> None:
+        """Close the connections; safe to call twice."""
+        if self._loop is not None and self._client is not None:
+            self._loop.run_until_complete(self._client.aclose())
+            self._loop.close()
+        self._loop = self._client = None
+
+    async def _all(self, client: httpx.AsyncClient, urls: Sequence[str]) -> tuple[Body | Failure, ...]:
+        gate = asyncio.Semaphore(self._limits.concurrency)
+
+        async def one(url: str) -> Body | Failure:
+            async with gate:
+                return await self._one(client, url)
+
+        return tuple(await asyncio.gather(*(one(url) for url in urls)))
+
+    async def _one(self, client: httpx.AsyncClient, url: str) -> Body | Failure:
+        started = time.monotonic()
+        try:
+            async with asyncio.timeout(self._limits.timeout_s):
+                content = await _get(client, url, self._limits.bytes_)
+        except Exception as error:
+            reason = _reason(error, url, self._limits)
+            if reason is None:
+                raise
+            return Failure(reason=reason, duration_ms=(time.monotonic() - started) * 1e3)
+        return Body(content=content, duration_ms=(time.monotonic() - started) * 1e3)
+
+
+def place(url: str) -> str:
+    """The URL without the secrets it may carry, for names and messages."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    return f"{parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}{parts.path}"
+
+
+class _AnsweredError(Exception):
+    """The endpoint answered, but not with what was asked for."""
+
+
+class _TooLargeError(Exception):
+    """The answer is over the limit."""
+
+
+async def _get(client: httpx.AsyncClient, url: str, limit: int) -> bytes:
+    async with client.stream("GET", url) as response:
+        if response.status_code != httpx.codes.OK:
+            raise _AnsweredError(_status(response))
+        if response.headers.get("content-encoding", "identity") not in ("gzip", "identity"):
+            raise _AnsweredError(f"content encoding {response.headers['content-encoding']!r}")
+        unzip = zlib.decompressobj(GZIP) if "content-encoding" in response.headers else None
+        content = bytearray()
+        async for chunk in response.aiter_raw():
+            content += unzip.decompress(chunk, limit + 1 - len(content)) if unzip else chunk
+            if len(content) > limit:
+                raise _TooLargeError
+        if unzip is not None and not unzip.eof:
+            raise _AnsweredError("a gzip stream that ends too early")
+        return bytes(content)
+
+
+def _status(response: httpx.Response) -> str:
+    status = f"HTTP {response.status_code} {response.reason_phrase}".strip()
+    if response.has_redirect_location:
+        return f"{status}, a redirect to {place(response.headers['location'])}: give that URL instead"
+    if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
+        return f"{status}: give a token or a password that may read it"
+    return status
+
+
+def _reason(error: Exception, url: str, limits: Limits) -> str | None:
+    """The sentence for an expected failure, ``None`` for a bug."""
+    where = place(url)
+    match error:
+        case TimeoutError():
+            return f"{where} gave no complete answer within {limits.timeout_s:g} s"
+        case _TooLargeError():
+            return f"{where} answered with more than {limits.bytes_} bytes: is it really an exporter?"
+        case _AnsweredError():
+            return f"{where} answered with {error}"
+        case zlib.error():
+            return f"{where} answered with broken gzip ({error})"
+        case httpx.ConnectError():
+            return f"cannot connect to {where}: {error}; is the exporter running there?"
+        case httpx.HTTPError() | httpx.InvalidURL() | OSError() | UnicodeError():
+            return f"reading {where} failed: {error or type(error).__name__}"
+        case _:
+            return None

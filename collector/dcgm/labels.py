@@ -1,0 +1,108 @@
+"""Which GPU a dcgm-exporter row speaks of, and who holds it: every spelling the labels have had.
+
+``Hostname`` until 4.8.2 and ``hostname`` after; ``UUID`` and ``uuid``; pod labels absent, empty (free),
+``pod_name`` in the old namespace, ``exported_pod`` after a Prometheus in between; ``hpc_job`` repeats a row
+for each job. Behind a Prometheus without honor_labels the bare ``pod`` is the *exporter's own*: see
+``sees_exported``.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from collector.model import ClaimSource, GpuUuid, Holder, JobId, NodeName
+
+Labels = Mapping[str, str]
+
+_UUID = ("UUID", "uuid", "gpu_uuid")
+_NODE = ("Hostname", "hostname", "kubernetes_node", "node", "nodename")
+_INDEX = ("gpu", "gpu_id", "minor_number")
+_MODEL = ("modelName", "model_name", "model")
+_DRIVER = ("DCGM_FI_SYSTEM_DRIVER_VERSION", "DCGM_FI_DRIVER_VERSION", "driver_version")
+_INSTANCE = ("GPU_I_ID", "gpu_i_id", "gpu_instance_id")
+_PROFILE = ("GPU_I_PROFILE", "gpu_i_profile", "gpu_instance_profile")
+_EXPORTED_POD = ("exported_pod", "exported_pod_name")
+_EXPORTED_NAMESPACE = ("exported_namespace", "exported_pod_namespace")
+_POD = ("pod_name", "pod")
+_NAMESPACE = ("pod_namespace", "namespace")
+_JOB = ("hpc_job",)
+_EXPORTER = "dcgm-exporter"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """The device or MIG instance that a row speaks of; ``parent`` is set for an instance."""
+
+    uuid: GpuUuid
+    node: NodeName
+    index: int | None = None
+    model: str | None = None
+    driver_version: str | None = None
+    parent: GpuUuid | None = None
+    profile: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One holder that a row names, and on whose word."""
+
+    holder: Holder
+    source: ClaimSource
+
+
+def identity(labels: Labels, *, fallback_node: str) -> Identity | None:
+    """The row's device, or ``None`` when no label names one (a switch, a CPU, the exporter itself)."""
+    uuid = _first(labels, _UUID)
+    if not uuid:
+        return None
+    instance = _first(labels, _INSTANCE)
+    return Identity(
+        uuid=instance_uuid(uuid, instance) if instance else GpuUuid(uuid),
+        node=NodeName(_first(labels, _NODE) or fallback_node),
+        index=_index(_first(labels, _INDEX)),
+        model=_first(labels, _MODEL) or None,
+        driver_version=_first(labels, _DRIVER) or None,
+        parent=GpuUuid(uuid) if instance else None,
+        profile=_first(labels, _PROFILE) or None,
+    )
+
+
+def instance_uuid(parent: str, instance_id: str) -> GpuUuid:
+    """A stable name for a MIG instance, of which the exporter gives the parent's UUID and ``GPU_I_ID`` only.
+
+    ``MIG-<parent UUID>/<GPU instance id>``: how drivers before R470 began such names (``MIG-GPU-…/gi/ci``).
+    """
+    return GpuUuid(f"MIG-{parent}/{instance_id}")
+
+
+def sees_exported(every: Iterable[Labels]) -> bool:
+    """Whether a Prometheus renamed the workload's labels, so that a bare ``pod`` is the exporter's own."""
+    return any(name in labels for labels in every for name in _EXPORTED_POD)
+
+
+def claims(labels: Labels, *, exported: bool) -> tuple[Claim, ...] | None:
+    """Who holds the row's device; empty when the labels are there and empty, ``None`` when there are none."""
+    pods = _EXPORTED_POD if exported else _POD
+    namespaces = _EXPORTED_NAMESPACE if exported else _NAMESPACE
+    if not any(name in labels for name in (*pods, *_JOB)):
+        return None
+    pod, namespace = _first(labels, pods), _first(labels, namespaces)
+    found = []
+    if pod and _EXPORTER not in pod:
+        found.append(Claim(holder=pod_holder(namespace, pod), source=ClaimSource.KUBERNETES))
+    if job := _first(labels, _JOB):
+        found.append(Claim(holder=Holder(job=JobId(f"slurm:{job}")), source=ClaimSource.SLURM))
+    return tuple(found)
+
+
+def pod_holder(namespace: str, pod: str) -> Holder:
+    """The pod as a holder; its namespace stands for the project."""
+    return Holder(job=JobId(f"pod:{namespace or 'default'}/{pod}"), project=namespace or None, name=pod)
+
+
+def _first(labels: Labels, names: tuple[str, ...]) -> str:
+    return next((labels[name] for name in names if labels.get(name)), "")
+
+
+def _index(text: str) -> int | None:
+    digits = text.removeprefix("nvidia")
+    return int(digits) if digits.isdecimal() else None

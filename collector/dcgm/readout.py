@@ -1,0 +1,212 @@
+"""One scrape's rows to GPUs, samples and claims: pure, and the same for every version of the exporter.
+
+While MIG is on the exporter repeats the board's power, temperature, energy and clocks for each instance.
+They are the board's, so they go to the parent, once, and nothing is ever summed. Where two rows of a board
+differ (read a moment apart) the larger is taken: for a counter that is the newer one.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from collector.dcgm.labels import Claim, Identity, claims, identity, sees_exported
+from collector.dcgm.mig import share_of
+from collector.dcgm.text import Row
+from collector.dcgm.vocabulary import (
+    BOARD_QUANTITIES,
+    QUANTITIES,
+    Dialect,
+    Measure,
+    Scope,
+    Unit,
+    measure_of,
+    utilization_scale,
+    without_blanks,
+)
+from collector.model import Allocation, Gpu, GpuSample, GpuUuid, Rung
+
+SCALE_UNKNOWN = "utilization-scale-unknown"
+LADDER = (
+    ("sm_active_ratio", Rung.SM_ACTIVE),
+    ("graphics_active_ratio", Rung.GRAPHICS_ACTIVE),
+    ("gpu_utilization_ratio", Rung.GPU_UTILIZATION),
+)
+"""The measures of utilization, the one that says most first."""
+RATIOS = tuple(sorted(name for name in QUANTITIES if name.endswith("_ratio")))
+WHOLES = (
+    "memory_used_bytes",
+    "memory_reserved_bytes",
+    "power_mw",
+    "energy_mj",
+    "temperature_c",
+    "sm_clock_mhz",
+    "memory_clock_mhz",
+    "throttle_reasons",
+    "ecc_corrected",
+    "ecc_uncorrected",
+    "xid",
+)
+"""The quantities that a sample holds as whole numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readout:
+    """What one exporter said at one scrape; ``allocations`` is ``None`` when it does not know of holders."""
+
+    gpus: tuple[Gpu, ...]
+    samples: tuple[GpuSample, ...]
+    allocations: tuple[Allocation, ...] | None
+
+
+@dataclass(slots=True)
+class _Device:
+    """What the rows of one device add up to."""
+
+    identity: Identity
+    values: dict[str, tuple[int, float]]
+    claims: dict[Claim, None]
+    undecided: bool = False
+
+
+def read_out(rows: Iterable[Row], *, fallback_node: str, at_ms: int, width_ms: int) -> Readout:
+    """The devices of one scrape, with samples for the ``width_ms`` that end at ``at_ms``."""
+    known = [(row, measure) for row in rows if (measure := measure_of(row.name)) is not None]
+    devices, looked = _devices(known, fallback_node)
+    parents = {device.identity.parent for device in devices.values()} - {None}
+    for uuid in parents:
+        assert uuid is not None
+        _keep_board_values(devices[uuid])
+    shares = _shares(devices)
+    return Readout(
+        gpus=tuple(_gpu(device, shares[uuid]) for uuid, device in devices.items()),
+        samples=tuple(_sample(device, at_ms, width_ms) for device in devices.values()),
+        allocations=_allocations(devices) if looked else None,
+    )
+
+
+def _devices(known: list[tuple[Row, Measure]], fallback_node: str) -> tuple[dict[GpuUuid, _Device], bool]:
+    blocks = {id(row.labels): row.labels for row, _ in known}
+    exported = sees_exported(blocks.values())
+    identities = {key: identity(labels, fallback_node=fallback_node) for key, labels in blocks.items()}
+    holders = {key: claims(labels, exported=exported) for key, labels in blocks.items()}
+    scale = _scale_of(known)
+    devices: dict[GpuUuid, _Device] = {}
+    for row, measure in known:
+        who = identities[id(row.labels)]
+        if who is None:
+            continue
+        device = devices.setdefault(who.uuid, _Device(who, {}, {}))
+        device.claims.update(dict.fromkeys(holders[id(row.labels)] or ()))
+        if who.parent is not None:
+            parent = devices.setdefault(who.parent, _Device(_parent(who), {}, {}))
+            device = parent if measure.scope is Scope.BOARD else device
+        _note(device, measure, row.value, scale)
+    return devices, any(found is not None for found in holders.values())
+
+
+def _scale_of(rows: Iterable[tuple[Row, Measure]]) -> float | None:
+    """The factor that this scrape's undecided utilization has."""
+    undecided, dialects = [], set()
+    for row, measure in rows:
+        dialects.add(measure.unit.dialect)
+        if measure.unit is Unit.UNDECIDED:
+            undecided.append(row.value)
+    return utilization_scale(undecided, frozenset(dialects - {Dialect.NEUTRAL}))
+
+
+def _note(device: _Device, measure: Measure, raw: float, scale: float | None) -> None:
+    value = without_blanks(raw)
+    factor = scale if measure.unit is Unit.UNDECIDED else measure.unit.factor
+    if value is None or value < 0:
+        return
+    if factor is None:
+        device.undecided = True
+        return
+    found = (-measure.rank, value * factor)
+    device.values[measure.quantity] = max(device.values.get(measure.quantity, found), found)
+
+
+def _parent(instance: Identity) -> Identity:
+    assert instance.parent is not None
+    return Identity(
+        uuid=instance.parent,
+        node=instance.node,
+        index=instance.index,
+        model=instance.model,
+        driver_version=instance.driver_version,
+    )
+
+
+def _keep_board_values(parent: _Device) -> None:
+    """A partitioned board's own utilization and memory are those of its instances: counted there, once."""
+    parent.values = {name: found for name, found in parent.values.items() if name in BOARD_QUANTITIES}
+    parent.undecided = False
+
+
+def _shares(devices: Mapping[GpuUuid, _Device]) -> dict[GpuUuid, float]:
+    """The share of its board that each device is; a parent keeps what its instances leave."""
+    identities = tuple(device.identity for device in devices.values())
+    return {who.uuid: share_of(who, identities) for who in identities}
+
+
+def _allocations(devices: Mapping[GpuUuid, _Device]) -> tuple[Allocation, ...]:
+    """An allocation for each claim; holders of one device share it evenly, for the exporter says no more."""
+    return tuple(
+        Allocation(uuid=uuid, holder=claim.holder, share=1 / len(device.claims), source=claim.source)
+        for uuid, device in devices.items()
+        for claim in device.claims
+    )
+
+
+def _gpu(device: _Device, share: float) -> Gpu:
+    who, persistence = device.identity, device.values.get("persistence_mode")
+    return Gpu(
+        uuid=who.uuid,
+        node=who.node,
+        index=who.index,
+        model=who.model,
+        memory_total_bytes=_memory_total(device.values),
+        driver_version=who.driver_version,
+        power_limit_mw=_whole(device.values.get("power_limit_mw")),
+        parent_uuid=who.parent,
+        mig_profile=who.profile,
+        share_of_device=share,
+        persistence_mode=None if persistence is None else persistence[1] > 0,
+    )
+
+
+def _sample(device: _Device, at_ms: int, width_ms: int) -> GpuSample:
+    values = {name: found[1] for name, found in device.values.items()}
+    ratios = {name: min(values[name], 1.0) for name in RATIOS if name in values}
+    rung, utilization = next(
+        ((rung, ratios[name]) for name, rung in LADDER if name in ratios), (Rung.UNKNOWN, None)
+    )
+    wholes = {name: _whole(device.values.get(name)) for name in WHOLES}
+    flags = [f"{name.removesuffix('_ratio')}-above-1" for name in ratios if values[name] > 1]
+    flags += [SCALE_UNKNOWN] if device.undecided and "gpu_utilization_ratio" not in ratios else []
+    return GpuSample(
+        uuid=device.identity.uuid,
+        at_ms=at_ms,
+        width_ms=width_ms,
+        rung=rung,
+        utilization_ratio=utilization,
+        memory_total_bytes=_memory_total(device.values),
+        flags=tuple(flags),
+        **cast(dict[str, Any], ratios | wholes),
+    )
+
+
+def _memory_total(values: Mapping[str, tuple[int, float]]) -> int | None:
+    """The capacity, or the sum of its parts; without the reserved part that is what can be handed out."""
+    total = values.get("memory_total_bytes")
+    used, free = values.get("memory_used_bytes"), values.get("memory_free_bytes")
+    if total is not None:
+        return _whole(total)
+    if used is None or free is None:
+        return None
+    reserved = values.get("memory_reserved_bytes", (0, 0.0))
+    return round(used[1] + free[1] + reserved[1])
+
+
+def _whole(found: tuple[int, float] | None) -> int | None:
+    return None if found is None else round(found[1])
