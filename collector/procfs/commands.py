@@ -1,0 +1,130 @@
+"""What a command line tells: the text that may be stored, the notebook kernel, the launcher, the server.
+
+Command lines are readable by every user of a machine, but a store lives longer than a process: whatever
+looks like a secret is replaced before anything else is done with the text.
+"""
+
+import re
+from collections.abc import Sequence
+
+COMMAND_CHARS = 512
+"""Longest command line that is kept; what is cut off is marked by an ellipsis."""
+
+HIDDEN = "***"
+
+_SECRET_WORD = (
+    r"(?:[\w.-]*[-_.])?(?:token|password|passwd|passphrase|pwd|secret|credentials?|auth|apikey|api[-_]?key"
+    r"|(?:access|secret|private|account|signing|encryption)[-_]?key)"
+)
+_SECRET_FLAG = re.compile(rf"-{{1,2}}{_SECRET_WORD}", re.IGNORECASE)
+_SECRET_PAIR = re.compile(
+    rf"(?<![\w.-])((?:-{{1,2}})?{_SECRET_WORD}\s*[=:]\s*)([^\s'\"&;,]+|'[^']*'|\"[^\"]*\")", re.I
+)
+_SECRET_FLAG_INSIDE = re.compile(
+    rf"(?<!\S)(-{{1,2}}{_SECRET_WORD}\s+)([^\s'\"-][^\s'\"]*|'[^']*'|\"[^\"]*\")", re.I
+)
+_SECRET_SHAPES = re.compile(
+    r"hf_[A-Za-z0-9]{16,}"
+    r"|sk-[A-Za-z0-9_-]{16,}"
+    r"|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}"
+    r"|xox[abprs]-[\w-]{10,}"
+    r"|(?:AKIA|ASIA)[A-Z0-9]{16}"
+    r"|AIza[\w-]{30,}"
+    r"|eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*"
+    r"|(?<=earer )[\w.~+/=-]{8,}"
+    r"|(?<=asic )[A-Za-z0-9+/=]{12,}"
+)
+_URL_PASSWORD = re.compile(r"(?<=://)([^\s/:@]*):[^\s/@]+(?=@)")
+
+_KERNEL_FILE = re.compile(r"(?:^|/|=)kernel-([A-Za-z0-9_.-]+?)\.json$")
+
+_LAUNCHERS: tuple[tuple[str, "re.Pattern[str]"], ...] = tuple(
+    (name, re.compile(pattern))
+    for name, pattern in (
+        ("fallow", r"(?:^|/)fallow (?:-\S+ )*run\b"),
+        ("torchrun", r"(?:^|/)torchrun\b|\btorch[./]distributed[./](?:run|launch|elastic)\b"),
+        ("accelerate", r"(?:^|/)accelerate(?:-launch)?\b|\baccelerate\.commands\.launch\b"),
+        ("deepspeed", r"(?:^|/)deepspeed\b|\bdeepspeed\.launcher\."),
+        ("horovodrun", r"(?:^|/)horovodrun\b"),
+        ("mpi", r"(?:^|/)(?:mpirun|mpiexec(?:\.\w+)?|orterun|orted|prterun|prted|hydra_pmi_proxy)\b"),
+        ("ray", r"(?:^|/)raylet\b|^ray::"),
+        ("dask", r"(?:^|/)dask[- ](?:cuda[- ])?worker\b|\bdistributed\.cli\.dask_worker\b|\bdask_cuda\b"),
+        ("srun", r"(?:^|/)srun\b"),
+        ("wandb", r"\bwandb (?:agent|sweep)\b"),
+    )
+)
+
+_SERVERS = re.compile(
+    r"(?:^|/)(?:tritonserver|trtserver|torchserve|tensorflow_model_server|ollama|llama-server)\b"
+    r"|(?:^|/)text-generation-(?:launcher|server)\b"
+    r"|\bvllm serve\b|\bvllm\.entrypoints\b|^VLLM::|\bsglang\.(?:launch_server|srt)\b|\bsglang::"
+    r"|\blmdeploy serve\b|\bbentoml serve\b|\btrtllm-serve\b|\bts\.model_service_worker\b"
+)
+
+
+def arguments(cmdline: bytes) -> tuple[str, ...]:
+    """The arguments in ``/proc/PID/cmdline``; a title set by ``setproctitle`` is one argument."""
+    text = cmdline.decode("utf-8", "replace").rstrip("\0 ")
+    return tuple(text.split("\0")) if text else ()
+
+
+def storable(argv: Sequence[str]) -> str | None:
+    """The command line as it may be stored: secrets hidden, one line, at most COMMAND_CHARS."""
+    if not argv:
+        return None
+    kept: list[str] = []
+    hide_next = False
+    for argument in argv:
+        if hide_next and not argument.startswith("--"):
+            kept.append(HIDDEN)
+            hide_next = False
+            continue
+        hide_next = _SECRET_FLAG.fullmatch(argument) is not None
+        kept.append(without_secrets(argument))
+    return bounded(" ".join(kept), COMMAND_CHARS)
+
+
+def without_secrets(text: str) -> str:
+    """``text`` with values of secret-sounding names, known token shapes and passwords in URLs hidden."""
+    text = _SECRET_PAIR.sub(rf"\1{HIDDEN}", text)
+    text = _SECRET_FLAG_INSIDE.sub(rf"\1{HIDDEN}", text)
+    text = _URL_PASSWORD.sub(rf"\1:{HIDDEN}", text)
+    return _SECRET_SHAPES.sub(HIDDEN, text)
+
+
+def bounded(text: str, chars: int) -> str:
+    """``text`` as one printable line of at most ``chars``: a process names itself as it likes."""
+    line = "".join(c if c.isprintable() else " " for c in text)
+    return line if len(line) <= chars else line[: chars - 1] + "…"
+
+
+def notebook_kernel(argv: Sequence[str]) -> str | None:
+    """The id of the Jupyter kernel that this command line starts, from its connection file's name.
+
+    ``ipykernel_launcher -f …/kernel-ID.json``, ``--f=…`` as VS Code writes it, and the kernels of other
+    languages. ``unnamed`` for an ipykernel without such a file.
+    """
+    for argument in argv:
+        if match := _KERNEL_FILE.search(argument):
+            return match[1]
+    if any(
+        a in ("ipykernel_launcher", "ipykernel") or a.endswith("/ipykernel_launcher.py") for a in argv[:4]
+    ):
+        return "unnamed"
+    return None
+
+
+def launcher(argv: Sequence[str]) -> str | None:
+    """Which launcher this command line is, by name; its children are one job."""
+    line = _head(argv)
+    return next((name for name, pattern in _LAUNCHERS if pattern.search(line)), None)
+
+
+def is_inference_server(argv: Sequence[str]) -> bool:
+    """Whether the command line is that of a known model server."""
+    return _SERVERS.search(_head(argv)) is not None
+
+
+def _head(argv: Sequence[str]) -> str:
+    """Enough of the command line to know the program: a script's own arguments never name its launcher."""
+    return " ".join(argv[:4])

@@ -1,0 +1,170 @@
+"""One process, read as far as its files may be read: what was denied is named, and the rest still counts.
+
+As another user ``environ``, ``maps`` and ``fd`` are denied (ptrace access, proc(5)), while ``stat``,
+``status``, ``cmdline``, ``cgroup`` and ``loginuid`` are readable; as root all of them are.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from collector.model import JobKind, NodeName, Process, ProcessKey
+from collector.procfs.cgroups import Placement, placement
+from collector.procfs.commands import arguments, bounded, launcher, notebook_kernel, storable
+from collector.procfs.environment import allowed_environment
+from collector.procfs.files import Denied, Folder
+from collector.procfs.frameworks import Mapped, mapped
+from collector.procfs.kinship import Kin, family, job_kind
+from collector.procfs.stat import Stat, parse_stat, parse_uid
+
+GPU_DEVICE = "/dev/nvidia"
+"""Followed by a digit: /dev/nvidiactl and /dev/nvidia-uvm alone are what a monitor opens too."""
+
+T = TypeVar("T", bytes, bool)
+
+NO_LOGIN = 2**32 - 1
+NAME_CHARS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What is the same for every process of one /proc: its node, its boot, its clock, its user names.
+
+    ``user_name`` may block on a directory service, so its caller caches.
+    """
+
+    node: NodeName
+    boot_ms: int
+    ticks_per_s: int
+    user_name: Callable[[int], str | None]
+
+    def started_ms(self, stat: Stat) -> int:
+        """When the process started, UTC; the kernel counts in ticks (10 ms) from boot."""
+        return self.boot_ms + stat.started_ticks * 1000 // self.ticks_per_s
+
+
+def read_stat(folder: Folder) -> Stat | Denied:
+    """The process's ``stat``, or why not."""
+    text = folder.read("stat")
+    return text if isinstance(text, Denied) else parse_stat(text)
+
+
+def read_kin(folder: Folder, machine: Machine) -> Kin | Denied:
+    """What kinship needs to know of a process, or why it could not be learned."""
+    stat = read_stat(folder)
+    if isinstance(stat, Denied):
+        return stat
+    status, command = folder.read("status"), folder.read("cmdline")
+    return Kin(
+        pid=folder.pid,
+        started_ms=machine.started_ms(stat),
+        parent_pid=stat.parent_pid,
+        uid=None if isinstance(status, Denied) else parse_uid(status),
+        name=stat.name,
+        argv=() if isinstance(command, Denied) else arguments(command),
+    )
+
+
+def describe(folder: Folder, stat: Stat, machine: Machine, ancestors: Callable[[Kin], list[Kin]]) -> Process:
+    """All that may be learned of the process behind ``folder`` now; ``ancestors`` brings its line."""
+    notes = _Notes()
+    own = read_kin(folder, machine)
+    if isinstance(own, Denied):
+        raise ProcessLookupError(f"process {folder.pid} ended while it was read")
+    libraries = _libraries(folder, notes)
+    place = _place(folder, notes)
+    relatives = family([own, *ancestors(own)])
+    head = relatives.head
+    return Process(
+        key=ProcessKey(node=machine.node, pid=own.pid, started_ms=own.started_ms),
+        user=_user(folder, own.uid, place, machine),
+        uid=own.uid,
+        name=bounded(own.name, NAME_CHARS),
+        command=storable(own.argv),
+        frameworks=libraries.frameworks if libraries else (),
+        container=place.container,
+        pod=place.pod,
+        slurm_job=place.slurm_job,
+        slurm_step=place.slurm_step,
+        notebook=relatives.notebook or notebook_kernel(own.argv),
+        parent_pid=own.parent_pid,
+        environment=_environment(folder, notes),
+        tree=ProcessKey(node=machine.node, pid=head.pid, started_ms=head.started_ms),
+        launcher=relatives.launcher or launcher(own.argv),
+        kind=job_kind(relatives, at_terminal=stat.tty != 0 and stat.foreground_group == stat.group),
+        cuda_mapped=libraries.cuda if libraries else None,
+        device_open=notes.keep("fd", folder.holds_open(GPU_DEVICE)),
+        unreadable=notes.unreadable(),
+    )
+
+
+def unseen(key: ProcessKey, reason: str) -> Process:
+    """A process of which nothing is known but that the driver names it."""
+    return Process(key=key, unreadable=(reason,))
+
+
+def looked_again(before: Process, now: Process) -> Process:
+    """The second look at a process: what is newer, but the tree it was first seen in.
+
+    A parent that ended meanwhile would make it look like a job of its own.
+    """
+    return replace(
+        now,
+        tree=before.tree or now.tree,
+        notebook=before.notebook or now.notebook,
+        launcher=before.launcher or now.launcher,
+        kind=_steadier(before.kind, now.kind),
+    )
+
+
+def _steadier(before: JobKind | None, now: JobKind | None) -> JobKind | None:
+    return now if before in (None, JobKind.BATCH) else before
+
+
+class _Notes:
+    """Collects what was denied while one process is read."""
+
+    def __init__(self) -> None:
+        self._denied: list[str] = []
+
+    def keep(self, name: str, value: T | Denied) -> T | None:
+        if isinstance(value, Denied):
+            self._denied.append(f"{name}: {value.reason}")
+            return None
+        return value
+
+    def unreadable(self) -> tuple[str, ...]:
+        return tuple(self._denied)
+
+
+def _libraries(folder: Folder, notes: _Notes) -> Mapped | None:
+    maps = notes.keep("maps", folder.read("maps"))
+    return None if maps is None else mapped(maps)
+
+
+def _place(folder: Folder, notes: _Notes) -> Placement:
+    groups = notes.keep("cgroup", folder.read("cgroup"))
+    return Placement() if groups is None else placement(groups.decode("utf-8", "replace"))
+
+
+def _environment(folder: Folder, notes: _Notes) -> tuple[tuple[str, str], ...]:
+    block = notes.keep("environ", folder.read("environ"))
+    return () if block is None else allowed_environment(block)
+
+
+def _user(folder: Folder, uid: int | None, place: Placement, machine: Machine) -> str | None:
+    """The name of the real user; of who logged in, when that is root outside a container (sudo)."""
+    if uid is None:
+        return None
+    if uid == 0 and place.container is None:
+        uid = _login_uid(folder) or 0
+    return machine.user_name(uid)
+
+
+def _login_uid(folder: Folder) -> int | None:
+    """The audit login uid, which survives su and sudo; ``None`` for what no person started."""
+    text = folder.read("loginuid")
+    if isinstance(text, Denied) or not text.strip().isdigit():
+        return None
+    uid = int(text)
+    return None if uid == NO_LOGIN else uid

@@ -1,0 +1,67 @@
+"""Which variables of a process's environment may be kept: an allow-list, and nothing else ever.
+
+The block is the one at exec: what a program sets later is not in it (proc_pid_environ(5)).
+"""
+
+import re
+
+from collector.procfs.commands import bounded, without_secrets
+
+VALUE_CHARS = 1024
+
+ALLOWED = frozenset(
+    {
+        "CUDA_VISIBLE_DEVICES",
+        "CUDA_DEVICE_ORDER",
+        "NVIDIA_VISIBLE_DEVICES",
+        "HIP_VISIBLE_DEVICES",
+        "SLURM_JOB_ID",
+        "SLURM_JOB_NAME",
+        "SLURM_JOB_ACCOUNT",
+        "SLURM_JOB_PARTITION",
+        "SLURM_JOB_GPUS",
+        "SLURM_STEP_GPUS",
+        "SLURM_STEP_ID",
+        "SLURM_ARRAY_JOB_ID",
+        "SLURM_ARRAY_TASK_ID",
+        "SLURM_CLUSTER_NAME",
+        "WANDB_RUN_ID",
+        "MLFLOW_RUN_ID",
+        "RANK",
+        "LOCAL_RANK",
+        "WORLD_SIZE",
+        "LOCAL_WORLD_SIZE",
+        "TORCHELASTIC_RUN_ID",
+        "TF_FORCE_GPU_ALLOW_GROWTH",
+        "PYTORCH_CUDA_ALLOC_CONF",
+        "PYTORCH_ALLOC_CONF",
+        "JPY_PARENT_PID",
+        "JPY_SESSION_NAME",
+        "JUPYTERHUB_USER",
+        "HOSTNAME",
+        "POD_NAME",
+        "POD_NAMESPACE",
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
+    }
+)
+ALLOWED_PREFIXES = ("XLA_PYTHON_CLIENT_", "FALLOW_")
+
+_SECRET_NAME = re.compile(r"TOKEN|KEY|SECRET|PASSW|CREDENTIAL|AUTH")
+
+
+def allowed_environment(block: bytes) -> tuple[tuple[str, str], ...]:
+    """The allow-listed variables in ``/proc/PID/environ``, sorted by name; the first wins as in getenv(3)."""
+    kept: dict[str, str] = {}
+    for entry in block.split(b"\0"):
+        name_bytes, equals, value = entry.partition(b"=")
+        name = name_bytes.decode("utf-8", "replace")
+        if equals and _is_allowed(name) and name not in kept:
+            kept[name] = bounded(without_secrets(value.decode("utf-8", "replace")), VALUE_CHARS)
+    return tuple(sorted(kept.items()))
+
+
+def _is_allowed(name: str) -> bool:
+    if name in ALLOWED:
+        return True
+    return name.startswith(ALLOWED_PREFIXES) and _SECRET_NAME.search(name) is None

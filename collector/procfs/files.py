@@ -1,0 +1,121 @@
+"""The only hands on the file system: one process's folder under /proc, opened once and read from there.
+
+A descriptor of ``/proc/PID`` belongs to one process for all time: when the process is gone, reading
+through it fails, even if the pid was given to another one meanwhile. So nothing read through one
+``Folder`` can mix two processes, and asking whether a process is still there costs one access(2)
+(1.4 µs on a 2-core VM, 21 November 2026, against 8 µs to read ``stat`` again).
+"""
+
+import errno
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+LARGEST_BYTES = 64 * 1024 * 1024
+"""More than any map seen (a training with 40,000 mappings has 5 MB); a bound, not a measure."""
+
+MOST_DESCRIPTORS = 4096
+"""How many open files of a process are looked at: a server may have a hundred thousand."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Denied:
+    """A file that could not be read, and why; ``gone`` when the process itself was not there."""
+
+    reason: str
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """An open ``/proc/PID``; close it with ``close``."""
+
+    pid: int
+    descriptor: int
+
+    def is_there(self) -> bool:
+        """Whether the process still exists; a zombie does."""
+        return os.access("stat", os.F_OK, dir_fd=self.descriptor)
+
+    def read(self, name: str) -> bytes | Denied:
+        """The whole of one file, up to LARGEST_BYTES."""
+        try:
+            descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.descriptor)
+            with os.fdopen(descriptor, "rb", buffering=0) as file:
+                return _read_all(file.fileno())
+        except OSError as error:
+            return _denied(error)
+
+    def holds_open(self, prefix: str) -> bool | Denied:
+        """Whether one of its open files starts with ``prefix`` followed by a digit."""
+        try:
+            descriptor = os.open("fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor)
+        except OSError as error:
+            return _denied(error)
+        try:
+            names = os.listdir(descriptor)  # noqa: PTH208 (a descriptor, not a path)
+            if any(_points_at(name, descriptor, prefix) for name in names[:MOST_DESCRIPTORS]):
+                return True
+            if len(names) > MOST_DESCRIPTORS:
+                return Denied(reason=f"{len(names)} open files, looked at {MOST_DESCRIPTORS}")
+            return False
+        except OSError as error:
+            return _denied(error)
+        finally:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        """Give the descriptor back; once only."""
+        os.close(self.descriptor)
+
+
+def open_folder(root: Path, pid: int) -> Folder | Denied:
+    """The folder of ``pid`` under ``root``, or why it could not be opened."""
+    try:
+        flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+        return Folder(pid, os.open(f"{root}/{pid}", flags))
+    except OSError as error:
+        return _denied(error)
+
+
+def read_file(path: Path) -> bytes | None:
+    """A small file that is not a process's, or ``None`` when it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+def read_link(path: Path) -> str | None:
+    """Where a link points, or ``None`` when it cannot be read."""
+    try:
+        return str(path.readlink())
+    except OSError:
+        return None
+
+
+def _read_all(descriptor: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while size < LARGEST_BYTES and (part := os.read(descriptor, 1 << 16)):
+        parts.append(part)
+        size += len(part)
+    return b"".join(parts)
+
+
+def _points_at(name: str, folder: int, prefix: str) -> bool:
+    try:
+        target = os.readlink(name, dir_fd=folder)
+    except FileNotFoundError:  # closed since it was listed
+        return False
+    return target.startswith(prefix) and target[len(prefix) : len(prefix) + 1].isdigit()
+
+
+def _denied(error: OSError) -> Denied:
+    match error.errno:
+        case errno.EACCES | errno.EPERM:
+            return Denied(reason="permission denied")
+        case errno.ENOENT | errno.ESRCH:
+            return Denied(reason="no such process", gone=True)
+        case _:
+            return Denied(reason=(error.strerror or str(error)).lower())

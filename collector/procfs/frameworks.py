@@ -1,0 +1,59 @@
+"""Which frameworks a process runs, by the file names of the libraries it has mapped.
+
+A library in a process's map says that it was imported, not that it was used; the ranking says which of
+several is likeliest the one that drives the GPU. The names were gathered from the projects' own wheels.
+"""
+
+import re
+from dataclasses import dataclass
+
+_LIBRARY = re.compile(rb"(/[^\n]*?\.so(?:\.[0-9.]+)?)(?: \(deleted\))?\n")
+
+_JAX_DEVICE = re.compile(rb"/(?:jax_plugins/|[^/]*xla_cuda[^/]*plugin)")
+"""JAX's own device plugin: loaded when JAX starts its GPU backend, and by nothing else."""
+
+_RANKED: tuple[tuple[str, "re.Pattern[bytes]"], ...] = (
+    ("TensorFlow", re.compile(rb"/libtensorflow(?:_framework|_cc)?\.so|/_pywrap_tensorflow")),
+    ("PyTorch", re.compile(rb"/(?:libtorch_(?:cpu|cuda)[^/]*|libc10(?:_cuda)?|libtorch)\.so")),
+    ("JAX", re.compile(rb"/jaxlib/[^\n]*\.so|/libjax_common[^/]*\.so|/[^/]*xla_cuda[^/]*\.so")),
+    ("MXNet", re.compile(rb"/libmxnet\.so")),
+    ("PaddlePaddle", re.compile(rb"/(?:libpaddle|libphi[^/]*)\.so")),
+    ("RAPIDS", re.compile(rb"/(?:libcudf|libcuml|libcugraph|librmm)(?:\+\+)?\.so")),
+    ("CuPy", re.compile(rb"/cupy(?:_backends)?/[^\n]*\.so")),
+    ("Triton Inference Server", re.compile(rb"/libtritonserver\.so")),
+    ("ONNX Runtime", re.compile(rb"/(?:libonnxruntime[^/]*|onnxruntime_pybind11_state[^/]*)\.so")),
+    ("TensorRT", re.compile(rb"/libnvinfer[^/]*\.so")),
+    ("llama.cpp", re.compile(rb"/lib(?:ggml-cuda|llama)\.so")),
+    ("XGBoost", re.compile(rb"/libxgboost\.so")),
+    ("Numba", re.compile(rb"/numba/[^\n]*\.so")),
+    ("GROMACS", re.compile(rb"/libgromacs[^/]*\.so")),
+    ("LAMMPS", re.compile(rb"/liblammps[^/]*\.so")),
+    ("OpenMM", re.compile(rb"/libOpenMM(?:CUDA)?\.so")),
+    ("NCCL", re.compile(rb"/libnccl\.so")),
+)
+
+_DRIVER = re.compile(rb"/libcuda\.so(?:\.[0-9.]+)?$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mapped:
+    """What a process has mapped: its frameworks, likeliest first, and the driver's libcuda.so."""
+
+    frameworks: tuple[str, ...]
+    cuda: bool
+
+
+def mapped(maps: bytes) -> Mapped:
+    """The frameworks whose libraries stand in ``/proc/PID/maps``.
+
+    TensorFlow comes before JAX, because importing it maps jaxlib too; JAX comes first only when its own
+    GPU plugin is loaded, which importing TensorFlow never does. A data file in a folder called
+    ``jaxlib`` is not JAX: only shared libraries count.
+    """
+    libraries = set(_LIBRARY.findall(maps))
+    joined = b"\n".join(sorted(libraries))
+    found = [name for name, pattern in _RANKED if pattern.search(joined)]
+    if "JAX" in found and _JAX_DEVICE.search(joined):
+        found.remove("JAX")
+        found.insert(0, "JAX")
+    return Mapped(frameworks=tuple(found), cuda=any(_DRIVER.search(library) for library in libraries))

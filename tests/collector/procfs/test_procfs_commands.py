@@ -1,0 +1,213 @@
+"""Command lines: what may be kept, and what they say about notebooks, launchers and servers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collector.procfs.commands import (
+    COMMAND_CHARS,
+    arguments,
+    is_inference_server,
+    launcher,
+    notebook_kernel,
+    storable,
+)
+from collector.procfs.environment import allowed_environment
+
+SECRET = "s3cr3t-Value_9"
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("python", "t.py", f"--token={SECRET}"),
+        ("python", "t.py", "--token", SECRET),
+        ("python", "t.py", "--hf-token", SECRET),
+        ("python", "t.py", "--hf_token", SECRET),
+        ("python", "t.py", "-password", SECRET),
+        ("python", "t.py", f"--api-key={SECRET}"),
+        ("python", "t.py", "--openai_api_key", SECRET),
+        ("python", "t.py", "--aws-secret-access-key", SECRET),
+        ("python", "t.py", "--secret", f"-{SECRET}"),
+        ("python", "t.py", "--password", f"two words {SECRET}"),
+        ("python", "t.py", f"wandb.api_key={SECRET}"),
+        ("env", f"WANDB_API_KEY={SECRET}", "python", "t.py"),
+        ("bash", "-c", f"HF_TOKEN={SECRET} python t.py"),
+        ("bash", "-c", f"export MY_SECRET='{SECRET}'; python t.py"),
+        ("bash", "-c", f"python t.py --password {SECRET} --lr 1"),
+        ("python", "-c", f"login(token='{SECRET}')"),
+        ("python", "t.py", f"postgresql://ann:{SECRET}@db/runs"),
+        ("curl", "-H", f"Authorization: Bearer {SECRET}"),
+        ("python", "t.py", f"hf_{'Ab1' * 10}{SECRET}"),
+    ],
+)
+def test_secrets_in_a_command_line_are_not_kept(argv: tuple[str, ...]) -> None:
+    kept = storable(argv)
+    assert kept is not None
+    assert SECRET not in kept
+    assert "***" in kept
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "hf_" + "abcDEF12" * 4,
+        "sk-proj-" + "abcDEF12" * 4,
+        "ghp_" + "abcDEF12" * 5,
+        "AKIA" + "ABCDEFGH12345678",
+        "glpat-" + "abcDEF12" * 3,
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
+    ],
+)
+def test_known_token_shapes_are_hidden_wherever_they_stand(value: str) -> None:
+    kept = storable(("python", "t.py", value, f"x{value[:0]}={value}"))
+    assert kept is not None
+    assert value not in kept
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "--max-tokens=512",
+        "--tokenizer",
+        "--num_tokens",
+        "--keyboard",
+        "--monkey=3",
+        "--author=ann",
+        "--passes=2",
+    ],
+)
+def test_ordinary_training_flags_are_kept(argument: str) -> None:
+    assert storable(("python", "t.py", argument, "gpt2")) == f"python t.py {argument} gpt2"
+
+
+@given(
+    st.text(min_size=6, max_size=40).filter(lambda s: s.strip() == s and "***" not in s and len(set(s)) > 3)
+)
+def test_no_value_of_a_password_flag_survives(secret: str) -> None:
+    kept = storable(("prog", "--password", f"Q{secret}"))
+    assert kept == "prog --password ***"
+
+
+def test_a_command_line_is_bounded_and_one_printable_line() -> None:
+    kept = storable(("python", "a\x1b[31m\nb", "x" * 5000))
+    assert kept is not None
+    assert len(kept) == COMMAND_CHARS
+    assert kept.endswith("…")
+    assert kept.isprintable()
+
+
+def test_a_secret_cut_by_the_bound_is_hidden_first() -> None:
+    kept = storable(("python", "x" * (COMMAND_CHARS - 20), f"--token={SECRET * 9}"))
+    assert kept is not None
+    assert SECRET[:4] not in kept
+
+
+def test_a_title_set_by_the_process_is_one_argument() -> None:
+    assert arguments(b"ray::train()\0\0\0\0") == ("ray::train()",)
+    assert arguments(b"") == ()
+    assert arguments(b"python\0\xff\xfe\0") == ("python", "��")
+    assert storable(()) is None
+
+
+@pytest.mark.parametrize(
+    ("argv", "kernel"),
+    [
+        (("python", "-m", "ipykernel_launcher", "-f", "/run/user/1/jupyter/kernel-3f2a-99.json"), "3f2a-99"),
+        (
+            (
+                "python",
+                "-m",
+                "ipykernel_launcher",
+                "--f=/home/a/.local/share/jupyter/runtime/kernel-v2-12x.json",
+            ),
+            "v2-12x",
+        ),
+        (("R", "--slave", "-e", "IRkernel::main()", "--args", "/run/kernel-77.json"), "77"),
+        (("python", "-m", "ipykernel"), "unnamed"),
+        (("python", "train.py", "--config", "kernel.json"), None),
+        (("python", "train.py", "--name=my-kernel-9.json.bak"), None),
+        (("jupyter-lab",), None),
+    ],
+)
+def test_notebook_kernel_is_known_by_its_connection_file(argv: tuple[str, ...], kernel: str | None) -> None:
+    assert notebook_kernel(argv) == kernel
+
+
+@pytest.mark.parametrize(
+    ("argv", "name"),
+    [
+        (("/env/bin/python", "/env/bin/torchrun", "--nproc-per-node=8", "t.py"), "torchrun"),
+        (("python", "-m", "torch.distributed.run", "t.py"), "torchrun"),
+        (("python", "-m", "torch.distributed.launch", "t.py"), "torchrun"),
+        (("python", "/env/bin/accelerate", "launch", "t.py"), "accelerate"),
+        (("python", "/env/bin/deepspeed", "t.py"), "deepspeed"),
+        (("/usr/bin/mpirun", "-np", "8", "./app"), "mpi"),
+        (("mpiexec.hydra", "-n", "2", "app"), "mpi"),
+        (("/ray/core/src/ray/raylet/raylet", "--x"), "ray"),
+        (("ray::train()",), "ray"),
+        (("python", "/env/bin/fallow", "run", "t.py"), "fallow"),
+        (("python", "train.py"), None),
+        (("python", "train.py", "--out", "a", "--from", "/data/torchrun"), None),
+    ],
+)
+def test_launchers_are_known_by_their_command_line(argv: tuple[str, ...], name: str | None) -> None:
+    assert launcher(argv) == name
+
+
+@pytest.mark.parametrize(
+    ("argv", "serves"),
+    [
+        (("python", "-m", "vllm.entrypoints.openai.api_server"), True),
+        (("python", "/env/bin/vllm", "serve", "m"), True),
+        (("VLLM::EngineCore",), True),
+        (("tritonserver", "--model-repository=/m"), True),
+        (("/usr/bin/ollama", "runner"), True),
+        (("python", "-m", "sglang.launch_server"), True),
+        (("python", "train_vllm.py"), False),
+    ],
+)
+def test_model_servers_are_known_by_their_command_line(argv: tuple[str, ...], serves: bool) -> None:
+    assert is_inference_server(argv) is serves
+
+
+def test_only_allow_listed_variables_are_kept() -> None:
+    block = b"\0".join(
+        [
+            b"HOME=/home/ann",
+            b"CUDA_VISIBLE_DEVICES=0,1",
+            b"AWS_SECRET_ACCESS_KEY=abc",
+            b"WANDB_API_KEY=abc",
+            b"WANDB_RUN_ID=3k2",
+            b"XLA_PYTHON_CLIENT_PREALLOCATE=false",
+            b"FALLOW_JOB=a1",
+            b"FALLOW_TOKEN=abc",
+            b"RANK=3",
+            b"RANK=4",
+            b"broken",
+            b"CUDA_VISIBLE_DEVICES_BACKUP=1",
+            b"",
+        ]
+    )
+    assert allowed_environment(block) == (
+        ("CUDA_VISIBLE_DEVICES", "0,1"),
+        ("FALLOW_JOB", "a1"),
+        ("RANK", "3"),
+        ("WANDB_RUN_ID", "3k2"),
+        ("XLA_PYTHON_CLIENT_PREALLOCATE", "false"),
+    )
+
+
+def test_an_empty_value_is_kept_because_it_hides_every_gpu() -> None:
+    assert allowed_environment(b"CUDA_VISIBLE_DEVICES=\0") == (("CUDA_VISIBLE_DEVICES", ""),)
+
+
+def test_a_value_is_bounded_and_printable() -> None:
+    ((_, value),) = allowed_environment(b"SLURM_JOB_NAME=" + b"a\n" * 5000)
+    assert len(value) == 1024
+    assert value.isprintable()
+
+
+@given(st.binary(max_size=300))
+def test_any_block_of_bytes_is_survived(block: bytes) -> None:
+    assert all(value.isprintable() for _, value in allowed_environment(block))
