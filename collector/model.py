@@ -203,6 +203,20 @@ class Allocation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeClaim:
+    """A GPU given to a holder by somebody who knows no UUIDs: Slurm speaks of nodes and indices.
+
+    ``index`` counts the node's GPUs as its gres does; ``None`` when it was not said which one.
+    """
+
+    node: NodeName
+    holder: Holder
+    index: int | None = None
+    share: float = 1.0
+    source: ClaimSource = ClaimSource.SLURM
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """Something that happened to a GPU: an XID, a fall off the bus, a return, a counter reset."""
 
@@ -228,8 +242,8 @@ class Gap:
 class Reading:
     """What one source saw at one tick; it owns all its data and never reaches back to the driver.
 
-    ``processes``, ``process_samples`` and ``allocations`` are ``None`` when the source did not look, and
-    empty when it looked and found none.
+    ``processes``, ``process_samples``, ``allocations`` and ``claims`` are ``None`` when the source did not
+    look, and empty when it looked and found none.
     """
 
     source: str
@@ -241,6 +255,7 @@ class Reading:
     allocations: tuple[Allocation, ...] | None = None
     events: tuple[Event, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    claims: tuple[NodeClaim, ...] | None = None
     duration_ms: float = 0.0
 
 
