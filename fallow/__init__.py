@@ -1,1 +1,33 @@
-"""Rides in somebody's training process: a leaf that imports the standard library and torch only."""
+"""Rides in somebody's training process: a leaf that imports the standard library and torch only.
+
+    job = fallow.connect()
+    trainer = job.elastic(model, optimizer, global_batch=256, max_micro_batch=32)
+    for step, batches in trainer.steps(dataset, total_steps=10_000):
+        for x, y in batches:
+            trainer.backward(loss_fn(model(x), y))
+        trainer.step()
+
+Names are looked up when first used, so that the scheduler can import the pure files without torch.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fallow.job import Job as Job
+    from fallow.job import connect as connect
+    from fallow.trainer import Step as Step
+    from fallow.trainer import Trainer as Trainer
+
+__all__ = ["Job", "Step", "Trainer", "connect"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("connect", "Job"):
+        from fallow import job
+
+        return getattr(job, name)
+    if name in ("Step", "Trainer"):
+        from fallow import trainer
+
+        return getattr(trainer, name)
+    raise AttributeError(f"module 'fallow' has no attribute {name!r}")

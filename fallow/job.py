@@ -1,0 +1,70 @@
+"""How a training script meets its scheduler: ``connect`` once, then ask for a trainer.
+
+The same script runs under nobody, and then nothing here opens a socket or starts a thread.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from fallow import protocol
+from fallow.channel import Channel, from_environment
+from fallow.trainer import Recipe, Trainer
+
+
+class Job:
+    """This process's part in a training. ``driven`` says whether a controller decides its world size."""
+
+    def __init__(self, channel: Channel | None, founder: bool):
+        self._channel = channel
+        self._founder = founder
+
+    @property
+    def driven(self) -> bool:
+        """Whether somebody may resize this training."""
+        return self._channel is not None
+
+    def elastic(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        *,
+        global_batch: int,
+        max_micro_batch: int,
+        seed: int = 0,
+        max_grad_norm: float | None = None,
+        schedulers: Sequence[Any] = (),
+        scaler: Any = None,
+        state: Mapping[str, Any] | None = None,
+    ) -> Trainer:
+        """A trainer whose global batch is ``global_batch`` samples at any world size.
+
+        ``max_micro_batch`` is what fits a worker's memory. ``schedulers`` are stepped once a committed
+        step. ``max_grad_norm`` clips the true global gradient. ``state`` names extra objects with
+        ``state_dict`` and ``load_state_dict`` to hand to joiners. Raises BatchError for an impossible cut.
+        """
+        recipe = Recipe(
+            global_batch=global_batch,
+            max_micro_batch=max_micro_batch,
+            seed=seed,
+            max_grad_norm=max_grad_norm,
+            schedulers=schedulers,
+            scaler=scaler,
+            state=state,
+        )
+        return Trainer(model, optimizer, recipe, self._channel, self._founder)
+
+    def report(self, **measurements: float | int | None) -> None:
+        """Tell the scheduler, e.g. ``remaining_steps=…, step_time_s=…``; nothing happens when alone."""
+        if self._channel is not None:
+            self._channel.report(measurements)
+
+
+def connect(device: torch.device | str = "cpu") -> Job:
+    """This process's job: driven when a controller started it, alone otherwise."""
+    channel = from_environment(torch.device(device))
+    founder = os.environ.get(protocol.ENV_ROLE, protocol.FOUNDER) == protocol.FOUNDER
+    return Job(channel, founder)

@@ -1,0 +1,114 @@
+"""The words that controller and workers exchange: plans, store keys, reports. Pure.
+
+All of it lives in one key-value store that the controller hosts. Plan numbers only grow, and a plan that was
+adopted gives its number to the generation it founds, so "generation 7" and "plan 7" are the same group.
+
+    plan/N             a Plan, published by the controller
+    connected/N/ID     member ID has built the new process group (or failed: the reason)
+    decision/N         "commit" once all are connected, else "cancel"
+    ready/ID           worker ID has warmed up and could join
+    switched/N/ID      member ID has left the old group for N, and holds the state
+    lost/G/ID          member ID saw generation G break; holds its last committed step
+    report/ID          newest measurements of member ID
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NewType
+
+MemberId = NewType("MemberId", str)
+
+COMMIT = "commit"
+CANCEL = "cancel"
+CONNECTED = "ok"
+
+ENV_STORE = "FALLOW_STORE"
+"""host:port of the controller's store; its presence means that somebody drives this process."""
+ENV_MEMBER = "FALLOW_MEMBER"
+"""This worker's id, unique for the job's whole life."""
+ENV_ROLE = "FALLOW_ROLE"
+"""``founder`` starts training at once, ``joiner`` warms up and waits to be taken in."""
+FOUNDER = "founder"
+JOINER = "joiner"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A membership to move to.
+
+    ``members`` are in rank order. ``receivers`` are those of them that must be handed the training state:
+    joiners, and after a failure whoever is behind. ``base`` is the generation it departs from; ``recover``
+    says that this generation is broken, so that nobody waits for a step boundary in it.
+    """
+
+    number: int
+    base: int
+    members: tuple[MemberId, ...]
+    receivers: tuple[MemberId, ...] = ()
+    recover: bool = False
+
+    @property
+    def transfers(self) -> tuple[tuple[int, int], ...]:
+        """Who hands the state to whom: (source rank, receiver rank), the sources sharing the work evenly."""
+        receiving = set(self.receivers)
+        sources = [rank for rank, member in enumerate(self.members) if member not in receiving]
+        targets = [rank for rank, member in enumerate(self.members) if member in receiving]
+        return tuple((sources[turn % len(sources)], rank) for turn, rank in enumerate(targets))
+
+
+def encode_plan(plan: Plan) -> str:
+    """The plan as one line of JSON."""
+    return json.dumps(asdict(plan))
+
+
+def decode_plan(text: str) -> Plan:
+    """The plan that ``encode_plan`` wrote."""
+    fields: dict[str, Any] = json.loads(text)
+    plan = Plan(**fields)
+    return replace(plan, members=tuple(plan.members), receivers=tuple(plan.receivers))
+
+
+def encode_report(report: Mapping[str, float | int | None]) -> str:
+    """A worker's measurements as one line of JSON; keys carry their units."""
+    return json.dumps(dict(report))
+
+
+def plan_key(number: int) -> str:
+    """Where plan ``number`` is published."""
+    return f"plan/{number}"
+
+
+def decision_key(number: int) -> str:
+    """Where the controller says what became of plan ``number``."""
+    return f"decision/{number}"
+
+
+def connected_key(number: int, member: MemberId) -> str:
+    """Where ``member`` says that it has built the group of plan ``number``, or why not."""
+    return f"connected/{number}/{member}"
+
+
+def switched_key(number: int, member: MemberId) -> str:
+    """Where ``member`` says that it works in generation ``number``."""
+    return f"switched/{number}/{member}"
+
+
+def lost_key(generation: int, member: MemberId) -> str:
+    """Where ``member`` says that ``generation`` broke, and which step it had committed last."""
+    return f"lost/{generation}/{member}"
+
+
+def ready_key(member: MemberId) -> str:
+    """Where a joiner says that it has warmed up."""
+    return f"ready/{member}"
+
+
+def report_key(member: MemberId) -> str:
+    """Where a member's newest measurements lie."""
+    return f"report/{member}"
+
+
+def group_prefix(number: int) -> str:
+    """The store prefix under which generation ``number`` meets: old keys would poison a new group."""
+    return f"generation/{number}"
