@@ -95,8 +95,9 @@ CREATE TABLE samples (
     flags VARCHAR                        -- comma-separated, NULL when there are none
 );
 
+-- One row for a (node, pid, start time); no index, because DuckDB rewrites rows with lists on every update.
 CREATE TABLE processes (
-    process_id INTEGER PRIMARY KEY DEFAULT nextval('process_ids'),
+    process_id INTEGER NOT NULL DEFAULT nextval('process_ids'),
     node VARCHAR NOT NULL,
     pid INTEGER NOT NULL,
     started_at TIMESTAMP NOT NULL,
@@ -106,14 +107,16 @@ CREATE TABLE processes (
     frameworks VARCHAR[],
     container VARCHAR,
     pod VARCHAR,
+    pod_namespace VARCHAR,
+    uid BIGINT,
+    parent_pid INTEGER,
     slurm_job VARCHAR,
     notebook VARCHAR,
     environment MAP(VARCHAR, VARCHAR),
     unreadable VARCHAR[],
     holder_id INTEGER,
     first_seen TIMESTAMP NOT NULL,
-    last_seen TIMESTAMP NOT NULL,
-    UNIQUE (node, pid, started_at)
+    last_seen TIMESTAMP NOT NULL
 );
 
 CREATE TABLE process_samples (

@@ -1,0 +1,103 @@
+"""What can go wrong with the store as a whole, said so that a person knows what to do next.
+
+    StoreError
+    ├── StoreLocked       another process owns the file
+    ├── StoreNewer        a newer Fallow (or DuckDB) wrote the file
+    ├── StoreDamaged      the file, or a sealed day, cannot be read
+    ├── StoreUnwritable   the folder or file may not be written
+    ├── StoreMissing      there is no store at this path, and reading does not make one
+    └── StoreFull         no room on the disk; what was committed before is safe
+
+``translated`` is the one place where the engine's exceptions become these.
+"""
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+
+_FULL = ("No space left", "out of disk", "Disk quota", "File too large", "error=28", "errno 28")
+_NEWER = ("newer version", "older version of DuckDB", "version number")
+_DENIED = ("Permission denied", "Read-only file system", "read-only")
+
+
+class StoreError(Exception):
+    """The store could not do what was asked; the message says what, where, and what to do."""
+
+
+class StoreLocked(StoreError):
+    """Another process owns the file."""
+
+
+class StoreNewer(StoreError):
+    """The file was written by a newer Fallow or a newer DuckDB."""
+
+
+class StoreDamaged(StoreError):
+    """The file, or a part of it, cannot be read."""
+
+
+class StoreUnwritable(StoreError):
+    """The folder or the file may not be written."""
+
+
+class StoreMissing(StoreError):
+    """There is no store at this path."""
+
+
+class StoreFull(StoreError):
+    """The disk is full: the tick in flight is lost, everything before it is kept."""
+
+
+@contextmanager
+def translated(doing: str, path: Path) -> Iterator[None]:
+    """Turn the engine's and the system's exceptions into ours; ``doing`` is what was attempted."""
+    try:
+        yield
+    except duckdb.Error as error:
+        ours = _classify(doing, path, str(error), fatal=isinstance(error, duckdb.FatalException))
+        if ours is None:
+            raise
+        raise ours from error
+    except OSError as error:
+        ours = _classify(doing, path, str(error), fatal=False)
+        if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+            ours = _full(doing, path, str(error))
+        if ours is None:
+            raise
+        raise ours from error
+
+
+def _classify(doing: str, path: Path, found: str, *, fatal: bool) -> StoreError | None:
+    if any(sign in found for sign in _FULL):
+        return _full(doing, path, found)
+    if "Could not set lock" in found or "different configuration than existing" in found:
+        return StoreLocked(
+            f"{doing}: {path} belongs to another process, usually the running service; "
+            f"ask it over HTTP, stop it, or choose another folder with --data. Found: {found}"
+        )
+    if any(sign in found for sign in _NEWER):
+        return StoreNewer(
+            f"{doing}: {path} was written by a newer DuckDB; update Fallow. "
+            f"Nothing was changed. Found: {found}"
+        )
+    if any(sign in found for sign in _DENIED):
+        return StoreUnwritable(
+            f"{doing}: {path} may not be written; give its folder to the service's user, "
+            f"or choose another with --data. Found: {found}"
+        )
+    if fatal or "not a valid DuckDB database" in found or "Corrupt" in found or "checksum" in found:
+        return StoreDamaged(
+            f"{doing}: {path} cannot be read; keep a copy of it, move it away and restore a backup or start "
+            f"afresh (sealed days in Parquet are not affected). Found: {found}"
+        )
+    return None
+
+
+def _full(doing: str, path: Path, found: str) -> StoreFull:
+    return StoreFull(
+        f"{doing}: no room left for {path}; everything committed before is kept. "
+        f"Free some space or shorten the retention. Found: {found}"
+    )

@@ -1,0 +1,110 @@
+"""Stores a stretch of the past in one piece: bulk, safe to repeat, rolled up at once.
+
+Runs inside the caller's transaction. What a repeated history brings twice is recognised by (GPU, time) for
+samples, by overlap for intervals, and by equality for the rest.
+"""
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from collector.batch import HeldInterval, History
+from collector.store.allocations import read_open
+from collector.store.columns import stored_rows
+from collector.store.gaps import write_gaps
+from collector.store.rollups import Stretch, close_finished, redo, start_marks
+from collector.store.statements import statement
+from collector.store.ticks import Live, grown, write_processes
+
+
+def write_history(connection: duckdb.DuckDBPyConnection, live: Live, history: History) -> int:
+    """The number of samples that were not there before."""
+    first_ms, last_ms = _span(history)
+    live.registry.register_gpus(history.gpus, history.source, first_ms)
+    uuids = pc.unique(history.samples["uuid"]).to_pylist()
+    live.registry.register_uuids(uuids, history.source, first_ms)
+    _merge_held(connection, live, history.held)
+    for event in history.events:
+        live.registry.register_uuids([event.uuid], history.source, first_ms)
+        row = {"gpu_id": live.registry.gpu_ids[event.uuid], "kind": event.kind, "detail": event.detail}
+        connection.execute(statement("insert_event"), {"at_ms": event.at_ms, **row})
+    write_gaps(connection, history.gaps, live.registry.gpu_ids, live.book)
+    if history.processes or history.process_samples:
+        write_processes(connection, live, history.processes, history.process_samples, at_ms=last_ms)
+    added = _add_samples(connection, live, history, first_ms, last_ms) if len(history.samples) else 0
+    _note(connection, live, history, last_ms)
+    return added
+
+
+def _span(history: History) -> tuple[int, int]:
+    """First start and last end of what the history covers, UTC ms."""
+    if len(history.samples):
+        ends = history.samples["at_ms"]
+        starts = pc.subtract(ends, history.samples["width_ms"].cast(pa.int64()))
+        return pc.min(starts).as_py(), pc.max(ends).as_py()
+    edges = [edge for held in history.held for edge in (held.from_ms, held.to_ms) if edge is not None]
+    edges += [event.at_ms for event in history.events]
+    edges += [edge for gap in history.gaps for edge in (gap.from_ms, gap.to_ms)]
+    return min(edges, default=0), max(edges, default=0)
+
+
+def _add_samples(
+    connection: duckdb.DuckDBPyConnection, live: Live, history: History, first_ms: int, last_ms: int
+) -> int:
+    rows = stored_rows(history.samples, live.registry.gpu_ids)
+    gpu_ids = tuple(sorted(pc.unique(rows["gpu_id"]).to_pylist()))
+    live.newest_ms = grown(live.newest_ms, gpu_ids[-1])
+    live.widest_ms = max(live.widest_ms, pc.max(rows["width_ms"]).as_py())
+    connection.register("incoming", rows)
+    bounds = {"from_ms": first_ms, "to_ms": last_ms}
+    counted = connection.execute(statement("insert_history"), bounds).fetchone()
+    connection.execute(statement("install_earlier"))
+    connection.execute(statement("forget_older_latest"))
+    connection.execute(statement("add_newest_latest"))
+    connection.unregister("incoming")
+    for gpu_id, ts_ms in connection.execute(statement("newest_samples")).fetchall():
+        live.newest_ms[gpu_id] = ts_ms
+    if live.marks.minutes_to_ms is None:
+        live.marks = start_marks(connection, first_ms)
+    stretch = Stretch(from_ms=first_ms, to_ms=last_ms, gpu_ids=gpu_ids)
+    redo(connection, stretch, live.marks, widest_ms=live.widest_ms)
+    live.marks = close_finished(connection, live.marks, at_ms=last_ms, widest_ms=live.widest_ms)
+    return int(counted[0]) if counted else 0
+
+
+def _merge_held(connection: duckdb.DuckDBPyConnection, live: Live, held: tuple[HeldInterval, ...]) -> None:
+    if not held:
+        return
+    allocations = [interval.allocation for interval in held]
+    first_ms = min(interval.from_ms for interval in held)
+    live.registry.register_uuids({a.uuid for a in allocations}, "allocations", first_ms)
+    holders = live.registry.holder_ids({a.holder.job: a.holder for a in allocations}.values(), first_ms)
+    gpu_ids = live.registry.gpu_ids
+    table = pa.table(
+        {
+            "gpu_id": pa.array([gpu_ids[a.uuid] for a in allocations], pa.int32()),
+            "holder_id": pa.array([holders[a.holder.job] for a in allocations], pa.int32()),
+            "share": pa.array([a.share for a in allocations], pa.float64()),
+            "source": pa.array([a.source.value for a in allocations], pa.string()),
+            "from_ms": pa.array([interval.from_ms for interval in held], pa.int64()),
+            "to_ms": pa.array([interval.to_ms for interval in held], pa.int64()),
+        }
+    )
+    connection.register("incoming", table)
+    connection.execute(statement("merge_allocations"))
+    connection.execute(statement("clear_merged_allocations"))
+    connection.execute("INSERT INTO allocations BY NAME SELECT * FROM merged_allocations")
+    connection.execute("DROP TABLE merged_allocations")
+    connection.unregister("incoming")
+    live.held = read_open(connection)
+
+
+def _note(connection: duckdb.DuckDBPyConnection, live: Live, history: History, last_ms: int) -> None:
+    """Leave a tick at the history's end: up to here the source is known, and no gap is to be told."""
+    if live.book.last_ticks.get(history.source, -1) >= last_ms:
+        return
+    row = {"source": history.source, "duration_ms": 0.0, "gpus": len(history.gpus), "reason": None}
+    connection.execute(statement("insert_tick"), {"at_ms": last_ms, **row})
+    live.book.last_ticks[history.source] = last_ms
+    live.ticked_ms = max(live.ticked_ms or last_ms, last_ms)
+    live.looked_ms = max(live.looked_ms or last_ms, last_ms)

@@ -1,0 +1,59 @@
+"""Brings a file up to this program's schema: numbered migrations, each with its record in one transaction."""
+
+from pathlib import Path
+
+import duckdb
+
+from collector.store.errors import StoreNewer
+from collector.store.statements import migrations
+
+_RECORD = """
+CREATE TABLE IF NOT EXISTS schema_migrations (
+    number INTEGER PRIMARY KEY,
+    name VARCHAR NOT NULL,
+    applied_at TIMESTAMP NOT NULL DEFAULT CAST(now() AT TIME ZONE 'UTC' AS TIMESTAMP)
+)
+"""
+
+
+def migrate(connection: duckdb.DuckDBPyConnection, path: Path) -> tuple[int, ...]:
+    """The numbers of the migrations applied now. Raises StoreNewer for a schema from the future."""
+    applied = applied_migrations(connection)
+    refuse_newer(applied, path)
+    added = []
+    for number, name, script in migrations():
+        if number in applied:
+            continue
+        connection.execute("BEGIN")
+        try:
+            connection.execute(_RECORD)
+            connection.execute(script)
+            connection.execute("INSERT INTO schema_migrations (number, name) VALUES (?, ?)", (number, name))
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        added.append(number)
+    return tuple(added)
+
+
+def applied_migrations(connection: duckdb.DuckDBPyConnection) -> frozenset[int]:
+    """The numbers of the migrations that the file records; empty for a new file."""
+    known = connection.execute(
+        "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'schema_migrations' AND NOT temporary"
+    ).fetchone()
+    if not known or not known[0]:
+        return frozenset()
+    rows = connection.execute("SELECT number FROM schema_migrations").fetchall()
+    return frozenset(row[0] for row in rows)
+
+
+def refuse_newer(applied: frozenset[int], path: Path) -> None:
+    """Raise StoreNewer when the file has migrations that this program has never heard of."""
+    newest = migrations()[-1][0]
+    ahead = sorted(number for number in applied if number > newest)
+    if ahead:
+        raise StoreNewer(
+            f"opening {path}: its schema has version {ahead[-1]}, this Fallow knows {newest}; "
+            "update Fallow, or choose another folder with --data. Nothing was changed."
+        )

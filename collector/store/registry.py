@@ -1,0 +1,253 @@
+"""Who is who: the ids of GPUs, holders and processes, and what the store already knows of each.
+
+The store's memory of its own dimension tables. It writes a row when something is new or has changed, so a
+tick in which nothing changed costs look-ups only. After a rollback it must be thrown away and made anew.
+"""
+
+from collections.abc import Iterable
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+import duckdb
+import pyarrow as pa
+
+from collector.model import Gpu, Holder, Process, ProcessKey
+from collector.store.statements import statement
+
+UNKNOWN_NODE = "unknown"
+_T = TypeVar("_T", Gpu, Holder, Process)
+
+
+class Registry:
+    """Ids by natural key. GPUs are all in memory, holders and processes as they come up."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+        self.gpu_ids: dict[str, int] = {}
+        self._gpus: dict[str, Gpu] = {}
+        self._holders: dict[str, tuple[int, Holder]] = {}
+        self._processes: dict[ProcessKey, tuple[int, Process]] = {}
+        for row in connection.execute(statement("known_gpus")).fetchall():
+            gpu = Gpu(**dict(zip(_GPU_FIELDS, row[1:], strict=True)))
+            self.gpu_ids[gpu.uuid] = row[0]
+            self._gpus[gpu.uuid] = gpu
+
+    def register_gpus(self, gpus: Iterable[Gpu], source: str, installed_from_ms: int) -> None:
+        """Add the unknown ones and write down what changed; what is None now keeps its old value."""
+        fresh: dict[str, Gpu] = {}
+        for gpu in gpus:
+            old = self._gpus.get(gpu.uuid)
+            if old is gpu or old == gpu:
+                continue
+            if old is None:
+                fresh[gpu.uuid] = gpu
+                continue
+            merged = _merged(old, gpu)
+            if merged != old:
+                self._connection.execute(statement("update_gpu"), _gpu_row(merged))
+            self._gpus[gpu.uuid] = merged
+        if fresh:
+            self._add_gpus(fresh, source, installed_from_ms)
+
+    def register_uuids(self, uuids: Iterable[str], source: str, installed_from_ms: int) -> None:
+        """Make sure that every UUID has an id, even where nobody described the GPU."""
+        missing = {uuid for uuid in uuids if uuid not in self.gpu_ids}
+        if missing:
+            bare = {uuid: Gpu(uuid=uuid, node=UNKNOWN_NODE) for uuid in sorted(missing)}  # type: ignore[arg-type]
+            self._add_gpus(bare, source, installed_from_ms)
+
+    def holder_ids(self, holders: Iterable[Holder], at_ms: int) -> dict[str, int]:
+        """The id of each holder's job; unknown holders are added, and what was learnt is written down."""
+        wanted = {holder.job: holder for holder in holders}
+        self._recall_holders([job for job in wanted if job not in self._holders])
+        fresh = []
+        for job, holder in wanted.items():
+            known = self._holders.get(job)
+            if known is None:
+                fresh.append(holder)
+            elif known[1] is not holder and known[1] != holder:
+                merged = _merged(known[1], holder)
+                if merged != known[1]:
+                    self._connection.execute(statement("update_holder"), _holder_row(merged))
+                self._holders[job] = (known[0], merged)
+        self._add_holders(fresh, at_ms)
+        return {job: self._holders[job][0] for job in wanted}
+
+    def process_ids(self, processes: Iterable[Process], at_ms: int) -> dict[ProcessKey, int]:
+        """The id of each process; unknown ones are added, and what was learnt is written down."""
+        wanted = {process.key: process for process in processes}
+        self._recall_processes([key for key in wanted if key not in self._processes])
+        fresh = []
+        for key, process in wanted.items():
+            known = self._processes.get(key)
+            if known is None:
+                fresh.append(process)
+            elif known[1] is not process and known[1] != process:
+                merged = _merged(known[1], process)
+                if merged != known[1]:
+                    self._connection.execute(
+                        statement("update_process"), {**_process_row(merged), "process_id": known[0]}
+                    )
+                self._processes[key] = (known[0], merged)
+        self._add_processes(fresh, at_ms)
+        return {key: self._processes[key][0] for key in wanted}
+
+    def forget_processes(self, alive: Iterable[ProcessKey]) -> None:
+        """Keep in memory only the processes that are still there."""
+        keep = set(alive)
+        self._processes = {key: known for key, known in self._processes.items() if key in keep}
+
+    def _add_gpus(self, fresh: dict[str, Gpu], source: str, installed_from_ms: int) -> None:
+        rows = [{**_gpu_row(gpu), "source": source, "from_ms": installed_from_ms} for gpu in fresh.values()]
+        for gpu_id, uuid in self._insert("insert_gpus", rows, _GPU_ARROW):
+            self.gpu_ids[uuid] = gpu_id
+            self._gpus[uuid] = fresh[uuid]
+
+    def _add_holders(self, fresh: list[Holder], at_ms: int) -> None:
+        if not fresh:
+            return
+        by_job = {holder.job: holder for holder in fresh}
+        rows = [{**_holder_row(holder), "at_ms": at_ms} for holder in fresh]
+        for holder_id, job in self._insert("insert_holders", rows, _HOLDER_ARROW):
+            self._holders[job] = (holder_id, by_job[job])
+
+    def _add_processes(self, fresh: list[Process], at_ms: int) -> None:
+        if not fresh:
+            return
+        by_key = {(p.key.node, p.key.pid, p.key.started_ms): p for p in fresh}
+        rows = [{**_process_row(process), "at_ms": at_ms} for process in fresh]
+        for process_id, node, pid, started_ms in self._insert("insert_processes", rows, _PROCESS_ARROW):
+            process = by_key[(node, pid, started_ms)]
+            self._processes[process.key] = (process_id, process)
+
+    def _recall_holders(self, jobs: list[str]) -> None:
+        if not jobs:
+            return
+        for row in self._connection.execute(statement("known_holders"), {"jobs": jobs}).fetchall():
+            holder = Holder(**dict(zip(_HOLDER_FIELDS, row[1:], strict=True)))
+            self._holders[holder.job] = (row[0], holder)
+
+    def _recall_processes(self, keys: list[ProcessKey]) -> None:
+        if not keys:
+            return
+        parameters = {
+            "nodes": [key.node for key in keys],
+            "pids": [key.pid for key in keys],
+            "started": [key.started_ms for key in keys],
+        }
+        for row in self._connection.execute(statement("known_processes"), parameters).fetchall():
+            process = _process_from(row)
+            self._processes[process.key] = (row[0], process)
+
+    def _insert(self, name: str, rows: list[dict[str, object]], schema: pa.Schema) -> list[tuple[Any, ...]]:
+        cursor = self._connection
+        cursor.register("incoming", pa.Table.from_pylist(rows, schema=schema))
+        try:
+            return cursor.execute(statement(name)).fetchall()
+        finally:
+            cursor.unregister("incoming")
+
+
+_GPU_FIELDS = tuple(column.name for column in fields(Gpu))
+_HOLDER_FIELDS = tuple(column.name for column in fields(Holder))
+_GPU_ARROW = pa.schema(
+    [
+        ("uuid", pa.string()),
+        ("node", pa.string()),
+        ("index", pa.int32()),
+        ("model", pa.string()),
+        ("memory_total_bytes", pa.int64()),
+        ("driver_version", pa.string()),
+        ("power_limit_mw", pa.int32()),
+        ("parent_uuid", pa.string()),
+        ("mig_profile", pa.string()),
+        ("share_of_device", pa.float64()),
+        ("persistence_mode", pa.bool_()),
+        ("source", pa.string()),
+        ("from_ms", pa.int64()),
+    ]
+)
+_HOLDER_ARROW = pa.schema([*((name, pa.string()) for name in _HOLDER_FIELDS), ("at_ms", pa.int64())])
+_PROCESS_ARROW = pa.schema(
+    [
+        ("node", pa.string()),
+        ("pid", pa.int32()),
+        ("started_ms", pa.int64()),
+        ("user_name", pa.string()),
+        ("uid", pa.int64()),
+        ("process_name", pa.string()),
+        ("command", pa.string()),
+        ("frameworks", pa.list_(pa.string())),
+        ("container", pa.string()),
+        ("pod", pa.string()),
+        ("pod_namespace", pa.string()),
+        ("slurm_job", pa.string()),
+        ("notebook", pa.string()),
+        ("parent_pid", pa.int32()),
+        ("environment_keys", pa.list_(pa.string())),
+        ("environment_values", pa.list_(pa.string())),
+        ("unreadable", pa.list_(pa.string())),
+        ("at_ms", pa.int64()),
+    ]
+)
+
+
+def _merged(old: _T, new: _T) -> _T:
+    """``new`` where it says something, ``old`` where it doesn't."""
+    learnt = {
+        column.name: value
+        for column in fields(new)
+        if (value := getattr(new, column.name)) is not None and value != ()
+    }
+    return replace(old, **learnt)
+
+
+def _gpu_row(gpu: Gpu) -> dict[str, object]:
+    return {name: getattr(gpu, name) for name in _GPU_FIELDS}
+
+
+def _holder_row(holder: Holder) -> dict[str, object]:
+    return {name: getattr(holder, name) for name in _HOLDER_FIELDS}
+
+
+def _process_row(process: Process) -> dict[str, object]:
+    return {
+        "node": process.key.node,
+        "pid": process.key.pid,
+        "started_ms": process.key.started_ms,
+        "user_name": process.user,
+        "uid": process.uid,
+        "process_name": process.name,
+        "command": process.command,
+        "frameworks": list(process.frameworks),
+        "container": process.container,
+        "pod": process.pod,
+        "pod_namespace": process.namespace,
+        "slurm_job": process.slurm_job,
+        "notebook": process.notebook,
+        "parent_pid": process.parent_pid,
+        "environment_keys": [key for key, _ in process.environment],
+        "environment_values": [value for _, value in process.environment],
+        "unreadable": list(process.unreadable),
+    }
+
+
+def _process_from(row: tuple[object, ...]) -> Process:
+    _, node, pid, started_ms, user, uid, name, command, frameworks, *rest = row
+    container, pod, namespace, slurm_job, notebook, parent_pid, environment, unreadable = rest
+    return Process(
+        key=ProcessKey(node=node, pid=pid, started_ms=started_ms),  # type: ignore[arg-type]
+        user=user,  # type: ignore[arg-type]
+        uid=uid,  # type: ignore[arg-type]
+        name=name,  # type: ignore[arg-type]
+        command=command,  # type: ignore[arg-type]
+        frameworks=tuple(frameworks or ()),  # type: ignore[arg-type]
+        container=container,  # type: ignore[arg-type]
+        pod=pod,  # type: ignore[arg-type]
+        namespace=namespace,  # type: ignore[arg-type]
+        slurm_job=slurm_job,  # type: ignore[arg-type]
+        notebook=notebook,  # type: ignore[arg-type]
+        parent_pid=parent_pid,  # type: ignore[arg-type]
+        environment=tuple((environment or {}).items()),  # type: ignore[attr-defined]
+        unreadable=tuple(unreadable or ()),  # type: ignore[arg-type]
+    )

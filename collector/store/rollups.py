@@ -1,0 +1,131 @@
+"""Keeps minutes and hours rolled up as samples arrive, and does them again when samples come late.
+
+A minute is closed GRACE_MS after its end, because sources that average over 30 or 60 s report late.
+Everything here runs inside the caller's transaction.
+"""
+
+from dataclasses import dataclass
+
+import duckdb
+
+from collector.store.statements import statement
+
+BIN_MS = 30_000
+MINUTE_MS = 60_000
+HOUR_MS = 3_600_000
+GRACE_MS = 60_000
+COUNTER_REACH_MS = 120_000
+"""How far back an energy counter's previous value may lie."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marks:
+    """How far each level is complete, UTC ms; ``None`` before anything was rolled up."""
+
+    minutes_to_ms: int | None = None
+    hours_to_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Some GPUs (``None``: all) and a half-open time."""
+
+    from_ms: int
+    to_ms: int
+    gpu_ids: tuple[int, ...] | None = None
+
+
+def read_marks(connection: duckdb.DuckDBPyConnection) -> Marks:
+    """What the table ``watermarks`` says."""
+    rows = dict(connection.execute("SELECT name, epoch_ms(complete_to) FROM watermarks").fetchall())
+    return Marks(minutes_to_ms=rows.get("rollup_1m"), hours_to_ms=rows.get("rollup_1h"))
+
+
+def start_marks(connection: duckdb.DuckDBPyConnection, first_ms: int) -> Marks:
+    """The marks of a store whose first sample begins at ``first_ms``."""
+    marks = Marks(minutes_to_ms=floor_to(first_ms, MINUTE_MS), hours_to_ms=floor_to(first_ms, HOUR_MS))
+    _write_marks(connection, marks)
+    return marks
+
+
+def close_finished(
+    connection: duckdb.DuckDBPyConnection, marks: Marks, *, at_ms: int, widest_ms: int
+) -> Marks:
+    """Roll up the minutes that ended GRACE_MS before ``at_ms``, and the hours that this completes."""
+    due_ms = floor_to(at_ms - GRACE_MS, MINUTE_MS)
+    if marks.minutes_to_ms is None or marks.hours_to_ms is None or due_ms <= marks.minutes_to_ms:
+        return marks
+    learn_idle_power(connection, marks.minutes_to_ms, due_ms)
+    add_minutes(connection, Stretch(from_ms=marks.minutes_to_ms, to_ms=due_ms), widest_ms=widest_ms)
+    due_hour_ms = floor_to(due_ms, HOUR_MS)
+    if due_hour_ms > marks.hours_to_ms:
+        _run(connection, "rollup_hours", Stretch(from_ms=marks.hours_to_ms, to_ms=due_hour_ms))
+        connection.execute(statement("touch_holders"), {"at_ms": at_ms})
+    moved = Marks(minutes_to_ms=due_ms, hours_to_ms=max(due_hour_ms, marks.hours_to_ms))
+    _write_marks(connection, moved)
+    return moved
+
+
+def redo(connection: duckdb.DuckDBPyConnection, stretch: Stretch, marks: Marks, *, widest_ms: int) -> None:
+    """Roll up again what lies before the marks, for the stretch's GPUs."""
+    from_ms = floor_to(stretch.from_ms, MINUTE_MS)
+    to_ms = min(-floor_to(-stretch.to_ms, MINUTE_MS), marks.minutes_to_ms or 0)
+    if from_ms >= to_ms:
+        return
+    minutes = Stretch(from_ms=from_ms, to_ms=to_ms, gpu_ids=stretch.gpu_ids)
+    learn_idle_power(connection, from_ms, to_ms)
+    _run(connection, "clear_minutes", minutes)
+    add_minutes(connection, minutes, widest_ms=widest_ms)
+    redo_hours(connection, minutes, marks)
+
+
+def redo_hours(connection: duckdb.DuckDBPyConnection, minutes: Stretch, marks: Marks) -> None:
+    """Roll up again the complete hours that ``minutes`` touches."""
+    hours = Stretch(
+        from_ms=floor_to(minutes.from_ms, HOUR_MS),
+        to_ms=min(-floor_to(-minutes.to_ms, HOUR_MS), marks.hours_to_ms or 0),
+        gpu_ids=minutes.gpu_ids,
+    )
+    if hours.from_ms < hours.to_ms:
+        _run(connection, "clear_hours", hours)
+        _run(connection, "rollup_hours", hours)
+
+
+def add_minutes(connection: duckdb.DuckDBPyConnection, minutes: Stretch, *, widest_ms: int) -> None:
+    """Add minutes that are not there yet."""
+    connection.execute(
+        statement("rollup_minutes"),
+        {
+            "from_ms": minutes.from_ms,
+            "to_ms": minutes.to_ms,
+            "read_from_ms": minutes.from_ms - max(COUNTER_REACH_MS, 2 * widest_ms),
+            "read_to_ms": minutes.to_ms + widest_ms,
+            "gpu_ids": None if minutes.gpu_ids is None else list(minutes.gpu_ids),
+        },
+    )
+
+
+def learn_idle_power(connection: duckdb.DuckDBPyConnection, from_ms: int, to_ms: int) -> None:
+    """Lower the idle power of GPUs that nothing ran on."""
+    connection.execute(statement("learn_idle_power"), {"from_ms": from_ms, "to_ms": to_ms})
+
+
+def floor_to(ms: int, step_ms: int) -> int:
+    """The last multiple of ``step_ms`` at or before ``ms``."""
+    return ms // step_ms * step_ms
+
+
+def _run(connection: duckdb.DuckDBPyConnection, name: str, stretch: Stretch) -> None:
+    connection.execute(
+        statement(name),
+        {
+            "from_ms": stretch.from_ms,
+            "to_ms": stretch.to_ms,
+            "gpu_ids": None if stretch.gpu_ids is None else list(stretch.gpu_ids),
+        },
+    )
+
+
+def _write_marks(connection: duckdb.DuckDBPyConnection, marks: Marks) -> None:
+    for name, mark in (("rollup_1m", marks.minutes_to_ms), ("rollup_1h", marks.hours_to_ms)):
+        connection.execute(statement("set_watermark"), {"name": name, "complete_to_ms": mark})

@@ -1,0 +1,5 @@
+-- Removes hours of a range from rollup_1h, so that they can be rolled up again.
+-- Parameters: from_ms, to_ms (UTC ms, half-open), gpu_ids (INTEGER[], NULL: all GPUs).
+DELETE FROM rollup_1h
+WHERE ts >= epoch_ms(CAST($from_ms AS BIGINT)) AND ts < epoch_ms(CAST($to_ms AS BIGINT))
+  AND gpu_id IN (SELECT gpu_id FROM gpus WHERE $gpu_ids IS NULL OR gpu_id IN (SELECT unnest($gpu_ids)));

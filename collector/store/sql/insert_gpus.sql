@@ -1,0 +1,11 @@
+-- Adds the GPUs of the registered Arrow table "incoming" (fields of Gpu, source, from_ms in UTC ms).
+-- Rows: gpu_id, uuid of each.
+INSERT INTO gpus (
+    uuid, node, gpu_index, model, memory_total_bytes, driver_version, power_limit_mw, parent_uuid,
+    mig_profile, share_of_device, persistence_mode, source, installed_from
+)
+SELECT
+    uuid, node, "index", model, memory_total_bytes, driver_version, power_limit_mw, parent_uuid,
+    mig_profile, share_of_device, persistence_mode, source, epoch_ms(from_ms)
+FROM incoming
+RETURNING gpu_id, uuid;

@@ -1,0 +1,33 @@
+-- Adds the hours of a range to rollup_1h, from rollup_1m.
+--
+-- Parameters
+--   from_ms, to_ms   UTC ms, whole hours: the hours to add; they must not be there already
+--   gpu_ids          INTEGER[]: these GPUs only; NULL: all
+-- Rows added: one an (hour, GPU, holder); milliseconds and energy are sums, memory the mean of the minutes
+-- that have one. NULL: not measured.
+INSERT INTO rollup_1h BY NAME
+SELECT
+    date_trunc('hour', ts) AS ts,
+    gpu_id,
+    holder_id,
+    sum(free_ms) AS free_ms,
+    sum(allocated_empty_ms) AS allocated_empty_ms,
+    sum(held_idle_ms) AS held_idle_ms,
+    sum(low_saturation_ms) AS low_saturation_ms,
+    sum(moderate_ms) AS moderate_ms,
+    sum(good_ms) AS good_ms,
+    sum(suspect_ms) AS suspect_ms,
+    sum(unknown_ms) AS unknown_ms,
+    sum(held_ms) AS held_ms,
+    sum(measured_ms) AS measured_ms,
+    sum(used_ms) AS used_ms,
+    max(utilization_max_e4) AS utilization_max_e4,
+    coalesce(min(rung) FILTER (rung > 0), 0) AS rung,
+    CAST(avg(memory_used_mean_bytes) AS BIGINT) AS memory_used_mean_bytes,
+    max(memory_used_max_bytes) AS memory_used_max_bytes,
+    sum(energy_mj) AS energy_mj
+FROM rollup_1m
+WHERE ts >= epoch_ms(CAST($from_ms AS BIGINT)) AND ts < epoch_ms(CAST($to_ms AS BIGINT))
+  AND gpu_id IN (SELECT gpu_id FROM gpus WHERE $gpu_ids IS NULL OR gpu_id IN (SELECT unnest($gpu_ids)))
+GROUP BY date_trunc('hour', ts), gpu_id, holder_id
+ORDER BY 1, 2, 3;

@@ -1,0 +1,142 @@
+-- Adds the minutes of a range to rollup_1m: which state each GPU was in, for whom, and how busy.
+--
+-- Parameters
+--   from_ms, to_ms   UTC ms, whole minutes: the minutes to add; they must not be there already
+--   read_from_ms     UTC ms: samples from here on give the counters before the range
+--   read_to_ms       UTC ms: samples up to here may reach back into the range
+--   gpu_ids          INTEGER[]: these GPUs only; NULL: all
+-- Rows added: one a (minute, GPU, holder), as the table says. A 30 s bin is wholly in one state; it is
+-- unknown when samples cover less than half of it, and absent when no sample touches it. Its holders are
+-- those at its middle, and its milliseconds are split among them by share so that integers add up.
+-- NULL: memory, energy, utilization_max: not measured.
+INSERT INTO rollup_1m BY NAME
+WITH wanted AS (
+    SELECT gpu_id FROM gpus WHERE $gpu_ids IS NULL OR gpu_id IN (SELECT unnest($gpu_ids))
+),
+near AS (
+    SELECT
+        *,
+        epoch_ms(ts) AS end_ms,
+        CASE
+            WHEN energy_mj - lag(energy_mj) OVER by_time >= 0
+                THEN (energy_mj - lag(energy_mj) OVER by_time)
+                    * least(1.0, width_ms / (epoch_ms(ts) - epoch_ms(lag(ts) OVER by_time)))
+            ELSE power_mw * (width_ms / 1000.0)
+        END AS used_energy_mj
+    FROM samples_all
+    WHERE ts > epoch_ms(CAST($read_from_ms AS BIGINT))
+      AND ts < epoch_ms(CAST($read_to_ms AS BIGINT))
+      AND gpu_id IN (SELECT gpu_id FROM wanted)
+    WINDOW by_time AS (PARTITION BY gpu_id ORDER BY ts)
+),
+parts AS (
+    SELECT
+        * EXCLUDE (bin),
+        bin,
+        CAST(least(end_ms, (bin + 1) * 30000) - greatest(end_ms - width_ms, bin * 30000) AS DOUBLE) AS ms
+    FROM (
+        SELECT *, unnest(range((end_ms - width_ms) // 30000, (end_ms - 1) // 30000 + 1)) AS bin
+        FROM near
+    )
+    WHERE bin >= $from_ms // 30000 AND bin < $to_ms // 30000
+),
+bins AS (
+    SELECT
+        gpu_id,
+        bin,
+        sum(ms) >= 15000 AS covered,
+        sum(utilization_e4 * ms) / sum(ms) FILTER (utilization_e4 IS NOT NULL) AS utilization_e4,
+        sum(gpu_utilization_e4 * ms) / sum(ms) FILTER (gpu_utilization_e4 IS NOT NULL) AS gpu_utilization_e4,
+        sum(graphics_active_e4 * ms) / sum(ms) FILTER (graphics_active_e4 IS NOT NULL) AS graphics_active_e4,
+        sum(sm_active_e4 * ms) / sum(ms) FILTER (sm_active_e4 IS NOT NULL) AS sm_active_e4,
+        sum(power_mw * ms) / sum(ms) FILTER (power_mw IS NOT NULL) AS power_mw,
+        sum(memory_used_bytes * ms) / sum(ms) FILTER (memory_used_bytes IS NOT NULL) AS memory_used_bytes,
+        max(memory_used_bytes) AS memory_used_max_bytes,
+        max(process_count) AS process_count,
+        max(utilization_e4) AS utilization_max_e4,
+        min(rung) FILTER (utilization_e4 IS NOT NULL) AS rung,
+        CAST(round(sum(used_energy_mj * ms / width_ms)) AS BIGINT) AS energy_mj
+    FROM parts
+    GROUP BY gpu_id, bin
+),
+held AS (
+    SELECT gpu_id, holder_id, sum(share) AS share, bin
+    FROM (
+        SELECT
+            gpu_id, holder_id, share,
+            unnest(range(
+                greatest((epoch_ms(from_ts) + 14999) // 30000, $from_ms // 30000),
+                least((coalesce(epoch_ms(to_ts), $to_ms + 30000) + 14999) // 30000, $to_ms // 30000)
+            )) AS bin
+        FROM allocations
+        WHERE from_ts < epoch_ms(CAST($to_ms AS BIGINT))
+          AND (to_ts IS NULL OR to_ts > epoch_ms(CAST($from_ms AS BIGINT)))
+          AND gpu_id IN (SELECT gpu_id FROM wanted)
+    )
+    GROUP BY gpu_id, holder_id, bin
+),
+claims AS (
+    SELECT
+        gpu_id, bin, holder_id,
+        coalesce(sum(share) OVER before / sum(share) OVER whole, 0) AS lower_fraction,
+        CASE
+            WHEN row_number() OVER up_to = count(*) OVER whole THEN 1
+            ELSE sum(share) OVER up_to / sum(share) OVER whole
+        END AS upper_fraction
+    FROM held
+    WINDOW
+        whole AS (PARTITION BY gpu_id, bin),
+        up_to AS (PARTITION BY gpu_id, bin ORDER BY holder_id ROWS UNBOUNDED PRECEDING),
+        before AS (
+            PARTITION BY gpu_id, bin ORDER BY holder_id
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        )
+),
+judged AS (
+    SELECT
+        bins.*,
+        holder_id,
+        coalesce(lower_fraction, 0) AS lower_fraction,
+        coalesce(upper_fraction, 1) AS upper_fraction,
+        CASE
+            WHEN covered THEN gpu_state_code(
+                holder_id IS NOT NULL, process_count, memory_used_bytes, memory_total_bytes,
+                utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, power_mw, idle_power_mw
+            )
+            ELSE 0
+        END AS state
+    FROM bins
+    JOIN gpus USING (gpu_id)
+    LEFT JOIN claims USING (gpu_id, bin)
+),
+split AS (
+    SELECT
+        *,
+        part_of(30000, lower_fraction, upper_fraction) AS part_ms,
+        covered AND state <> 7 AND utilization_e4 IS NOT NULL AS counts
+    FROM judged
+)
+SELECT
+    epoch_ms(CAST(bin // 2 * 60000 AS BIGINT)) AS ts,
+    gpu_id,
+    holder_id,
+    sum(CASE WHEN state = 1 THEN part_ms ELSE 0 END) AS free_ms,
+    sum(CASE WHEN state = 2 THEN part_ms ELSE 0 END) AS allocated_empty_ms,
+    sum(CASE WHEN state = 3 THEN part_ms ELSE 0 END) AS held_idle_ms,
+    sum(CASE WHEN state = 4 THEN part_ms ELSE 0 END) AS low_saturation_ms,
+    sum(CASE WHEN state = 5 THEN part_ms ELSE 0 END) AS moderate_ms,
+    sum(CASE WHEN state = 6 THEN part_ms ELSE 0 END) AS good_ms,
+    sum(CASE WHEN state = 7 THEN part_ms ELSE 0 END) AS suspect_ms,
+    sum(CASE WHEN state = 0 THEN part_ms ELSE 0 END) AS unknown_ms,
+    sum(CASE WHEN holder_id IS NOT NULL THEN part_ms ELSE 0 END) AS held_ms,
+    sum(CASE WHEN counts THEN part_ms ELSE 0 END) AS measured_ms,
+    sum(CASE WHEN counts
+        THEN part_of(round(utilization_e4 * 3), lower_fraction, upper_fraction) ELSE 0 END) AS used_ms,
+    max(utilization_max_e4) AS utilization_max_e4,
+    coalesce(min(rung) FILTER (counts), 0) AS rung,
+    CAST(avg(memory_used_bytes) AS BIGINT) AS memory_used_mean_bytes,
+    max(memory_used_max_bytes) AS memory_used_max_bytes,
+    sum(part_of(energy_mj, lower_fraction, upper_fraction)) AS energy_mj
+FROM split
+GROUP BY bin // 2, gpu_id, holder_id
+ORDER BY 1, 2, 3;

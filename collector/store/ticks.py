@@ -1,0 +1,268 @@
+"""What one tick changes in the store, inside the caller's transaction.
+
+``Live`` is the store's memory of where things stand; when a transaction fails it is read anew, because it
+may have run ahead of what was committed.
+"""
+
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from collector.batch import to_table
+from collector.model import Holder, Process, ProcessSample, Reading, Tick
+from collector.store.allocations import Claim, change, claims_of, read_open, write_change
+from collector.store.columns import MAX_SMALLINT, RATIO_SCALE, stored_rows
+from collector.store.gaps import GapBook, gaps_of, note_ticks, write_gaps
+from collector.store.registry import Registry
+from collector.store.rollups import Marks, Stretch, close_finished, read_marks, redo, start_marks
+from collector.store.statements import statement
+
+DEFAULT_WIDEST_MS = 60_000
+
+
+@dataclass(slots=True, kw_only=True)
+class Live:
+    """Where things stand: ids, open intervals, newest samples, marks."""
+
+    registry: Registry
+    held: frozenset[Claim]
+    looked_ms: int | None
+    ticked_ms: int | None
+    marks: Marks
+    newest_ms: np.ndarray[tuple[int], np.dtype[np.int64]]
+    widest_ms: int
+    book: GapBook
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Added:
+    """Rows that a batch of samples brought, and the stretch before the marks that it touched, if any."""
+
+    rows: int
+    late: Stretch | None
+
+
+def read_live(connection: duckdb.DuckDBPyConnection) -> Live:
+    """What the file says; costs a look at the small tables."""
+    last_ticks = dict(connection.execute(statement("last_ticks")).fetchall())
+    ticked_ms = max(last_ticks.values(), default=None)
+    newest = connection.execute(statement("newest_samples")).fetchall()
+    newest_ms = np.full(max((row[0] for row in newest), default=0) + 1, -1, dtype=np.int64)
+    for gpu_id, ts_ms in newest:
+        newest_ms[gpu_id] = ts_ms
+    return Live(
+        registry=Registry(connection),
+        held=read_open(connection),
+        looked_ms=ticked_ms,
+        ticked_ms=ticked_ms,
+        marks=read_marks(connection),
+        newest_ms=newest_ms,
+        widest_ms=_widest_ms(connection),
+        book=GapBook(last_ticks=last_ticks),
+    )
+
+
+def write_tick(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick) -> None:
+    """Everything that the tick brings: dimensions, samples, intervals, gaps, roll-ups."""
+    readings = [outcome for outcome in tick.outcomes if isinstance(outcome, Reading)]
+    late = [_write_reading(connection, live, reading, tick) for reading in readings]
+    _write_allocations(connection, live, tick)
+    write_gaps(connection, gaps_of(tick, live.book), live.registry.gpu_ids, live.book)
+    note_ticks(tick, live.book)
+    _write_outcomes(connection, tick)
+    for stretch in late:
+        if stretch is not None:
+            redo(connection, stretch, live.marks, widest_ms=live.widest_ms)
+    live.marks = close_finished(connection, live.marks, at_ms=tick.at_ms, widest_ms=live.widest_ms)
+    live.ticked_ms = tick.at_ms
+
+
+def add_samples(connection: duckdb.DuckDBPyConnection, live: Live, samples: pa.Table) -> Added:
+    """Append samples, newest-first bookkeeping included; a (GPU, time) that is there stays as it is."""
+    rows, ids, ends = _distinct(stored_rows(samples, live.registry.gpu_ids))
+    if not len(rows):
+        return Added(rows=0, late=None)
+    live.newest_ms = grown(live.newest_ms, int(ids.max()))
+    widths = rows["width_ms"].to_numpy()
+    starts = ends - widths
+    live.widest_ms = max(live.widest_ms, int(widths.max()))
+    if live.marks.minutes_to_ms is None:
+        live.marks = start_marks(connection, int(starts.min()))
+    ahead = ends > live.newest_ms[ids]
+    fresh = rows if ahead.all() else rows.filter(pa.array(ahead))
+    if len(fresh):
+        _with(connection, "incoming", fresh, "insert_samples")
+        _replace_latest(connection, fresh, ids[ahead], ends[ahead])
+        np.maximum.at(live.newest_ms, ids[ahead], ends[ahead])
+    before = ahead & (starts < (live.marks.minutes_to_ms or 0))
+    spans = [
+        (int(g), int(s), int(e)) for g, s, e in zip(ids[before], starts[before], ends[before], strict=True)
+    ]
+    added = len(fresh)
+    if not ahead.all():
+        late = _insert_late(connection, rows.filter(pa.array(~ahead)), ends[~ahead])
+        added += len(late)
+        spans += [span for span in late if span[1] < (live.marks.minutes_to_ms or 0)]
+    return Added(rows=added, late=_stretch(spans))
+
+
+def grown(
+    newest_ms: np.ndarray[tuple[int], np.dtype[np.int64]], top: int
+) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """The array, long enough to be indexed by ``top``; -1 where nothing is known yet."""
+    if top < len(newest_ms):
+        return newest_ms
+    return np.concatenate([newest_ms, np.full(top + 1 - len(newest_ms), -1, dtype=np.int64)])
+
+
+def _write_reading(
+    connection: duckdb.DuckDBPyConnection, live: Live, reading: Reading, tick: Tick
+) -> Stretch | None:
+    began_ms = tick.at_ms - tick.width_ms
+    live.registry.register_gpus(reading.gpus, reading.source, began_ms)
+    late = None
+    if reading.samples:
+        samples = to_table(reading.samples)
+        uuids = {sample.uuid for sample in reading.samples}
+        live.registry.register_uuids(uuids, reading.source, began_ms)
+        late = add_samples(connection, live, samples).late
+    if reading.processes is not None or reading.process_samples is not None:
+        write_processes(
+            connection, live, reading.processes or (), reading.process_samples or (), at_ms=tick.at_ms
+        )
+    for event in reading.events:
+        live.registry.register_uuids([event.uuid], reading.source, began_ms)
+        row = {"gpu_id": live.registry.gpu_ids[event.uuid], "kind": event.kind, "detail": event.detail}
+        connection.execute(statement("insert_event"), {"at_ms": event.at_ms, **row})
+    return late
+
+
+def write_processes(
+    connection: duckdb.DuckDBPyConnection,
+    live: Live,
+    processes: tuple[Process, ...],
+    samples: tuple[ProcessSample, ...],
+    *,
+    at_ms: int,
+) -> None:
+    """Register processes and append what they did; a sample of an undescribed process registers its key."""
+    described = {process.key: process for process in processes}
+    bare = {s.key: Process(key=s.key) for s in samples if s.key not in described}
+    ids = live.registry.process_ids([*described.values(), *bare.values()], at_ms)
+    if not samples:
+        return
+    live.registry.register_uuids({s.uuid for s in samples}, "processes", at_ms)
+    gpu_ids = live.registry.gpu_ids
+    table = pa.table(
+        {
+            "at_ms": pa.array([s.at_ms for s in samples], pa.int64()),
+            "gpu_id": pa.array([gpu_ids[s.uuid] for s in samples], pa.int32()),
+            "process_id": pa.array([ids[s.key] for s in samples], pa.int32()),
+            "width_ms": pa.array([s.width_ms for s in samples], pa.int32()),
+            "process_type": pa.array([s.type.value for s in samples], pa.string()),
+            "memory_used_bytes": pa.array([s.memory_used_bytes for s in samples], pa.int64()),
+            "sm_e4": pa.array([_e4(s.sm_ratio) for s in samples], pa.int16()),
+        }
+    )
+    _with(connection, "incoming", table, "insert_process_samples")
+
+
+def _write_allocations(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick) -> None:
+    if tick.allocations is None:
+        return
+    holders: dict[str, Holder] = {a.holder.job: a.holder for a in tick.allocations}
+    began_ms = tick.at_ms - tick.width_ms
+    live.registry.register_uuids({a.uuid for a in tick.allocations}, "allocations", began_ms)
+    ids = live.registry.holder_ids(holders.values(), tick.at_ms)
+    wanted = claims_of(tick.allocations, live.registry.gpu_ids, ids)
+    decided = change(
+        live.held,
+        wanted,
+        at_ms=tick.at_ms,
+        width_ms=tick.width_ms,
+        looked_ms=live.looked_ms,
+        ticked_ms=live.ticked_ms,
+    )
+    write_change(connection, decided)
+    live.held = wanted
+    live.looked_ms = tick.at_ms
+
+
+def _write_outcomes(connection: duckdb.DuckDBPyConnection, tick: Tick) -> None:
+    for outcome in tick.outcomes:
+        read = isinstance(outcome, Reading)
+        row = {
+            "at_ms": tick.at_ms,
+            "source": outcome.source,
+            "duration_ms": outcome.duration_ms,
+            "gpus": len(outcome.samples) if isinstance(outcome, Reading) else 0,
+            "reason": None if read else outcome.reason,  # type: ignore[union-attr]
+        }
+        connection.execute(statement("insert_tick"), row)
+
+
+def _distinct(
+    rows: pa.Table,
+) -> tuple[pa.Table, np.ndarray[tuple[int], np.dtype[np.int32]], np.ndarray[tuple[int], np.dtype[np.int64]]]:
+    """The rows without repeated (GPU, time), the first kept, with their ids and end times in ms."""
+    ids = rows["gpu_id"].to_numpy()
+    ends = rows["ts"].cast(pa.int64()).to_numpy() // 1000
+    _, first = np.unique(ids.astype(np.int64) << 42 | ends, return_index=True)
+    if len(first) == len(ids):
+        return rows, ids, ends
+    keep = np.sort(first)
+    return rows.take(pa.array(keep)), ids[keep], ends[keep]
+
+
+def _replace_latest(
+    connection: duckdb.DuckDBPyConnection,
+    fresh: pa.Table,
+    ids: np.ndarray[tuple[int], np.dtype[np.int32]],
+    ends: np.ndarray[tuple[int], np.dtype[np.int64]],
+) -> None:
+    order = np.lexsort((-ends, ids))
+    _, first = np.unique(ids[order], return_index=True)
+    newest = fresh if len(first) == len(fresh) else fresh.take(pa.array(order[first]))
+    connection.register("newest", newest)
+    connection.execute(statement("clear_latest"))
+    connection.execute(statement("replace_latest"))
+    connection.unregister("newest")
+
+
+def _insert_late(
+    connection: duckdb.DuckDBPyConnection, rows: pa.Table, ends: np.ndarray[tuple[int], np.dtype[np.int64]]
+) -> list[tuple[int, int, int]]:
+    connection.register("incoming", rows)
+    bounds = {"from_ms": int(ends.min()), "to_ms": int(ends.max())}
+    added = connection.execute(statement("insert_late_samples"), bounds).fetchall()
+    connection.unregister("incoming")
+    return added
+
+
+def _stretch(spans: list[tuple[int, int, int]]) -> Stretch | None:
+    if not spans:
+        return None
+    return Stretch(
+        from_ms=min(span[1] for span in spans),
+        to_ms=max(span[2] for span in spans),
+        gpu_ids=tuple(sorted({span[0] for span in spans})),
+    )
+
+
+def _with(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table, question: str) -> None:
+    connection.register(name, table)
+    connection.execute(statement(question))
+    connection.unregister(name)
+
+
+def _widest_ms(connection: duckdb.DuckDBPyConnection) -> int:
+    row = connection.execute(
+        "SELECT greatest((SELECT max(width_ms) FROM samples), (SELECT max(widest_ms) FROM sealed))"
+    ).fetchone()
+    return max(DEFAULT_WIDEST_MS, row[0] or 0) if row else DEFAULT_WIDEST_MS
+
+
+def _e4(ratio: float | None) -> int | None:
+    return None if ratio is None else min(round(ratio * RATIO_SCALE), MAX_SMALLINT)

@@ -1,0 +1,68 @@
+"""The past in bulk is the same as the past tick by tick, however often it is told."""
+
+from pathlib import Path
+
+from collector.batch import HeldInterval
+from collector.store.database import Store, open_store
+from tests.collector.store.store_parts import (
+    T0,
+    TICK_MS,
+    ask,
+    at_path,
+    empty,
+    held,
+    history,
+    sample,
+    tick,
+)
+
+ROLLUPS = "SELECT * FROM rollup_1m UNION ALL SELECT * FROM rollup_1h ORDER BY ALL"
+
+
+def past(ticks: int = 400) -> list[tuple[int, list[object]]]:
+    return [
+        (at, [sample(0, at, (n % 50) / 50), empty(1, at)])
+        for n in range(1, ticks + 1)
+        for at in [T0 + n * TICK_MS]
+    ]
+
+
+def contents(store: Store) -> list[tuple[object, ...]]:
+    return [
+        *ask(store, ROLLUPS),
+        *ask(store, "SELECT * FROM latest ORDER BY gpu_id"),
+        *ask(store, "SELECT * FROM samples ORDER BY ts, gpu_id"),
+        *ask(store, "SELECT * FROM allocations ORDER BY ALL"),
+        *ask(store, "SELECT gpu_id, installed_from, idle_power_mw FROM gpus ORDER BY 1"),
+    ]
+
+
+def test_history_leaves_what_ticks_leave(tmp_path: Path) -> None:
+    with open_store(at_path(tmp_path / "live")) as live, open_store(at_path(tmp_path / "bulk")) as bulk:
+        for at, samples in past():
+            live.write_tick(tick(at, samples, [held(0, "a")]))
+        rows = [row for _, samples in past() for row in samples]
+        interval = HeldInterval(allocation=held(0, "a"), from_ms=T0, to_ms=None)
+        assert bulk.write_history(history(rows, [interval])) == len(rows)
+        assert contents(bulk) == contents(live)
+
+
+def test_history_told_twice_adds_nothing(tmp_path: Path) -> None:
+    rows = [row for _, samples in past() for row in samples]
+    interval = HeldInterval(allocation=held(0, "a"), from_ms=T0, to_ms=T0 + 3_600_000)
+    with open_store(at_path(tmp_path)) as store:
+        assert store.write_history(history(rows, [interval])) == len(rows)
+        before = contents(store)
+        assert store.write_history(history(rows, [interval])) == 0
+        assert contents(store) == before
+
+
+def test_history_in_overlapping_pieces_out_of_order_is_the_same(tmp_path: Path) -> None:
+    rows = [row for _, samples in past() for row in samples]
+    interval = HeldInterval(allocation=held(0, "a"), from_ms=T0, to_ms=T0 + 4_000_000)
+    with open_store(at_path(tmp_path / "one")) as one, open_store(at_path(tmp_path / "many")) as many:
+        one.write_history(history(rows, [interval]))
+        for start, end in ((400, 800), (0, 300), (250, 450)):
+            piece = HeldInterval(allocation=held(0, "a"), from_ms=T0 + start * 5_000, to_ms=T0 + end * 5_000)
+            many.write_history(history(rows[start:end], [piece]))
+        assert contents(many) == contents(one)

@@ -1,0 +1,65 @@
+"""Every statement of the store takes the parameters that its header names, and no others."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from collector.store.statements import statement
+
+FOLDER = Path(__file__).parents[3] / "collector" / "store" / "sql"
+PARAMETERS = {
+    "add_newest_latest": "",
+    "clear_hours": "from_ms gpu_ids to_ms",
+    "clear_latest": "",
+    "clear_merged_allocations": "",
+    "clear_minutes": "from_ms gpu_ids to_ms",
+    "close_allocations": "to_ms",
+    "extend_gap": "from_ms gpu_id node reason source to_ms",
+    "forget_older_latest": "",
+    "insert_event": "at_ms detail gpu_id kind",
+    "insert_gap": "from_ms gpu_id node reason source to_ms",
+    "insert_gpus": "",
+    "insert_history": "from_ms to_ms",
+    "insert_holders": "",
+    "insert_late_samples": "from_ms to_ms",
+    "insert_process_samples": "",
+    "insert_processes": "",
+    "insert_samples": "",
+    "insert_tick": "at_ms duration_ms gpus reason source",
+    "install_earlier": "",
+    "known_gpus": "",
+    "known_holders": "jobs",
+    "known_processes": "nodes pids started",
+    "last_ticks": "",
+    "learn_idle_power": "from_ms to_ms",
+    "merge_allocations": "",
+    "newest_samples": "",
+    "open_allocations": "from_ms",
+    "replace_latest": "",
+    "rollup_hours": "from_ms gpu_ids to_ms",
+    "rollup_minutes": "from_ms gpu_ids read_from_ms read_to_ms to_ms",
+    "set_watermark": "complete_to_ms name",
+    "touch_holders": "at_ms",
+    "update_gpu": (
+        "driver_version index memory_total_bytes mig_profile model node parent_uuid "
+        "persistence_mode power_limit_mw share_of_device uuid"
+    ),
+    "update_holder": "command framework job kind name project user",
+    "update_process": (
+        "command container environment_keys environment_values frameworks node notebook "
+        "parent_pid pid pod pod_namespace process_id process_name slurm_job started_ms uid unreadable user_name"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.sql")))
+def test_parameters_are_those_the_header_names(name: str) -> None:
+    lines = statement(name).splitlines()
+    header = "\n".join(line for line in lines if line.startswith("--"))
+    body = "\n".join(line for line in lines if not line.startswith("--"))
+    used = sorted(set(re.findall(r"\$(\w+)", body)))
+    assert name in PARAMETERS, f"{name}.sql has no line in this table"
+    assert used == PARAMETERS[name].split()
+    for parameter in PARAMETERS[name].split():
+        assert re.search(rf"\b{parameter}\b", header), f"{name}: the header does not name {parameter}"

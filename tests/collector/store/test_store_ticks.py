@@ -1,0 +1,55 @@
+"""A tick in a real file: what it leaves in each table."""
+
+from pathlib import Path
+
+from collector.store.database import open_store
+from tests.collector.store.store_parts import T0, TICK_MS, ask, empty, gpu, held, sample, tick
+
+
+def test_minutes_of_a_held_gpu_are_rolled_up_after_the_grace(tmp_path: Path) -> None:
+    with open_store(tmp_path / "fallow.duckdb") as store:
+        for n in range(1, 13):
+            at = T0 + n * TICK_MS
+            store.write_tick(tick(at, [sample(0, at, 0.6), empty(1, at)], [held(0, "a")]))
+        rows = ask(
+            store,
+            "SELECT gpu_id, holder_id, good_ms, free_ms, held_ms, measured_ms, used_ms, energy_mj "
+            "FROM rollup_1m ORDER BY 1",
+        )
+        assert rows == [
+            (1, 1, 60_000, 0, 60_000, 60_000, 36_000, 18_000_000),
+            (2, None, 0, 60_000, 0, 60_000, 0, 4_200_000),
+        ]
+
+
+def test_latest_has_one_row_a_gpu(tmp_path: Path) -> None:
+    with open_store(tmp_path / "fallow.duckdb") as store:
+        for n in range(1, 4):
+            at = T0 + n * TICK_MS
+            store.write_tick(
+                tick(at, [sample(0, at, n / 10), sample(1, at)] if n < 3 else [sample(0, at, n / 10)])
+            )
+        rows = ask(store, "SELECT gpu_id, epoch_ms(ts), utilization_e4 FROM latest ORDER BY 1")
+        assert rows == [(1, T0 + 30_000, 3000), (2, T0 + 20_000, 5000)]
+
+
+def test_handing_a_gpu_over_leaves_neither_hole_nor_overlap(tmp_path: Path) -> None:
+    with open_store(tmp_path / "fallow.duckdb") as store:
+        for n in range(1, 7):
+            at = T0 + n * TICK_MS
+            store.write_tick(tick(at, [sample(0, at)], [held(0, "a" if n < 4 else "b")]))
+        rows = ask(
+            store,
+            "SELECT job, epoch_ms(from_ts), epoch_ms(to_ts) FROM allocations JOIN holders "
+            "USING (holder_id) ORDER BY 2",
+        )
+        assert rows == [("slurm:a", T0, T0 + 30_000), ("slurm:b", T0 + 30_000, None)]
+
+
+def test_a_changed_driver_version_is_written_down(tmp_path: Path) -> None:
+    with open_store(tmp_path / "fallow.duckdb") as store:
+        for n, driver in ((1, "570.1"), (2, None), (3, "575.2")):
+            at = T0 + n * TICK_MS
+            store.write_tick(tick(at, [sample(0, at)], gpus=[gpu(0, driver_version=driver)]))
+        found = ask(store, "SELECT driver_version, model FROM gpus")
+        assert found == [("575.2", "H100")]
