@@ -1,0 +1,154 @@
+"""One node's plan from one reboot to the next: which jobs it runs, and the stretches they fill.
+
+An epoch (four weeks, its phase differs by node) begins with a maintenance reboot, which ends every job and
+restarts the energy counters. That is what lets any instant be planned without its whole past. Pure: a plan
+is a function of (seed, node, epoch).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from collector.model import Process, ProcessKey
+from collector.simulated.dealing import PlannedJob, Table, deal
+from collector.simulated.hardware import Board
+from collector.simulated.noise import key_of
+from collector.simulated.people import DAY_MS, HOUR_MS, MINUTE_MS
+from collector.simulated.roster import slots_of
+from collector.simulated.stretches import Stretches, joined, stretch
+from collector.simulated.truth import TruthKind
+
+EPOCH_DAYS = 28
+EPOCH_MS = EPOCH_DAYS * DAY_MS
+MAINTENANCE_MS = 6 * MINUTE_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedProcess:
+    """A process of a job on one GPU; ``job`` and ``lane`` are places in the plan's."""
+
+    process: Process
+    gpu: int
+    lane: int
+    job: int
+    to_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePlan:
+    """What a node does in ``[from_ms, to_ms)``; ``lanes`` has the stretches of each lane in order.
+
+    The first lanes are the GPUs, the others are second holders: ``lane_gpus`` says of which GPU.
+    """
+
+    node: int
+    from_ms: int
+    to_ms: int
+    jobs: tuple[PlannedJob, ...]
+    processes: tuple[PlannedProcess, ...]
+    lanes: tuple[Stretches, ...]
+    lane_gpus: tuple[int, ...]
+
+
+def epoch_of(seed: int, node: int, at_ms: int) -> int:
+    """The number of the epoch that ``at_ms`` falls into on this node."""
+    return (at_ms - _phase_ms(seed, node)) // EPOCH_MS
+
+
+def lane_gpus_of(node: int, gpus_per_node: int) -> tuple[int, ...]:
+    """The GPU of each of the node's lanes: every GPU once, then those with second holders."""
+    second = [s.gpus[0] for s in slots_of(node, gpus_per_node) for _ in range(s.lanes - 1)]
+    return (*range(gpus_per_node), *second)
+
+
+def plan_node(seed: int, node: int, epoch: int, boards: tuple[Board, ...]) -> NodePlan:
+    """The plan of one node, whose boards are given, for one epoch."""
+    from_ms = _phase_ms(seed, node) + epoch * EPOCH_MS
+    up_ms, to_ms = from_ms + MAINTENANCE_MS, from_ms + EPOCH_MS
+    lane_gpus = lane_gpus_of(node, len(boards))
+    idle = [stretch(from_ms, TruthKind.MAINTENANCE), stretch(up_ms, TruthKind.FREE)]
+    rows: dict[int, list[Stretches]] = {lane: list(idle) for lane in range(len(lane_gpus))}
+    jobs: list[PlannedJob] = []
+    processes: list[PlannedProcess] = []
+    second = len(boards)
+    for slot in slots_of(node, len(boards)):
+        for place in range(slot.lanes):
+            lanes = slot.gpus if place == 0 else (second,)
+            second += place > 0
+            table = Table(
+                seed=seed, node=node, slot=slot, place=place, boards=boards, from_ms=up_ms, to_ms=to_ms
+            )
+            for job, filled in deal(table):
+                for gpu, lane in zip(slot.gpus, lanes, strict=True):
+                    rows[lane].append(_laid(filled, job, (len(jobs), lane), boards[gpu], processes))
+                jobs += [] if job is None else [job]
+    return NodePlan(
+        node=node,
+        from_ms=from_ms,
+        to_ms=to_ms,
+        jobs=tuple(jobs),
+        processes=tuple(processes),
+        lanes=tuple(_settled(rows[lane], to_ms) for lane in range(len(lane_gpus))),
+        lane_gpus=lane_gpus,
+    )
+
+
+def _phase_ms(seed: int, node: int) -> int:
+    return key_of(seed, "maintenance", node) % EPOCH_DAYS * DAY_MS + 3 * HOUR_MS
+
+
+def _laid(
+    filled: Stretches,
+    job: PlannedJob | None,
+    place: tuple[int, int],
+    board: Board,
+    processes: list[PlannedProcess],
+) -> Stretches:
+    """A job's stretches at its ``place`` (number of the job, lane); appends the processes they belong to."""
+    number, lane = place
+    mine = filled.copy()
+    if job is None:
+        return mine
+    mine["job"][:-1] = number
+    for run in np.unique(mine["run"][mine["run"] >= 0]):
+        places = np.flatnonzero(mine["run"] == run)
+        mine["process"][places] = len(processes)
+        processes.append(
+            PlannedProcess(
+                process=_process(job, board, int(run), int(mine["start_ms"][places[0]])),
+                gpu=int(board.gpu.index or 0),
+                lane=lane,
+                job=number,
+                to_ms=int(mine["start_ms"][places[-1] + 1]),
+            )
+        )
+    return mine
+
+
+def _process(job: PlannedJob, board: Board, run: int, started_ms: int) -> Process:
+    name = str(job.holder.job)
+    pid = 10_000 + key_of(name, str(board.gpu.uuid), run) % 4_000_000
+    prefix, _, rest = name.partition(":")
+    pod = rest.partition("/")[2] if prefix == "pod" else None
+    return Process(
+        key=ProcessKey(node=board.gpu.node, pid=pid, started_ms=started_ms),
+        user=job.person.user,
+        uid=job.person.uid,
+        name=(job.card.command.split() or ["python"])[0],
+        command=job.card.command,
+        frameworks=(job.card.framework,) if job.card.framework else (),
+        container=f"{key_of(name):016x}" if pod else None,
+        pod=pod,
+        namespace=job.person.project if pod else None,
+        slurm_job=rest if prefix == "slurm" else None,
+        notebook=f"kernel-{key_of(name) % 16**8:08x}" if job.card.name == "notebook" else None,
+        environment=() if pod else (("SLURM_JOB_ID", rest),),
+    )
+
+
+def _settled(parts: list[Stretches], to_ms: int) -> Stretches:
+    """In order of time; of two that start together the later laid one counts."""
+    rows = joined(*parts, to_ms=to_ms)
+    last = np.append(rows["start_ms"][1:] != rows["start_ms"][:-1], True)
+    settled: Stretches = rows[last]
+    return settled

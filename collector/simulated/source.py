@@ -1,0 +1,38 @@
+"""The simulated cluster at its live end: a ``collector.source.Source``."""
+
+from collections.abc import Callable
+
+from collector.model import Reading, Unavailable
+
+USUAL_WIDTH_MS = 10_000
+LONGEST_WIDTH_MS = 300_000
+
+View = Callable[[str, int, int, int], Reading | Unavailable]
+"""(source name, looked before at, looking now at, width) to what is seen."""
+
+
+class SimulatedSource:
+    """Reads the cluster at whatever time it is told; only the time of the last look is remembered."""
+
+    def __init__(self, view: View, name: str) -> None:
+        self._view = view
+        self._name = name
+        self._last_ms: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Stable and unique among the configured sources."""
+        return self._name
+
+    def read(self, now_ms: int) -> Reading | Unavailable:
+        """What the cluster shows now. Samples are as wide as the time since the last look, when that is
+        short; after a long absence, and at first, they are ten seconds wide. Never blocks on anything.
+        """
+        since = now_ms - self._last_ms if self._last_ms is not None else 0
+        width = since if 0 < since <= LONGEST_WIDTH_MS else USUAL_WIDTH_MS
+        before = now_ms - width
+        self._last_ms = now_ms
+        return self._view(self._name, before, now_ms, width)
+
+    def close(self) -> None:
+        """Nothing is held."""
