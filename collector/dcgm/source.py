@@ -15,6 +15,10 @@ INTERVAL_MS = 30_000
 METRICS_PATH = "/metrics"
 
 
+class UnusableUrl(ValueError):
+    """A configured endpoint is not an HTTP URL."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DcgmSettings:
     """Where the exporters are and how patient to be; ``headers`` go with each request."""
@@ -60,9 +64,15 @@ class DcgmSource:
 
 
 def metrics_url(url: str) -> str:
-    """The URL as given, with http:// and /metrics where a person left them out."""
+    """The URL as given, with http:// and /metrics where a person left them out. Raises UnusableUrl."""
     full = url if "://" in url else f"http://{url}"
-    return full if urlsplit(full).path.strip("/") else full.rstrip("/") + METRICS_PATH
+    try:
+        parts = urlsplit(full)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+            raise ValueError("no host, or not http")
+    except ValueError as error:
+        raise UnusableUrl(f"{url!r} is no URL to scrape ({error}): give one like http://HOST:9400") from error
+    return full if parts.path.strip("/") else full.rstrip("/") + METRICS_PATH
 
 
 def _endpoint(url: str, interval_ms: int) -> Endpoint:

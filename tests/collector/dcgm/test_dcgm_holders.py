@@ -1,0 +1,100 @@
+"""Who a dcgm-exporter says holds a GPU, in every spelling the labels have had."""
+
+import pytest
+
+from collector.dcgm.readout import Readout, read_out
+from collector.dcgm.text import parse
+from collector.dcgm.vocabulary import is_known
+from collector.model import ClaimSource
+from tests.collector.dcgm.dcgm_writer import BASE_UNITS, CLASSIC, Board, Dialect, Facts, exposition
+
+BUSY = Facts(gpu_utilization_ratio=0.5, temperature_c=60)
+
+
+def read(*boards: Board, dialect: Dialect = CLASSIC) -> Readout:
+    return read_out(parse(exposition(boards, dialect), is_known), fallback_node="n", at_ms=1, width_ms=1)
+
+
+def held(readout: Readout) -> list[tuple[str, str, str | None, float]]:
+    assert readout.allocations is not None
+    return [(a.uuid, a.holder.job, a.holder.project, a.share) for a in readout.allocations]
+
+
+@pytest.mark.parametrize("dialect", [CLASSIC, BASE_UNITS], ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"pod": "train-0", "namespace": "vision", "container": "main"},
+        {"pod_name": "train-0", "pod_namespace": "vision", "container_name": "main"},
+        {
+            "exported_pod": "train-0",
+            "exported_namespace": "vision",
+            "pod": "gpu-metrics-x",
+            "namespace": "ops",
+        },
+    ],
+)
+def test_pod_labels_name_the_holder_in_every_spelling(labels: dict[str, str], dialect: Dialect) -> None:
+    readout = read(Board(uuid="GPU-a", holders=labels, facts=BUSY), dialect=dialect)
+    assert held(readout) == [("GPU-a", "pod:vision/train-0", "vision", 1.0)]
+    assert readout.allocations is not None
+    assert readout.allocations[0].source is ClaimSource.KUBERNETES
+    assert readout.allocations[0].holder.name == "train-0"
+
+
+def test_empty_pod_labels_mean_free_and_absent_ones_mean_nobody_looked() -> None:
+    empty = {"pod": "", "namespace": "", "container": ""}
+    assert read(Board(uuid="GPU-a", holders=empty, facts=BUSY)).allocations == ()
+    assert read(Board(uuid="GPU-a", facts=BUSY)).allocations is None
+
+
+def test_gpu_without_labels_beside_one_with_them_is_free() -> None:
+    taken = Board(uuid="GPU-a", holders={"pod": "p", "namespace": "ns"}, facts=BUSY)
+    assert held(read(taken, Board(uuid="GPU-b", index=1, facts=BUSY))) == [("GPU-a", "pod:ns/p", "ns", 1.0)]
+
+
+def test_exporters_own_pod_never_holds_a_gpu() -> None:
+    own = {"pod": "nvidia-dcgm-exporter-tl46n", "namespace": "gpu-operator"}
+    assert read(Board(uuid="GPU-a", holders=own, facts=BUSY)).allocations == ()
+
+
+def test_behind_a_prometheus_a_bare_pod_is_the_exporters() -> None:
+    taken = {
+        "exported_pod": "train-0",
+        "exported_namespace": "vision",
+        "pod": "metrics-1",
+        "namespace": "ops",
+    }
+    free = {"pod": "metrics-1", "namespace": "ops"}
+    readout = read(
+        Board(uuid="GPU-a", holders=taken, facts=BUSY), Board(uuid="GPU-b", index=1, holders=free, facts=BUSY)
+    )
+    assert held(readout) == [("GPU-a", "pod:vision/train-0", "vision", 1.0)]
+
+
+def test_rows_repeated_for_each_slurm_job_are_one_sample_and_two_holders() -> None:
+    boards = [Board(uuid="GPU-a", holders={"hpc_job": job}, facts=BUSY) for job in ("812", "813")]
+    readout = read(*boards)
+    assert len(readout.samples) == 1
+    assert held(readout) == [("GPU-a", "slurm:812", None, 0.5), ("GPU-a", "slurm:813", None, 0.5)]
+    assert readout.allocations is not None
+    assert {a.source for a in readout.allocations} == {ClaimSource.SLURM}
+
+
+def test_gpu_shared_by_pods_is_split_evenly() -> None:
+    boards = [
+        Board(uuid="GPU-a", holders={"pod": name, "namespace": "ns", "vgpu": str(i)}, facts=BUSY)
+        for i, name in enumerate(("a", "b", "c", "d"))
+    ]
+    assert [share for *_, share in held(read(*boards))] == [0.25] * 4
+
+
+def test_label_values_with_quotes_braces_and_newlines_are_read_whole() -> None:
+    odd = 'a"b}c\\d\ne, f="g"'
+    readout = read(Board(uuid="GPU-a", model=odd, holders={"pod": "p", "namespace": "ns"}, facts=BUSY))
+    assert readout.gpus[0].model == odd
+
+
+def test_a_row_without_uuid_is_nobodys() -> None:
+    rows = parse('DCGM_FI_DEV_GPU_TEMP{nvswitch="3",Hostname="n"} 40\n', is_known)
+    assert read_out(rows, fallback_node="n", at_ms=1, width_ms=1).gpus == ()
