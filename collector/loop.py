@@ -1,0 +1,218 @@
+"""The tick: read every source at once, ask who was given what, and hand one ``Tick`` to the sink.
+
+Each source has a thread of its own and a time limit, so a slow or dead one costs only itself: it becomes an
+``Unavailable`` (of which the store makes a gap), and what it brings too late comes with the next tick. A
+tick that comes late, or is lost to a failing sink, becomes a ``Gap`` here.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from collector.clock import Clock
+from collector.model import Allocation, Gap, Reading, Tick, Unavailable
+from collector.source import Source
+
+log = logging.getLogger(__name__)
+
+Outcome = Reading | Unavailable
+
+LATE_TICKS = 1.5
+"""A tick this many widths after the one before left a hole between them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How often, and how long to wait. What was last known of a silent source holds for ``remember_ms``."""
+
+    tick_ms: int = 10_000
+    source_timeout_ms: int = 8_000
+    inventory_every_ms: int = 30_000
+    remember_ms: int = 600_000
+
+
+class Attribute(Protocol):
+    """Effective allocations from all that is known, or ``None`` when nobody looked."""
+
+    def __call__(self, readings: tuple[Reading, ...], now_ms: int) -> tuple[Allocation, ...] | None:
+        """Pure; called once a tick."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """What the loop is joined to. ``inventories`` are sources of allocations that are asked more seldom.
+
+    The sink gets each whole tick and may block; its failure costs that tick, and is told to the next.
+    """
+
+    sources: Sequence[Source]
+    inventories: Sequence[Source] = ()
+    attribute: Attribute
+    sink: Callable[[Tick], None]
+
+
+class Loop:
+    """Reads all sources each time ``tick_once`` is called; one caller at a time."""
+
+    def __init__(self, ports: Ports, *, clock: Clock, timing: Timing) -> None:
+        self._feeds = [_Feed(source, every_ms=0) for source in ports.sources]
+        self._feeds += [_Feed(source, every_ms=timing.inventory_every_ms) for source in ports.inventories]
+        self._attribute = ports.attribute
+        self._sink = ports.sink
+        self._clock = clock
+        self._timing = timing
+        self._last_ms: int | None = None
+        self._owed: tuple[Gap, ...] = ()
+        self._newest: dict[str, Outcome] = {}
+
+    @property
+    def newest(self) -> tuple[Outcome, ...]:
+        """What each source last said, in the order of the sources; safe from any thread."""
+        said = dict(self._newest)
+        return tuple(said[feed.name] for feed in self._feeds if feed.name in said)
+
+    def tick_once(self) -> Tick:
+        """Read, attribute, hand to the sink. Blocks at most the source timeout and the sink's time.
+
+        Raises what the sink raises, after noting the hole for the next tick.
+        """
+        now_ms = self._clock.now_ms()
+        outcomes = self._read(now_ms)
+        self._newest = {**self._newest, **{each.source: each for each in outcomes}}
+        tick = Tick(
+            at_ms=now_ms,
+            width_ms=self._timing.tick_ms,
+            outcomes=outcomes,
+            allocations=self._attribute(self._known(now_ms), now_ms),
+            gaps=(*self._owed, *self._lateness(now_ms)),
+        )
+        self._last_ms = now_ms
+        try:
+            self._sink(tick)
+        except Exception as error:
+            self._owed = _owing(self._owed, tick, error)
+            raise
+        self._owed = ()
+        return tick
+
+    def close(self) -> None:
+        """Close every source that is not stuck in a read; a stuck one ends with the process."""
+        for feed in self._feeds:
+            feed.close()
+
+    def _read(self, now_ms: int) -> tuple[Outcome, ...]:
+        late = [outcome for feed in self._feeds if (outcome := feed.take()) is not None]
+        asked = [feed for feed in self._feeds if feed.ask(now_ms, self._clock)]
+        wait([feed.future for feed in asked if feed.future], timeout=self._timing.source_timeout_ms / 1000)
+        return (*late, *(feed.answer(self._clock, self._timing) for feed in asked))
+
+    def _known(self, now_ms: int) -> tuple[Reading, ...]:
+        oldest_ms = now_ms - self._timing.remember_ms
+        known = (feed.remember(self._newest.get(feed.name), oldest_ms) for feed in self._feeds)
+        return tuple(reading for reading in known if reading is not None)
+
+    def _lateness(self, now_ms: int) -> tuple[Gap, ...]:
+        width_ms = self._timing.tick_ms
+        if self._last_ms is None or now_ms - self._last_ms <= LATE_TICKS * width_ms:
+            return ()
+        late_s = (now_ms - self._last_ms - width_ms) / 1000
+        reason = f"the tick came {late_s:.1f} s late: the one before overran, or the machine slept"
+        return (Gap(source="loop", from_ms=self._last_ms, to_ms=now_ms - width_ms, reason=reason),)
+
+
+class _Feed:
+    """One source, its thread while it reads, and what it last knew of processes and allocations."""
+
+    def __init__(self, source: Source, *, every_ms: int) -> None:
+        self.name = source.name
+        self.future: Future[Outcome] | None = None
+        self._source = source
+        self._every_ms = every_ms
+        self._asked_ms: int | None = None
+        self._known: Reading | None = None
+
+    def take(self) -> Outcome | None:
+        """What came after its tick had given up on it."""
+        if self.future is None or not self.future.done():
+            return None
+        future, self.future = self.future, None
+        return future.result()
+
+    def ask(self, now_ms: int, clock: Clock) -> bool:
+        """Start a read if one is due; whether an answer is expected at this tick."""
+        if self.future is not None:
+            return True
+        if self._asked_ms is not None and now_ms - self._asked_ms < self._every_ms:
+            return False
+        self._asked_ms = now_ms
+        self.future = Future()
+        work = (self._source, now_ms, self.future, clock)
+        threading.Thread(target=_read_into, args=work, name=f"read-{self.name}", daemon=True).start()
+        return True
+
+    def answer(self, clock: Clock, timing: Timing) -> Outcome:
+        """What it said in time, or that it has not; the same words each time, so that one gap grows."""
+        outcome = self.take()
+        if outcome is not None:
+            return outcome
+        now_ms = clock.now_ms()
+        limit_s = timing.source_timeout_ms / 1000
+        reason = f"no answer within {limit_s:g} s; what it brings later comes with a later tick"
+        waited_ms = now_ms - (self._asked_ms or now_ms)
+        return Unavailable(source=self.name, at_ms=now_ms, reason=reason, duration_ms=waited_ms)
+
+    def remember(self, outcome: Outcome | None, oldest_ms: int) -> Reading | None:
+        """The newest reading, with processes and allocations from the last time anybody looked."""
+        known = self._known if self._known is not None and self._known.at_ms >= oldest_ms else None
+        if isinstance(outcome, Reading) and outcome.at_ms >= oldest_ms:
+            known = _merged(outcome, known)
+        self._known = known
+        return known
+
+    def close(self) -> None:
+        if self.future is None or self.future.done():
+            self._source.close()
+
+
+def _read_into(source: Source, now_ms: int, future: Future[Outcome], clock: Clock) -> None:
+    """Read, with the measured duration filled in; a bug in a source costs that source, not the loop."""
+    started_ms = clock.monotonic_ms()
+    try:
+        outcome = source.read(now_ms)
+    except Exception as error:
+        log.exception("source failed", extra={"source": source.name})
+        outcome = Unavailable(source=source.name, at_ms=now_ms, reason=f"a fault in Fallow: {error!r}")
+    took_ms = float(clock.monotonic_ms() - started_ms)
+    future.set_result(outcome if outcome.duration_ms else replace(outcome, duration_ms=took_ms))
+
+
+def _merged(newest: Reading, known: Reading | None) -> Reading:
+    """The newest reading; what it did not look at is as it was when somebody last did."""
+    if known is None:
+        return newest
+    looked = newest.processes is not None
+    return replace(
+        newest,
+        processes=newest.processes if looked else known.processes,
+        process_samples=newest.process_samples if looked else known.process_samples,
+        allocations=known.allocations if newest.allocations is None else newest.allocations,
+    )
+
+
+def _owing(owed: tuple[Gap, ...], tick: Tick, error: Exception) -> tuple[Gap, ...]:
+    """The hole that lost ticks leave, one a source however long the sink fails."""
+    begun = {gap.source: gap.from_ms for gap in owed}
+    reason = f"the tick could not be stored: {error}"
+    return tuple(
+        Gap(
+            source=name,
+            from_ms=begun.get(name, tick.at_ms - tick.width_ms),
+            to_ms=tick.at_ms,
+            reason=reason,
+        )
+        for name in dict.fromkeys([*begun, *(each.source for each in tick.outcomes)])
+    )

@@ -1,0 +1,82 @@
+"""Gives the simulated cluster a past at the first start, so that every screen is full at once.
+
+The recent past comes in fine steps, for the findings; what is older comes in coarse ones, for speed. A
+past that was cut short is begun again at the next start; what is stored already stays as it is.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collector.simulated.cluster import SimulatedCluster
+    from collector.store.database import Store
+
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """A stretch of the past ``(from_ms, to_ms]`` and the step that it is sampled at."""
+
+    from_ms: int
+    to_ms: int
+    step_ms: int
+
+
+def layers(days: int, now_ms: int) -> tuple[Layer, ...]:
+    """The past of so many days, oldest first; every border lies on a multiple of the steps it parts."""
+    coarse, fine, finest, live = 5 * MINUTE_MS, MINUTE_MS, 30_000, 10_000
+    borders = (
+        _floor(now_ms - days * DAY_MS, coarse),
+        _floor(now_ms - DAY_MS, coarse),
+        _floor(now_ms - 3 * HOUR_MS, coarse),
+        _floor(now_ms - 10 * MINUTE_MS, coarse),
+        _floor(now_ms, live),
+    )
+    steps = (coarse, fine, finest, live)
+    return tuple(
+        Layer(from_ms=start, to_ms=end, step_ms=step)
+        for start, end, step in zip(borders, borders[1:], steps, strict=False)
+        if end > start
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backfill:
+    """The past of one cluster for one store. ``mark`` is a file that stands while the past is unfinished."""
+
+    cluster: "SimulatedCluster"
+    store: "Store"
+    mark: Path
+    days: int
+
+    def is_due(self) -> bool:
+        """Whether the store is new, or an earlier start was cut short."""
+        return self.mark.exists() or self._is_empty()
+
+    def run(self, now_ms: int, stopped: Callable[[], bool], tell: Callable[[str], None]) -> None:
+        """Store the past, a day at a time; ends early, to go on at the next start, once ``stopped``."""
+        self.mark.touch()
+        for layer in layers(self.days, now_ms):
+            for history in self.cluster.history(layer.from_ms, layer.to_ms, layer.step_ms):
+                if stopped():
+                    return
+                self.store.write_history(history)
+                left_ms = now_ms - layer.from_ms
+                tell(f"filling in the past: {left_ms // DAY_MS} of {self.days} days to go")
+        self.mark.unlink(missing_ok=True)
+
+    def _is_empty(self) -> bool:
+        connection = self.store.reader()
+        try:
+            return connection.execute("SELECT count(*) FROM gpus").fetchone() == (0,)
+        finally:
+            connection.close()
+
+
+def _floor(at_ms: int, step_ms: int) -> int:
+    return at_ms // step_ms * step_ms

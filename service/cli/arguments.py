@@ -1,0 +1,192 @@
+"""What can be typed: every verb with its flags, and nothing of what they do."""
+
+import argparse
+import difflib
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from service.trouble import Trouble
+
+LEDGER_KEYS = ("state", "node", "gpu", "user", "project", "job", "framework", "model", "hour", "day")
+
+
+class BadUsage(Trouble):
+    """What was typed is not a command."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A verb and its flags, ready to run."""
+
+    verb: str
+    flags: argparse.Namespace
+
+    def run(self) -> int:
+        """Load the verb's own file and run it; returns the exit status."""
+        module = importlib.import_module(f"service.cli.verb_{self.verb}")
+        status: int = module.run(self.flags)
+        return status
+
+
+def parse(argv: Sequence[str] | None) -> Command:
+    """What was typed as a command. Raises ``BadUsage``; exits by itself for --help and --version."""
+    flags = make_parser().parse_args(argv)
+    return Command(verb=flags.verb, flags=flags)
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse with one plain sentence for an error, and the nearest word for a misspelt one."""
+
+    def error(self, message: str) -> NoReturn:
+        raise BadUsage(f"{message} (see `{self.prog} --help`)")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        choices = [str(each) for each in action.choices or ()]
+        if action.choices is not None and value not in action.choices:
+            near = difflib.get_close_matches(str(value), choices, n=1)
+            meant = f"; did you mean {near[0]}?" if near else f"; one of: {', '.join(choices)}"
+            raise BadUsage(f"{value!r} is not a {action.metavar or action.dest}{meant}")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The whole grammar."""
+    parser = _Parser(
+        prog="fallow", description="Finds the GPU hours that lie fallow: handed out, never used."
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
+    for add in (_up, _serve, _status, _collect, _ledger, _findings, _import, _export, _doctor, _config):
+        add(verbs)
+    return parser
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"fallow {version('fallow-gpu')}")
+        parser.exit()
+
+
+Verbs = Any  # argparse keeps the type of its subparsers to itself
+
+
+def _verb(verbs: Verbs, name: str, about: str) -> argparse.ArgumentParser:
+    made: argparse.ArgumentParser = verbs.add_parser(name, help=about, description=about)
+    made.add_argument(
+        "--data", type=Path, metavar="DIR", help="the store's folder (else $FALLOW_DATA, else ./.fallow)"
+    )
+    made.add_argument("--config", type=Path, metavar="FILE", help="the configuration (else DIR/fallow.toml)")
+    return made
+
+
+def _json(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--json", action="store_true", help="a list of objects, units in the names, instead of a table"
+    )
+
+
+def _sources(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--source",
+        action="append",
+        metavar="SOURCE",
+        help="nvml | simulated | dcgm=URL[,URL] | fallow=URL[,URL] | replay=FILE; may be repeated "
+        "(default: nvml where there is a driver, else simulated)",
+    )
+
+
+def _window(verb: argparse.ArgumentParser, since: str) -> None:
+    verb.add_argument("--since", default=since, metavar="TIME", help=f"24h, 7d, or a date (default {since})")
+    verb.add_argument("--until", metavar="TIME", help="the same; default now")
+
+
+def _filters(verb: argparse.ArgumentParser) -> None:
+    for name in ("node", "project", "user", "model"):
+        verb.add_argument(f"--{name}", help=f"only this {name}")
+
+
+def _serving(verb: argparse.ArgumentParser) -> None:
+    _sources(verb)
+    verb.add_argument("--tick", type=float, metavar="SECONDS", help="how often to measure")
+    verb.add_argument("--host", help="the address to answer at (default loopback)")
+    verb.add_argument("--port", type=int, help="the port to answer at")
+
+
+def _up(verbs: Verbs) -> None:
+    verb = _verb(verbs, "up", "start the service and the dashboard, and print the URL")
+    _serving(verb)
+    verb.add_argument("--dashboard-port", type=int, metavar="PORT", help="the dashboard's port")
+    verb.add_argument("--theme", choices=("system", "light", "dark"), help="the dashboard's first look")
+
+
+def _serve(verbs: Verbs) -> None:
+    _serving(_verb(verbs, "serve", "measure, keep, and answer over HTTP, until stopped"))
+
+
+def _status(verbs: Verbs) -> None:
+    verb = _verb(verbs, "status", "what every GPU does now, and for whom")
+    verb.add_argument("--watch", action="store_true", help="keep showing it, until Ctrl-C")
+    verb.add_argument("--every", default="2s", metavar="TIME", help="how often --watch looks (default 2s)")
+    _filters(verb)
+    _json(verb)
+
+
+def _collect(verbs: Verbs) -> None:
+    verb = _verb(verbs, "collect", "read the sources once and print what they say; nothing is kept")
+    verb.add_argument(
+        "--once", action="store_true", required=True, help="read once (to go on, use `fallow serve`)"
+    )
+    _sources(verb)
+    _json(verb)
+
+
+def _ledger(verbs: Verbs) -> None:
+    verb = _verb(verbs, "ledger", "GPU-hours: given out, used, wasted; they add up to the hardware")
+    verb.add_argument(
+        "--by", choices=LEDGER_KEYS, default="state", metavar="KEY", help=", ".join(LEDGER_KEYS)
+    )
+    _window(verb, "24h")
+    _filters(verb)
+    _json(verb)
+
+
+def _findings(verbs: Verbs) -> None:
+    verb = _verb(verbs, "findings", "what is wasted or broken, with the evidence")
+    verb.add_argument("--all", action="store_true", help="closed ones too (default: those that are open)")
+    _window(verb, "24h")
+    _filters(verb)
+    _json(verb)
+
+
+def _import(verbs: Verbs) -> None:
+    verb = _verb(verbs, "import", "read history from elsewhere into the store; safe to repeat")
+    verb.add_argument("origin", choices=("prometheus",), metavar="prometheus", help="where from")
+    verb.add_argument("--url", required=True, help="the Prometheus server")
+    verb.add_argument("--since", default="30d", metavar="TIME", help="how far back (default 30d)")
+    verb.add_argument("--until", metavar="TIME", help="up to when; default now")
+    verb.add_argument("--step", default="30s", metavar="TIME", help="one sample every so often (default 30s)")
+    verb.add_argument("--match", metavar="SELECTOR", help='only these series, e.g. job="dcgm"')
+    verb.add_argument("--yes", action="store_true", help="do it; without, say what would be done")
+
+
+def _export(verbs: Verbs) -> None:
+    verb = _verb(verbs, "export", "write the telemetry to open files")
+    verb.add_argument("--format", choices=("parquet", "csv"), default="parquet", metavar="parquet|csv")
+    verb.add_argument("--out", type=Path, required=True, metavar="DIR", help="a folder, made if need be")
+    _window(verb, "30d")
+
+
+def _doctor(verbs: Verbs) -> None:
+    verb = _verb(verbs, "doctor", "what this machine can measure, what it can't, why, and what to do")
+    _sources(verb)
+    _json(verb)
+
+
+def _config(verbs: Verbs) -> None:
+    verb = _verb(verbs, "config", "the configuration in force, and where each value came from")
+    _serving(verb)
+    _json(verb)

@@ -1,0 +1,57 @@
+"""Lengths and points of time as people type them, and the window they make. Pure: ``now`` is handed in."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from service.trouble import Trouble
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_PIECE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
+
+
+class BadSpan(Trouble):
+    """A length or point of time cannot be read."""
+
+
+def parse_span(text: str) -> timedelta:
+    """``90m``, ``24h``, ``7d``, ``1d12h``. Raises ``BadSpan``, naming what was typed."""
+    pieces = _PIECE.findall(text.strip().lower())
+    if not pieces or _PIECE.sub("", text.strip().lower()).strip():
+        raise BadSpan(f"cannot read {text!r} as a length of time; write for example 90m, 24h, 7d or 1d12h")
+    try:
+        length = sum((timedelta(**{_UNITS[unit]: float(count)}) for count, unit in pieces), timedelta())
+    except OverflowError:
+        raise BadSpan(f"{text!r} is longer than can be counted; write for example 30d") from None
+    if length <= timedelta():
+        raise BadSpan(f"{text!r} is no time at all; write for example 90m, 24h or 7d")
+    return length
+
+
+def parse_point(text: str, now: datetime) -> datetime:
+    """A point of time: ``24h`` means so long before ``now``; else ISO 8601 (UTC unless it says otherwise)."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        try:
+            return now - parse_span(text)
+        except OverflowError:
+            raise BadSpan(f"{text!r} ago lies before all time; write for example 30d") from None
+        except BadSpan:
+            raise BadSpan(
+                f"cannot read {text!r} as a time; write a length such as 90m, 24h, 7d, "
+                "or a date such as 2026-11-21 or 2026-11-21T09:30"
+            ) from None
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+
+
+def window(since: str, until: str | None, now: datetime) -> tuple[datetime, datetime]:
+    """Whole minutes from ``since`` to ``until`` (``now`` when not given). Raises ``BadSpan``."""
+    end = _minute(parse_point(until, now) if until else now)
+    start = _minute(parse_point(since, end))
+    if start >= end:
+        raise BadSpan(f"--since {since} is not before --until {until or 'now'}")
+    return start, end
+
+
+def _minute(at: datetime) -> datetime:
+    return at.replace(second=0, microsecond=0)

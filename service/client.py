@@ -1,0 +1,145 @@
+"""The one way in for readers: the dashboard, the command line and scripts ask named queries here.
+
+With a service running it is asked over HTTP; with none, the store's file is opened read-only. Nobody else
+decides which.
+"""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from service import client_place
+from service.client_errors import (
+    BadParameter,
+    ClientError,
+    NoData,
+    NotAllowed,
+    QueryFailed,
+    QueryTooSlow,
+    ServiceBusy,
+    ServiceDown,
+    StoreUnusable,
+    UnknownQuery,
+)
+from service.client_file import FileDoor
+from service.client_http import HttpDoor
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+__all__ = [
+    "BadParameter",
+    "Client",
+    "ClientError",
+    "NoData",
+    "NotAllowed",
+    "QueryFailed",
+    "QueryTooSlow",
+    "ServiceBusy",
+    "ServiceDown",
+    "StoreUnusable",
+    "UnknownQuery",
+    "connect",
+]
+
+TIMEOUT_S = 35.0
+PROBE_TIMEOUT_S = 2.0
+
+
+class Door(Protocol):
+    """Where a client's questions go: a service, or the file."""
+
+    url: str | None
+
+    def arrow(self, name: str, params: dict[str, object]) -> Any:
+        """A query's answer as a ``pyarrow.Table``."""
+
+    def rows(self, name: str, params: dict[str, object]) -> list[dict[str, Any]]:
+        """A query's answer as JSON-ready objects."""
+
+    def health(self) -> dict[str, Any]:
+        """The state of what is behind the door."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+class Client:
+    """Answers named queries (docs/queries.md). Threads may share one. Made by ``connect``.
+
+    ``mode`` says who answers: ``service``, or ``file`` when the store is read directly and does not move.
+    """
+
+    def __init__(self, door: Door, *, mode: Literal["service", "file"], data: Path | None) -> None:
+        self._door = door
+        self.mode: Literal["service", "file"] = mode
+        self.data = data
+
+    @property
+    def url(self) -> str | None:
+        """The service's address; ``None`` when the file is read directly."""
+        return self._door.url
+
+    def query(self, name: str, **params: object) -> "pd.DataFrame":
+        """The rows of a named query as a frame; times are naive UTC. Blocks. Raises ``ClientError``.
+
+        A parameter that is ``None`` is left out. Times are ``datetime`` (naive means UTC) or ISO 8601.
+        """
+        frame: pd.DataFrame = self._door.arrow(name, params).to_pandas()
+        return frame
+
+    def query_arrow(self, name: str, **params: object) -> "pa.Table":
+        """The rows of a named query as an Arrow table. Blocks. Raises ``ClientError``."""
+        return self._door.arrow(name, params)
+
+    def rows(self, name: str, **params: object) -> list[dict[str, Any]]:
+        """The rows of a named query as JSON-ready objects, times as ISO 8601 text; needs no pandas."""
+        return self._door.rows(name, params)
+
+    def health(self) -> dict[str, Any]:
+        """``service``, ``status`` (ok | degraded | starting | stopped) and more. Raises ``ClientError``."""
+        return self._door.health()
+
+    def close(self) -> None:
+        """Let go of the store's file, if it was opened."""
+        self._door.close()
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def connect(
+    data_dir: Path | None = None,
+    url: str | None = None,
+    token: str | None = None,
+    timeout_s: float = TIMEOUT_S,
+) -> Client:
+    """A client of the service of a DATA directory, or of its file when none runs.
+
+    ``url`` names a service elsewhere (else $FALLOW_URL); ``token`` is read from $FALLOW_TOKEN or DATA/token
+    when not given. Raises ``ServiceDown`` only when a named address does not answer; what is wrong with a
+    file is said at the first question.
+    """
+    data = client_place.data_dir(data_dir)
+    secret = token or client_place.token(data)
+    if address := url or (os.environ.get(client_place.URL_VARIABLE) if data_dir is None else None):
+        door = HttpDoor(url=address, token=secret, timeout_s=timeout_s)
+        door.health()
+        return Client(door, mode="service", data=None)
+    said = client_place.announced(data)
+    if said is not None and answers(said.url):
+        return Client(HttpDoor(url=said.url, token=secret, timeout_s=timeout_s), mode="service", data=data)
+    return Client(FileDoor(data), mode="file", data=data)
+
+
+def answers(url: str) -> bool:
+    """Whether a Fallow service answers at an address; blocks for at most 2 s."""
+    try:
+        HttpDoor(url=url, token=None, timeout_s=PROBE_TIMEOUT_S).health()
+    except ClientError:
+        return False
+    return True

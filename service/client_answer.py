@@ -1,0 +1,56 @@
+"""A named query on a connection, every failure made a reader's error; service and file share it."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from service.client_errors import BadParameter, QueryFailed, UnknownQuery
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def answer(connection: Any, name: str, params: Mapping[str, object]) -> "pa.Table":
+    """The rows of a named query; blocks while it runs. Parameters may be text. Raises ``ClientError``."""
+    from analytics import query
+
+    try:
+        spec = query.load(name)
+        return query.run(connection, name, _listed(spec, params))
+    except query.UnknownQueryError as error:
+        raise UnknownQuery(str(error)) from error
+    except query.BadParameterError as error:
+        raise BadParameter(str(error)) from error
+    except Exception as error:
+        raise QueryFailed(
+            f"query {name!r} failed: {error}; see the service's log, and `fallow doctor`"
+        ) from error
+
+
+def catalogue() -> list[dict[str, object]]:
+    """Every named query with its parameters and columns, as JSON-ready objects."""
+    from analytics import query
+
+    return [
+        {
+            "name": spec.name,
+            "summary": spec.summary,
+            "parameters": [
+                {"name": each.name, "kind": each.kind.value, "required": each.required, "about": each.about}
+                for each in spec.parameters
+            ],
+            "columns": [
+                {"name": each.name, "type": each.type, "unit": each.unit, "about": each.about}
+                for each in spec.columns
+            ],
+            "null_means": spec.null_means,
+        }
+        for spec in query.catalogue().values()
+    ]
+
+
+def _listed(spec: Any, params: Mapping[str, object]) -> dict[str, object]:
+    """A list parameter given once arrives as one text over HTTP."""
+    lists = {each.name for each in spec.parameters if each.kind == "texts"}
+    return {
+        key: [value] if key in lists and isinstance(value, str) else value for key, value in params.items()
+    }

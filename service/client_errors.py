@@ -1,0 +1,72 @@
+"""What can go wrong between a reader and the service; every message says what to do next.
+
+ClientError
+├── ServiceDown     nothing answers, or the answer is not ours
+├── NotAllowed      the token is missing or wrong
+├── UnknownQuery    no query of that name
+├── BadParameter    a parameter is missing, unknown or unreadable
+├── NoData          there is no store yet
+├── StoreUnusable   the file is there and cannot be opened
+├── QueryTooSlow    it ran past its limit and was stopped
+├── ServiceBusy     too many queries wait already
+└── QueryFailed     the service met an error of its own
+"""
+
+from service.trouble import Trouble
+
+
+class ClientError(Trouble):
+    """A question that could not be answered."""
+
+
+class ServiceDown(ClientError):
+    """Nothing answers at the service's address, or the answer is not a Fallow service's."""
+
+
+class NotAllowed(ClientError):
+    """The token is missing, unreadable or wrong."""
+
+
+class UnknownQuery(ClientError):
+    """There is no named query of that name."""
+
+
+class BadParameter(ClientError):
+    """A parameter is missing, unknown or cannot be read."""
+
+
+class NoData(ClientError):
+    """There is no store to read yet."""
+
+
+class StoreUnusable(ClientError):
+    """The store's file is there and cannot be opened."""
+
+
+class QueryTooSlow(ClientError):
+    """The query ran past its limit and was stopped."""
+
+
+class ServiceBusy(ClientError):
+    """Too many queries wait already; the same question may be asked again in a moment."""
+
+
+class QueryFailed(ClientError):
+    """The service met an error of its own."""
+
+
+KINDS: tuple[tuple[str, type[ClientError]], ...] = (
+    ("not-allowed", NotAllowed),
+    ("unknown-query", UnknownQuery),
+    ("bad-parameter", BadParameter),
+    ("no-data", NoData),
+    ("too-slow", QueryTooSlow),
+    ("busy", ServiceBusy),
+    ("failed", QueryFailed),
+)
+"""The names of the errors on the wire."""
+
+
+def by_kind(kind: str, message: str) -> ClientError:
+    """The exception for an error that came over the wire."""
+    return next((made(message) for name, made in KINDS if name == kind), QueryFailed(message))

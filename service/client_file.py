@@ -1,0 +1,55 @@
+"""Answers named queries from the store's file itself, read-only, when no service runs."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from service.client_answer import answer
+from service.client_errors import NoData, StoreUnusable
+from service.client_place import store_file
+from service.client_values import plain_rows
+
+
+class FileDoor:
+    """The store's file, opened read-only for each question and let go after it: a service may start."""
+
+    def __init__(self, data: Path) -> None:
+        self.url: str | None = None
+        self._data = data
+
+    def arrow(self, name: str, params: dict[str, object]) -> Any:
+        """The answer as a ``pyarrow.Table``; blocks. Raises ``ClientError``."""
+        given = {key: value for key, value in params.items() if value is not None}
+        with self._opened() as store, closing(store.reader()) as connection:
+            return answer(connection, name, given)
+
+    def rows(self, name: str, params: dict[str, object]) -> list[dict[str, Any]]:
+        """The answer as JSON-ready objects, as a service would send them."""
+        return plain_rows(self.arrow(name, params).to_pylist())
+
+    def health(self) -> dict[str, Any]:
+        """That the file can be read; there is no service to say more."""
+        with self._opened():
+            return {"service": "fallow", "status": "stopped", "data": str(self._data)}
+
+    def close(self) -> None:
+        """Nothing is held between questions."""
+
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        if not store_file(self._data).exists():
+            raise NoData(
+                f"no store in {self._data} yet; start one with `fallow serve --data {self._data}`, "
+                "or name another with --data or FALLOW_DATA"
+            )
+        from service.wiring import StoreRefused, open_to_read
+
+        try:
+            store = open_to_read(self._data)
+        except StoreRefused as refused:
+            raise StoreUnusable(str(refused)) from refused
+        try:
+            yield store
+        finally:
+            store.close()

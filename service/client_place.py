@@ -1,0 +1,84 @@
+"""Where a store lies on disk and how its running service is found: the layout of the DATA directory.
+
+DATA/fallow.duckdb, DATA/sealed/, DATA/token (0600), DATA/service.json (while a service runs),
+DATA/fallow.toml (optional).
+"""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+DATA_VARIABLE = "FALLOW_DATA"
+URL_VARIABLE = "FALLOW_URL"
+TOKEN_VARIABLE = "FALLOW_TOKEN"
+DEFAULT_DATA = ".fallow"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announcement:
+    """What a running service says of itself in DATA/service.json; stale after a ``kill -9``."""
+
+    url: str
+    pid: int
+    started_ms: int
+    version: str
+
+
+def data_dir(chosen: Path | None = None) -> Path:
+    """The DATA directory: the one chosen, else $FALLOW_DATA, else ``./.fallow``; it need not exist."""
+    return (chosen or Path(os.environ.get(DATA_VARIABLE) or DEFAULT_DATA)).expanduser().absolute()
+
+
+def store_file(data: Path) -> Path:
+    """The one DuckDB file."""
+    return data / "fallow.duckdb"
+
+
+def token_file(data: Path) -> Path:
+    """The secret that lets a reader in; mode 0600."""
+    return data / "token"
+
+
+def announcement_file(data: Path) -> Path:
+    """Where a running service says how it is reached."""
+    return data / "service.json"
+
+
+def announced(data: Path) -> Announcement | None:
+    """What the service of this DATA last said of itself; ``None`` when there is none or it is unreadable."""
+    try:
+        said = json.loads(announcement_file(data).read_text(encoding="utf-8"))
+        return Announcement(
+            url=str(said["url"]),
+            pid=int(said["pid"]),
+            started_ms=int(said["started_ms"]),
+            version=str(said["version"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def announce(data: Path, announcement: Announcement) -> None:
+    """Write DATA/service.json, whole or not at all."""
+    target = announcement_file(data)
+    draft = target.with_suffix(f".{announcement.pid}")
+    draft.write_text(json.dumps(asdict(announcement)), encoding="utf-8")
+    draft.replace(target)
+
+
+def withdraw(data: Path, pid: int) -> None:
+    """Remove DATA/service.json if it is this process's own."""
+    said = announced(data)
+    if said is not None and said.pid == pid:
+        announcement_file(data).unlink(missing_ok=True)
+
+
+def token(data: Path) -> str | None:
+    """The token from $FALLOW_TOKEN, else from DATA/token; ``None`` where neither can be read."""
+    if given := os.environ.get(TOKEN_VARIABLE):
+        return given.strip()
+    try:
+        return token_file(data).read_text(encoding="ascii").strip() or None
+    except (OSError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,117 @@
+"""What can be configured, with its default, its unit and its bounds: frozen values, no reading of files.
+
+One TOML file, one tree: every table is a dataclass here, every key a field. Precedence is
+default < file < flag. Environment variables carry secrets and paths only, never a setting.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from service.trouble import Trouble
+
+
+def bounded(default: Any, low: float | None = None, high: float | None = None) -> Any:
+    """A field whose value, checked at the door, lies in ``[low, high]``; an open end is ``None``."""
+    return field(default=default, metadata={"low": low, "high": high})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectConfig:
+    """What is read, and how often. No ``sources``: the NVIDIA driver where there is one, else simulated."""
+
+    sources: tuple[str, ...] = ()
+    tick_s: float = bounded(10.0, 1, 300)
+    source_timeout_s: float = bounded(8.0, 0.5, 300)
+    inventory_every_s: float = bounded(30.0, 1, 3600)
+    process_details: bool = True
+    slurm: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedConfig:
+    """The simulated cluster: one seed and one size give one cluster, forever."""
+
+    seed: int = bounded(0, 0, 2**31)
+    nodes: int = bounded(4, 1, 500)
+    gpus_per_node: int = bounded(8, 1, 16)
+    backfill_days: int = bounded(14, 0, 60)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionConfig:
+    """How long each level is kept, in days; the coarser the level, the longer."""
+
+    samples_days: float = bounded(30.0, 1, 3650)
+    process_samples_days: float = bounded(30.0, 1, 3650)
+    minutes_days: float = bounded(90.0, 2, 3650)
+    hours_days: float = bounded(1825.0, 30, 36500)
+    seal_after_days: float = bounded(1.0, 1, 30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricesConfig:
+    """Money for a GPU-hour by GPU model; ``"*"`` prices every model that has no row of its own."""
+
+    currency: str = "USD"
+    per_gpu_hour: Mapping[str, float] = field(default_factory=dict, metadata={"low": 0, "high": 1e6})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiConfig:
+    """Where the service answers. It binds to loopback unless told otherwise.
+
+    ``open_metrics`` lets Prometheus scrape ``/metrics`` without the token.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = bounded(9475, 1, 65535)
+    open_metrics: bool = False
+    query_threads: int = bounded(4, 1, 64)
+    query_queue: int = bounded(64, 1, 10_000)
+    query_timeout_s: float = bounded(30.0, 0.1, 3600)
+    send_timeout_s: float = bounded(60.0, 1, 3600)
+    connections: int = bounded(256, 4, 10_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DashboardConfig:
+    """Where ``fallow up`` shows the dashboard; ``theme`` is light, dark or system."""
+
+    port: int = bounded(9476, 1, 65535)
+    theme: str = field(default="system", metadata={"choices": ("system", "light", "dark")})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreConfig:
+    """How much of the machine the store may take."""
+
+    memory_mib: int = bounded(1024, 128, 1_048_576)
+    threads: int = bounded(2, 1, 64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The whole tree. ``projects`` maps a user's name to the project that its GPU-hours count for."""
+
+    collect: CollectConfig = field(default_factory=CollectConfig)
+    simulated: SimulatedConfig = field(default_factory=SimulatedConfig)
+    retention: RetentionConfig = field(default_factory=RetentionConfig)
+    prices: PricesConfig = field(default_factory=PricesConfig)
+    projects: Mapping[str, str] = field(default_factory=dict)
+    api: ApiConfig = field(default_factory=ApiConfig)
+    dashboard: DashboardConfig = field(default_factory=DashboardConfig)
+    store: StoreConfig = field(default_factory=StoreConfig)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One effective value and where it came from: ``default``, ``fallow.toml:12`` or ``--port``."""
+
+    key: str
+    value: object
+    origin: str
+
+
+class ConfigError(Trouble):
+    """The configuration cannot be used; the message names the place, the finding and what would do."""

@@ -1,0 +1,209 @@
+"""From TOML and flags to ``Config``: every key checked where it enters, every value with its origin.
+
+A mistake is refused with the file, the line and the nearest known key, because a setting that is silently
+ignored is worse than none.
+"""
+
+import difflib
+import math
+import re
+import tomllib
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+from service.config import Config, ConfigError, Setting
+
+FILE_NAME = "fallow.toml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effective:
+    """The configuration in force, and for each key where its value came from."""
+
+    config: Config
+    settings: tuple[Setting, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where a value was found, to be named in messages and origins."""
+
+    origin: str
+    lines: Mapping[tuple[str, ...], int]
+
+    def at(self, path: tuple[str, ...]) -> str:
+        line = self.lines.get(path)
+        return self.origin if line is None else f"{self.origin}:{line}"
+
+
+def load(path: Path | None, flags: Mapping[str, tuple[str, object]] | None = None) -> Effective:
+    """The configuration of one file and the command line; reads the file.
+
+    ``flags`` maps a dotted key to the flag's name and its value. Raises ``ConfigError``.
+    """
+    if path is None or not path.exists():
+        return parse("", origin=FILE_NAME, flags=flags)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the configuration {path}: {error}") from error
+    return parse(text, origin=path.name, flags=flags)
+
+
+def parse(text: str, *, origin: str, flags: Mapping[str, tuple[str, object]] | None = None) -> Effective:
+    """The same from text. Raises ``ConfigError``."""
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{origin} is not valid TOML: {error}") from error
+    origins: dict[str, str] = {}
+    place = _Place(origin=origin, lines=_lines(text))
+    _claim(Config, tree, (), place, origins)
+    for key, (flag, value) in (flags or {}).items():
+        _graft(tree, key.split("."), value)
+        origins[key] = flag
+    config = _build(Config, tree, (), place, origins)
+    settings = tuple(
+        Setting(key=key, value=value, origin=origins.get(key, "default"))
+        for key, value in _flatten(config, ())
+    )
+    return Effective(config=config, settings=settings)
+
+
+def _claim(
+    kind: Any, tree: Mapping[str, Any], path: tuple[str, ...], place: _Place, out: dict[str, str]
+) -> None:
+    """Note the origin of every value in the file; an unknown key is an error."""
+    hints = get_type_hints(kind)
+    for key, value in tree.items():
+        where = (*path, key)
+        if key not in hints:
+            raise ConfigError(_unknown(place.at(where), where, tuple(hints), kind))
+        if is_dataclass(hints[key]):
+            if not isinstance(value, dict):
+                raise ConfigError(
+                    f"{place.at(where)}: {'.'.join(where)} is a table: write [{'.'.join(where)}]"
+                )
+            _claim(hints[key], value, where, place, out)
+        elif isinstance(value, dict) and get_origin(hints[key]) is Mapping:
+            out.update({".".join((*where, inner)): place.at((*where, inner)) for inner in value})
+        else:
+            out[".".join(where)] = place.at(where)
+
+
+def _unknown(at: str, where: tuple[str, ...], known: tuple[str, ...], kind: Any) -> str:
+    near = difflib.get_close_matches(where[-1], known, n=1, cutoff=0.4)
+    meant = f"; did you mean {'.'.join((*where[:-1], near[0]))}?" if near else "."
+    elsewhere = [
+        f"{name}.{where[-1]}"
+        for name, hint in get_type_hints(Config).items()
+        if is_dataclass(hint) and hint is not kind and where[-1] in get_type_hints(hint)
+    ]
+    if elsewhere:
+        meant = f"; did you mean {elsewhere[0]}?"
+    return f"{at}: unknown key {'.'.join(where)}{meant} Known here: {', '.join(sorted(known))}."
+
+
+def _graft(tree: dict[str, Any], path: list[str], value: object) -> None:
+    for part in path[:-1]:
+        tree = tree.setdefault(part, {})
+    tree[path[-1]] = value
+
+
+def _build(
+    kind: Any, tree: Mapping[str, Any], path: tuple[str, ...], place: _Place, origins: dict[str, str]
+) -> Any:
+    hints = get_type_hints(kind)
+    values: dict[str, Any] = {}
+    for item in fields(kind):
+        where = (*path, item.name)
+        if is_dataclass(hints[item.name]):
+            values[item.name] = _build(hints[item.name], tree.get(item.name, {}), where, place, origins)
+        elif item.name in tree:
+            at = origins.get(".".join(where), place.at(where))
+            values[item.name] = _value(
+                hints[item.name], tree[item.name], item.metadata, f"{at}: {'.'.join(where)}"
+            )
+        elif item.default is MISSING and item.default_factory is MISSING:
+            raise ConfigError(f"{place.origin}: {'.'.join(where)} is needed and has no default")
+    try:
+        return kind(**values)
+    except ValueError as error:
+        raise ConfigError(f"{place.at(path)}: {error}") from error
+
+
+def _value(hint: Any, value: Any, bounds: Mapping[str, Any], where: str) -> Any:
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"{where} is a list, not {value!r}")
+        return tuple(_value(inner[0], each, bounds, where) for each in value)
+    if origin is Mapping:
+        if not isinstance(value, dict):
+            raise ConfigError(f"{where} is a table of names and values, not {value!r}")
+        return {str(k): _value(inner[1], v, bounds, f"{where}.{k}") for k, v in value.items()}
+    if origin in (types.UnionType,) and type(None) in inner:
+        return _value(next(each for each in inner if each is not type(None)), value, bounds, where)
+    return _scalar(hint, value, bounds, where)
+
+
+def _scalar(hint: Any, value: Any, bounds: Mapping[str, Any], where: str) -> Any:
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if not isinstance(value, hint) or (hint is not bool and isinstance(value, bool)):
+        raise ConfigError(f"{where} is {_SPOKEN.get(hint, hint.__name__)}, not {value!r}")
+    if hint is float and not math.isfinite(value):
+        raise ConfigError(f"{where} is a number, not {value}")
+    low, high, choices = bounds.get("low"), bounds.get("high"), bounds.get("choices")
+    if (low is not None and value < low) or (high is not None and value > high):
+        raise ConfigError(f"{where} = {value} is out of bounds: {_range(low, high)}")
+    if choices is not None and value not in choices:
+        raise ConfigError(f"{where} = {value!r} is not one of {', '.join(choices)}")
+    return value
+
+
+_SPOKEN = {int: "a whole number", float: "a number", bool: "true or false", str: "text in quotes"}
+
+
+def _range(low: float | None, high: float | None) -> str:
+    if high is None:
+        return f"at least {low}"
+    return f"at most {high}" if low is None else f"{low} to {high}"
+
+
+def _flatten(value: Any, path: tuple[str, ...]) -> list[tuple[str, object]]:
+    rows: list[tuple[str, object]] = []
+    for item in fields(value):
+        inner, where = getattr(value, item.name), (*path, item.name)
+        if is_dataclass(inner) and not isinstance(inner, type):
+            rows += _flatten(inner, where)
+        elif isinstance(inner, Mapping) and inner:
+            rows += [(".".join((*where, key)), each) for key, each in inner.items()]
+        else:
+            rows.append((".".join(where), inner))
+    return rows
+
+
+_HEADER = re.compile(r"^\s*\[\s*([^\]\[]+?)\s*\]")
+_KEY = re.compile(r"""^\s*((?:[\w.*-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
+_PART = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([^.\s"']+))\s*\.?""")
+
+
+def _lines(text: str) -> dict[tuple[str, ...], int]:
+    """The line of each key: tomllib does not say, and a message without a line is a search."""
+    found: dict[tuple[str, ...], int] = {}
+    table: tuple[str, ...] = ()
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := _HEADER.match(line):
+            table = _parts(header[1])
+            found.setdefault(table, number)
+        elif key := _KEY.match(line):
+            found.setdefault((*table, *_parts(key[1])), number)
+    return found
+
+
+def _parts(dotted: str) -> tuple[str, ...]:
+    return tuple(next(filter(None, match.groups()), "") for match in _PART.finditer(dotted))

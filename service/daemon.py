@@ -1,0 +1,144 @@
+"""The service: one process that owns the store, samples, does its chores and answers over HTTP.
+
+Here the organs are started in order and stopped in the reverse order; what they are joined to is wiring's.
+"""
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from collector.clock import Clock, SystemClock
+from service import client_place, wiring
+from service.api import Answers, make_app
+from service.api_gate import LOOPBACK_NAMES, GateRules
+from service.api_queries import DeskLimits, QueryDesk
+from service.client_answer import answer, catalogue
+from service.config import Config
+from service.daemon_jobs import Clockwork
+from service.daemon_server import Server
+from service.daemon_start import ServiceRefused, bind, make_data_dir, make_token
+from service.daemon_state import Condition, Pulse, verdict
+from service.wiring import Body
+
+PACKAGE = "fallow-gpu"
+
+__all__ = ["Orders", "ServiceRefused", "serve"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """What a service is started with. ``port_fixed`` when somebody chose the port: then no other will do."""
+
+    config: Config
+    data: Path
+    port_fixed: bool
+    say: Callable[[str], None]
+
+
+def serve(orders: Orders, stop: threading.Event | None = None) -> None:
+    """Run until SIGTERM, SIGINT or ``stop``. Blocks. Raises ``ServiceRefused`` when it cannot start."""
+    ended = stop or threading.Event()
+    clock = SystemClock()
+    make_data_dir(orders.data)
+    with wiring.own_store(orders.data, orders.config) as store:
+        token = make_token(orders.data)
+        listener = bind(orders.config.api.host, orders.config.api.port, fall_back=not orders.port_fixed)
+        pulse = Pulse(
+            Condition(started_ms=clock.now_ms(), tick_ms=round(orders.config.collect.tick_s * 1000))
+        )
+        body = wiring.assemble(orders.config, store, clock)
+        desk = _desk(orders.config, store)
+        server = _server(orders, _answers(body, desk, pulse, clock), token, listener)
+        _mind_signals(ended)
+        server.start()
+        url = _announce(orders, listener, clock)
+        try:
+            for remark in (*body.remarks, f"Fallow answers at {url}"):
+                orders.say(remark)
+            _live(body, pulse, ended)
+        finally:
+            client_place.withdraw(orders.data, os.getpid())
+            desk.close()
+            server.stop()
+            body.loop.close()
+
+
+def _live(body: Body, pulse: Pulse, ended: threading.Event) -> None:
+    """Fill in the past where that is asked for, then tick until the end."""
+    pulse.note(starting="filling in the past")
+    body.prepare(ended.is_set, lambda stage: pulse.note(starting=stage))
+    pulse.note(starting=None)
+    clockwork = Clockwork(body.beat, body.chores, pulse)
+    if ended.is_set():
+        return
+    clockwork.start()
+    try:
+        ended.wait()
+    finally:
+        clockwork.stop()
+
+
+def _desk(config: Config, store: Any) -> QueryDesk:
+    api = config.api
+    limits = DeskLimits(threads=api.query_threads, queue=api.query_queue, timeout_s=api.query_timeout_s)
+    return QueryDesk(reader=store.reader, limits=limits)
+
+
+def _answers(body: Body, desk: QueryDesk, pulse: Pulse, clock: Clock) -> Answers:
+    return Answers(
+        desk=desk,
+        run=answer,
+        catalogue=catalogue,
+        metrics=lambda: body.metrics(pulse.condition),
+        health=lambda: _health(pulse.condition, clock.now_ms()),
+    )
+
+
+def _server(orders: Orders, answers: Answers, token: str, listener: socket.socket) -> Server:
+    api = orders.config.api
+    rules = GateRules(
+        token=token,
+        open_paths=frozenset({"/healthz", "/metrics"} if api.open_metrics else {"/healthz"}),
+        hosts=frozenset((*LOOPBACK_NAMES, api.host)) if api.host in (*LOOPBACK_NAMES, "::1") else frozenset(),
+        send_timeout_s=api.send_timeout_s,
+    )
+    return Server(make_app(answers, rules, version(PACKAGE)), listener, connections=api.connections)
+
+
+def _health(condition: Condition, now_ms: int) -> dict[str, object]:
+    status, reason = verdict(condition, now_ms)
+    return {
+        "service": "fallow",
+        "status": status,
+        "reason": reason,
+        "version": version(PACKAGE),
+        "pid": os.getpid(),
+        "started_ms": condition.started_ms,
+        "now_ms": now_ms,
+        "last_tick_ms": condition.last_tick_ms,
+        "tick_s": condition.tick_ms / 1000,
+    }
+
+
+def _announce(orders: Orders, listener: socket.socket, clock: Clock) -> str:
+    host, port = listener.getsockname()[:2]
+    reach = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    url = f"http://{reach}:{port}"
+    said = client_place.Announcement(
+        url=url, pid=os.getpid(), started_ms=clock.now_ms(), version=version(PACKAGE)
+    )
+    client_place.announce(orders.data, said)
+    return url
+
+
+def _mind_signals(ended: threading.Event) -> None:
+    """Ctrl-C and SIGTERM end the service; only the main thread may say so."""
+    if threading.current_thread() is threading.main_thread():
+        for each in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(each, lambda *_: ended.set())

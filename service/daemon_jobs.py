@@ -1,0 +1,77 @@
+"""The service's clockwork on APScheduler: ticks on one thread, chores (findings, sealing) on another.
+
+A tick is never queued behind a chore, and a late tick is skipped rather than doubled: the loop itself
+records the hole.
+"""
+
+import logging
+from datetime import UTC, datetime
+
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.interval import IntervalTrigger
+
+from service.daemon_state import Beat, Chore, Pulse
+
+log = logging.getLogger(__name__)
+
+
+class Clockwork:
+    """Runs a beat and chores until stopped; failures are logged, shown in the pulse, and tried again."""
+
+    def __init__(self, beat: Beat, chores: tuple[Chore, ...], pulse: Pulse) -> None:
+        self._pulse = pulse
+        self._scheduler = BackgroundScheduler(
+            executors={"beat": ThreadPoolExecutor(1), "chores": ThreadPoolExecutor(1)},
+            job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
+            timezone=UTC,
+        )
+        self._scheduler.add_job(
+            self._tick, _aligned(beat.every_s), args=[beat], executor="beat", misfire_grace_time=1
+        )
+        for chore in chores:
+            trigger = IntervalTrigger(
+                seconds=chore.every_s, start_date=_in(chore.first_after_s), timezone=UTC
+            )
+            self._scheduler.add_job(self._chore, trigger, args=[chore], executor="chores")
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        for name in ("apscheduler.scheduler", "apscheduler.executors.beat", "apscheduler.executors.chores"):
+            logging.getLogger(name).setLevel(logging.ERROR)
+        self._scheduler.start()
+
+    def stop(self) -> None:
+        """End after what is under way; blocks until then."""
+        self._scheduler.shutdown(wait=True)
+
+    def _tick(self, beat: Beat) -> None:
+        try:
+            self._pulse.note(last_tick_ms=beat.work(), trouble=None)
+        except Exception as error:
+            log.error("tick failed: %s", error, exc_info=not _expected(error))
+            self._pulse.note(trouble=f"the last tick could not be stored: {error}")
+
+    def _chore(self, chore: Chore) -> None:
+        try:
+            chore.work()
+            self._pulse.note(chore_trouble=None)
+        except Exception as error:
+            log.error("%s failed: %s", chore.name, error, exc_info=not _expected(error))
+            self._pulse.note(chore_trouble=f"{chore.name} failed: {error}")
+
+
+def _expected(error: Exception) -> bool:
+    """Our own operating failures say all there is to say; anything else is a bug and shows its trace."""
+    return type(error).__module__.startswith("collector.store")
+
+
+def _in(seconds: float) -> datetime:
+    return datetime.fromtimestamp(datetime.now(UTC).timestamp() + seconds, UTC)
+
+
+def _aligned(every_s: float) -> IntervalTrigger:
+    """Ticks on whole multiples of the width, so that the ticks of many machines fall together."""
+    now_s = datetime.now(UTC).timestamp()
+    first = datetime.fromtimestamp((now_s // every_s + 1) * every_s, UTC)
+    return IntervalTrigger(seconds=every_s, start_date=first, timezone=UTC)

@@ -1,0 +1,96 @@
+"""What a service does before it serves: directory, token, port, and a plain word when one fails."""
+
+import contextlib
+import errno
+import os
+import secrets
+import socket
+from pathlib import Path
+
+from service.client_place import token_file
+from service.trouble import Trouble
+
+
+class ServiceRefused(Trouble):
+    """The service cannot start; the message says what was found and what to do."""
+
+
+def make_data_dir(data: Path) -> None:
+    """The DATA directory, readable by its owner alone when it is new. Raises ``ServiceRefused``."""
+    try:
+        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        probe = data / f".write-probe-{os.getpid()}"
+        probe.write_bytes(b"x" * 4096)
+        probe.unlink()
+    except OSError as error:
+        raise ServiceRefused(_storage_trouble(data, error)) from error
+
+
+def make_token(data: Path) -> str:
+    """The secret of this DATA: made at the first start with mode 0600, kept for good."""
+    path = token_file(data)
+    try:
+        with contextlib.suppress(FileExistsError):
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "w", encoding="ascii") as out:
+                out.write(secrets.token_urlsafe(32) + "\n")
+        found = path.read_text(encoding="ascii").strip()
+        if path.stat().st_mode & 0o077:
+            path.chmod(0o600)
+    except OSError as error:
+        raise ServiceRefused(_storage_trouble(path, error)) from error
+    if not found:
+        raise ServiceRefused(f"{path} is empty; remove it, and the next start makes a new token")
+    return found
+
+
+def bind(host: str, port: int, *, fall_back: bool) -> socket.socket:
+    """A listening socket; a free port when ``port`` is taken and ``fall_back``. Raises ``ServiceRefused``."""
+    try:
+        return _listen(host, port)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE and fall_back:
+            return _listen(host, 0)
+        raise ServiceRefused(_port_trouble(host, port, error)) from error
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(128)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _port_trouble(host: str, port: int, error: OSError) -> str:
+    match error.errno:
+        case errno.EADDRINUSE:
+            return (
+                f"port {port} on {host} is in use by another program; choose another with --port or "
+                "api.port, or leave both out and a free one is taken"
+            )
+        case errno.EACCES:
+            return f"not allowed to listen on port {port}; choose one above 1023 with --port or api.port"
+        case _:
+            return f"cannot listen on {host}:{port}: {error.strerror or error}; check api.host"
+
+
+def _storage_trouble(path: Path, error: OSError) -> str:
+    match error.errno:
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            return (
+                f"no permission to write {path} ({error.strerror}); choose a folder of your own with --data"
+            )
+        case errno.ENOSPC | errno.EDQUOT:
+            return f"no space left to write {path}; free some, or move the store with --data"
+        case errno.ENOTDIR | errno.EEXIST:
+            return (
+                f"{path} cannot be a directory: a file of that name is in the way; choose another with --data"
+            )
+        case _:
+            return f"cannot write {path}: {error.strerror or error}"

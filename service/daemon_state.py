@@ -1,0 +1,72 @@
+"""What the running service does and how it fares: beat, chores, and the condition that ``/healthz`` tells."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+STALE_TICKS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """A moment of the service's life; ``trouble`` is why the last tick, or the last chore, failed."""
+
+    started_ms: int
+    tick_ms: int
+    starting: str | None = None
+    last_tick_ms: int | None = None
+    trouble: str | None = None
+    chore_trouble: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chore:
+    """Something done every so often beside the ticks."""
+
+    name: str
+    every_s: float
+    first_after_s: float
+    work: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """The tick: ``work`` returns the milliseconds of the tick it made."""
+
+    every_s: float
+    work: Callable[[], int]
+
+
+class Pulse:
+    """The newest condition, written by the loop and read by the door; safe from any thread."""
+
+    def __init__(self, condition: Condition) -> None:
+        self._condition = condition
+        self._guard = threading.Lock()
+
+    @property
+    def condition(self) -> Condition:
+        """The condition as it is now."""
+        return self._condition
+
+    def note(self, **changes: object) -> None:
+        """Change some of it."""
+        with self._guard:
+            self._condition = replace(self._condition, **changes)  # type: ignore[arg-type]
+
+
+def verdict(condition: Condition, now_ms: int) -> tuple[str, str | None]:
+    """``starting``, ``ok`` or ``degraded``, and why in words; pure."""
+    if condition.starting is not None:
+        return "starting", condition.starting
+    if condition.trouble is not None:
+        return "degraded", condition.trouble
+    since_ms = now_ms - (condition.last_tick_ms or condition.started_ms)
+    if since_ms > STALE_TICKS * condition.tick_ms:
+        return (
+            "degraded",
+            f"no tick for {since_ms / 1000:.0f} s, one is due every {condition.tick_ms / 1000:g} s",
+        )
+    if condition.chore_trouble is not None:
+        return "degraded", condition.chore_trouble
+    return "ok", None
