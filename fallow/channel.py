@@ -91,7 +91,7 @@ class Channel:
         self.announce(protocol.report_key(self.member), protocol.encode_report(measurements))
 
     def close(self) -> None:
-        """Stop listening and wait for the threads: one left in a C++ wait would abort the interpreter's exit."""
+        """Stop listening and wait for the threads: one left in a C++ wait aborts the process at exit."""
         self._closed = True
         for thread in self._threads:
             thread.join(timeout=4 * SLICE.total_seconds())
