@@ -17,6 +17,7 @@ from analytics.parameter import BadValueError, Kind, convert
 
 FOLDER = Path(__file__).parent / "sql"
 STEPS_MOST = 3000
+NOTHING_COMPLETE = convert(Kind.INSTANT, 0)
 
 
 class QueryError(Exception):
@@ -75,7 +76,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuerySpec:
-    """What a query's header says, and its text."""
+    """What a query's header says, and its text.
+
+    ``marks`` are parameters that no caller gives: how far a level of the store is complete, by the level's name.
+    """
 
     name: str
     summary: str
@@ -83,6 +87,7 @@ class QuerySpec:
     sql: str = field(repr=False)
     parameters: tuple[Parameter, ...] = ()
     columns: tuple[Column, ...] = ()
+    marks: tuple[tuple[str, str], ...] = ()
 
 
 def run(connection: Connection, name: str, params: Mapping[str, Any] | None = None) -> pa.Table:
@@ -92,9 +97,10 @@ def run(connection: Connection, name: str, params: Mapping[str, Any] | None = No
     itself raises goes through.
     """
     spec = load(name)
-    relation = connection.sql(spec.sql, params=checked(spec, params or {}))
-    assert relation is not None, f"{name} is not a query"
-    return relation.to_arrow_table()
+    values = checked(spec, params or {})
+    if spec.marks:
+        values |= _marks(connection, spec)
+    return _table(connection, spec, values)
 
 
 def catalogue() -> dict[str, QuerySpec]:
@@ -121,6 +127,19 @@ def checked(spec: QuerySpec, given: Mapping[str, Any]) -> dict[str, object]:
     values = {parameter.name: _value(spec.name, parameter, given) for parameter in spec.parameters}
     _check_window(spec.name, values)
     return values
+
+
+def _table(connection: Connection, spec: QuerySpec, values: Mapping[str, object]) -> pa.Table:
+    relation = connection.sql(spec.sql, params=values)
+    assert relation is not None, f"{spec.name} is not a query"
+    return relation.to_arrow_table()
+
+
+def _marks(connection: Connection, spec: QuerySpec) -> dict[str, object]:
+    """How far the levels are complete, read first: bounds known when a query is planned prune what it reads."""
+    rows = _table(connection, load("marks"), {}).to_pylist()
+    complete_to = {row["name"]: row["complete_to"] for row in rows}
+    return {name: complete_to.get(level, NOTHING_COMPLETE) for name, level in spec.marks}
 
 
 def _value(query: str, parameter: Parameter, given: Mapping[str, Any]) -> object:
@@ -155,7 +174,7 @@ def _check_window(query: str, values: Mapping[str, Any]) -> None:
 
 def _parse(name: str, text: str) -> QuerySpec:
     header = [line.removeprefix("--").strip() for line in text.splitlines() if line.startswith("--")]
-    parts: dict[str, list[str]] = {"summary": [], "param": [], "column": [], "null": []}
+    parts: dict[str, list[str]] = {"summary": [], "param": [], "mark": [], "column": [], "null": []}
     current = "summary"
     for line in header:
         tag, _, rest = line.partition(" ")
@@ -173,6 +192,7 @@ def _parse(name: str, text: str) -> QuerySpec:
         sql=text,
         parameters=tuple(_parameter(line) for line in parts["param"]),
         columns=tuple(_column(line) for line in parts["column"]),
+        marks=tuple((name, level) for name, level in map(str.split, parts["mark"])),
     )
 
 

@@ -2,27 +2,37 @@
 -- missing_ms is the part of unknown_ms that was never rolled up: the service was down, or the time is yet to come.
 
 -- Rolled-up rows of a window of whole minutes: hours that are complete and lie wholly inside, minutes for the rest.
-CREATE OR REPLACE MACRO usage(window_from, window_to) AS TABLE
-WITH marks AS (
-    SELECT coalesce((SELECT complete_to FROM watermarks WHERE name = 'rollup_1h'), window_from) AS hours_to
-), cuts AS (
-    SELECT least(window_to, time_bucket(INTERVAL 1 HOUR, window_from + INTERVAL 59 MINUTE)) AS hours_from,
-        greatest(time_bucket(INTERVAL 1 HOUR, window_from + INTERVAL 59 MINUTE),
-            least(time_bucket(INTERVAL 1 HOUR, window_to), hours_to)) AS hours_to
-    FROM marks
-)
+-- hours_to is how far rollup_1h is complete (watermarks). It comes as an argument because bounds that are known when
+-- a query is planned let it skip what lies outside.
+CREATE MACRO usage(window_from, window_to, hours_to) AS TABLE
 SELECT * FROM rollup_1h
-WHERE ts >= window_from AND ts < window_to
-    AND ts >= (SELECT hours_from FROM cuts) AND ts < (SELECT hours_to FROM cuts)
-UNION ALL BY NAME
+WHERE ts >= time_bucket(INTERVAL 1 HOUR, window_from + INTERVAL 59 MINUTE)
+    AND ts < least(hours_to, time_bucket(INTERVAL 1 HOUR, window_to))
+UNION ALL
 SELECT * FROM rollup_1m
-WHERE ts >= window_from AND ts < window_to AND ts < (SELECT hours_from FROM cuts)
-UNION ALL BY NAME
+WHERE ts >= window_from AND ts < least(window_to, time_bucket(INTERVAL 1 HOUR, window_from + INTERVAL 59 MINUTE))
+UNION ALL
 SELECT * FROM rollup_1m
-WHERE ts >= window_from AND ts < window_to AND ts >= (SELECT hours_to FROM cuts);
+WHERE ts >= greatest(time_bucket(INTERVAL 1 HOUR, window_from + INTERVAL 59 MINUTE),
+        least(hours_to, time_bucket(INTERVAL 1 HOUR, window_to)))
+    AND ts < window_to;
+
+-- Of these, what a project or user held; everything when both are NULL. Two halves, of which one is planned away,
+-- because joining the holders to no purpose costs as much as reading the rows.
+CREATE MACRO usage_of(window_from, window_to, hours_to, only_project, only_user) AS TABLE
+SELECT * FROM usage(window_from, window_to, hours_to) WHERE only_project IS NULL AND only_user IS NULL
+UNION ALL
+SELECT * FROM usage(window_from, window_to, hours_to)
+WHERE (only_project IS NOT NULL OR only_user IS NOT NULL) AND holder_id IN (
+    SELECT holder_id FROM holders
+    WHERE (only_project IS NULL OR project = only_project) AND (only_user IS NULL OR user_name = only_user));
+
+-- Whole hours will do for steps of whole hours; other steps need minutes.
+CREATE MACRO hours_for(step_s, hours_to) AS
+    CASE WHEN step_s % 3600 = 0 THEN hours_to ELSE TIMESTAMP '1970-01-01' END;
 
 -- A row a GPU. With a project or user: what they held of it, and no missing time, which nobody is known to have held.
-CREATE MACRO gpu_rows(window_from, window_to, only_node, only_project, only_user, only_model) AS TABLE
+CREATE MACRO gpu_rows(window_from, window_to, hours_to, only_node, only_project, only_user, only_model) AS TABLE
 WITH rolled AS (
     SELECT
         gpu_id, sum(free_ms)::BIGINT AS free_ms, sum(allocated_empty_ms)::BIGINT AS allocated_empty_ms,
@@ -30,10 +40,7 @@ WITH rolled AS (
         sum(moderate_ms)::BIGINT AS moderate_ms, sum(good_ms)::BIGINT AS good_ms,
         sum(suspect_ms)::BIGINT AS suspect_ms, sum(unknown_ms)::BIGINT AS unknown_ms,
         sum(held_ms)::BIGINT AS held_ms, sum(measured_ms)::BIGINT AS measured_ms, sum(used_ms)::BIGINT AS used_ms
-    FROM usage(window_from, window_to)
-    WHERE (only_project IS NULL AND only_user IS NULL) OR holder_id IN (
-        SELECT holder_id FROM holders
-        WHERE (only_project IS NULL OR project = only_project) AND (only_user IS NULL OR user_name = only_user))
+    FROM usage_of(window_from, window_to, hours_to, only_project, only_user)
     GROUP BY gpu_id
 ), totals AS (
     SELECT
@@ -61,49 +68,54 @@ WHERE rolled_ms + missing_ms > 0;
 
 -- A row a holder and kind of GPU (share of a device, price). Under the holder NULL stands what nobody held, and there
 -- the missing time.
-CREATE MACRO holder_rows(window_from, window_to, only_node, only_project, only_user, only_model) AS TABLE
+CREATE MACRO holder_rows(window_from, window_to, hours_to, only_node, only_project, only_user, only_model) AS TABLE
 WITH chosen AS (
     SELECT g.gpu_id, g.share_of_device, p.per_gpu_hour, p.currency,
-        installed_ms(window_from, window_to, g.installed_from, g.installed_to) AS installed_ms
+        installed_ms(window_from, window_to, g.installed_from, g.installed_to) AS installed_ms,
+        dense_rank() OVER (ORDER BY g.share_of_device, p.per_gpu_hour, p.currency)::INTEGER AS kind_id
     FROM gpus AS g JOIN gpu_prices AS p USING (gpu_id)
     WHERE (only_node IS NULL OR g.node = only_node) AND (only_model IS NULL OR g.model = only_model)
+), kinds AS (
+    SELECT DISTINCT kind_id, share_of_device, per_gpu_hour, currency FROM chosen
 ), rolled AS (
     SELECT
-        holder_id, share_of_device, per_gpu_hour, currency, sum(free_ms)::BIGINT AS free_ms, sum(allocated_empty_ms)::BIGINT AS allocated_empty_ms,
+        holder_id, kind_id, sum(free_ms)::BIGINT AS free_ms, sum(allocated_empty_ms)::BIGINT AS allocated_empty_ms,
         sum(held_idle_ms)::BIGINT AS held_idle_ms, sum(low_saturation_ms)::BIGINT AS low_saturation_ms,
         sum(moderate_ms)::BIGINT AS moderate_ms, sum(good_ms)::BIGINT AS good_ms,
         sum(suspect_ms)::BIGINT AS suspect_ms, sum(unknown_ms)::BIGINT AS unknown_ms,
         sum(held_ms)::BIGINT AS held_ms, sum(measured_ms)::BIGINT AS measured_ms, sum(used_ms)::BIGINT AS used_ms,
         max(memory_used_max_bytes) AS memory_used_max_bytes
-    FROM usage(window_from, window_to) JOIN chosen USING (gpu_id)
-    GROUP BY holder_id, share_of_device, per_gpu_hour, currency
+    FROM usage(window_from, window_to, hours_to) JOIN chosen USING (gpu_id)
+    GROUP BY holder_id, kind_id
 ), totals AS (
     SELECT *, free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms + good_ms
         + suspect_ms + unknown_ms AS total_ms
     FROM rolled
 ), missing AS (
-    SELECT share_of_device, per_gpu_hour, currency, sum(installed_ms)::BIGINT AS missing_ms
-    FROM chosen GROUP BY ALL
+    SELECT kind_id, sum(installed_ms)::BIGINT AS missing_ms FROM chosen GROUP BY ALL
     UNION ALL
-    SELECT share_of_device, per_gpu_hour, currency, -sum(total_ms)::BIGINT FROM totals GROUP BY ALL
+    SELECT kind_id, -sum(total_ms)::BIGINT FROM totals GROUP BY ALL
 ), complete AS (
     SELECT * FROM totals
     UNION ALL BY NAME
-    SELECT NULL::INTEGER AS holder_id, share_of_device, per_gpu_hour, currency, 0 AS free_ms, 0 AS allocated_empty_ms,
+    SELECT NULL::INTEGER AS holder_id, kind_id, 0 AS free_ms, 0 AS allocated_empty_ms,
         0 AS held_idle_ms, 0 AS low_saturation_ms, 0 AS moderate_ms, 0 AS good_ms, 0 AS suspect_ms,
         sum(missing_ms)::BIGINT AS unknown_ms, 0 AS held_ms, 0 AS measured_ms, 0 AS used_ms,
         sum(missing_ms)::BIGINT AS total_ms
     FROM missing GROUP BY ALL HAVING sum(missing_ms) > 0
 )
 SELECT
-    c.*, c.allocated_empty_ms + c.held_idle_ms AS wasted_ms,
+    c.* EXCLUDE (kind_id), k.* EXCLUDE (kind_id), c.allocated_empty_ms + c.held_idle_ms AS wasted_ms,
     h.job, h.job_name, h.user_name, h.project, h.framework, h.kind, h.command
 FROM complete AS c
+JOIN kinds AS k USING (kind_id)
 LEFT JOIN holders AS h USING (holder_id)
 WHERE (only_project IS NULL OR h.project = only_project) AND (only_user IS NULL OR h.user_name = only_user);
 
 -- Hours and money for any key made of a GPU's columns.
-CREATE MACRO ledger_by_hardware(key_column, window_from, window_to, only_node, only_project, only_user, only_model) AS TABLE
+CREATE MACRO ledger_by_hardware(
+    key_column, window_from, window_to, hours_to, only_node, only_project, only_user, only_model
+) AS TABLE
 SELECT
     key_column AS key, sum_hours(total_ms, share_of_device) AS gpu_hours,
     sum_hours(held_ms, share_of_device) AS held_gpu_hours, sum_hours(used_ms, share_of_device) AS used_gpu_hours,
@@ -118,11 +130,13 @@ SELECT
     sum_money(total_ms, share_of_device, per_gpu_hour, currency) AS cost,
     sum_money(wasted_ms, share_of_device, per_gpu_hour, currency) AS wasted_cost,
     one_currency(currency) AS currency
-FROM gpu_rows(window_from, window_to, only_node, only_project, only_user, only_model)
+FROM gpu_rows(window_from, window_to, hours_to, only_node, only_project, only_user, only_model)
 GROUP BY key_column;
 
 -- Hours and money for any key made of a holder's columns.
-CREATE MACRO ledger_by_holder(key_column, window_from, window_to, only_node, only_project, only_user, only_model) AS TABLE
+CREATE MACRO ledger_by_holder(
+    key_column, window_from, window_to, hours_to, only_node, only_project, only_user, only_model
+) AS TABLE
 SELECT
     key_column AS key, sum_hours(total_ms, share_of_device) AS gpu_hours,
     sum_hours(held_ms, share_of_device) AS held_gpu_hours, sum_hours(used_ms, share_of_device) AS used_gpu_hours,
@@ -137,14 +151,8 @@ SELECT
     sum_money(total_ms, share_of_device, per_gpu_hour, currency) AS cost,
     sum_money(wasted_ms, share_of_device, per_gpu_hour, currency) AS wasted_cost,
     one_currency(currency) AS currency
-FROM holder_rows(window_from, window_to, only_node, only_project, only_user, only_model)
+FROM holder_rows(window_from, window_to, hours_to, only_node, only_project, only_user, only_model)
 GROUP BY key_column;
-
--- Rolled-up rows cut as finely as the step needs: hours where whole hours will do.
-CREATE MACRO usage_at(window_from, window_to, step_s) AS TABLE
-SELECT * FROM usage(window_from, window_to) WHERE step_s % 3600 = 0
-UNION ALL BY NAME
-SELECT * FROM rollup_1m WHERE step_s % 3600 <> 0 AND ts >= window_from AND ts < window_to;
 
 -- Steps are aligned to the epoch; the first and the last are cut to the window.
 CREATE MACRO steps(window_from, window_to, step_s) AS TABLE
@@ -154,7 +162,9 @@ FROM (SELECT unnest(range(
     time_bucket(to_seconds(step_s), window_from, TIMESTAMP '1970-01-01'), window_to, to_seconds(step_s))) AS start);
 
 -- The ledger step by step, a row a step and kind of GPU (share of a device, price).
-CREATE MACRO ledger_steps(window_from, window_to, step_s, only_node, only_project, only_user, only_model) AS TABLE
+CREATE MACRO ledger_steps(
+    window_from, window_to, hours_to, step_s, only_node, only_project, only_user, only_model
+) AS TABLE
 WITH chosen AS (
     SELECT g.*, p.per_gpu_hour, p.currency
     FROM gpus AS g JOIN gpu_prices AS p USING (gpu_id)
@@ -167,11 +177,8 @@ WITH chosen AS (
         sum(moderate_ms)::BIGINT AS moderate_ms, sum(good_ms)::BIGINT AS good_ms,
         sum(suspect_ms)::BIGINT AS suspect_ms, sum(unknown_ms)::BIGINT AS unknown_ms,
         sum(held_ms)::BIGINT AS held_ms, sum(measured_ms)::BIGINT AS measured_ms, sum(used_ms)::BIGINT AS used_ms
-    FROM usage_at(window_from, window_to, step_s) AS u
+    FROM usage_of(window_from, window_to, hours_for(step_s, hours_to), only_project, only_user) AS u
     JOIN chosen AS g USING (gpu_id)
-    WHERE (only_project IS NULL AND only_user IS NULL) OR u.holder_id IN (
-        SELECT holder_id FROM holders
-        WHERE (only_project IS NULL OR project = only_project) AND (only_user IS NULL OR user_name = only_user))
     GROUP BY ALL
 ), installed AS (
     SELECT s.ts, s.step_ms, share_of_device, per_gpu_hour, currency, sum(gpus * installed_ms(
@@ -203,7 +210,9 @@ SELECT
 FROM completed;
 
 -- The same columns as ledger_by, a row a step.
-CREATE MACRO ledger_by_step(window_from, window_to, step_s, only_node, only_project, only_user, only_model) AS TABLE
+CREATE MACRO ledger_by_step(
+    window_from, window_to, hours_to, step_s, only_node, only_project, only_user, only_model
+) AS TABLE
 SELECT
     ts AS key, sum_hours(total_ms, share_of_device) AS gpu_hours,
     sum_hours(held_ms, share_of_device) AS held_gpu_hours, sum_hours(used_ms, share_of_device) AS used_gpu_hours,
@@ -218,5 +227,5 @@ SELECT
     sum_money(total_ms, share_of_device, per_gpu_hour, currency) AS cost,
     sum_money(wasted_ms, share_of_device, per_gpu_hour, currency) AS wasted_cost,
     one_currency(currency) AS currency
-FROM ledger_steps(window_from, window_to, step_s, only_node, only_project, only_user, only_model)
+FROM ledger_steps(window_from, window_to, hours_to, step_s, only_node, only_project, only_user, only_model)
 GROUP BY ts;

@@ -1,0 +1,35 @@
+-- The cluster at its newest tick.
+--
+-- @param node text = NULL: only this node
+-- @param project text = NULL: only what this project held
+-- @param user text = NULL: only what this user held
+-- @param model text = NULL: only GPUs of this model
+-- @column as_of timestamp: the newest tick
+-- @column gpus double (GPUs): installed; MIG instances count as their share of the device
+-- @column held_gpus double (GPUs): given to somebody
+-- @column idle_held_gpus double (GPUs): given to somebody, and allocated-empty or held-idle
+-- @column free_gpus double (GPUs): held by nobody, with nothing on them
+-- @column unknown_gpus double (GPUs): no sample that is new enough
+-- @column used_gpus double (GPUs): GPUs times utilization
+-- @column utilization_ratio double (ratio): mean over the GPUs whose utilization is known
+-- @column power_w double (W): drawn together
+-- @column memory_used_bytes bigint (bytes): used together
+-- @column memory_total_bytes bigint (bytes): there together, where use is known
+-- @null nothing was measured
+WITH rows AS (
+    SELECT *, state <> 'unknown' AS known, CASE WHEN state NOT IN ('unknown', 'suspect') THEN utilization_e4 END AS counted_e4
+    FROM gpus_at_newest_tick($node, $project, $user, $model)
+)
+SELECT
+    max(as_of) AS as_of, coalesce(sum(share_of_device), 0) AS gpus,
+    coalesce(sum(share_of_device) FILTER (WHERE is_held), 0) AS held_gpus,
+    coalesce(sum(share_of_device) FILTER (WHERE is_held AND state IN ('allocated-empty', 'held-idle')), 0) AS idle_held_gpus,
+    coalesce(sum(share_of_device) FILTER (WHERE state = 'free'), 0) AS free_gpus,
+    coalesce(sum(share_of_device) FILTER (WHERE NOT known), 0) AS unknown_gpus,
+    sum(counted_e4 * share_of_device) / 10000.0 AS used_gpus,
+    sum(counted_e4 * share_of_device) / 10000.0 / sum(share_of_device) FILTER (WHERE counted_e4 IS NOT NULL)
+        AS utilization_ratio,
+    sum(power_mw) FILTER (WHERE known) / 1000.0 AS power_w,
+    sum(memory_used_bytes) FILTER (WHERE known)::BIGINT AS memory_used_bytes,
+    sum(memory_total_bytes) FILTER (WHERE known AND memory_used_bytes IS NOT NULL)::BIGINT AS memory_total_bytes
+FROM rows;

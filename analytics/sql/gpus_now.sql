@@ -1,0 +1,54 @@
+-- Each GPU at the newest tick: what it does, for whom, and since when.
+--
+-- @param node text = NULL: only this node
+-- @param project text = NULL: only what this project held
+-- @param user text = NULL: only what this user held
+-- @param model text = NULL: only GPUs of this model
+-- @column uuid text: the GPU
+-- @column node text: its machine
+-- @column gpu_index integer: its index there
+-- @column model text: its model
+-- @column mig_profile text: the profile of a MIG instance
+-- @column state text: its state at its newest sample; unknown when that is over two ticks old
+-- @column state_since timestamp: start of the minute since which it is mostly in that state; looks back 24 hours
+-- @column user_name text: who holds it, comma-separated when shared
+-- @column project text: for which project
+-- @column job text: the job's id
+-- @column job_name text: the job's name
+-- @column framework text: the likeliest framework
+-- @column utilization_ratio double (ratio): on the best rung there is
+-- @column rung tinyint: which rung (1 GPU utilization: an upper bound; 2 graphics engine; 3 SM active)
+-- @column gpu_utilization_ratio double (ratio): share of time in which any kernel ran
+-- @column sm_active_ratio double (ratio): share of SMs with a warp resident
+-- @column memory_used_bytes bigint (bytes): used
+-- @column memory_total_bytes bigint (bytes): there
+-- @column power_w double (W): drawn
+-- @column temperature_c smallint (°C): of the GPU
+-- @column process_count smallint: processes on it
+-- @column as_of timestamp: its newest sample
+-- @null not measured; user_name to framework: nobody holds it; state_since: the newest whole minute was in another state
+WITH now_rows AS (
+    SELECT * FROM gpus_at_newest_tick($node, $project, $user, $model)
+), minutes AS (
+    SELECT gpu_id, ts, main_state(free_ms, allocated_empty_ms, held_idle_ms, low_saturation_ms, moderate_ms, good_ms,
+        suspect_ms, unknown_ms) AS state
+    FROM rollup_1m
+    WHERE ts >= (SELECT max(ts) FROM latest) - INTERVAL 24 HOUR
+), since AS (
+    SELECT m.gpu_id, max(m.ts) AS newest_ts, min(m.ts) AS oldest_ts, max(m.ts) FILTER (WHERE m.state <> n.state) AS other_ts
+    FROM minutes AS m JOIN now_rows AS n USING (gpu_id)
+    GROUP BY m.gpu_id
+)
+SELECT
+    n.uuid, n.node, n.gpu_index, n.model, n.mig_profile, n.state,
+    CASE
+        WHEN s.other_ts IS NULL THEN s.oldest_ts
+        WHEN s.other_ts < s.newest_ts THEN s.other_ts + INTERVAL 1 MINUTE
+    END AS state_since,
+    n.user_name, n.project, n.job, n.job_name, n.framework, n.utilization_e4 / 10000.0 AS utilization_ratio, n.rung,
+    n.gpu_utilization_e4 / 10000.0 AS gpu_utilization_ratio, n.sm_active_e4 / 10000.0 AS sm_active_ratio,
+    n.memory_used_bytes, n.memory_total_bytes, n.power_mw / 1000.0 AS power_w, n.temperature_c, n.process_count,
+    n.ts AS as_of
+FROM now_rows AS n
+LEFT JOIN since AS s USING (gpu_id)
+ORDER BY n.node, n.gpu_index, n.uuid;

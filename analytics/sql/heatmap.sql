@@ -1,0 +1,38 @@
+-- How busy each GPU was in each step, and whether somebody held it. A step in which nothing is known has no row.
+--
+-- @param from_ts minute: start of the window
+-- @param to_ts minute: end of the window, exclusive
+-- @param step_s step: length of a step; whole hours are read from the hourly roll-up
+-- @param node text = NULL: only this node
+-- @param project text = NULL: only what this project held
+-- @param user text = NULL: only what this user held
+-- @param model text = NULL: only GPUs of this model
+-- @mark hours_to rollup_1h
+-- @column uuid text: the GPU
+-- @column node text: its machine
+-- @column gpu_index integer: its index there
+-- @column ts timestamp: start of the step
+-- @column utilization_ratio double (ratio): used over measured time
+-- @column held_ratio double (ratio): the part of the step in which somebody held it
+-- @column state text: the state it was in longest
+-- @null utilization_ratio: not measured; gpu_index: not known
+WITH cells AS (
+    SELECT
+        gpu_id, step_start(ts, $from_ts, $step_s) AS ts, sum(used_ms)::BIGINT AS used_ms,
+        sum(measured_ms)::BIGINT AS measured_ms, sum(held_ms)::BIGINT AS held_ms, sum(free_ms)::BIGINT AS free_ms,
+        sum(allocated_empty_ms)::BIGINT AS allocated_empty_ms, sum(held_idle_ms)::BIGINT AS held_idle_ms,
+        sum(low_saturation_ms)::BIGINT AS low_saturation_ms, sum(moderate_ms)::BIGINT AS moderate_ms,
+        sum(good_ms)::BIGINT AS good_ms, sum(suspect_ms)::BIGINT AS suspect_ms, sum(unknown_ms)::BIGINT AS unknown_ms
+    FROM usage_of($from_ts, $to_ts, hours_for($step_s, $hours_to), $project, $user)
+    GROUP BY ALL
+)
+SELECT
+    g.uuid, g.node, g.gpu_index, c.ts, c.used_ms / nullif(c.measured_ms, 0) AS utilization_ratio,
+    c.held_ms / s.step_ms AS held_ratio,
+    main_state(free_ms, allocated_empty_ms, held_idle_ms, low_saturation_ms, moderate_ms, good_ms, suspect_ms,
+        unknown_ms) AS state
+FROM cells AS c
+JOIN (SELECT *, row_number() OVER (ORDER BY node, gpu_index, uuid) AS place FROM gpus) AS g USING (gpu_id)
+JOIN steps($from_ts, $to_ts, $step_s) AS s USING (ts)
+WHERE ($node IS NULL OR g.node = $node) AND ($model IS NULL OR g.model = $model)
+ORDER BY g.place, c.ts;

@@ -1,0 +1,49 @@
+-- What each job held, used and wasted in the window, the most wasteful first.
+--
+-- @param from_ts minute: start of the window
+-- @param to_ts minute: end of the window, exclusive
+-- @param node text = NULL: only this node
+-- @param project text = NULL: only what this project held
+-- @param user text = NULL: only what this user held
+-- @param model text = NULL: only GPUs of this model
+-- @mark hours_to rollup_1h
+-- @column job text: the job's id
+-- @column job_name text: its name
+-- @column user_name text: whose
+-- @column project text: for which project
+-- @column framework text: the likeliest framework
+-- @column kind text: interactive, batch or inference
+-- @column command text: its command line
+-- @column gpus bigint (GPUs): how many it held in the window
+-- @column from_ts timestamp: when it was first given a GPU
+-- @column to_ts timestamp: when it gave back its last one
+-- @column gpu_hours double (GPU-hours): held in the window
+-- @column used_gpu_hours double (GPU-hours): utilization times measured time
+-- @column wasted_gpu_hours double (GPU-hours): held, and empty or idle
+-- @column utilization_ratio double (ratio): used over measured time
+-- @column memory_used_max_bytes bigint (bytes): the most used on one of its GPUs
+-- @column cost double (currency): of gpu_hours
+-- @null to_ts: it still holds one; cost: no price; else: not known or not measured
+WITH sums AS (
+    SELECT
+        holder_id, sum_hours(total_ms, share_of_device) AS gpu_hours,
+        sum_hours(used_ms, share_of_device) AS used_gpu_hours, sum_hours(wasted_ms, share_of_device) AS wasted_gpu_hours,
+        sum_ratio(used_ms, measured_ms, share_of_device) AS utilization_ratio,
+        max(memory_used_max_bytes) AS memory_used_max_bytes,
+        sum_money(total_ms, share_of_device, per_gpu_hour, currency) AS cost
+    FROM holder_rows($from_ts, $to_ts, $hours_to, $node, $project, $user, $model)
+    WHERE holder_id IS NOT NULL
+    GROUP BY holder_id
+), spans AS (
+    SELECT
+        holder_id, min(from_ts) AS from_ts, CASE WHEN bool_and(to_ts IS NOT NULL) THEN max(to_ts) END AS to_ts,
+        count(DISTINCT gpu_id) FILTER (WHERE from_ts < $to_ts AND (to_ts IS NULL OR to_ts > $from_ts)) AS gpus
+    FROM allocations GROUP BY holder_id
+)
+SELECT
+    h.job, h.job_name, h.user_name, h.project, h.framework, h.kind, h.command, a.gpus, a.from_ts, a.to_ts, s.gpu_hours,
+    s.used_gpu_hours, s.wasted_gpu_hours, s.utilization_ratio, s.memory_used_max_bytes, s.cost
+FROM sums AS s
+JOIN holders AS h USING (holder_id)
+LEFT JOIN spans AS a USING (holder_id)
+ORDER BY s.wasted_gpu_hours DESC, s.gpu_hours DESC, h.job;

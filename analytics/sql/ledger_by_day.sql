@@ -1,0 +1,28 @@
+-- GPU-hours by state of each UTC day.
+--
+-- @param from_ts minute: start of the window
+-- @param to_ts minute: end of the window, exclusive
+-- @param node text = NULL: only this node
+-- @param project text = NULL: only what this project held
+-- @param user text = NULL: only what this user held
+-- @param model text = NULL: only GPUs of this model
+-- @mark hours_to rollup_1h
+-- @column key timestamp: start of the day, or of the window in it
+-- @column gpu_hours double (GPU-hours): installed time; with a project or user, what they held
+-- @column held_gpu_hours double (GPU-hours): of these, given to somebody
+-- @column used_gpu_hours double (GPU-hours): utilization times measured time
+-- @column free_gpu_hours double (GPU-hours): in state free
+-- @column allocated_empty_gpu_hours double (GPU-hours): held, and no process on it
+-- @column held_idle_gpu_hours double (GPU-hours): a process, and at most 1% busy
+-- @column low_saturation_gpu_hours double (GPU-hours): busy, under 25%
+-- @column moderate_gpu_hours double (GPU-hours): 25 to 50%
+-- @column good_gpu_hours double (GPU-hours): at least 50%
+-- @column suspect_gpu_hours double (GPU-hours): counters contradict each other
+-- @column unknown_gpu_hours double (GPU-hours): not measured
+-- @column utilization_ratio double (ratio): used over measured time
+-- @column wasted_gpu_hours double (GPU-hours): allocated-empty plus held-idle
+-- @column cost double (currency): of gpu_hours
+-- @column wasted_cost double (currency): of wasted_gpu_hours
+-- @column currency text: of both
+-- @null utilization_ratio: nothing was measured; cost: some of the hours have no price, or currencies differ
+SELECT * FROM ledger_by_step($from_ts, $to_ts, $hours_to, 86400, $node, $project, $user, $model) ORDER BY key;

@@ -1,0 +1,31 @@
+-- What each project held, used and wasted, the most wasteful first.
+--
+-- @param from_ts minute: start of the window
+-- @param to_ts minute: end of the window, exclusive
+-- @param node text = NULL: only this node
+-- @param project text = NULL: only what this project held
+-- @param user text = NULL: only what this user held
+-- @param model text = NULL: only GPUs of this model
+-- @mark hours_to rollup_1h
+-- @column project text: the project
+-- @column gpu_hours double (GPU-hours): held
+-- @column used_gpu_hours double (GPU-hours): utilization times measured time
+-- @column wasted_gpu_hours double (GPU-hours): held, and empty or idle
+-- @column utilization_ratio double (ratio): used over measured time
+-- @column cost double (currency): of gpu_hours
+-- @column wasted_cost double (currency): of wasted_gpu_hours
+-- @column currency text: of both
+-- @column jobs bigint: how many held something
+-- @column people bigint: how many persons these belong to
+-- @null project: not known; utilization_ratio: nothing was measured; cost: no price
+SELECT
+    project, sum_hours(total_ms, share_of_device) AS gpu_hours,
+    sum_hours(used_ms, share_of_device) AS used_gpu_hours, sum_hours(wasted_ms, share_of_device) AS wasted_gpu_hours,
+    sum_ratio(used_ms, measured_ms, share_of_device) AS utilization_ratio,
+    sum_money(total_ms, share_of_device, per_gpu_hour, currency) AS cost,
+    sum_money(wasted_ms, share_of_device, per_gpu_hour, currency) AS wasted_cost,
+    one_currency(currency) AS currency, count(DISTINCT holder_id) AS jobs, count(DISTINCT user_name) AS people
+FROM holder_rows($from_ts, $to_ts, $hours_to, $node, $project, $user, $model)
+WHERE holder_id IS NOT NULL
+GROUP BY project
+ORDER BY wasted_gpu_hours DESC, gpu_hours DESC, project;
