@@ -102,12 +102,11 @@ class Controller:
         self._bury()
         view = self.view
         workers = {member: self._promoted(member, worker, now_ms) for member, worker in view.workers.items()}
-        generations = [view.generation, *([view.pending.plan.number] if view.pending else [])]
-        lost = {m: int(step) for g in generations for m, step in self._values(protocol.lost_key, g, workers)}
+        lost = self._losses(view.generation, workers)
         broken = view.broken_since_ms
         if (lost or any(member not in workers for member in view.members)) and broken is None:
             broken = now_ms
-        pending = self._followed(view.pending) if view.pending else None
+        pending = self._followed(view.pending, workers) if view.pending else None
         self.view = replace(view, workers=workers, lost=lost, broken_since_ms=broken, pending=pending)
 
     def _bury(self) -> None:
@@ -129,7 +128,7 @@ class Controller:
             return replace(worker, phase=Phase.READY, since_ms=now_ms)
         return worker
 
-    def _followed(self, pending: Pending) -> Pending:
+    def _followed(self, pending: Pending, workers: Mapping[MemberId, Worker]) -> Pending:
         number, members = pending.plan.number, pending.plan.members
         answers = dict(self._values(protocol.connected_key, number, members))
         switched = frozenset(m for m in members if self._store.check([protocol.switched_key(number, m)]))
@@ -138,7 +137,11 @@ class Controller:
             connected=frozenset(m for m, answer in answers.items() if answer == protocol.CONNECTED),
             refused={m: answer for m, answer in answers.items() if answer != protocol.CONNECTED},
             switched=switched,
+            lost=self._losses(number, workers),
         )
+
+    def _losses(self, generation: int, workers: Mapping[MemberId, Worker]) -> dict[MemberId, int]:
+        return {m: int(step) for m, step in self._values(protocol.lost_key, generation, workers)}
 
     def _values(
         self, key: KeyOf, number: int, members: Sequence[MemberId] | Mapping[MemberId, Worker]

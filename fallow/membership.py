@@ -38,7 +38,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """A plan that was published and is not yet adopted."""
+    """A plan that was published and is not yet adopted; ``lost`` as in ``View``, but for its own group."""
 
     plan: Plan
     published_ms: int
@@ -46,14 +46,15 @@ class Pending:
     refused: Mapping[MemberId, str] = field(default_factory=dict)
     committed: bool = False
     switched: frozenset[MemberId] = frozenset()
+    lost: Mapping[MemberId, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """All that is known at one instant. ``workers`` holds living processes only.
 
-    ``generation`` is 0 before the first group. ``lost`` maps members that saw it break to their last
-    committed step. ``finished`` says that some member has reached the end of the training.
+    ``generation`` is 0 before the first group. ``lost`` maps members that saw it break to the step they
+    would do next. ``finished`` says that some member has reached the end of the training.
     """
 
     target: int
@@ -152,7 +153,7 @@ def _is_broken(view: View) -> bool:
     involved = set(view.members)
     if view.pending is not None and view.pending.plan.recover:
         involved = set(view.pending.plan.members)
-    return bool(view.lost) or any(member not in view.workers for member in involved)
+    return bool(_losses(view)) or any(member not in view.workers for member in involved)
 
 
 def _overdue_starters(view: View, now_ms: int, limits: Limits) -> tuple[Action, ...]:
@@ -165,17 +166,13 @@ def _overdue_starters(view: View, now_ms: int, limits: Limits) -> tuple[Action, 
 
 def _recover(view: View, now_ms: int, limits: Limits) -> tuple[Action, ...]:
     pending = view.pending
-    if (
-        pending is not None
-        and pending.plan.recover
-        and _alive(view, pending.plan.members)
-        and not _fresh_losses(view)
-    ):
+    if pending is not None and pending.plan.recover and _is_whole(view, pending):
         return _advance(view, pending, now_ms, limits)
     survivors = _survivors(view)
     if not survivors:
         return (GiveUp("no worker that holds the training state is left alive"),)
-    silent = [member for member in survivors if member not in view.lost]
+    losses = _losses(view)
+    silent = [member for member in survivors if member not in losses]
     if silent:
         waited = now_ms - (view.broken_since_ms if view.broken_since_ms is not None else now_ms)
         if waited <= limits.report_ms:
@@ -185,8 +182,13 @@ def _recover(view: View, now_ms: int, limits: Limits) -> tuple[Action, ...]:
     return (*drop, Publish(_recovery_plan(view, survivors)))
 
 
-def _fresh_losses(view: View) -> bool:
-    return bool(view.lost) and view.pending is not None and bool(set(view.lost) & view.pending.connected)
+def _is_whole(view: View, pending: Pending) -> bool:
+    return _alive(view, pending.plan.members) and not pending.lost
+
+
+def _losses(view: View) -> Mapping[MemberId, int]:
+    """Who saw the generation or its successor break, and the step each would do next."""
+    return {**view.lost, **(view.pending.lost if view.pending is not None else {})}
 
 
 def _survivors(view: View) -> tuple[MemberId, ...]:
@@ -199,12 +201,13 @@ def _survivors(view: View) -> tuple[MemberId, ...]:
 
 
 def _recovery_plan(view: View, survivors: tuple[MemberId, ...]) -> Plan:
-    furthest = max(view.lost[member] for member in survivors)
+    losses = _losses(view)
+    furthest = max(losses[member] for member in survivors)
     return Plan(
         number=view.next_number,
         base=view.generation,
         members=survivors,
-        receivers=tuple(member for member in survivors if view.lost[member] < furthest),
+        receivers=tuple(member for member in survivors if losses[member] < furthest),
         recover=True,
     )
 
