@@ -1,1 +1,5 @@
-"""Who was given which GPU: one file a source of allocations, read side only."""
+"""Who was given which GPU: the word of leases, Slurm, Kubernetes, environments, and of processes themselves.
+
+``slurm`` and ``leases`` are Sources (``collector.source``) whose readings bring claims and allocations;
+the rest are pure functions. Nothing here decides between two words: that is ``collector.attribution``.
+"""

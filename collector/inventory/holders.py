@@ -1,0 +1,112 @@
+"""Which job a process belongs to by its own signs, and what is known of that job: pure.
+
+Job ids are unique for all time (``collector.model.Holder``): a Slurm id, a pod's or container's id, or
+the (pid, start time) of the process at the head of the tree.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from collector.inventory.projects import ProjectOf
+from collector.model import Holder, JobId, JobKind, Process, ProcessKey
+
+CONTAINER_DIGITS = 12
+"""As ``docker ps`` prints them; the first 12 of 64 random hex digits."""
+
+
+def job_of(process: Process) -> JobId | None:
+    """The job by the process's own signs, the widest grant first; ``None`` when nothing is known of it."""
+    if process.slurm_job is not None:
+        return JobId(f"slurm:{process.slurm_job}")
+    if process.pod is not None:
+        return JobId(f"pod:{process.pod}")
+    if process.notebook is not None and process.tree is not None:
+        return tree_job(process.tree)
+    if process.container is not None:
+        return JobId(f"container:{process.container[:CONTAINER_DIGITS]}")
+    if job := dict(process.environment).get("SLURM_JOB_ID"):
+        return JobId(f"slurm:{job}")
+    return tree_job(process.tree) if process.tree is not None else None
+
+
+def claimed_by(process: Process) -> tuple[JobId, ...]:
+    """Every job id under which a stronger word may speak of this process, surest first."""
+    environment = dict(process.environment)
+    named = [environment.get("FALLOW_JOB"), job_of(process)]
+    if process.slurm_job is None and "SLURM_JOB_ID" in environment:
+        named.append(JobId(f"slurm:{environment['SLURM_JOB_ID']}"))
+    if process.container is not None:
+        named.append(JobId(f"container:{process.container[:CONTAINER_DIGITS]}"))
+    if process.tree is not None:
+        named.append(tree_job(process.tree))
+    return tuple(dict.fromkeys(JobId(job) for job in named if job))
+
+
+def tree_job(head: ProcessKey) -> JobId:
+    """The job id of a process tree: ``pid:node/71@start_ms``."""
+    return JobId(f"pid:{head.node}/{head.pid}@{head.started_ms}")
+
+
+def person_behind(process: Process) -> str | None:
+    """Whose process it is: the hub's user in a container, where the uid says nothing; else the account."""
+    if process.container is not None and (user := dict(process.environment).get("JUPYTERHUB_USER")):
+        return user
+    if process.user is not None or process.uid is None:
+        return process.user
+    return f"uid:{process.uid}"
+
+
+def holder_of(
+    job: JobId, said: Iterable[Holder], processes: Iterable[Process], project_of: ProjectOf
+) -> Holder:
+    """All that is known of one job: what was said of it (strongest first), then what its processes show."""
+    words = tuple(said)
+    own = sorted(processes, key=lambda process: process.key)
+    user = _first(word.user for word in words) or _only({person_behind(process) for process in own})
+    return Holder(
+        job=job,
+        user=user,
+        project=_first(word.project for word in words) or (project_of(user) if user else None),
+        name=_first(word.name for word in words) or _first(_title(process) for process in own),
+        kind=_kind([word.kind for word in words], own),
+        framework=_first(word.framework for word in words) or _commonest_framework(own),
+        command=_first(word.command for word in words) or _first(process.command for process in own),
+    )
+
+
+def _kind(said: list[JobKind | None], own: list[Process]) -> JobKind | None:
+    """A notebook in a batch job is still somebody's notebook; else what was said, else what is seen."""
+    seen = {process.kind for process in own}
+    if any(process.notebook is not None for process in own):
+        return JobKind.INTERACTIVE
+    for kind in said:
+        if kind is not None:
+            return kind
+    ranked = (JobKind.INTERACTIVE, JobKind.INFERENCE, JobKind.BATCH)
+    return next((kind for kind in ranked if kind in seen), None)
+
+
+def _commonest_framework(own: list[Process]) -> str | None:
+    """The likeliest framework of most of the job's processes; by name when two are as common."""
+    counts = Counter(process.frameworks[0] for process in own if process.frameworks)
+    return min(counts, key=lambda name: (-counts[name], name)) if counts else None
+
+
+def _title(process: Process) -> str | None:
+    """The notebook's file, the script, or the program that runs."""
+    if session := dict(process.environment).get("JPY_SESSION_NAME"):
+        return session.rsplit("/", 1)[-1]
+    words = (process.command or "").split()
+    script = next((word for word in words if word.endswith((".py", ".sh", ".ipynb", ".jl", ".R"))), None)
+    if script is None and "-m" in words[:-1]:
+        return words[words.index("-m") + 1]
+    return (script or words[0]).rsplit("/", 1)[-1] if words else process.name
+
+
+def _first(values: Iterable[str | None]) -> str | None:
+    return next((value for value in values if value), None)
+
+
+def _only(values: set[str | None]) -> str | None:
+    """The one value, or ``None`` when there are several: then nobody can say whose it is."""
+    return next(iter(values)) if len(values) == 1 else None

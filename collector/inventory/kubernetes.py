@@ -1,0 +1,47 @@
+"""A pod as a holder, from the labels that dcgm-exporter takes from the kubelet, and back from a process.
+
+The kubelet says namespace, pod and container, not the person: a namespace stands for the project, and
+the user stays unknown unless the configuration maps a namespace to one.
+"""
+
+from collections.abc import Mapping
+
+from collector.model import Holder, JobId, Process
+
+PREFIX = "pod:"
+
+
+def pod_job(namespace: str | None, pod: str) -> JobId:
+    """The job id of a pod: ``pod:namespace/name``."""
+    return JobId(f"{PREFIX}{namespace or 'default'}/{pod}")
+
+
+def pod_holder(
+    namespace: str | None,
+    pod: str,
+    container: str | None = None,
+    users: Mapping[str, str] | None = None,
+) -> Holder:
+    """The pod as a holder; ``users`` maps a namespace to the one person behind it."""
+    return Holder(
+        job=pod_job(namespace, pod),
+        user=(users or {}).get(namespace or "default"),
+        project=namespace or None,
+        name=f"{pod}/{container}" if container and container != pod else pod,
+    )
+
+
+def is_pod(job: JobId) -> bool:
+    """Whether the job is a pod that a kubelet named."""
+    return job.startswith(PREFIX) and "/" in job
+
+
+def names_process(job: JobId, process: Process) -> bool:
+    """Whether the pod's name is the one that the process's environment bears.
+
+    A pod's host name is its own name, unless it shares the node's network or was told otherwise.
+    """
+    named = dict(process.environment)
+    namespace, _, name = job.removeprefix(PREFIX).partition("/")
+    own = process.namespace or named.get("POD_NAMESPACE")
+    return name in (named.get("POD_NAME"), named.get("HOSTNAME")) and own in (None, namespace)

@@ -1,0 +1,63 @@
+"""The GPUs that Fallow itself gave away: open rows of the table ``leases``, read through a port.
+
+The store hands the rows over; this file knows neither SQL nor the store's engine.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from collector.model import (
+    Allocation,
+    ClaimSource,
+    GpuUuid,
+    Holder,
+    JobId,
+    JobKind,
+    Reading,
+    Unavailable,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """An open row of ``leases``: granted, not released."""
+
+    gpu_uuid: GpuUuid
+    job: JobId
+    user: str | None = None
+    project: str | None = None
+    name: str | None = None
+    kind: JobKind | None = None
+    share: float = 1.0
+
+
+OpenLeases = Callable[[], Iterable[Lease]]
+"""The leases that are open now; may raise OSError or RuntimeError when the store cannot be asked."""
+
+
+class LeaseSource:
+    """The leases as a source of allocations."""
+
+    name = "leases"
+
+    def __init__(self, open_leases: OpenLeases) -> None:
+        self._open_leases = open_leases
+
+    def read(self, now_ms: int) -> Reading | Unavailable:
+        """One allocation a lease; blocks as long as the port does."""
+        try:
+            leases = tuple(self._open_leases())
+        except (OSError, RuntimeError) as error:
+            reason = f"the leases could not be read from the store: {error}"
+            return Unavailable(source=self.name, at_ms=now_ms, reason=reason)
+        allocations = tuple(as_allocation(lease) for lease in leases)
+        return Reading(source=self.name, at_ms=now_ms, allocations=allocations)
+
+    def close(self) -> None:
+        """Nothing is held; the store belongs to the service."""
+
+
+def as_allocation(lease: Lease) -> Allocation:
+    """The lease as an allocation, on the strongest word there is: our own."""
+    holder = Holder(job=lease.job, user=lease.user, project=lease.project, name=lease.name, kind=lease.kind)
+    return Allocation(uuid=lease.gpu_uuid, holder=holder, share=lease.share, source=ClaimSource.LEASE)

@@ -1,0 +1,183 @@
+"""What CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES and Slurm's variables name, as CUDA itself reads them.
+
+Indices count what the process could see, not what the node has: inside a container they count its
+devices, inside a Slurm job perhaps those of its cgroup. Where two readings are possible, the answer is
+``Unclear``: a wrong GPU is worse than none. Rules: CUDA C++ Programming Guide, environment variables;
+MIG User Guide, device enumeration; NVIDIA Container Toolkit, driver capabilities; sbatch(1).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from collector.model import Gpu, GpuUuid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visible:
+    """The GPUs that the process was given, in its own order; empty when every GPU was hidden from it."""
+
+    uuids: tuple[GpuUuid, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unlimited:
+    """Nothing keeps the process from any GPU, so nothing says which one it was given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unclear:
+    """The variables are there and can be read in more than one way, or in none."""
+
+    reason: str
+
+
+Sight = Visible | Unlimited | Unclear
+
+
+def sight(environment: Mapping[str, str], gpus: Sequence[Gpu], *, in_container: bool) -> Sight:
+    """What a process with this environment was given of ``gpus``, which are its node's."""
+    outer = _container_sight(environment, gpus) if in_container else Unlimited()
+    value = environment.get("CUDA_VISIBLE_DEVICES")
+    if value is None:
+        return outer
+    tokens = [token.strip() for token in value.split(",")]
+    if len(set(tokens)) < len(tokens):
+        return Visible(uuids=())  # CUDA shows no device at all when one is named twice
+    if not _leading_number(tokens[0]).isdigit():
+        return Visible(uuids=_by_uuid(tokens, gpus))
+    return _by_index(_indices(tokens), environment, gpus, outer)
+
+
+def _by_index(
+    indices: Sequence[int], environment: Mapping[str, str], gpus: Sequence[Gpu], outer: Sight
+) -> Sight:
+    match outer:
+        case Unclear():
+            return outer
+        case Visible(uuids=inside):
+            return _numbered(indices, [gpu for gpu in gpus if gpu.uuid in inside], environment, gpus)
+        case Unlimited():
+            pass
+    slurm = environment.get("SLURM_STEP_GPUS") or environment.get("SLURM_JOB_GPUS")
+    if slurm is not None:
+        return _in_slurm(indices, slurm, environment, gpus)
+    if "SLURM_JOB_ID" in environment:
+        return Unclear(
+            reason="indices in a Slurm job may count its own devices, and SLURM_JOB_GPUS is not set"
+        )
+    return _numbered(indices, gpus, environment, gpus)
+
+
+def _in_slurm(
+    indices: Sequence[int], slurm: str, environment: Mapping[str, str], gpus: Sequence[Gpu]
+) -> Sight:
+    """SLURM_JOB_GPUS counts the node's devices; CUDA's own variable counts them or the job's, by site."""
+    tokens = [token.strip() for token in slurm.split(",")]
+    if not all(token.isdigit() for token in tokens):
+        return Unclear(reason=f"SLURM_JOB_GPUS={slurm} is not a list of indices")
+    given = sorted(int(token) for token in tokens)
+    readings = []
+    if set(indices) <= set(given):
+        readings.append(list(indices))
+    if all(index < len(given) for index in indices):
+        readings.append([given[index] for index in indices])
+    if not readings or any(reading != readings[0] for reading in readings):
+        return Unclear(reason=f"indices {list(indices)} do not fit SLURM_JOB_GPUS={slurm} in one way only")
+    pci_order = {**environment, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}  # Slurm counts as the driver does
+    return _numbered(readings[0], gpus, pci_order, gpus)
+
+
+def _container_sight(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> Sight:
+    """The devices that the container runtime let in, by the variable that asked it to."""
+    value = environment.get("NVIDIA_VISIBLE_DEVICES")
+    match value:
+        case None | "void":
+            return Unclear(reason="the container's devices are not in its environment (CDI or mounts)")
+        case "all":
+            return Unlimited()
+        case "" | "none":
+            return Visible(uuids=())
+        case _:
+            tokens = [token.strip() for token in value.split(",")]
+            return _named_by_runtime(tokens, gpus)
+
+
+def _named_by_runtime(tokens: Sequence[str], gpus: Sequence[Gpu]) -> Sight:
+    """The runtime knows indices, UUIDs, and ``GPU:instance`` pairs, and mixes them; CUDA counts by index."""
+    found: list[GpuUuid] = []
+    for token in tokens:
+        if ":" in token:
+            return Unclear(reason=f"NVIDIA_VISIBLE_DEVICES names a MIG instance by position ({token})")
+        gpu = _at_index(int(token), gpus) if token.isdigit() else _with_prefix(token, gpus)
+        if gpu is None:
+            return Unclear(reason=f"NVIDIA_VISIBLE_DEVICES names {token}, which this node does not have")
+        found.append(gpu.uuid)
+    return Visible(uuids=tuple(gpu.uuid for gpu in _in_order(gpus) if gpu.uuid in found))
+
+
+def _numbered(
+    indices: Sequence[int], seen: Sequence[Gpu], environment: Mapping[str, str], gpus: Sequence[Gpu]
+) -> Sight:
+    """The devices at ``indices`` among those ``seen``, up to the first index that is not there."""
+    devices = _in_order(seen)
+    if any(gpu.parent_uuid is not None for gpu in devices):
+        return Unclear(reason="an index on a device in MIG mode means one of its instances")
+    if any(gpu.index is None for gpu in devices):
+        return Unclear(reason="the node's indices are not known")
+    if environment.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID" and len({gpu.model for gpu in devices}) > 1:
+        return Unclear(reason="the node mixes GPU models and CUDA_DEVICE_ORDER is not PCI_BUS_ID")
+    if seen is gpus and [gpu.index for gpu in devices] != list(range(len(devices))):
+        return Unclear(reason="a GPU of the node is missing from the driver's list, which moves indices")
+    found: list[GpuUuid] = []
+    for index in indices:
+        if index >= len(devices):
+            break
+        found.append(devices[index].uuid)
+    return Visible(uuids=tuple(found))
+
+
+def _by_uuid(tokens: Sequence[str], gpus: Sequence[Gpu]) -> tuple[GpuUuid, ...]:
+    """The devices whose UUIDs begin so, up to the first that is unknown or ambiguous."""
+    found: list[GpuUuid] = []
+    for token in tokens:
+        gpu = _with_prefix(token, gpus)
+        if gpu is None or gpu.uuid in found:
+            break
+        found.append(gpu.uuid)
+    return tuple(found)
+
+
+def _with_prefix(token: str, gpus: Iterable[Gpu]) -> Gpu | None:
+    if not token.startswith(("GPU-", "MIG-")):
+        return None
+    found = [gpu for gpu in gpus if gpu.uuid.lower().startswith(token.lower())]
+    exact = [gpu for gpu in found if len(gpu.uuid) == len(token)]
+    return (exact or found)[0] if exact or len(found) == 1 else None
+
+
+def _at_index(index: int, gpus: Iterable[Gpu]) -> Gpu | None:
+    return next((gpu for gpu in gpus if gpu.index == index and gpu.parent_uuid is None), None)
+
+
+def _indices(tokens: Sequence[str]) -> tuple[int, ...]:
+    """The numbers, up to the first token that is none; CUDA reads the digits at the front of a token."""
+    found: list[int] = []
+    for token in tokens:
+        digits = _leading_number(token)
+        if not digits.isdigit():
+            break
+        found.append(int(digits))
+    return tuple(found)
+
+
+def _leading_number(token: str) -> str:
+    digits = ""
+    for character in token.removeprefix("+"):
+        if not (character.isascii() and character.isdigit()):
+            break
+        digits += character
+    return digits
+
+
+def _in_order(gpus: Iterable[Gpu]) -> list[Gpu]:
+    return sorted(gpus, key=lambda gpu: (gpu.index is None, gpu.index or 0, gpu.uuid))
