@@ -41,6 +41,7 @@ __all__ = [
     "StoreUnusable",
     "UnknownQuery",
     "connect",
+    "running",
 ]
 
 TIMEOUT_S = 35.0
@@ -130,16 +131,18 @@ def connect(
         door = HttpDoor(url=address, token=secret, timeout_s=timeout_s)
         door.health()
         return Client(door, mode="service", data=None)
-    said = client_place.announced(data)
-    if said is not None and answers(said.url):
+    if said := running(data):
         return Client(HttpDoor(url=said.url, token=secret, timeout_s=timeout_s), mode="service", data=data)
     return Client(FileDoor(data), mode="file", data=data)
 
 
-def answers(url: str) -> bool:
-    """Whether a Fallow service answers at an address; blocks for at most 2 s."""
+def running(data: Path) -> client_place.Announcement | None:
+    """The service that runs for a DATA directory, if one answers there; blocks for at most 2 s."""
+    said = client_place.announced(data)
+    if said is None:
+        return None
     try:
-        HttpDoor(url=url, token=None, timeout_s=PROBE_TIMEOUT_S).health()
+        found = HttpDoor(url=said.url, token=None, timeout_s=PROBE_TIMEOUT_S).health()
     except ClientError:
-        return False
-    return True
+        return None
+    return said if found.get("pid") == said.pid else None

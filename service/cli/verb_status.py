@@ -1,15 +1,176 @@
-"""``fallow status``: what every GPU does now, and for whom."""
+"""``fallow status``: what every GPU does now, and for whom; ``--watch`` keeps showing it."""
 
 import argparse
-import json
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from service.client import connect
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from service.cli import words
+from service.cli.screen import Column, console, place, print_json, state_text, table
+from service.cli.spans import parse_span, window
+from service.client import Client, connect
+
+FILTERS = ("node", "project", "user", "model")
+STALE_S = 60
+RUNG_MARKS = {1: "≤", 2: "~"}
+"""GPU utilization is an upper bound, graphics-engine activity an approximation; SM active needs no mark."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """What one look brought."""
+
+    cluster: dict[str, Any]
+    gpus: list[dict[str, Any]]
+    open_findings: int
+    sight: str
+    at: datetime
 
 
 def run(flags: argparse.Namespace) -> int:
     """Print it once, or keep showing it."""
-    filters = {name: getattr(flags, name) for name in ("node", "project", "user", "model")}
+    filters = {name: getattr(flags, name) for name in FILTERS}
+    if flags.watch:
+        return _watch(flags, filters)
     with connect(flags.data) as client:
-        rows = client.rows("gpus_now", **filters)
-    print(json.dumps(rows, indent=1))
+        if flags.json:
+            print_json(client.rows("gpus_now", **filters))
+            return 0
+        picture = look(client, filters)
+    console().print(draw(picture))
     return 0
+
+
+def look(client: Client, filters: dict[str, object]) -> Picture:
+    """Ask all that the screen shows. Raises ``ClientError``."""
+    clusters = client.rows("cluster_now", **filters)
+    return Picture(
+        cluster=clusters[0] if clusters else {},
+        gpus=client.rows("gpus_now", **filters),
+        open_findings=_open_findings(client, filters),
+        sight=_sight(client),
+        at=datetime.now(UTC),
+    )
+
+
+def draw(picture: Picture, rows: int | None = None) -> RenderableType:
+    """The screen; at most so many GPUs, those that need a look first, when ``rows`` is given."""
+    if not picture.gpus:
+        return Text("No GPU has been seen yet. A service measures every few seconds: see `fallow doctor`.")
+    shown = picture.gpus
+    left = 0
+    if rows is not None and len(shown) > rows:
+        shown, left = sorted(shown, key=_urgency)[: max(rows - 1, 1)], len(shown) - max(rows - 1, 1)
+    more = [
+        Text(f"and {left} more GPUs; a taller terminal, --node or --user shows them", style="bright_black")
+    ]
+    return Group(*_summary(picture), Text(), _gpus(shown, picture.at), *(more if left else []))
+
+
+def _watch(flags: argparse.Namespace, filters: dict[str, object]) -> int:
+    import time
+
+    from rich.live import Live
+
+    from service.client import ClientError
+
+    every_s = parse_span(flags.every).total_seconds()
+    screen = console()
+    with Live(console=screen, screen=screen.is_terminal, auto_refresh=False) as live:
+        while True:
+            try:
+                with connect(flags.data) as client:
+                    drawn = draw(look(client, filters), rows=max(screen.height - 7, 3))
+            except ClientError as error:
+                drawn = Text(f"{error}\n\nLooking again every {every_s:g} s; Ctrl-C ends.", style="yellow")
+            live.update(drawn, refresh=True)
+            time.sleep(every_s)
+
+
+def _summary(picture: Picture) -> list[Text]:
+    now = picture.cluster
+    total = now["gpus"] or 0
+    age_s = words.since(now["as_of"], picture.at)
+    age = Text(f"{words.span(age_s)} ago", style="yellow" if age_s is None or age_s > STALE_S else "")
+    head = Text.assemble((f"{words.count(total)} GPUs", "bold"), " · ", age, f" · {picture.sight}")
+    power = f" · {words.watts(now['power_w'])}" if now["power_w"] is not None else ""
+    counts = Text.assemble(
+        (f"{words.count(now['idle_held_gpus'])} held and idle", "red" if now["idle_held_gpus"] else ""),
+        f" · {words.count(now['free_gpus'])} free",
+        f" · {words.count(now['unknown_gpus'])} unknown{power} · ",
+        (f"{picture.open_findings} open findings", "yellow" if picture.open_findings else ""),
+    )
+    return [
+        head,
+        _meter("given out", now["held_gpus"], total, "blue"),
+        _meter("really used", now["used_gpus"], total, "green"),
+        counts,
+    ]
+
+
+def _meter(name: str, part: float | None, total: float, style: str) -> Text:
+    ratio = None if part is None or not total else part / total
+    amount = f"{words.count(part)} of {words.count(total)}"
+    return Text.assemble(
+        f"{name:12}", f"{amount:>12}  ", (words.bar(ratio, 40), style), f" {words.percent(ratio):>4}"
+    )
+
+
+def _gpus(gpus: list[dict[str, Any]], now: datetime) -> RenderableType:
+    columns = [
+        Column(title="GPU"),
+        Column(title="state"),
+        Column(title="for", right=True),
+        Column(title="busy", right=True),
+        Column(title=""),
+        Column(title="memory", right=True),
+        Column(title="power", right=True),
+        Column(title="user", least=7),
+        Column(title="job", least=8),
+    ]
+    return table(columns, [_line(gpu, now) for gpu in gpus])
+
+
+def _line(gpu: dict[str, Any], now: datetime) -> list[str | Text]:
+    state = state_text(gpu["state"])
+    mark = RUNG_MARKS.get(gpu["rung"], "") if gpu["utilization_ratio"] is not None else ""
+    return [
+        place(gpu),
+        state,
+        words.span(words.since(gpu["state_since"], now)),
+        f"{mark}{words.percent(gpu['utilization_ratio'])}",
+        Text(words.bar(gpu["utilization_ratio"], 8), style=state.style),
+        words.memory(gpu["memory_used_bytes"], gpu["memory_total_bytes"]),
+        words.watts(gpu["power_w"]),
+        gpu["user_name"] or "",
+        gpu["job_name"] or gpu["job"] or "",
+    ]
+
+
+def _urgency(gpu: dict[str, Any]) -> int:
+    order = (
+        "suspect",
+        "held-idle",
+        "allocated-empty",
+        "unknown",
+        "low-saturation",
+        "moderate",
+        "good",
+        "free",
+    )
+    return order.index(gpu["state"]) if gpu["state"] in order else 0
+
+
+def _open_findings(client: Client, filters: dict[str, object]) -> int:
+    start, end = window("1d", None, datetime.now(UTC) + timedelta(minutes=1))
+    return len(client.rows("findings", open=True, from_ts=start, to_ts=end, **filters))
+
+
+def _sight(client: Client) -> str:
+    if client.mode == "file":
+        return "no service runs: this is what the store holds"
+    said = client.health()
+    return f"{client.url}" if said["status"] == "ok" else f"{said['status']}: {said['reason']}"

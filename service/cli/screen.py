@@ -1,0 +1,99 @@
+"""Where verbs print: colours and width on a terminal; plain, whole lines in a pipe; JSON when asked."""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+PIPE_WIDTH = 100_000
+
+STATE_STYLES = {
+    "free": "cyan",
+    "allocated-empty": "magenta",
+    "held-idle": "red",
+    "low-saturation": "yellow",
+    "moderate": "green",
+    "good": "bold green",
+    "suspect": "bold magenta",
+    "unknown": "bright_black",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of a screen's table. On a narrow terminal only those with a ``least`` width give way."""
+
+    title: str
+    right: bool = False
+    least: int | None = None
+
+
+def console(*, stderr: bool = False) -> Console:
+    """The terminal, or a pipe in which no line is cut or coloured."""
+    stream = sys.stderr if stderr else sys.stdout
+    if stream.isatty():
+        return Console(stderr=stderr, highlight=False)
+    return Console(
+        stderr=stderr,
+        highlight=False,
+        color_system=None,
+        width=PIPE_WIDTH,
+        soft_wrap=True,
+        legacy_windows=False,
+    )
+
+
+def print_json(rows: Sequence[dict[str, Any]]) -> None:
+    """A list of objects whose keys are the table's columns."""
+    json.dump(rows, sys.stdout, indent=1, ensure_ascii=False)
+    print()
+
+
+def table(
+    columns: Sequence[Column], rows: Iterable[Sequence[str | Text]], *, title: str | None = None
+) -> Table:
+    """A table in the house's manner: light rules, numbers to the right, nothing cut but what may give way."""
+    made = Table(
+        box=box.SIMPLE_HEAD,
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="bright_black",
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        show_edge=False,
+    )
+    lines = [tuple(row) for row in rows]
+    for place, each in enumerate(columns):
+        widest = max((_width(line[place]) for line in lines), default=0)
+        made.add_column(
+            each.title,
+            justify="right" if each.right else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            min_width=each.least if each.least is not None else max(widest, len(each.title)),
+        )
+    for line in lines:
+        made.add_row(*line)
+    return made
+
+
+def state_text(state: str | None) -> Text:
+    """A state in its colour; the word is always there, colour is never alone."""
+    return Text(state or "unknown", style=STATE_STYLES.get(state or "unknown", ""))
+
+
+def place(gpu: dict[str, Any]) -> str:
+    """Where a GPU is, as people say it: its node and its index there."""
+    return gpu["node"] if gpu["gpu_index"] is None else f"{gpu['node']}:{gpu['gpu_index']}"
+
+
+def _width(cell: str | Text) -> int:
+    return cell_len(cell) if isinstance(cell, str) else cell.cell_len

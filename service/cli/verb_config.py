@@ -1,0 +1,47 @@
+"""``fallow config``: the configuration in force, and where each value came from."""
+
+import argparse
+from collections.abc import Mapping
+
+from rich.text import Text
+
+from service.cli.screen import Column, console, print_json, table
+from service.cli.settings import settle
+from service.config import Setting
+
+
+def run(flags: argparse.Namespace) -> int:
+    """Print it."""
+    settings = settle(flags)
+    if flags.json:
+        print_json([_row(each) for each in settings.effective.settings])
+        return 0
+    screen = console()
+    screen.print(
+        f"DATA is {settings.data}; a file {settings.data / 'fallow.toml'} may set these:", style="bold"
+    )
+    columns = [Column(title="key"), Column(title="value", least=10), Column(title="from", least=10)]
+    lines: list[list[str | Text]] = [
+        [
+            each.key,
+            str(_plain(each.value)),
+            Text(each.origin, style="bright_black" * (each.origin == "default")),
+        ]
+        for each in settings.effective.settings
+    ]
+    screen.print(table(columns, lines))
+    return 0
+
+
+def _row(setting: Setting) -> dict[str, object]:
+    return {"key": setting.key, "value": _plain(setting.value), "origin": setting.origin}
+
+
+def _plain(value: object) -> object:
+    match value:
+        case tuple():
+            return list(value)
+        case Mapping():
+            return dict(value)
+        case _:
+            return value

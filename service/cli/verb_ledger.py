@@ -1,0 +1,141 @@
+"""``fallow ledger``: GPU-hours given out, used and wasted, by whatever key; they add up to the hardware."""
+
+import argparse
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.text import Text
+
+from service.cli import words
+from service.cli.screen import Column, console, place, print_json, state_text, table
+from service.cli.spans import window
+from service.client import Client, connect
+
+HARDWARE_KEYS = ("node", "gpu", "model", "hour", "day")
+NAMED = ("gpu", "job")
+NOBODY = "(nobody)"
+Row = dict[str, Any]
+
+
+def run(flags: argparse.Namespace) -> int:
+    """Print one ledger."""
+    start, end = window(flags.since, flags.until, datetime.now(UTC))
+    filters = {name: getattr(flags, name) for name in ("node", "project", "user", "model")}
+    with connect(flags.data) as client:
+        rows = client.rows(f"ledger_by_{flags.by}", from_ts=start, to_ts=end, **filters)
+        names = {} if flags.json else _names(client, flags.by, (start, end))
+    if flags.json:
+        print_json(rows)
+        return 0
+    screen = console()
+    screen.print(_heading(flags.by, start, end), style="bold")
+    if not rows:
+        screen.print("Nothing was measured in this time; see `fallow status` and `fallow doctor`.")
+        return 0
+    if flags.by == "state":
+        screen.print(_states(rows))
+        return 0
+    shown = _named(rows, flags.by, names)
+    screen.print(_keys(shown, flags.by))
+    return 0
+
+
+def _heading(by: str, start: datetime, end: datetime) -> str:
+    local = (f"{at.astimezone():%Y-%m-%d %H:%M}" for at in (start, end))
+    return f"GPU-hours by {by}, {' to '.join(local)} ({words.span((end - start).total_seconds())})"
+
+
+def _names(client: Client, by: str, span: tuple[datetime, datetime]) -> dict[str, str]:
+    """What people call a key that is a number: a GPU by its place, a job by its name and owner."""
+    if by == "gpu":
+        return {row["uuid"]: place(row) for row in client.rows("gpus_now")}
+    if by == "job":
+        jobs = client.rows("jobs", from_ts=span[0], to_ts=span[1])
+        return {
+            row["job"]: f"{row['job_name'] or row['job']} ({row['user_name'] or 'unknown'})" for row in jobs
+        }
+    return {}
+
+
+def _named(rows: Sequence[Row], by: str, names: dict[str, str]) -> list[Row]:
+    named = [{**row, "name": names.get(row["key"] or "", "")} for row in rows]
+    return sorted(named, key=lambda row: row["name"]) if by == "gpu" else named
+
+
+def _states(rows: Sequence[Row]) -> Any:
+    priced = any(row["cost"] is not None for row in rows)
+    columns = [
+        Column(title="state"),
+        Column(title="GPU-hours", right=True),
+        Column(title="share", right=True),
+    ]
+    columns += [Column(title=""), *([Column(title="cost", right=True)] if priced else [])]
+    total = {
+        "gpu_hours": sum(row["gpu_hours"] for row in rows),
+        "cost": sum(row["cost"] or 0 for row in rows),
+        "currency": next((row["currency"] for row in rows if row["currency"]), None),
+    }
+    lines: list[list[str | Text]] = [
+        [
+            state_text(row["state"]),
+            words.hours(row["gpu_hours"]),
+            words.percent(row["share_ratio"]),
+            Text(words.bar(row["share_ratio"], 30), style=state_text(row["state"]).style),
+            *([words.money(row["cost"], row["currency"])] if priced else []),
+        ]
+        for row in rows
+    ]
+    sums = [
+        words.hours(total["gpu_hours"]),
+        "",
+        "",
+        *([words.money(total["cost"], total["currency"])] if priced else []),
+    ]
+    lines.append([Text("all", style="bold"), *sums])
+    return table(columns, lines)
+
+
+def _keys(rows: Sequence[Row], by: str) -> Any:
+    hardware = by in HARDWARE_KEYS
+    priced = any(row["wasted_cost"] is not None for row in rows)
+    columns = [
+        Column(title=by, least=12),
+        *([Column(title="", least=10)] if by in NAMED else []),
+        Column(title="installed" if hardware else "held", right=True),
+        *([Column(title="held", right=True)] if hardware else []),
+        Column(title="used", right=True),
+        Column(title="wasted", right=True),
+        Column(title="unknown", right=True),
+        Column(title="utilization", right=True),
+        Column(title=""),
+        *([Column(title="wasted cost", right=True)] if priced else []),
+    ]
+    return table(columns, [_key_line(row, by, hardware, priced) for row in rows])
+
+
+def _key_line(row: Row, by: str, hardware: bool, priced: bool) -> list[str | Text]:
+    return [
+        _key(row["key"], by, hardware),
+        *([row["name"]] if by in NAMED else []),
+        words.hours(row["gpu_hours"]),
+        *([words.hours(row["held_gpu_hours"])] if hardware else []),
+        words.hours(row["used_gpu_hours"]),
+        Text(words.hours(row["wasted_gpu_hours"]), style="red" if row["wasted_gpu_hours"] else ""),
+        words.hours(row["unknown_gpu_hours"]),
+        words.percent(row["utilization_ratio"]),
+        Text(words.bar(row["utilization_ratio"], 10), style="green"),
+        *([words.money(row["wasted_cost"], row["currency"])] if priced else []),
+    ]
+
+
+def _key(key: str | None, by: str, hardware: bool) -> str:
+    if key is None:
+        return NOBODY if not hardware else "(unknown)"
+    match by:
+        case "hour":
+            return words.clock_time(key)
+        case "day":
+            return key[:10]
+        case _:
+            return key

@@ -1,0 +1,54 @@
+"""``fallow up``: the service and the dashboard together, until Ctrl-C."""
+
+import argparse
+import signal
+from types import FrameType
+
+from service.cli.screen import console
+from service.cli.settings import Settings, settle
+
+PASSED_ON = ("tick", "host", "port", "config")
+
+
+def run(flags: argparse.Namespace) -> int:
+    """Start both, print the address once, stop both at the end."""
+    from service.daemon_start import make_data_dir
+    from service.launch import dashboard_program, free_port, run_together, service_program
+
+    settings = settle(flags)
+    look = settings.effective.config.dashboard
+    make_data_dir(settings.data)
+    port = free_port(look.port, fixed=settings.chosen("dashboard.port"))
+    service = service_program(settings.data, _passed_on(flags))
+    screen = console()
+    for remark in _remarks(settings, runs_already=not service.command):
+        screen.print(remark)
+
+    def ready() -> None:
+        screen.print(f"Fallow is up at http://127.0.0.1:{port}  (Ctrl-C stops it)")
+
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        run_together((service, dashboard_program(port, look.theme)), settings.data, ready)
+    except KeyboardInterrupt:
+        screen.print("Stopped." if service.command else "The dashboard is stopped; the service runs on.")
+    return 0
+
+
+def _remarks(settings: Settings, *, runs_already: bool) -> tuple[str, ...]:
+    from service.wiring_sources import chosen_specs
+
+    if runs_already:
+        return (f"Using the service that runs already for {settings.data}.",)
+    return chosen_specs(settings.effective.config)[1]
+
+
+def _passed_on(flags: argparse.Namespace) -> list[str]:
+    """The flags that are the service's, as they were typed."""
+    given = [f"--source={each}" for each in flags.source or ()]
+    given += [f"--{name}={value}" for name in PASSED_ON if (value := getattr(flags, name)) is not None]
+    return given
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

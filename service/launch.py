@@ -1,0 +1,173 @@
+"""Starts and stops the two programs of ``fallow up``, the service and the dashboard, as child processes.
+
+Both start at once and are waited for together; when one ends, the other is stopped. Children live in
+sessions of their own, so that Ctrl-C reaches this process alone and the order of stopping is ours.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from service.client import running
+from service.client_place import DATA_VARIABLE
+from service.trouble import Trouble
+
+START_LIMIT_S = 60
+STOP_LIMIT_S = 10
+POLL_S = 0.05
+WATCH_S = 0.5
+
+
+class LaunchFailed(Trouble):
+    """A program could not be started, or ended by itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A command to run, and how to tell that it answers. ``command`` is empty when it runs already."""
+
+    name: str
+    command: tuple[str, ...]
+    answers: Callable[[], bool]
+
+
+def service_program(data: Path, flags: Sequence[str]) -> Program:
+    """The service of a DATA directory; nothing to start where one answers already."""
+    command = (sys.executable, "-m", "service.cli", "serve", "--data", str(data), *flags)
+    found = running(data) is not None
+    return Program(
+        name="service", command=() if found else command, answers=lambda: running(data) is not None
+    )
+
+
+def dashboard_program(port: int, theme: str) -> Program:
+    """The dashboard on loopback, opening no browser. Raises ``LaunchFailed`` where it is missing."""
+    options = {
+        "server.address": "127.0.0.1",
+        "server.port": str(port),
+        "server.headless": "true",
+        "server.fileWatcherType": "none",
+        "browser.gatherUsageStats": "false",
+        "client.toolbarMode": "viewer",
+        "logger.level": "warning",
+    }
+    if theme != "system":
+        options["theme.base"] = theme
+    command = (sys.executable, "-m", "streamlit", "run", str(dashboard_file()))
+    return Program(
+        name="dashboard",
+        command=(*command, *(f"--{key}={value}" for key, value in options.items())),
+        answers=lambda: _is_well(f"http://127.0.0.1:{port}/_stcore/health"),
+    )
+
+
+def dashboard_file() -> Path:
+    """Where app.py lies: beside the service in a checkout, else where Python finds it."""
+    beside = Path(__file__).parents[1] / "app.py"
+    if beside.is_file():
+        return beside
+    spec = find_spec("app")
+    if spec is None or spec.origin is None:
+        raise LaunchFailed(
+            "the dashboard (app.py) is not installed; install Fallow again, or use `fallow serve`"
+        )
+    return Path(spec.origin)
+
+
+def free_port(wanted: int, *, fixed: bool) -> int:
+    """The port if nobody has it, else any free one; a fixed one that is taken raises ``LaunchFailed``."""
+    for port in (wanted, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError as error:
+                if fixed:
+                    message = (
+                        f"port {wanted} for the dashboard is in use; choose another with --dashboard-port"
+                    )
+                    raise LaunchFailed(message) from error
+                continue
+            found: int = probe.getsockname()[1]
+            return found
+    raise LaunchFailed("no free port on 127.0.0.1")
+
+
+def run_together(programs: Sequence[Program], data: Path, ready: Callable[[], None]) -> None:
+    """Start all, call ``ready`` once all answer, and stay until one ends or Ctrl-C. Always stops all.
+
+    Raises ``LaunchFailed`` when one ends by itself or does not answer in time.
+    """
+    environment = {**os.environ, DATA_VARIABLE: str(data)}
+    started: list[tuple[Program, subprocess.Popen[bytes]]] = []
+    try:
+        for program in programs:
+            if program.command:
+                started.append((program, _start(program, environment)))
+        _await(programs, started)
+        ready()
+        while True:
+            _check(started)
+            time.sleep(WATCH_S)
+    finally:
+        _stop([child for _, child in reversed(started)])
+
+
+def _start(program: Program, environment: dict[str, str]) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        program.command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def _await(programs: Sequence[Program], started: Sequence[tuple[Program, "subprocess.Popen[bytes]"]]) -> None:
+    deadline = time.monotonic() + START_LIMIT_S
+    waiting = list(programs)
+    while waiting:
+        _check(started)
+        waiting = [program for program in waiting if not program.answers()]
+        if waiting and time.monotonic() > deadline:
+            names = " and ".join(program.name for program in waiting)
+            raise LaunchFailed(f"the {names} did not answer within {START_LIMIT_S} s; see `fallow doctor`")
+        time.sleep(POLL_S)
+
+
+def _check(started: Sequence[tuple[Program, "subprocess.Popen[bytes]"]]) -> None:
+    for program, child in started:
+        status = child.poll()
+        if status is not None:
+            others = "; the other was stopped" if len(started) > 1 else ""
+            raise LaunchFailed(f"the {program.name} ended by itself (status {status}){others}")
+
+
+def _stop(children: Sequence["subprocess.Popen[bytes]"]) -> None:
+    for child in children:
+        with suppress(ProcessLookupError):
+            child.terminate()
+    deadline = time.monotonic() + STOP_LIMIT_S
+    for child in children:
+        try:
+            child.wait(timeout=max(deadline - time.monotonic(), 0.1))
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+def _is_well(url: str) -> bool:
+    try:
+        with urlopen(url, timeout=1) as response:
+            return bool(response.status == 200)
+    except (URLError, OSError):
+        return False
