@@ -78,7 +78,7 @@ class Column:
 class QuerySpec:
     """What a query's header says, and its text.
 
-    ``marks`` are parameters that no caller gives: how far a level of the store is complete, by the level's name.
+    ``marks`` are parameters that no caller gives: how far a level of the store is complete, by its name.
     """
 
     name: str
@@ -136,7 +136,7 @@ def _table(connection: Connection, spec: QuerySpec, values: Mapping[str, object]
 
 
 def _marks(connection: Connection, spec: QuerySpec) -> dict[str, object]:
-    """How far the levels are complete, read first: bounds known when a query is planned prune what it reads."""
+    """How far the levels are complete, read first: bounds known at planning prune what is read."""
     rows = _table(connection, load("marks"), {}).to_pylist()
     complete_to = {row["name"]: row["complete_to"] for row in rows}
     return {name: complete_to.get(level, NOTHING_COMPLETE) for name, level in spec.marks}

@@ -1,0 +1,236 @@
+"""The nouns of understanding: a GPU's recent past as judged, and what was found in it.
+
+Pure values. Thresholds live in ``analytics.thresholds``, the judgement in ``analytics.findings``. Ratios are
+0..1, times UTC milliseconds, ``None`` is "not measured".
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from collector.model import GpuUuid, Holder, NodeName, Rung
+
+BIN_MS = 30_000
+"""Judgement looks at bins of 30 s, as Run:ai and jobstats do; the roll-ups use the same bins."""
+
+
+class FindingKind(StrEnum):
+    """What a finding is about.
+
+    NOT_STARTED accuses nobody: a job was given GPUs a good while ago and has not computed on them yet.
+    """
+
+    HELD_IDLE = "held-idle"
+    ALLOCATED_EMPTY = "allocated-empty"
+    NOT_STARTED = "not-started"
+    LOW_SATURATION = "low-saturation"
+    MEMORY_HOG = "memory-hog"
+    SUSPECT_COUNTERS = "suspect-counters"
+    ZOMBIE_MEMORY = "zombie-memory"
+    FALLING_GPU = "falling-gpu"
+
+
+class PatternKind(StrEnum):
+    """How a holder's activity lies in time."""
+
+    ANALYSIS_BURSTS = "analysis-bursts"
+    LOW_SATURATION = "low-saturation"
+    GAPS_BETWEEN_RUNS = "gaps-between-runs"
+    SATURATED = "saturated"
+    STEADY = "steady"
+    UNCLEAR = "unclear"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One holder's hold on a GPU, and what is known of its past.
+
+    ``first_used_ms`` is when the job first computed on any GPU it was given alone, ``busy_until_ms`` when this
+    GPU was last busy for it beyond a blip; both ``None`` when it never was. ``process_started_ms`` is the
+    start of its newest process here. ``idle_gpu_hours`` counts this GPU's allocated-empty and held-idle time
+    since ``busy_until_ms``, or since it was given.
+    """
+
+    holder: Holder
+    share: float
+    from_ms: int
+    first_used_ms: int | None = None
+    busy_until_ms: int | None = None
+    process_started_ms: int | None = None
+    idle_gpu_hours: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Onset:
+    """How memory rose when a GPU was first used: what TensorFlow's allocation at start looks like."""
+
+    first_used_ms: int
+    full_after_ms: int | None
+    flat: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bins:
+    """Measures of consecutive bins, oldest first, all columns equally long; ``None``: no value in that bin.
+
+    ``covered`` says whether samples cover at least half of the bin. ``utilization`` is on the best rung,
+    ``busiest`` the largest on any rung; ``processes`` the most that were counted.
+    """
+
+    end_ms: int
+    covered: tuple[bool, ...] = ()
+    utilization: tuple[float | None, ...] = ()
+    busiest: tuple[float | None, ...] = ()
+    gpu_utilization: tuple[float | None, ...] = ()
+    memory_controller: tuple[float | None, ...] = ()
+    memory_bytes: tuple[int | None, ...] = ()
+    power_mw: tuple[int | None, ...] = ()
+    processes: tuple[int | None, ...] = ()
+
+    def last(self, count: int) -> "Bins":
+        """The newest ``count`` bins; fewer when there are fewer."""
+        return Bins(
+            end_ms=self.end_ms,
+            covered=self.covered[-count:],
+            utilization=self.utilization[-count:],
+            busiest=self.busiest[-count:],
+            gpu_utilization=self.gpu_utilization[-count:],
+            memory_controller=self.memory_controller[-count:],
+            memory_bytes=self.memory_bytes[-count:],
+            power_mw=self.power_mw[-count:],
+            processes=self.processes[-count:],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuPast:
+    """One GPU as it has been lately: everything a judgement may look at.
+
+    ``siblings_fresh`` says whether other GPUs of the same node were measured at the newest tick; ``None``
+    when there are no others. ``lost_ms`` is when the GPU was last reported lost, if it has not returned.
+    """
+
+    uuid: GpuUuid
+    node: NodeName
+    gpu_index: int | None = None
+    model: str | None = None
+    share_of_device: float = 1.0
+    memory_total_bytes: int | None = None
+    idle_power_mw: int | None = None
+    installed_from_ms: int = 0
+    newest_ms: int | None = None
+    newest_width_ms: int = 0
+    rung: Rung = Rung.UNKNOWN
+    bins: Bins = field(default_factory=lambda: Bins(end_ms=0))
+    claims: tuple[Claim, ...] = ()
+    onset: Onset | None = None
+    siblings_fresh: bool | None = None
+    lost_ms: int | None = None
+    falls: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """One number behind a finding; its unit is in its name."""
+
+    name: str
+    value: float | int | bool | str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A fact about waste or a fault, with all that it rests on.
+
+    ``since_ms`` is when what was found began, as far back as the store tells; ``rung`` is the measure behind
+    its utilization; ``wasted_gpu_hours`` is ``None`` where waste is not the point.
+    """
+
+    kind: FindingKind
+    uuid: GpuUuid
+    node: NodeName
+    gpu_index: int | None
+    holder: Holder | None
+    since_ms: int
+    window_from_ms: int
+    window_to_ms: int
+    coverage: float
+    rung: Rung
+    wasted_gpu_hours: float | None
+    sentence: str
+    evidence: tuple[Evidence, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """What could not be judged about a GPU, and why. Unknown is never idle."""
+
+    uuid: GpuUuid
+    kinds: tuple[FindingKind, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartingUp:
+    """A job that was given a GPU and has not computed on it yet, still within its grace."""
+
+    uuid: GpuUuid
+    holder: Holder
+    from_ms: int
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """All that was concluded about one GPU."""
+
+    findings: tuple[Finding, ...] = ()
+    unknown: tuple[Unknown, ...] = ()
+    starting: tuple[StartingUp, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """How a holder's minutes lie over a window: a run is minutes of activity, a gap the quiet between runs.
+
+    Minutes that nobody measured are in neither. ``utilization_ratio`` is the mean over active minutes.
+    """
+
+    holder: Holder
+    minutes: int
+    active_minutes: int
+    runs: int
+    run_median_minutes: float | None = None
+    run_longest_minutes: int | None = None
+    gap_median_minutes: float | None = None
+    gap_longest_minutes: int | None = None
+    utilization_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """How a holder works, with the numbers that made it so."""
+
+    holder: Holder
+    kind: PatternKind
+    evidence: tuple[Evidence, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """How much of the window of an analysis was measured, over all GPUs that were installed in it."""
+
+    ratio: float
+    gpus: int
+    silent_gpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysis:
+    """What is understood of the cluster at ``as_of_ms`` from ``[window_from_ms, as_of_ms)``."""
+
+    as_of_ms: int
+    window_from_ms: int
+    coverage: Coverage
+    findings: tuple[Finding, ...] = ()
+    unknown: tuple[Unknown, ...] = ()
+    starting: tuple[StartingUp, ...] = ()
+    patterns: tuple[Pattern, ...] = ()
