@@ -5,7 +5,7 @@
 
 #include "internal.h"
 
-enum { COMPUTE = 1, GRAPHICS = 2 };
+enum { COMPUTE = 1, GRAPHICS = 2, MPS = 4 };
 
 typedef struct {
     unsigned pid;
@@ -62,6 +62,7 @@ LIST(nvmlDeviceGetGraphicsRunningProcesses_v2, GRAPHICS)
 #ifndef OLD_DRIVER
 LIST(nvmlDeviceGetComputeRunningProcesses_v3, COMPUTE)
 LIST(nvmlDeviceGetGraphicsRunningProcesses_v3, GRAPHICS)
+LIST(nvmlDeviceGetMPSComputeRunningProcesses_v3, MPS)
 #endif
 
 typedef struct {

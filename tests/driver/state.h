@@ -30,7 +30,7 @@ typedef struct {
 typedef struct {
     uint64_t memory; /* UINT64_MAX: not available */
     uint32_t pid;
-    uint32_t kind; /* 1 compute, 2 graphics, 3 both */
+    uint32_t kind; /* 1 compute, 2 graphics, 3 both, 4 client of an MPS server */
     uint32_t gpu_instance;
     uint32_t compute_instance;
     uint32_t sm; /* used while auto_process_samples is on */

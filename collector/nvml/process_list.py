@@ -1,0 +1,139 @@
+"""Whether what the driver says of processes can be true, and what it then means. Pure.
+
+Drivers have handed out lists with the wrong struct (R510, R535.43 to .98: pid and memory swapped, entries
+shifted), stale samples with garbage in them, and, inside containers, pids of another namespace. A list that
+cannot be true is dropped whole, and flagged: a wrong holder is worse than none.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from collector.model import ProcessType
+
+LARGEST_PID = 1 << 22
+"""PID_MAX_LIMIT of a 64-bit Linux; no process has a larger number."""
+
+GARBLED = "process-list-garbled"
+FOREIGN = "pids-of-another-namespace"
+UNSEEN = "process-list-of-unseen-pids"
+GONE = "gone-process-listed"
+SCALED = "process-shares-scaled"
+
+
+class Presence(Enum):
+    """What /proc says of a pid; HIDDEN is there and may not be looked at."""
+
+    PRESENT = auto()
+    HIDDEN = auto()
+    ABSENT = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What one process holds on one GPU."""
+
+    pid: int
+    type: ProcessType
+    memory_used_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The processes that can be believed; ``count`` is None when the list as a whole cannot."""
+
+    held: tuple[Held, ...] = ()
+    count: int | None = 0
+    flags: tuple[str, ...] = ()
+
+
+Entry = tuple[int, int | None, str]
+"""pid, memory in bytes or None, and C (compute) or G (graphics)."""
+
+
+def judge(
+    entries: Sequence[Entry],
+    memory_total_bytes: int | None,
+    presence: Mapping[int, Presence],
+    *,
+    foreign: bool = False,
+) -> Verdict:
+    """Believe, drop or cut a list; ``foreign`` says that our pid namespace is not the driver's.
+
+    A single pid that is gone has just ended, or died with its memory; a list of nothing but such pids is
+    not about this machine, and nothing is concluded from it.
+    """
+    if any(is_impossible(pid, memory, memory_total_bytes) for pid, memory, _ in entries):
+        return Verdict(count=None, flags=(GARBLED,))
+    held = union(entries)
+    alive = tuple(one for one in held if presence.get(one.pid, Presence.ABSENT) is not Presence.ABSENT)
+    if held and not alive:
+        if foreign:
+            return Verdict(count=len(held), flags=(FOREIGN,))
+        return Verdict(count=None, flags=(UNSEEN,))
+    return Verdict(held=alive, count=len(alive), flags=(GONE,) if len(alive) < len(held) else ())
+
+
+def is_impossible(pid: int, memory: int | None, memory_total: int | None) -> bool:
+    """No process has such a pid, or holds more memory than the GPU has."""
+    too_much = memory is not None and memory_total is not None and memory > memory_total
+    return not 0 < pid <= LARGEST_PID or too_much
+
+
+def union(entries: Iterable[Entry]) -> tuple[Held, ...]:
+    """One for each pid, in order of first appearance; the same memory stands in both lists."""
+    held: dict[int, tuple[set[str], int | None]] = {}
+    for pid, memory, kind in entries:
+        kinds, known = held.setdefault(pid, (set(), None))
+        kinds.add(kind)
+        held[pid] = (kinds, _larger(known, memory))
+    return tuple(
+        Held(pid=pid, type=_type(kinds), memory_used_bytes=memory) for pid, (kinds, memory) in held.items()
+    )
+
+
+def shares(uses: Iterable[tuple[int, int, int]], after_us: int, pids: Iterable[int]) -> dict[int, float]:
+    """SM share 0..1 by pid: the mean over time of the samples (pid, timestamp in us, percent).
+
+    Left out: above 100 (garbage), not newer than ``after_us`` (stale), pids that do not run. A pid without
+    a sample is missing from the result: not measured.
+    """
+    running = set(pids)
+    series: dict[int, list[tuple[int, int]]] = {}
+    for pid, stamp, percent in uses:
+        if pid in running and percent <= 100 and stamp > after_us:
+            series.setdefault(pid, []).append((stamp, percent))
+    return {pid: _mean_over_time(sorted(points), after_us) / 100 for pid, points in series.items()}
+
+
+def within_device(by_pid: Mapping[int, float], device_ratio: float | None) -> tuple[dict[int, float], bool]:
+    """The shares, scaled down when their sum exceeds what the device did; and whether they were.
+
+    The driver measures both over slightly different windows; a process cannot have used more than there was.
+    """
+    limit = 1.0 if device_ratio is None else device_ratio
+    total = sum(by_pid.values())
+    if total <= limit + 0.01 or total == 0:
+        return dict(by_pid), False
+    return {pid: share * limit / total for pid, share in by_pid.items()}, True
+
+
+def _mean_over_time(points: Sequence[tuple[int, int]], after_us: int) -> float:
+    weighted, before = 0.0, after_us
+    for stamp, percent in points:
+        weighted += percent * (stamp - before)
+        before = stamp
+    span = points[-1][0] - after_us
+    return weighted / span
+
+
+def _larger(one: int | None, other: int | None) -> int | None:
+    if one is None or other is None:
+        return one if other is None else other
+    return max(one, other)
+
+
+def _type(kinds: set[str]) -> ProcessType:
+    if kinds == {"C", "G"}:
+        return ProcessType.BOTH
+    return ProcessType.GRAPHICS if kinds == {"G"} else ProcessType.COMPUTE

@@ -1,0 +1,155 @@
+"""From the child's rows to the model's values: units, the rung, and flags for what cannot be right. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from collector.model import Gpu, GpuSample, GpuUuid, NodeName, Rung
+
+INSTANT = "instant"
+MIG_PARENT = "mig-parent"
+MIG_BY_INSTANCE = "processes-by-mig-instance"
+BUSY_WITHOUT_PROCESS = "busy-without-process"
+BUSY_AT_IDLE_POWER = "busy-at-idle-power"
+BUSY = 0.9
+"""From here on a GPU with no process, or at its idle power, contradicts itself."""
+
+_IDLE_POWER_SLACK = 1.1
+_ACTIVITIES = ("graphics_active", "sm_active", "sm_occupancy", "tensor_active", "dram_active")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """One device's processes as judged: how many (None: not looked, or not to be believed), and flags."""
+
+    count: int | None = None
+    flags: tuple[str, ...] = ()
+
+
+def gpus(static: Iterable[Mapping[str, Any]], node: NodeName, driver: str | None) -> tuple[Gpu, ...]:
+    """Every GPU and MIG instance; a partitioned GPU keeps the share that no instance has."""
+    out: list[Gpu] = []
+    for told in static:
+        parts = told["instances"]
+        taken = sum(part["compute_slices"] for part in parts)
+        slices = told["slices"] if told["mig"] else 1
+        persistence = told["persistence_mode"]
+        board = Gpu(
+            uuid=GpuUuid(told["uuid"]),
+            node=node,
+            index=told["index"],
+            model=told["model"],
+            driver_version=driver,
+            power_limit_mw=told["power_limit_mw"],
+            share_of_device=max(slices - taken, 0) / slices if told["mig"] else 1.0,
+            persistence_mode=None if persistence is None else bool(persistence),
+        )
+        out.append(board)
+        out += [_instance(part, board, slices) for part in parts]
+    return tuple(out)
+
+
+def with_memory(known: Iterable[Gpu], samples: Iterable[GpuSample]) -> tuple[Gpu, ...]:
+    """The same GPUs with the memory that was measured on them."""
+    total = {sample.uuid: sample.memory_total_bytes for sample in samples}
+    return tuple(
+        replace(gpu, memory_total_bytes=total[gpu.uuid]) if total.get(gpu.uuid) is not None else gpu
+        for gpu in known
+    )
+
+
+def sample(uuid: GpuUuid, at_ms: int, width_ms: int, row: Sequence[Any], flags: Sequence[str]) -> GpuSample:
+    """One row as a sample, on the best rung it has; activities above 1 are cut to 1 and flagged."""
+    (util, highest, busy, controller, encoder, decoder, graphics, sm, occupancy, tensor, dram) = row[:11]
+    activities = (graphics, sm, occupancy, tensor, dram)
+    if any(value is not None and value > 100 for value in activities):
+        flags = (*flags, *above_one(activities))
+        graphics, sm, occupancy, tensor, dram = (v if v is None else min(v, 100.0) for v in activities)
+    rung, best = _best(sm, graphics, util)
+    return GpuSample(
+        uuid=uuid,
+        at_ms=at_ms,
+        width_ms=width_ms,
+        rung=rung,
+        utilization_ratio=best,
+        gpu_utilization_ratio=None if util is None else util / 100,
+        gpu_utilization_max_ratio=None if highest is None else highest / 100,
+        gpu_busy_ratio=busy,
+        memory_controller_ratio=None if controller is None else controller / 100,
+        encoder_ratio=None if encoder is None else encoder / 100,
+        decoder_ratio=None if decoder is None else decoder / 100,
+        graphics_active_ratio=None if graphics is None else graphics / 100,
+        sm_active_ratio=None if sm is None else sm / 100,
+        sm_occupancy_ratio=None if occupancy is None else occupancy / 100,
+        tensor_active_ratio=None if tensor is None else tensor / 100,
+        dram_active_ratio=None if dram is None else dram / 100,
+        memory_used_bytes=row[11],
+        memory_reserved_bytes=row[12],
+        memory_total_bytes=row[13],
+        power_mw=row[14],
+        energy_mj=row[15],
+        temperature_c=row[16],
+        sm_clock_mhz=row[17],
+        memory_clock_mhz=row[18],
+        throttle_reasons=row[19],
+        ecc_corrected=row[20],
+        ecc_uncorrected=row[21],
+        flags=tuple(flags),
+    )
+
+
+def above_one(activities: Sequence[float | None]) -> tuple[str, ...]:
+    """Flags for activities above 100%: seen on MIG, where 1.29 was reported (DCGM issue 152)."""
+    pairs = zip(_ACTIVITIES, activities, strict=True)
+    return tuple(f"{name}-above-1" for name, value in pairs if value is not None and value > 100)
+
+
+def without_parts(board: GpuSample, parts: Iterable[GpuSample]) -> GpuSample:
+    """A partitioned GPU's own sample: the memory that no instance has, so that nothing counts twice."""
+    used, total = board.memory_used_bytes, board.memory_total_bytes
+    for part in parts:
+        used = None if used is None else max(used - (part.memory_used_bytes or 0), 0)
+        total = None if total is None else max(total - (part.memory_total_bytes or 0), 0)
+    flags = (*board.flags, MIG_PARENT)
+    return replace(board, memory_used_bytes=used, memory_total_bytes=total, process_count=0, flags=flags)
+
+
+def suspicions(row: GpuSample, idle_power_mw: int | None) -> tuple[str, ...]:
+    """Flags for counters that contradict each other; ``row`` has its process count already."""
+    if row.gpu_utilization_ratio is None or row.gpu_utilization_ratio < BUSY:
+        return ()
+    flags = (BUSY_WITHOUT_PROCESS,) if row.process_count == 0 else ()
+    if idle_power_mw and row.power_mw is not None and row.power_mw <= idle_power_mw * _IDLE_POWER_SLACK:
+        flags = (*flags, BUSY_AT_IDLE_POWER)
+    return flags
+
+
+def idle_power(row: GpuSample, before: int | None) -> int | None:
+    """The lowest power seen while nothing ran, mW; ``before`` when this sample teaches nothing."""
+    if row.gpu_utilization_ratio != 0 or row.gpu_utilization_max_ratio != 0 or not row.power_mw:
+        return before
+    return row.power_mw if before is None else min(before, row.power_mw)
+
+
+def _best(sm: float | None, graphics: float | None, util: float | None) -> tuple[Rung, float | None]:
+    if sm is not None:
+        return Rung.SM_ACTIVE, sm / 100
+    if graphics is not None:
+        return Rung.GRAPHICS_ACTIVE, graphics / 100
+    if util is not None:
+        return Rung.GPU_UTILIZATION, util / 100
+    return Rung.UNKNOWN, None
+
+
+def _instance(part: Mapping[str, Any], board: Gpu, slices: int) -> Gpu:
+    return Gpu(
+        uuid=GpuUuid(part["uuid"]),
+        node=board.node,
+        index=board.index,
+        model=board.model,
+        driver_version=board.driver_version,
+        parent_uuid=board.uuid,
+        mig_profile=part["profile"],
+        share_of_device=part["compute_slices"] / slices,
+        persistence_mode=board.persistence_mode,
+    )

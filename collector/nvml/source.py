@@ -1,0 +1,229 @@
+"""The NVML source: what the loop reads each tick, whatever becomes of the driver or the child that asks it.
+
+Effects and their order only; what answers mean is in ``reading``, ``process_list`` and ``changes``, when to
+try again in ``restarts``.
+"""
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from collector.model import GpuSample, GpuUuid, NodeName, Reading, Unavailable
+from collector.nvml import changes, restarts
+from collector.nvml.changes import Failure, Known
+from collector.nvml.gathering import Gathering
+from collector.nvml.identity import ProcessStarts, shares_host_pids
+from collector.nvml.reading import gpus, with_memory
+from collector.nvml.reasons import CONTAINER_ADVICE, explain_call
+from collector.nvml.worker import ChildLost, Worker
+
+LOST_CODES = (15, 16, 28)
+HANDLE = "nvmlDeviceGetHandleByIndex"
+_WIDEST_TICKS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NvmlOptions:
+    """How often and how patiently to ask.
+
+    ``processes_every``: the process lists take the driver milliseconds under a lock, so they are read at
+    every n-th tick only. ``timeout_s`` is for one reading, ``start_timeout_s`` for the driver's
+    initialization, which takes seconds a GPU without persistence mode. ``host_pids``: whether the
+    driver's pids are ours; None: find out.
+    """
+
+    tick_ms: int = 10_000
+    processes_every: int = 3
+    timeout_s: float = 5.0
+    start_timeout_s: float = 60.0
+    host_pids: bool | None = None
+
+
+class NvmlSource:
+    """Reads all GPUs and MIG instances of this machine through a child process.
+
+    ``processes`` of a reading are bare keys (pid and start time): whoever wires sources together has them
+    described. Not for several threads at once.
+    """
+
+    def __init__(self, *, node: NodeName, name: str = "nvml", options: NvmlOptions | None = None) -> None:
+        self._node = node
+        self._name = name
+        self._options = options or NvmlOptions()
+        self._worker: Worker | None = None
+        self._versions: Mapping[str, Any] | None = None
+        self._asked_for_start = 0.0
+        self._restarts = restarts.Restarts()
+        self._last_reason = ""
+        self._known = Known()
+        self._generation = -1
+        self._last_ms: int | None = None
+        self._ticks = 0
+        foreign = not (shares_host_pids() if self._options.host_pids is None else self._options.host_pids)
+        self._gathering = Gathering(node, ProcessStarts(foreign=foreign), foreign=foreign)
+
+    @property
+    def name(self) -> str:
+        """The name given at the start."""
+        return self._name
+
+    def read(self, now_ms: int) -> Reading | Unavailable:
+        """Everything since the last call; blocks for at most about two ``timeout_s``."""
+        began = time.perf_counter()
+        outcome = self._read(now_ms)
+        return replace(outcome, duration_ms=(time.perf_counter() - began) * 1000)
+
+    def close(self) -> None:
+        """End the child and forget the processes; safe to call twice."""
+        self._end()
+        self._gathering.close()
+
+    def _read(self, now_ms: int) -> Reading | Unavailable:
+        if self._worker and self._worker.owner != os.getpid():
+            self._end()  # a forked copy: the child is the original's, and so are its answers
+        if self._worker and restarts.wants_fresh_child(self._restarts, now_ms):
+            self._end()
+        wait_ms = restarts.must_wait_ms(self._restarts, now_ms)
+        if wait_ms and not self._worker:
+            return self._unavailable(now_ms, f"{self._last_reason}; next try in {wait_ms / 1000:.0f} s")
+        try:
+            return self._ask(now_ms)
+        except ChildLost as lost:
+            self._blame(now_ms, lost)
+            if lost.touching is None or lost.silent:
+                return self._unavailable(now_ms, self._last_reason)
+        try:
+            return self._ask(now_ms)
+        except ChildLost as lost:
+            self._blame(now_ms, lost)
+            return self._unavailable(now_ms, self._last_reason)
+
+    def _ask(self, now_ms: int) -> Reading | Unavailable:
+        worker = self._worker or self._start(now_ms)
+        if self._versions is None:
+            problem = self._await_start(worker, now_ms)
+            if problem:
+                return problem
+        width_ms = self._width_ms(now_ms)
+        look = self._ticks % max(self._options.processes_every, 1) == 0
+        request = {
+            "op": "read",
+            "now_us": now_ms * 1000,
+            "width_us": width_ms * 1000,
+            "processes": look,
+            "rescan": look,
+            "known": self._generation,
+        }
+        answer = worker.ask(request, self._options.timeout_s)
+        if "unusable" in answer:
+            return self._refused(now_ms, answer["unusable"])
+        if answer["failed"] and not answer["devices"]:
+            return self._refused(now_ms, answer["failed"][0])
+        self._ticks += 1
+        self._last_ms = now_ms
+        return self._reading(answer, now_ms, width_ms, looked=look)
+
+    def _start(self, now_ms: int) -> Worker:
+        avoid, self._restarts = restarts.starting(self._restarts, now_ms)
+        self._versions = None
+        self._generation = -1
+        self._asked_for_start = time.monotonic()
+        self._worker = Worker(avoid)
+        return self._worker
+
+    def _await_start(self, worker: Worker, now_ms: int) -> Unavailable | None:
+        """None when the child is ready; a driver that is slow to initialize is waited for over many ticks."""
+        if not worker.is_ready(self._options.timeout_s):
+            waited = time.monotonic() - self._asked_for_start
+            if waited > self._options.start_timeout_s:
+                raise ChildLost(f"not initialized after {waited:.0f} s", worker.touching(), silent=True)
+            return self._unavailable(
+                now_ms, f"the driver has been initializing for {waited:.0f} s; persistence mode makes it fast"
+            )
+        hello = worker.receive(self._options.timeout_s)
+        if "unusable" in hello:
+            return self._refused(now_ms, hello["unusable"])
+        self._versions = hello["versions"]
+        return None
+
+    def _reading(self, answer: Mapping[str, Any], now_ms: int, width_ms: int, *, looked: bool) -> Reading:
+        before = self._known
+        samples, found = self._gathering.gather(answer, now_ms, width_ms, looked=looked)
+        known = self._remember(answer, samples, now_ms)
+        happened = changes.events(before, known, samples, now_ms)
+        told = changes.xids(answer["events"], now_ms)
+        self._known = known
+        self._restarts = restarts.succeeded(self._restarts)
+        processes, process_samples = found if found else (None, None)
+        return Reading(
+            source=self._name,
+            at_ms=now_ms,
+            gpus=tuple(known.gpus.values()),
+            samples=samples,
+            processes=processes,
+            process_samples=process_samples,
+            events=(*happened, *told),
+            gaps=changes.gaps(known, self._name, now_ms - width_ms, now_ms),
+        )
+
+    def _remember(self, answer: Mapping[str, Any], samples: tuple[GpuSample, ...], now_ms: int) -> Known:
+        failures = [self._failure(told) for told in answer["failed"]]
+        blind = changes.blind_now(self._known, failures)
+        self._note_lost(blind, {row.uuid for row in samples}, now_ms)
+        present = self._known.gpus
+        if "static" in answer:
+            self._generation = answer["generation"]
+            driver = (self._versions or {}).get("driver")
+            fresh = {gpu.uuid: gpu for gpu in gpus(answer["static"], self._node, driver)}
+            missing = {uuid: present[uuid] for uuid in blind if uuid in present and uuid not in fresh}
+            present = {gpu.uuid: gpu for gpu in with_memory(fresh.values(), samples)} | missing
+        return Known(gpus=present, blind=blind, energy_mj=changes.energies(self._known, samples))
+
+    def _failure(self, told: Mapping[str, Any]) -> Failure:
+        index, call, code = told["index"], told["call"], told["code"]
+        held = self._restarts.avoided.get(index)
+        reason = held.reason if held else explain_call(call, code)
+        is_lost = held is not None or code in LOST_CODES or call == HANDLE
+        return Failure(index=index, uuid=told["uuid"], reason=reason, lost=is_lost)
+
+    def _note_lost(self, blind: Mapping[GpuUuid, Failure], read: set[GpuUuid], now_ms: int) -> None:
+        for failure in blind.values():
+            if failure.lost:
+                self._restarts = restarts.noticed_lost(self._restarts, now_ms, failure.index, failure.reason)
+        answered = {
+            gpu.index for gpu in self._known.gpus.values() if gpu.uuid in read and gpu.index is not None
+        }
+        self._restarts = restarts.returned(self._restarts, answered)
+
+    def _blame(self, now_ms: int, lost: ChildLost) -> None:
+        where = "" if lost.touching is None else f" while it asked GPU {lost.touching}"
+        self._last_reason = f"the process that reads NVML {lost}{where}"
+        self._restarts = restarts.failed(
+            self._restarts, now_ms, touching=lost.touching, reason=self._last_reason
+        )
+        self._end()
+
+    def _refused(self, now_ms: int, problem: Mapping[str, Any]) -> Unavailable:
+        self._last_reason = explain_call(problem["call"], problem["code"])
+        if problem["code"] in (1, 999):
+            self._last_reason += f" ({CONTAINER_ADVICE})"
+        self._restarts = restarts.failed(self._restarts, now_ms, touching=None, reason=self._last_reason)
+        self._end()
+        return self._unavailable(now_ms, self._last_reason)
+
+    def _end(self) -> None:
+        if self._worker:
+            self._worker.end()
+        self._worker = None
+
+    def _width_ms(self, now_ms: int) -> int:
+        """The time since the last reading, but no more than the driver remembers."""
+        tick = self._options.tick_ms
+        if self._last_ms is None or now_ms <= self._last_ms:
+            return tick
+        return min(now_ms - self._last_ms, _WIDEST_TICKS * tick)
+
+    def _unavailable(self, now_ms: int, reason: str) -> Unavailable:
+        return Unavailable(source=self._name, at_ms=now_ms, reason=reason)

@@ -1,0 +1,86 @@
+"""What the parent and the child that reads NVML say to each other, and how: JSON in frames on a pipe.
+
+Standard library only, since the child imports it. A frame is a 32-bit little-endian length and that many
+bytes of JSON. Nothing here knows the driver.
+"""
+
+import json
+import os
+import select
+import struct
+import time
+from typing import Any
+
+MEASURES = (
+    "gpu_utilization",
+    "gpu_utilization_max",
+    "gpu_busy",
+    "memory_controller",
+    "encoder",
+    "decoder",
+    "graphics_active",
+    "sm_active",
+    "sm_occupancy",
+    "tensor_active",
+    "dram_active",
+    "memory_used_bytes",
+    "memory_reserved_bytes",
+    "memory_total_bytes",
+    "power_mw",
+    "energy_mj",
+    "temperature_c",
+    "sm_clock_mhz",
+    "memory_clock_mhz",
+    "throttle_reasons",
+    "ecc_corrected",
+    "ecc_uncorrected",
+)
+"""The order of the values in a device's row. Utilizations are percent here; ``None`` is not measured."""
+
+_LENGTH = struct.Struct("<I")
+_CHUNK = 1 << 16
+_LARGEST = 1 << 26
+
+
+class PipeClosed(Exception):
+    """The other end is gone."""
+
+
+class PipeSilent(Exception):
+    """The other end said nothing in the time it was given."""
+
+
+def send(fd: int, message: object) -> None:
+    """Write one frame. Raises PipeClosed."""
+    body = json.dumps(message, separators=(",", ":")).encode()
+    frame = memoryview(_LENGTH.pack(len(body)) + body)
+    try:
+        while frame:
+            frame = frame[os.write(fd, frame) :]
+    except (BrokenPipeError, ConnectionResetError) as error:
+        raise PipeClosed("the pipe is closed") from error
+
+
+def receive(fd: int, timeout_s: float | None = None) -> Any:
+    """Read one frame; blocks for at most ``timeout_s``. Raises PipeClosed or PipeSilent."""
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    held = _read(fd, deadline)
+    while len(held) < _LENGTH.size:
+        held += _read(fd, deadline)
+    (size,) = _LENGTH.unpack_from(held)
+    if size > _LARGEST:
+        raise PipeClosed(f"a frame of {size} bytes cannot be one of ours")
+    while len(held) < _LENGTH.size + size:
+        held += _read(fd, deadline)
+    return json.loads(held[_LENGTH.size :])
+
+
+def _read(fd: int, deadline: float | None) -> bytes:
+    if deadline is not None:
+        left = deadline - time.monotonic()
+        if not select.select([fd], [], [], max(left, 0))[0]:
+            raise PipeSilent("no answer in time")
+    chunk = os.read(fd, _CHUNK)
+    if not chunk:
+        raise PipeClosed("the pipe is closed")
+    return chunk
