@@ -62,7 +62,8 @@ class Controller:
 
     def resize(self, workers: int) -> int:
         """Ask for a world of ``workers``, held within the limits; returns the target that will be sought."""
-        self.view = replace(self.view, target=max(self._minimum, min(self._maximum, workers)))
+        target = max(self._minimum, min(self._maximum, workers))
+        self.view = replace(self.view, target=target, failed_starts=0)
         return self.view.target
 
     def run(self, poll: "Callable[[Controller], None] | None" = None) -> int:
@@ -111,7 +112,7 @@ class Controller:
 
     def _bury(self) -> None:
         workers = dict(self.view.workers)
-        finished = self.view.finished
+        finished, failed_starts = self.view.finished, self.view.failed_starts
         for member, process in list(self._processes.items()):
             code = process.poll()
             if code is None:
@@ -121,7 +122,9 @@ class Controller:
             self._note(f"{member} ended with {code}")
             if code == 0 and worker is not None and worker.phase is Phase.MEMBER:
                 finished = True
-        self.view = replace(self.view, workers=workers, finished=finished)
+            elif worker is not None:
+                failed_starts = failed_starts + 1 if worker.phase is Phase.STARTING else 0
+        self.view = replace(self.view, workers=workers, finished=finished, failed_starts=failed_starts)
 
     def _promoted(self, member: MemberId, worker: Worker, now_ms: int) -> Worker:
         if worker.phase is Phase.STARTING and self._store.check([protocol.ready_key(member)]):

@@ -54,7 +54,8 @@ class View:
     """All that is known at one instant. ``workers`` holds living processes only.
 
     ``generation`` is 0 before the first group. ``lost`` maps members that saw it break to the step they
-    would do next. ``finished`` says that some member has reached the end of the training.
+    would do next. ``failed_starts`` counts the workers in a row that ended before they were
+    ready. ``finished`` says that some member has reached the end of the training.
     """
 
     target: int
@@ -65,17 +66,19 @@ class View:
     lost: Mapping[MemberId, int] = field(default_factory=dict)
     broken_since_ms: int | None = None
     next_number: int = 1
+    failed_starts: int = 0
     finished: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How long each stage may take before it is given up, in milliseconds."""
+    """How long each stage may take before it is given up, in milliseconds, and how often a start may fail."""
 
     start_ms: int = 120_000
     connect_ms: int = 10_000
     switch_ms: int = 60_000
     report_ms: int = 30_000
+    failed_starts: int = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,15 +148,20 @@ def decide(view: View, now_ms: int, limits: Limits) -> tuple[Action, ...]:
     if view.pending is not None:
         return _advance(view, view.pending, now_ms, limits)
     if view.generation == 0:
-        return _found(view)
-    return _resize(view)
+        return _found(view, limits)
+    return _resize(view, limits)
 
 
 def _is_broken(view: View) -> bool:
-    involved = set(view.members)
-    if view.pending is not None and view.pending.plan.recover:
-        involved = set(view.pending.plan.members)
+    pending, involved = view.pending, set(view.members)
+    if pending is not None and (pending.plan.recover or _is_founding(pending)):
+        involved = set(pending.plan.members)
     return bool(_losses(view)) or any(member not in view.workers for member in involved)
+
+
+def _is_founding(pending: Pending) -> bool:
+    """Whether the first group is being joined: its members hold no generation to fall back to."""
+    return pending.plan.base == 0 and not pending.plan.recover and pending.committed
 
 
 def _overdue_starters(view: View, now_ms: int, limits: Limits) -> tuple[Action, ...]:
@@ -195,7 +203,8 @@ def _survivors(view: View) -> tuple[MemberId, ...]:
     """Living members that hold the training state, in rank order; a joiner counts once it has switched."""
     known = list(view.members)
     if view.pending is not None:
-        known += [member for member in view.pending.plan.members if member in view.pending.switched]
+        plan, switched = view.pending.plan, view.pending.switched
+        known += [member for member in plan.members if plan.base == 0 or member in switched]
     leaving = {m for m, w in view.workers.items() if w.phase is Phase.LEAVING}
     return tuple(m for m in dict.fromkeys(known) if m in view.workers and m not in leaving)
 
@@ -203,11 +212,12 @@ def _survivors(view: View) -> tuple[MemberId, ...]:
 def _recovery_plan(view: View, survivors: tuple[MemberId, ...]) -> Plan:
     losses = _losses(view)
     furthest = max(losses[member] for member in survivors)
+    behind = tuple(member for member in survivors if losses[member] < furthest)
     return Plan(
         number=view.next_number,
         base=view.generation,
         members=survivors,
-        receivers=tuple(member for member in survivors if losses[member] < furthest),
+        receivers=behind if view.generation else survivors[1:],
         recover=True,
     )
 
@@ -249,7 +259,9 @@ def _alive(view: View, members: tuple[MemberId, ...]) -> bool:
     return all(member in view.workers for member in members)
 
 
-def _found(view: View) -> tuple[Action, ...]:
+def _found(view: View, limits: Limits) -> tuple[Action, ...]:
+    if view.failed_starts >= limits.failed_starts:
+        return (GiveUp(f"{view.failed_starts} workers in a row ended before they were ready to train"),)
     founders = tuple(member for member, worker in view.workers.items() if worker.founder)
     ready = tuple(member for member in founders if view.workers[member].phase is Phase.READY)
     if len(founders) < view.target:
@@ -259,7 +271,7 @@ def _found(view: View) -> tuple[Action, ...]:
     return (Publish(Plan(number=view.next_number, base=0, members=ready, receivers=ready[1:])),)
 
 
-def _resize(view: View) -> tuple[Action, ...]:
+def _resize(view: View, limits: Limits) -> tuple[Action, ...]:
     if len(view.members) > view.target:
         return (_next_plan(view, view.members[: view.target], ()),)
     missing = view.target - len(view.members)
@@ -271,7 +283,8 @@ def _resize(view: View) -> tuple[Action, ...]:
         joiners = ready[:missing]
         return (_next_plan(view, view.members + joiners, joiners),)
     short = missing - len(ready) - starting
-    return (Start(short, False),) if short > 0 else ()
+    hopeless = view.failed_starts >= limits.failed_starts
+    return (Start(short, False),) if short > 0 and not hopeless else ()
 
 
 def _next_plan(view: View, members: tuple[MemberId, ...], joiners: tuple[MemberId, ...]) -> Publish:

@@ -227,7 +227,11 @@ class Trainer:
     def _found(self) -> None:
         assert self._channel is not None
         self._channel.announce(protocol.ready_key(self._channel.member))
-        self._enter(self._channel.next_after(0, FOUNDING_TIMEOUT_S, recover=False))
+        ready = self._channel.next_after(0, FOUNDING_TIMEOUT_S, recover=False)
+        try:
+            self._enter(ready)
+        except GroupBroken:
+            self._recover()
 
     def _end_warm_up(self) -> None:
         assert self._channel is not None

@@ -1,0 +1,305 @@
+"""Every race of a changing training as rows of a table, and a shuffled world that must always settle."""
+
+import random
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fallow.membership import (
+    Action,
+    Adopt,
+    Cancel,
+    Commit,
+    GiveUp,
+    Kill,
+    Limits,
+    Pending,
+    Phase,
+    Publish,
+    Start,
+    View,
+    Worker,
+    decide,
+)
+from fallow.protocol import MemberId, Plan, decode_plan, encode_plan
+
+LIMITS = Limits(start_ms=1000, connect_ms=100, switch_ms=200, report_ms=50)
+A, B, C, D = (MemberId(name) for name in "abcd")
+
+
+def worker(phase: Phase, since_ms: int = 0, founder: bool = False) -> Worker:
+    return Worker(phase=phase, since_ms=since_ms, founder=founder)
+
+
+def view(target: int, members: str, **changes: object) -> View:
+    names = tuple(MemberId(name) for name in members)
+    workers = {name: worker(Phase.MEMBER) for name in names}
+    base = View(target=target, generation=3, members=names, workers=workers, next_number=4)
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def ready(base: View, *names: MemberId) -> View:
+    return replace(base, workers={**base.workers, **{name: worker(Phase.READY) for name in names}})
+
+
+def without(base: View, *names: MemberId) -> View:
+    return replace(base, workers={n: w for n, w in base.workers.items() if n not in names})
+
+
+def test_a_training_at_its_target_is_left_alone() -> None:
+    assert decide(view(2, "ab"), 0, LIMITS) == ()
+
+
+def test_founders_start_together_and_the_first_hands_its_state_over() -> None:
+    empty = View(target=2)
+    assert decide(empty, 0, LIMITS) == (Start(2, True),)
+    warm = replace(empty, workers={n: worker(Phase.READY, founder=True) for n in (A, B)})
+    assert decide(warm, 0, LIMITS) == (Publish(Plan(number=1, base=0, members=(A, B), receivers=(B,))),)
+
+
+def test_growing_waits_for_all_joiners_and_leaves_the_members_stepping() -> None:
+    grow = view(3, "a")
+    assert decide(grow, 0, LIMITS) == (Start(2, False),)
+    half = ready(grow, B)
+    assert decide(half, 0, LIMITS) == (Start(1, False),)
+    plan = Plan(number=4, base=3, members=(A, B, C), receivers=(B, C))
+    assert decide(ready(grow, B, C), 0, LIMITS) == (Publish(plan),)
+
+
+def test_shrinking_needs_no_joiner_and_keeps_rank_order() -> None:
+    assert decide(view(1, "abc"), 0, LIMITS) == (Publish(Plan(number=4, base=3, members=(A,))),)
+
+
+def test_a_plan_is_committed_only_when_everybody_is_connected() -> None:
+    plan = Plan(number=4, base=3, members=(A, B), receivers=(B,))
+    pending = Pending(plan=plan, published_ms=0, connected=frozenset({A}))
+    base = ready(view(2, "a", pending=pending, next_number=5), B)
+    assert decide(base, 50, LIMITS) == ()
+    both = replace(base, pending=replace(pending, connected=frozenset({A, B})))
+    assert decide(both, 50, LIMITS) == (Commit(plan),)
+
+
+def test_a_joiner_that_never_connects_costs_the_members_nothing() -> None:
+    plan = Plan(number=4, base=3, members=(A, B), receivers=(B,))
+    pending = Pending(plan=plan, published_ms=0, connected=frozenset({A}))
+    base = ready(view(2, "a", pending=pending, next_number=5), B)
+    drop, kill = decide(base, 101, LIMITS)
+    assert isinstance(drop, Cancel)
+    assert kill == Kill(B, "did not connect in time")
+
+
+def test_a_joiner_that_dies_before_the_commit_cancels_the_plan() -> None:
+    plan = Plan(number=4, base=3, members=(A, B), receivers=(B,))
+    dead = view(2, "a", pending=Pending(plan=plan, published_ms=0), next_number=5)
+    assert decide(dead, 1, LIMITS) == (Cancel(plan, "a member of the new group died"),)
+
+
+def test_survivors_recover_from_whoever_is_furthest() -> None:
+    broken = without(view(3, "abc", lost={A: 10, C: 11}, broken_since_ms=0), B)
+    plan = Plan(number=4, base=3, members=(A, C), receivers=(A,), recover=True)
+    assert decide(broken, 1, LIMITS) == (Publish(plan),)
+
+
+def test_a_survivor_that_notices_nothing_is_waited_for_then_killed() -> None:
+    broken = without(view(3, "abc", lost={A: 10}, broken_since_ms=0), B)
+    assert decide(broken, 1, LIMITS) == ()
+    assert decide(broken, 51, LIMITS) == (Kill(C, "did not notice that its group broke"),)
+
+
+def test_a_death_during_recovery_draws_a_new_number() -> None:
+    plan = Plan(number=4, base=3, members=(A, C), recover=True)
+    pending = Pending(plan=plan, published_ms=0, connected=frozenset({A}))
+    again = without(
+        view(3, "abc", lost={A: 10, C: 10}, broken_since_ms=0, pending=pending, next_number=5), B, C
+    )
+    drop, publish = decide(again, 1, LIMITS)
+    assert isinstance(drop, Cancel)
+    assert publish == Publish(Plan(number=5, base=3, members=(A,), recover=True))
+
+
+def test_old_reports_of_the_broken_group_do_not_cancel_its_recovery() -> None:
+    plan = Plan(number=4, base=3, members=(A, C), recover=True)
+    pending = Pending(plan=plan, published_ms=0, connected=frozenset({A, C}))
+    mending = without(
+        view(3, "abc", lost={A: 10, C: 10}, broken_since_ms=0, pending=pending, next_number=5), B
+    )
+    assert decide(mending, 1, LIMITS) == (Commit(plan),)
+
+
+def test_a_death_after_the_commit_but_before_the_switch_recovers_the_old_group() -> None:
+    plan = Plan(number=4, base=3, members=(A, B, C), receivers=(C,))
+    pending = Pending(plan=plan, published_ms=0, connected=frozenset({A, B, C}), committed=True)
+    broken = view(3, "ab", lost={A: 7}, broken_since_ms=0, pending=pending, next_number=5)
+    survivors = without(ready(broken, C), B)
+    assert decide(survivors, 1, LIMITS) == (Publish(Plan(number=5, base=3, members=(A,), recover=True)),)
+
+
+def test_nobody_left_is_said_and_not_waited_for() -> None:
+    (action,) = decide(without(view(2, "ab"), A, B), 0, LIMITS)
+    assert isinstance(action, GiveUp)
+
+
+def test_a_founder_lost_while_the_first_group_forms_does_not_lose_the_training() -> None:
+    plan = Plan(number=1, base=0, members=(A, B, C), receivers=(B, C))
+    pending = Pending(plan=plan, published_ms=0, committed=True, lost={B: 0, C: 0})
+    founders = {name: worker(Phase.READY, founder=True) for name in (B, C)}
+    broken = View(target=3, workers=founders, pending=pending, next_number=2, broken_since_ms=0)
+    rescue = Plan(number=2, base=0, members=(B, C), receivers=(C,), recover=True)
+    assert decide(broken, 1, LIMITS) == (Publish(rescue),)
+
+
+def test_a_script_that_cannot_start_is_not_started_for_ever() -> None:
+    (action,) = decide(View(target=1, failed_starts=3), 0, LIMITS)
+    assert isinstance(action, GiveUp)
+    assert decide(view(2, "a", failed_starts=3), 0, LIMITS) == ()
+
+
+def test_a_finished_training_is_not_repaired() -> None:
+    assert decide(without(view(2, "ab", finished=True), A), 0, LIMITS) == ()
+
+
+def test_a_plan_survives_the_wire() -> None:
+    plan = Plan(number=9, base=4, members=(A, B, C), receivers=(C,), recover=True)
+    assert decode_plan(encode_plan(plan)) == plan
+
+
+def test_sources_share_the_hand_over() -> None:
+    plan = Plan(number=1, base=0, members=(A, B, C, D), receivers=(C, D))
+    assert plan.transfers == ((0, 2), (1, 3))
+
+
+class World:
+    """Workers that connect, switch and die as the drawn choices say; the controller's half is ``decide``."""
+
+    def __init__(self, target: int):
+        self.view = View(target=target)
+        self.now = 0
+        self.born = 0
+        self.steps: dict[MemberId, int] = {}
+        self.numbers: list[int] = []
+
+    def kill(self, member: MemberId) -> None:
+        self.view = without(self.view, member)
+        self._notice()
+
+    def act(self, action: Action) -> None:
+        match action:
+            case Start(count=count, founder=founder):
+                for _ in range(count):
+                    name = MemberId(f"w{self.born}")
+                    self.born += 1
+                    phase = worker(Phase.STARTING, self.now, founder)
+                    self.view = replace(self.view, workers={**self.view.workers, name: phase})
+            case Publish(plan=plan):
+                self._check(plan)
+                pending = Pending(plan=plan, published_ms=self.now)
+                self.view = replace(self.view, pending=pending, next_number=plan.number + 1)
+            case Commit():
+                assert self.view.pending is not None
+                self.view = replace(self.view, pending=replace(self.view.pending, committed=True))
+            case Cancel():
+                self.view = replace(self.view, pending=None)
+            case Adopt(plan=plan):
+                self._adopt(plan)
+            case Kill(member=member):
+                self.kill(member)
+            case GiveUp():
+                raise AssertionError("somebody who holds the state was alive")
+
+    def progress(self, choice: int) -> None:
+        """One worker does the next thing that it can do."""
+        self.now += 1
+        names = sorted(self.view.workers)
+        if not names:
+            return
+        name = names[choice % len(names)]
+        one, pending = self.view.workers[name], self.view.pending
+        if one.phase is Phase.STARTING:
+            self.view = replace(
+                self.view, workers={**self.view.workers, name: replace(one, phase=Phase.READY)}
+            )
+        elif pending is not None and name in pending.plan.members:
+            if name not in pending.connected:
+                self.view = replace(self.view, pending=replace(pending, connected=pending.connected | {name}))
+            elif pending.committed and name not in pending.switched:
+                self._switch(name, pending)
+
+    def _switch(self, name: MemberId, pending: Pending) -> None:
+        if name in pending.plan.receivers:
+            source = next(m for m in pending.plan.members if m not in pending.plan.receivers)
+            if source not in self.view.workers:
+                return
+            self.steps[name] = self.steps.get(source, 0)
+        self.view = replace(self.view, pending=replace(pending, switched=pending.switched | {name}))
+
+    def _notice(self) -> None:
+        dead = [m for m in self.view.members if m not in self.view.workers]
+        if dead:
+            lost = {m: self.steps.get(m, 0) for m in self.view.members if m in self.view.workers}
+            began = self.view.broken_since_ms if self.view.broken_since_ms is not None else self.now
+            self.view = replace(self.view, lost=lost, broken_since_ms=began)
+        pending = self.view.pending
+        if pending is not None and any(m not in self.view.workers for m in pending.plan.members):
+            involved = pending.plan.members if pending.plan.base == 0 else pending.switched
+            lost = {m: self.steps.get(m, 0) for m in involved if m in self.view.workers and pending.committed}
+            self.view = replace(self.view, pending=replace(pending, lost=lost))
+
+    def _check(self, plan: Plan) -> None:
+        assert not self.numbers or plan.number > self.numbers[-1], "plan numbers only grow"
+        self.numbers.append(plan.number)
+        assert all(member in self.view.workers for member in plan.members), "no plan names the dead"
+        assert set(plan.receivers) < set(plan.members), "somebody holds the state"
+        known = [self.steps.get(m, 0) for m in plan.members if m not in plan.receivers]
+        assert max(known) == max(self.steps.get(m, 0) for m in plan.members), "the furthest is a source"
+
+    def _adopt(self, plan: Plan) -> None:
+        furthest = max(self.steps.get(m, 0) for m in plan.members)
+        workers = {}
+        for name, one in self.view.workers.items():
+            if name in plan.members:
+                workers[name] = replace(one, phase=Phase.MEMBER)
+                self.steps[name] = furthest + 1
+            elif name not in self.view.members:
+                workers[name] = one
+        self.view = replace(
+            self.view, generation=plan.number, members=plan.members, workers=workers, pending=None,
+            lost={}, broken_since_ms=None,
+        )  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    start=st.integers(1, 4),
+    moves=st.lists(
+        st.tuples(st.sampled_from(["go", "go", "go", "kill", "resize"]), st.integers(0, 50)), max_size=60
+    ),
+    seed=st.integers(0, 2**32),
+)
+def test_whatever_the_order_of_events_the_training_reaches_its_target(
+    start: int, moves: list[tuple[str, int]], seed: int
+) -> None:
+    world = World(start)
+    for kind, choice in moves:
+        if kind == "resize":
+            world.view = replace(world.view, target=1 + choice % 4)
+        elif kind == "kill":
+            pending = world.view.pending
+            founding = pending.plan.members if pending is not None and pending.plan.base == 0 else ()
+            holders = [m for m in world.view.members or founding if m in world.view.workers]
+            names = sorted(world.view.workers)
+            victim = names[choice % len(names)] if names else None
+            if victim is not None and (victim not in holders or len(holders) > 1):
+                world.kill(victim)
+        else:
+            world.progress(choice)
+        for action in decide(world.view, world.now, LIMITS):
+            world.act(action)
+    order = random.Random(seed)
+    for _ in range(60):
+        for choice in order.sample(range(12), 12):
+            world.progress(choice)
+            for action in decide(world.view, world.now, LIMITS):
+                world.act(action)
+    assert len(world.view.members) == world.view.target
+    assert all(member in world.view.workers for member in world.view.members)
