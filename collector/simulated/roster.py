@@ -28,7 +28,7 @@ class Card:
     wait_h: float
     projects: tuple[str, ...] = ()
     kind: JobKind = JobKind.BATCH
-    framework: str | None = "pytorch"
+    framework: str | None = "PyTorch"
     command: str = ""
     pod: bool = False
     by_hand: float = 0.3
@@ -102,7 +102,7 @@ TENSORFLOW = Card(
     hours=(7.0, 0.5, 2.0, 30.0),
     wait_h=1.0,
     projects=("genomics", "vision"),
-    framework="tensorflow",
+    framework="TensorFlow",
     command="python classify.py --epochs 40",
 )
 JAX = Card(
@@ -111,7 +111,7 @@ JAX = Card(
     hours=(9.0, 0.6, 2.0, 40.0),
     wait_h=1.0,
     projects=("vision", "language"),
-    framework="jax",
+    framework="JAX",
     command="python diffuse.py --mesh 1",
 )
 EMPTY = Card(

@@ -1,0 +1,100 @@
+"""Columns of cells to columns of values, with a mark on each cell that makes no sense. Pure.
+
+A cell may be missing (empty, NaN, NULL, NA): that is "not measured", and no fault. ``inf`` is a fault.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_MISSING = ("", "nan", "null", "na", "n/a", "none", "-")
+_NUMBER = r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbers:
+    """Values with NaN for missing cells, and a mark on those that are no number."""
+
+    values: npt.NDArray[np.float64]
+    bad: npt.NDArray[np.bool_]
+
+    @property
+    def missing(self) -> npt.NDArray[np.bool_]:
+        """Neither a number nor malformed."""
+        missing: npt.NDArray[np.bool_] = np.isnan(self.values) & ~self.bad
+        return missing
+
+
+def numbers(column: pa.ChunkedArray) -> Numbers:
+    """A column of numbers, or of text that should be numbers."""
+    whole = _whole(column)
+    if not _is_text(whole.type):
+        values = whole.cast(pa.float64()).to_numpy(zero_copy_only=False).astype(np.float64)
+        return Numbers(values=np.where(np.isinf(values), np.nan, values), bad=np.isinf(values))
+    text = pc.utf8_trim_whitespace(whole.cast(pa.string()))
+    missing = _missing(text)
+    valid = pc.fill_null(pc.match_substring_regex(text, _NUMBER), False)
+    parsed = pc.if_else(valid, text, None).cast(pa.float64())
+    values = parsed.to_numpy(zero_copy_only=False).astype(np.float64)
+    bad = ~_flags(pc.or_(missing, valid)) | np.isinf(values)
+    return Numbers(values=np.where(bad, np.nan, values), bad=bad)
+
+
+def moments(column: pa.ChunkedArray) -> Numbers:
+    """Milliseconds since the epoch from a column of timestamps or ISO 8601 text; without a zone: UTC."""
+    whole = _whole(column)
+    if pa.types.is_timestamp(whole.type) or pa.types.is_date(whole.type):
+        stamps = whole.cast(pa.timestamp("us", tz=getattr(whole.type, "tz", None)))
+        micros = stamps.cast(pa.int64()).cast(pa.float64()).to_numpy(zero_copy_only=False)
+        return Numbers(values=micros / 1000.0, bad=np.zeros(len(micros), np.bool_))
+    text = pc.utf8_trim_whitespace(whole.cast(pa.string()))
+    missing = _flags(_missing(text))
+    values = np.array([_moment_ms(cell) for cell in text.to_pylist()], np.float64)
+    return Numbers(values=values, bad=np.isnan(values) & ~missing)
+
+
+def words(column: pa.ChunkedArray) -> pa.Array:
+    """Text, trimmed; an empty or missing cell is NULL."""
+    text = pc.utf8_trim_whitespace(_whole(column).cast(pa.string()))
+    return pc.if_else(pc.fill_null(pc.equal(text, ""), True), None, text)
+
+
+def cell(column: pa.ChunkedArray, row: int) -> str:
+    """What stands in a row, for a message; long cells are cut."""
+    text = str(column[row].as_py())
+    return text if len(text) <= 40 else f"{text[:37]}…"
+
+
+def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_dictionary(kind)
+        or pa.types.is_null(kind)
+    )
+
+
+def _missing(text: pa.Array) -> pa.Array:
+    return pc.fill_null(pc.is_in(pc.utf8_lower(text), pa.array(_MISSING)), True)
+
+
+def _flags(marks: pa.Array) -> npt.NDArray[np.bool_]:
+    flags: npt.NDArray[np.bool_] = marks.to_numpy(zero_copy_only=False).astype(np.bool_)
+    return flags
+
+
+def _moment_ms(text: str | None) -> float:
+    try:
+        moment = datetime.fromisoformat(text or "")
+    except ValueError:
+        return float("nan")
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return aware.timestamp() * 1000.0

@@ -1,0 +1,55 @@
+"""From a path to a recording: which mapping goes with which file.
+
+Fallow's own export needs none. Any other table has its mapping beside it, under its whole name or its stem
+with ``.toml`` appended (``pods.csv.gz.toml`` or ``pods.toml``), or gets one from the caller.
+"""
+
+from pathlib import Path
+
+from collector.batch import SAMPLE_SCHEMA
+from collector.replay.errors import BadMapping, RecordingUnreadable
+from collector.replay.file import read_raw
+from collector.replay.interpret import interpret
+from collector.replay.mapping import ColumnMapping, Measure, parse_mapping
+from collector.replay.recording import Recording
+
+
+def open_recording(path: Path, mapping: ColumnMapping | None = None) -> Recording:
+    """The recording at ``path``; blocks while it is read whole into memory.
+
+    Raises RecordingUnreadable, BadMapping, RecordingUseless, each with what to do next.
+    """
+    if not path.is_file():
+        raise RecordingUnreadable(f"replaying {path}: there is no such file")
+    raw = read_raw(path)
+    chosen = mapping or _mapping_beside(path) or _own_mapping(tuple(raw.table.column_names))
+    if chosen is None:
+        raise BadMapping(
+            f"replaying {path}: its columns ({', '.join(raw.table.column_names)}) are not those of Fallow's "
+            f"export, and there is no mapping at {_stem(path)}.toml. Write one: docs/simulated.md shows how."
+        )
+    return interpret(raw, chosen, str(path))
+
+
+def _mapping_beside(path: Path) -> ColumnMapping | None:
+    for candidate in (path.with_name(f"{path.name}.toml"), path.with_name(f"{_stem(path).name}.toml")):
+        if candidate.is_file():
+            return parse_mapping(candidate.read_text(), str(candidate))
+    return None
+
+
+def _own_mapping(columns: tuple[str, ...]) -> ColumnMapping | None:
+    if not {"uuid", "at_ms"} <= set(columns):
+        return None
+    own = [name for name in SAMPLE_SCHEMA.names if name in columns and name not in ("uuid", "at_ms", "flags")]
+    return ColumnMapping(
+        time="at_ms",
+        time_unit="ms",
+        origin_ms=0,
+        gpu="uuid",
+        measures=tuple(Measure(field=name, column=name, factor=1.0) for name in own),
+    )
+
+
+def _stem(path: Path) -> Path:
+    return path.with_name(path.name.split(".")[0])
