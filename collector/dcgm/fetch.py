@@ -8,13 +8,21 @@ import asyncio
 import time
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 import httpx
 
 GZIP = 31
-ACCEPT = "text/plain;version=0.0.4, text/plain;q=0.5"
+HEADERS = {"Accept": "text/plain;version=0.0.4, text/plain;q=0.5", "Accept-Encoding": "gzip"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What to ask for; ``headers`` may carry a secret and are never told."""
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,18 +53,17 @@ class Limits:
 class Fetcher:
     """A kept connection to each endpoint; made at the first fetch, released by ``close``."""
 
-    def __init__(self, limits: Limits, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._headers = {"Accept": ACCEPT, "Accept-Encoding": "gzip", **(headers or {})}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: httpx.AsyncClient | None = None
 
-    def fetch(self, urls: Sequence[str]) -> tuple[Body | Failure, ...]:
-        """The answers in the order of ``urls``; blocks up to the timeout times the rounds of concurrency."""
+    def fetch(self, requests: Sequence[Request]) -> tuple[Body | Failure, ...]:
+        """The answers in the order asked; blocks up to the timeout times the rounds of concurrency."""
         if self._loop is None or self._client is None:
             self._loop = asyncio.new_event_loop()
-            self._client = httpx.AsyncClient(headers=self._headers, trust_env=False, timeout=None)
-        return self._loop.run_until_complete(self._all(self._client, urls))
+            self._client = httpx.AsyncClient(headers=HEADERS, trust_env=False, timeout=None)
+        return self._loop.run_until_complete(self._all(self._client, requests))
 
     def close(self) -> None:
         """Close the connections; safe to call twice."""
@@ -65,22 +72,24 @@ class Fetcher:
             self._loop.close()
         self._loop = self._client = None
 
-    async def _all(self, client: httpx.AsyncClient, urls: Sequence[str]) -> tuple[Body | Failure, ...]:
+    async def _all(
+        self, client: httpx.AsyncClient, requests: Sequence[Request]
+    ) -> tuple[Body | Failure, ...]:
         gate = asyncio.Semaphore(self._limits.concurrency)
 
-        async def one(url: str) -> Body | Failure:
+        async def one(request: Request) -> Body | Failure:
             async with gate:
-                return await self._one(client, url)
+                return await self._one(client, request)
 
-        return tuple(await asyncio.gather(*(one(url) for url in urls)))
+        return tuple(await asyncio.gather(*(one(request) for request in requests)))
 
-    async def _one(self, client: httpx.AsyncClient, url: str) -> Body | Failure:
+    async def _one(self, client: httpx.AsyncClient, request: Request) -> Body | Failure:
         started = time.monotonic()
         try:
             async with asyncio.timeout(self._limits.timeout_s):
-                content = await _get(client, url, self._limits.bytes_)
+                content = await _get(client, request, self._limits.bytes_)
         except Exception as error:
-            reason = _reason(error, url, self._limits)
+            reason = _reason(error, request.url, self._limits)
             if reason is None:
                 raise
             return Failure(reason=reason, duration_ms=(time.monotonic() - started) * 1e3)
@@ -102,8 +111,8 @@ class _TooLargeError(Exception):
     """The answer is over the limit."""
 
 
-async def _get(client: httpx.AsyncClient, url: str, limit: int) -> bytes:
-    async with client.stream("GET", url) as response:
+async def _get(client: httpx.AsyncClient, request: Request, limit: int) -> bytes:
+    async with client.stream("GET", request.url, headers=dict(request.headers)) as response:
         if response.status_code != httpx.codes.OK:
             raise _AnsweredError(_status(response))
         if response.headers.get("content-encoding", "identity") not in ("gzip", "identity"):

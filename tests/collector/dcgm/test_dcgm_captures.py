@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from collector.dcgm.source import DcgmSettings, DcgmSource
+from collector.dcgm.source import DcgmSettings, dcgm_source
 from collector.model import Allocation, ClaimSource, Gpu, GpuSample, Holder, JobId, Reading, Rung
 from tests.collector.dcgm.loopback import serving, text
 
@@ -318,7 +318,7 @@ CAPTURES = {
 
 def collect(body: str) -> Reading:
     with serving(lambda path, headers: text(body)) as url:
-        source = DcgmSource(DcgmSettings(urls=(url,)))
+        source = dcgm_source(DcgmSettings(urls=(url,)))
         try:
             reading = source.read(NOW_MS)
         finally:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from collector.dcgm.fetch import Limits
-from collector.dcgm.source import DcgmSettings, DcgmSource, UnusableUrl, metrics_url
+from collector.dcgm.scrape import UnusableUrl, metrics_url
+from collector.dcgm.source import DcgmSettings, dcgm_source
 from collector.model import Reading, Unavailable
 from tests.collector.dcgm.dcgm_writer import CLASSIC, Board, Facts, exposition
 from tests.collector.dcgm.loopback import Answer, serving, text
@@ -17,7 +18,7 @@ GOOD = exposition([Board(uuid="GPU-good", facts=Facts(gpu_utilization_ratio=0.5)
 
 
 def read(*urls: str, limits: Limits = LIMITS) -> Reading | Unavailable:
-    source = DcgmSource(DcgmSettings(urls=urls, limits=limits))
+    source = dcgm_source(DcgmSettings(urls=urls, limits=limits))
     try:
         return source.read(1_000_000)
     finally:
@@ -85,7 +86,7 @@ def test_dead_endpoint_is_named_with_what_to_do() -> None:
 @pytest.mark.parametrize("url", ["http://[::1", "ftp://x/metrics", "http://", "http://x:port/"])
 def test_url_that_is_none_is_refused_with_an_example(url: str) -> None:
     with pytest.raises(UnusableUrl, match="http://HOST:9400"):
-        DcgmSource(DcgmSettings(urls=(url,)))
+        dcgm_source(DcgmSettings(urls=(url,)))
 
 
 def test_many_slow_endpoints_are_waited_for_together() -> None:

@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from collector.dcgm.endpoint import BELIEVED_MS, Endpoint, heard
-from collector.dcgm.source import DcgmSettings, DcgmSource
+from collector.dcgm.scrape import ScrapedSource
+from collector.dcgm.source import DcgmSettings, dcgm_source
 from collector.model import Reading, Unavailable
 from tests.collector.dcgm.dcgm_writer import CLASSIC, Board, Facts, exposition
 from tests.collector.dcgm.loopback import Answer, serving, text
@@ -26,17 +27,17 @@ class Exporter:
 
 
 @contextmanager
-def running() -> Iterator[tuple[Exporter, DcgmSource]]:
+def running() -> Iterator[tuple[Exporter, ScrapedSource]]:
     exporter = Exporter()
     with serving(exporter.answer) as url:
-        source = DcgmSource(DcgmSettings(urls=(url,)))
+        source = dcgm_source(DcgmSettings(urls=(url,)))
         try:
             yield exporter, source
         finally:
             source.close()
 
 
-def tick(source: DcgmSource, after_s: float) -> Reading:
+def tick(source: ScrapedSource, after_s: float) -> Reading:
     reading = source.read(START + round(after_s * S))
     assert isinstance(reading, Reading), reading
     return reading

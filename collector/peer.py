@@ -1,0 +1,228 @@
+"""The Source over other Fallows: reads their ``/metrics`` back into what they measured.
+
+The table in ``collector.exposition`` is the contract, read here the other way round. A sample keeps its own
+time and width, so collecting from a collector invents nothing, and what was seen before is not told again.
+
+Each service has a token of its own. ``FALLOW_PEER_TOKEN`` is one for all peers; ``FALLOW_PEER_TOKEN_FILE``
+names a file with a line ``URL TOKEN`` for each, or a token alone for all; it is read anew at every tick.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from os import environ
+from pathlib import Path
+from typing import Any, cast
+
+from collector.dcgm.endpoint import Endpoint, News
+from collector.dcgm.fetch import Limits
+from collector.dcgm.scrape import ScrapedSource, endpoints
+from collector.dcgm.text import MalformedText, Row, names_in, parse
+from collector.exposition import (
+    ALLOCATION,
+    FLAG,
+    GPU_METRICS,
+    INFO,
+    INFO_LABELS,
+    LOOKED,
+    SAMPLE_METRICS,
+    SOURCE_UP,
+    Labels,
+    Metric,
+)
+from collector.model import (
+    Allocation,
+    ClaimSource,
+    Gap,
+    Gpu,
+    GpuSample,
+    GpuUuid,
+    Holder,
+    JobId,
+    JobKind,
+    NodeName,
+    Rung,
+)
+
+TOKEN_VARIABLE = "FALLOW_PEER_TOKEN"
+TOKEN_FILE_VARIABLE = "FALLOW_PEER_TOKEN_FILE"
+TICK_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerSettings:
+    """Where the peers are, and the environment that their tokens come from."""
+
+    urls: tuple[str, ...]
+    limits: Limits = field(default_factory=Limits)
+    name: str = "fallow"
+    environment: Mapping[str, str] = field(default_factory=lambda: environ)
+
+
+def peer_source(settings: PeerSettings) -> ScrapedSource:
+    """The source; opens nothing yet. Raises UnusableUrl."""
+    return ScrapedSource(
+        name=settings.name,
+        endpoints=endpoints(settings.urls, TICK_MS),
+        limits=settings.limits,
+        hear=lambda endpoint, content, now_ms: heard(endpoint, content, now_ms, settings.name),
+        headers=lambda url: _authorization(url, settings.environment),
+    )
+
+
+def heard(endpoint: Endpoint, content: bytes, now_ms: int, source: str) -> tuple[Endpoint, News]:
+    """The peer after an answer, and what it measured since the last. Raises MalformedText. Pure."""
+    rows = _rows(content)
+    gpus, samples = _gpus(rows), _samples(rows)
+    fresh = tuple(
+        sample
+        for uuid, sample in samples.items()
+        if uuid not in endpoint.samples or endpoint.samples[uuid].at_ms < sample.at_ms
+    )
+    allocations = tuple(_allocations(rows)) if any(row.name == LOOKED.name for row in rows) else None
+    after = replace(
+        endpoint, gpus=gpus, samples=samples, allocations=allocations, seen_ms=now_ms, asked_ms=now_ms
+    )
+    news = News(gpus=gpus, samples=fresh, allocations=allocations, gaps=_gaps(endpoint, rows, now_ms, source))
+    return after, news
+
+
+def token_for(url: str, told: str) -> str | None:
+    """The token for a URL among lines of ``URL TOKEN``, or of a token alone; the longest URL wins."""
+    lines = [line.split() for line in told.splitlines() if line.strip() and not line.startswith("#")]
+    named = [(words[0], words[1]) for words in lines if len(words) == 2 and url.startswith(words[0])]
+    if named:
+        return max(named, key=lambda pair: len(pair[0]))[1]
+    return next((words[0] for words in lines if len(words) == 1), None)
+
+
+def _authorization(url: str, environment: Mapping[str, str]) -> Mapping[str, str]:
+    told = environment.get(TOKEN_VARIABLE, "")
+    if path := environment.get(TOKEN_FILE_VARIABLE):
+        try:
+            told = Path(path).read_text()
+        except OSError:
+            told = ""
+    token = token_for(url, told)
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def _rows(content: bytes) -> tuple[Row, ...]:
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise MalformedText("it is not text in UTF-8") from error
+    rows = parse(text, lambda name: name.startswith("fallow_"))
+    if rows:
+        return rows
+    found = names_in(text)
+    raise MalformedText(
+        f"no Fallow's metrics in it, but {', '.join(found)}" if found else "no metrics in it at all"
+    )
+
+
+def _gpus(rows: Iterable[Row]) -> tuple[Gpu, ...]:
+    values = _values(rows, GPU_METRICS)
+    return tuple(
+        Gpu(**_known(row.labels), **cast(dict[str, Any], values.get(_uuid(row.labels), {})))
+        for row in rows
+        if row.name == INFO.name
+    )
+
+
+def _known(labels: Labels) -> dict[str, Any]:
+    index = labels.get("index", "")
+    return {
+        "uuid": _uuid(labels),
+        "node": NodeName(labels.get("node", "")),
+        "index": int(index) if index.isdecimal() else None,
+        "model": labels.get("model") or None,
+    } | {name: labels.get(name) or None for name in INFO_LABELS}
+
+
+def _samples(rows: Iterable[Row]) -> dict[GpuUuid, GpuSample]:
+    flags: dict[GpuUuid, tuple[str, ...]] = {}
+    for row in rows:
+        if row.name == FLAG.name:
+            uuid = _uuid(row.labels)
+            flags[uuid] = (*flags.get(uuid, ()), row.labels.get("flag", ""))
+    totals = _values(rows, GPU_METRICS)
+    return {
+        uuid: GpuSample(
+            uuid=uuid,
+            flags=flags.get(uuid, ()),
+            memory_total_bytes=cast(int | None, totals.get(uuid, {}).get("memory_total_bytes")),
+            **cast(dict[str, Any], values),
+        )
+        for uuid, values in _values(rows, SAMPLE_METRICS).items()
+        if "at_ms" in values and "width_ms" in values
+    }
+
+
+def _values(rows: Iterable[Row], metrics: Iterable[Metric]) -> dict[GpuUuid, dict[str, object]]:
+    by_name = {metric.name: metric for metric in metrics}
+    found: dict[GpuUuid, dict[str, object]] = {}
+    for row in rows:
+        metric = by_name.get(row.name)
+        if metric is not None:
+            found.setdefault(_uuid(row.labels), {})[metric.field] = _read(metric, row.value)
+    return found
+
+
+def _read(metric: Metric, wire: float) -> object:
+    match metric.field:
+        case "rung":
+            return Rung(int(wire)) if wire in set(Rung) else Rung.UNKNOWN
+        case "persistence_mode":
+            return wire > 0
+        case "share_of_device":
+            return wire
+        case name if name.endswith("_ratio"):
+            return wire
+        case _:
+            return (
+                round(wire / metric.factor) if metric.factor >= 1 else round(wire * round(1 / metric.factor))
+            )
+
+
+def _allocations(rows: Iterable[Row]) -> Iterable[Allocation]:
+    for row in rows:
+        if row.name == ALLOCATION.name and row.labels.get("job"):
+            yield Allocation(
+                uuid=_uuid(row.labels),
+                holder=_holder(row.labels),
+                share=row.value,
+                source=_claim_source(row.labels.get("source", "")),
+            )
+
+
+def _claim_source(told: str) -> ClaimSource:
+    """Whose word it is; of a word that only a newer Fallow knows, the weakest."""
+    return ClaimSource(told) if told in set(ClaimSource) else ClaimSource.PROCESS
+
+
+def _holder(labels: Labels) -> Holder:
+    kind = labels.get("kind", "")
+    return Holder(
+        job=JobId(labels["job"]),
+        user=labels.get("user") or None,
+        project=labels.get("project") or None,
+        name=labels.get("name") or None,
+        kind=JobKind(kind) if kind in set(JobKind) else None,
+        framework=labels.get("framework") or None,
+    )
+
+
+def _gaps(endpoint: Endpoint, rows: Iterable[Row], now_ms: int, source: str) -> tuple[Gap, ...]:
+    """The peer answers, but one of its own sources is blind: that is a gap here as well."""
+    since = endpoint.asked_ms if endpoint.asked_ms is not None else now_ms - endpoint.interval_ms
+    blind = sorted(
+        row.labels.get("source", "") for row in rows if row.name == SOURCE_UP.name and not row.value
+    )
+    reason = f"{endpoint.fallback_node} cannot read its source {', '.join(blind)}; look at its log"
+    return (
+        (Gap(source=source, from_ms=since, to_ms=now_ms, reason=reason),) if blind and since < now_ms else ()
+    )
+
+
+def _uuid(labels: Labels) -> GpuUuid:
+    return GpuUuid(labels.get("uuid", ""))

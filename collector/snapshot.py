@@ -1,0 +1,102 @@
+"""The newest that is known of each GPU, kept from tick to tick for whoever asks between two of them. Pure.
+
+A source may have news only at every third tick, or fall silent: a sample stays until it is old, then goes, so
+that nobody mistakes what was for what is.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from collector.model import (
+    Allocation,
+    Gpu,
+    GpuSample,
+    Process,
+    ProcessSample,
+    Reading,
+    Tick,
+    Unavailable,
+)
+
+KEPT_MS = 90_000
+"""How long a sample stays when nothing newer comes: three of the longest usual intervals."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceHealth:
+    """How a source fared at the newest tick."""
+
+    name: str
+    is_up: bool
+    duration_ms: float
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What is known after a tick. ``allocations`` is ``None`` when nobody ever looked."""
+
+    at_ms: int = 0
+    gpus: tuple[Gpu, ...] = ()
+    samples: tuple[GpuSample, ...] = ()
+    processes: tuple[Process, ...] = ()
+    process_samples: tuple[ProcessSample, ...] = ()
+    allocations: tuple[Allocation, ...] | None = None
+    sources: tuple[SourceHealth, ...] = ()
+    ticks: int = 0
+    tick_duration_ms: float = 0.0
+
+
+def after(before: Snapshot, tick: Tick, *, duration_ms: float) -> Snapshot:
+    """The snapshot after a tick that took ``duration_ms`` in all."""
+    readings = [outcome for outcome in tick.outcomes if isinstance(outcome, Reading)]
+    oldest = tick.at_ms - KEPT_MS
+    samples = {s.uuid: s for s in before.samples if s.at_ms >= oldest}
+    for sample in (s for reading in readings for s in reading.samples):
+        if sample.uuid not in samples or sample.at_ms >= samples[sample.uuid].at_ms:
+            samples[sample.uuid] = sample
+    gpus = {gpu.uuid: gpu for gpu in before.gpus if gpu.uuid in samples}
+    gpus |= {gpu.uuid: gpu for reading in readings for gpu in reading.gpus}
+    looked = [reading for reading in readings if reading.processes is not None]
+    return replace(
+        before,
+        at_ms=tick.at_ms,
+        gpus=tuple(gpus.values()),
+        samples=tuple(sample for sample in samples.values() if sample.uuid in gpus),
+        processes=_processes(before, looked),
+        process_samples=_process_samples(before, looked, oldest),
+        allocations=before.allocations if tick.allocations is None else tick.allocations,
+        sources=_health(before, tick),
+        ticks=before.ticks + 1,
+        tick_duration_ms=duration_ms,
+    )
+
+
+def _processes(before: Snapshot, looked: Iterable[Reading]) -> tuple[Process, ...]:
+    """Of a node that was looked at, what runs now; of the others, what was last seen."""
+    looked = tuple(looked)
+    nodes = {gpu.node for reading in looked for gpu in reading.gpus}
+    kept = {process.key: process for process in before.processes if process.key.node not in nodes}
+    return tuple((kept | {p.key: p for reading in looked for p in reading.processes or ()}).values())
+
+
+def _process_samples(
+    before: Snapshot, looked: Iterable[Reading], oldest_ms: int
+) -> tuple[ProcessSample, ...]:
+    looked = tuple(looked)
+    uuids = {gpu.uuid for reading in looked for gpu in reading.gpus}
+    kept = [s for s in before.process_samples if s.uuid not in uuids and s.at_ms >= oldest_ms]
+    return (*kept, *(s for reading in looked for s in reading.process_samples or ()))
+
+
+def _health(before: Snapshot, tick: Tick) -> tuple[SourceHealth, ...]:
+    known = {health.name: health for health in before.sources}
+    for outcome in tick.outcomes:
+        is_up = not isinstance(outcome, Unavailable)
+        known[outcome.source] = SourceHealth(
+            name=outcome.source,
+            is_up=is_up,
+            duration_ms=outcome.duration_ms,
+            gpus=len(outcome.gpus) if isinstance(outcome, Reading) else 0,
+        )
+    return tuple(known.values())

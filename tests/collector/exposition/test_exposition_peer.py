@@ -1,0 +1,188 @@
+"""One Fallow collects from another, over real HTTP: what comes out is what went in."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+from collector.dcgm.fetch import Limits
+from collector.dcgm.scrape import ScrapedSource
+from collector.exposition import exposition
+from collector.model import Allocation, GpuUuid, Holder, JobId, Reading, Tick, Unavailable
+from collector.peer import PeerSettings, peer_source, token_for
+from collector.snapshot import Snapshot, SourceHealth, after
+from tests.collector.dcgm.loopback import Answer, serving, text
+from tests.collector.exposition.snapshots import NOW_MS, snapshots
+
+
+class Shown:
+    """What the serving Fallow shows at this moment."""
+
+    def __init__(self) -> None:
+        self.snapshot = Snapshot()
+        self.down = False
+
+    def answer(self, *_: object) -> Answer:
+        return Answer(status=500) if self.down else text(exposition(self.snapshot).decode())
+
+
+def source(url: str, **environment: str) -> ScrapedSource:
+    return peer_source(PeerSettings(urls=(url,), limits=Limits(timeout_s=2), environment=environment))
+
+
+def read(peer: ScrapedSource, now_ms: int = NOW_MS) -> Reading:
+    reading = peer.read(now_ms)
+    assert isinstance(reading, Reading), reading
+    return reading
+
+
+def canonical(allocations: tuple[Allocation, ...] | None) -> object:
+    return None if allocations is None else sorted(allocations, key=repr)
+
+
+def test_a_peer_yields_the_samples_gpus_and_allocations_of_the_other() -> None:
+    shown = Shown()
+
+    @settings(max_examples=60, deadline=None)
+    @given(snapshot=snapshots())
+    def round_trip(snapshot: Snapshot) -> None:
+        shown.snapshot = snapshot
+        fresh = source(url)
+        try:
+            reading = read(fresh)
+        finally:
+            fresh.close()
+        assert reading.gpus == snapshot.gpus
+        assert [replace(s, flags=tuple(sorted(s.flags))) for s in reading.samples] == [
+            replace(s, flags=tuple(sorted(s.flags))) for s in snapshot.samples
+        ]
+        assert canonical(reading.allocations) == canonical(snapshot.allocations)
+        assert reading.processes is None and reading.gaps == ()
+
+    with serving(shown.answer) as url:
+        round_trip()
+
+
+@settings(max_examples=25, deadline=None)
+@given(snapshot=snapshots())
+def test_a_chain_of_three_says_at_its_end_what_was_said_at_its_beginning(snapshot: Snapshot) -> None:
+    told = exposition(snapshot)
+    with serving(lambda *_: text(told.decode())) as url:
+        peer = source(url)
+        reading = read(peer)
+        peer.close()
+    tick = Tick(at_ms=NOW_MS, width_ms=10_000, outcomes=(reading,), allocations=reading.allocations)
+    again = exposition(after(Snapshot(), tick, duration_ms=1))
+    assert _of_gpus(again) == _of_gpus(told)
+
+
+def _of_gpus(told: bytes) -> list[bytes]:
+    return sorted(line for line in told.split(b"\n") if line.startswith((b"fallow_gpu", b"fallow_alloc")))
+
+
+def _one(at_ms: int) -> Snapshot:
+    from tests.collector.exposition.test_exposition_text import A, gpu, sample
+
+    return Snapshot(at_ms=at_ms, gpus=(gpu(A),), samples=(sample(A, at_ms, power_mw=at_ms % 1000),))
+
+
+def test_what_was_seen_before_is_not_told_again() -> None:
+    shown = Shown()
+    with serving(shown.answer) as url:
+        peer = source(url)
+        for at_ms, new in ((NOW_MS, 1), (NOW_MS, 0), (NOW_MS + 10_000, 1), (NOW_MS + 10_000, 0)):
+            shown.snapshot = _one(at_ms)
+            assert len(read(peer, NOW_MS + 20_000).samples) == new
+        peer.close()
+
+
+def test_clocks_that_differ_do_not_move_a_sample() -> None:
+    shown = Shown()
+    shown.snapshot = _one(NOW_MS - 3_600_000)
+    with serving(shown.answer) as url:
+        peer = source(url)
+        (found,) = read(peer).samples
+        peer.close()
+    assert found.at_ms == NOW_MS - 3_600_000
+
+
+def test_peer_whose_own_source_is_blind_is_a_gap_here_too() -> None:
+    shown = Shown()
+    shown.snapshot = replace(
+        _one(NOW_MS), sources=(SourceHealth(name="nvml", is_up=False, duration_ms=1, gpus=0),)
+    )
+    with serving(shown.answer) as url:
+        peer = source(url)
+        (gap,) = read(peer).gaps
+        peer.close()
+    assert "cannot read its source nvml" in gap.reason
+
+
+def test_dead_peer_keeps_its_holders_for_a_while_and_says_why() -> None:
+    shown = Shown()
+    held = Allocation(uuid=GpuUuid("GPU-a"), holder=Holder(job=JobId("slurm:1")))
+    shown.snapshot = replace(_one(NOW_MS), allocations=(held,))
+    with serving(shown.answer) as url:
+        peer = source(url)
+        assert read(peer).allocations == (held,)
+        shown.down = True
+        silent = read(peer, NOW_MS + 10_000)
+        assert silent.allocations == (held,) and "HTTP 500" in silent.gaps[0].reason
+        outcome = peer.read(NOW_MS + 3_600_000)
+        assert isinstance(outcome, Unavailable)
+        peer.close()
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        ("node_load1 1\n", "no Fallow's metrics"),
+        ("", "no metrics in it"),
+        ("fallow_gpu_info{ 1", "unreadable"),
+    ],
+)
+def test_another_exporter_behind_the_url_is_named(body: str, sentence: str) -> None:
+    with serving(lambda *_: text(body)) as url:
+        peer = source(url)
+        outcome = peer.read(NOW_MS)
+        peer.close()
+    assert isinstance(outcome, Unavailable) and sentence in outcome.reason
+
+
+def test_token_comes_from_the_environment_or_a_file_read_anew(tmp_path: Path) -> None:
+    seen: list[str | None] = []
+
+    def answer(path: str, headers: Mapping[str, str]) -> Answer:
+        seen.append(headers.get("Authorization"))
+        return text(exposition(_one(NOW_MS)).decode())
+
+    tokens = tmp_path / "tokens"
+    with serving(answer) as url:
+        for environment in ({}, {"FALLOW_PEER_TOKEN": "one"}, {"FALLOW_PEER_TOKEN_FILE": str(tokens)}):
+            tokens.write_text(f"# peers\n{url} two\nhttp://elsewhere three\n")
+            peer = source(url, **environment)
+            read(peer)
+            if "FALLOW_PEER_TOKEN_FILE" in environment:
+                tokens.write_text("four\n")
+                read(peer)
+            peer.close()
+    assert seen == [None, "Bearer one", "Bearer two", "Bearer four"]
+
+
+def test_refused_token_says_what_to_give() -> None:
+    with serving(lambda *_: Answer(status=401)) as url:
+        peer = source(url, FALLOW_PEER_TOKEN="wrong")
+        outcome = peer.read(NOW_MS)
+        peer.close()
+    assert isinstance(outcome, Unavailable)
+    assert "HTTP 401" in outcome.reason and "give a token" in outcome.reason and "wrong" not in outcome.reason
+
+
+def test_longest_url_names_the_token() -> None:
+    told = "http://a x\nhttp://a:9475/b y\nz\n"
+    assert token_for("http://a:9475/b/metrics", told) == "y"
+    assert token_for("http://a:9475/metrics", told) == "x"
+    assert token_for("http://c/metrics", told) == "z"
+    assert token_for("http://c/metrics", "http://a x") is None
