@@ -274,7 +274,8 @@ class Tick:
     """All that one tick brings to the store, to be committed in one transaction.
 
     ``allocations`` are the effective ones, after attribution; ``None`` means that nobody looked and the
-    open intervals stay open. A GPU missing from a tuple is held by nobody.
+    open intervals stay open. A GPU missing from a tuple is held by nobody. ``owners`` says whose job each
+    process is, where that is known.
     """
 
     at_ms: int
@@ -282,3 +283,4 @@ class Tick:
     outcomes: tuple[Reading | Unavailable, ...] = ()
     allocations: tuple[Allocation, ...] | None = None
     gaps: tuple[Gap, ...] = field(default_factory=tuple)
+    owners: tuple[tuple[ProcessKey, JobId], ...] = ()
