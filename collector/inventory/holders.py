@@ -48,11 +48,11 @@ def tree_job(head: ProcessKey) -> JobId:
 
 
 def person_behind(process: Process) -> str | None:
-    """Whose process it is: the hub's user in a container, where the uid says nothing; else the account."""
-    if process.container is not None and (user := dict(process.environment).get("JUPYTERHUB_USER")):
-        return user
+    """Whose process it is; in a container, where a uid is not a person, the hub's user or nobody we know."""
     if process.user is not None or process.uid is None:
         return process.user
+    if process.container is not None or process.pod is not None:
+        return dict(process.environment).get("JUPYTERHUB_USER")
     return f"uid:{process.uid}"
 
 

@@ -25,19 +25,26 @@ _SLURM = re.compile(
 )
 
 
+_USER_SLICE = re.compile(r"/user-(?P<uid>\d+)\.slice(?=/|$)")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Where a process was put; ``container`` is the full id of 64 hex digits, ``pod`` the pod's uid."""
+    """Where a process was put; ``container`` is the full id of 64 hex digits, ``pod`` the pod's uid.
+
+    ``slice_uid`` is the person whose login it hangs below: a rootless container's owner.
+    """
 
     container: str | None = None
     pod: str | None = None
     slurm_job: str | None = None
     slurm_step: str | None = None
+    slice_uid: int | None = None
 
 
 def placement(cgroup: str) -> Placement:
     """What ``/proc/PID/cgroup`` says; the innermost container when they are nested."""
-    container = pod = job = step = None
+    container = pod = job = step = slice_uid = None
     for line in cgroup.splitlines():
         path = line.split(":", 2)[-1]
         container = container or _innermost_container(path)
@@ -46,7 +53,9 @@ def placement(cgroup: str) -> Placement:
         if match := _SLURM.search(path):
             job = job or match["job"] or match["bare_job"]
             step = step or match["step"] or match["bare_step"]
-    return Placement(container=container, pod=pod, slurm_job=job, slurm_step=step)
+        if slice_uid is None and (match := _USER_SLICE.search(path)):
+            slice_uid = int(match["uid"])
+    return Placement(container=container, pod=pod, slurm_job=job, slurm_step=step, slice_uid=slice_uid)
 
 
 def _innermost_container(path: str) -> str | None:

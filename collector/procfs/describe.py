@@ -153,12 +153,16 @@ def _environment(folder: Folder, notes: _Notes) -> tuple[tuple[str, str], ...]:
 
 
 def _user(folder: Folder, uid: int | None, place: Placement, machine: Machine) -> str | None:
-    """The name of the real user; of who logged in, when that is root outside a container (sudo)."""
-    if uid is None:
-        return None
-    if uid == 0 and place.container is None:
+    """The account of the person: the real user's; outside a container, of who logged in before sudo.
+
+    Inside a container a uid is whatever the image says, and the same number is somebody else outside:
+    there the owner of a rootless container is known by the login it hangs below, and no other is.
+    """
+    if place.container is not None or place.pod is not None:
+        return None if place.slice_uid is None else machine.user_name(place.slice_uid)
+    if uid == 0:
         uid = _login_uid(folder) or 0
-    return machine.user_name(uid)
+    return None if uid is None else machine.user_name(uid)
 
 
 def _login_uid(folder: Folder) -> int | None:

@@ -15,7 +15,6 @@ UID_SYSTEMD = UID.replace("-", "_")
     [
         f"12:memory:/docker/{ID}",
         f"0::/system.slice/docker-{ID}.scope",
-        f"0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope/container",
         f"1:name=systemd:/machine.slice/libpod-{ID}.scope",
         f"0::/system.slice/containerd.service/nerdctl-{ID}.scope",
         f"0::/../docker-{ID}.scope",
@@ -70,7 +69,6 @@ def test_every_line_counts_because_v1_controllers_differ() -> None:
     "path",
     [
         "0::/",
-        "0::/user.slice/user-1000.slice/session-4.scope",
         "0::/system.slice/my_job_12.service",
         "0::/jobs/job_12",
         f"0::/machine.slice/libpod-conmon-{ID}.scope",
@@ -80,3 +78,8 @@ def test_every_line_counts_because_v1_controllers_differ() -> None:
 )
 def test_what_only_looks_alike_is_nobody_s(path: str) -> None:
     assert placement(path + "\n") == Placement()
+
+
+def test_rootless_container_hangs_below_its_owner_s_login() -> None:
+    path = f"0::/user.slice/user-1001.slice/user@1001.service/user.slice/libpod-{ID}.scope/container\n"
+    assert placement(path) == Placement(container=ID, slice_uid=1001)

@@ -1,0 +1,280 @@
+"""Given times used: which allocations hold on each GPU, and whose job each process on it is. Pure.
+
+The strongest word wins a GPU: lease, Slurm, Kubernetes, environment, and last the processes on it. A
+process is owned by one job, is an orphan (its GPUs were given to others), unknown (nobody can tell), or a
+bystander (a desktop, a daemon of the driver). "I cannot tell" is never an accusation.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from collector.inventory.environment import environment_claims
+from collector.inventory.holders import holder_of, job_of, tree_job
+from collector.inventory.ownership import Nobody, Owned, Unknown, Verdict, verdict_on
+from collector.inventory.placement import Where, as_on_gpus
+from collector.inventory.projects import ProjectOf
+from collector.model import (
+    Allocation,
+    ClaimSource,
+    Gpu,
+    GpuUuid,
+    Holder,
+    JobId,
+    NodeClaim,
+    Process,
+    ProcessKey,
+    ProcessSample,
+    ProcessType,
+    Reading,
+)
+
+STRENGTH = {source: rank for rank, source in enumerate(ClaimSource)}
+"""0 is the strongest, as the enum is written."""
+
+GIVEN = frozenset({ClaimSource.LEASE, ClaimSource.SLURM, ClaimSource.KUBERNETES})
+"""The words of those who hand out GPUs: a process that they do not mean is an orphan."""
+
+BYSTANDERS = frozenset(
+    {
+        "nvidia-cuda-mps-server",
+        "nvidia-cuda-mps-control",
+        "nvidia-cuda-mps",  # both, cut to the 15 characters of /proc/PID/comm
+        "nv-hostengine",
+        "nv-fabricmanage",
+        "nvidia-persiste",
+        "Xorg",
+        "Xwayland",
+        "gnome-shell",
+        "kwin_wayland",
+        "kwin_x11",
+    }
+)
+"""Processes that stand on a GPU on behalf of all; they are nobody's job."""
+
+Claims = Mapping[GpuUuid, tuple[Allocation, ...]]
+Verdicts = Mapping[tuple[ProcessKey, GpuUuid], Verdict]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Intrusion:
+    """A process on a GPU that was given to others, whatever it owns elsewhere."""
+
+    key: ProcessKey
+    uuid: GpuUuid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribution:
+    """Who holds each GPU at ``at_ms``; every process is in exactly one of the four that follow.
+
+    ``allocations`` are sorted by GPU and job, of one source a GPU, with shares of at most 1 in sum.
+    """
+
+    at_ms: int
+    allocations: tuple[Allocation, ...] = ()
+    owners: Mapping[ProcessKey, JobId]
+    orphans: frozenset[ProcessKey] = frozenset()
+    unknown: frozenset[ProcessKey] = frozenset()
+    bystanders: frozenset[ProcessKey] = frozenset()
+    intrusions: tuple[Intrusion, ...] = ()
+
+
+def no_project(user: str) -> None:
+    """The lookup for a site that configured no projects."""
+
+
+def effective(
+    readings: Sequence[Reading], now_ms: int, *, project_of: ProjectOf = no_project
+) -> Attribution | None:
+    """The attribution of all that the readings know, or ``None`` when not one of them looked."""
+    if all((r.allocations, r.claims, r.processes) == (None, None, None) for r in readings):
+        return None
+    gpus = tuple(gpu for reading in readings for gpu in reading.gpus)
+    processes = tuple(process for reading in readings for process in reading.processes or ())
+    samples = tuple(sample for reading in readings for sample in reading.process_samples or ())
+    environments = environment_claims(_hardware(gpus).values(), processes, samples)
+    said = tuple(allocation for reading in readings for allocation in reading.allocations or ())
+    return attribute(
+        gpus,
+        (*said, *environments.allocations),
+        processes,
+        samples,
+        now_ms,
+        node_claims=tuple(claim for reading in readings for claim in reading.claims or ()),
+        project_of=project_of,
+    )
+
+
+def attribute(
+    gpus: Iterable[Gpu],
+    claims: Iterable[Allocation],
+    processes: Iterable[Process],
+    process_samples: Iterable[ProcessSample],
+    now_ms: int,
+    *,
+    node_claims: Sequence[NodeClaim] = (),
+    project_of: ProjectOf = no_project,
+) -> Attribution:
+    """Effective allocations and owners at ``now_ms``; the same for any order of the arguments.
+
+    A sample without its process, or on a GPU that is not among ``gpus``, has an unknown owner.
+    """
+    hardware, people = _hardware(gpus), _people(processes)
+    on, bystanders = _presence(tuple(process_samples), people)
+    placed = as_on_gpus(node_claims, hardware.values(), people, on)
+    said = _ordered((*claims, *placed))
+    winning = _winners(said, hardware)
+    named = (*(claim.holder for claim in said), *(claim.holder for claim in sorted(node_claims, key=repr)))
+    known_jobs = {holder.job for holder in named}
+    given = {uuid: words for uuid, words in winning.items() if words[0].source in GIVEN}
+    verdicts = _verdicts(on, people, given, known_jobs)
+    owners = _owners(on, people, hardware, verdicts)
+    holding = _with_those_present(winning, on, owners, hardware)
+    left = on.keys() - owners.keys()
+    unknown = frozenset(key for key in left if not _is_orphan(key, on[key], verdicts))
+    return Attribution(
+        at_ms=now_ms,
+        allocations=_effective(holding, _holders(named, owners, people, project_of)),
+        owners=owners,
+        orphans=frozenset(left - unknown),
+        unknown=unknown,
+        bystanders=bystanders,
+        intrusions=tuple(
+            sorted(Intrusion(key=k, uuid=u) for (k, u), v in verdicts.items() if isinstance(v, Nobody))
+        ),
+    )
+
+
+def _hardware(gpus: Iterable[Gpu]) -> dict[GpuUuid, Gpu]:
+    """One GPU a UUID: of two descriptions, the one that knows the index, then whichever sorts first."""
+    found: dict[GpuUuid, Gpu] = {}
+    for gpu in gpus:
+        known = found.setdefault(gpu.uuid, gpu)
+        if known != gpu:
+            found[gpu.uuid] = min(known, gpu, key=lambda each: (each.index is None, repr(each)))
+    return found
+
+
+def _people(processes: Iterable[Process]) -> dict[ProcessKey, Process]:
+    """One description a process: of two, the one that could read more, then whichever sorts first."""
+    found: dict[ProcessKey, Process] = {}
+    for process in processes:
+        known = found.setdefault(process.key, process)
+        if known != process:
+            found[process.key] = min(known, process, key=lambda each: (len(each.unreadable), repr(each)))
+    return found
+
+
+def _presence(
+    samples: Sequence[ProcessSample], people: Mapping[ProcessKey, Process]
+) -> tuple[Where, frozenset[ProcessKey]]:
+    """The GPUs that each computing process is on, and the processes that are nobody's job."""
+    on: defaultdict[ProcessKey, set[GpuUuid]] = defaultdict(set)
+    bystanders: set[ProcessKey] = {sample.key for sample in samples}
+    for sample in samples:
+        process = people.get(sample.key)
+        name = process.name if process else None
+        if sample.type is not ProcessType.GRAPHICS and name not in BYSTANDERS:
+            on[sample.key].add(sample.uuid)
+    return {key: frozenset(uuids) for key, uuids in on.items()}, frozenset(bystanders - on.keys())
+
+
+def _ordered(claims: Iterable[Allocation]) -> tuple[Allocation, ...]:
+    """Strongest word first, then in an order that does not depend on who was asked first."""
+    return tuple(sorted(claims, key=lambda claim: (STRENGTH[claim.source], claim.uuid, repr(claim))))
+
+
+def _winners(
+    said: Sequence[Allocation], hardware: Mapping[GpuUuid, Gpu]
+) -> dict[GpuUuid, tuple[Allocation, ...]]:
+    """The strongest claims on each GPU, one a job; a claim on a device covers its MIG instances."""
+    instances: defaultdict[GpuUuid, list[GpuUuid]] = defaultdict(list)
+    for gpu in hardware.values():
+        if gpu.parent_uuid is not None:
+            instances[gpu.parent_uuid].append(gpu.uuid)
+    won: defaultdict[GpuUuid, dict[JobId, Allocation]] = defaultdict(dict)
+    for claim in said:
+        for uuid in (claim.uuid, *instances.get(claim.uuid, ())):
+            rivals = won[uuid]
+            if uuid in hardware and all(rival.source is claim.source for rival in rivals.values()):
+                rivals.setdefault(claim.holder.job, claim)
+    return {uuid: tuple(rivals.values()) for uuid, rivals in won.items() if rivals}
+
+
+def _verdicts(
+    on: Where, people: Mapping[ProcessKey, Process], given: Claims, known_jobs: set[JobId]
+) -> dict[tuple[ProcessKey, GpuUuid], Verdict]:
+    """What each process is to those who were given the GPU it is on."""
+    found: dict[tuple[ProcessKey, GpuUuid], Verdict] = {}
+    for key, uuids in on.items():
+        process = people.get(key)
+        for uuid in uuids & given.keys():
+            holders = [claim.holder for claim in given[uuid]]
+            found[key, uuid] = verdict_on(process, holders, known_jobs) if process else Unknown()
+    return found
+
+
+def _owners(
+    on: Where, people: Mapping[ProcessKey, Process], hardware: Mapping[GpuUuid, Gpu], verdicts: Verdicts
+) -> dict[ProcessKey, JobId]:
+    """The job of each process: the one it was given a GPU as, else its own where nobody gave the GPU."""
+    owners: dict[ProcessKey, JobId] = {}
+    for key in sorted(on):
+        own = [verdicts.get((key, uuid)) for uuid in on[key] if uuid in hardware]
+        jobs = sorted(verdict.job for verdict in own if isinstance(verdict, Owned))
+        job = job_of(people[key]) if key in people and None in own else None
+        if jobs or job is not None:
+            owners[key] = jobs[0] if jobs else job  # type: ignore[assignment]
+    return owners
+
+
+def _is_orphan(key: ProcessKey, uuids: frozenset[GpuUuid], verdicts: Verdicts) -> bool:
+    return all(isinstance(verdicts.get((key, uuid)), Nobody) for uuid in uuids)
+
+
+def _with_those_present(
+    winning: Claims, on: Where, owners: Mapping[ProcessKey, JobId], hardware: Mapping[GpuUuid, Gpu]
+) -> dict[GpuUuid, tuple[Allocation, ...]]:
+    """The winners, and on GPUs that nobody gave away the jobs that are on them, on the same word.
+
+    A process of which nothing is known still holds its GPU, under its own pid.
+    """
+    holding = {uuid: list(claims) for uuid, claims in winning.items()}
+    for key in sorted(on):
+        job = owners.get(key, tree_job(key))
+        for uuid in on[key] & hardware.keys():
+            claims = holding.setdefault(uuid, [])
+            source = claims[0].source if claims else ClaimSource.PROCESS
+            if source not in GIVEN and all(claim.holder.job != job for claim in claims):
+                claims.append(Allocation(uuid=uuid, holder=Holder(job=job), source=source))
+    return {uuid: tuple(claims) for uuid, claims in holding.items()}
+
+
+def _holders(
+    named: Iterable[Holder],
+    owners: Mapping[ProcessKey, JobId],
+    people: Mapping[ProcessKey, Process],
+    project_of: ProjectOf,
+) -> dict[JobId, Holder]:
+    """One holder a job, the same on all its GPUs: what was said of it, then what its processes show."""
+    words: defaultdict[JobId, list[Holder]] = defaultdict(list)
+    for holder in named:
+        if holder not in words[holder.job]:
+            words[holder.job].append(holder)
+    own: defaultdict[JobId, list[Process]] = defaultdict(list)
+    for key, job in owners.items():
+        own[job].append(people[key])
+    jobs = words.keys() | own.keys()
+    return {job: holder_of(job, words.get(job, ()), own.get(job, ()), project_of) for job in jobs}
+
+
+def _effective(holding: Claims, holders: Mapping[JobId, Holder]) -> tuple[Allocation, ...]:
+    """The claims with full holders; shares that sum to more than the GPU are scaled down to it."""
+    found: list[Allocation] = []
+    for uuid in sorted(holding):
+        total = sum(claim.share for claim in holding[uuid])
+        for claim in sorted(holding[uuid], key=lambda each: each.holder.job):
+            holder = holders.get(claim.holder.job, claim.holder)
+            found.append(replace(claim, uuid=uuid, holder=holder, share=claim.share / max(1.0, total)))
+    return tuple(found)

@@ -1,0 +1,84 @@
+"""Whether a process belongs to one of those who were given the GPU it is on. Pure.
+
+The signs in order: ids that only the system can set (control group, process tree), ids from the
+environment when the person fits too, the pod's name, and last the person. Where a sign is missing, the
+answer is Unknown; Nobody is said only when everything that could tie the process to a holder was looked at.
+"""
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from collector.inventory.holders import claimed_by, job_of, person_behind
+from collector.inventory.kubernetes import is_pod, names_process
+from collector.model import Holder, JobId, Process
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owned:
+    """The process belongs to this job."""
+
+    job: JobId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nobody:
+    """The process belongs to none of those who were given the GPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """Nobody can tell."""
+
+
+Verdict = Owned | Nobody | Unknown
+
+
+def verdict_on(process: Process, holders: Sequence[Holder], known_jobs: Set[JobId]) -> Verdict:
+    """Whose the process is, among the ``holders`` of the GPU it is on.
+
+    ``known_jobs`` are all that anybody named: a job that none of them is began after they were asked.
+    """
+    given = {holder.job: holder for holder in holders}
+    own = job_of(process)
+    if own is None:
+        return Unknown()
+    for job in claimed_by(process):
+        if job in given and _may_be(process, given[job], job):
+            return Owned(job=job)
+    if process.slurm_job is not None and any(job.startswith("slurm:") for job in given):
+        return Nobody() if own in known_jobs else Unknown()
+    pods = [job for job in given if is_pod(job)]
+    if pods:
+        return _among_pods(process, pods, has_others=len(pods) < len(given))
+    return _by_person(process, given)
+
+
+def _may_be(process: Process, holder: Holder, job: JobId) -> bool:
+    """Whether the person fits, for an id that the process could have written into its environment itself."""
+    if job == job_of(process) and (process.slurm_job or process.pod or process.container):
+        return True
+    person = person_behind(process)
+    return holder.user is None or person is None or person == holder.user
+
+
+def _among_pods(process: Process, pods: Sequence[JobId], *, has_others: bool) -> Verdict:
+    named = [job for job in pods if names_process(job, process)]
+    if process.pod is not None and (len(named) == 1 or len(pods) == 1):
+        return Owned(job=(named if len(named) == 1 else pods)[0])
+    is_outside = process.pod is None and process.container is None and _could_read(process, "cgroup")
+    return Nobody() if is_outside and not has_others else Unknown()
+
+
+def _by_person(process: Process, given: Mapping[JobId, Holder]) -> Verdict:
+    person = person_behind(process)
+    if person is None:
+        return Unknown()
+    same = [job for job, holder in given.items() if holder.user == person]
+    if same:
+        return Owned(job=same[0]) if len(same) == 1 else Unknown()
+    is_certain = all(holder.user is not None for holder in given.values()) and process.uid != 0
+    return Nobody() if is_certain and process.container is None else Unknown()
+
+
+def _could_read(process: Process, name: str) -> bool:
+    return not any(note.startswith(f"{name}:") for note in process.unreadable)

@@ -1,0 +1,68 @@
+"""From a node's nth GPU to the GPU: claims that count indices, laid on the hardware that is there. Pure.
+
+An index counts as the driver counts, by PCI bus. Where it says nothing (MIG, no index given, a driver
+without indices), the job's own processes show which GPUs it got; Slurm said that it got some.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from collector.inventory.holders import claimed_by
+from collector.model import Allocation, Gpu, GpuUuid, JobId, NodeClaim, NodeName, Process, ProcessKey
+
+Where = Mapping[ProcessKey, frozenset[GpuUuid]]
+"""The GPUs that each process is on."""
+
+T = TypeVar("T")
+
+
+def as_on_gpus(
+    claims: Sequence[NodeClaim], gpus: Iterable[Gpu], people: Mapping[ProcessKey, Process], on: Where
+) -> tuple[Allocation, ...]:
+    """An allocation for each claim on a GPU of ``gpus``, by its index or shown by the job's processes."""
+    if not claims:
+        return ()
+    by_node: defaultdict[NodeName, list[Gpu]] = defaultdict(list)
+    for gpu in gpus:
+        by_node[gpu.node].append(gpu)
+    by_short_name = _by_short_name(by_node)
+    seen = _seen_jobs(people, on)
+    found: dict[Allocation, None] = {}
+    for claim in claims:
+        node = by_node.get(claim.node) or by_short_name.get(_short(claim.node), [])
+        for uuid in _uuids(claim, node, seen):
+            allocation = Allocation(uuid=uuid, holder=claim.holder, share=claim.share, source=claim.source)
+            found[allocation] = None
+    return tuple(found)
+
+
+def _uuids(
+    claim: NodeClaim, node: Sequence[Gpu], seen: Mapping[JobId, frozenset[GpuUuid]]
+) -> Iterator[GpuUuid]:
+    if claim.index is not None and not any(gpu.parent_uuid or gpu.index is None for gpu in node):
+        yield from (gpu.uuid for gpu in node if gpu.index == claim.index)
+        return
+    used = seen.get(claim.holder.job, frozenset())
+    yield from (gpu.uuid for gpu in node if gpu.uuid in used)
+
+
+def _seen_jobs(people: Mapping[ProcessKey, Process], on: Where) -> dict[JobId, frozenset[GpuUuid]]:
+    seen: defaultdict[JobId, set[GpuUuid]] = defaultdict(set)
+    for key, uuids in on.items():
+        process = people.get(key)
+        for job in claimed_by(process) if process else ():
+            seen[job] |= uuids
+    return {job: frozenset(uuids) for job, uuids in seen.items()}
+
+
+def _by_short_name(by_node: Mapping[NodeName, T]) -> dict[str, T]:
+    """Nodes by their first label, where that is unambiguous: Slurm says gpu1, the host gpu1.lab.example."""
+    named: defaultdict[str, list[T]] = defaultdict(list)
+    for node, gpus in by_node.items():
+        named[_short(node)].append(gpus)
+    return {short: gpus[0] for short, gpus in named.items() if len(gpus) == 1}
+
+
+def _short(node: NodeName) -> str:
+    return node.partition(".")[0]
