@@ -48,6 +48,10 @@ class View:
         """The filters as query parameters."""
         return {name: getattr(self, name) for name in FILTERS}
 
+    def only(self, name: str, value: str | None) -> "View":
+        """The same view with one filter set, or taken away."""
+        return replace(self, **{name: value})  # type: ignore[arg-type]  # a filter's name
+
     @property
     def filtered(self) -> bool:
         """Whether anything is left out."""

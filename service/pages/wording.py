@@ -1,7 +1,7 @@
 """How numbers, times and amounts are written on screens: one format for each kind, everywhere.
 
-Percent exists only here; ``None`` and NaN are written as a dash, never as 0. A thin space parts a number
-from its unit and groups thousands.
+Percent exists only here; ``None`` and NaN are written as a dash, never as 0. A space that does
+not break parts a number from its unit, a thin one groups thousands.
 """
 
 from datetime import UTC, datetime, tzinfo
@@ -9,6 +9,7 @@ from datetime import UTC, datetime, tzinfo
 import pandas as pd
 
 THIN = "\u202f"
+GAP = "\u00a0"
 DASH = "\u2013"
 GIB = 1024**3
 
@@ -24,7 +25,7 @@ def percent(ratio: float | None, *, digits: int | None = None) -> str:
 
 def hours(value: float | None) -> str:
     """GPU-hours, with as many digits as mean something."""
-    return DASH if missing(value) else f"{amount(value)}{THIN}GPU-h"
+    return DASH if missing(value) else f"{amount(value)}{GAP}GPU-h"
 
 
 def amount(value: float | None) -> str:
@@ -34,6 +35,14 @@ def amount(value: float | None) -> str:
     number = float(value or 0.0)
     digits = 0 if number == 0 or abs(number) >= 99.95 else (1 if abs(number) >= 0.995 else 2)
     return f"{number:,.{digits}f}".replace(",", THIN)
+
+
+def gpus(value: float | None) -> str:
+    """A number of GPUs, which may be a mean: whole where it is whole to a twentieth."""
+    if missing(value):
+        return DASH
+    number = float(value or 0.0)
+    return count(number) if abs(number - round(number)) < 0.05 else amount(number)
 
 
 def count(value: float | None) -> str:
@@ -47,12 +56,12 @@ def money(value: float | None, currency: str | None) -> str:
         return DASH
     number = float(value or 0.0)
     shown = f"{number:,.0f}" if abs(number) >= 100 else f"{number:,.2f}"
-    return f"{shown.replace(',', THIN)}{THIN}{currency or ''}".rstrip(THIN)
+    return f"{shown.replace(',', THIN)}{GAP}{currency or ''}".rstrip(GAP)
 
 
 def gibibytes(value: float | None) -> str:
     """Bytes as GiB."""
-    return DASH if missing(value) else f"{amount(float(value or 0.0) / GIB)}{THIN}GiB"
+    return DASH if missing(value) else f"{amount(float(value or 0.0) / GIB)}{GAP}GiB"
 
 
 def watts(value: float | None) -> str:
@@ -60,7 +69,7 @@ def watts(value: float | None) -> str:
     if missing(value):
         return DASH
     number = float(value or 0.0)
-    return f"{amount(number / 1000)}{THIN}kW" if number >= 10_000 else f"{count(number)}{THIN}W"
+    return f"{amount(number / 1000)}{GAP}kW" if number >= 10_000 else f"{count(number)}{GAP}W"
 
 
 def span(seconds: float | None) -> str:
@@ -72,10 +81,10 @@ def span(seconds: float | None) -> str:
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
         whole, left = divmod(left, size)
         if whole or parts:
-            parts.append(f"{whole}{THIN}{unit}" if whole else "")
+            parts.append(f"{whole}{GAP}{unit}" if whole else "")
         if len(parts) == 2:
             break
-    return " ".join(part for part in parts if part) or f"0{THIN}s"
+    return " ".join(part for part in parts if part) or f"0{GAP}s"
 
 
 def moment(at: datetime | None, zone: tzinfo = UTC) -> str:
@@ -95,4 +104,4 @@ def short_gpu(node: str | None, index: float | None, uuid: str | None) -> str:
     """A GPU as people say it: "node03 · GPU 5"; by UUID where it has no index."""
     if missing(index) or index is None:
         return f"{node or 'unknown node'} · {(uuid or '')[:12]}"
-    return f"{node or 'unknown node'} · GPU{THIN}{int(index)}"
+    return f"{node or 'unknown node'} · GPU{GAP}{int(index)}"

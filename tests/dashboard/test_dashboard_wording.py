@@ -7,7 +7,7 @@ import pytest
 
 from service.pages import wording
 
-T = wording.THIN
+T, G = wording.THIN, wording.GAP
 
 
 @pytest.mark.parametrize(
@@ -45,21 +45,21 @@ def test_amounts_keep_two_or_three_figures(value, shown) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "shown"),
-    [(0, f"0{T}s"), (8, f"8{T}s"), (720, f"12{T}min"), (90_061, f"1{T}d 1{T}h"), (3_600, f"1{T}h")],
+    [(0, f"0{G}s"), (8, f"8{G}s"), (720, f"12{G}min"), (90_061, f"1{G}d 1{G}h"), (3_600, f"1{G}h")],
 )
 def test_lengths_of_time_show_their_two_largest_units(seconds, shown) -> None:
     assert wording.span(seconds) == shown
 
 
 def test_money_names_its_currency_and_a_missing_price_is_no_zero() -> None:
-    assert wording.money(1234.5, "EUR") == f"1{T}234{T}EUR"
-    assert wording.money(2.5, "USD") == f"2.50{T}USD"
+    assert wording.money(1234.5, "EUR") == f"1{T}234{G}EUR"
+    assert wording.money(2.5, "USD") == f"2.50{G}USD"
     assert wording.money(None, "EUR") == wording.DASH
 
 
 def test_power_turns_to_kilowatts_for_a_cluster() -> None:
-    assert wording.watts(412) == f"412{T}W"
-    assert wording.watts(12_300) == f"12.3{T}kW"
+    assert wording.watts(412) == f"412{G}W"
+    assert wording.watts(12_300) == f"12.3{G}kW"
 
 
 def test_moments_are_shown_in_the_zone_asked_for() -> None:
@@ -69,5 +69,5 @@ def test_moments_are_shown_in_the_zone_asked_for() -> None:
 
 
 def test_a_gpu_without_an_index_is_named_by_its_uuid() -> None:
-    assert wording.short_gpu("n1", 3, "GPU-abc") == f"n1 · GPU{T}3"
+    assert wording.short_gpu("n1", 3, "GPU-abc") == f"n1 · GPU{G}3"
     assert wording.short_gpu("n1", float("nan"), "MIG-0123456789abc") == "n1 · MIG-01234567"

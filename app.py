@@ -1,0 +1,53 @@
+"""The dashboard's door: the pages and how one gets from each to the next; no SQL, no arithmetic, no engine.
+
+Run by ``fallow up``, or by hand: ``streamlit run app.py`` with $FALLOW_DATA naming the store's folder.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import streamlit as st
+
+from service.pages import cluster, findings, gpu, job, overview, people, shell
+
+ABOUT = "**Fallow** finds the GPU hours that lie fallow: handed out, never used."
+
+
+def main() -> None:
+    """Draw the page that the address names."""
+    st.set_page_config(
+        page_title="Fallow",
+        page_icon=str(shell.MARK),
+        layout="wide",
+        initial_sidebar_state="collapsed",
+        menu_items={"About": ABOUT},
+    )
+    site: dict[str, Any] = {}
+    site["overview"] = _page(site, overview.show, "Overview", "overview", default=True)
+    site["cluster"] = _page(site, cluster.show, "Cluster", "cluster")
+    site["people"] = _page(site, people.show, "People and projects", "people")
+    site["jobs"] = _page(site, job.show, "Jobs", "jobs")
+    site["findings"] = _page(site, findings.show, "Findings", "findings")
+    site["gpu"] = _page(site, gpu.show, "GPU", "gpu")
+    chosen = st.navigation(list(site.values()), position="hidden")
+    shell.masthead(site, next(name for name, page in site.items() if page.title == chosen.title))
+    shell.filters(site)
+    chosen.run()
+
+
+def _page(
+    site: dict[str, Any],
+    show: Callable[[dict[str, Any]], None],
+    title: str,
+    path: str,
+    *,
+    default: bool = False,
+) -> Any:
+    def draw() -> None:
+        show(site)
+
+    return st.Page(draw, title=title, url_path=path, default=default)
+
+
+if __name__ == "__main__":
+    main()

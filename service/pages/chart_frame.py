@@ -1,0 +1,167 @@
+"""What all charts share: the time axis, the look, and stripes. Pure: values in, Altair objects out.
+
+Times are sent as UTC instants and written by the browser, in its own zone or in UTC, so that a change to
+or from summer time is drawn where it happens.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from service.pages.palette import Palette
+from service.pages.view import Window
+
+FONT = '"Source Sans", "Source Sans Pro", system-ui, sans-serif'
+LEFT = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeAxis:
+    """The window a chart spans and whether its times are written in UTC or in the browser's zone."""
+
+    window: Window
+    utc: bool
+
+    @property
+    def starts(self) -> pd.Timestamp:
+        """The instant at which the window begins."""
+        return utc(self.window.from_ts)
+
+    @property
+    def ends(self) -> pd.Timestamp:
+        """The instant at which it ends."""
+        return utc(self.window.to_ts)
+
+    def x(self, field: str = "ts", *, lead: bool = False) -> alt.X:
+        """The x channel, with day names at midnight and hours between.
+
+        The first layer leads: it sets the window as the domain for all of them.
+        """
+        kind: Any = "utc" if self.utc else "time"
+        axis = alt.Axis(
+            title=None,
+            grid=False,
+            tickCount=8,
+            labelExpr=self._label(),
+            labelFlush=True,
+            labelOverlap=True,
+        )
+        scale = alt.Scale(type=kind, nice=False)
+        if lead:
+            scale.domain = self._domain()
+        return alt.X(field, type="temporal", axis=axis, scale=scale)
+
+    def when(self, field: str = "ts") -> str:
+        """A Vega expression that writes an instant for a tooltip, naming UTC when it is."""
+        format_of = "utcFormat" if self.utc else "timeFormat"
+        return f"{format_of}(datum.{field}, '%a %d %b, %H:%M')" + (" + ' UTC'" if self.utc else "")
+
+    def _domain(self) -> list[int]:
+        return [epoch_ms(self.window.from_ts), epoch_ms(self.window.to_ts)]
+
+    def _label(self) -> str:
+        head = "utc" if self.utc else ""
+        format_of = "utcFormat" if self.utc else "timeFormat"
+        midnight = f"({head}hours(datum.value) == 0 && {head}minutes(datum.value) == 0)"
+        return f"{midnight} ? {format_of}(datum.value, '%a %d %b') : {format_of}(datum.value, '%H:%M')"
+
+
+def epoch_ms(at: Any) -> int:
+    """Milliseconds since the epoch; a time without a zone is UTC."""
+    return round(utc(at).timestamp() * 1000)
+
+
+def with_end(frame: pd.DataFrame, window: Window) -> pd.DataFrame:
+    """The rows with ``end``, the instant at which each step ends.
+
+    Steps are aligned to the epoch, as the named queries cut them: the first and the last may be short.
+    """
+    step = pd.Timedelta(seconds=window.step_s)
+    ends = frame["ts"].dt.floor(step) + step
+    return frame.assign(end=ends.where(ends < utc(window.to_ts), utc(window.to_ts)))
+
+
+def steps_of(window: Window) -> pd.DataFrame:
+    """The start ``ts`` of every step of the window, measured or not."""
+    step = pd.Timedelta(seconds=window.step_s)
+    first = utc(window.from_ts)
+    starts = pd.date_range(first.floor(step), utc(window.to_ts), freq=step, inclusive="left").as_unit("us")
+    return pd.DataFrame({"ts": starts.where(starts > first, first)})
+
+
+def utc(at: Any) -> pd.Timestamp:
+    """The instant with its zone; a time without one is UTC."""
+    stamp = pd.Timestamp(at)
+    return stamp.tz_localize("UTC") if stamp.tzinfo is None else stamp
+
+
+def rows(frame: pd.DataFrame) -> list[Any]:
+    """The rows as named tuples."""
+    return list(frame.itertuples())
+
+
+def stripes(ground: str, stripe: str, *, bands: int, tilt: float = 1.0) -> alt.LinearGradient:
+    """A diagonal hatch as a hard-edged gradient over a mark's box: ``bands`` pairs of ground and stripe.
+
+    ``tilt`` is the box's height over its width, for stripes at 45 degrees.
+    """
+    stops: list[alt.GradientStop] = []
+    for band in range(bands):
+        edges = (band / bands, (band + 0.62) / bands, (band + 1) / bands)
+        stops += [
+            alt.GradientStop(offset=edges[0], color=ground),
+            alt.GradientStop(offset=edges[1], color=ground),
+            alt.GradientStop(offset=edges[1], color=stripe),
+            alt.GradientStop(offset=edges[2], color=stripe),
+        ]
+    return alt.LinearGradient(gradient="linear", stops=stops, x1=0, y1=0, x2=1, y2=tilt)
+
+
+def styled(chart: Any, colours: Palette, *, height: int) -> Any:
+    """The chart in the house's look: no box, quiet grid, the page's own background and font."""
+    return (
+        chart.properties(
+            height=height, background="transparent", padding={"left": 0, "right": 6, "top": 4, "bottom": 0}
+        )
+        .configure(font=FONT)
+        .configure_view(strokeWidth=0)
+        .configure_axis(
+            labelColor=colours.muted,
+            titleColor=colours.muted,
+            labelFontSize=12,
+            titleFontSize=12,
+            titleFontWeight="normal",
+            gridColor=colours.rule,
+            domainColor=colours.rule,
+            tickColor=colours.rule,
+            labelPadding=6,
+        )
+        .configure_axisY(domain=False, ticks=False)
+        .configure_text(font=FONT, fontSize=12, color=colours.ink)
+    )
+
+
+def hover(frame: pd.DataFrame, axis: TimeAxis, colours: Palette, told: list[tuple[str, str]]) -> Any:
+    """A see-through column a step that lights up under the pointer and tells the step's figures.
+
+    ``told`` are (column holding the text, its title).
+    """
+    over = alt.selection_point(name="over", on="pointerover", clear="pointerout", fields=["ts"], empty=False)
+    tooltip = [
+        alt.Tooltip("when:N", title="Time"),
+        *(alt.Tooltip(f"{column}:N", title=title) for column, title in told),
+    ]
+    return (
+        alt.Chart(frame)
+        .transform_calculate(when=axis.when())
+        .mark_rect(color=colours.ink)
+        .encode(
+            x=axis.x(lead=True),
+            x2="end:T",
+            opacity=alt.condition(over, alt.value(0.10), alt.value(0.0)),
+            tooltip=tooltip,
+        )
+        .add_params(over)
+    )

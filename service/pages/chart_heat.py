@@ -1,0 +1,171 @@
+"""The heat map of GPUs over time: colour is utilization, an outline is held, stripes are not measured. Pure.
+
+Frames have the columns of the named query ``heatmap``. A GPU and step without a row was not measured; it
+is striped, and never drawn as 0.
+"""
+
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from service.pages import wording
+from service.pages.chart_frame import LEFT, TimeAxis, rows, steps_of, stripes, styled, with_end
+from service.pages.palette import Palette, label_of
+
+MOST_GPUS = 96
+NODE_GAP = 0.55
+HELD = 0.5
+PICK = "pick"
+
+
+def every_cell(cells: pd.DataFrame, axis: TimeAxis) -> pd.DataFrame:
+    """The cells with a row for each GPU and step of the window; those that were missing are unknown."""
+    gpus = cells[["uuid", "node", "gpu_index"]].drop_duplicates("uuid")
+    whole = gpus.merge(steps_of(axis.window), how="cross")
+    measured = cells[["uuid", "ts", "utilization_ratio", "held_ratio", "state"]]
+    return whole.merge(measured.astype({"ts": whole["ts"].dtype}), on=["uuid", "ts"], how="left")
+
+
+def by_node(cells: pd.DataFrame) -> pd.DataFrame:
+    """The cells averaged over the GPUs of each node, a node standing where a GPU stood."""
+    mean = cells.groupby(["node", "ts"], as_index=False, sort=True)[
+        ["utilization_ratio", "held_ratio"]
+    ].mean()
+    return mean.assign(uuid=mean["node"], gpu_index=float("nan"), state=None)
+
+
+def placed(cells: pd.DataFrame) -> pd.DataFrame:
+    """A row a GPU with its place from the top, ``y`` to ``y2``, and its label; nodes stand a little apart."""
+    gpus = cells[["uuid", "node", "gpu_index"]].drop_duplicates("uuid")
+    gpus = gpus.sort_values(["node", "gpu_index", "uuid"], ignore_index=True)
+    several = bool(gpus["gpu_index"].notna().any())
+    node_at = (gpus["node"] != gpus["node"].shift()).cumsum() - 1
+    first = gpus["node"] != gpus["node"].shift()
+    y = gpus.index + node_at * (NODE_GAP if several else 0.0)
+    labels = [
+        _row_label(row, bool(head), several=several) for row, head in zip(rows(gpus), first, strict=True)
+    ]
+    return gpus.assign(y=y, y2=y + 1.0, label=labels)
+
+
+def held_stretches(cells: pd.DataFrame) -> pd.DataFrame:
+    """Each unbroken stretch of cells that were held for at least half their time, ``ts`` to ``end``."""
+    ordered = cells.sort_values(["uuid", "ts"], ignore_index=True)
+    held = ordered["held_ratio"].fillna(0.0) >= HELD
+    same = (ordered["uuid"] == ordered["uuid"].shift()) & (held == held.shift())
+    runs = ordered.assign(run=(~same).cumsum())[held]
+    return runs.groupby(["run", "uuid"], as_index=False).agg(ts=("ts", "min"), end=("end", "max"))
+
+
+def heat_map(cells: pd.DataFrame, axis: TimeAxis, colours: Palette, *, whole: bool = True) -> Any:
+    """The map; a click on a cell selects its ``uuid`` (the node's name where nodes are the rows).
+
+    ``whole``: a cell without a row is not measured; else it is left out, as when a job did not hold it.
+    """
+    lines = placed(cells)
+    full = with_end(every_cell(cells, axis) if whole else cells, axis.window)
+    frame = _told(full.merge(lines[["uuid", "y", "y2"]], on="uuid"))
+    stretches = held_stretches(full).merge(lines[["uuid", "y", "y2"]], on="uuid")
+    scale = alt.Scale(domain=[float(lines["y2"].max()), 0.0], nice=False)
+    pick = alt.selection_point(name=PICK, on="click", fields=["uuid"], toggle=False, empty=True)
+    y = alt.Y("y:Q", scale=scale, axis=_row_axis(lines))
+    cell = (
+        alt.Chart(frame)
+        .transform_calculate(when=axis.when())
+        .mark_rect(cursor="pointer")
+        .encode(
+            x=axis.x(),
+            x2="end:T",
+            y=y,
+            y2="y2:Q",
+            tooltip=[alt.Tooltip(f"{name}:N", title=title) for name, title in _TOLD],
+        )
+    )
+    layers = (
+        cell.transform_filter("isValid(datum.utilization_ratio)")
+        .encode(color=_heat(colours))
+        .add_params(pick),
+        cell.transform_filter("!isValid(datum.utilization_ratio)").mark_rect(
+            color=stripes(colours.paper, colours.stripe, bands=2), opacity=0.75
+        ),
+        cell.transform_filter("datum.state == 'suspect'").mark_rect(
+            color=stripes(colours.paper, colours.states["suspect"], bands=2)
+        ),
+        _outlines(stretches, axis, colours, y),
+    )
+    return styled(alt.layer(*layers), colours, height=_height(lines))
+
+
+_TOLD = (
+    ("gpu_text", "GPU"),
+    ("when", "Time"),
+    ("use_text", "Utilization"),
+    ("held_text", "Held"),
+    ("state_text", "State"),
+)
+
+
+def _told(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(
+        gpu_text=[
+            wording.short_gpu(n, i, u)
+            for n, i, u in zip(frame["node"], frame["gpu_index"], frame["uuid"], strict=True)
+        ],
+        use_text=[
+            "not measured" if wording.missing(use) else wording.percent(use)
+            for use in frame["utilization_ratio"]
+        ],
+        held_text=[wording.percent(held) + " of the time" for held in frame["held_ratio"].fillna(0.0)],
+        state_text=[wording.DASH if wording.missing(state) else label_of(state) for state in frame["state"]],
+    ).drop(columns=["node", "gpu_index", "held_ratio"])
+
+
+def _outlines(stretches: pd.DataFrame, axis: TimeAxis, colours: Palette, y: alt.Y) -> Any:
+    inset = stretches.assign(y=stretches["y"] + 0.05, y2=stretches["y2"] - 0.05)
+    return (
+        alt.Chart(inset)
+        .mark_rect(filled=False, stroke=colours.allocated, strokeWidth=1.2, strokeOpacity=0.9, tooltip=None)
+        .encode(x=axis.x(lead=True), x2="end:T", y=y, y2="y2:Q")
+    )
+
+
+def _heat(colours: Palette) -> alt.Color:
+    return alt.Color(
+        "utilization_ratio:Q",
+        scale=alt.Scale(domain=[0, 1], range=list(colours.ramp), clamp=True),
+        legend=None,
+    )
+
+
+def _row_axis(rows: pd.DataFrame) -> alt.Axis:
+    labels = list(rows["label"])
+    middles = [round(float(y) + 0.5, 3) for y in rows["y"]]
+    places = "{" + ",".join(f"'{at}':{_quoted(text)}" for at, text in zip(middles, labels, strict=True)) + "}"
+    size = 11 if len(rows) <= 48 else 9
+    return alt.Axis(
+        values=middles,
+        labelExpr=f"{places}[toString(round(datum.value*1000)/1000)]",
+        title=None,
+        grid=False,
+        labelFontSize=size,
+        labelOverlap=False,
+        minExtent=LEFT - 20,
+    )
+
+
+def _row_label(row: Any, head: bool, *, several: bool) -> str:
+    if not several:
+        return str(row.node)
+    index = "" if wording.missing(row.gpu_index) else str(int(row.gpu_index))
+    return f"{row.node}  {index}" if head else index
+
+
+def _height(rows: pd.DataFrame) -> int:
+    many = len(rows)
+    pixels = 17 if many <= 40 else (11 if many <= 64 else 8)
+    return round(float(rows["y2"].max()) * pixels) + 24 if many else 60
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "").replace("'", "\u2019") + "'"

@@ -1,0 +1,102 @@
+"""Ranked bars of people, projects or jobs: what they held, split into used, partly used and wasted. Pure.
+
+Frames have the columns of ``people``, ``projects`` or ``jobs`` and a ``name`` column to show.
+"""
+
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from service.pages import wording
+from service.pages.chart_frame import rows, styled
+from service.pages.palette import Palette
+
+PARTS = ("used", "held, in part", "wasted")
+ROW_PX = 28
+CLOSE = 1e-6
+
+
+def most_wasted(frame: pd.DataFrame, *, top: int) -> pd.DataFrame:
+    """The ``top`` holders by wasted GPU-hours, largest first; who wasted nothing is left out."""
+    wasting = frame[frame["wasted_gpu_hours"].fillna(0.0) > CLOSE]
+    return wasting.nlargest(top, "wasted_gpu_hours")
+
+
+def best_used(frame: pd.DataFrame, *, top: int) -> pd.DataFrame:
+    """The ``top`` holders by utilization among those who held at least 2 % of what the largest held."""
+    floor = frame["gpu_hours"].max() * 0.02
+    worth = frame[(frame["gpu_hours"] >= floor) & frame["utilization_ratio"].notna()]
+    best: pd.DataFrame = worth.nlargest(top, "utilization_ratio")
+    return best
+
+
+def waste_bars(frame: pd.DataFrame, colours: Palette) -> Any:
+    """A bar a holder, as long as what it held: used, held in part, wasted; the waste is written beside."""
+    texts = [
+        f"{wording.hours(row.wasted_gpu_hours)} wasted · "
+        f"{wording.percent(row.wasted_gpu_hours / row.gpu_hours)} of held"
+        for row in rows(frame)
+    ]
+    return _bars(frame, texts, colours)
+
+
+def use_bars(frame: pd.DataFrame, colours: Palette) -> Any:
+    """The same bars, with the utilization written beside."""
+    texts = [
+        f"{wording.percent(row.utilization_ratio)} used of {wording.hours(row.gpu_hours)}"
+        for row in rows(frame)
+    ]
+    return _bars(frame, texts, colours)
+
+
+def split_hours(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row a holder and part; the parts of a holder add up to what it held."""
+    held = frame["gpu_hours"].fillna(0.0)
+    wasted = frame["wasted_gpu_hours"].fillna(0.0).clip(lower=0.0)
+    used = frame["used_gpu_hours"].fillna(0.0).clip(lower=0.0)
+    between = (held - used - wasted).clip(lower=0.0)
+    edges = [used * 0, used, used + between, used + between + wasted]
+    parts = [
+        pd.DataFrame({"name": frame["name"], "part": part, "low": edges[at], "high": edges[at + 1]})
+        for at, part in enumerate(PARTS)
+    ]
+    long = pd.concat(parts, ignore_index=True)
+    return long.assign(text=[wording.hours(row.high - row.low) for row in rows(long)])
+
+
+def part_colours(colours: Palette) -> tuple[str, str, str]:
+    """The colours of ``PARTS`` in their order."""
+    return (colours.used, colours.states["low-saturation"], colours.states["held-idle"])
+
+
+def _bars(frame: pd.DataFrame, texts: list[str], colours: Palette) -> Any:
+    names = list(frame["name"])
+    ends = frame[["name"]].assign(end=frame["gpu_hours"].fillna(0.0), text=texts)
+    most = float(ends["end"].max()) if len(ends) else 1.0
+    scale = alt.Scale(domain=[0, most * 1.75], nice=False)
+    label = alt.Axis(title=None, labelLimit=170, labelFontSize=13, labelColor=colours.ink, minExtent=96)
+    y = alt.Y("name:N", sort=names, axis=label)
+    bars = (
+        alt.Chart(split_hours(frame))
+        .mark_bar(height=14)
+        .encode(
+            y=y,
+            x=alt.X("low:Q", axis=None, scale=scale),
+            x2="high:Q",
+            color=alt.Color(
+                "part:N", scale=alt.Scale(domain=list(PARTS), range=list(part_colours(colours))), legend=None
+            ),
+            tooltip=[
+                alt.Tooltip("name:N", title="Holder"),
+                alt.Tooltip("part:N", title="Part"),
+                alt.Tooltip("text:N", title="GPU-hours"),
+            ],
+        )
+    )
+    written = (
+        alt.Chart(ends)
+        .mark_text(align="left", dx=7, color=colours.muted)
+        .encode(y=y, x=alt.X("end:Q", axis=None, scale=scale), text="text:N")
+    )
+    return styled(alt.layer(bars, written), colours, height=max(1, len(names)) * ROW_PX)

@@ -1,0 +1,146 @@
+"""Cluster: how busy each GPU was over time and who held it; a click leads to a GPU, or into a node."""
+
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from service.pages import feed, wording
+from service.pages.chart_heat import MOST_GPUS, PICK, by_node, heat_map
+from service.pages.palette import label_of
+from service.pages.pieces import facts, heat_keys
+from service.pages.scene import Scene, Site, drawn, go, nothing_matches, open_gpu
+
+COLUMNS = {
+    "gpu": "GPU",
+    "model": "Model",
+    "state": "State",
+    "since": "Since",
+    "user_name": "Held by",
+    "project": "Project",
+    "job_name": "Job",
+    "utilization": "Utilization",
+    "memory": "Memory",
+    "power_w": "Power",
+    "temperature_c": "Temp.",
+    "process_count": "Processes",
+}
+
+
+def show(site: Site) -> None:
+    """Draw the page."""
+    drawn(site, _body)
+
+
+def _body(scene: Scene) -> None:
+    now = feed.ask("cluster_now", **scene.view.filters)
+    cells = feed.ask("heatmap", **scene.asked_steps)
+    if cells.empty:
+        nothing_matches(scene)
+        return
+    _now(scene, now)
+    many = cells["uuid"].nunique() > MOST_GPUS
+    st.subheader("Nodes over time" if many else "GPUs over time", anchor=False)
+    heat_keys(scene.colours)
+    rows = by_node(cells) if many else cells
+    picked = st.altair_chart(
+        heat_map(rows, scene.axis, scene.colours),
+        theme=None,
+        width="stretch",
+        key=f"heat-{'nodes' if many else 'gpus'}",
+        on_select="rerun",
+        selection_mode=PICK,
+        alt="A row a GPU, a column a step: colour is utilization, outlined is held, striped not measured",
+    )
+    _follow(scene, picked, many=many)
+    if many:
+        st.caption("Click a node to see its GPUs.")
+    else:
+        st.caption("Click a row for everything measured on that GPU, or choose one in the table.")
+    _table(scene)
+
+
+def _now(scene: Scene, now: pd.DataFrame) -> None:
+    if now.empty or wording.missing(now.iloc[0]["gpus"]):
+        return
+    row = now.iloc[0]
+    st.header(
+        f"{wording.gpus(row['held_gpus'])} of {wording.gpus(row['gpus'])} GPUs are held now, "
+        f"{wording.gpus(row['idle_held_gpus'])} of them do nothing",
+        anchor=False,
+    )
+    memory = (
+        f"{wording.gibibytes(row['memory_used_bytes'])} of {wording.gibibytes(row['memory_total_bytes'])}"
+    )
+    facts(
+        (
+            ("at", f"{scene.when(row['as_of'])}"),
+            ("utilization", wording.percent(row["utilization_ratio"])),
+            ("free", wording.gpus(row["free_gpus"])),
+            ("not measured", wording.gpus(row["unknown_gpus"])),
+            ("memory", memory),
+            ("power", wording.watts(row["power_w"])),
+        )
+    )
+
+
+def _follow(scene: Scene, picked: Any, *, many: bool) -> None:
+    chosen = picked["selection"].get(PICK) or []
+    name = next((str(each["uuid"]) for each in chosen if "uuid" in each), None)
+    if name is None:
+        return
+    if many:
+        go(replace(scene.view, node=name))
+        st.rerun()
+    open_gpu(scene, name)
+
+
+def _table(scene: Scene) -> None:
+    gpus = feed.ask("gpus_now", **scene.view.filters)
+    if gpus.empty:
+        return
+    st.subheader("Each GPU now", anchor=False)
+    picked = st.dataframe(
+        gpu_table(gpus, scene),
+        hide_index=True,
+        width="stretch",
+        height=min(38 + 35 * len(gpus), 760),
+        column_config=_columns(),
+        placeholder=wording.DASH,
+        on_select="rerun",
+        selection_mode="single-row",
+        key="gpu-table",
+        alt="The GPUs now: state, holder, utilization, memory, power",
+    )
+    chosen = picked["selection"]["rows"]
+    if chosen:
+        open_gpu(scene, str(gpus.iloc[chosen[0]]["uuid"]))
+
+
+def gpu_table(gpus: pd.DataFrame, scene: Scene) -> pd.DataFrame:
+    """``gpus_now`` as it stands on the screen; ratios as percent."""
+    named = zip(gpus["node"], gpus["gpu_index"], gpus["uuid"], strict=True)
+    shown = gpus.assign(
+        gpu=[wording.short_gpu(*each) for each in named],
+        state=gpus["state"].map(label_of),
+        since=gpus["state_since"].dt.tz_convert(scene.zone),
+        utilization=gpus["utilization_ratio"] * 100,
+        memory=gpus["memory_used_bytes"] / gpus["memory_total_bytes"] * 100,
+    )
+    return shown[list(COLUMNS)]
+
+
+def _columns() -> dict[str, Any]:
+    told: dict[str, Any] = dict(COLUMNS)
+    for column in ("utilization", "memory"):
+        told[column] = st.column_config.ProgressColumn(
+            COLUMNS[column], format="%.0f %%", min_value=0, max_value=100, width="small"
+        )
+    told["since"] = st.column_config.DatetimeColumn("Since", format="D MMM HH:mm")
+    told["user_name"] = st.column_config.TextColumn("Held by", width="small")
+    told["project"] = st.column_config.TextColumn("Project", width="small")
+    told["job_name"] = st.column_config.TextColumn("Job", width="small")
+    told["power_w"] = st.column_config.NumberColumn("Power", format="%.0f W")
+    told["temperature_c"] = st.column_config.NumberColumn("Temp.", format="%d °C")
+    return told

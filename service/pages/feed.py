@@ -1,0 +1,54 @@
+"""Where pages get their frames: named queries through ``service.client``, cached for one tick.
+
+The only file of the dashboard that asks. A client is shared by all sessions; when the service goes away
+it is made anew, once, which turns to the file when no service answers.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from service.client import Client, ServiceDown, connect
+
+TICK_S = 10
+KEPT_ANSWERS = 512
+
+
+def ask(name: str, **params: object) -> pd.DataFrame:
+    """The rows of a named query, times as UTC instants; at most one tick old. Raises ``ClientError``."""
+    given = tuple(sorted((key, value) for key, value in params.items() if value is not None))
+    try:
+        return _answer(name, given)
+    except ServiceDown:
+        _client.clear()
+        return _answer(name, given)
+
+
+def mode() -> str:
+    """Who answers: ``service``, or ``file`` when nothing collects and the store is read as it lies."""
+    return _client().mode
+
+
+def forget() -> None:
+    """Drop every kept answer and the client, so that the next question starts afresh."""
+    _answer.clear()
+    _client.clear()
+
+
+@st.cache_resource(show_spinner=False)
+def _client() -> Client:
+    return connect()
+
+
+@st.cache_data(ttl=TICK_S - 2, max_entries=KEPT_ANSWERS, show_spinner=False)
+def _answer(name: str, given: tuple[tuple[str, object], ...]) -> pd.DataFrame:
+    params: Mapping[str, Any] = dict(given)
+    frame = _client().query(name, **params)
+    for column in frame.columns:
+        if isinstance(frame[column].dtype, pd.DatetimeTZDtype):
+            frame[column] = frame[column].dt.tz_convert("UTC").dt.as_unit("us")
+        elif pd.api.types.is_datetime64_dtype(frame[column]):
+            frame[column] = frame[column].dt.tz_localize("UTC").dt.as_unit("us")
+    return frame

@@ -1,0 +1,160 @@
+"""One GPU: everything measured on one time axis, who held it, what runs on it, what happened to it."""
+
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from service.pages import feed, wording
+from service.pages.chart_lanes import Strip, lanes_chart, measured_lanes
+from service.pages.chart_strips import holder_strip, state_strip
+from service.pages.measures import RUNGS, lanes_of
+from service.pages.notice import NO_SUCH_GPU
+from service.pages.palette import label_of
+from service.pages.pieces import facts, plain, state_keys, state_tag
+from service.pages.scene import Scene, Site, drawn
+from service.pages.scene import show as show_notice
+from service.pages.view import address, shared
+
+
+def show(site: Site) -> None:
+    """Draw the page."""
+    drawn(site, _body)
+
+
+def _body(scene: Scene) -> None:
+    st.page_link(
+        scene.site["cluster"],
+        label="All GPUs",
+        icon=":material/arrow_back:",
+        query_params=address(shared(scene.view)),
+    )
+    gpus = feed.ask("gpus_now")
+    found = gpus[gpus["uuid"] == scene.view.gpu]
+    if found.empty:
+        show_notice(NO_SUCH_GPU)
+        return
+    row = found.iloc[0]
+    _head(scene, row)
+    _timeline(scene, row)
+    left, right = st.columns([1, 1], gap="large")
+    with left:
+        _processes(scene, row)
+    with right:
+        _events(scene, row)
+    _holders(scene, row)
+
+
+def _head(scene: Scene, row: Any) -> None:
+    name = wording.short_gpu(row["node"], row["gpu_index"], row["uuid"])
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.header(plain(name), anchor=False, width="content")
+        st.html(state_tag(row["state"], label_of(row["state"]), scene.colours), width="content")
+    memory = (
+        f"{wording.gibibytes(row['memory_used_bytes'])} of {wording.gibibytes(row['memory_total_bytes'])}"
+    )
+    held = DASH_NOBODY if wording.missing(row["user_name"]) else f"{row['user_name']} · {row['job_name']}"
+    facts(
+        (
+            ("model", str(row["model"])),
+            ("held by", held),
+            (
+                "utilization",
+                f"{wording.percent(row['utilization_ratio'])} ({RUNGS.get(row['rung'], 'no measure')})",
+            ),
+            ("memory", memory),
+            ("power", wording.watts(row["power_w"])),
+            ("since", scene.when(row["state_since"])),
+            ("newest sample", scene.when(row["as_of"])),
+            ("UUID", str(row["uuid"])),
+        )
+    )
+
+
+DASH_NOBODY = "nobody"
+
+
+def _timeline(scene: Scene, row: Any) -> None:
+    asked = {"uuid": row["uuid"], **scene.window.steps}
+    timeline = feed.ask("gpu_timeline", **asked)
+    holders = feed.ask("gpu_holders", uuid=row["uuid"], **scene.window.span)
+    total = row["memory_total_bytes"]
+    lanes = measured_lanes(lanes_of(None if wording.missing(total) else float(total)), timeline)
+    state_keys(scene.colours)
+    strips: list[Strip] = [
+        state_strip(timeline, scene.window, scene.colours),
+        holder_strip(holders, scene.window, scene.colours),
+    ]
+    st.altair_chart(
+        lanes_chart(timeline, lanes, scene.axis, scene.colours, strips=strips),
+        theme=None,
+        width="stretch",
+        alt="State, holder and every measure of this GPU on one time axis",
+    )
+    missing = [lane.title for lane in lanes_of(None) if lane.title not in {kept.title for kept in lanes}]
+    if missing:
+        st.caption(f"Not measured on this GPU in this time: {', '.join(missing).lower()}.")
+
+
+def _processes(scene: Scene, row: Any) -> None:
+    st.subheader("Processes now", anchor=False)
+    processes = feed.ask("processes_now", uuid=row["uuid"])
+    if processes.empty:
+        st.caption("None was seen when processes were last looked at.")
+        return
+    shown = processes.assign(
+        frameworks=[", ".join(each) if each is not None else "" for each in processes["frameworks"]],
+        memory=processes["memory_used_bytes"].map(wording.gibibytes),
+        sm=processes["sm_ratio"].map(wording.percent),
+        since=processes["started_at"].map(scene.when),
+        unreadable=[", ".join(each) if each is not None else "" for each in processes["unreadable"]],
+    )
+    names = {
+        "pid": "pid",
+        "user_name": "User",
+        "process_name": "Name",
+        "frameworks": "Framework",
+        "memory": "Memory",
+        "sm": "GPU time",
+        "since": "Started",
+        "command": "Command",
+        "unreadable": "Not readable",
+    }
+    kept = shown[list(names)].rename(columns=names)
+    st.dataframe(
+        kept.loc[:, [c for c in kept if kept[c].astype(str).str.len().gt(0).any()]],
+        hide_index=True,
+        column_config={"pid": st.column_config.NumberColumn(format="%d")},
+    )
+
+
+def _events(scene: Scene, row: Any) -> None:
+    st.subheader("Events", anchor=False)
+    events = feed.ask("events", node=row["node"], **scene.window.span)
+    mine = events[events["uuid"] == row["uuid"]]
+    if mine.empty:
+        st.caption("None in this time: no XID, no fall off the bus, no counter reset.")
+        return
+    shown = pd.DataFrame({"When": mine["ts"].map(scene.when), "What": mine["kind"], "Detail": mine["detail"]})
+    st.dataframe(shown, hide_index=True)
+
+
+def _holders(scene: Scene, row: Any) -> None:
+    st.subheader("Holders in this time", anchor=False)
+    holders = feed.ask("gpu_holders", uuid=row["uuid"], **scene.window.span)
+    if holders.empty:
+        st.caption("Nobody held it.")
+        return
+    shown = pd.DataFrame(
+        {
+            "From": holders["from_ts"].map(scene.when),
+            "To": ["still" if wording.missing(at) else scene.when(at) for at in holders["to_ts"]],
+            "Person": holders["user_name"],
+            "Project": holders["project"],
+            "Job": holders["job_name"],
+            "Id": holders["job"],
+            "Share": holders["share"].map(wording.percent),
+            "Said by": holders["source"],
+        }
+    )
+    st.dataframe(shown.iloc[::-1], hide_index=True)

@@ -1,0 +1,91 @@
+"""The figures at the head of the overview, worked out from the frames below them. Pure."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from service.pages import wording
+from service.pages.chart_frame import with_end
+from service.pages.chart_usage import step_hours
+from service.pages.view import Window
+
+WASTE = ("allocated-empty", "held-idle")
+WHOLE = 0.995
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headline:
+    """Averages over the window; ``None`` is not measured."""
+
+    installed_gpus: float | None
+    allocated_gpus: float | None
+    used_gpus: float | None
+    utilization_ratio: float | None
+    allocated_ratio: float | None
+    fallow_gpu_hours: float | None
+    wasted_gpu_hours: float
+    wasted_cost: float | None
+    currency: str | None
+    measured_ratio: float | None
+    unknown_gpu_hours: float
+
+
+def headline(usage: pd.DataFrame, ledger: pd.DataFrame, window: Window) -> Headline:
+    """The overview's figures from ``usage_over_time`` and ``ledger_by_state`` over the same window.
+
+    Utilization is used over measured time, allocated is held over known time, as in the queries; a step
+    in which nothing was measured weighs nothing.
+    """
+    span = step_hours(with_end(usage, window))
+    installed, unknown = (usage[name].fillna(0.0) for name in ("installed_gpus", "unknown_gpus"))
+    allocated, used = (usage[name].fillna(0.0) for name in ("allocated_gpus", "used_gpus"))
+    known = (installed - unknown).clip(lower=0.0)
+    busy = usage["utilization_ratio"].fillna(0.0)
+    measured = (used / busy.where(busy > 0)).fillna(known).where(usage["utilization_ratio"].notna(), 0.0)
+    hours = ledger.set_index("state")["gpu_hours"]
+    wasted = ledger[ledger["state"].isin(WASTE)]
+    total = float(hours.sum())
+    unknown_hours = float(hours.get("unknown", 0.0))
+    return Headline(
+        installed_gpus=_ratio(installed * span, span),
+        allocated_gpus=_ratio(allocated * span, span),
+        used_gpus=_ratio(used * span, span),
+        utilization_ratio=_ratio(used * span, measured * span),
+        allocated_ratio=_ratio(allocated * span, _held_base(usage, allocated, known) * span),
+        fallow_gpu_hours=float(((allocated - used).clip(lower=0.0) * span).sum()) if len(usage) else None,
+        wasted_gpu_hours=float(wasted["gpu_hours"].sum()),
+        wasted_cost=_cost(wasted),
+        currency=next((str(c) for c in ledger["currency"] if not wording.missing(c)), None),
+        measured_ratio=1 - unknown_hours / total if total > 0 else None,
+        unknown_gpu_hours=unknown_hours,
+    )
+
+
+def sentence(head: Headline, of_whom: str | None) -> str:
+    """The overview in one sentence."""
+    if head.installed_gpus is None or head.used_gpus is None or head.fallow_gpu_hours is None:
+        return "Nothing was measured in this time"
+    used, fallow = wording.gpus(head.used_gpus), (head.allocated_gpus or 0.0) - head.used_gpus
+    if of_whom:
+        return f"{of_whom} held {wording.gpus(head.allocated_gpus)} GPUs on average and used {used}"
+    return (
+        f"Of {wording.gpus(head.installed_gpus)} GPUs, {wording.gpus(head.allocated_gpus)} were handed "
+        f"out and {used} worked: {wording.gpus(max(fallow, 0.0))} lay fallow"
+    )
+
+
+def _held_base(
+    usage: pd.DataFrame, allocated: "pd.Series[float]", known: "pd.Series[float]"
+) -> "pd.Series[float]":
+    share = usage["allocated_ratio"].fillna(0.0)
+    return (allocated / share.where(share > 0)).fillna(known).where(usage["allocated_ratio"].notna(), 0.0)
+
+
+def _ratio(part: "pd.Series[float]", whole: "pd.Series[float]") -> float | None:
+    total = float(whole.sum())
+    return float(part.sum()) / total if total > 0 else None
+
+
+def _cost(wasted: pd.DataFrame) -> float | None:
+    spent = wasted[wasted["gpu_hours"] > 0]["cost"]
+    return None if spent.empty or bool(spent.isna().any()) else float(spent.sum())

@@ -1,0 +1,206 @@
+"""Jobs: a searchable list, and for one of them its GPUs and every measure on one time axis."""
+
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from service.pages import feed, wording
+from service.pages.chart_frame import rows
+from service.pages.chart_heat import PICK, heat_map
+from service.pages.chart_lanes import lanes_chart, measured_lanes
+from service.pages.measures import banded, lanes_of, over_gpus
+from service.pages.notice import NO_SUCH_JOB
+from service.pages.pieces import facts, heat_keys, plain
+from service.pages.scene import Scene, Site, current_view, drawn, go, nothing_matches, open_gpu
+from service.pages.scene import show as show_notice
+
+COLUMNS = {
+    "job_name": "Job",
+    "user_name": "Person",
+    "project": "Project",
+    "framework": "Framework",
+    "kind": "Kind",
+    "gpus": "GPUs",
+    "from_ts": "From",
+    "to_ts": "To",
+    "gpu_hours": "Held",
+    "used_gpu_hours": "Used",
+    "wasted_gpu_hours": "Wasted",
+    "utilization": "Utilization",
+    "job": "Id",
+}
+
+
+def show(site: Site) -> None:
+    """Draw the page."""
+    drawn(site, _body)
+
+
+def _body(scene: Scene) -> None:
+    jobs = feed.ask("jobs", **scene.asked)
+    if jobs.empty:
+        nothing_matches(scene)
+        return
+    _search(scene, jobs)
+    if scene.view.job is None:
+        _list(scene, jobs)
+        return
+    found = jobs[jobs["job"] == scene.view.job]
+    if found.empty:
+        show_notice(NO_SUCH_JOB)
+        return
+    _one(scene, found.iloc[0])
+
+
+def _search(scene: Scene, jobs: pd.DataFrame) -> None:
+    labels = {row.job: _label(row) for row in rows(jobs)}
+    if scene.view.job is not None:
+        labels.setdefault(scene.view.job, scene.view.job)
+    st.session_state["job"] = scene.view.job
+    st.selectbox(
+        "Find a job",
+        list(labels),
+        key="job",
+        format_func=lambda job: labels.get(job, job),
+        placeholder=f"Find one of {len(jobs)} jobs by name, person, project or id",
+        label_visibility="collapsed",
+        on_change=lambda: go(replace(current_view(), job=st.session_state["job"])),
+    )
+
+
+def _label(row: Any) -> str:
+    who = " · ".join(str(each) for each in (row.user_name, row.project) if not wording.missing(each))
+    return f"{row.job_name or row.job} · {who} · {wording.hours(row.gpu_hours)} · {row.job}"
+
+
+def _list(scene: Scene, jobs: pd.DataFrame) -> None:
+    held, wasted = jobs["gpu_hours"].sum(), jobs["wasted_gpu_hours"].sum()
+    st.header(
+        f"{len(jobs)} jobs held {wording.hours(held)}; {wording.hours(wasted)} of them were wasted outright",
+        anchor=False,
+    )
+    shown = jobs.assign(
+        utilization=jobs["utilization_ratio"] * 100,
+        from_ts=jobs["from_ts"].dt.tz_convert(scene.zone),
+        to_ts=jobs["to_ts"].dt.tz_convert(scene.zone),
+    )
+    picked = st.dataframe(
+        shown[list(COLUMNS)],
+        hide_index=True,
+        height=min(38 + 35 * len(jobs), 720),
+        column_config=_columns(jobs),
+        placeholder=wording.DASH,
+        on_select="rerun",
+        selection_mode="single-row",
+        key="job-table",
+        alt="The jobs of this time range, the most wasteful first",
+    )
+    st.caption(
+        "The most wasteful first; hours are GPU-hours in this time range. Choose a row to look into a job."
+    )
+    chosen = picked["selection"]["rows"]
+    if chosen:
+        go(replace(scene.view, job=str(jobs.iloc[chosen[0]]["job"])))
+        st.rerun()
+
+
+def _one(scene: Scene, row: Any) -> None:
+    st.button(
+        "All jobs",
+        icon=":material/arrow_back:",
+        type="tertiary",
+        key="all-jobs",
+        on_click=go,
+        args=(replace(scene.view, job=None),),
+    )
+    st.header(_told(row), anchor=False)
+    _facts(scene, row)
+    if not wording.missing(row["command"]):
+        st.code(str(row["command"]), language="shell", wrap_lines=True)
+    timeline = feed.ask("job_timeline", job=row["job"], **scene.window.steps)
+    if timeline.empty:
+        st.caption("No sample of its GPUs lies in this time.")
+        return
+    _gpus(scene, timeline)
+    _measures(scene, timeline)
+
+
+def _told(row: Any) -> str:
+    name = plain(row["job_name"] if not wording.missing(row["job_name"]) else row["job"])
+    share = wording.percent(row["utilization_ratio"])
+    return f"{name} used {share} of {wording.hours(row['gpu_hours'])}"
+
+
+def _facts(scene: Scene, row: Any) -> None:
+    items = [
+        (what, str(row[column]))
+        for what, column in (
+            ("by", "user_name"),
+            ("project", "project"),
+            ("framework", "framework"),
+            ("kind", "kind"),
+        )
+        if not wording.missing(row[column])
+    ]
+    until = "now" if wording.missing(row["to_ts"]) else scene.when(row["to_ts"])
+    items += [
+        ("GPUs", wording.count(row["gpus"])),
+        ("held", f"{scene.when(row['from_ts'])} to {until}"),
+        ("wasted", wording.hours(row["wasted_gpu_hours"])),
+        ("most memory on a GPU", wording.gibibytes(row["memory_used_max_bytes"])),
+        ("id", str(row["job"])),
+    ]
+    if not wording.missing(row["cost"]):
+        items.append(("cost", wording.money(row["cost"], row.get("currency"))))
+    facts(items)
+
+
+def _gpus(scene: Scene, timeline: pd.DataFrame) -> None:
+    st.subheader("Its GPUs", anchor=False)
+    heat_keys(scene.colours)
+    cells = timeline.assign(held_ratio=1.0, state=None)
+    picked = st.altair_chart(
+        heat_map(cells, scene.axis, scene.colours, whole=False),
+        theme=None,
+        width="stretch",
+        key="job-heat",
+        on_select="rerun",
+        selection_mode=PICK,
+        alt="The job's GPUs over time: colour is utilization, an outline is the time it held them",
+    )
+    chosen = picked["selection"].get(PICK) or []
+    if chosen and "uuid" in chosen[0]:
+        open_gpu(scene, str(chosen[0]["uuid"]))
+
+
+def _measures(scene: Scene, timeline: pd.DataFrame) -> None:
+    several = timeline["uuid"].nunique() > 1
+    st.subheader(
+        "Every measure" + (": mean over its GPUs, shaded from least to most" if several else ""), anchor=False
+    )
+    merged = over_gpus(timeline)
+    lanes = measured_lanes(banded(lanes_of()) if several else lanes_of(), merged)
+    st.altair_chart(
+        lanes_chart(merged, lanes, scene.axis, scene.colours),
+        theme=None,
+        width="stretch",
+        alt="Every measure of the job's GPUs on one time axis",
+    )
+
+
+def _columns(jobs: pd.DataFrame) -> dict[str, Any]:
+    told: dict[str, Any] = dict(COLUMNS)
+    most = float(jobs["gpu_hours"].max())
+    told["gpu_hours"] = st.column_config.NumberColumn("Held", format="%.1f")
+    told["used_gpu_hours"] = st.column_config.NumberColumn("Used", format="%.1f")
+    told["wasted_gpu_hours"] = st.column_config.ProgressColumn(
+        "Wasted", format="%.1f", min_value=0, max_value=max(most, 1.0)
+    )
+    told["utilization"] = st.column_config.ProgressColumn(
+        "Utilization", format="%.0f %%", min_value=0, max_value=100
+    )
+    told["from_ts"] = st.column_config.DatetimeColumn("From", format="D MMM HH:mm")
+    told["to_ts"] = st.column_config.DatetimeColumn("To", format="D MMM HH:mm")
+    return told

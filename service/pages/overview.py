@@ -1,0 +1,184 @@
+"""Overview: allocated against used, where the hours went, who wastes most, and how much is known."""
+
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from service.pages import feed, wording
+from service.pages.chart_frame import rows
+from service.pages.chart_ranks import PARTS, most_wasted, part_colours, waste_bars
+from service.pages.chart_usage import allocated_and_used, gpus_by_state, ledger_bars
+from service.pages.headline import Headline, headline, sentence
+from service.pages.pieces import keys, plain, state_keys, striped, swatch
+from service.pages.scene import Scene, Site, drawn, nothing_matches
+from service.pages.view import View, address
+
+PRICES = '[prices]\ncurrency = "EUR"\nper_gpu_hour = { "*" = 2.10 }'
+
+
+def show(site: Site) -> None:
+    """Draw the page."""
+    drawn(site, _body)
+
+
+def _body(scene: Scene) -> None:
+    usage = feed.ask("usage_over_time", **scene.asked_steps)
+    ledger = feed.ask("ledger_by_state", **scene.asked)
+    if usage.empty or not usage["installed_gpus"].fillna(0).gt(0).any():
+        nothing_matches(scene)
+        return
+    head = headline(usage, ledger, scene.window)
+    st.header(sentence(head, _of_whom(scene.view)), anchor=False)
+    found = feed.ask("findings", open=True, **scene.asked)
+    _figures(scene, head, found)
+    _hero(scene, usage, head)
+    left, right = st.columns([3, 2], gap="large")
+    with left:
+        st.subheader("What the GPUs were doing", anchor=False)
+        state_keys(scene.colours)
+        states = feed.ask("states_over_time", **scene.asked_steps)
+        _chart(gpus_by_state(states, scene.axis, scene.colours), "GPUs in each state over time")
+    with right:
+        st.subheader("GPU-hours by state", anchor=False)
+        _chart(ledger_bars(ledger, scene.colours), "GPU-hours in each state; they add up to the hardware")
+    left, right = st.columns([3, 2], gap="large")
+    with left:
+        _wastes(scene)
+    with right:
+        _findings(scene, found)
+
+
+def _figures(scene: Scene, head: Headline, found: pd.DataFrame) -> None:
+    columns = st.columns(6, gap="small")
+    figures = (
+        (
+            "GPU utilization, average",
+            wording.percent(head.utilization_ratio),
+            "Used over measured time, on the best measure each GPU has; an upper bound with the lowest one.",
+        ),
+        (
+            "Allocated share",
+            wording.percent(head.allocated_ratio),
+            "The part of known time in which a GPU was given to somebody.",
+        ),
+        (
+            "Lay fallow",
+            wording.hours(head.fallow_gpu_hours),
+            "Allocated minus used: the area between the curves.",
+        ),
+        (
+            "Wasted outright",
+            wording.hours(head.wasted_gpu_hours),
+            "Held with no process on it, or with one that did nothing: at most 1 % busy.",
+        ),
+        _money(head),
+        (
+            "Measured",
+            wording.percent(head.measured_ratio, digits=1),
+            f"{wording.hours(head.unknown_gpu_hours)} are unknown: not measured, so nothing is said about them.",
+        ),
+    )
+    for column, (label, value, told) in zip(columns, figures, strict=True):
+        column.metric(label, value, help=told, border=True)
+
+
+def _money(head: Headline) -> tuple[str, str, str]:
+    if head.wasted_cost is None:
+        return (
+            "Cost of the waste",
+            "no price",
+            "Not every GPU model has a price. Put prices into `fallow.toml` in the data folder, and "
+            "start the service again:\n\n"
+            f"```toml\n{PRICES}\n```",
+        )
+    return (
+        "Cost of the waste",
+        wording.money(head.wasted_cost, head.currency),
+        "Wasted GPU-hours times the price of each model.",
+    )
+
+
+def _hero(scene: Scene, usage: pd.DataFrame, head: Headline) -> None:
+    colours = scene.colours
+    st.subheader("Allocated against used", anchor=False)
+    fallow = None
+    if head.installed_gpus and head.allocated_gpus is not None and head.used_gpus is not None:
+        fallow = max(0.0, head.allocated_gpus - head.used_gpus) / head.installed_gpus
+    keys(
+        (
+            (swatch(colours.used), "used", None),
+            (
+                swatch(striped(colours.fallow, colours.fallow_stripe)),
+                "fallow: allocated, not used",
+                wording.percent(fallow),
+            ),
+            (swatch("transparent", outline=colours.allocated), "allocated", None),
+            (swatch(striped(colours.paper, colours.stripe)), "not measured", None),
+        )
+    )
+    _chart(
+        allocated_and_used(usage, scene.axis, colours),
+        "Allocated share and average utilization over time; the area between lies fallow",
+    )
+
+
+def _wastes(scene: Scene) -> None:
+    st.subheader("Most wasted GPU-hours", anchor=False)
+    people = feed.ask("people", **scene.asked)
+    named = people.assign(
+        name=[_who(u, p) for u, p in zip(people["user_name"], people["project"], strict=True)]
+    )
+    wasted = most_wasted(named, top=8)
+    if wasted.empty:
+        st.caption("Nobody wasted anything in this time.")
+        return
+    keys(
+        [
+            (swatch(colour), part, None)
+            for part, colour in zip(PARTS, part_colours(scene.colours), strict=True)
+        ]
+    )
+    _chart(waste_bars(wasted, scene.colours), "People by wasted GPU-hours, the most first")
+    st.page_link(
+        scene.site["people"],
+        label="All people and projects",
+        icon=":material/arrow_forward:",
+        query_params=_carried(scene),
+    )
+
+
+def _findings(scene: Scene, found: pd.DataFrame) -> None:
+    st.subheader(f"Open findings: {len(found)}", anchor=False)
+    if found.empty:
+        st.caption("Nothing was found to complain about.")
+        return
+    for row in rows(found.head(5)):
+        hours = (
+            f" · {wording.hours(row.wasted_gpu_hours)}" if not wording.missing(row.wasted_gpu_hours) else ""
+        )
+        st.markdown(f"**{plain(row.kind)}**{hours}  \n{plain(row.sentence)}")
+    st.page_link(
+        scene.site["findings"],
+        label="All findings",
+        icon=":material/arrow_forward:",
+        query_params=_carried(scene),
+    )
+
+
+def _carried(scene: Scene) -> dict[str, str]:
+    return address(scene.view)
+
+
+def _who(user: object, project: object) -> str:
+    who = "unknown" if wording.missing(user) else str(user)
+    return who if wording.missing(project) else f"{who} · {project}"
+
+
+def _of_whom(view: View) -> str | None:
+    named = [name for name in (view.user, view.project) if name]
+    return " in ".join(named) or None
+
+
+def _chart(chart: Any, told: str) -> None:
+    st.altair_chart(chart, theme=None, width="stretch", alt=told)

@@ -1,0 +1,157 @@
+"""People and projects: who wastes most, who uses best, and the figures behind both."""
+
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from service.pages import feed, wording
+from service.pages.chart_ranks import PARTS, best_used, most_wasted, part_colours, use_bars, waste_bars
+from service.pages.pieces import keys, swatch
+from service.pages.scene import Scene, Site, current_view, drawn, go, nothing_matches
+
+TOP = 12
+KINDS = {"people": "People", "projects": "Projects"}
+COLUMNS = {
+    "name": "Name",
+    "project": "Project",
+    "people": "People",
+    "jobs": "Jobs",
+    "gpu_hours": "Held",
+    "used_gpu_hours": "Used",
+    "wasted_gpu_hours": "Wasted",
+    "wasted_share": "Wasted share",
+    "utilization": "Utilization",
+    "cost": "Cost",
+    "wasted_cost": "Cost of waste",
+}
+
+
+def show(site: Site) -> None:
+    """Draw the page."""
+    drawn(site, _body)
+
+
+def _body(scene: Scene) -> None:
+    by = scene.view.by if scene.view.by in KINDS else "people"
+    frame = named(feed.ask(by, **scene.asked), by)
+    if frame.empty:
+        nothing_matches(scene)
+        return
+    st.header(_sentence(frame, by), anchor=False)
+    _choice(by)
+    left, right = st.columns(2, gap="large")
+    with left:
+        st.subheader("Most wasted GPU-hours", anchor=False)
+        _legend(scene)
+        wasted = most_wasted(frame, top=TOP)
+        if wasted.empty:
+            st.caption("Nobody wasted anything in this time.")
+        else:
+            _chart(waste_bars(wasted, scene.colours), f"{KINDS[by]} by wasted GPU-hours, the most first")
+    with right:
+        st.subheader("Best use", anchor=False)
+        _legend(scene)
+        _chart(
+            use_bars(best_used(frame, top=TOP), scene.colours), f"{KINDS[by]} by utilization, the best first"
+        )
+    _table(scene, frame, by)
+
+
+def named(frame: pd.DataFrame, by: str) -> pd.DataFrame:
+    """The rows with a ``name`` to show and no holder twice; who is not known is said to be unknown."""
+    column = "user_name" if by == "people" else "project"
+    names = frame[column].astype(object).where(frame[column].notna(), "unknown")
+    if by == "people":
+        several = names.duplicated(keep=False)
+        projects = frame["project"].astype(object).where(frame["project"].notna(), "no project")
+        names = names.where(~several, names.astype(str) + " · " + projects.astype(str))
+    return frame.assign(name=names)
+
+
+def _sentence(frame: pd.DataFrame, by: str) -> str:
+    wasted, held = frame["wasted_gpu_hours"].sum(), frame["gpu_hours"].sum()
+    if not held or not wasted:
+        return f"{len(frame)} {by} held {wording.hours(held)} and wasted nothing outright"
+    top = frame.nlargest(3, "wasted_gpu_hours")["wasted_gpu_hours"].sum()
+    share = wording.percent(wasted / held)
+    more = f"; three of them {wording.percent(top / wasted)} of that" if len(frame) > 3 else ""
+    return f"{len(frame)} {by} held {wording.hours(held)} and wasted {share} of them{more}"
+
+
+def _choice(by: str) -> None:
+    st.session_state["by"] = by
+    st.segmented_control(
+        "Ranked by",
+        list(KINDS),
+        key="by",
+        format_func=lambda name: KINDS[name],
+        label_visibility="collapsed",
+        required=True,
+        on_change=lambda: go(replace(current_view(), by=st.session_state["by"])),
+    )
+
+
+def _legend(scene: Scene) -> None:
+    keys([(swatch(c), part, None) for part, c in zip(PARTS, part_colours(scene.colours), strict=True)])
+
+
+def _table(scene: Scene, frame: pd.DataFrame, by: str) -> None:
+    st.subheader("All figures", anchor=False)
+    priced = frame["cost"].notna().any()
+    kept = [
+        column
+        for column in COLUMNS
+        if (column in frame or column in ("wasted_share", "utilization"))
+        and (priced or column not in ("cost", "wasted_cost"))
+        and not (by == "projects" and column == "project")
+    ]
+    shown = frame.assign(
+        name=frame["user_name"] if by == "people" else frame["name"],
+        wasted_share=frame["wasted_gpu_hours"] / frame["gpu_hours"].where(frame["gpu_hours"] > 0) * 100,
+        utilization=frame["utilization_ratio"] * 100,
+    )
+    picked = st.dataframe(
+        shown[kept],
+        hide_index=True,
+        column_config=_columns(frame),
+        placeholder=wording.DASH,
+        on_select="rerun",
+        selection_mode="single-row",
+        key=f"table-{by}",
+        alt=f"{KINDS[by]}: GPU-hours held, used and wasted",
+    )
+    st.caption("Hours are GPU-hours. Choose a row to see only what they held, on every page.")
+    chosen = picked["selection"]["rows"]
+    if chosen:
+        _only(scene, frame.iloc[chosen[0]], by)
+
+
+def _only(scene: Scene, row: Any, by: str) -> None:
+    column, name = ("user_name", "user") if by == "people" else ("project", "project")
+    if not wording.missing(row[column]) and getattr(scene.view, name) != row[column]:
+        go(scene.view.only(name, str(row[column])))
+        st.rerun()
+
+
+def _columns(frame: pd.DataFrame) -> dict[str, Any]:
+    currency = next((str(c) for c in frame["currency"] if not wording.missing(c)), "")
+    hours = {
+        name: st.column_config.NumberColumn(COLUMNS[name], format="%.1f")
+        for name in COLUMNS
+        if "gpu_hours" in name
+    }
+    bars = {
+        name: st.column_config.ProgressColumn(COLUMNS[name], format="%.0f %%", min_value=0, max_value=100)
+        for name in ("wasted_share", "utilization")
+    }
+    money = {
+        name: st.column_config.NumberColumn(f"{COLUMNS[name]} ({currency})", format="%.0f")
+        for name in ("cost", "wasted_cost")
+    }
+    return {**COLUMNS, **hours, **bars, **money}
+
+
+def _chart(chart: Any, told: str) -> None:
+    st.altair_chart(chart, theme=None, width="stretch", alt=told)

@@ -1,0 +1,179 @@
+"""What a page needs before it draws: the view, the window, the colours, the zone, and a guard for errors."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import pandas as pd
+import streamlit as st
+
+from service.client import ClientError
+from service.pages import feed, wording
+from service.pages.chart_frame import TimeAxis
+from service.pages.notice import NO_MATCH, NOTHING_YET, Notice, explain
+from service.pages.palette import Palette, palette
+from service.pages.view import View, Window, address, parse, pinned, shared, window
+
+Site = Mapping[str, Any]
+FRESH = timedelta(minutes=3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """One drawing of one page."""
+
+    view: View
+    window: Window
+    axis: TimeAxis
+    colours: Palette
+    zone: tzinfo
+    zone_name: str
+    site: Site
+
+    @property
+    def asked(self) -> dict[str, object]:
+        """Window and filters, as most queries take them."""
+        return {**self.window.span, **self.view.filters}
+
+    @property
+    def asked_steps(self) -> dict[str, object]:
+        """Window, step and filters."""
+        return {**self.window.steps, **self.view.filters}
+
+    def when(self, at: Any) -> str:
+        """A time of the store, written in the viewer's zone."""
+        return (
+            wording.DASH
+            if wording.missing(at)
+            else wording.moment(pd.Timestamp(at).to_pydatetime(), self.zone)
+        )
+
+    def ago(self, at: Any) -> str:
+        """How long ago a time of the store was."""
+        stamp = pd.Timestamp(at)
+        return f"{wording.span((pd.Timestamp(datetime.now(UTC)) - stamp).total_seconds())} ago"
+
+
+def current_view() -> View:
+    """The view in the address bar."""
+    return parse(st.query_params.to_dict())
+
+
+def go(view: View) -> None:
+    """Write ``view`` into the address bar; the page is drawn again from there."""
+    st.query_params.from_dict(address(view))
+
+
+def zone_of(view: View) -> tuple[tzinfo, str]:
+    """The zone times are written in, and what to call it."""
+    name = st.context.timezone
+    if view.tz == "utc" or not name:
+        return UTC, "UTC"
+    try:
+        zone = ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError):
+        return UTC, "UTC"
+    return zone, f"{name} ({datetime.now(zone).strftime('UTC%z')[:6]})"
+
+
+def drawn(site: Site, body: Callable[[Scene], None]) -> None:
+    """Draw a page's body, again each tick while its window follows the clock.
+
+    What goes wrong is said in the page's place; nothing else on the screen is lost.
+    """
+    live = current_view().live
+
+    @st.fragment(run_every=feed.TICK_S if live else None)
+    def redrawn() -> None:
+        try:
+            body_or_notice(site, body)
+        except ClientError as error:
+            show(explain(error), retry=True)
+
+    redrawn()
+
+
+def body_or_notice(site: Site, body: Callable[[Scene], None]) -> None:
+    """Draw the body if the store has anything in the window, else say what there is."""
+    held = feed.ask("span").iloc[0]
+    if wording.missing(held["last_ts"]):
+        show(NOTHING_YET)
+        return
+    scene = scene_of(site, held)
+    first, last = held["first_ts"], held["last_ts"]
+    if not (scene.axis.starts < last and first < scene.axis.ends):
+        _offer_what_there_is(scene, first, last)
+        return
+    body(scene)
+
+
+def scene_of(site: Site, held: Any) -> Scene:
+    """The scene of the view in the address bar; a live window ends where the roll-ups do."""
+    view = current_view()
+    now = datetime.now(UTC)
+    complete = held["complete_to"]
+    if not wording.missing(complete):
+        rolled = complete.to_pydatetime()
+        now = rolled if timedelta(0) <= now - rolled < FRESH else now
+    shown = window(view, now)
+    zone, name = zone_of(view)
+    return Scene(
+        view=view,
+        window=shown,
+        axis=TimeAxis(window=shown, utc=view.tz == "utc"),
+        colours=palette(st.context.theme.type),
+        zone=zone,
+        zone_name=name,
+        site=site,
+    )
+
+
+def show(notice: Notice, *, retry: bool = False) -> None:
+    """A notice in the place of what could not be drawn."""
+    with st.container(border=True, key="notice"):
+        st.subheader(notice.title, anchor=False)
+        st.markdown(notice.found)
+        st.markdown(f"**What to do.** {notice.todo}")
+        if notice.command:
+            st.code(notice.command, language="shell")
+        if retry and st.button("Try again", key="retry"):
+            feed.forget()
+            st.rerun()
+
+
+def nothing_matches(scene: Scene) -> None:
+    """Say that the filters leave nothing, and offer to take them away."""
+    show(NO_MATCH)
+    if scene.view.filtered:
+        bare = View(range=scene.view.range, since=scene.view.since, until=scene.view.until, tz=scene.view.tz)
+        st.button("Clear the filters", on_click=go, args=(bare,), key="clear-filters")
+
+
+def open_gpu(scene: Scene, uuid: str) -> None:
+    """Turn to the page of one GPU, with the same time and filters."""
+    params = address(shared(scene.view)) | {"gpu": uuid}
+    st.switch_page(scene.site["gpu"], query_params=params)
+
+
+def open_job(scene: Scene, job: str) -> None:
+    """Turn to the page of one job."""
+    params = address(shared(scene.view)) | {"job": job}
+    st.switch_page(scene.site["jobs"], query_params=params)
+
+
+def _offer_what_there_is(scene: Scene, first: Any, last: Any) -> None:
+    show(
+        Notice(
+            title="Nothing in this time range",
+            found=f"The store holds {scene.when(first)} to {scene.when(last)} ({scene.zone_name}).",
+            todo="Choose a time in which something was measured.",
+        )
+    )
+    until = last.to_pydatetime().replace(second=0, microsecond=0) + timedelta(minutes=1)
+    since = max(until - timedelta(hours=24), first.to_pydatetime().replace(second=0, microsecond=0))
+    newest = Window(from_ts=since.replace(tzinfo=None), to_ts=until.replace(tzinfo=None), step_s=60)
+    st.button(
+        "Show the newest 24 hours there are", on_click=go, args=(pinned(scene.view, newest),), key="newest"
+    )

@@ -1,0 +1,178 @@
+"""What stands above every page: name, navigation, how fresh the figures are, time range and filters."""
+
+from base64 import b64encode
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pandas as pd
+import streamlit as st
+
+from service.client import ClientError
+from service.pages import feed, wording
+from service.pages.palette import palette
+from service.pages.pieces import style
+from service.pages.scene import Site, current_view, go, scene_of, zone_of
+from service.pages.view import FILTERS, RANGES, View, address, pinned, shared
+
+MARK = Path(__file__).with_name("fallow.svg")
+EVERYTHING = {"node": "All nodes", "project": "All projects", "user": "Everybody", "model": "All models"}
+LATE = timedelta(seconds=45)
+FIXED = "fixed"
+
+
+def masthead(site: Site, chosen: str) -> None:
+    """The first line: wordmark, links to the pages (which keep time and filters), and the pulse."""
+    style(palette(st.context.theme.type))
+    carried = address(shared(current_view()))
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="masthead"):
+        drawn = b64encode(MARK.read_bytes()).decode("ascii")
+        mark = f'<img src="data:image/svg+xml;base64,{drawn}" alt="">'
+        st.html(f'<div class="wordmark">{mark}Fallow</div>', width="content")
+        for name in ("overview", "cluster", "people", "jobs", "findings"):
+            marked = name == chosen or (name == "cluster" and chosen == "gpu")
+            with st.container(key="chosen-page" if marked else f"page-{name}", width="content"):
+                st.page_link(site[name], query_params=carried)
+        st.space("stretch")
+        with st.container(width="content", key="pulse"):
+            _pulse()
+
+
+def filters(site: Site) -> None:
+    """The second line: time range, node, project, person, model; all of it lives in the address."""
+    view = current_view()
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="filters"):
+        _range(view)
+        _more(site, view)
+        try:
+            options = feed.ask("options")
+        except ClientError:
+            return
+        for name in FILTERS:
+            values = [str(value) for value in options[options["dimension"] == name]["value"]]
+            _filter(view, name, values)
+
+
+def _range(view: View) -> None:
+    choices = [*RANGES] if view.live else [FIXED, *RANGES]
+    key = f"range-{FIXED if not view.live else 'live'}"
+    st.session_state[key] = view.range if view.live else FIXED
+    st.segmented_control(
+        "Time range",
+        choices,
+        key=key,
+        format_func=lambda name: "Fixed" if name == FIXED else _spaced(name),
+        label_visibility="collapsed",
+        required=True,
+        on_change=_range_chosen,
+        args=(key,),
+    )
+
+
+def _range_chosen(key: str) -> None:
+    chosen = st.session_state[key]
+    if chosen in RANGES:
+        go(replace(current_view(), range=chosen, since=None, until=None))
+
+
+def _filter(view: View, name: str, values: list[str]) -> None:
+    chosen = getattr(view, name)
+    known = values if chosen in (None, *values) else [chosen, *values]
+    key = f"filter-{name}"
+    st.session_state[key] = chosen
+    st.selectbox(
+        f"Filter by {name}",
+        known,
+        key=key,
+        placeholder=EVERYTHING[name],
+        label_visibility="collapsed",
+        width=158,
+        on_change=_filter_chosen,
+        args=(name, key),
+    )
+
+
+def _filter_chosen(name: str, key: str) -> None:
+    go(current_view().only(name, st.session_state[key]))
+
+
+def _more(site: Site, view: View) -> None:
+    zone, zone_name = zone_of(view)
+    try:
+        scene = scene_of(site, feed.ask("span").iloc[0])
+    except (ClientError, IndexError):
+        return
+    shown = scene.window
+    label = f"{wording.moment(shown.from_ts, zone)} {wording.DASH} {wording.moment(shown.to_ts, zone)}"
+    with st.popover(label, icon=":material/schedule:", help="Set exact times, the zone, or a lasting link"):
+        st.caption(f"Times are shown in {zone_name}.")
+        st.session_state["tz"] = view.tz
+        st.radio(
+            "Show times in",
+            ["local", "utc"],
+            key="tz",
+            format_func={"local": "My own zone", "utc": "UTC"}.get,
+            horizontal=True,
+            on_change=lambda: go(replace(current_view(), tz=st.session_state["tz"])),
+        )
+        _exact_times(view, shown.from_ts, shown.to_ts, zone_name)
+        if view.live:
+            st.button(
+                "Hold this window, to send it as it is",
+                icon=":material/push_pin:",
+                on_click=go,
+                args=(pinned(view, shown),),
+                key="pin",
+            )
+
+
+def _exact_times(view: View, since: datetime, until: datetime, zone_name: str) -> None:
+    zone, _ = zone_of(view)
+    local = [at.replace(tzinfo=UTC).astimezone(zone).replace(tzinfo=None) for at in (since, until)]
+    with st.form("exact", border=False):
+        start = st.datetime_input("From", local[0], step=timedelta(minutes=1))
+        end = st.datetime_input("To", local[1], step=timedelta(minutes=1))
+        if st.form_submit_button("Show these times") and start and end:
+            fixed = [at.replace(tzinfo=zone).astimezone(UTC).replace(tzinfo=None) for at in (start, end)]
+            if fixed[0] < fixed[1]:
+                go(replace(current_view(), since=fixed[0], until=fixed[1]))
+                st.rerun()
+            st.error(f"The end must lie after the start ({zone_name}).")
+
+
+@st.fragment(run_every=feed.TICK_S)
+def _pulse() -> None:
+    colours = palette(st.context.theme.type)
+    try:
+        last = feed.ask("span").iloc[0]["last_ts"]
+        behind = None if wording.missing(last) else pd.Timestamp(datetime.now(UTC)) - last
+        reads_file = feed.mode() == "file"
+    except ClientError:
+        st.html(_pulse_of("service not reached", colours.states["allocated-empty"]), width="content")
+        return
+    if behind is None:
+        text, colour = "waiting for the first sample", colours.states["held-idle"]
+    elif behind <= LATE and not reads_file:
+        text, colour = f"<b>live</b> · newest sample {_age(behind)} ago", colours.states["moderate"]
+    elif reads_file:
+        text, colour = (
+            f"<b>not running</b> · newest sample {_age(behind)} ago",
+            colours.states["allocated-empty"],
+        )
+    else:
+        text, colour = f"<b>late</b> · newest sample {_age(behind)} ago", colours.states["held-idle"]
+    st.html(_pulse_of(text, colour), width="content")
+
+
+def _pulse_of(text: str, colour: str) -> str:
+    return (
+        f'<div class="pulse" role="status"><span class="dot" style="background:{colour}"></span>{text}</div>'
+    )
+
+
+def _age(behind: timedelta) -> str:
+    return wording.span(max(0.0, behind.total_seconds()))
+
+
+def _spaced(name: str) -> str:
+    return f"{name[:-1]}{wording.THIN}{name[-1]}"

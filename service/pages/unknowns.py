@@ -1,0 +1,77 @@
+"""What is unknown and why: sources that could not be read, and the gaps left. Part of the findings page."""
+
+import pandas as pd
+import streamlit as st
+
+from service.pages import feed, wording
+from service.pages.chart_frame import rows, utc
+from service.pages.pieces import facts
+from service.pages.scene import Scene
+from service.pages.view import Window
+
+MOST_GAPS = 50
+
+
+def unknowns(scene: Scene) -> None:
+    """How much time is unknown in this window, which source or GPU it was, and what the reason was."""
+    st.subheader("What is unknown, and why", anchor=False)
+    ledger = feed.ask("ledger_by_state", **scene.asked)
+    total = float(ledger["gpu_hours"].sum())
+    hours = float(ledger.loc[ledger["state"] == "unknown", "gpu_hours"].sum())
+    facts(
+        (
+            (
+                "unknown in this time",
+                f"{wording.hours(hours)}, {wording.percent(hours / total if total else None)}",
+            ),
+        )
+    )
+    _sources(scene)
+    gaps = feed.ask("gaps", **scene.window.span)
+    if gaps.empty:
+        st.caption(
+            "No gap was recorded in this time. Time before a GPU's first sample is not counted against it."
+        )
+        return
+    shown = by_reason(gaps, scene.window)
+    table = pd.DataFrame(
+        {
+            "Why": shown["reason"],
+            "Source": shown["source"],
+            "Where": shown["where"],
+            "Times": shown["times"],
+            "Together": shown["seconds"].map(wording.span),
+            "Last": shown["last"].map(scene.when),
+        }
+    )
+    st.dataframe(
+        table.head(MOST_GAPS), hide_index=True, placeholder=wording.DASH, alt="Reasons for unknown time"
+    )
+
+
+def by_reason(gaps: pd.DataFrame, window: Window) -> pd.DataFrame:
+    """The gaps of one reason, source and place as one row, the longest time together first."""
+    start, stop = utc(window.from_ts), utc(window.to_ts)
+    since = gaps["from_ts"].where(gaps["from_ts"] > start, start)
+    until = gaps["to_ts"].where(gaps["to_ts"] < stop, stop)
+    places = [_where(row) for row in rows(gaps)]
+    each = gaps.assign(seconds=(until - since).dt.total_seconds(), where=places)
+    groups = each.groupby(["reason", "source", "where"], as_index=False, dropna=False)
+    merged = groups.agg(times=("from_ts", "size"), seconds=("seconds", "sum"), last=("to_ts", "max"))
+    return merged.sort_values("seconds", ascending=False, ignore_index=True)
+
+
+def _sources(scene: Scene) -> None:
+    sources = feed.ask("sources")
+    blind = sources[sources["reason"].notna()]
+    for row in rows(blind):
+        st.warning(
+            f"**{row.source}** could not be read at {scene.when(row.last_ts)}: {row.reason}",
+            icon=":material/visibility_off:",
+        )
+
+
+def _where(row: object) -> str:
+    node, uuid = getattr(row, "node", None), getattr(row, "uuid", None)
+    named = [str(each) for each in (node, uuid) if not wording.missing(each)]
+    return " · ".join(named) or "everything it reads"
