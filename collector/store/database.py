@@ -5,7 +5,7 @@ writers take turns, and every ``reader()`` is a connection of its own with its o
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +16,25 @@ import duckdb
 from collector.batch import History
 from collector.model import Gap, Tick
 from collector.store import history as history_rows
-from collector.store import ticks
+from collector.store import ledger_inputs, ticks
 from collector.store.errors import StoreMissing, translated
+from collector.store.export import Exported, Format, export
 from collector.store.gaps import stopped_gaps
+from collector.store.ledger_inputs import FindingsWritten
 from collector.store.migrations import applied_migrations, migrate, refuse_newer
+from collector.store.retention import Dropped, Retention, drop_expired
+from collector.store.rollups import read_marks
+from collector.store.sealing import (
+    SealedDay,
+    days_to_seal,
+    remove_files,
+    renew_view,
+    seal_day,
+    sweep,
+)
+from collector.store.statements import statement
 
 FILE_NAME = "fallow.duckdb"
-SEALED_FOLDER = "sealed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +45,15 @@ class Limits:
     threads: int = 2
     wal_bytes: int = 256 * 1024 * 1024
     """The length of the write-ahead log at which a tick pays for a checkpoint; call ``checkpoint`` before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSize:
+    """What the store's file takes; ``free_bytes`` of it are free for reuse."""
+
+    file_bytes: int
+    free_bytes: int
+    log_bytes: int
 
 
 def open_store(path: Path, limits: Limits | None = None) -> "Store":
@@ -65,14 +86,22 @@ class Store:
         self, path: Path, connection: duckdb.DuckDBPyConnection, limits: Limits, read_only: bool
     ) -> None:
         self.path = path
+        self.folder = path.parent
         self.read_only = read_only
         self._limits = limits
         self._connection = connection
         self._lock = threading.RLock()
+        self._chores = threading.Lock()
+        self.remarks: tuple[str, ...] = ()
+        """What the opening found that a person should know; for the log."""
         if read_only:
             refuse_newer(applied_migrations(connection), path)
         else:
             migrate(connection, path)
+            with _transaction(connection):
+                aside = sweep(connection, self.folder)
+                missing = renew_view(connection, self.folder)
+            self.remarks = (*(f"set aside {path}: no record explains it" for path in aside), *missing)
         self._live = ticks.read_live(connection)
 
     def __enter__(self) -> "Store":
@@ -109,6 +138,81 @@ class Store:
         with self._writing("writing history"):
             return history_rows.write_history(self._connection, self._live, history)
 
+    def seal_days(self, before_ms: int) -> tuple[SealedDay, ...]:
+        """Move whole UTC days before ``before_ms`` to Parquet, a transaction a day; ticks go on meanwhile."""
+        sealed = []
+        with self._chores, translated("sealing a day", self.path), self.reader() as connection:
+            sweep(connection, self.folder)
+            for day_ms in days_to_seal(connection, before_ms):
+                with _transaction(connection):
+                    day = seal_day(connection, self.folder, day_ms)
+                if day is not None:
+                    sealed.append(day)
+        return tuple(sealed)
+
+    def apply_retention(self, retention: Retention, now_ms: int) -> Dropped:
+        """Let go of what is older than the retention says; files go last."""
+        with self._chores:
+            with self._writing("applying the retention"):
+                dropped = drop_expired(self._connection, self.folder, retention, now_ms)
+                self._live.marks = read_marks(self._connection)
+            remove_files(self.folder, dropped.files)
+        return dropped
+
+    def checkpoint(self) -> FileSize:
+        """Fold the write-ahead log into the file and give freed blocks back for reuse; what the file takes.
+
+        Call it between ticks. A reader in the middle of a query makes it a no-op until the next call.
+        """
+        with self._lock, translated("folding the log into the file", self.path):
+            with suppress(duckdb.TransactionException):
+                self._connection.execute("CHECKPOINT")
+            return self._size()
+
+    def export(self, out: Path, kind: Format, from_ms: int, to_ms: int) -> Exported:
+        """Write samples, allocations and gpus of a span to files in ``out``; see ``docs/schema.md``."""
+        with translated("exporting", out), self.reader() as connection:
+            return export(connection, out, kind, from_ms, to_ms)
+
+    def write_findings(self, found: Iterable[Mapping[str, object]], at_ms: int) -> FindingsWritten:
+        """Make the open findings those in ``found``: open, refresh or close by (kind, uuid, job).
+
+        Keys: kind, uuid, job (None: nobody's), window_from_ms, window_to_ms, coverage, rung,
+        wasted_gpu_hours, sentence, evidence (a mapping).
+        """
+        with self._writing("writing findings"):
+            return ledger_inputs.write_findings(self._connection, found, at_ms)
+
+    def set_prices(self, prices: Mapping[str, tuple[float, str]]) -> None:
+        """Replace the price list: model (``*``: all others) to price of a GPU-hour and currency."""
+        with self._writing("setting prices"):
+            ledger_inputs.set_prices(self._connection, prices)
+
+    def leases(self) -> tuple[dict[str, object], ...]:
+        """The leases in force; times in UTC ms."""
+        with self.reader() as connection:
+            return ledger_inputs.open_leases(connection)
+
+    def imported_ranges(self, origin: str) -> tuple[tuple[int, int], ...]:
+        """The half-open ranges, UTC ms, that were imported from an origin."""
+        with self.reader() as connection:
+            return ledger_inputs.imported_ranges(connection, origin)
+
+    def note_import(self, origin: str, from_ms: int, to_ms: int, rows_added: int) -> None:
+        """Record that a range of an origin is imported."""
+        with self._writing("noting an import"):
+            ledger_inputs.note_import(self._connection, origin, (from_ms, to_ms), rows_added)
+
+    def _size(self) -> FileSize:
+        row = self._connection.execute(statement("file_size")).fetchone()
+        block, _, free = row if row else (0, 0, 0)
+        wal = self.path.with_name(self.path.name + ".wal")
+        return FileSize(
+            file_bytes=self.path.stat().st_size,
+            free_bytes=block * free,
+            log_bytes=wal.stat().st_size if wal.exists() else 0,
+        )
+
     @contextmanager
     def _writing(self, doing: str) -> Iterator[None]:
         with self._lock, translated(doing, self.path):
@@ -143,3 +247,15 @@ def _connect(path: Path, limits: Limits, *, read_only: bool) -> duckdb.DuckDBPyC
         "autoload_known_extensions": False,
     }
     return duckdb.connect(str(path), read_only=read_only, config=settings)
+
+
+@contextmanager
+def _transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    connection.execute("BEGIN")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(duckdb.Error):
+            connection.execute("ROLLBACK")
+        raise

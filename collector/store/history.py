@@ -56,7 +56,7 @@ def _add_samples(
     live.newest_ms = grown(live.newest_ms, gpu_ids[-1])
     live.widest_ms = max(live.widest_ms, pc.max(rows["width_ms"]).as_py())
     connection.register("incoming", rows)
-    bounds = {"from_ms": first_ms, "to_ms": last_ms}
+    bounds = {"from_ms": first_ms, "to_ms": last_ms, "kept_ms": live.marks.samples_from_ms}
     counted = connection.execute(statement("insert_history"), bounds).fetchone()
     connection.execute(statement("install_earlier"))
     connection.execute(statement("forget_older_latest"))

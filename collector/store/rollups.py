@@ -4,7 +4,7 @@ A minute is closed GRACE_MS after its end, because sources that average over 30 
 Everything here runs inside the caller's transaction.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import duckdb
 
@@ -24,6 +24,9 @@ class Marks:
 
     minutes_to_ms: int | None = None
     hours_to_ms: int | None = None
+    samples_from_ms: int | None = None
+    """Samples before this were let go of once, so what is rolled up of them must stay."""
+    minutes_from_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +41,12 @@ class Stretch:
 def read_marks(connection: duckdb.DuckDBPyConnection) -> Marks:
     """What the table ``watermarks`` says."""
     rows = dict(connection.execute("SELECT name, epoch_ms(complete_to) FROM watermarks").fetchall())
-    return Marks(minutes_to_ms=rows.get("rollup_1m"), hours_to_ms=rows.get("rollup_1h"))
+    return Marks(
+        minutes_to_ms=rows.get("rollup_1m"),
+        hours_to_ms=rows.get("rollup_1h"),
+        samples_from_ms=rows.get("samples_kept"),
+        minutes_from_ms=rows.get("minutes_kept"),
+    )
 
 
 def start_marks(connection: duckdb.DuckDBPyConnection, first_ms: int) -> Marks:
@@ -61,15 +69,16 @@ def close_finished(
     if due_hour_ms > marks.hours_to_ms:
         _run(connection, "rollup_hours", Stretch(from_ms=marks.hours_to_ms, to_ms=due_hour_ms))
         connection.execute(statement("touch_holders"), {"at_ms": at_ms})
-    moved = Marks(minutes_to_ms=due_ms, hours_to_ms=max(due_hour_ms, marks.hours_to_ms))
+    moved = replace(marks, minutes_to_ms=due_ms, hours_to_ms=max(due_hour_ms, marks.hours_to_ms))
     _write_marks(connection, moved)
     return moved
 
 
 def redo(connection: duckdb.DuckDBPyConnection, stretch: Stretch, marks: Marks, *, widest_ms: int) -> None:
-    """Roll up again what lies before the marks, for the stretch's GPUs."""
-    from_ms = floor_to(stretch.from_ms, MINUTE_MS)
-    to_ms = min(-floor_to(-stretch.to_ms, MINUTE_MS), marks.minutes_to_ms or 0)
+    """Roll up again what lies before the marks, for these GPUs; whole hours where minutes are gone."""
+    step_ms = HOUR_MS if stretch.from_ms < (marks.minutes_from_ms or 0) else MINUTE_MS
+    from_ms = floor_to(stretch.from_ms, step_ms)
+    to_ms = min(-floor_to(-stretch.to_ms, step_ms), marks.minutes_to_ms or 0)
     if from_ms >= to_ms:
         return
     minutes = Stretch(from_ms=from_ms, to_ms=to_ms, gpu_ids=stretch.gpu_ids)

@@ -102,7 +102,7 @@ def add_samples(connection: duckdb.DuckDBPyConnection, live: Live, samples: pa.T
     ]
     added = len(fresh)
     if not ahead.all():
-        late = _insert_late(connection, rows.filter(pa.array(~ahead)), ends[~ahead])
+        late = _insert_late(connection, rows.filter(pa.array(~ahead)), ends[~ahead], live.marks)
         added += len(late)
         spans += [span for span in late if span[1] < (live.marks.minutes_to_ms or 0)]
     return Added(rows=added, late=_stretch(spans))
@@ -232,10 +232,13 @@ def _replace_latest(
 
 
 def _insert_late(
-    connection: duckdb.DuckDBPyConnection, rows: pa.Table, ends: np.ndarray[tuple[int], np.dtype[np.int64]]
+    connection: duckdb.DuckDBPyConnection,
+    rows: pa.Table,
+    ends: np.ndarray[tuple[int], np.dtype[np.int64]],
+    marks: Marks,
 ) -> list[tuple[int, int, int]]:
     connection.register("incoming", rows)
-    bounds = {"from_ms": int(ends.min()), "to_ms": int(ends.max())}
+    bounds = {"from_ms": int(ends.min()), "to_ms": int(ends.max()), "kept_ms": marks.samples_from_ms}
     added = connection.execute(statement("insert_late_samples"), bounds).fetchall()
     connection.unregister("incoming")
     return added

@@ -1,10 +1,15 @@
 -- Appends those rows of the registered Arrow table "incoming" (columns of the table samples) that no stored
--- sample equals in GPU and time, in the order of time. Parameters: from_ms, to_ms (UTC ms): the span of it.
+-- sample equals in GPU and time, in the order of time. Before kept_ms (UTC ms, NULL: nothing was ever let go
+-- of) samples are only for hours that have no roll-up yet: the others had samples once, and are complete.
+-- Parameters: from_ms, to_ms (UTC ms): the span of it; kept_ms.
 INSERT INTO samples BY NAME
 SELECT incoming.* FROM incoming
 ANTI JOIN (
     SELECT gpu_id, ts FROM samples_all
     WHERE ts >= epoch_ms(CAST($from_ms AS BIGINT)) AND ts <= epoch_ms(CAST($to_ms AS BIGINT))
 ) AS stored USING (gpu_id, ts)
+ANTI JOIN (
+    SELECT DISTINCT gpu_id, ts AS hour FROM rollup_1h WHERE ts < epoch_ms(CAST($kept_ms AS BIGINT))
+) AS complete ON complete.gpu_id = incoming.gpu_id AND complete.hour = date_trunc('hour', incoming.ts)
 QUALIFY row_number() OVER (PARTITION BY gpu_id, ts) = 1
 ORDER BY ts, gpu_id;

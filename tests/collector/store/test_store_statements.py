@@ -10,19 +10,40 @@ from collector.store.statements import statement
 FOLDER = Path(__file__).parents[3] / "collector" / "store" / "sql"
 PARAMETERS = {
     "add_newest_latest": "",
+    "clear_hot": "from_ms to_ms",
     "clear_hours": "from_ms gpu_ids to_ms",
     "clear_latest": "",
     "clear_merged_allocations": "",
     "clear_minutes": "from_ms gpu_ids to_ms",
     "close_allocations": "to_ms",
+    "close_findings": "at_ms finding_ids",
+    "count_hot": "from_ms to_ms",
+    "drop_sealed": "before_ms",
+    "expire_allocations": "before_ms",
+    "expire_events": "before_ms",
+    "expire_findings": "before_ms",
+    "expire_gaps": "before_ms",
+    "expire_hours": "before_ms",
+    "expire_minutes": "before_ms",
+    "expire_process_samples": "before_ms",
+    "expire_samples": "before_ms",
+    "expire_ticks": "before_ms",
+    "expired_sealed": "before_ms",
+    "export_allocations": "from_ms to_ms",
+    "export_gpus": "",
+    "export_samples": "from_ms to_ms",
     "extend_gap": "from_ms gpu_id node reason source to_ms",
+    "file_size": "",
     "forget_older_latest": "",
+    "forget_sealed": "day",
+    "hot_days": "before_ms",
+    "imported_ranges": "origin",
     "insert_event": "at_ms detail gpu_id kind",
     "insert_gap": "from_ms gpu_id node reason source to_ms",
     "insert_gpus": "",
-    "insert_history": "from_ms to_ms",
+    "insert_history": "from_ms kept_ms to_ms",
     "insert_holders": "",
-    "insert_late_samples": "from_ms to_ms",
+    "insert_late_samples": "from_ms kept_ms to_ms",
     "insert_process_samples": "",
     "insert_processes": "",
     "insert_samples": "",
@@ -35,10 +56,25 @@ PARAMETERS = {
     "learn_idle_power": "from_ms to_ms",
     "merge_allocations": "",
     "newest_samples": "",
+    "note_import": "from_ms origin rows_added to_ms",
     "open_allocations": "from_ms",
+    "open_finding": (
+        "at_ms coverage evidence gpu_id holder_id kind rung sentence wasted_gpu_hours "
+        "window_from_ms window_to_ms"
+    ),
+    "open_findings": "",
+    "open_leases": "",
+    "raise_watermark": "complete_to_ms name",
+    "read_day": "from_ms to_ms",
+    "record_sealed": "bytes day path samples widest_ms",
+    "refresh_finding": (
+        "at_ms coverage evidence finding_id rung sentence wasted_gpu_hours window_from_ms window_to_ms"
+    ),
     "replace_latest": "",
     "rollup_hours": "from_ms gpu_ids to_ms",
     "rollup_minutes": "from_ms gpu_ids read_from_ms read_to_ms to_ms",
+    "rows_not_hot": "path",
+    "sealed_of_day": "day",
     "set_watermark": "complete_to_ms name",
     "touch_holders": "at_ms",
     "update_gpu": (
@@ -48,7 +84,8 @@ PARAMETERS = {
     "update_holder": "command framework job kind name project user",
     "update_process": (
         "command container environment_keys environment_values frameworks node notebook "
-        "parent_pid pid pod pod_namespace process_id process_name slurm_job started_ms uid unreadable user_name"
+        "parent_pid pid pod pod_namespace process_id process_name slurm_job started_ms uid "
+        "unreadable user_name"
     ),
 }
 

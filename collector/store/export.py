@@ -1,0 +1,66 @@
+"""Writes telemetry out as files that anybody can read and that ``--source replay=FILE`` takes back.
+
+Columns and units are in ``docs/schema.md``. Streams: memory does not grow with the span.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import duckdb
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from collector.store.statements import statement
+
+Format = Literal["parquet", "csv"]
+BATCH_ROWS = 122_880
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """The files written, and the rows in each."""
+
+    files: tuple[Path, ...]
+    rows: tuple[int, ...]
+
+
+def export(
+    connection: duckdb.DuckDBPyConnection, out: Path, kind: Format, from_ms: int, to_ms: int
+) -> Exported:
+    """Write samples, allocations and gpus of a span into the folder ``out``, made if missing.
+
+    Existing files of the same names are replaced; each appears whole or not at all.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    span = {"from_ms": from_ms, "to_ms": to_ms}
+    jobs: tuple[tuple[str, Mapping[str, int]], ...] = (("samples", span), ("allocations", span), ("gpus", {}))
+    files, rows = [], []
+    for name, parameters in jobs:
+        cursor = connection.execute(statement(f"export_{name}"), dict(parameters) or None)
+        target = out / f"{name}.{kind}"
+        rows.append(_write(cursor.to_arrow_reader(BATCH_ROWS), target, kind))
+        files.append(target)
+    return Exported(files=tuple(files), rows=tuple(rows))
+
+
+def _write(batches: pa.RecordBatchReader, target: Path, kind: Format) -> int:
+    temporary = target.with_name(f".{target.name}.writing")
+    rows = 0
+    try:
+        with _writer(temporary, batches.schema, kind) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+                rows += batch.num_rows
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return rows
+
+
+def _writer(path: Path, schema: pa.Schema, kind: Format) -> pq.ParquetWriter | pyarrow.csv.CSVWriter:
+    if kind == "csv":
+        return pyarrow.csv.CSVWriter(path, schema)
+    return pq.ParquetWriter(path, schema, compression="zstd")

@@ -1,0 +1,80 @@
+"""How long each level is kept, and what is let go of when its time is over.
+
+The coarser the level, the longer: samples go first, minutes next, hours last. Whole days only, so that what
+is left of a day never looks like all of it.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+
+from collector.store.sealing import DAY_MS, renew_view
+from collector.store.statements import statement
+
+KEPT_SAMPLES = "samples_kept"
+KEPT_MINUTES = "minutes_kept"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """Days to keep; samples count whether sealed or not.
+
+    ``samples_days`` also holds for the record of ticks, ``hours_days`` for gaps, events, ended allocations
+    and closed findings.
+    """
+
+    samples_days: float = 30.0
+    process_samples_days: float = 30.0
+    minutes_days: float = 90.0
+    hours_days: float = 1825.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dropped:
+    """What went: rows by table, and sealed files (paths relative to the data folder)."""
+
+    rows: tuple[tuple[str, int], ...] = ()
+    files: tuple[str, ...] = ()
+
+
+def drop_expired(
+    connection: duckdb.DuckDBPyConnection, folder: Path, retention: Retention, now_ms: int
+) -> Dropped:
+    """Remove what is older than the retention, in the caller's transaction; the files go after the commit."""
+    cuts = {
+        "samples": _cut_ms(now_ms, retention.samples_days),
+        "process_samples": _cut_ms(now_ms, retention.process_samples_days),
+        "minutes": _cut_ms(now_ms, max(retention.minutes_days, 2.0)),
+        "hours": _cut_ms(now_ms, retention.hours_days),
+    }
+    files = connection.execute(statement("expired_sealed"), {"before_ms": cuts["samples"]}).fetchall()
+    if files:
+        connection.execute(statement("drop_sealed"), {"before_ms": cuts["samples"]})
+        renew_view(connection, folder)
+    rows = []
+    for question, level in _LEVELS:
+        counted = connection.execute(statement(question), {"before_ms": cuts[level]}).fetchone()
+        rows.append((question.removeprefix("expire_"), int(counted[0]) if counted else 0))
+    for name, level in ((KEPT_SAMPLES, "samples"), (KEPT_MINUTES, "minutes")):
+        connection.execute(statement("raise_watermark"), {"name": name, "complete_to_ms": cuts[level]})
+    return Dropped(
+        rows=tuple((table, count) for table, count in rows if count), files=tuple(row[0] for row in files)
+    )
+
+
+_LEVELS = (
+    ("expire_samples", "samples"),
+    ("expire_ticks", "samples"),
+    ("expire_process_samples", "process_samples"),
+    ("expire_minutes", "minutes"),
+    ("expire_hours", "hours"),
+    ("expire_gaps", "hours"),
+    ("expire_events", "hours"),
+    ("expire_allocations", "hours"),
+    ("expire_findings", "hours"),
+)
+
+
+def _cut_ms(now_ms: int, days: float) -> int:
+    return int(now_ms - days * DAY_MS) // DAY_MS * DAY_MS

@@ -1,0 +1,2 @@
+-- Sealed files that are too old. Parameter: before_ms (UTC ms). Rows: path.
+SELECT path FROM sealed WHERE day < CAST(epoch_ms(CAST($before_ms AS BIGINT)) AS DATE);
