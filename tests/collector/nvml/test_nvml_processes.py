@@ -1,0 +1,307 @@
+"""Processes: what the driver's lists and samples get wrong, and what is made of them."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from collector.model import ProcessType
+from collector.nvml.identity import ProcessStarts
+from collector.nvml.process_list import FOREIGN, GARBLED, GONE, SCALED, UNSEEN, Presence
+from tests.collector.nvml.conftest import Watch, of
+from tests.driver.driver import (
+    BOTH,
+    COMPUTE,
+    FUNCTION_NOT_FOUND,
+    GIB,
+    GRAPHICS,
+    INSUFFICIENT_SIZE,
+    LAYOUT_R535,
+    LAYOUT_SWAPPED,
+    MPS,
+    NO_PERMISSION,
+    NOT_AVAILABLE,
+    UNKNOWN,
+)
+
+Start = Callable[[], int]
+UNUSED_PID = (1 << 22) - 1
+
+
+def started_ticks(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+
+
+def test_a_process_is_its_pid_and_its_start_time(watch: Watch, process: Start) -> None:
+    w = watch()
+    pid = process()
+    w.driver.gpu(0).process(pid, 3 * GIB)
+    reading = w.read()
+    boot_s = next(
+        int(line.split()[1]) for line in Path("/proc/stat").read_text().splitlines() if "btime" in line
+    )
+    (row,) = of(reading, pid)
+    assert row.key.started_ms == boot_s * 1000 + started_ticks(pid) * 1000 // os.sysconf("SC_CLK_TCK")
+    assert row.memory_used_bytes == 3 * GIB
+    assert reading.processes is not None
+    assert [one.key for one in reading.processes] == [row.key]
+    assert reading.samples[0].process_count == 1
+
+
+def test_process_lists_are_read_on_their_own_slower_tick(watch: Watch, process: Start) -> None:
+    w = watch(processes_every=3)
+    w.driver.gpu(0).process(process())
+    looked = [w.read() for _ in range(7)]
+    assert [reading.samples[0].process_count for reading in looked] == [1, None, None, 1, None, None, 1]
+    assert [reading.process_samples is None for reading in looked] == [False, True, True] * 2 + [False]
+    assert looked[3].process_samples[0].width_ms == 30_000  # type: ignore[index]
+    assert w.driver.calls("nvmlDeviceGetComputeRunningProcesses_v3") == 3
+
+
+def test_looked_and_found_none_is_zero_and_not_unknown(watch: Watch) -> None:
+    reading = watch().read()
+    assert reading.samples[0].process_count == 0
+    assert (reading.processes, reading.process_samples) == ((), ())
+
+
+def test_no_new_process_sample_is_no_error(watch: Watch, process: Start) -> None:
+    w = watch()
+    pid = process()
+    w.driver.gpu(0).process(pid)
+    for _ in range(2):
+        assert of(w.read(), pid)[0].sm_ratio is None
+    assert w.driver.calls("nvmlDeviceGetProcessUtilization") == 2
+
+
+def test_success_without_an_entry_is_no_error_either(watch: Watch, process: Start) -> None:
+    w = watch()
+    pid = process()
+    w.driver.gpu(0).process(pid)
+    w.driver.gpu(0).empty_is_success = 1
+    assert of(w.read(), pid)[0].sm_ratio is None
+
+
+def test_a_list_that_grows_between_two_calls_is_asked_for_again(watch: Watch, process: Start) -> None:
+    w = watch()
+    pid = process()
+    gpu = w.driver.gpu(0)
+    gpu.utilization = 100
+    gpu.process(pid)
+    gpu.used([(w.ago_us(100 - i % 100), pid, 40) for i in range(100)])
+    w.driver.fail("nvmlDeviceGetComputeRunningProcesses_v3", INSUFFICIENT_SIZE, times=1)
+    assert of(w.read(), pid)[0].sm_ratio == 0.4
+
+
+def test_only_samples_since_the_last_look_count(watch: Watch, process: Start) -> None:
+    w = watch()
+    pid = process()
+    gpu = w.driver.gpu(0)
+    gpu.utilization = 100
+    gpu.process(pid)
+    gpu.used([(w.ago_us(60_000), pid, 100), (w.ago_us(5000), pid, 20)])
+    assert of(w.read(), pid)[0].sm_ratio == 0.2
+    gpu.used([(w.ago_us(15_000), pid, 100), (w.ago_us(5000), pid, 50)])
+    assert of(w.read(), pid)[0].sm_ratio == 0.5
+
+
+def test_stale_garbage_and_strange_pids_are_left_out(watch: Watch, process: Start) -> None:
+    w = watch()
+    pid, other = process(), process()
+    gpu = w.driver.gpu(0)
+    gpu.utilization = 100
+    gpu.process(pid)
+    new = w.ago_us(1000)
+    gpu.used([(new, pid, 30), (new, pid, 4294967295), (new, pid, 101), (new, other, 90), (0, pid, 99)])
+    reading = w.read()
+    assert of(reading, pid)[0].sm_ratio == 0.3
+    assert of(reading, other) == []
+
+
+def test_garbage_from_the_far_future_does_not_silence_later_samples(watch: Watch, process: Start) -> None:
+    w = watch()
+    pid = process()
+    gpu = w.driver.gpu(0)
+    gpu.utilization = 100
+    gpu.process(pid)
+    gpu.used([((1 << 63) - 1, 7, 50), (w.ago_us(1000), pid, 30)])
+    w.read()
+    gpu.used([(w.ago_us(1000), pid, 60)])
+    assert of(w.read(), pid)[0].sm_ratio == 0.6
+
+
+def test_several_samples_of_a_pid_are_averaged_over_time(watch: Watch, process: Start) -> None:
+    w = watch()
+    pid = process()
+    gpu = w.driver.gpu(0)
+    gpu.utilization = 100
+    gpu.process(pid)
+    gpu.used([(w.ago_us(2500), pid, 20), (w.ago_us(0), pid, 60)])
+    assert of(w.read(), pid)[0].sm_ratio == 0.3
+
+
+def test_the_shares_never_exceed_what_the_device_did(watch: Watch, process: Start) -> None:
+    w = watch()
+    one, two = process(), process()
+    gpu = w.driver.gpu(0)
+    gpu.utilization = 60
+    for pid in (one, two):
+        gpu.process(pid)
+    gpu.used([(w.ago_us(0), one, 60), (w.ago_us(0), two, 20)])
+    reading = w.read()
+    ratios = [of(reading, pid)[0].sm_ratio for pid in (one, two)]
+    assert ratios == pytest.approx([0.45, 0.15])
+    assert SCALED in reading.samples[0].flags
+
+
+def test_swapped_pid_and_memory_drop_the_list_and_flag_it(watch: Watch, process: Start) -> None:
+    w = watch()
+    gpu = w.driver.gpu(0)
+    gpu.process_layout = LAYOUT_SWAPPED
+    gpu.process(process(), 3 * GIB)
+    reading = w.read()
+    assert reading.process_samples == ()
+    assert reading.samples[0].process_count is None
+    assert GARBLED in reading.samples[0].flags
+
+
+def test_entries_shifted_by_r535_drop_the_list_and_flag_it(watch: Watch, process: Start) -> None:
+    w = watch()
+    gpu = w.driver.gpu(0)
+    gpu.process_layout = LAYOUT_R535
+    for _ in range(3):
+        gpu.process(process(), 3 * GIB)
+    reading = w.read()
+    assert reading.process_samples == ()
+    assert GARBLED in reading.samples[0].flags
+
+
+def test_more_memory_than_the_gpu_has_drops_the_list(watch: Watch, process: Start) -> None:
+    w = watch()
+    w.driver.gpu(0).process(process(), 81 * GIB)
+    assert GARBLED in w.sample().flags
+
+
+def test_a_garbled_list_costs_only_its_own_gpu(watch: Watch, process: Start) -> None:
+    w = watch(gpus=2)
+    pid = process()
+    w.driver.gpu(0).process(0)
+    w.driver.gpu(1).process(pid)
+    reading = w.read()
+    assert [row.process_count for row in reading.samples] == [None, 1]
+    assert len(of(reading, pid)) == 1
+
+
+def test_a_list_of_nothing_but_unseen_pids_says_nothing(watch: Watch) -> None:
+    w = watch()
+    w.driver.gpu(0).process(UNUSED_PID)
+    row = w.sample()
+    assert row.process_count is None
+    assert UNSEEN in row.flags
+
+
+def test_a_process_that_is_gone_is_cut_from_a_list_that_is_right(watch: Watch, process: Start) -> None:
+    w = watch()
+    pid = process()
+    for listed in (pid, UNUSED_PID):
+        w.driver.gpu(0).process(listed)
+    row = w.sample()
+    assert row.process_count == 1
+    assert GONE in row.flags
+
+
+def test_pids_of_another_namespace_are_counted_and_named_nobody(watch: Watch, process: Start) -> None:
+    w = watch(host_pids=False)
+    w.driver.gpu(0).process(process())
+    reading = w.read()
+    assert reading.process_samples == ()
+    assert reading.samples[0].process_count == 1
+    assert FOREIGN in reading.samples[0].flags
+
+
+def test_a_pid_in_both_lists_is_one_process(watch: Watch, process: Start) -> None:
+    w = watch()
+    pid, only = process(), process()
+    w.driver.gpu(0).process(pid, 2 * GIB, BOTH)
+    w.driver.gpu(0).process(only, GIB, GRAPHICS)
+    reading = w.read()
+    assert [row.type for row in of(reading, pid)] == [ProcessType.BOTH]
+    assert [row.type for row in of(reading, only)] == [ProcessType.GRAPHICS]
+    assert of(reading, pid)[0].memory_used_bytes == 2 * GIB
+    assert reading.samples[0].process_count == 2
+
+
+def test_clients_of_an_mps_server_are_seen(watch: Watch, process: Start) -> None:
+    w = watch()
+    server, client = process(), process()
+    w.driver.gpu(0).process(server, GIB, COMPUTE)
+    w.driver.gpu(0).process(client, GIB, MPS)
+    assert [row.type for row in of(w.read(), client)] == [ProcessType.COMPUTE]
+
+
+def test_memory_that_is_not_available_is_unknown(watch: Watch, process: Start) -> None:
+    w = watch()
+    pid = process()
+    w.driver.gpu(0).process(pid, NOT_AVAILABLE)
+    assert of(w.read(), pid)[0].memory_used_bytes is None
+
+
+def test_an_old_driver_gives_its_lists_by_the_older_function(watch: Watch, process: Start) -> None:
+    w = watch(old=True)
+    pid = process()
+    w.driver.gpu(0).process(pid, 2 * GIB)
+    assert of(w.read(), pid)[0].memory_used_bytes == 2 * GIB
+
+
+def test_a_driver_without_any_list_means_not_looked(watch: Watch, process: Start) -> None:
+    w = watch()
+    w.driver.gpu(0).process(process())
+    for kind in ("Compute", "Graphics", "MPSCompute"):
+        w.driver.fail(f"nvmlDeviceGet{kind}RunningProcesses_v3", FUNCTION_NOT_FOUND)
+    assert [w.sample().process_count for _ in range(3)] == [None, None, None]
+    assert w.driver.calls("nvmlDeviceGetComputeRunningProcesses_v3") == 1
+
+
+def test_a_passing_failure_of_the_list_means_not_looked_this_time(watch: Watch, process: Start) -> None:
+    w = watch()
+    w.driver.gpu(0).process(process())
+    w.driver.fail("nvmlDeviceGetComputeRunningProcesses_v3", UNKNOWN, times=1)
+    assert [w.sample().process_count for _ in range(2)] == [None, 1]
+
+
+def test_refused_process_utilization_is_not_asked_again(watch: Watch, process: Start) -> None:
+    w = watch()
+    pid = process()
+    w.driver.gpu(0).process(pid)
+    w.driver.fail("nvmlDeviceGetProcessUtilization", NO_PERMISSION)
+    assert [of(w.read(), pid)[0].sm_ratio for _ in range(3)] == [None, None, None]
+    assert w.driver.calls("nvmlDeviceGetProcessUtilization") == 1
+
+
+def test_more_processes_than_the_first_buffer_holds_are_all_read(watch: Watch, process: Start) -> None:
+    w = watch()
+    pid = process()
+    for _ in range(40):
+        w.driver.gpu(0).process(pid, GIB, BOTH)
+    w.driver.fail("nvmlDeviceGetGraphicsRunningProcesses_v3", INSUFFICIENT_SIZE, times=2)
+    assert of(w.read(), pid)[0].type is ProcessType.BOTH
+
+
+def test_a_process_that_ended_is_absent_and_its_number_is_free_again(process: Start) -> None:
+    starts = ProcessStarts()
+    pid = process()
+    assert starts.look([pid])[pid].presence is Presence.PRESENT
+    os.kill(pid, 9)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert starts.look([pid])[pid].presence is Presence.ABSENT
+    starts.close()
+    starts.close()
+
+
+def test_a_process_that_proc_hides_is_hidden_and_not_gone(tmp_path: Path, process: Start) -> None:
+    (tmp_path / "stat").write_text("btime 1700000000\n")
+    starts = ProcessStarts(tmp_path)
+    pid = process()
+    assert starts.look([pid])[pid].presence is Presence.HIDDEN
+    assert starts.look([UNUSED_PID])[UNUSED_PID].presence is Presence.ABSENT
+    starts.close()
