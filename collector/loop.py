@@ -12,8 +12,10 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from collector.attribution import Attribution
 from collector.clock import Clock
-from collector.model import Allocation, Gap, Reading, Tick, Unavailable
+from collector.model import Gap, Reading, Tick, Unavailable
+from collector.snapshot import Snapshot, after
 from collector.source import Source
 
 log = logging.getLogger(__name__)
@@ -35,9 +37,9 @@ class Timing:
 
 
 class Attribute(Protocol):
-    """Effective allocations from all that is known, or ``None`` when nobody looked."""
+    """Who holds what and whose each process is, from all that is known; ``None`` when nobody looked."""
 
-    def __call__(self, readings: tuple[Reading, ...], now_ms: int) -> tuple[Allocation, ...] | None:
+    def __call__(self, readings: Sequence[Reading], now_ms: int) -> Attribution | None:
         """Pure; called once a tick."""
         ...
 
@@ -68,26 +70,28 @@ class Loop:
         self._last_ms: int | None = None
         self._owed: tuple[Gap, ...] = ()
         self._newest: dict[str, Outcome] = {}
+        self._snapshot = Snapshot()
 
     @property
-    def newest(self) -> tuple[Outcome, ...]:
-        """What each source last said, in the order of the sources; safe from any thread."""
-        said = dict(self._newest)
-        return tuple(said[feed.name] for feed in self._feeds if feed.name in said)
+    def snapshot(self) -> Snapshot:
+        """The newest that is known of each GPU, for ``/metrics``; safe from any thread."""
+        return self._snapshot
 
     def tick_once(self) -> Tick:
         """Read, attribute, hand to the sink. Blocks at most the source timeout and the sink's time.
 
         Raises what the sink raises, after noting the hole for the next tick.
         """
-        now_ms = self._clock.now_ms()
+        now_ms, started_ms = self._clock.now_ms(), self._clock.monotonic_ms()
         outcomes = self._read(now_ms)
-        self._newest = {**self._newest, **{each.source: each for each in outcomes}}
+        self._newest |= {each.source: each for each in outcomes}
+        found = self._attribute(self._known(now_ms), now_ms)
         tick = Tick(
             at_ms=now_ms,
             width_ms=self._timing.tick_ms,
             outcomes=outcomes,
-            allocations=self._attribute(self._known(now_ms), now_ms),
+            allocations=None if found is None else found.allocations,
+            owners=() if found is None else tuple(found.owners.items()),
             gaps=(*self._owed, *self._lateness(now_ms)),
         )
         self._last_ms = now_ms
@@ -96,6 +100,9 @@ class Loop:
         except Exception as error:
             self._owed = _owing(self._owed, tick, error)
             raise
+        finally:
+            took_ms = self._clock.monotonic_ms() - started_ms
+            self._snapshot = after(self._snapshot, tick, duration_ms=took_ms)
         self._owed = ()
         return tick
 
@@ -200,6 +207,7 @@ def _merged(newest: Reading, known: Reading | None) -> Reading:
         processes=newest.processes if looked else known.processes,
         process_samples=newest.process_samples if looked else known.process_samples,
         allocations=known.allocations if newest.allocations is None else newest.allocations,
+        claims=known.claims if newest.claims is None else newest.claims,
     )
 
 

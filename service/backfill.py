@@ -5,11 +5,12 @@ past that was cut short is begun again at the next start; what is stored already
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collector.batch import History
     from collector.simulated.cluster import SimulatedCluster
     from collector.store.database import Store
 
@@ -65,7 +66,7 @@ class Backfill:
             for history in self.cluster.history(layer.from_ms, layer.to_ms, layer.step_ms):
                 if stopped():
                     return
-                self.store.write_history(history)
+                self.store.write_history(until(history, layer.to_ms))
                 left_ms = now_ms - layer.from_ms
                 tell(f"filling in the past: {left_ms // DAY_MS} of {self.days} days to go")
         self.mark.unlink(missing_ok=True)
@@ -76,6 +77,15 @@ class Backfill:
             return connection.execute("SELECT count(*) FROM gpus").fetchone() == (0,)
         finally:
             connection.close()
+
+
+def until(history: "History", end_ms: int) -> "History":
+    """The history, what still lasts in it ended at ``end_ms``: the next layer or the first tick goes on there.
+
+    Left open, an allocation that ends within the next layer would never end in the store.
+    """
+    held = tuple(each if each.to_ms is not None else replace(each, to_ms=end_ms) for each in history.held)
+    return replace(history, held=held)
 
 
 def _floor(at_ms: int, step_ms: int) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from analytics.thresholds import Thresholds
 from service.trouble import Trouble
 
 
@@ -18,14 +19,23 @@ def bounded(default: Any, low: float | None = None, high: float | None = None) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectConfig:
-    """What is read, and how often. No ``sources``: the NVIDIA driver where there is one, else simulated."""
+    """What is read, and how often. No ``sources``: the NVIDIA driver where there is one, else simulated.
+
+    ``process_every_ticks``: the driver's process lists are dear, so they are read more seldom.
+    ``dcgm_interval_s`` is the exporter's own interval, the width of its samples. A ``replay_speed`` of 0
+    is as fast as it goes.
+    """
 
     sources: tuple[str, ...] = ()
     tick_s: float = bounded(10.0, 1, 300)
+    process_every_ticks: int = bounded(3, 1, 60)
     source_timeout_s: float = bounded(8.0, 0.5, 300)
     inventory_every_s: float = bounded(30.0, 1, 3600)
     process_details: bool = True
     slurm: bool = True
+    dcgm_interval_s: float = bounded(30.0, 1, 600)
+    scrape_timeout_s: float = bounded(5.0, 0.5, 60)
+    replay_speed: float = bounded(0.0, 0, 1e6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,13 +102,19 @@ class StoreConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The whole tree. ``projects`` maps a user's name to the project that its GPU-hours count for."""
+    """The whole tree.
+
+    ``projects`` maps a user's name to the project that its GPU-hours count for; ``project_groups`` does the
+    same for a Unix group, for users who have no line of their own.
+    """
 
     collect: CollectConfig = field(default_factory=CollectConfig)
     simulated: SimulatedConfig = field(default_factory=SimulatedConfig)
     retention: RetentionConfig = field(default_factory=RetentionConfig)
     prices: PricesConfig = field(default_factory=PricesConfig)
     projects: Mapping[str, str] = field(default_factory=dict)
+    project_groups: Mapping[str, str] = field(default_factory=dict)
+    findings: Thresholds = field(default_factory=Thresholds)
     api: ApiConfig = field(default_factory=ApiConfig)
     dashboard: DashboardConfig = field(default_factory=DashboardConfig)
     store: StoreConfig = field(default_factory=StoreConfig)

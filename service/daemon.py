@@ -27,6 +27,7 @@ from service.daemon_state import Condition, Pulse, verdict
 from service.wiring import Body
 
 PACKAGE = "fallow-gpu"
+RESTING = "the recording has ended; what it brought is kept and shown"
 
 __all__ = ["Orders", "ServiceRefused", "serve"]
 
@@ -73,7 +74,7 @@ def _live(body: Body, pulse: Pulse, ended: threading.Event) -> None:
     """Fill in the past where that is asked for, then tick until the end."""
     pulse.note(starting="filling in the past")
     body.prepare(ended.is_set, lambda stage: pulse.note(starting=stage))
-    pulse.note(starting=None)
+    pulse.note(starting=None, resting=RESTING if body.beat is None else None)
     clockwork = Clockwork(body.beat, body.chores, pulse)
     if ended.is_set():
         return
@@ -95,7 +96,7 @@ def _answers(body: Body, desk: QueryDesk, pulse: Pulse, clock: Clock) -> Answers
         desk=desk,
         run=answer,
         catalogue=catalogue,
-        metrics=lambda: body.metrics(pulse.condition),
+        metrics=body.metrics,
         health=lambda: _health(pulse.condition, clock.now_ms()),
     )
 

@@ -19,16 +19,16 @@ log = logging.getLogger(__name__)
 class Clockwork:
     """Runs a beat and chores until stopped; failures are logged, shown in the pulse, and tried again."""
 
-    def __init__(self, beat: Beat, chores: tuple[Chore, ...], pulse: Pulse) -> None:
+    def __init__(self, beat: Beat | None, chores: tuple[Chore, ...], pulse: Pulse) -> None:
         self._pulse = pulse
         self._scheduler = BackgroundScheduler(
             executors={"beat": ThreadPoolExecutor(1), "chores": ThreadPoolExecutor(1)},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
             timezone=UTC,
         )
-        self._scheduler.add_job(
-            self._tick, _aligned(beat.every_s), args=[beat], executor="beat", misfire_grace_time=1
-        )
+        if beat is not None:
+            trigger = _aligned(beat.every_s)
+            self._scheduler.add_job(self._tick, trigger, args=[beat], executor="beat", misfire_grace_time=1)
         for chore in chores:
             trigger = IntervalTrigger(
                 seconds=chore.every_s, start_date=_in(chore.first_after_s), timezone=UTC

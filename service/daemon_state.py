@@ -9,11 +9,15 @@ STALE_TICKS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """A moment of the service's life; ``trouble`` is why the last tick, or the last chore, failed."""
+    """A moment of the service's life; ``trouble`` is why the last tick, or the last chore, failed.
+
+    ``resting``: no tick is due, and why.
+    """
 
     started_ms: int
     tick_ms: int
     starting: str | None = None
+    resting: str | None = None
     last_tick_ms: int | None = None
     trouble: str | None = None
     chore_trouble: str | None = None
@@ -61,6 +65,8 @@ def verdict(condition: Condition, now_ms: int) -> tuple[str, str | None]:
         return "starting", condition.starting
     if condition.trouble is not None:
         return "degraded", condition.trouble
+    if condition.resting is not None:
+        return "ok", condition.resting
     since_ms = now_ms - (condition.last_tick_ms or condition.started_ms)
     if since_ms > STALE_TICKS * condition.tick_ms:
         return (

@@ -49,11 +49,18 @@ class BadSource(Trouble):
 
 
 def parse_specs(texts: tuple[str, ...]) -> tuple[SourceSpec, ...]:
-    """The sources, in order. Raises ``BadSource``."""
-    specs = tuple(_parse(text.strip()) for text in texts)
-    if len(set(specs)) < len(specs):
-        raise BadSource(f"a source is named twice among {', '.join(texts)}")
-    return specs
+    """The sources, in order, addresses of one kind gathered into one source. Raises ``BadSource``."""
+    specs = tuple(dict.fromkeys(_parse(text.strip()) for text in texts))
+    exporters = tuple(url for spec in specs if isinstance(spec, DcgmSpec) for url in spec.urls)
+    peers = tuple(url for spec in specs if isinstance(spec, PeerSpec) for url in spec.urls)
+    recordings = tuple(spec for spec in specs if isinstance(spec, ReplaySpec))
+    if recordings and len(specs) > 1:
+        raise BadSource("a recording is replayed alone: its time is not the time of other sources")
+    return (
+        *(spec for spec in specs if not isinstance(spec, DcgmSpec | PeerSpec)),
+        *((DcgmSpec(urls=tuple(dict.fromkeys(exporters))),) if exporters else ()),
+        *((PeerSpec(urls=tuple(dict.fromkeys(peers))),) if peers else ()),
+    )
 
 
 def _parse(text: str) -> SourceSpec:
@@ -66,9 +73,9 @@ def _parse(text: str) -> SourceSpec:
         case "simulated":
             return SimulatedSpec()
         case "dcgm":
-            return DcgmSpec(urls=_urls(text, rest, default_path="/metrics"))
+            return DcgmSpec(urls=_urls(text, rest))
         case "fallow":
-            return PeerSpec(urls=_urls(text, rest, default_path=""))
+            return PeerSpec(urls=_urls(text, rest))
         case "replay" if rest:
             return ReplaySpec(path=PurePath(rest))
         case "replay":
@@ -79,23 +86,20 @@ def _parse(text: str) -> SourceSpec:
             raise BadSource(f"--source {text!r} is unknown{meant} A source is {FORMS}.")
 
 
-def _urls(text: str, rest: str, *, default_path: str) -> tuple[str, ...]:
-    urls = tuple(_url(text, each.strip(), default_path) for each in rest.split(",") if each.strip())
+def _urls(text: str, rest: str) -> tuple[str, ...]:
+    urls = tuple(_url(text, each.strip()) for each in rest.split(",") if each.strip())
     if not urls:
-        raise BadSource(
-            f"--source {text!r} names no address; write for example {text.partition('=')[0]}=http://node1:9400"
-        )
+        form = f"{text.partition('=')[0]}=http://node1:9400"
+        raise BadSource(f"--source {text!r} names no address; write for example {form}")
     return urls
 
 
-def _url(text: str, given: str, default_path: str) -> str:
-    full = given if "://" in given else f"http://{given}"
+def _url(text: str, given: str) -> str:
     try:
-        parts = urlsplit(full)
-        port_fine = parts.port is None or parts.port > 0
+        parts = urlsplit(given if "://" in given else f"http://{given}")
+        fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        port_fine = False
-        parts = urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.hostname or not port_fine:
+        fine = False
+    if not fine:
         raise BadSource(f"{given!r} in --source {text!r} is not an http address such as http://node1:9400")
-    return full if parts.path not in ("", "/") else f"{full.rstrip('/')}{default_path}"
+    return given

@@ -15,10 +15,9 @@ from service.trouble import Trouble
 if TYPE_CHECKING:
     from collector.clock import Clock
     from collector.loop import Loop, Timing
-    from collector.model import Allocation, Reading
     from collector.store.database import Store
     from service.config import Config
-    from service.daemon_state import Beat, Chore, Condition
+    from service.daemon_state import Beat, Chore
     from service.wiring_sources import Sources
 
 
@@ -32,13 +31,16 @@ Prepare = Callable[[Callable[[], bool], Callable[[str], None]], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """A service's working parts, joined and not yet moving; ``remarks`` are to be told at the start."""
+    """A service's working parts, joined and not yet moving; ``remarks`` are to be told at the start.
+
+    A recording has no ``beat``: it is played by ``prepare``, and rests when it is over.
+    """
 
     loop: "Loop"
-    beat: "Beat"
+    beat: "Beat | None"
     chores: "tuple[Chore, ...]"
     prepare: Prepare
-    metrics: "Callable[[Condition], bytes]"
+    metrics: Callable[[], bytes]
     remarks: tuple[str, ...] = ()
 
 
@@ -75,18 +77,37 @@ def own_store(data: Path, config: "Config") -> "Iterator[Store]":
 def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
     """A service's parts, joined; nothing moves yet. Raises ``Trouble`` for a source that cannot be."""
     from collector.loop import Loop, Ports
+    from service.chores import make_chores
     from service.daemon_state import Beat
-    from service.wiring_sources import make_sources
+    from service.replaying import Replaying
+    from service.wiring_sources import make_attribute, make_sources
 
-    sources = make_sources(config)
-    ports = Ports(sources=sources.live, attribute=stated_allocations, sink=store.write_tick)
-    loop = Loop(ports, clock=clock, timing=timing(config))
+    sources = make_sources(config, leases=store.leases)
+    store.set_prices(
+        {model: (price, config.prices.currency) for model, price in config.prices.per_gpu_hour.items()}
+    )
+    replaying = Replaying.of(sources.recording, clock, config) if sources.recording is not None else None
+    ports = Ports(
+        sources=sources.live,
+        inventories=sources.inventories,
+        attribute=make_attribute(config),
+        sink=store.write_tick,
+    )
+    loop = Loop(
+        ports,
+        clock=clock if replaying is None else replaying.clock,
+        timing=timing(config) if replaying is None else replaying.timing,
+    )
     return Body(
         loop=loop,
-        beat=Beat(every_s=config.collect.tick_s, work=lambda: loop.tick_once().at_ms),
-        chores=(),
-        prepare=_prepare(config, store, sources, clock),
-        metrics=lambda _: b"",
+        beat=None
+        if replaying is not None
+        else Beat(every_s=config.collect.tick_s, work=lambda: loop.tick_once().at_ms),
+        chores=make_chores(config, store, clock),
+        prepare=_prepare_simulated(config, store, sources, clock)
+        if replaying is None
+        else lambda stopped, tell: replaying.run(loop, stopped, tell),
+        metrics=lambda: _metrics(loop),
         remarks=sources.remarks,
     )
 
@@ -103,13 +124,15 @@ def timing(config: "Config") -> "Timing":
     )
 
 
-def stated_allocations(readings: "tuple[Reading, ...]", now_ms: int) -> "tuple[Allocation, ...] | None":
-    """The allocations that sources state themselves; ``None`` when none of them looked."""
-    stated = [reading.allocations for reading in readings if reading.allocations is not None]
-    return tuple(each for some in stated for each in some) if stated else None
+def _metrics(loop: "Loop") -> bytes:
+    from importlib.metadata import version
+
+    from collector.exposition import exposition
+
+    return exposition(loop.snapshot, version=version("fallow-gpu"))
 
 
-def _prepare(config: "Config", store: "Store", sources: "Sources", clock: "Clock") -> Prepare:
+def _prepare_simulated(config: "Config", store: "Store", sources: "Sources", clock: "Clock") -> Prepare:
     def prepare(stopped: Callable[[], bool], tell: Callable[[str], None]) -> None:
         if sources.simulated is None or config.simulated.backfill_days == 0:
             return

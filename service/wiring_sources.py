@@ -1,9 +1,11 @@
-"""Makes the configured sources out of their names; imports only what is asked for."""
+"""Makes the configured sources and inventories out of their names; imports only what is asked for."""
 
-from collections.abc import Iterator
+import shutil
+import socket
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from service.source_specs import (
     DcgmSpec,
@@ -14,8 +16,11 @@ from service.source_specs import (
     SourceSpec,
     parse_specs,
 )
+from service.trouble import Trouble
 
 if TYPE_CHECKING:
+    from collector.attribution import Attribution
+    from collector.loop import Attribute
     from collector.simulated.cluster import SimulatedCluster
     from collector.source import Source
     from service.config import Config
@@ -23,12 +28,18 @@ if TYPE_CHECKING:
 DRIVER_SIGNS = (Path("/dev/nvidiactl"), Path("/proc/driver/nvidia/version"), Path("/dev/dxg"))
 
 
+class SourceRefused(Trouble):
+    """A source cannot be made; the message says why and what to do."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """What is read each tick; ``simulated`` is the cluster behind it, when there is one."""
+    """What is read each tick, and the cluster or the recording behind it, when there is one."""
 
     live: "tuple[Source, ...]"
+    inventories: "tuple[Source, ...]"
     simulated: "SimulatedCluster | None"
+    recording: Any
     remarks: tuple[str, ...]
 
 
@@ -50,12 +61,36 @@ def has_driver() -> bool:
     return any(path.exists() for path in DRIVER_SIGNS)
 
 
-def make_sources(config: "Config") -> Sources:
-    """The sources, ready to be read; opens no connection yet. Raises ``BadSource``."""
+def make_sources(config: "Config", leases: "Callable[[], Any] | None" = None) -> Sources:
+    """The sources, ready to be read; a recording is read whole. Raises ``Trouble``.
+
+    ``leases`` gives the rows of the leases in force, where there is a store.
+    """
     specs, remarks = chosen_specs(config)
     cluster = _cluster(config) if SimulatedSpec() in specs else None
-    live = tuple(source for spec in specs for source in _make(spec, config, cluster))
-    return Sources(live=live, simulated=cluster, remarks=remarks)
+    recording = next((_recording(spec.path) for spec in specs if isinstance(spec, ReplaySpec)), None)
+    live = tuple(_make(spec, config, cluster, recording) for spec in specs)
+    real = any(isinstance(spec, NvmlSpec | DcgmSpec) for spec in specs)
+    return Sources(
+        live=live,
+        inventories=tuple(_inventories(config, leases)) if real else (),
+        simulated=cluster,
+        recording=recording,
+        remarks=remarks,
+    )
+
+
+def make_attribute(config: "Config") -> "Attribute":
+    """Who holds what, by the configured projects."""
+    from collector.attribution import effective
+    from collector.inventory.projects import Projects, project_lookup
+
+    project_of = project_lookup(Projects(users=config.projects, groups=config.project_groups))
+
+    def attribute(readings: "Any", now_ms: int) -> "Attribution | None":
+        return effective(readings, now_ms, project_of=project_of)
+
+    return attribute
 
 
 def _cluster(config: "Config") -> "SimulatedCluster":
@@ -65,14 +100,85 @@ def _cluster(config: "Config") -> "SimulatedCluster":
     return SimulatedCluster(seed=shape.seed, nodes=shape.nodes, gpus_per_node=shape.gpus_per_node)
 
 
-def _make(spec: SourceSpec, config: "Config", cluster: "SimulatedCluster | None") -> "Iterator[Source]":
+def _recording(path: Any) -> Any:
+    from collector.replay.errors import RecordingError
+    from collector.replay.open import open_recording
+
+    try:
+        return open_recording(Path(path))
+    except RecordingError as error:
+        raise SourceRefused(str(error)) from error
+
+
+def _make(spec: SourceSpec, config: "Config", cluster: "SimulatedCluster | None", recording: Any) -> "Source":
     match spec:
         case SimulatedSpec():
             assert cluster is not None
-            yield cluster.source()
+            return cluster.source()
         case NvmlSpec():
-            raise NotImplementedError
-        case DcgmSpec() | PeerSpec() | ReplaySpec():
-            raise NotImplementedError
+            return _nvml(config)
+        case DcgmSpec(urls=urls):
+            return _dcgm(urls, config)
+        case PeerSpec(urls=urls):
+            return _peers(urls, config)
+        case ReplaySpec():
+            from collector.replay.source import ReplaySource
+
+            return ReplaySource(recording)
         case _:
             assert_never(spec)
+
+
+def _nvml(config: "Config") -> "Source":
+    from collector.model import NodeName
+    from collector.nvml.source import NvmlOptions, NvmlSource
+    from service.described import Described
+
+    node = NodeName(socket.gethostname())
+    options = NvmlOptions(
+        tick_ms=round(config.collect.tick_s * 1000), processes_every=config.collect.process_every_ticks
+    )
+    source = NvmlSource(node=node, options=options)
+    return Described(source, node) if config.collect.process_details else source
+
+
+def _dcgm(urls: tuple[str, ...], config: "Config") -> "Source":
+    from collector.dcgm.fetch import Limits
+    from collector.dcgm.source import DcgmSettings, dcgm_source
+
+    limits = Limits(timeout_s=config.collect.scrape_timeout_s)
+    interval_ms = round(config.collect.dcgm_interval_s * 1000)
+    return dcgm_source(DcgmSettings(urls=urls, interval_ms=interval_ms, limits=limits))
+
+
+def _peers(urls: tuple[str, ...], config: "Config") -> "Source":
+    from collector.dcgm.fetch import Limits
+    from collector.peer import PeerSettings, peer_source
+
+    return peer_source(PeerSettings(urls=urls, limits=Limits(timeout_s=config.collect.scrape_timeout_s)))
+
+
+def _inventories(config: "Config", leases: "Callable[[], Any] | None") -> "Iterator[Source]":
+    if config.collect.slurm and shutil.which("squeue") is not None:
+        from collector.inventory.slurm import SlurmSource
+
+        yield SlurmSource()
+    if leases is not None:
+        from collector.inventory.leases import LeaseSource
+
+        yield LeaseSource(lambda: [_lease(row) for row in leases()])
+
+
+def _lease(row: dict[str, Any]) -> Any:
+    from collector.inventory.leases import Lease
+    from collector.model import JobKind
+
+    return Lease(
+        gpu_uuid=row["gpu_uuid"],
+        job=row["job"],
+        user=row["user_name"],
+        project=row["project"],
+        name=row["job_name"],
+        kind=None if row["kind"] is None else JobKind(row["kind"]),
+        share=row["share"],
+    )

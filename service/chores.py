@@ -1,0 +1,50 @@
+"""What a service does beside its ticks: findings each minute; sealing, retention, checkpoints at times."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collector.clock import Clock
+    from collector.store.database import Store
+    from service.config import Config, RetentionConfig
+    from service.daemon_state import Chore
+
+DAY_MS = 86_400_000
+CHECKPOINT_S = 600
+KEEPING_S = 3_600
+
+
+def make_chores(config: "Config", store: "Store", clock: "Clock") -> "tuple[Chore, ...]":
+    """The chores of one store; each is short, and none holds up a tick for long."""
+    from service.daemon_state import Chore
+
+    return (
+        Chore(name="checkpoint", every_s=CHECKPOINT_S, first_after_s=120, work=lambda: _checkpoint(store)),
+        Chore(
+            name="sealing and retention",
+            every_s=KEEPING_S,
+            first_after_s=60,
+            work=lambda: _keep(config.retention, store, clock.now_ms()),
+        ),
+    )
+
+
+def seal_before_ms(now_ms: int, after_days: float) -> int:
+    """Whole UTC days that ended so many days ago may be sealed; pure."""
+    return int((now_ms - after_days * DAY_MS) // DAY_MS * DAY_MS)
+
+
+def _checkpoint(store: "Store") -> None:
+    store.checkpoint()
+
+
+def _keep(config: "RetentionConfig", store: "Store", now_ms: int) -> None:
+    from collector.store.retention import Retention
+
+    store.seal_days(seal_before_ms(now_ms, config.seal_after_days))
+    retention = Retention(
+        samples_days=config.samples_days,
+        process_samples_days=config.process_samples_days,
+        minutes_days=config.minutes_days,
+        hours_days=config.hours_days,
+    )
+    store.apply_retention(retention, now_ms)
