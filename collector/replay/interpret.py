@@ -49,7 +49,7 @@ def interpret(raw: Raw, mapping: ColumnMapping, path: str) -> Recording:
     return Recording(
         path=path,
         samples=samples,
-        gpus=tuple(_gpu(uuid, mapping) for uuid in dict.fromkeys(rows.uuids.take(kept).to_pylist())),
+        gpus=tuple(_gpus(rows, kept, mapping)),
         held=holders,
         gaps=tuple(_gaps(rows, kept, width_ms, usual)),
         refused=refused(rows.all_faults()),
@@ -69,7 +69,8 @@ class _Rows:
         self.times = moments(time) if scale == 0.0 else numbers(time)
         exact = self.times.values * (scale or 1.0) + mapping.origin_ms
         self.at_ms = np.rint(np.nan_to_num(exact, nan=0.0)).astype(np.int64)
-        self.uuids: pa.Array = words(raw.table[mapping.gpu])
+        self.nodes: pa.Array = _nodes(raw.table, mapping)
+        self.uuids: pa.Array = _uuids(raw.table, mapping, self.nodes)
 
     def all_faults(self) -> Iterable[Fault]:
         return (*self.raw.faults, *self.faults)
@@ -155,6 +156,8 @@ def _table(
         kind = SAMPLE_SCHEMA.field(name).type
         whole = values if pa.types.is_floating(kind) else np.rint(values)
         columns[name] = pa.array(whole, mask=np.isnan(values), type=pa.float64()).cast(kind)
+    if "flags" in rows.raw.table.column_names:
+        columns["flags"] = words(rows.raw.table["flags"]).take(pa.array(kept))
     if "utilization_ratio" not in columns:
         columns |= _best(columns, len(kept))
     arrays = [columns.get(f.name, pa.nulls(len(kept), f.type)) for f in SAMPLE_SCHEMA]
@@ -178,13 +181,30 @@ def _best(columns: dict[str, pa.Array], count: int) -> dict[str, pa.Array]:
     return {"utilization_ratio": best, "rung": rung}
 
 
-def _gpu(uuid: str, mapping: ColumnMapping) -> Gpu:
-    return Gpu(
-        uuid=GpuUuid(uuid),
-        node=NodeName(mapping.node),
-        model=mapping.model,
-        memory_total_bytes=mapping.memory_total_bytes,
-    )
+def _nodes(table: pa.Table, mapping: ColumnMapping) -> pa.Array:
+    named = pa.nulls(table.num_rows, pa.string()) if mapping.node is None else words(table[mapping.node])
+    return pc.fill_null(named, mapping.node_name)
+
+
+def _uuids(table: pa.Table, mapping: ColumnMapping, nodes: pa.Array) -> pa.Array:
+    given = words(table[mapping.gpu])
+    if not mapping.gpu_within_node:
+        return given
+    unique = pc.match_substring_regex(given, "^(GPU|MIG)-")
+    return pc.if_else(unique, given, pc.binary_join_element_wise(nodes, given, "/"))
+
+
+def _gpus(rows: _Rows, kept: npt.NDArray[np.int64], mapping: ColumnMapping) -> Iterator[Gpu]:
+    """A GPU for each name, on the node of its newest row."""
+    places = pa.array(kept)
+    found = dict(zip(rows.uuids.take(places).to_pylist(), rows.nodes.take(places).to_pylist(), strict=True))
+    for uuid, node in found.items():
+        yield Gpu(
+            uuid=GpuUuid(uuid),
+            node=NodeName(node),
+            model=mapping.model,
+            memory_total_bytes=mapping.memory_total_bytes,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +265,6 @@ def _gaps(
     rows: _Rows, kept: npt.NDArray[np.int64], width_ms: npt.NDArray[np.int32], usual_ms: int
 ) -> Iterator[Gap]:
     """Where a GPU's rows are missing, and where a row was refused that had its place."""
-    node = NodeName(rows.mapping.node)
     codes = rows.uuids.dictionary_encode().indices.to_numpy(zero_copy_only=False)[kept]
     order = np.lexsort((rows.at_ms[kept], codes))
     at = rows.at_ms[kept][order]
@@ -258,7 +277,6 @@ def _gaps(
             to_ms=int(starts[place + 1]),
             reason="no row in the recording",
             uuid=GpuUuid(rows.uuids[int(kept[order[place]])].as_py()),
-            node=node,
         )
     for fault in rows.faults:
         if fault.uuid is not None and fault.at_ms is not None:
@@ -268,5 +286,4 @@ def _gaps(
                 to_ms=fault.at_ms,
                 reason="a malformed row in the recording",
                 uuid=GpuUuid(fault.uuid),
-                node=node,
             )

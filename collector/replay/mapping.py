@@ -1,10 +1,11 @@
 """Which column of somebody's table is what: a small TOML, read into a checked value.
 
     width_s = 60                                  # optional: what a row stands for; else the usual step
-    node = "cluster-a"                            # optional, as is model
+    node_name = "cluster-a"                       # optional, as is model
     memory_total_gib = 80                         # optional
     time = { column = "t", unit = "s", origin = "2026-03-02T00:00:00Z" }
     gpu = { column = "gpu_id" }
+    node = { column = "host" }                    # optional; then gpu need only be unique within a node
 
     [sample]                                      # the fields of collector.batch.SAMPLE_SCHEMA
     gpu_utilization_ratio = { column = "util", unit = "percent" }
@@ -39,7 +40,7 @@ _UNITS: dict[str, dict[str, float]] = {
     "_mhz": {"MHz": 1.0, "Hz": 1e-6},
     "_ms": {"ms": 1.0, "s": 1000.0},
 }
-_KEYS = ("width_s", "node", "model", "memory_total_gib", "time", "gpu", "sample", "holder")
+_KEYS = ("width_s", "node_name", "model", "memory_total_gib", "time", "gpu", "node", "sample", "holder")
 _MEASURES = tuple(
     name
     for name in SAMPLE_SCHEMA.names
@@ -69,7 +70,10 @@ class HolderColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnMapping:
-    """Where everything stands. ``origin_ms`` is added to each time; no ``width_ms``: the usual step."""
+    """Where everything stands. ``origin_ms`` is added to each time; no ``width_ms``: the usual step.
+
+    With ``gpu_within_node`` the GPU's name is the node's and its own, unless it is a UUID already.
+    """
 
     time: str
     time_unit: str
@@ -78,7 +82,9 @@ class ColumnMapping:
     measures: tuple[Measure, ...]
     holder: HolderColumns | None = None
     width_ms: int | None = None
-    node: str = "replay"
+    node: str | None = None
+    gpu_within_node: bool = False
+    node_name: str = "replay"
     model: str | None = None
     memory_total_bytes: int | None = None
 
@@ -110,7 +116,9 @@ def mapping_from(given: Mapping[str, object], origin: str) -> ColumnMapping:
         measures=tuple(_measure(name, sample, origin) for name in sample),
         holder=_holder(given, origin),
         width_ms=None if width_s is None else round(_positive(width_s, "width_s", origin) * 1000),
-        node=str(given.get("node", "replay")),
+        node=_column(_entry(given, "node", origin, ("column",)), "node", origin) if "node" in given else None,
+        gpu_within_node="node" in given,
+        node_name=str(given.get("node_name", "replay")),
         model=None if given.get("model") is None else str(given["model"]),
         memory_total_bytes=None if gib is None else round(_positive(gib, "memory_total_gib", origin) * 2**30),
     )
@@ -120,6 +128,7 @@ def require_columns(mapping: ColumnMapping, present: Iterable[str], path: str) -
     """Raise BadMapping, naming what is missing and what there is, unless all mapped columns are present."""
     there = tuple(present)
     wanted = {"time": mapping.time, "gpu": mapping.gpu}
+    wanted |= {} if mapping.node is None else {"node": mapping.node}
     wanted |= {measure.field: measure.column for measure in mapping.measures}
     if mapping.holder is not None:
         held = {f.name: getattr(mapping.holder, f.name) for f in fields(mapping.holder) if f.name != "source"}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from collector.batch import SAMPLE_SCHEMA
 from collector.replay.errors import BadMapping, RecordingUnreadable
+from collector.replay.export import with_neighbours
 from collector.replay.file import read_raw
 from collector.replay.interpret import interpret
 from collector.replay.mapping import ColumnMapping, Measure, parse_mapping
@@ -17,12 +18,19 @@ from collector.replay.recording import Recording
 def open_recording(path: Path, mapping: ColumnMapping | None = None) -> Recording:
     """The recording at ``path``; blocks while it is read whole into memory.
 
-    Raises RecordingUnreadable, BadMapping, RecordingUseless, each with what to do next.
+    ``path`` is the table of samples, or the folder of an export, in which it is ``samples.parquet`` or
+    ``samples.csv``. Raises RecordingUnreadable, BadMapping, RecordingUseless, each with what to do next.
     """
+    if path.is_dir():
+        found = [path / name for name in ("samples.parquet", "samples.csv") if (path / name).is_file()]
+        path = found[0] if found else path / "samples.parquet"
     if not path.is_file():
         raise RecordingUnreadable(f"replaying {path}: there is no such file")
     raw = read_raw(path)
-    chosen = mapping or _mapping_beside(path) or _own_mapping(tuple(raw.table.column_names))
+    chosen = mapping or _mapping_beside(path)
+    own = _own_mapping(tuple(raw.table.column_names)) if chosen is None else None
+    if own is not None:
+        return with_neighbours(interpret(raw, own, str(path)), path)
     if chosen is None:
         raise BadMapping(
             f"replaying {path}: its columns ({', '.join(raw.table.column_names)}) are not those of Fallow's "
@@ -47,6 +55,7 @@ def _own_mapping(columns: tuple[str, ...]) -> ColumnMapping | None:
         time_unit="ms",
         origin_ms=0,
         gpu="uuid",
+        node="node" if "node" in columns else None,
         measures=tuple(Measure(field=name, column=name, factor=1.0) for name in own),
     )
 

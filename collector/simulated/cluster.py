@@ -5,6 +5,7 @@ instant, on every machine, without having been run. Plans are kept once made; no
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -26,6 +27,15 @@ from collector.simulated.truth import Truth
 
 PROCESS_STEP_MS = HOUR_MS
 """History looks at processes once an hour: they are dear to store and slow to change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Window:
+    """The span of a history, and whether what lasts at its end goes on."""
+
+    from_ms: int
+    to_ms: int
+    ongoing: bool
 
 
 class SimulatedCluster:
@@ -54,17 +64,25 @@ class SimulatedCluster:
         return SimulatedSource(self.read, name)
 
     def history(
-        self, from_ms: int, to_ms: int, step_ms: int = 60_000, source: str = "simulated"
+        self,
+        from_ms: int,
+        to_ms: int,
+        step_ms: int = 60_000,
+        *,
+        source: str = "simulated",
+        ongoing: bool = False,
     ) -> Iterator[History]:
         """The past in ``(from_ms, to_ms]``, a UTC day at a time: a row a GPU at each multiple of ``step_ms``.
 
-        A row covers the step that ends at it. An interval comes once, in the day in which it begins within
-        the window, clipped to the window; what still lasts at ``to_ms`` is open. A process comes once too.
+        A row covers the step that ends at it. An interval comes once, with the day in which it begins within
+        the window, clipped to the window; so does a process. ``ongoing`` leaves open what still lasts at
+        ``to_ms``: say so for the last stretch before live readings, and only there.
         """
+        window = _Window(from_ms=from_ms, to_ms=to_ms, ongoing=ongoing)
         day = from_ms
         while day < to_ms:
             end = min((day // DAY_MS + 1) * DAY_MS, to_ms)
-            yield self._day(day, end, (from_ms, to_ms), step_ms, source)
+            yield self._day(day, end, window, step_ms, source)
             day = end
 
     def truth(self, from_ms: int, to_ms: int) -> tuple[Truth, ...]:
@@ -91,7 +109,7 @@ class SimulatedCluster:
             gaps=tuple(g for p, b in self._plans(from_ms, to_ms) for g in gaps(p, b, name, from_ms, to_ms)),
         )
 
-    def _day(self, from_ms: int, to_ms: int, window: tuple[int, int], step_ms: int, source: str) -> History:
+    def _day(self, from_ms: int, to_ms: int, window: _Window, step_ms: int, source: str) -> History:
         at_ms = _multiples(from_ms, to_ms, step_ms)
         sight = self._sighted(at_ms)
         played = play(self._score_of(from_ms, to_ms), at_ms)
@@ -103,7 +121,9 @@ class SimulatedCluster:
             gpus=self.gpus,
             samples=table_of(played, self.gpus, sight, step_ms),
             held=self._intervals(from_ms, to_ms, window),
-            processes=tuple(p for plan, _ in plans for p in begun(plan, from_ms, to_ms, since_ms=window[0])),
+            processes=tuple(
+                p for plan, _ in plans for p in begun(plan, from_ms, to_ms, since_ms=window.from_ms)
+            ),
             process_samples=self._process_samples(
                 play(self._score_of(from_ms, to_ms), looks), looks, step_ms
             ),
@@ -114,16 +134,16 @@ class SimulatedCluster:
             ),
         )
 
-    def _intervals(self, from_ms: int, to_ms: int, window: tuple[int, int]) -> tuple[HeldInterval, ...]:
+    def _intervals(self, from_ms: int, to_ms: int, window: _Window) -> tuple[HeldInterval, ...]:
         return tuple(
             HeldInterval(
                 allocation=h.allocation,
-                from_ms=max(h.from_ms, window[0]),
-                to_ms=h.to_ms if h.to_ms <= window[1] else None,
+                from_ms=max(h.from_ms, window.from_ms),
+                to_ms=None if window.ongoing and h.to_ms > window.to_ms else min(h.to_ms, window.to_ms),
             )
             for plan, mine in self._plans(from_ms, to_ms)
             for h in held(plan, mine, from_ms, to_ms)
-            if max(h.from_ms, window[0]) >= from_ms
+            if max(h.from_ms, window.from_ms) >= from_ms
         )
 
     def _allocations(self, at_ms: int) -> tuple[Allocation, ...]:

@@ -7,24 +7,9 @@ from collector.replay.mapping import mapping_from
 from collector.replay.open import open_recording
 from collector.replay.recording import Recording, shifted
 from collector.replay.source import ReplayClock, ReplaySource
+from tests.collector.replay.hand_clock import HandClock
 
 MINUTE_MS = 60_000
-
-
-class HandClock:
-    """Real time that a test moves by hand."""
-
-    def __init__(self) -> None:
-        self.ms = 0
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    def monotonic_ms(self) -> int:
-        return self.ms
-
-    def sleep(self, seconds: float) -> None:
-        self.ms += round(seconds * 1000)
 
 
 def recording(folder: Path, minutes: int = 60) -> Recording:

@@ -126,7 +126,8 @@ def test_somebody_shares_a_gpu(cluster: SimulatedCluster) -> None:
 
 def test_intervals_of_history_and_live_allocations_agree(cluster: SimulatedCluster) -> None:
     from_ms = NOW_MS - 3 * DAY_MS
-    held = [i for h in cluster.history(from_ms, NOW_MS, HOUR_MS) for i in h.held]
+    held = [i for h in cluster.history(from_ms, NOW_MS, HOUR_MS, ongoing=True) for i in h.held]
+    assert any(i.to_ms is None for i in held)
     for at_ms in range(from_ms + HOUR_MS, NOW_MS, 5 * HOUR_MS):
         live = cluster.source().read(at_ms)
         if isinstance(live, Reading):
@@ -188,7 +189,10 @@ def test_truth_and_samples_tell_the_same_story(cluster: SimulatedCluster, week: 
         elif mine.num_rows >= 30 and len(truth.findings) == len(findings_of(truth.kind)):
             checked.add(truth.kind)
             _tells(truth.kind, {n: mine[n].to_numpy() for n in mine.column_names if n != "flags"})
-    assert checked >= set(TruthKind) - MEASURED_BY_NOBODY - {TruthKind.STARTING_UP, TruthKind.FORGOTTEN_SERVICE}
+    assert checked >= set(TruthKind) - MEASURED_BY_NOBODY - {
+        TruthKind.STARTING_UP,
+        TruthKind.FORGOTTEN_SERVICE,
+    }
 
 
 def _tells(kind: TruthKind, c: dict[str, np.ndarray]) -> None:
