@@ -65,13 +65,7 @@ class Device:
         self._read_rings(out, width_us)
         self._read_memory(out)
         self._read_fields(out)
-        for scalar in tuple(self._scalars):
-            code = scalar.call(*scalar.arguments)
-            if code == SUCCESS:
-                out.row[scalar.slot] = scalar.cell.value
-                self._answers += 1
-            elif self._gone(scalar.function, code):
-                self._refuse_scalar(scalar, code)
+        self._read_scalars(out.row)
         self._read_gpm(out, now_us)
         if processes:
             self._read_processes(out, now_us, width_us)
@@ -184,14 +178,25 @@ class Device:
             if self._gone("nvmlDeviceGetFieldValues", status):
                 self._give_up_field(name, status)
 
+    def _read_scalars(self, row: list[Any]) -> None:
+        refused: list[tuple[measures.Scalar, int]] = []
+        for scalar in self._scalars:
+            code = scalar.call(*scalar.arguments)
+            if code == SUCCESS:
+                row[scalar.slot] = scalar.cell.value
+                self._answers += 1
+            elif self._gone(scalar.function, code):
+                refused.append((scalar, code))
+        for scalar, code in refused:
+            self._scalars.remove(scalar)
+            self._next_way(scalar.name, code)
+        if refused:
+            self._read_scalars(row)
+
     def _give_up_field(self, name: str, code: int) -> None:
         left = [other for other in self._fields.names if other != name]
         self._fields = measures.Fields(self._library, self.handle, left)
         self._next_way(name, code)
-
-    def _refuse_scalar(self, scalar: measures.Scalar, code: int) -> None:
-        self._scalars.remove(scalar)
-        self._next_way(scalar.name, code)
 
     def _next_way(self, name: str, code: int) -> None:
         spare = next((scalar for scalar in self._spare if scalar.name == name), None)

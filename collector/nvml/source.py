@@ -69,6 +69,11 @@ class NvmlSource:
         """The name given at the start."""
         return self._name
 
+    @property
+    def child_pid(self) -> int | None:
+        """The process id of the child that reads NVML; None while there is none."""
+        return self._worker.pid if self._worker else None
+
     def read(self, now_ms: int) -> Reading | Unavailable:
         """Everything since the last call; blocks for at most about two ``timeout_s``."""
         began = time.perf_counter()
