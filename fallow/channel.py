@@ -6,7 +6,6 @@ plan means, ``protocol`` says; when to follow it, ``trainer`` decides.
 """
 
 import atexit
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -173,12 +172,12 @@ class Channel:
             self._changed.notify_all()
 
 
-def from_environment(device: torch.device) -> Channel | None:
-    """The channel that the controller's environment variables describe; ``None`` when nobody drives us."""
-    address = os.environ.get(protocol.ENV_STORE)
+def from_environment(environment: Mapping[str, str], device: torch.device) -> Channel | None:
+    """The channel that the controller's variables describe; ``None`` when nobody drives us."""
+    address = environment.get(protocol.ENV_STORE)
     if address is None:
         return None
-    return Channel(address, MemberId(os.environ[protocol.ENV_MEMBER]), device)
+    return Channel(address, MemberId(environment[protocol.ENV_MEMBER]), device)
 
 
 def _client(address: str) -> dist.TCPStore:

@@ -7,10 +7,8 @@ It holds no rule about membership: it gathers a view, asks, and acts.
 """
 
 import argparse
-import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,11 +17,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import assert_never
+from typing import Protocol, assert_never
 
 import torch.distributed as dist
 
 from fallow import membership, protocol
+from fallow.control_socket import ControlSocket, ask
 from fallow.membership import Limits, Pending, Phase, View, Worker
 from fallow.protocol import MemberId, Plan
 
@@ -32,29 +31,63 @@ POLL_S = 0.01
 KeyOf = Callable[[int, MemberId], str]
 
 
+class Handle(Protocol):
+    """A worker that was started: the part of ``subprocess.Popen`` that is needed."""
+
+    def poll(self) -> int | None:
+        """The exit code, or ``None`` while it runs."""
+        ...
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        ...
+
+    def kill(self) -> None:
+        """End it at once."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Block until it has ended."""
+        ...
+
+
+Spawn = Callable[[Mapping[str, str]], Handle]
+"""Starts one worker with these variables added to its environment."""
+
+
+def command(words: Sequence[str], environment: Mapping[str, str] | None = None) -> Spawn:
+    """Workers that run ``python WORDS`` as processes of their own."""
+
+    def spawn(variables: Mapping[str, str]) -> Handle:
+        quiet = {"TORCH_CPP_LOG_LEVEL": "ERROR"}  # a wait in slices logs a warning a slice
+        return subprocess.Popen(
+            [sys.executable, *words], env={**os.environ, **quiet, **(environment or {}), **variables}
+        )
+
+    return spawn
+
+
 class Controller:
     """One training's processes and their store. ``run`` blocks until the training ends."""
 
     def __init__(
         self,
-        command: Sequence[str],
+        spawn: Spawn,
         *,
         workers: int,
         minimum: int = 1,
         maximum: int = 64,
         limits: Limits | None = None,
-        environment: Mapping[str, str] | None = None,
         host: str = "127.0.0.1",
     ):
-        self._command = tuple(command)
+        self._spawn = spawn
         self._minimum, self._maximum = minimum, maximum
         self._limits = limits or Limits()
-        self._environment = dict(environment or {})
         self._host = host
         self._store = dist.TCPStore(
             host, 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=30)
         )
-        self._processes: dict[MemberId, subprocess.Popen[bytes]] = {}
+        self.processes: dict[MemberId, Handle] = {}
         self._born = 0
         self.view = View(target=max(minimum, min(maximum, workers)))
         self.exit_reason: str | None = None
@@ -87,10 +120,10 @@ class Controller:
 
     def stop(self) -> None:
         """End all workers: asked first, then killed."""
-        for process in self._processes.values():
+        for process in self.processes.values():
             process.terminate()
         deadline = time.monotonic() + 5
-        for process in self._processes.values():
+        for process in self.processes.values():
             try:
                 process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
@@ -113,11 +146,11 @@ class Controller:
     def _bury(self) -> None:
         workers = dict(self.view.workers)
         finished, failed_starts = self.view.finished, self.view.failed_starts
-        for member, process in list(self._processes.items()):
+        for member, process in list(self.processes.items()):
             code = process.poll()
             if code is None:
                 continue
-            del self._processes[member]
+            del self.processes[member]
             worker = workers.pop(member, None)
             self._note(f"{member} ended with {code}")
             if code == 0 and worker is not None and worker.phase is Phase.MEMBER:
@@ -182,8 +215,8 @@ class Controller:
             case membership.Adopt(plan=plan):
                 self._adopt(plan, now_ms)
             case membership.Kill(member=member):
-                if member in self._processes:
-                    self._processes[member].kill()
+                if member in self.processes:
+                    self.processes[member].kill()
             case membership.GiveUp(reason=reason):
                 self.exit_reason = reason
             case _:
@@ -212,15 +245,13 @@ class Controller:
     def _start(self, founder: bool, now_ms: int) -> None:
         member = MemberId(f"w{self._born}")
         self._born += 1
-        environment = {
-            **os.environ,
-            "TORCH_CPP_LOG_LEVEL": "ERROR",
-            **self._environment,
-            protocol.ENV_STORE: f"{self._host}:{self._store.port}",
-            protocol.ENV_MEMBER: member,
-            protocol.ENV_ROLE: protocol.FOUNDER if founder else protocol.JOINER,
-        }
-        self._processes[member] = subprocess.Popen([sys.executable, *self._command], env=environment)
+        self.processes[member] = self._spawn(
+            {
+                protocol.ENV_STORE: f"{self._host}:{self._store.port}",
+                protocol.ENV_MEMBER: member,
+                protocol.ENV_ROLE: protocol.FOUNDER if founder else protocol.JOINER,
+            }
+        )
         workers = {
             **self.view.workers,
             member: Worker(phase=Phase.STARTING, since_ms=now_ms, founder=founder),
@@ -231,51 +262,12 @@ class Controller:
         self.journal.append(f"{time.monotonic():.3f} {line}")
 
 
-class ControlSocket:
-    """A local socket: whoever may open its file can ask for ``resize N``, ``status`` or ``stop``."""
-
-    def __init__(self, path: Path):
-        self.path = path
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(str(path))
-        self._listener.listen()
-        self._listener.setblocking(False)
-
-    def poll(self, controller: Controller) -> None:
-        """Answer whoever waits; never blocks for longer than a slow client's half second."""
-        try:
-            connection, _ = self._listener.accept()
-        except BlockingIOError:
-            return
-        with connection:
-            connection.settimeout(0.5)
-            try:
-                words = connection.recv(1024).decode(errors="replace").split()
-                connection.sendall((_answer(controller, words) + "\n").encode())
-            except OSError:
-                return
-
-    def close(self) -> None:
-        """Stop listening and remove the file."""
-        self._listener.close()
-        self.path.unlink(missing_ok=True)
-
-
-def ask(path: Path, words: Sequence[str]) -> str:
-    """One line to a running controller, one line back. Raises OSError when it isn't there."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(5)
-        connection.connect(str(path))
-        connection.sendall(" ".join(words).encode())
-        return connection.recv(65536).decode().strip()
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    own, command = _split(given)
+    own, training = _split(given)
     options = _parser().parse_args(own)
-    if not command:
+    if not training:
         if options.socket is None or not options.ask:
             _parser().error("give a training after --, or --socket PATH and what to ask")
         print(ask(options.socket, options.ask))
@@ -283,7 +275,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = Path(tempfile.mkdtemp(prefix="fallow-"))
     control = ControlSocket(options.socket or folder / "control")
     controller = Controller(
-        command,
+        command(training),
         workers=options.workers or options.minimum,
         minimum=options.minimum,
         maximum=options.maximum,
@@ -300,27 +292,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if controller.exit_reason:
         print(f"fallow: the training stopped: {controller.exit_reason}", file=sys.stderr)
     return code
-
-
-def _answer(controller: Controller, words: Sequence[str]) -> str:
-    match words:
-        case ["resize", number] if number.isdigit() and int(number) > 0:
-            return json.dumps({"target": controller.resize(int(number))})
-        case ["status"]:
-            view = controller.view
-            return json.dumps(
-                {
-                    "target": view.target,
-                    "members": list(view.members),
-                    "generation": view.generation,
-                    "workers": {member: worker.phase.value for member, worker in view.workers.items()},
-                }
-            )
-        case ["stop"]:
-            controller.exit_reason = "stopped on request"
-            return json.dumps({"stopping": True})
-        case _:
-            return json.dumps({"error": f"unknown request {' '.join(words)!r}: resize N, status or stop"})
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:

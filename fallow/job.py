@@ -63,8 +63,11 @@ class Job:
             self._channel.report(measurements)
 
 
-def connect(device: torch.device | str = "cpu") -> Job:
-    """This process's job: driven when a controller started it, alone otherwise."""
-    channel = from_environment(torch.device(device))
-    founder = os.environ.get(protocol.ENV_ROLE, protocol.FOUNDER) == protocol.FOUNDER
-    return Job(channel, founder)
+def connect(device: torch.device | str = "cpu", environment: Mapping[str, str] | None = None) -> Job:
+    """This process's job: driven when a controller started it, alone otherwise.
+
+    ``environment`` stands in for the process's own variables.
+    """
+    given = os.environ if environment is None else environment
+    founder = given.get(protocol.ENV_ROLE, protocol.FOUNDER) == protocol.FOUNDER
+    return Job(from_environment(given, torch.device(device)), founder)

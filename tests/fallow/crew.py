@@ -1,0 +1,151 @@
+"""A training whose workers are threads of the test: the real controller, store, groups and trainer.
+
+Threads start at once where processes would import torch first, so many trainings fit into a test.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+import fallow
+from fallow.controller import Controller
+from fallow.membership import Limits
+from fallow.trainer import Step
+
+LIMITS = Limits(start_ms=30_000, connect_ms=5_000, switch_ms=10_000, report_ms=5_000)
+
+
+def task(samples: int = 331, seed: int = 1) -> torch.utils.data.Dataset[tuple[torch.Tensor, ...]]:
+    """A small classification data set in float64."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(samples, 12, generator=generator, dtype=torch.float64)
+    return torch.utils.data.TensorDataset(x, torch.randint(0, 4, (samples,), generator=generator))
+
+
+_SEEDING = threading.Lock()  # the global generator is shared by all threads
+
+
+def network(seed: int = 0) -> nn.Module:
+    """A small network in float64 with a tied weight, a frozen layer and a parameter nobody uses."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(
+        nn.Linear(12, 12), nn.Tanh(), nn.Linear(12, 12), nn.Tanh(), nn.Linear(12, 4)
+    ).double()
+    model[2].weight = model[0].weight
+    model[4].bias.requires_grad_(False)
+    model.register_parameter("unused", nn.Parameter(torch.zeros(3, dtype=torch.float64)))
+    return model
+
+
+@dataclass
+class Outcome:
+    """What one worker saw: its committed steps, and its final parameters when it stayed to the end."""
+
+    steps: list[Step] = field(default_factory=list)
+    parameters: dict[str, torch.Tensor] | None = None
+    error: BaseException | None = None
+
+
+Train = Callable[[Mapping[str, str], Outcome], None]
+
+
+def training(
+    total_steps: int, global_batch: int = 48, cap: int = 7, each_step: Callable[[], None] = lambda: None
+) -> Train:
+    """A training function as a user would write it."""
+
+    def train(environment: Mapping[str, str], outcome: Outcome) -> None:
+        with _SEEDING:
+            model = network()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, total_steps)
+        job = fallow.connect(environment=environment)
+        trainer = job.elastic(
+            model,
+            optimizer,
+            global_batch=global_batch,
+            max_micro_batch=cap,
+            max_grad_norm=1.0,
+            schedulers=[schedule],
+        )
+        loss_of = nn.CrossEntropyLoss()
+        for _, batches in trainer.steps(task(), total_steps):
+            for x, y in batches:
+                trainer.backward(loss_of(model(x), y))
+            done = trainer.step()
+            if done is not None:
+                outcome.steps.append(done)
+                each_step()
+        outcome.parameters = {name: value.clone() for name, value in model.state_dict().items()}
+
+    return train
+
+
+class ThreadWorker:
+    """A worker as the controller sees one; exit code 0 after a normal end or a requested leave, else 1."""
+
+    def __init__(self, train: Train, environment: Mapping[str, str]):
+        self.outcome = Outcome()
+        self._code: int | None = None
+        self._train, self._environment = train, environment
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def poll(self) -> int | None:
+        return self._code
+
+    def terminate(self) -> None:
+        pass
+
+    def kill(self) -> None:
+        pass
+
+    def wait(self, timeout: float | None = None) -> int:
+        self._thread.join(timeout)
+        return self._code if self._code is not None else -1
+
+    def _run(self) -> None:
+        try:
+            self._train(self._environment, self.outcome)
+            self._code = 0
+        except SystemExit:
+            self._code = 0
+        except BaseException as error:
+            self.outcome.error = error
+            self._code = 1
+
+
+@dataclass
+class Run:
+    """A finished training: what each worker saw, and the controller's journal."""
+
+    outcomes: list[Outcome]
+    journal: list[str]
+    exit_code: int
+
+    @property
+    def finished(self) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if outcome.parameters is not None]
+
+
+def run(train: Train, workers: int, script: Mapping[int, int] | None = None, maximum: int = 4) -> Run:
+    """Run to the end; ``script`` maps a step, once it was committed anywhere, to the world asked for then."""
+    started: list[ThreadWorker] = []
+
+    def spawn(environment: Mapping[str, str]) -> ThreadWorker:
+        started.append(ThreadWorker(train, environment))
+        return started[-1]
+
+    asked = dict(script or {})
+
+    def poll(controller: Controller) -> None:
+        furthest = max((len(w.outcome.steps) and w.outcome.steps[-1].number for w in started), default=0)
+        for step in [step for step in asked if step <= furthest]:
+            controller.resize(asked.pop(step))
+
+    controller = Controller(spawn, workers=workers, maximum=maximum, limits=LIMITS)
+    code = controller.run(poll)
+    return Run([worker.outcome for worker in started], controller.journal, code)
