@@ -3,17 +3,19 @@
 Everything it needs is handed in as ``Sources``; it knows no store, no loop and no scheduler.
 """
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
+from service.api_export import Exports, pack, pieces
 from service.api_gate import App, GateRules, gate
 from service.api_queries import QueryDesk
-from service.client_errors import KINDS, ClientError, QueryFailed
+from service.client_errors import KINDS, BadParameter, ClientError, QueryFailed
 from service.client_http import ARROW, JSON
 from service.client_values import plain_rows
 
@@ -41,6 +43,7 @@ class Answers:
     desk: QueryDesk
     run: Callable[[Any, str, dict[str, object]], Any]
     catalogue: Callable[[], list[dict[str, object]]]
+    exports: Exports
     metrics: Callable[[], bytes]
     health: Callable[[], dict[str, object]]
 
@@ -49,6 +52,7 @@ def make_app(answers: Answers, rules: GateRules, version: str) -> App:
     """The ASGI application, behind its gate."""
     app = FastAPI(title="Fallow", version=version, docs_url=None, redoc_url=None)
     _queries(app, answers)
+    _exports(app, answers)
     _state(app, answers)
 
     @app.exception_handler(ClientError)
@@ -72,6 +76,17 @@ def _queries(app: FastAPI, answers: Answers) -> None:
         encode = to_json if kind == JSON else to_arrow
         body = await answers.desk.ask(lambda connection: encode(answers.run(connection, name, params)))
         return StreamingResponse(_pieces(body), media_type=kind, headers={"Content-Length": str(len(body))})
+
+
+def _exports(app: FastAPI, answers: Answers) -> None:
+    @app.get(
+        "/v1/export", summary="Samples, allocations and GPUs of a span, as a tar of Parquet or CSV files"
+    )
+    async def export(from_ms: int, to_ms: int, format: Literal["parquet", "csv"] = "parquet") -> Response:
+        if to_ms <= from_ms:
+            raise BadParameter(f"to_ms must be after from_ms; got {from_ms} to {to_ms}")
+        packed = await asyncio.to_thread(pack, answers.exports, format, from_ms, to_ms)
+        return StreamingResponse(pieces(packed), media_type="application/x-tar")
 
 
 def _state(app: FastAPI, answers: Answers) -> None:

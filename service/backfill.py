@@ -80,7 +80,7 @@ class Backfill:
 
 
 def until(history: "History", end_ms: int) -> "History":
-    """The history, what still lasts in it ended at ``end_ms``: the next layer or the first tick goes on there.
+    """The history, what still lasts ended at ``end_ms``: the next layer or the first tick goes on there.
 
     Left open, an allocation that ends within the next layer would never end in the store.
     """

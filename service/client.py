@@ -5,6 +5,7 @@ decides which.
 """
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -59,6 +60,9 @@ class Door(Protocol):
     def rows(self, name: str, params: dict[str, object]) -> list[dict[str, Any]]:
         """A query's answer as JSON-ready objects."""
 
+    def export(self, out: Path, kind: str, from_ms: int, to_ms: int) -> tuple[tuple[Path, int], ...]:
+        """Files written into a folder, and the rows of each."""
+
     def health(self) -> dict[str, Any]:
         """The state of what is behind the door."""
 
@@ -97,6 +101,16 @@ class Client:
     def rows(self, name: str, **params: object) -> list[dict[str, Any]]:
         """The rows of a named query as JSON-ready objects, times as ISO 8601 text; needs no pandas."""
         return self._door.rows(name, params)
+
+    def export(
+        self, out: Path, *, kind: Literal["parquet", "csv"], from_ts: datetime, to_ts: datetime
+    ) -> tuple[tuple[Path, int], ...]:
+        """Write samples, allocations and GPUs of a span as files into ``out``; the files and their rows.
+
+        Blocks until they are whole. Raises ``ClientError``, and OSError where ``out`` cannot be written.
+        """
+        span = (round(at.timestamp() * 1000) for at in (_utc(from_ts), _utc(to_ts)))
+        return self._door.export(out, kind, *span)
 
     def health(self) -> dict[str, Any]:
         """``service``, ``status`` (ok | degraded | starting | stopped) and more. Raises ``ClientError``."""
@@ -146,3 +160,7 @@ def running(data: Path) -> client_place.Announcement | None:
     except ClientError:
         return None
     return said if found.get("pid") == said.pid else None
+
+
+def _utc(at: datetime) -> datetime:
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at

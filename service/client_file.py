@@ -28,6 +28,13 @@ class FileDoor:
         """The answer as JSON-ready objects, as a service would send them."""
         return plain_rows(self.arrow(name, params).to_pylist())
 
+    def export(self, out: Path, kind: str, from_ms: int, to_ms: int) -> tuple[tuple[Path, int], ...]:
+        """Write the span's files into ``out``; the files and their rows. Raises ``ClientError``, OSError."""
+        from service.wiring import write_export
+
+        with self._opened() as store:
+            return write_export(store, out, kind, from_ms, to_ms)
+
     def health(self) -> dict[str, Any]:
         """That the file can be read; there is no service to say more."""
         with self._opened():

@@ -1,7 +1,10 @@
 """Asks a running service over HTTP; the standard library's client, because a status line must be quick."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -10,6 +13,7 @@ from service.client_values import to_text
 
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
+EXPORT_TIMEOUT_S = 600.0
 
 
 class HttpDoor:
@@ -34,6 +38,22 @@ class HttpDoor:
         found: list[dict[str, Any]] = json.loads(self._get(_query_path(name, params), accept=JSON))
         return found
 
+    def export(self, out: Path, kind: str, from_ms: int, to_ms: int) -> tuple[tuple[Path, int], ...]:
+        """Write the span's files into ``out``; the files and their rows. Raises ``ClientError``, OSError."""
+        import tarfile
+
+        from service.api_export import unpack
+
+        path = f"/v1/export?{urlencode({'format': kind, 'from_ms': from_ms, 'to_ms': to_ms})}"
+        try:
+            with self._asked(path, accept="application/x-tar", timeout_s=EXPORT_TIMEOUT_S) as response:
+                if response.status != 200:
+                    raise _refusal(self._address, response, response.read())
+                with tarfile.open(fileobj=response, mode="r|") as stream:
+                    return unpack(stream, out)
+        except (HTTPException, tarfile.TarError) as error:
+            raise ServiceDown(f"the export from {self._address} broke off ({error}); ask again") from error
+
     def health(self) -> dict[str, Any]:
         """What the service says of its own state. Raises ``ServiceDown``."""
         try:
@@ -48,23 +68,32 @@ class HttpDoor:
         """Nothing is held between calls."""
 
     def _get(self, path: str, *, accept: str) -> bytes:
+        with self._asked(path, accept=accept, timeout_s=self._timeout_s) as response:
+            try:
+                body = response.read()
+            except (OSError, HTTPException) as error:
+                raise ServiceDown(_down(self._address, error)) from error
+        if response.status == 200 or (response.status == 503 and path == "/healthz"):
+            return body
+        raise _refusal(self._address, response, body)
+
+    @contextmanager
+    def _asked(self, path: str, *, accept: str, timeout_s: float) -> Iterator[HTTPResponse]:
         address = urlsplit(self._address)
         made = HTTPSConnection if address.scheme == "https" else HTTPConnection
-        connection = made(address.hostname or "", address.port, timeout=self._timeout_s)
+        connection = made(address.hostname or "", address.port, timeout=timeout_s)
         headers = {"Accept": accept}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         try:
-            connection.request("GET", f"{address.path}{path}", headers=headers)
-            response = connection.getresponse()
-            body = response.read()
-        except (OSError, HTTPException) as error:
-            raise ServiceDown(_down(self._address, error)) from error
+            try:
+                connection.request("GET", f"{address.path}{path}", headers=headers)
+                response = connection.getresponse()
+            except (OSError, HTTPException) as error:
+                raise ServiceDown(_down(self._address, error)) from error
+            yield response
         finally:
             connection.close()
-        if response.status == 200 or (response.status == 503 and path == "/healthz"):
-            return body
-        raise _refusal(self._address, response, body)
 
 
 def _query_path(name: str, params: dict[str, object]) -> str:

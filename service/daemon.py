@@ -16,6 +16,7 @@ from typing import Any
 from collector.clock import Clock, SystemClock
 from service import client_place, wiring
 from service.api import Answers, make_app
+from service.api_export import Exports, sweep
 from service.api_gate import LOOPBACK_NAMES, GateRules
 from service.api_queries import DeskLimits, QueryDesk
 from service.client_answer import answer, catalogue
@@ -54,8 +55,18 @@ def serve(orders: Orders, stop: threading.Event | None = None) -> None:
             Condition(started_ms=clock.now_ms(), tick_ms=round(orders.config.collect.tick_s * 1000))
         )
         body = wiring.assemble(orders.config, store, clock)
+        sweep(orders.data)
         desk = _desk(orders.config, store)
-        server = _server(orders, _answers(body, desk, pulse, clock), token, listener)
+        exports = Exports(write=lambda *span: wiring.write_export(store, *span), folder=orders.data)
+        answers = Answers(
+            desk=desk,
+            run=answer,
+            catalogue=catalogue,
+            exports=exports,
+            metrics=body.metrics,
+            health=lambda: _health(pulse.condition, clock.now_ms()),
+        )
+        server = _server(orders, answers, token, listener)
         _mind_signals(ended)
         server.start()
         url = _announce(orders, listener, clock)
@@ -89,16 +100,6 @@ def _desk(config: Config, store: Any) -> QueryDesk:
     api = config.api
     limits = DeskLimits(threads=api.query_threads, queue=api.query_queue, timeout_s=api.query_timeout_s)
     return QueryDesk(reader=store.reader, limits=limits)
-
-
-def _answers(body: Body, desk: QueryDesk, pulse: Pulse, clock: Clock) -> Answers:
-    return Answers(
-        desk=desk,
-        run=answer,
-        catalogue=catalogue,
-        metrics=body.metrics,
-        health=lambda: _health(pulse.condition, clock.now_ms()),
-    )
 
 
 def _server(orders: Orders, answers: Answers, token: str, listener: socket.socket) -> Server:

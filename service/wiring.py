@@ -15,6 +15,7 @@ from service.trouble import Trouble
 if TYPE_CHECKING:
     from collector.clock import Clock
     from collector.loop import Loop, Timing
+    from collector.model import Tick
     from collector.store.database import Store
     from service.config import Config
     from service.daemon_state import Beat, Chore
@@ -112,6 +113,31 @@ def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
     )
 
 
+def read_once(config: "Config") -> "tuple[Tick, tuple[str, ...]]":
+    """One tick of the sources, kept nowhere, and what a person should be told. Raises ``Trouble``."""
+    from collector.clock import SystemClock
+    from collector.loop import Loop, Ports
+    from service.replaying import Replaying
+    from service.wiring_sources import make_attribute, make_sources
+
+    sources = make_sources(config)
+    ports = Ports(
+        sources=sources.live,
+        inventories=sources.inventories,
+        attribute=make_attribute(config),
+        sink=lambda tick: None,
+    )
+    clock: Clock = SystemClock()
+    if sources.recording is not None:
+        clock = Replaying.of(sources.recording, clock, config).clock
+        clock.sleep(config.collect.tick_s)
+    loop = Loop(ports, clock=clock, timing=timing(config))
+    try:
+        return loop.tick_once(), sources.remarks
+    finally:
+        loop.close()
+
+
 def timing(config: "Config") -> "Timing":
     """The loop's pace; a source gets no longer than four fifths of a tick."""
     from collector.loop import Timing
@@ -122,6 +148,19 @@ def timing(config: "Config") -> "Timing":
         source_timeout_ms=min(round(config.collect.source_timeout_s * 1000), tick_ms * 4 // 5),
         inventory_every_ms=round(config.collect.inventory_every_s * 1000),
     )
+
+
+def write_export(
+    store: "Store", out: Path, kind: str, from_ms: int, to_ms: int
+) -> tuple[tuple[Path, int], ...]:
+    """The span's files in ``out``, made if missing, and their rows. Raises ``StoreRefused``, OSError."""
+    from collector.store.errors import StoreError
+
+    try:
+        written = store.export(out, "csv" if kind == "csv" else "parquet", from_ms, to_ms)
+    except StoreError as error:
+        raise StoreRefused(str(error)) from error
+    return tuple(zip(written.files, written.rows, strict=True))
 
 
 def _metrics(loop: "Loop") -> bytes:

@@ -1,0 +1,81 @@
+"""Sends an export as one tar: the store's own files, made in a folder beside it and removed when sent."""
+
+import asyncio
+import json
+import shutil
+import tarfile
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+
+MANIFEST = "manifest.json"
+PIECE_BYTES = 256 * 1024
+
+WriteFiles = Callable[[Path, str, int, int], tuple[tuple[Path, int], ...]]
+"""(folder, parquet or csv, from ms, to ms) to the files written and their rows; blocks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exports:
+    """Where exports are made before they are sent, and who makes them."""
+
+    write: WriteFiles
+    folder: Path
+
+
+def pack(exports: Exports, kind: str, from_ms: int, to_ms: int) -> Path:
+    """A tar with the files and, first, how many rows each has; blocks. The caller removes its folder."""
+    work = Path(tempfile.mkdtemp(prefix=".sending-", dir=exports.folder))
+    try:
+        written = exports.write(work / "files", kind, from_ms, to_ms)
+        target = work / "export.tar"
+        with tarfile.open(target, "w") as tar:
+            manifest = json.dumps({path.name: rows for path, rows in written}).encode()
+            entry = tarfile.TarInfo(MANIFEST)
+            entry.size = len(manifest)
+            tar.addfile(entry, BytesIO(manifest))
+            for path, _ in written:
+                tar.add(path, arcname=path.name)
+                path.unlink()
+    except BaseException:
+        shutil.rmtree(work, ignore_errors=True)
+        raise
+    return target
+
+
+async def pieces(packed: Path) -> AsyncIterator[bytes]:
+    """The tar in pieces; its folder goes when the reader is done, or gone."""
+    try:
+        with packed.open("rb") as source:
+            while piece := await asyncio.to_thread(source.read, PIECE_BYTES):
+                yield piece
+    finally:
+        shutil.rmtree(packed.parent, ignore_errors=True)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a killed service left of its exports."""
+    for left in folder.glob(".sending-*"):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def unpack(stream: "tarfile.TarFile", out: Path) -> tuple[tuple[Path, int], ...]:
+    """The files of a tar that ``pack`` made, written into ``out``; raises OSError and tarfile.TarError."""
+    out.mkdir(parents=True, exist_ok=True)
+    rows: dict[str, int] = {}
+    found: list[tuple[Path, int]] = []
+    for member in stream:
+        source = stream.extractfile(member)
+        if source is None or Path(member.name).name != member.name:
+            continue
+        if member.name == MANIFEST:
+            rows = json.load(source)
+            continue
+        draft, target = out / f".{member.name}.writing", out / member.name
+        with draft.open("wb") as sink:
+            shutil.copyfileobj(source, sink, PIECE_BYTES)
+        draft.replace(target)
+        found.append((target, rows.get(member.name, 0)))
+    return tuple(found)

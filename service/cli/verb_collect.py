@@ -1,0 +1,118 @@
+"""``fallow collect --once``: read the sources once and print what they say; nothing is kept."""
+
+import argparse
+import sys
+from typing import Any
+
+from rich.text import Text
+
+from collector.model import Gpu, GpuSample, Holder, Tick, Unavailable
+from service.cli import words
+from service.cli.screen import Column, console, place, print_json, table
+from service.cli.settings import settle
+
+NOTHING_READ = 1
+MEASURES = (
+    "gpu_utilization_ratio",
+    "gpu_busy_ratio",
+    "sm_active_ratio",
+    "sm_occupancy_ratio",
+    "tensor_active_ratio",
+    "dram_active_ratio",
+    "memory_controller_ratio",
+    "memory_used_bytes",
+    "memory_reserved_bytes",
+    "temperature_c",
+    "sm_clock_mhz",
+    "process_count",
+)
+
+
+def run(flags: argparse.Namespace) -> int:
+    """Print one reading; status 1 when no source could be read."""
+    from service.wiring import read_once
+
+    tick, remarks = read_once(settle(flags).effective.config)
+    rows = rows_of(tick)
+    for each in (*remarks, *_silent(tick)):
+        print(f"fallow: {each}", file=sys.stderr)
+    if flags.json:
+        print_json(rows)
+    elif rows:
+        console().print(_draw(rows))
+    else:
+        console().print("No GPU was seen.")
+    return NOTHING_READ if all(isinstance(each, Unavailable) for each in tick.outcomes) else 0
+
+
+def rows_of(tick: Tick) -> list[dict[str, Any]]:
+    """A row a GPU: what it is, what it did, who holds it; pure."""
+    holders: dict[str, list[Holder]] = {}
+    for allocation in tick.allocations or ():
+        holders.setdefault(allocation.uuid, []).append(allocation.holder)
+    rows = []
+    for reading in tick.outcomes:
+        if isinstance(reading, Unavailable):
+            continue
+        samples = {sample.uuid: sample for sample in reading.samples}
+        rows += [
+            _row(reading.source, gpu, samples.get(gpu.uuid), holders.get(gpu.uuid, []))
+            for gpu in reading.gpus
+        ]
+    return rows
+
+
+def _row(source: str, gpu: Gpu, sample: GpuSample | None, holders: list[Holder]) -> dict[str, Any]:
+    return {
+        "source": source,
+        "uuid": gpu.uuid,
+        "node": gpu.node,
+        "gpu_index": gpu.index,
+        "model": gpu.model,
+        "mig_profile": gpu.mig_profile,
+        "user_name": ", ".join(sorted({each.user for each in holders if each.user})) or None,
+        "project": ", ".join(sorted({each.project for each in holders if each.project})) or None,
+        "job": ", ".join(sorted({each.job for each in holders})) or None,
+        "utilization_ratio": sample and sample.utilization_ratio,
+        "rung": sample and int(sample.rung),
+        "width_s": sample and sample.width_ms / 1000,
+        **{name: sample and getattr(sample, name) for name in MEASURES},
+        "memory_total_bytes": gpu.memory_total_bytes,
+        "power_w": None if sample is None or sample.power_mw is None else sample.power_mw / 1000,
+        "flags": list(sample.flags) if sample else [],
+    }
+
+
+def _silent(tick: Tick) -> list[str]:
+    return [f"{each.source}: {each.reason}" for each in tick.outcomes if isinstance(each, Unavailable)]
+
+
+def _draw(rows: list[dict[str, Any]]) -> Any:
+    columns = [
+        Column(title="GPU"),
+        Column(title="model", least=10),
+        Column(title="busy", right=True),
+        Column(title="SM active", right=True),
+        Column(title="memory", right=True),
+        Column(title="power", right=True),
+        Column(title="temp", right=True),
+        Column(title="procs", right=True),
+        Column(title="user", least=6),
+        Column(title="job", least=8),
+    ]
+    return table(columns, [_line(row) for row in rows])
+
+
+def _line(row: dict[str, Any]) -> list[str | Text]:
+    return [
+        place(row),
+        (row["model"] or words.NOTHING).removeprefix("NVIDIA "),
+        words.percent(row["utilization_ratio"]),
+        words.percent(row["sm_active_ratio"]),
+        words.memory(row["memory_used_bytes"], row["memory_total_bytes"]),
+        words.watts(row["power_w"]),
+        words.NOTHING if row["temperature_c"] is None else f"{row['temperature_c']} C",
+        words.count(row["process_count"]),
+        row["user_name"] or "",
+        row["job"] or "",
+    ]
