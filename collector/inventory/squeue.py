@@ -19,6 +19,9 @@ HOLDING_STATES = frozenset(
 )
 """States in which a job keeps its GPUs; a suspended job keeps them too (gres.html, "Running jobs")."""
 
+MOST_GPUS = 4096
+"""Indices of one node; a bound against a misread range."""
+
 _GRES = re.compile(
     r"(?P<kind>gpu|shard|mps)(?::(?P<type>[^:(),]+))?(?::(?P<count>\d+))?"
     r"(?:\((?P<bracket>[^)]*)\))?(?=,|$)"
@@ -66,10 +69,18 @@ def _claims_of(job: Json) -> Iterator[tuple[NodeClaim, bool]]:
         return
     for node, detail in zip(nodes, details, strict=True):
         for grant in _grants(detail):
-            for index in grant.indices or (None,) * max(1, grant.count):
-                share = grant.count / len(grant.indices) if grant.is_shared and grant.indices else 1.0
+            for index, share in _given(grant):
                 claim = NodeClaim(node=NodeName(node), holder=holder, index=index, share=share)
                 yield claim, grant.is_shared
+
+
+def _given(grant: _Grant) -> Iterator[tuple[int | None, float]]:
+    """The indices of a grant with what is given of each; ``None`` for those that are not named."""
+    if grant.is_shared:
+        yield from ((index, grant.count / len(grant.indices)) for index in grant.indices)
+        return
+    unnamed = max(0, grant.count - len(grant.indices))
+    yield from ((index, 1.0) for index in (*grant.indices, *(None,) * unnamed))
 
 
 def _somewhere(job: Json, holder: Holder, nodes: Sequence[str]) -> Iterator[NodeClaim]:
@@ -92,7 +103,7 @@ def _with_shares(shared: Sequence[NodeClaim]) -> Iterator[NodeClaim]:
 def _grants(detail: str) -> Iterator[_Grant]:
     """The parts of ``gpu:a100:2(IDX:0-1,5),shard:3(IDX:3)`` that are GPUs."""
     for match in _GRES.finditer(detail):
-        count = int(match["count"] or 0)
+        count = min(int(match["count"] or 0), MOST_GPUS)
         indices = _INDICES.search(match["bracket"] or "")
         numbers = _numbers(indices["list"]) if indices else ()
         if count or numbers:
@@ -103,8 +114,9 @@ def _numbers(text: str) -> tuple[int, ...]:
     found: list[int] = []
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        found.extend(range(int(first), int(last or first) + 1))
-    return tuple(found)
+        if first and len(found) < MOST_GPUS:
+            found.extend(range(int(first), min(int(last or first), MOST_GPUS) + 1))
+    return tuple(dict.fromkeys(found))
 
 
 def _holder(job: Json) -> Holder:

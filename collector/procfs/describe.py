@@ -46,7 +46,12 @@ class Machine:
 def read_stat(folder: Folder) -> Stat | Denied:
     """The process's ``stat``, or why not."""
     text = folder.read("stat")
-    return text if isinstance(text, Denied) else parse_stat(text)
+    if isinstance(text, Denied):
+        return text
+    try:
+        return parse_stat(text)
+    except ValueError as error:
+        return Denied(reason=str(error))
 
 
 def read_kin(folder: Folder, machine: Machine) -> Kin | Denied:
