@@ -14,7 +14,7 @@ from collector.replay.cells import cell, moments, numbers, words
 from collector.replay.errors import BadMapping, RecordingUseless
 from collector.replay.faults import Fault, refused
 from collector.replay.file import Raw
-from collector.replay.mapping import TIME_UNITS, ColumnMapping, HolderColumns, Measure, require_columns
+from collector.replay.mapping import ColumnMapping, HolderColumns, Measure, require_columns
 from collector.replay.recording import Recording
 
 USUAL_WIDTH_MS = 60_000
@@ -65,9 +65,8 @@ class _Rows:
         self.faults: list[Fault] = []
         self.mapping = mapping
         time = raw.table[mapping.time]
-        scale = TIME_UNITS[mapping.time_unit]
-        self.times = moments(time) if scale == 0.0 else numbers(time)
-        exact = self.times.values * (scale or 1.0) + mapping.origin_ms
+        self.times = moments(time) if mapping.time_unit_ms is None else numbers(time)
+        exact = self.times.values * (mapping.time_unit_ms or 1.0) + mapping.origin_ms
         self.at_ms = np.rint(np.nan_to_num(exact, nan=0.0)).astype(np.int64)
         self.nodes: pa.Array = _nodes(raw.table, mapping)
         self.uuids: pa.Array = _uuids(raw.table, mapping, self.nodes)
@@ -123,7 +122,7 @@ def _plausible(rows: _Rows, mapping: ColumnMapping, path: str) -> None:
     middle = int(np.median(rows.at_ms[rows.good]))
     if not _EARLIEST_MS <= middle <= _LATEST_MS:
         raise BadMapping(
-            f"replaying {path}: the column {mapping.time!r} in {mapping.time_unit} gives the year "
+            f"replaying {path}: the column {mapping.time!r} gives the year "
             f"{1970 + middle / 31_556_952_000:.0f}. If it counts from a start, give time an origin, such as "
             'origin = "2026-03-02T00:00:00Z"; if not, correct its unit (ms, s or iso).'
         )

@@ -16,7 +16,8 @@
     user = "owner"
 
 Times are ``ms`` or ``s`` since the Unix epoch, or since ``origin`` where one is given, or ``iso`` (without a
-zone: UTC). Pure; reading the file that holds the TOML is the caller's.
+zone: UTC). ``unit_s`` in place of ``unit`` says how many seconds a unit is: 3600 for hours, and so on. Pure;
+reading the file that holds the TOML is the caller's.
 """
 
 import difflib
@@ -30,7 +31,7 @@ from collector.batch import SAMPLE_SCHEMA
 from collector.model import ClaimSource
 from collector.replay.errors import BadMapping
 
-TIME_UNITS = {"ms": 1.0, "s": 1000.0, "iso": 0.0}
+_TIME_UNITS = {"ms": 1.0, "s": 1000.0, "iso": None}
 _UNITS: dict[str, dict[str, float]] = {
     "_ratio": {"ratio": 1.0, "percent": 0.01},
     "_bytes": {"bytes": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "MB": 1e6, "GB": 1e9},
@@ -70,13 +71,16 @@ class HolderColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnMapping:
-    """Where everything stands. ``origin_ms`` is added to each time; no ``width_ms``: the usual step.
+    """Where everything stands.
+
+    ``origin_ms`` is added to each time. No ``time_unit_ms``: timestamps or ISO 8601 text; no ``width_ms``:
+    the usual step.
 
     With ``gpu_within_node`` the GPU's name is the node's and its own, unless it is a UUID already.
     """
 
     time: str
-    time_unit: str
+    time_unit_ms: float | None
     origin_ms: int
     gpu: str
     measures: tuple[Measure, ...]
@@ -100,17 +104,14 @@ def parse_mapping(text: str, origin: str) -> ColumnMapping:
 def mapping_from(given: Mapping[str, object], origin: str) -> ColumnMapping:
     """The mapping in ``given``, checked. Raises BadMapping."""
     _known(given, _KEYS, origin, "the mapping")
-    time = _entry(given, "time", origin, ("column", "unit", "origin"))
-    unit = str(time.get("unit", "iso"))
-    if unit not in TIME_UNITS:
-        raise BadMapping(f"{origin}: time has the unit {unit!r}; known are {_listed(TIME_UNITS)}")
+    time = _entry(given, "time", origin, ("column", "unit", "unit_s", "origin"))
     sample = _table(given, "sample", origin)
     _known(sample, _MEASURES, origin, "[sample]")
     gib = given.get("memory_total_gib")
     width_s = given.get("width_s")
     return ColumnMapping(
         time=_column(time, "time", origin),
-        time_unit=unit,
+        time_unit_ms=_time_unit_ms(time, origin),
         origin_ms=_origin_ms(time.get("origin"), origin),
         gpu=_column(_entry(given, "gpu", origin, ("column",)), "gpu", origin),
         measures=tuple(_measure(name, sample, origin) for name in sample),
@@ -163,6 +164,15 @@ def _holder(given: Mapping[str, object], origin: str) -> HolderColumns | None:
         raise BadMapping(f"{origin}: [holder] has the source {claim!r}; known are {_listed(ClaimSource)}")
     columns = {key: str(value) for key, value in entry.items() if key != "source"}
     return HolderColumns(**columns, source=ClaimSource(claim))
+
+
+def _time_unit_ms(time: Mapping[str, object], origin: str) -> float | None:
+    if "unit_s" in time:
+        return _positive(time["unit_s"], "unit_s", origin) * 1000.0
+    unit = str(time.get("unit", "iso"))
+    if unit not in _TIME_UNITS:
+        raise BadMapping(f"{origin}: time has the unit {unit!r}; known are {_listed(_TIME_UNITS)}")
+    return _TIME_UNITS[unit]
 
 
 def _origin_ms(given: object, origin: str) -> int:

@@ -52,7 +52,7 @@ def _own_mapping(columns: tuple[str, ...]) -> ColumnMapping | None:
     own = [name for name in SAMPLE_SCHEMA.names if name in columns and name not in ("uuid", "at_ms", "flags")]
     return ColumnMapping(
         time="at_ms",
-        time_unit="ms",
+        time_unit_ms=1.0,
         origin_ms=0,
         gpu="uuid",
         node="node" if "node" in columns else None,

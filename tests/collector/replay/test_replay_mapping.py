@@ -34,6 +34,7 @@ def test_a_whole_mapping_is_understood() -> None:
     [
         (("width_s", "width"), "unknown key 'width' (did you mean 'width_s'?)"),
         (("57", "-3"), "width_s is -3"),
+        (('unit = "s"', "unit_s = 0"), "unit_s is 0; it should be a number above 0"),
         (('unit = "s"', 'unit = "h"'), "time has the unit 'h'; known are ms, s, iso"),
         (('"percent"', '"MiB"'), "gpu_utilization_ratio has the unit 'MiB'; known are ratio, percent"),
         (("gpu_utilization_ratio", "gpu_utilisation_ratio"), "did you mean 'gpu_utilization_ratio'?"),

@@ -1,0 +1,143 @@
+"""Real telemetry of 144 pods through replay, store and ledger, against questions put to the raw file alone.
+
+The trace counts seconds in steps of 57; its README takes them for minutes. Read as minutes its rows lie on
+the store's bins exactly, and totals must be equal; read as they stand, each stretch without a measurement is
+rounded to bins of 30 s, and totals must be close.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from analytics.query import run
+from collector.model import Tick
+from collector.replay.mapping import ColumnMapping, parse_mapping
+from collector.replay.open import open_recording
+from collector.replay.recording import Recording, histories
+from collector.replay.source import ReplaySource
+from collector.store.database import Store, open_store
+
+MAPPING = """
+time = {{ column = "t_s", {unit}, origin = "2026-03-02T00:00:00Z" }}
+gpu = "pod"
+width_s = {width_s}
+node_name = "pods"
+[sample]
+gpu_utilization_ratio = {{ column = "gpu_util_pct", unit = "percent" }}
+memory_used_bytes = {{ column = "gpu_mem_used_mib", unit = "MiB" }}
+[holder]
+job = "pod"
+"""
+SPAN = {"from_ts": "2026-03-01T23:00:00Z", "to_ts": "2026-03-03T01:00:00Z"}
+
+
+@pytest.fixture(scope="module")
+def raw(shared: Path) -> Path:
+    return shared / "traces" / "alibaba-genai-2026" / "pod_gpu_telemetry.csv.gz"
+
+
+def as_minutes() -> ColumnMapping:
+    return parse_mapping(MAPPING.format(unit=f"unit_s = {60 / 57!r}", width_s=60), "pods.toml")
+
+
+def as_it_stands() -> ColumnMapping:
+    return parse_mapping(MAPPING.format(unit='unit = "s"', width_s=57), "pods.toml")
+
+
+@pytest.fixture(scope="module")
+def store(raw: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with open_store(tmp_path_factory.mktemp("pods") / "fallow.duckdb") as opened:
+        fill(opened, open_recording(raw, as_minutes()))
+        yield opened
+
+
+def fill(store: Store, recording: Recording) -> None:
+    """All of the recording, and one tick after its end, with which the last minute is rolled up."""
+    for history in histories(recording):
+        store.write_history(history)
+    source = ReplaySource(recording)
+    source.read(recording.to_ms)
+    at_ms = recording.to_ms + 120_000
+    store.write_tick(Tick(at_ms=at_ms, width_ms=60_000, outcomes=(source.read(at_ms),)))
+
+
+def ask(store: Store, question: str) -> tuple[object, ...]:
+    with store.reader() as connection:
+        row = connection.execute(question).fetchone()
+    assert row is not None
+    return row
+
+
+def ask_raw(raw: Path, question: str) -> list[tuple[object, ...]]:
+    with duckdb.connect() as connection:
+        return connection.execute(question.replace("RAW", f"read_csv('{raw}')")).fetchall()
+
+
+def test_every_row_arrives_and_nulls_stay_null(store: Store, raw: Path) -> None:
+    counted = ask(store, "SELECT count(*), count(utilization_e4), count(memory_used_bytes) FROM samples_all")
+    assert [counted] == ask_raw(raw, "SELECT count(*), count(gpu_util_pct), count(gpu_mem_used_mib) FROM RAW")
+    assert counted == (161_415, 157_417, 161_413)
+    zeros = "SELECT count(*) FILTER (utilization_e4 = 0) FROM samples_all"
+    assert [ask(store, zeros)] == ask_raw(raw, "SELECT count(*) FILTER (gpu_util_pct = 0) FROM RAW")
+
+
+def test_each_pod_holds_one_gpu(store: Store) -> None:
+    assert ask(
+        store, "SELECT count(*), count(DISTINCT holder_id), count(DISTINCT gpu_id) FROM allocations"
+    ) == (
+        144,
+        144,
+        144,
+    )
+
+
+def test_utilization_hours_of_each_pod_equal_the_raw_sums(store: Store, raw: Path) -> None:
+    expected = dict(
+        ask_raw(
+            raw,
+            "SELECT pod, sum(gpu_util_pct) / 100 / 60 FROM RAW WHERE gpu_util_pct IS NOT NULL GROUP BY pod",
+        )
+    )
+    with store.reader() as connection:
+        rows = run(connection, "ledger_by_gpu", SPAN).to_pylist()
+    assert len(rows) == 144
+    for row in rows:
+        assert row["used_gpu_hours"] == pytest.approx(expected.get(row["key"], 0.0), abs=1e-6), row["key"]
+    assert sum(row["used_gpu_hours"] for row in rows) == pytest.approx(sum(expected.values()), abs=1e-6)
+
+
+def test_measured_and_memory_totals_equal_the_raw_sums(store: Store, raw: Path) -> None:
+    measured = ask(store, "SELECT sum(measured_ms) / 60000 FROM rollup_1m")
+    assert [measured] == ask_raw(raw, "SELECT count(gpu_util_pct) FROM RAW")
+    memory = ask(store, "SELECT sum(memory_used_bytes) / 1048576 FROM samples_all")
+    assert [memory] == ask_raw(raw, "SELECT sum(gpu_mem_used_mib) FROM RAW")
+
+
+def test_states_of_each_pod_sum_to_its_installed_time(store: Store) -> None:
+    with store.reader() as connection:
+        rows = run(connection, "ledger_by_gpu", SPAN).to_pylist()
+    states = (
+        "free",
+        "allocated_empty",
+        "held_idle",
+        "low_saturation",
+        "moderate",
+        "good",
+        "suspect",
+        "unknown",
+    )
+    for row in rows:
+        assert sum(row[f"{state}_gpu_hours"] for state in states) == pytest.approx(row["gpu_hours"], abs=1e-9)
+
+
+def test_read_as_it_stands_the_totals_are_within_a_percent(raw: Path, tmp_path: Path) -> None:
+    with open_store(tmp_path / "fallow.duckdb") as opened:
+        fill(opened, open_recording(raw, as_it_stands()))
+        (used, measured) = ask(opened, "SELECT sum(used_ms) / 3.6e6, sum(measured_ms) / 3.6e6 FROM rollup_1m")
+    ((used_raw, measured_raw),) = ask_raw(
+        raw, "SELECT sum(gpu_util_pct) / 100 * 57 / 3600, count(gpu_util_pct) * 57 / 3600 FROM RAW"
+    )
+    assert used == pytest.approx(used_raw, rel=0.01)
+    assert measured == pytest.approx(measured_raw, rel=0.01)
