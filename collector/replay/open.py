@@ -12,7 +12,8 @@ from collector.replay.export import with_neighbours
 from collector.replay.file import read_raw
 from collector.replay.interpret import interpret
 from collector.replay.mapping import ColumnMapping, Measure, parse_mapping
-from collector.replay.recording import Recording
+from collector.replay.recording import Recording, shifted
+from collector.replay.source import ReplaySource
 
 
 def open_recording(path: Path, mapping: ColumnMapping | None = None) -> Recording:
@@ -37,6 +38,18 @@ def open_recording(path: Path, mapping: ColumnMapping | None = None) -> Recordin
             f"export, and there is no mapping at {_stem(path)}.toml. Write one: docs/simulated.md shows how."
         )
     return interpret(raw, chosen, str(path))
+
+
+def open_replay(
+    path: Path, *, starts_ms: int, mapping: ColumnMapping | None = None, name: str = "replay"
+) -> ReplaySource:
+    """The recording at ``path`` as a source whose first moment is at ``starts_ms``, to run with that clock.
+
+    For recorded times at a chosen speed, give ``ReplaySource`` the recording itself and the loop a
+    ``ReplayClock``. Raises as ``open_recording``.
+    """
+    recording = open_recording(path, mapping)
+    return ReplaySource(shifted(recording, starts_ms - recording.from_ms), name)
 
 
 def _mapping_beside(path: Path) -> ColumnMapping | None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from collector.model import GpuSample, Reading, Unavailable
 from collector.replay.mapping import mapping_from
-from collector.replay.open import open_recording
-from collector.replay.recording import Recording, shifted
+from collector.replay.open import open_recording, open_replay
+from collector.replay.recording import Recording
 from collector.replay.source import ReplayClock, ReplaySource
 from tests.collector.replay.hand_clock import HandClock
 
@@ -83,10 +83,14 @@ def test_after_its_end_a_recording_is_unavailable_and_says_so(tmp_path: Path) ->
     source.close()
 
 
-def test_a_shifted_recording_begins_when_it_is_told_to(tmp_path: Path) -> None:
+def test_a_recording_opened_to_start_now_begins_now(tmp_path: Path) -> None:
     now_ms = 1_795_000_000_000
-    whole = recording(tmp_path)
-    source = ReplaySource(shifted(whole, now_ms - whole.from_ms))
+    recording(tmp_path)
+    (tmp_path / "log.toml").write_text(
+        'time = { column = "t", unit = "s" }\ngpu = "gpu"\n'
+        '[sample]\ngpu_utilization_ratio = { column = "util", unit = "percent" }\n'
+    )
+    source = open_replay(tmp_path / "log.csv", starts_ms=now_ms)
     outcome = source.read(now_ms + 2 * MINUTE_MS)
     assert isinstance(outcome, Reading)
     assert [s.at_ms - now_ms for s in outcome.samples] == [MINUTE_MS, MINUTE_MS, 2 * MINUTE_MS, 2 * MINUTE_MS]
