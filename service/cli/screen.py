@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from rich import box
 from rich.cells import cell_len
@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 PIPE_WIDTH = 100_000
+GUTTER = 2
 
 STATE_STYLES = {
     "free": "cyan",
@@ -57,32 +58,43 @@ def print_json(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def table(
-    columns: Sequence[Column], rows: Iterable[Sequence[str | Text]], *, title: str | None = None
+    columns: Sequence[Column], rows: Iterable[Sequence[str | Text]], *, width: int | None = None
 ) -> Table:
-    """A table in the house's manner: light rules, numbers to the right, nothing cut but what may give way."""
+    """A table in the house's manner: light rules, numbers to the right, and only what may give way is cut.
+
+    ``width`` is the terminal's unless given.
+    """
+    lines = [tuple(row) for row in rows]
+    widths = fitted(columns, lines, console().width if width is None else width)
     made = Table(
         box=box.SIMPLE_HEAD,
-        title=title,
-        title_justify="left",
-        title_style="bold",
         header_style="bright_black",
         padding=(0, 1, 0, 0),
         pad_edge=False,
         show_edge=False,
     )
-    lines = [tuple(row) for row in rows]
-    for place, each in enumerate(columns):
-        widest = max((_width(line[place]) for line in lines), default=0)
-        made.add_column(
-            each.title,
-            justify="right" if each.right else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            min_width=each.least if each.least is not None else max(widest, len(each.title)),
-        )
+    for each, size in zip(columns, widths, strict=True):
+        justify: Literal["left", "right"] = "right" if each.right else "left"
+        made.add_column(each.title, justify=justify, no_wrap=True, overflow="ellipsis", width=size)
     for line in lines:
         made.add_row(*line)
     return made
+
+
+def fitted(columns: Sequence[Column], lines: Sequence[Sequence[str | Text]], width: int) -> list[int]:
+    """The width of each column: its widest cell, the widest of those that may give way cut first. Pure."""
+    widths = [
+        max([cell_len(each.title), *(_width(line[at]) for line in lines)]) for at, each in enumerate(columns)
+    ]
+    excess = sum(widths) + GUTTER * (len(columns) - 1) - width
+    while excess > 0:
+        soft = [at for at, each in enumerate(columns) if each.least is not None and widths[at] > each.least]
+        if not soft:
+            return widths
+        widest = max(soft, key=lambda at: widths[at])
+        widths[widest] -= 1
+        excess -= 1
+    return widths
 
 
 def state_text(state: str | None) -> Text:

@@ -92,7 +92,7 @@ def _draw(rows: list[dict[str, Any]]) -> Any:
         Column(title="GPU"),
         Column(title="model", least=10),
         Column(title="busy", right=True),
-        Column(title="SM active", right=True),
+        Column(title="SM", right=True),
         Column(title="memory", right=True),
         Column(title="power", right=True),
         Column(title="temp", right=True),

@@ -60,7 +60,9 @@ def _names(client: Client, by: str, span: tuple[datetime, datetime]) -> dict[str
 
 def _named(rows: Sequence[Row], by: str, names: dict[str, str]) -> list[Row]:
     named = [{**row, "name": names.get(row["key"] or "", "")} for row in rows]
-    return sorted(named, key=lambda row: row["name"]) if by == "gpu" else named
+    if by == "gpu":
+        return sorted(named, key=lambda row: row["name"])
+    return sorted(named, key=lambda row: row["key"] is None)
 
 
 def _states(rows: Sequence[Row]) -> Any:
@@ -102,7 +104,7 @@ def _keys(rows: Sequence[Row], by: str) -> Any:
     columns = [
         Column(title=by, least=12),
         *([Column(title="", least=10)] if by in NAMED else []),
-        Column(title="installed" if hardware else "held", right=True),
+        Column(title="installed" if hardware else "GPU-hours", right=True),
         *([Column(title="held", right=True)] if hardware else []),
         Column(title="used", right=True),
         Column(title="wasted", right=True),

@@ -1,0 +1,236 @@
+"""What this machine can measure, what it can't, why, and what to do: one small examination a row.
+
+Each looks at one thing and never raises for what it finds. Nothing is changed, nothing is kept.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from service import client_place
+from service.client import running
+from service.source_specs import DcgmSpec, NvmlSpec, PeerSpec, ReplaySpec, SimulatedSpec
+
+if TYPE_CHECKING:
+    from service.config import Config
+
+SCARCE_BYTES = 2 * 2**30
+PROC = Path("/proc")
+CONTAINER_SIGNS = (Path("/.dockerenv"), Path("/run/.containerenv"))
+
+
+class Verdict(StrEnum):
+    """How it stands with one thing. LIMITED: it works with less. ABSENT: not here, and perhaps not needed."""
+
+    GOOD = "good"
+    LIMITED = "limited"
+    ABSENT = "absent"
+    TROUBLE = "trouble"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing looked at: what was found and, where something is amiss, what to do."""
+
+    subject: str
+    verdict: Verdict
+    found: str
+    advice: str = ""
+
+
+def examine(config: "Config", data: Path) -> Iterator[Finding]:
+    """All findings, in the order in which a person would mend them; blocks for some seconds at most."""
+    from service.wiring_sources import chosen_specs
+
+    specs, remarks = chosen_specs(config)
+    yield from _driver(wanted=any(isinstance(spec, NvmlSpec) for spec in specs))
+    yield from (
+        Finding(subject="source", verdict=Verdict.LIMITED, found=each, advice="see `fallow up --help`")
+        for each in remarks
+    )
+    for spec in specs:
+        if not isinstance(spec, NvmlSpec):
+            yield _source(spec, config)
+    examinations: tuple[Callable[[], Finding], ...] = (
+        processes,
+        pid_namespace,
+        lambda: slurm(config),
+        lambda: disk(data),
+        lambda: store(data),
+        lambda: service(data),
+    )
+    for look in examinations:
+        yield look()
+
+
+def processes(proc: Path = PROC) -> Finding:
+    """Whether other people's processes can be read: environments and libraries name job and framework."""
+    from collector.procfs.absence import view_of
+
+    if view_of(proc).hides_pids:
+        return Finding(
+            subject="processes",
+            verdict=Verdict.LIMITED,
+            found="/proc is mounted with hidepid: other people's processes are hidden",
+            advice="run the service as root, or in the group that gid= of the mount names",
+        )
+    if os.geteuid() != 0 and not _may_read_all(proc):
+        return Finding(
+            subject="processes",
+            verdict=Verdict.LIMITED,
+            found="other people's user and command are readable, their libraries and environment are not: "
+            "framework, and jobs given by CUDA_VISIBLE_DEVICES, stay unknown",
+            advice="run the service as root, or give it CAP_SYS_PTRACE",
+        )
+    return Finding(subject="processes", verdict=Verdict.GOOD, found="users, frameworks and jobs are readable")
+
+
+def pid_namespace(proc: Path = PROC) -> Finding:
+    """Whether the driver's pids are those seen here."""
+    from collector.procfs.absence import view_of
+
+    inside = any(path.exists() for path in CONTAINER_SIGNS)
+    where = "in a container" if inside else "on the host"
+    match view_of(proc).has_host_pids:
+        case False:
+            return Finding(
+                subject="container",
+                verdict=Verdict.LIMITED,
+                found=f"{where}, with pids of its own: the driver's pids mean nothing here",
+                advice="start the container with the host's pids (docker run --pid=host)",
+            )
+        case None:
+            return Finding(
+                subject="container", verdict=Verdict.LIMITED, found=f"{where}; pids could not be compared"
+            )
+        case _:
+            return Finding(subject="container", verdict=Verdict.GOOD, found=f"{where}, with the host's pids")
+
+
+def slurm(config: "Config") -> Finding:
+    """Whether Slurm can be asked who holds what."""
+    if not config.collect.slurm:
+        return Finding(subject="Slurm", verdict=Verdict.ABSENT, found="switched off by collect.slurm")
+    if shutil.which("squeue") is None:
+        return Finding(
+            subject="Slurm",
+            verdict=Verdict.ABSENT,
+            found="squeue is not on the PATH",
+            advice="nothing to do without Slurm; with it, install its client tools",
+        )
+    from collector.clock import SystemClock
+    from collector.inventory.slurm import SlurmSource
+    from collector.model import Unavailable
+
+    match SlurmSource().read(SystemClock().now_ms()):
+        case Unavailable(reason=reason):
+            advice = "see that squeue works for this user, or set slurm = false under [collect]"
+            return Finding(subject="Slurm", verdict=Verdict.LIMITED, found=reason, advice=advice)
+        case reading:
+            count = len(reading.claims or ())
+            return Finding(
+                subject="Slurm", verdict=Verdict.GOOD, found=f"squeue answers: {count} GPUs given out"
+            )
+
+
+def disk(data: Path) -> Finding:
+    """Whether there is room for the store."""
+    place = next((each for each in (data, *data.parents) if each.exists()), Path("/"))
+    free = shutil.disk_usage(place).free
+    found = f"{free / 2**30:.1f} GiB free for {data}"
+    if not os.access(place, os.W_OK):
+        advice = "choose a folder of your own with --data"
+        return Finding(
+            subject="disk", verdict=Verdict.TROUBLE, found=f"{place} may not be written", advice=advice
+        )
+    if free < SCARCE_BYTES:
+        advice = "free some, move the store with --data, or shorten [retention]"
+        return Finding(subject="disk", verdict=Verdict.LIMITED, found=found, advice=advice)
+    return Finding(subject="disk", verdict=Verdict.GOOD, found=found)
+
+
+def store(data: Path) -> Finding:
+    """Whether there is a store, and how much it takes."""
+    path = client_place.store_file(data)
+    if not path.exists():
+        advice = "`fallow up` or `fallow serve` makes one"
+        return Finding(subject="store", verdict=Verdict.ABSENT, found=f"none in {data} yet", advice=advice)
+    sealed = sum(each.stat().st_size for each in (data / "sealed").rglob("*.parquet"))
+    found = f"{path.stat().st_size / 2**20:.0f} MiB, and {sealed / 2**20:.0f} MiB of sealed days"
+    return Finding(subject="store", verdict=Verdict.GOOD, found=found)
+
+
+def service(data: Path) -> Finding:
+    """Whether a service runs for this DATA, and whether it is well."""
+    from service.client import ClientError, connect
+
+    said = running(data)
+    if said is None:
+        advice = "start one with `fallow serve`, or with the dashboard: `fallow up`"
+        return Finding(
+            subject="service", verdict=Verdict.ABSENT, found=f"none runs for {data}", advice=advice
+        )
+    try:
+        health = connect(data).health()
+    except ClientError as error:
+        return Finding(subject="service", verdict=Verdict.TROUBLE, found=str(error))
+    found = f"{said.url}, process {said.pid}, version {health['version']}: {health['status']}"
+    if health["status"] == "degraded":
+        return Finding(subject="service", verdict=Verdict.TROUBLE, found=found, advice=str(health["reason"]))
+    return Finding(subject="service", verdict=Verdict.GOOD, found=found)
+
+
+def _driver(*, wanted: bool) -> Iterator[Finding]:
+    from service.wiring_sources import has_driver
+
+    if not has_driver() and not wanted:
+        yield Finding(
+            subject="NVIDIA driver",
+            verdict=Verdict.ABSENT,
+            found="no driver is loaded on this machine",
+            advice="with GPUs here: install the driver, or start the container with --gpus all",
+        )
+
+
+def _source(spec: "DcgmSpec | PeerSpec | ReplaySpec | SimulatedSpec", config: "Config") -> Finding:
+    match spec:
+        case SimulatedSpec():
+            shape = config.simulated
+            found = f"{shape.nodes} nodes of {shape.gpus_per_node} GPUs that are not there"
+            return Finding(subject="simulated", verdict=Verdict.GOOD, found=found)
+        case ReplaySpec(path=path):
+            verdict = Verdict.GOOD if Path(path).is_file() else Verdict.TROUBLE
+            return Finding(subject="replay", verdict=verdict, found=f"{path}")
+        case DcgmSpec(urls=urls) | PeerSpec(urls=urls):
+            return _scraped(urls, "dcgm" if isinstance(spec, DcgmSpec) else "fallow", config)
+
+
+def _scraped(urls: tuple[str, ...], kind: str, config: "Config") -> Finding:
+    from dataclasses import replace
+
+    from collector.model import Reading
+    from service.wiring import read_once
+
+    alone = replace(config.collect, sources=(f"{kind}={','.join(urls)}",), slurm=False)
+    tick, _ = read_once(replace(config, collect=alone))
+    outcome = tick.outcomes[0]
+    if not isinstance(outcome, Reading):
+        return Finding(subject=kind, verdict=Verdict.TROUBLE, found=outcome.reason)
+    found = f"{len(outcome.gpus)} GPUs from {len(urls)} addresses in {outcome.duration_ms:.0f} ms"
+    silent = "; ".join(sorted({gap.reason for gap in outcome.gaps}))
+    verdict = Verdict.LIMITED if silent else Verdict.GOOD
+    return Finding(subject=kind, verdict=verdict, found=found, advice=silent)
+
+
+def _may_read_all(proc: Path) -> bool:
+    """CAP_SYS_PTRACE is bit 19 of the effective set (capability.h)."""
+    try:
+        status = (proc / "self" / "status").read_text()
+    except OSError:
+        return False
+    line = next((each for each in status.splitlines() if each.startswith("CapEff:")), "CapEff: 0")
+    return bool(int(line.split()[1], 16) >> 19 & 1)
