@@ -23,9 +23,11 @@ MOST_GPUS = 4096
 """Indices of one node; a bound against a misread range."""
 
 _GRES = re.compile(
-    r"(?P<kind>gpu|shard|mps)(?::(?P<type>[^:(),]+))?(?::(?P<count>\d+))?"
+    r"(?<![^,])(?P<kind>gpu|shard|mps)(?::(?P<type>[^:(),]+))??(?::(?P<count>\d+))?"
     r"(?:\((?P<bracket>[^)]*)\))?(?=,|$)"
 )
+"""A type may look like a number (``gpu:3090:2``): the last number before the bracket is the count."""
+
 _INDICES = re.compile(r"IDX:(?P<list>[\d,-]+)")
 _TRES_GPUS = re.compile(r"(?:^|,)gres/gpu=(?P<count>\d+)")
 
