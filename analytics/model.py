@@ -44,10 +44,10 @@ class PatternKind(StrEnum):
 class Claim:
     """One holder's hold on a GPU, and what is known of its past.
 
-    ``first_used_ms`` is when the job first computed on any GPU it was given alone, ``busy_until_ms`` when this
+    ``first_used_ms`` is when the job first computed on a GPU it was given alone, ``busy_until_ms`` when this
     GPU was last busy for it beyond a blip; both ``None`` when it never was. ``process_started_ms`` is the
     start of its newest process here. ``idle_gpu_hours`` counts this GPU's allocated-empty and held-idle time
-    since ``busy_until_ms``, or since it was given.
+    since ``busy_until_ms``, or since it was given. ``holder_id`` is the holder's number in the store.
     """
 
     holder: Holder
@@ -57,6 +57,7 @@ class Claim:
     busy_until_ms: int | None = None
     process_started_ms: int | None = None
     idle_gpu_hours: float | None = None
+    holder_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ class Kind(StrEnum):
     FLAG = "flag"
     TEXT = "text"
     TEXTS = "texts"
+    COUNTS = "counts"
 
     def allowed(self) -> str:
         """What is allowed, in words."""
@@ -52,6 +53,8 @@ def convert(kind: Kind, value: object) -> object:
             return _text(value)
         case Kind.TEXTS:
             return _texts(value)
+        case Kind.COUNTS:
+            return _counts(value)
         case _:
             assert_never(kind)
 
@@ -65,6 +68,7 @@ _ALLOWED = {
     Kind.FLAG: "true or false",
     Kind.TEXT: "a text",
     Kind.TEXTS: "a list of texts",
+    Kind.COUNTS: "a list of whole numbers",
 }
 
 
@@ -139,3 +143,9 @@ def _texts(value: object) -> list[str]:
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise BadValueError(value)
     return [_text(item) for item in value]
+
+
+def _counts(value: object) -> list[int]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise BadValueError(value)
+    return [_count(item) for item in value]

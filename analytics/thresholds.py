@@ -16,25 +16,25 @@ def bounded(default: Any, low: float, high: float) -> Any:
 class Thresholds:
     """The defaults are the project's policy; raises ValueError outside the bounds.
 
-    ================================  ==========================================================================
-    coverage_ratio, stale_ticks       under this cover, or with a newest sample older than this, nothing is said;
-                                      dstack does nothing on a partial window either
-    idle_ratio                        a bin at most this busy on every rung is idle (gpu-pruner gave up ``== 0``)
-    idle_bins_ratio                   so many valid bins must be idle, so that one blip doesn't reset the clock
-    idle_window_s, empty_window_s     how long idle, or without a process, before it is told
-    grace_s                           nobody is judged this soon after a job or its process began
-    start_limit_s                     a batch job that never computed is starting up this long; 110 GB downloads
-                                      were seen (codalab #3979)
-    low_ratio, low_active_s,          Job Defense Shield's rule: under a quarter over this much active time, of a
-    low_run_s                         job that has run for over an hour
-    low_lookback_s, low_recent_s      where that active time is looked for, and how fresh its end must be
-    hog_*                             memory that is taken and hardly touched
-    signature_*                       TensorFlow takes the whole GPU at its first use and keeps it
-    suspect_ratio, suspect_power      at least this busy by the driver's count with no process, or at idle power
-                                      (Blackwell latches 100% while idle)
-    fault_window_s                    how long counters must contradict, or memory be left behind
-    silent_s                          how long one GPU must be silent while its neighbours answer
-    ================================  ==========================================================================
+    ============================= ==========================================================================
+    coverage_ratio, stale_ticks   under this cover, or with a newest sample older than this, nothing is said;
+                                  dstack does nothing on a partial window either
+    idle_ratio                    a bin at most this busy on every rung is idle (gpu-pruner gave up ``== 0``)
+    idle_bins_ratio               so many valid bins must be idle, so that one blip doesn't reset the clock
+    idle_window_s, empty_window_s how long idle, or without a process, before it is told
+    grace_s                       nobody is judged this soon after a job or its process began
+    start_limit_s                 a batch job that never computed is starting up this long; 110 GB downloads
+                                  were seen (codalab #3979)
+    low_ratio, low_active_s,      Job Defense Shield's rule: under a quarter over this much active time, of a
+    low_run_s                     job that has run for over an hour
+    low_lookback_s, low_recent_s  where that active time is looked for, and how fresh its end must be
+    hog_*                         memory that is taken and hardly touched
+    signature_*                   TensorFlow takes the whole GPU at its first use and keeps it
+    suspect_ratio, suspect_power  at least this busy by the driver's count with no process, or at idle power
+                                  (Blackwell latches 100% while idle)
+    fault_window_s                how long counters must contradict, or memory be left behind
+    silent_s                      how long one GPU must be silent while its neighbours answer
+    ============================= ==========================================================================
     """
 
     coverage_ratio: float = bounded(0.95, 0.5, 1.0)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from analytics.parameter import Kind
 from analytics.query import catalogue, run
 from collector.store.database import open_store
 
@@ -28,10 +27,14 @@ def test_query_answers_on_an_empty_store(name: str, tmp_path: Path) -> None:
         "as_of": NOON,
         "step_s": 3600,
         "bins_from": NOON,
+        "bins_to": NOON + timedelta(hours=1),
+        "use_from": NOON,
+        "samples_from": NOON,
+        "gpu_ids": [1],
+        "full_ratio": 0.9,
+        "flat_ratio": 0.01,
     }
-    given = {
-        p.name: values.get(p.name, "x") for p in spec.parameters if p.required and p.kind is not Kind.TEXTS
-    }
+    given = {p.name: values.get(p.name, "x") for p in spec.parameters if p.required}
     with open_store(tmp_path / "fallow.duckdb") as store, store.reader() as reader:
         table = run(reader, name, given)
     assert table.num_rows == EXPECTED_ROWS.get(name, 0)

@@ -1,0 +1,258 @@
+"""Reads the recent past by named queries and has it judged. No clock: ``now`` is an argument.
+
+Blocks while it reads; changes nothing in the store. Whoever runs it each minute keeps the findings with
+``Store.write_findings(finding_rows(analysis), now_ms)``.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from analytics.bin_table import bins_by_gpu
+from analytics.findings import judge
+from analytics.findings.window import stale
+from analytics.model import (
+    BIN_MS,
+    Activity,
+    Analysis,
+    Bins,
+    Claim,
+    Coverage,
+    Finding,
+    GpuPast,
+    Onset,
+    Pattern,
+    Verdict,
+)
+from analytics.profiles import pattern_of
+from analytics.query import Connection, run
+from analytics.thresholds import Thresholds
+from collector.model import Holder, JobId, JobKind, Rung
+
+MINUTE_MS = 60_000
+DAY_MS = 86_400_000
+REACH_MS = 30 * DAY_MS
+"""How far back a holder's use is looked for; a job that never computed in a month may be told so."""
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """When is judged, over the bins of ``[from_ms, end_ms)``, and how often sources are read."""
+
+    now_ms: int
+    from_ms: int
+    end_ms: int
+    tick_ms: int
+
+
+def assess(connection: Connection, now_ms: int, thresholds: Thresholds, tick_ms: int = 10_000) -> Analysis:
+    """What is to be said of every GPU and holder at ``now_ms``, from what was stored up to then."""
+    end_ms = now_ms // BIN_MS * BIN_MS
+    from_ms = end_ms - _lookback_ms(thresholds)
+    pasts = _pasts(
+        connection, Moment(now_ms=now_ms, from_ms=from_ms, end_ms=end_ms, tick_ms=tick_ms), thresholds
+    )
+    verdicts = [judge(past, now_ms, thresholds, tick_ms) for past in pasts]
+    return Analysis(
+        as_of_ms=now_ms,
+        window_from_ms=from_ms,
+        coverage=_coverage(pasts, now_ms, thresholds, tick_ms),
+        findings=tuple(finding for verdict in verdicts for finding in _ordered(verdict)),
+        unknown=tuple(entry for verdict in verdicts for entry in verdict.unknown),
+        starting=tuple(entry for verdict in verdicts for entry in verdict.starting),
+        patterns=patterns(connection, now_ms, thresholds),
+    )
+
+
+def patterns(connection: Connection, now_ms: int, thresholds: Thresholds) -> tuple[Pattern, ...]:
+    """How each holder has worked over the pattern window that ends with the newest whole minute."""
+    to_ms = now_ms // MINUTE_MS * MINUTE_MS
+    window = {"from_ts": to_ms - thresholds.pattern_window_s * 1000, "to_ts": to_ms}
+    rows = run(connection, "activity", window).to_pylist()
+    return tuple(pattern_of(_activity(row), thresholds) for row in rows)
+
+
+def finding_rows(analysis: Analysis) -> tuple[dict[str, object], ...]:
+    """The findings as ``Store.write_findings`` takes them."""
+    return tuple(
+        {
+            "kind": finding.kind.value,
+            "uuid": finding.uuid,
+            "job": None if finding.holder is None else finding.holder.job,
+            "window_from_ms": finding.window_from_ms,
+            "window_to_ms": finding.window_to_ms,
+            "coverage": finding.coverage,
+            "rung": int(finding.rung),
+            "wasted_gpu_hours": finding.wasted_gpu_hours,
+            "sentence": finding.sentence,
+            "evidence": {"since_ms": finding.since_ms, **{e.name: e.value for e in finding.evidence}},
+        }
+        for finding in analysis.findings
+    )
+
+
+def _lookback_ms(t: Thresholds) -> int:
+    windows = (t.idle_window_s, t.empty_window_s, t.low_lookback_s, t.hog_window_s, t.fault_window_s)
+    return max(windows) * 1000 // BIN_MS * BIN_MS
+
+
+def _pasts(connection: Connection, at: Moment, t: Thresholds) -> list[GpuPast]:
+    """Every installed GPU's past, the costly parts of it only where something may be found."""
+    now_ms, end_ms = at.now_ms, at.end_ms
+    gpus = run(connection, "assess_gpus", {"as_of": now_ms, "bins_from": at.from_ms}).to_pylist()
+    window = {"bins_from": at.from_ms, "bins_to": end_ms, "as_of": now_ms}
+    bins = bins_by_gpu(run(connection, "assess_bins", window), end_ms, (end_ms - at.from_ms) // BIN_MS)
+    claims = _claims(run(connection, "assess_claims", {"as_of": now_ms}).to_pylist())
+    none = Bins(end_ms=end_ms)
+    plain = {row["gpu_id"]: _past(row, bins.get(row["gpu_id"], none), claims[row["gpu_id"]]) for row in gpus}
+    used = _with_use(connection, now_ms, plain, t)
+    onsets = _onsets(connection, now_ms, used, t)
+    fresh = {gpu_id for gpu_id, past in used.items() if stale(past, now_ms, t, at.tick_ms) is None}
+    return [
+        replace(past, onset=onsets.get(gpu_id), siblings_fresh=_siblings_fresh(gpu_id, used, fresh))
+        for gpu_id, past in used.items()
+    ]
+
+
+def _past(row: Row, bins: Bins, claims: Iterable[Claim]) -> GpuPast:
+    return GpuPast(
+        uuid=row["uuid"],
+        node=row["node"],
+        gpu_index=row["gpu_index"],
+        model=row["model"],
+        share_of_device=row["share_of_device"],
+        memory_total_bytes=row["memory_total_bytes"],
+        idle_power_mw=row["idle_power_mw"],
+        installed_from_ms=row["installed_from_ms"],
+        newest_ms=row["newest_ms"],
+        newest_width_ms=row["newest_width_ms"],
+        rung=Rung(row["rung"]),
+        bins=bins,
+        claims=tuple(claims),
+        lost_ms=row["lost_ms"],
+        falls=row["falls"],
+    )
+
+
+def _claims(rows: list[Row]) -> Mapping[int, list[Claim]]:
+    claims: dict[int, list[Claim]] = defaultdict(list)
+    for row in rows:
+        claims[row["gpu_id"]].append(
+            Claim(holder=_holder(row), share=row["share"], from_ms=row["from_ms"], holder_id=row["holder_id"])
+        )
+    return claims
+
+
+def _holder(row: Row) -> Holder:
+    return Holder(
+        job=JobId(row["job"]),
+        user=row["user_name"],
+        project=row["project"],
+        name=row["job_name"],
+        kind=None if row["kind"] is None else JobKind(row["kind"]),
+        framework=row["framework"],
+        command=row.get("command"),
+    )
+
+
+def _with_use(
+    connection: Connection, now_ms: int, pasts: Mapping[int, GpuPast], t: Thresholds
+) -> dict[int, GpuPast]:
+    """The pasts with the holders' use filled in, for GPUs that look idle or full of memory."""
+    wanted = {gpu_id for gpu_id, past in pasts.items() if past.claims and _needs_use(past, t)}
+    if not wanted:
+        return dict(pasts)
+    earliest = min(claim.from_ms for gpu_id in wanted for claim in pasts[gpu_id].claims)
+    use_from = max(earliest, now_ms - REACH_MS) // MINUTE_MS * MINUTE_MS
+    asked = {"as_of": now_ms, "use_from": use_from, "gpu_ids": sorted(wanted)}
+    use = {(row["gpu_id"], row["holder_id"]): row for row in run(connection, "assess_use", asked).to_pylist()}
+    return {
+        gpu_id: replace(
+            past, claims=tuple(_used(claim, use.get((gpu_id, claim.holder_id))) for claim in past.claims)
+        )
+        for gpu_id, past in pasts.items()
+    }
+
+
+def _needs_use(past: GpuPast, t: Thresholds) -> bool:
+    newest = next((value for value in reversed(past.bins.busiest) if value is not None), None)
+    return newest is None or newest <= t.idle_ratio or _is_full(past, t)
+
+
+def _is_full(past: GpuPast, t: Thresholds) -> bool:
+    newest = next((value for value in reversed(past.bins.memory_bytes) if value is not None), 0)
+    return newest >= t.hog_memory_ratio * (past.memory_total_bytes or float("inf"))
+
+
+def _used(claim: Claim, row: Row | None) -> Claim:
+    if row is None:
+        return claim
+    return replace(
+        claim,
+        first_used_ms=row["first_used_ms"],
+        busy_until_ms=row["busy_until_ms"],
+        process_started_ms=row["process_started_ms"],
+        idle_gpu_hours=row["idle_gpu_hours"],
+    )
+
+
+def _onsets(
+    connection: Connection, now_ms: int, pasts: Mapping[int, GpuPast], t: Thresholds
+) -> dict[int, Onset]:
+    """How memory rose, for full GPUs whose holder came within the last day."""
+    since_ms = now_ms - DAY_MS
+    full = sorted(
+        gpu_id
+        for gpu_id, past in pasts.items()
+        if len(past.claims) == 1 and past.claims[0].from_ms >= since_ms and _is_full(past, t)
+    )
+    if not full:
+        return {}
+    asked = {
+        "as_of": now_ms,
+        "samples_from": min(pasts[gpu_id].claims[0].from_ms for gpu_id in full),
+        "gpu_ids": full,
+        "full_ratio": t.signature_memory_ratio,
+        "flat_ratio": t.signature_flat_ratio,
+    }
+    return {
+        row["gpu_id"]: Onset(
+            first_used_ms=row["first_used_ms"], full_after_ms=row["full_after_ms"], flat=row["flat"]
+        )
+        for row in run(connection, "assess_onset", asked).to_pylist()
+    }
+
+
+def _siblings_fresh(gpu_id: int, pasts: Mapping[int, GpuPast], fresh: set[int]) -> bool | None:
+    if gpu_id in fresh:
+        return None
+    node = pasts[gpu_id].node
+    others = [other for other, past in pasts.items() if past.node == node and other != gpu_id]
+    return any(other in fresh for other in others) if others else None
+
+
+def _coverage(pasts: list[GpuPast], now_ms: int, t: Thresholds, tick_ms: int) -> Coverage:
+    bins = sum(len(past.bins.covered) for past in pasts)
+    covered = sum(sum(past.bins.covered) for past in pasts)
+    silent = sum(stale(past, now_ms, t, tick_ms) is not None for past in pasts)
+    return Coverage(ratio=covered / bins if bins else 0.0, gpus=len(pasts), silent_gpus=silent)
+
+
+def _ordered(verdict: Verdict) -> list[Finding]:
+    return sorted(verdict.findings, key=lambda finding: -(finding.wasted_gpu_hours or 0.0))
+
+
+def _activity(row: Row) -> Activity:
+    return Activity(
+        holder=_holder(row),
+        minutes=row["minutes"],
+        active_minutes=row["active_minutes"],
+        runs=row["runs"],
+        run_median_minutes=row["run_median_minutes"],
+        run_longest_minutes=row["run_longest_minutes"],
+        gap_median_minutes=row["gap_median_minutes"],
+        gap_longest_minutes=row["gap_longest_minutes"],
+        utilization_ratio=row["utilization_ratio"],
+    )

@@ -1,0 +1,168 @@
+"""What is wrong with the machine: counters that contradict, memory left behind, a GPU off the bus."""
+
+from analytics.findings.window import (
+    MS_PER_S,
+    bins_in,
+    contradictions,
+    cover,
+    doubt,
+    known,
+    mean,
+    memory_floor_bytes,
+    presence,
+)
+from analytics.findings.words import clock, gib, gpu_name, lasting, percent
+from analytics.model import BIN_MS, Bins, Evidence, Finding, FindingKind, GpuPast, Unknown
+from analytics.thresholds import Thresholds
+from collector.model import Holder
+
+
+def suspect(past: GpuPast, t: Thresholds) -> Finding | Unknown | None:
+    """Busy by the driver's count for the whole window, with no process or at idle power."""
+    expected = bins_in(t.fault_window_s)
+    window = past.bins.last(expected)
+    odd = contradictions(past, window, t)
+    if not odd or not odd[-1]:
+        return None
+    unsure = doubt(past, window, expected, t, FindingKind.SUSPECT_COUNTERS)
+    if unsure is not None:
+        return unsure
+    valid = len(known(window.gpu_utilization))
+    if sum(odd) < t.idle_bins_ratio * valid:
+        return None
+    shown = mean(known(window.gpu_utilization)) or 0.0
+    power = mean(known(window.power_mw))
+    watts = "" if power is None else f", drawing {power / 1000:.0f} W"
+    why = "with no process on it" if window.processes[-1] == 0 else "at the power it draws when idle"
+    return _finding(
+        past,
+        FindingKind.SUSPECT_COUNTERS,
+        window,
+        since_ms=window.end_ms - _run_of(odd) * BIN_MS,
+        sentence=(
+            f"{gpu_name(past)} reports {percent(shown)} GPU utilization {why}{watts}: its counters are not "
+            f"to be believed, and nothing is concluded from them."
+        ),
+        evidence=(
+            Evidence(name="gpu_utilization_mean_ratio", value=shown),
+            Evidence(name="suspect_bins", value=sum(odd)),
+            Evidence(name="valid_bins", value=valid),
+            Evidence(name="power_mean_w", value=None if power is None else power / 1000),
+            Evidence(
+                name="idle_power_w", value=None if past.idle_power_mw is None else past.idle_power_mw / 1000
+            ),
+            Evidence(name="process_count", value=window.processes[-1]),
+        ),
+    )
+
+
+def zombie(past: GpuPast, t: Thresholds) -> Finding | Unknown | None:
+    """Memory above the idle floor on a GPU that nobody holds and no process is on."""
+    if past.claims:
+        return None
+    expected = bins_in(t.fault_window_s)
+    window = past.bins.last(expected)
+    floor = memory_floor_bytes(past)
+    left = [
+        processes == 0 and memory is not None and memory > floor
+        for processes, memory in zip(window.processes, window.memory_bytes, strict=True)
+    ]
+    if not left or not left[-1]:
+        return None
+    unsure = doubt(past, window, expected, t, FindingKind.ZOMBIE_MEMORY)
+    if unsure is not None:
+        return unsure
+    valid = sum(there is not None for there in presence(past, window))
+    if sum(left) < t.idle_bins_ratio * valid:
+        return None
+    memory = window.memory_bytes[-1] or 0
+    return _finding(
+        past,
+        FindingKind.ZOMBIE_MEMORY,
+        window,
+        since_ms=window.end_ms - _run_of(left) * BIN_MS,
+        sentence=(
+            f"{gpu_name(past)} is held by nobody and has no process, yet {gib(memory)} of its memory are "
+            f"taken: left behind by a dead process, or by one that cannot be seen from here."
+        ),
+        evidence=(
+            Evidence(name="memory_used_bytes", value=memory),
+            Evidence(name="bins_with_memory", value=sum(left)),
+            Evidence(name="valid_bins", value=valid),
+        ),
+    )
+
+
+def falling(past: GpuPast, now_ms: int, t: Thresholds) -> Finding | None:
+    """A GPU that is silent while its neighbours answer, or that the driver reported lost.
+
+    A whole node in silence is no finding: it may be down for maintenance, and the gap says so.
+    """
+    if past.newest_ms is None or now_ms - past.newest_ms < t.silent_s * MS_PER_S:
+        return None
+    reported = past.lost_ms is not None
+    if not reported and past.siblings_fresh is not True:
+        return None
+    if past.siblings_fresh is False:
+        return None
+    how = (
+        "the driver reported it lost" if reported else "it no longer answers, while the others of its node do"
+    )
+    again = f" It fell {past.falls} times in the window." if past.falls > 1 else ""
+    return _finding(
+        past,
+        FindingKind.FALLING_GPU,
+        Bins(end_ms=now_ms),
+        since_ms=past.newest_ms,
+        sentence=(
+            f"{gpu_name(past)} fell off the bus: {how}; last seen {clock(past.newest_ms)}, "
+            f"{lasting(now_ms - past.newest_ms)} ago.{again}"
+        ),
+        evidence=(
+            Evidence(name="silent_s", value=(now_ms - past.newest_ms) // MS_PER_S),
+            Evidence(name="reported_lost", value=reported),
+            Evidence(name="siblings_answer", value=past.siblings_fresh),
+            Evidence(name="falls", value=past.falls),
+        ),
+    )
+
+
+def _run_of(flags: list[bool]) -> int:
+    """How many of the newest flags are true without a break."""
+    count = 0
+    for flag in reversed(flags):
+        if not flag:
+            return count
+        count += 1
+    return count
+
+
+def _holder(past: GpuPast) -> Holder | None:
+    return past.claims[0].holder if len(past.claims) == 1 else None
+
+
+def _finding(
+    past: GpuPast,
+    kind: FindingKind,
+    window: Bins,
+    *,
+    since_ms: int,
+    sentence: str,
+    evidence: tuple[Evidence, ...],
+) -> Finding:
+    bins = len(window.covered)
+    return Finding(
+        kind=kind,
+        uuid=past.uuid,
+        node=past.node,
+        gpu_index=past.gpu_index,
+        holder=_holder(past),
+        since_ms=since_ms,
+        window_from_ms=window.end_ms - bins * BIN_MS if bins else since_ms,
+        window_to_ms=window.end_ms,
+        coverage=cover(window, bins),
+        rung=past.rung,
+        wasted_gpu_hours=None,
+        sentence=sentence,
+        evidence=evidence,
+    )

@@ -1,0 +1,45 @@
+"""All judgements about one GPU, in order: can anything be said, is it faulty, how is it used."""
+
+from analytics.findings import faults, holding, saturation
+from analytics.findings.window import stale
+from analytics.model import Finding, FindingKind, GpuPast, StartingUp, Unknown, Verdict
+from analytics.thresholds import Thresholds
+
+EVERY_KIND = tuple(FindingKind)
+
+
+def judge(past: GpuPast, now_ms: int, thresholds: Thresholds, tick_ms: int) -> Verdict:
+    """What is found, what cannot be known and who is only starting, about one GPU at ``now_ms``.
+
+    A silent GPU is judged by its silence alone: about everything else the answer is Unknown.
+    """
+    silence = stale(past, now_ms, thresholds, tick_ms)
+    if silence is not None:
+        fallen = faults.falling(past, now_ms, thresholds)
+        return Verdict(
+            findings=() if fallen is None else (fallen,),
+            unknown=(Unknown(uuid=past.uuid, kinds=EVERY_KIND, reason=silence),),
+        )
+    answers: list[Finding | Unknown | StartingUp | None] = [
+        faults.suspect(past, thresholds),
+        faults.zombie(past, thresholds),
+    ]
+    for claim in past.claims:
+        answers.append(holding.held(past, claim, now_ms, thresholds))
+        answers.append(saturation.low_saturation(past, claim, now_ms, thresholds))
+        answers.append(saturation.memory_hog(past, claim, now_ms, thresholds))
+    return Verdict(
+        findings=tuple(answer for answer in answers if isinstance(answer, Finding)),
+        unknown=_merged(past, [answer for answer in answers if isinstance(answer, Unknown)]),
+        starting=tuple(answer for answer in answers if isinstance(answer, StartingUp)),
+    )
+
+
+def _merged(past: GpuPast, unknown: list[Unknown]) -> tuple[Unknown, ...]:
+    """One entry a reason, naming every kind that it keeps from being judged."""
+    kinds: dict[str, dict[FindingKind, None]] = {}
+    for entry in unknown:
+        kinds.setdefault(entry.reason, {}).update(dict.fromkeys(entry.kinds))
+    return tuple(
+        Unknown(uuid=past.uuid, kinds=tuple(names), reason=reason) for reason, names in kinds.items()
+    )

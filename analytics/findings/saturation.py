@@ -1,0 +1,168 @@
+"""Used, but hardly: low saturation, and memory that is taken and not needed."""
+
+from analytics.findings.window import (
+    bins_in,
+    contradictions,
+    cover,
+    doubt,
+    has_computed,
+    known,
+    mean,
+    percentile,
+    presence,
+    since,
+)
+from analytics.findings.words import gpu_name, holder_name, lasting, measured_by, percent
+from analytics.model import BIN_MS, Bins, Claim, Evidence, Finding, FindingKind, GpuPast, Onset, Unknown
+from analytics.thresholds import Thresholds
+from collector.model import Rung
+
+MS_PER_S = 1000
+HOUR_MS = 3_600_000
+LOOKS_BUSY_RATIO = 0.5
+HARDLY_ANY_RATIO = 0.1
+
+
+def low_saturation(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Finding | Unknown | None:
+    """Active, and under ``low_ratio`` over the newest ``low_active_s`` of active bins."""
+    if now_ms - claim.from_ms < t.low_run_s * MS_PER_S:
+        return None
+    kind = FindingKind.LOW_SATURATION
+    window = since(past.bins.last(bins_in(t.low_lookback_s)), claim.from_ms)
+    expected = len(window.covered)
+    active = _active(past, window, t)
+    if not _is_recent(active, expected, t):
+        return None
+    unsure = doubt(past, window, max(expected, bins_in(t.low_active_s)), t, kind)
+    if unsure is not None:
+        return unsure
+    wanted = bins_in(t.low_active_s)
+    levels = [window.utilization[place] for place in active]
+    values = known(levels)[-wanted:]
+    average = mean(values)
+    if average is None and len(active) >= wanted:
+        return Unknown(uuid=past.uuid, kinds=(kind,), reason="its utilization is not measured")
+    if len(values) < wanted or average is None or average >= t.low_ratio:
+        return None
+    return _low_finding(past, claim, window, active, average)
+
+
+def memory_hog(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Finding | Unknown | None:
+    """Most of the memory taken, little computed, little of it touched. A suspicion, from outside."""
+    expected = bins_in(t.hog_window_s)
+    total = past.memory_total_bytes
+    if total is None or claim.from_ms > past.bins.end_ms - expected * BIN_MS:
+        return None
+    window = past.bins.last(expected)
+    memory = [value / total for value in known(window.memory_bytes)]
+    taken = percentile(memory, 0.05)
+    if taken is None or taken < t.hog_memory_ratio or not has_computed(past, claim, t):
+        return None
+    if not any(presence(past, window.last(1))):
+        return None
+    kind = FindingKind.MEMORY_HOG
+    unsure = doubt(past, window, expected, t, kind)
+    if unsure is not None:
+        return unsure
+    used, touched = mean(known(window.utilization)), percentile(known(window.memory_controller), 0.95)
+    if used is None or touched is None:
+        return Unknown(uuid=past.uuid, kinds=(kind,), reason="its memory controller is not measured")
+    if used >= t.hog_utilization_ratio or touched >= t.hog_controller_ratio:
+        return None
+    return _hog_finding(past, claim, window, taken=taken, used=used, touched=touched, t=t)
+
+
+def _active(past: GpuPast, window: Bins, t: Thresholds) -> list[int]:
+    odd = contradictions(past, window, t)
+    return [
+        place
+        for place, busy in enumerate(window.busiest)
+        if busy is not None and busy > t.idle_ratio and not odd[place]
+    ]
+
+
+def _is_recent(active: list[int], bins: int, t: Thresholds) -> bool:
+    return bool(active) and bins - active[-1] <= bins_in(t.low_recent_s)
+
+
+def _low_finding(past: GpuPast, claim: Claim, window: Bins, active: list[int], average: float) -> Finding:
+    hours = len(active) * BIN_MS / HOUR_MS * past.share_of_device * claim.share
+    shown = mean(known([window.gpu_utilization[place] for place in active]))
+    looks_busy = (
+        past.rung is Rung.SM_ACTIVE
+        and shown is not None
+        and shown >= LOOKS_BUSY_RATIO
+        and average <= HARDLY_ANY_RATIO * shown
+    )
+    held_for = lasting(window.end_ms - claim.from_ms)
+    tail = f" It looks busy ({percent(shown)} GPU utilization), and is not." if looks_busy and shown else ""
+    return Finding(
+        kind=FindingKind.LOW_SATURATION,
+        uuid=past.uuid,
+        node=past.node,
+        gpu_index=past.gpu_index,
+        holder=claim.holder,
+        since_ms=claim.from_ms,
+        window_from_ms=window.end_ms - len(window.covered) * BIN_MS,
+        window_to_ms=window.end_ms,
+        coverage=cover(window, len(window.covered)),
+        rung=past.rung,
+        wasted_gpu_hours=hours * (1.0 - average),
+        sentence=(
+            f"{holder_name(claim)} has run on {gpu_name(past)} for {held_for} and fills {percent(average)} "
+            f"of it while it works ({measured_by(past.rung)}).{tail}"
+        ),
+        evidence=(
+            Evidence(name="utilization_active_mean_ratio", value=average),
+            Evidence(name="active_bins", value=len(active)),
+            Evidence(name="gpu_utilization_active_mean_ratio", value=shown),
+            Evidence(name="looks_busy", value=looks_busy),
+            Evidence(name="run_minutes", value=(window.end_ms - claim.from_ms) // 60_000),
+            Evidence(name="share", value=claim.share),
+        ),
+    )
+
+
+def _hog_finding(
+    past: GpuPast, claim: Claim, window: Bins, *, taken: float, used: float, touched: float, t: Thresholds
+) -> Finding:
+    signature = None if past.onset is None else _is_tensorflow_like(past.onset, t)
+    hours = len(window.covered) * BIN_MS / HOUR_MS * past.share_of_device * claim.share
+    likeness = (
+        " It took it all at first use and never gave any back, as TensorFlow does." if signature else ""
+    )
+    return Finding(
+        kind=FindingKind.MEMORY_HOG,
+        uuid=past.uuid,
+        node=past.node,
+        gpu_index=past.gpu_index,
+        holder=claim.holder,
+        since_ms=claim.from_ms,
+        window_from_ms=window.end_ms - len(window.covered) * BIN_MS,
+        window_to_ms=window.end_ms,
+        coverage=cover(window, len(window.covered)),
+        rung=past.rung,
+        wasted_gpu_hours=hours * (1.0 - used),
+        sentence=(
+            f"{holder_name(claim)} keeps {percent(taken)} of the memory of {gpu_name(past)} and hardly "
+            f"touches it: {percent(used)} busy ({measured_by(past.rung)}), memory read or written "
+            f"{percent(touched)} of the time at most. Suspected to need far less.{likeness}"
+        ),
+        evidence=(
+            Evidence(name="memory_used_p5_ratio", value=taken),
+            Evidence(name="utilization_mean_ratio", value=used),
+            Evidence(name="memory_controller_p95_ratio", value=touched),
+            Evidence(name="tensorflow_signature", value=signature),
+            Evidence(name="framework", value=claim.holder.framework),
+            Evidence(name="share", value=claim.share),
+        ),
+    )
+
+
+def _is_tensorflow_like(onset: Onset, t: Thresholds) -> bool:
+    """Nearly all memory within seconds of first use, then flat (TensorFlow's default, without growth)."""
+    return (
+        onset.full_after_ms is not None
+        and onset.full_after_ms <= t.signature_rise_s * MS_PER_S
+        and onset.flat
+    )

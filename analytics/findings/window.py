@@ -1,0 +1,109 @@
+"""Arithmetic over the newest bins: cover, means, and whether enough was measured to say anything."""
+
+from collections.abc import Iterator, Sequence
+
+from analytics.model import BIN_MS, Bins, Claim, FindingKind, GpuPast, Unknown
+from analytics.thresholds import Thresholds
+
+MS_PER_S = 1000
+IDLE_MEMORY_FLOOR_BYTES = 1 << 30
+IDLE_MEMORY_FLOOR_RATIO = 0.01
+MIN_BUSY_BINS = 4
+"""Fewer busy bins than this are a blip: creating a context or loading a model is no computing yet."""
+
+
+def bins_in(seconds: int) -> int:
+    """How many bins ``seconds`` are."""
+    return seconds * MS_PER_S // BIN_MS
+
+
+def since(bins: Bins, from_ms: int) -> Bins:
+    """The bins that begin at or after ``from_ms``."""
+    count = max(0, (bins.end_ms - from_ms) // BIN_MS)
+    return bins.last(count) if count else Bins(end_ms=bins.end_ms)
+
+
+def cover(bins: Bins, expected: int) -> float:
+    """The share of the ``expected`` newest bins that samples cover."""
+    return sum(bins.covered[-expected:]) / expected if expected else 0.0
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """The mean; ``None`` of nothing."""
+    return sum(values) / len(values) if values else None
+
+
+def percentile(values: Sequence[float], ratio: float) -> float | None:
+    """The smallest value that at least ``ratio`` of the values do not exceed; ``None`` of nothing."""
+    if not values:
+        return None
+    place = max(0, -(-len(values) * ratio // 1) - 1)
+    return sorted(values)[int(place)]
+
+
+def known(values: Sequence[float | None]) -> list[float]:
+    """The values that were measured, oldest first."""
+    return [value for value in values if value is not None]
+
+
+def stale(past: GpuPast, now_ms: int, thresholds: Thresholds, tick_ms: int) -> str | None:
+    """Why the newest sample is too old to say what the GPU does now; ``None`` when it is new enough.
+
+    A source that averages over more than a tick is given that much longer.
+    """
+    if past.newest_ms is None:
+        return "it was never measured"
+    age_ms = now_ms - past.newest_ms
+    if age_ms > thresholds.stale_ticks * max(tick_ms, past.newest_width_ms):
+        return f"its newest sample is {age_ms // MS_PER_S} s old"
+    return None
+
+
+def doubt(past: GpuPast, bins: Bins, expected: int, t: Thresholds, kind: FindingKind) -> Unknown | None:
+    """Unknown when the window of ``expected`` bins is not covered well enough to be judged."""
+    covered = cover(bins, expected)
+    if covered >= t.coverage_ratio:
+        return None
+    minutes = expected * BIN_MS / 60_000
+    return Unknown(
+        uuid=past.uuid, kinds=(kind,), reason=f"only {covered:.0%} of the last {minutes:g} min were measured"
+    )
+
+
+def memory_floor_bytes(past: GpuPast) -> int:
+    """Memory up to this is nobody's: max(1 GiB, 1%)."""
+    return max(IDLE_MEMORY_FLOOR_BYTES, int((past.memory_total_bytes or 0) * IDLE_MEMORY_FLOOR_RATIO))
+
+
+def presence(past: GpuPast, bins: Bins) -> Iterator[bool | None]:
+    """Bin by bin: is a process there? Counted, or, when nobody counted, betrayed by its memory."""
+    floor = memory_floor_bytes(past)
+    for processes, memory in zip(bins.processes, bins.memory_bytes, strict=True):
+        if processes is not None:
+            yield processes > 0
+        else:
+            yield None if memory is None else memory > floor
+
+
+def contradictions(past: GpuPast, bins: Bins, t: Thresholds) -> list[bool]:
+    """Bin by bin: do the counters contradict each other (busy with no process, or at idle power)?"""
+    idle_mw = None if past.idle_power_mw is None else past.idle_power_mw * t.suspect_power
+    return [
+        busy is not None
+        and busy >= t.suspect_ratio
+        and (processes == 0 or (power is not None and idle_mw is not None and power <= idle_mw))
+        for busy, processes, power in zip(bins.gpu_utilization, bins.processes, bins.power_mw, strict=True)
+    ]
+
+
+def has_computed(past: GpuPast, claim: Claim, t: Thresholds) -> bool:
+    """Whether the job computed on a GPU since it was given: by its history, or by bins newer than that.
+
+    On a shared GPU the bins are not the claim's own, so only the history counts there.
+    """
+    if claim.first_used_ms is not None:
+        return True
+    if len(past.claims) > 1:
+        return False
+    busy = [value for value in known(since(past.bins, claim.from_ms).busiest) if value > t.idle_ratio]
+    return len(busy) >= MIN_BUSY_BINS

@@ -1,0 +1,62 @@
+"""How findings speak: who, which GPU, since when, how much. Times in sentences are UTC."""
+
+from datetime import UTC, datetime
+
+from analytics.model import Claim, GpuPast
+from collector.model import Rung
+
+GIB = 1 << 30
+MINUTE_MS = 60_000
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+
+
+def gpu_name(past: GpuPast) -> str:
+    """ "GPU 3 of node1", or the UUID where no index is known."""
+    which = past.uuid if past.gpu_index is None else f"GPU {past.gpu_index}"
+    return f"{which} of {past.node}"
+
+
+def holder_name(claim: Claim) -> str:
+    """ "amara (job sweep)": the user and the job, as far as they are known."""
+    holder = claim.holder
+    job = holder.name or holder.job
+    return f"job {job}" if holder.user is None else f"{holder.user} (job {job})"
+
+
+def lasting(ms: int) -> str:
+    """A duration as people say it: "25 min", "3 h 10 min", "2 d 4 h"."""
+    minutes = max(0, ms) // MINUTE_MS
+    if ms < HOUR_MS:
+        return f"{minutes} min"
+    if ms < DAY_MS:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes // 1440} d {minutes % 1440 // 60} h"
+
+
+def clock(at_ms: int) -> str:
+    """ "2026-11-03 14:05 UTC"."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def percent(ratio: float) -> str:
+    """ "3%", with a decimal under 10%."""
+    return f"{ratio:.1%}" if ratio < 0.1 else f"{ratio:.0%}"
+
+
+def gib(count: int) -> str:
+    """ "12.5 GiB"."""
+    return f"{count / GIB:.1f} GiB"
+
+
+def measured_by(rung: Rung) -> str:
+    """What stands behind a utilization, for brackets; the lowest rung is never called efficiency."""
+    match rung:
+        case Rung.SM_ACTIVE:
+            return "of its SMs active"
+        case Rung.GRAPHICS_ACTIVE:
+            return "graphics engine active"
+        case Rung.GPU_UTILIZATION:
+            return "GPU utilization, an upper bound"
+        case Rung.UNKNOWN:
+            return "utilization not measured"

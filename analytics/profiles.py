@@ -1,0 +1,54 @@
+"""What kind of worker a holder is: analysis in bursts, long runs with gaps, hardly any, or good use. Pure."""
+
+from analytics.model import Activity, Evidence, Pattern, PatternKind
+from analytics.thresholds import Thresholds
+
+MIN_MINUTES = 60
+"""Under an hour of measured minutes nothing is said of how somebody works."""
+MIN_BURSTS = 3
+
+
+def pattern_of(activity: Activity, t: Thresholds) -> Pattern:
+    """The pattern, the first of these that holds, with the numbers that made it so.
+
+    ====================  ==============================================================================
+    unclear               under an hour measured, or never active
+    gaps-between-runs     a run and a gap of at least ``gap_minutes`` each
+    analysis-bursts       at least three runs, the median at most ``burst_minutes``, mostly quiet
+    low-saturation        under ``low_ratio`` while active
+    saturated             active ``steady_active_ratio`` of the time, ``saturated_ratio`` or more while active
+    steady                anything else
+    ====================  ==============================================================================
+    """
+    return Pattern(holder=activity.holder, kind=_kind(activity, t), evidence=_evidence(activity))
+
+
+def _kind(activity: Activity, t: Thresholds) -> PatternKind:
+    level = activity.utilization_ratio
+    if activity.minutes < MIN_MINUTES or not activity.runs or level is None:
+        return PatternKind.UNCLEAR
+    active_ratio = activity.active_minutes / activity.minutes
+    if (activity.run_longest_minutes or 0) >= t.gap_minutes <= (activity.gap_longest_minutes or 0):
+        return PatternKind.GAPS_BETWEEN_RUNS
+    short = (activity.run_median_minutes or 0.0) <= t.burst_minutes
+    if activity.runs >= MIN_BURSTS and short and active_ratio <= 0.5:
+        return PatternKind.ANALYSIS_BURSTS
+    if level < t.low_ratio:
+        return PatternKind.LOW_SATURATION
+    if active_ratio >= t.steady_active_ratio and level >= t.saturated_ratio:
+        return PatternKind.SATURATED
+    return PatternKind.STEADY
+
+
+def _evidence(activity: Activity) -> tuple[Evidence, ...]:
+    ratio = activity.active_minutes / activity.minutes if activity.minutes else None
+    return (
+        Evidence(name="minutes", value=activity.minutes),
+        Evidence(name="active_ratio", value=ratio),
+        Evidence(name="utilization_active_mean_ratio", value=activity.utilization_ratio),
+        Evidence(name="runs", value=activity.runs),
+        Evidence(name="run_median_minutes", value=activity.run_median_minutes),
+        Evidence(name="run_longest_minutes", value=activity.run_longest_minutes),
+        Evidence(name="gap_median_minutes", value=activity.gap_median_minutes),
+        Evidence(name="gap_longest_minutes", value=activity.gap_longest_minutes),
+    )

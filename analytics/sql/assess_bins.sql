@@ -1,0 +1,47 @@
+-- The 30 s bins of every GPU between two instants, from raw samples. A bin that no sample reaches has no row.
+--
+-- @param bins_from instant: start of the first bin
+-- @param bins_to instant: end of the last bin
+-- @param as_of instant: samples up to here; wide ones reach back into the last bins
+-- @column gpu_id integer: the GPU's number in the store
+-- @column bin bigint: which bin, the first is 0
+-- @column covered boolean: samples cover at least half of it
+-- @column utilization_ratio float (ratio): mean on the best rung
+-- @column busiest_ratio float (ratio): the largest mean of any rung
+-- @column gpu_utilization_ratio float (ratio): share of time in which any kernel ran
+-- @column memory_controller_ratio float (ratio): share of time in which memory was read or written
+-- @column memory_used_bytes bigint (bytes): the most used
+-- @column power_mw integer (mW): drawn
+-- @column process_count smallint: the most processes
+-- @null not measured
+WITH near AS (
+    SELECT *, epoch_ms(ts) - epoch_ms($bins_from) AS end_ms
+    FROM samples_all
+    WHERE ts > $bins_from AND ts <= $as_of
+), parts AS (
+    SELECT * EXCLUDE (end_ms), end_ms, width_ms AS ms, (end_ms - width_ms // 2 - 1) // 30000 AS bin
+    FROM near WHERE width_ms <= 30000
+    UNION ALL
+    SELECT * EXCLUDE (bin), least(end_ms, (bin + 1) * 30000) - greatest(end_ms - width_ms, bin * 30000) AS ms, bin
+    FROM (
+        SELECT *, unnest(range((end_ms - width_ms) // 30000, (end_ms - 1) // 30000 + 1)) AS bin
+        FROM near WHERE width_ms > 30000)
+), bins AS (
+    SELECT
+        gpu_id, bin, sum(ms) >= 15000 AS covered,
+        sum(utilization_e4 * ms) / sum(ms) FILTER (WHERE utilization_e4 IS NOT NULL) AS utilization_e4,
+        sum(gpu_utilization_e4 * ms) / sum(ms) FILTER (WHERE gpu_utilization_e4 IS NOT NULL) AS gpu_utilization_e4,
+        sum(graphics_active_e4 * ms) / sum(ms) FILTER (WHERE graphics_active_e4 IS NOT NULL) AS graphics_active_e4,
+        sum(sm_active_e4 * ms) / sum(ms) FILTER (WHERE sm_active_e4 IS NOT NULL) AS sm_active_e4,
+        avg(memory_controller_e4) AS memory_controller_e4, max(memory_used_bytes) AS memory_used_bytes,
+        avg(power_mw)::INTEGER AS power_mw, max(process_count) AS process_count
+    FROM parts
+    WHERE bin >= 0 AND bin < (epoch_ms($bins_to) - epoch_ms($bins_from)) // 30000
+    GROUP BY gpu_id, bin
+)
+SELECT
+    gpu_id, bin, covered, (utilization_e4 / 10000)::FLOAT AS utilization_ratio,
+    (greatest(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4) / 10000)::FLOAT AS busiest_ratio,
+    (gpu_utilization_e4 / 10000)::FLOAT AS gpu_utilization_ratio,
+    (memory_controller_e4 / 10000)::FLOAT AS memory_controller_ratio, memory_used_bytes, power_mw, process_count
+FROM bins;

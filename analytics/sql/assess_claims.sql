@@ -1,0 +1,23 @@
+-- Who holds which GPU at an instant.
+--
+-- @param as_of instant: the instant
+-- @column gpu_id integer: the GPU's number in the store
+-- @column holder_id integer: the holder's
+-- @column job text: the job's id
+-- @column user_name text: whose
+-- @column project text: for which project
+-- @column job_name text: its name
+-- @column kind text: interactive, batch or inference
+-- @column framework text: the likeliest framework
+-- @column command text: its command line
+-- @column share double (fraction): how much of the GPU it was given
+-- @column from_ms bigint (ms): since when
+-- @null not known
+SELECT
+    a.gpu_id, a.holder_id, h.job, h.user_name, h.project, h.job_name, h.kind, h.framework, h.command,
+    sum(a.share) AS share, min(epoch_ms(a.from_ts)) AS from_ms
+FROM allocations AS a
+JOIN holders AS h USING (holder_id)
+WHERE a.from_ts <= $as_of AND (a.to_ts IS NULL OR a.to_ts > $as_of)
+GROUP BY ALL
+ORDER BY a.gpu_id, a.holder_id;

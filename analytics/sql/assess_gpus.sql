@@ -1,0 +1,56 @@
+-- Every GPU that is installed at an instant, and how fresh what is known of it is.
+--
+-- @param as_of instant: the instant
+-- @param bins_from instant: start of the time that is judged
+-- @column gpu_id integer: its number in the store
+-- @column uuid text: the GPU
+-- @column node text: its machine
+-- @column gpu_index integer: its index there
+-- @column model text: its model
+-- @column share_of_device double (fraction): of the whole device
+-- @column memory_total_bytes bigint (bytes): there
+-- @column idle_power_mw integer (mW): what it draws when free
+-- @column installed_from_ms bigint (ms): since when it is installed
+-- @column newest_ms bigint (ms): its newest sample
+-- @column newest_width_ms integer (ms): the time that sample stands for
+-- @column rung tinyint: the lowest rung in the time that is judged
+-- @column lost_ms bigint (ms): when it was last reported lost
+-- @column falls bigint: how often it was reported lost in the 24 hours before
+-- @null lost_ms: it is not lost, as far as is known; else: not measured
+WITH newest AS (
+    SELECT gpu_id, max(ts) AS ts, arg_max(width_ms, ts) AS width_ms,
+        min(rung) FILTER (WHERE utilization_e4 IS NOT NULL) AS rung
+    FROM samples_all
+    WHERE ts > $bins_from AND ts <= $as_of
+    GROUP BY gpu_id
+), silent AS (
+    SELECT gpu_id FROM gpus ANTI JOIN newest USING (gpu_id)
+), hours AS (
+    SELECT gpu_id, max(ts) + INTERVAL 1 HOUR AS ts
+    FROM rollup_1h
+    WHERE ts < $bins_from AND gpu_id IN (SELECT gpu_id FROM silent)
+    GROUP BY gpu_id
+), happened AS (
+    SELECT
+        gpu_id, max(ts) FILTER (WHERE kind = 'gpu-lost') AS lost, max(ts) FILTER (WHERE kind = 'gpu-returned') AS returned,
+        count(*) FILTER (WHERE kind = 'gpu-lost' AND ts > $as_of - INTERVAL 24 HOUR) AS falls
+    FROM events
+    WHERE ts <= $as_of
+    GROUP BY gpu_id
+)
+SELECT
+    g.gpu_id, g.uuid, g.node, g.gpu_index, g.model, g.share_of_device, g.memory_total_bytes, g.idle_power_mw,
+    epoch_ms(g.installed_from) AS installed_from_ms,
+    epoch_ms(coalesce(n.ts, CASE WHEN l.ts <= $as_of THEN l.ts END, least(h.ts, e.lost), h.ts)) AS newest_ms,
+    coalesce(n.width_ms, CASE WHEN l.ts <= $as_of THEN l.width_ms END, 0) AS newest_width_ms,
+    coalesce(n.rung, 0) AS rung,
+    CASE WHEN e.lost > coalesce(e.returned, e.lost - INTERVAL 1 SECOND) AND e.lost >= coalesce(n.ts, e.lost)
+        THEN epoch_ms(e.lost) END AS lost_ms,
+    coalesce(e.falls, 0) AS falls
+FROM gpus AS g
+LEFT JOIN newest AS n USING (gpu_id)
+LEFT JOIN latest AS l USING (gpu_id)
+LEFT JOIN hours AS h ON h.gpu_id = g.gpu_id
+LEFT JOIN happened AS e ON e.gpu_id = g.gpu_id
+WHERE g.installed_from <= $as_of AND (g.installed_to IS NULL OR g.installed_to > $as_of)
+ORDER BY g.gpu_id;

@@ -1,0 +1,99 @@
+-- How the holders of some GPUs have used them since they were given them, from the roll-ups.
+--
+-- Two minutes of activity are needed to count as use: less is a blip, such as the making of a context. A job has
+-- computed when one of the GPUs that it had to itself was busy that long; a GPU is busy until the end of the last
+-- minute of activity that had another one in the ten minutes before it, or of the last hour with two such minutes.
+--
+-- @param as_of instant: the instant
+-- @param use_from minute: nobody of interest held anything before this
+-- @param gpu_ids counts: the GPUs
+-- @mark hours_to rollup_1h
+-- @column gpu_id integer: the GPU
+-- @column holder_id integer: the holder
+-- @column first_used_ms bigint (ms): when the job first computed on a GPU of its own
+-- @column busy_until_ms bigint (ms): when this GPU was last busy
+-- @column idle_gpu_hours double (GPU-hours): allocated-empty and held-idle since then
+-- @column process_started_ms bigint (ms): start of the newest process on the GPU that was seen in the last two hours
+-- @null first_used_ms, busy_until_ms: never; process_started_ms: no process was seen
+WITH claims AS (
+    SELECT gpu_id, holder_id, min(from_ts) AS from_ts
+    FROM allocations
+    WHERE from_ts <= $as_of AND (to_ts IS NULL OR to_ts > $as_of) AND gpu_id IN (SELECT unnest($gpu_ids))
+    GROUP BY ALL
+), jobs AS (
+    SELECT DISTINCT holder_id FROM claims
+), held AS (
+    SELECT gpu_id, holder_id, min(from_ts) AS from_ts, max(coalesce(to_ts, $as_of)) AS to_ts
+    FROM allocations
+    WHERE from_ts <= $as_of AND holder_id IN (SELECT holder_id FROM jobs)
+    GROUP BY ALL
+), shared AS (
+    SELECT DISTINCT m.gpu_id, m.holder_id
+    FROM held AS m
+    JOIN allocations AS o ON o.gpu_id = m.gpu_id AND o.holder_id <> m.holder_id
+        AND o.from_ts < m.to_ts AND (o.to_ts IS NULL OR o.to_ts > m.from_ts)
+), minutes AS (
+    SELECT
+        u.ts, u.gpu_id, u.holder_id, low_saturation_ms + moderate_ms + good_ms AS busy_ms,
+        allocated_empty_ms + held_idle_ms AS idle_ms
+    FROM rollup_1m AS u
+    WHERE u.ts >= time_bucket(INTERVAL 1 HOUR, greatest($use_from, $as_of - INTERVAL 24 HOUR)) AND u.ts < $as_of
+        AND u.holder_id IN (SELECT holder_id FROM jobs)
+), hours AS (
+    SELECT
+        u.ts, u.gpu_id, u.holder_id, low_saturation_ms + moderate_ms + good_ms AS busy_ms,
+        allocated_empty_ms + held_idle_ms AS idle_ms
+    FROM rollup_1h AS u
+    WHERE u.ts >= time_bucket(INTERVAL 1 HOUR, $use_from) AND u.ts < $hours_to
+        AND u.ts < time_bucket(INTERVAL 1 HOUR, greatest($use_from, $as_of - INTERVAL 24 HOUR))
+        AND u.holder_id IN (SELECT holder_id FROM jobs)
+), all_rows AS (
+    SELECT * FROM minutes UNION ALL SELECT * FROM hours
+), computed AS (
+    SELECT holder_id, min(first_ts) AS first_ts
+    FROM (
+        SELECT holder_id, gpu_id, min(ts) FILTER (WHERE busy_ms > 0) AS first_ts, sum(busy_ms) AS busy_ms
+        FROM all_rows ANTI JOIN shared USING (gpu_id, holder_id)
+        GROUP BY holder_id, gpu_id)
+    WHERE busy_ms >= 120000
+    GROUP BY holder_id
+), busy_minutes AS (
+    SELECT gpu_id, holder_id, ts, lag(ts) OVER (PARTITION BY gpu_id, holder_id ORDER BY ts) AS before_ts
+    FROM minutes WHERE busy_ms > 0
+), busy AS (
+    SELECT gpu_id, holder_id, max(until_ts) AS until_ts
+    FROM (
+        SELECT gpu_id, holder_id, ts + INTERVAL 1 MINUTE AS until_ts
+        FROM busy_minutes WHERE ts - before_ts <= INTERVAL 10 MINUTE
+        UNION ALL
+        SELECT gpu_id, holder_id, ts + INTERVAL 1 HOUR FROM hours WHERE busy_ms >= 120000)
+    GROUP BY ALL
+), looks AS (
+    SELECT gpu_id, max(ts) AS ts
+    FROM process_samples
+    WHERE ts > $as_of - INTERVAL 2 HOUR AND ts <= $as_of AND gpu_id IN (SELECT gpu_id FROM claims)
+    GROUP BY gpu_id
+), started AS (
+    SELECT s.gpu_id, max(p.started_at) AS started_at
+    FROM process_samples AS s
+    JOIN looks AS k ON k.gpu_id = s.gpu_id AND k.ts = s.ts
+    JOIN processes AS p USING (process_id)
+    WHERE s.ts > $as_of - INTERVAL 2 HOUR AND s.ts <= $as_of
+    GROUP BY s.gpu_id
+), idle AS (
+    SELECT r.gpu_id, r.holder_id, sum(r.idle_ms * g.share_of_device) / 3600000.0 AS idle_gpu_hours
+    FROM all_rows AS r
+    JOIN gpus AS g USING (gpu_id)
+    LEFT JOIN busy AS b ON b.gpu_id = r.gpu_id AND b.holder_id = r.holder_id
+    WHERE b.until_ts IS NULL OR r.ts >= b.until_ts
+    GROUP BY r.gpu_id, r.holder_id
+)
+SELECT
+    c.gpu_id, c.holder_id, epoch_ms(u.first_ts) AS first_used_ms, epoch_ms(b.until_ts) AS busy_until_ms,
+    coalesce(i.idle_gpu_hours, 0.0) AS idle_gpu_hours, epoch_ms(s.started_at) AS process_started_ms
+FROM claims AS c
+LEFT JOIN computed AS u USING (holder_id)
+LEFT JOIN busy AS b ON b.gpu_id = c.gpu_id AND b.holder_id = c.holder_id
+LEFT JOIN idle AS i ON i.gpu_id = c.gpu_id AND i.holder_id = c.holder_id
+LEFT JOIN started AS s ON s.gpu_id = c.gpu_id
+ORDER BY c.gpu_id, c.holder_id;
