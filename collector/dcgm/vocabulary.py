@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 MIB = 1 << 20
+INT64_BLANK = float(0x7FFFFFFFFFFFFFF0)
+BLANKS = frozenset(float(base + code) for base in (0x7FFFFFF0, 1 << 47) for code in range(4))
+"""What DCGM writes where it has no number; all 64-bit integer blanks are INT64_BLANK when read as doubles."""
 _PREFIXES = ("DCGM_FI_DEV_", "DCGM_FI_PROF_", "DCGM_")
 
 
@@ -93,10 +96,10 @@ def is_dcgm(name: str) -> bool:
 def without_blanks(value: float) -> float | None:
     """The value, or ``None`` for NaN and for DCGM's blanks (not measured, not supported, no permission).
 
-    dcgm_structs.h: DCGM_INT32_BLANK 0x7ffffff0, DCGM_INT64_BLANK 0x7ffffffffffffff0, DCGM_FP64_BLANK 2**47,
+    dcgm_structs.h: DCGM_INT32_BLANK 0x7ffffff0, DCGMINT64_BLANK 0x7ffffffffffffff0, DCGM_FP64_BLANK 2**47,
     each with three more codes above it; as doubles the 64-bit ones all read 2**63.
     """
-    if math.isnan(value) or value in _BLANKS or value >= _INT64_BLANK or math.isinf(value):
+    if math.isnan(value) or value in BLANKS or value >= INT64_BLANK or math.isinf(value):
         return None
     return value
 
@@ -125,9 +128,6 @@ def _stem(name: str) -> str:
             return upper[len(prefix) :]
     return ""
 
-
-_INT64_BLANK = float(0x7FFFFFFFFFFFFFF0)
-_BLANKS = frozenset(float(base + code) for base in (0x7FFFFFF0, 1 << 47) for code in range(4))
 
 _I, _B = Scope.INSTANCE, Scope.BOARD
 _ROWS: tuple[tuple[str, str, Unit, Scope], ...] = (

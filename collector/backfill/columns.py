@@ -1,0 +1,174 @@
+"""Devices to one ``History``: samples, GPUs, who held them, what happened, what is missing. Pure."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from collector.backfill.devices import Device
+from collector.backfill.held import held_intervals
+from collector.batch import SAMPLE_SCHEMA, History
+from collector.dcgm.endpoint import XID
+from collector.dcgm.labels import Identity
+from collector.dcgm.mig import share_of
+from collector.dcgm.readout import LADDER, RATIOS, SCALE_UNKNOWN, WHOLES
+from collector.model import Event, Gap, Gpu, Rung
+
+NO_SAMPLES = "no samples in Prometheus"
+_LIMITS = {pa.int16(): 2**15 - 1, pa.int32(): 2**31 - 1, pa.int64(): 2**63 - 1024}
+
+
+def history_of(devices: Sequence[Device], *, source: str, from_ms: int) -> History:
+    """What the devices did after ``from_ms``; earlier rows are there to tell widths and changes by."""
+    shown = [_after(device, from_ms) for device in devices]
+    parts = [_table(device, keep) for device, keep in shown if keep.any()]
+    return History(
+        source=source,
+        gpus=tuple(_gpu(device, devices) for device, keep in shown if keep.any()),
+        samples=pa.concat_tables(parts) if parts else SAMPLE_SCHEMA.empty_table(),
+        held=tuple(
+            interval
+            for device, keep in shown
+            for interval in held_intervals(
+                device.identity.uuid,
+                device.at_ms[keep],
+                device.width_ms[keep],
+                {claim: there[keep] for claim, there in device.present.items()},
+            )
+        ),
+        events=tuple(event for device, keep in shown for event in _xids(device, keep)),
+        gaps=tuple(gap for device, keep in shown for gap in _gaps(device, keep, source)),
+    )
+
+
+def _after(device: Device, from_ms: int) -> tuple[Device, npt.NDArray[np.bool_]]:
+    return device, device.at_ms > from_ms
+
+
+def _table(device: Device, keep: npt.NDArray[np.bool_]) -> pa.Table:
+    rows = int(keep.sum())
+    rung, utilization, flags = _ladder(device)
+    columns = {
+        "uuid": pa.repeat(pa.scalar(device.identity.uuid), rows),
+        "at_ms": pa.array(device.at_ms[keep]),
+        "width_ms": pa.array(device.width_ms[keep].astype(np.int32)),
+        "rung": pa.array(rung[keep]),
+        "utilization_ratio": _nullable(utilization[keep], "utilization_ratio"),
+        "flags": pa.array(flags[keep], from_pandas=True, type=pa.string()),
+    }
+    for name in (*RATIOS, *WHOLES):
+        if name in device.columns:
+            columns[name] = _nullable(device.columns[name][keep], name)
+    missing = [name for name in SAMPLE_SCHEMA.names if name not in columns]
+    columns |= {name: pa.nulls(rows, SAMPLE_SCHEMA.field(name).type) for name in missing}
+    return pa.table([columns[name] for name in SAMPLE_SCHEMA.names], schema=SAMPLE_SCHEMA)
+
+
+def _ladder(
+    device: Device,
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float64], npt.NDArray[np.object_]]:
+    """At each time the best measure of utilization there was, and the doubts about it."""
+    rows = len(device.at_ms)
+    rung = np.full(rows, int(Rung.UNKNOWN), np.uint8)
+    utilization = np.full(rows, np.nan)
+    for name, step in reversed(LADDER):
+        column = device.columns.get(name)
+        if column is not None:
+            known = ~np.isnan(column)
+            rung[known] = int(step)
+            utilization = np.where(known, np.minimum(column, 1.0), utilization)
+    flags = np.full(rows, None, object)
+    for name in RATIOS:
+        if name in device.columns:
+            _add_flag(flags, device.columns[name] > 1, f"{name.removesuffix('_ratio')}-above-1")
+    unknown = device.columns.get("gpu_utilization_ratio")
+    _add_flag(flags, device.undecided & (True if unknown is None else np.isnan(unknown)), SCALE_UNKNOWN)
+    return rung, utilization, flags
+
+
+def _add_flag(flags: npt.NDArray[np.object_], where: npt.NDArray[np.bool_], flag: str) -> None:
+    for i in np.flatnonzero(where):
+        flags[i] = flag if flags[i] is None else f"{flags[i]},{flag}"
+
+
+def _nullable(values: npt.NDArray[np.float64], name: str) -> pa.Array:
+    kind = SAMPLE_SCHEMA.field(name).type
+    blank = np.isnan(values)
+    if name.endswith("_ratio"):
+        return pa.array(np.minimum(values, 1.0).astype(np.float32), mask=blank)
+    fits = np.where(blank, 0, np.minimum(np.rint(values), _LIMITS[kind]))
+    return pa.array(fits.astype(np.int64), mask=blank).cast(kind)
+
+
+def _gpu(device: Device, devices: Sequence[Device]) -> Gpu:
+    who = device.identity
+    persistence = _newest(device, "persistence_mode")
+    limit = _newest(device, "power_limit_mw")
+    return Gpu(
+        uuid=who.uuid,
+        node=who.node,
+        index=who.index,
+        model=who.model,
+        memory_total_bytes=_memory_total(device),
+        driver_version=who.driver_version,
+        power_limit_mw=None if limit is None else round(limit),
+        parent_uuid=who.parent,
+        mig_profile=who.profile,
+        share_of_device=share_of(who, _beside(device, devices)),
+        persistence_mode=None if persistence is None else persistence > 0,
+    )
+
+
+def _beside(device: Device, devices: Iterable[Device]) -> list[Identity]:
+    """The instances that were there at the end: a board may have been partitioned anew on the way."""
+    last = device.at_ms[-1]
+    return [other.identity for other in devices if last <= other.at_ms[-1] + other.width_ms[-1]]
+
+
+def _memory_total(device: Device) -> int | None:
+    total, used, free = (
+        _newest(device, name) for name in ("memory_total_bytes", "memory_used_bytes", "memory_free_bytes")
+    )
+    if total is not None:
+        return round(total)
+    if used is None or free is None:
+        return None
+    return round(used + free + (_newest(device, "memory_reserved_bytes") or 0))
+
+
+def _newest(device: Device, name: str) -> float | None:
+    column = device.columns.get(name)
+    known = np.empty(0) if column is None else column[~np.isnan(column)]
+    return float(known[-1]) if len(known) else None
+
+
+def _xids(device: Device, keep: npt.NDArray[np.bool_]) -> Iterator[Event]:
+    """XIDs that were not there at the scrape before."""
+    column = device.columns.get("xid")
+    if column is None:
+        return
+    known = np.flatnonzero(~np.isnan(column))
+    for before, after in pairwise(known):
+        if keep[after] and column[after] not in (0, column[before]):
+            yield Event(
+                uuid=device.identity.uuid,
+                at_ms=int(device.at_ms[after]),
+                kind=XID,
+                detail=str(int(column[after])),
+            )
+
+
+def _gaps(device: Device, keep: npt.NDArray[np.bool_], source: str) -> Iterator[Gap]:
+    starts = device.at_ms - device.width_ms
+    for i in np.flatnonzero(starts[1:] > device.at_ms[:-1]) + 1:
+        if keep[i]:
+            yield Gap(
+                source=source,
+                from_ms=int(device.at_ms[i - 1]),
+                to_ms=int(starts[i]),
+                reason=NO_SAMPLES,
+                uuid=device.identity.uuid,
+                node=device.identity.node,
+            )
