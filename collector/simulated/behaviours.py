@@ -62,7 +62,7 @@ def large_training(a: Assignment) -> Stretches:
     stays = a.draw.random() < 0.5
     parts = [stretch(a.from_ms, TruthKind.STARTING_UP, memory_bytes=GIB // 2, run=0)]
     at, run = a.from_ms + _minutes(a.draw, 5, 25), 0
-    memory = int(a.memory_bytes * a.draw.uniform(0.55, 0.95))
+    memory = int(a.memory_bytes * a.draw.uniform(0.35, 0.95))
     while at < a.to_ms:
         kept = int(a.memory_bytes * a.draw.uniform(0.1, 0.5))
         work = _training(a.draw, _training_level(a.draw))
@@ -73,15 +73,15 @@ def large_training(a: Assignment) -> Stretches:
             if stays
             else stretch(at, TruthKind.BETWEEN_RUNS_EMPTY)
         )
-        at += _hours(a.draw, 3.0, 0.6, 1.2, 14.0)
+        at += _hours(a.draw, 2.5, 0.6, 1.2, 14.0)
         run += 0 if stays else 1
     return joined(*parts, to_ms=a.to_ms)
 
 
 def saturated_training(a: Assignment) -> Stretches:
     """Good use from shortly after the start to the end."""
-    work = _training(a.draw, a.draw.uniform(0.68, 0.92))
-    return _started(a, (4, 18), TruthKind.SATURATED_TRAINING, work, a.draw.uniform(0.6, 0.95))
+    work = _training(a.draw, a.draw.uniform(0.62, 0.92))
+    return _started(a, (4, 18), TruthKind.SATURATED_TRAINING, work, a.draw.uniform(0.35, 0.95))
 
 
 def starting_up(a: Assignment) -> Stretches:
@@ -93,7 +93,7 @@ def starting_up(a: Assignment) -> Stretches:
 
 def batch(a: Assignment) -> Stretches:
     """An ordinary job of the queue."""
-    work = _training(a.draw, a.draw.uniform(0.32, 0.78))
+    work = _single(a.draw, a.draw.uniform(0.32, 0.78))
     return _started(a, (1, 6), TruthKind.BATCH, work, a.draw.uniform(0.1, 0.75))
 
 
@@ -225,27 +225,45 @@ def _service(a: Assignment, to_ms: int) -> Stretches:
     hour = (starts / HOUR_MS + 1.0) % 24.0
     wave = np.clip(np.sin((hour - 7.5) / 16.0 * np.pi), 0.0, 1.0) * ((hour > 7.5) & (hour < 23.5))
     sm = a.draw.uniform(0.09, 0.16)
-    work = Work(sm=sm, util=sm * 1.7, controller=sm * 0.5, occupancy=0.15, jitter=0.5)
+    work = Work(sm=sm, util=sm * 1.7, controller=sm * 0.5, occupancy=0.15, jitter=0.8)
     memory = int(a.memory_bytes * a.draw.uniform(0.25, 0.6))
     rows = stretch(starts, TruthKind.INFERENCE, work=work, memory_bytes=memory, run=0)
-    rows["duty"] = np.clip(0.2 + 0.4 * wave, 0.0, 1.0)
+    rows["duty"] = np.clip(0.25 + 0.45 * wave, 0.0, 1.0)
     return rows
 
 
 def _training(draw: np.random.Generator, sm: float) -> Work:
+    """A training in 16-bit: the better it fills the SMs, the more of it is tensor work."""
     return Work(
         sm=sm,
-        util=draw.uniform(0.96, 1.0),
-        controller=sm * draw.uniform(0.3, 0.7),
-        tensor=sm * draw.uniform(0.25, 0.5),
+        util=draw.uniform(0.975, 1.0),
+        controller=sm * draw.uniform(0.15, 0.4),
+        tensor=max(0.0, sm - 0.4) * draw.uniform(0.5, 0.7) + 0.01,
         occupancy=draw.uniform(0.15, 0.4),
-        dip_period_ms=_seconds(draw, 900, 5400),
-        dip_ms=_seconds(draw, 20, 120),
+        dip_period_ms=_seconds(draw, 1800, 5400),
+        dip_ms=_seconds(draw, 40, 240),
+    )
+
+
+def _single(draw: np.random.Generator, sm: float) -> Work:
+    """A job of one GPU and little tuning; memory-controller shares as in MISO's profiles."""
+    util = min(0.98, sm * draw.uniform(1.15, 1.7) + 0.05)
+    return Work(
+        sm=sm,
+        util=util,
+        controller=util * draw.uniform(0.03, 0.75),
+        tensor=0.1 * sm,
+        occupancy=draw.uniform(0.15, 0.5),
+        dip_period_ms=_seconds(draw, 600, 2400),
+        dip_ms=_seconds(draw, 10, 60),
     )
 
 
 def _training_level(draw: np.random.Generator) -> float:
-    return float(np.clip(draw.normal(0.62, 0.16), 0.3, 0.93))
+    """Spread as SM active is in the Acme trace while its GPUs are busy."""
+    if draw.random() < 0.18:
+        return float(draw.uniform(0.32, 0.5))
+    return float(np.clip(draw.normal(0.69, 0.1), 0.4, 0.93))
 
 
 def _seconds(draw: np.random.Generator, low: int, high: int) -> int:

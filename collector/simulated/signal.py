@@ -17,6 +17,8 @@ from collector.simulated.truth import KINDS, MEASURED_BY_NOBODY
 BIN_MS = 10_000
 DRIFT_MS = 420_000
 LAG_MS = 150_000
+DIP = 0.3
+"""What is left of the work during a checkpoint or an evaluation."""
 _LANE_SHIFT = 42  # a millisecond of this century fits below
 _BLIND = np.array([kind in MEASURED_BY_NOBODY for kind in KINDS])
 
@@ -147,13 +149,15 @@ def _levels(row: Stretches, keys: Keys, t: Ints) -> tuple[Floats, Floats]:
     slot = t // BIN_MS
     on = uniform(keys, slot, 1) < row["duty"]
     wander = 0.75 * drift(keys, t, DRIFT_MS, 2) + 0.66 * bell(keys, slot, 3)
-    level = np.clip(row["sm"] * np.clip(1.0 + row["jitter"] * wander, 0.35, 2.6), 0.0, 1.0)
+    lowest = np.maximum(1.0 - 2.2 * row["jitter"], 0.05)
+    gain = np.clip(1.0 + row["jitter"] * wander, lowest, 4.0)
+    level = np.clip(row["sm"] * gain, 0.0, 1.0)
     period = np.maximum(row["dip_period_ms"], 1)
     dips = (row["dip_period_ms"] > 0) & ((t - row["start_ms"]) % period >= period - row["dip_ms"])
-    level = np.where(on, np.where(dips, 0.06 * level, level), 0.0)
+    level = np.where(on, np.where(dips, DIP * level, level), 0.0)
     slack = -np.log1p(-uniform(keys, slot, 4)) * (1.0 - row["util"]) * 0.9
-    util = np.where(row["util"] >= 0.9, np.clip(1.0 - slack, 0.5, 1.0), row["util"] * (1.0 + 0.12 * wander))
-    util = np.where(on, np.where(dips, 0.35 * util, util), 0.0)
+    util = np.where(row["util"] >= 0.9, np.clip(1.0 - slack, 0.5, 1.0), row["util"] * gain)
+    util = np.where(on, np.where(dips, DIP * util, util), 0.0)
     return level, np.clip(np.where(row["util"] > 0, np.maximum(util, level), 0.0), 0.0, 1.0)
 
 
@@ -220,7 +224,7 @@ def _mean_w(rows: Stretches, context: float, sm: float, memory: float, tensor: f
 
 def _mean_share(rows: Stretches) -> Floats:
     dipped = np.where(rows["dip_period_ms"] > 0, rows["dip_ms"] / np.maximum(rows["dip_period_ms"], 1), 0.0)
-    return np.asarray(rows["duty"] * (1.0 - 0.94 * dipped), np.float64)
+    return np.asarray(rows["duty"] * (1.0 - (1.0 - DIP) * dipped), np.float64)
 
 
 def _share_of_mean(row: Stretches, level: Floats) -> Floats:
