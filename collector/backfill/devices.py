@@ -215,13 +215,13 @@ def _widths(at: Times, step_ms: int) -> Times:
 
 
 def _without_blanks(series: Series) -> Series:
+    """NaN for what is no number; the scrape itself took place."""
     values = series.values
-    keep = (values >= 0) & (values < INT64_BLANK) & ~np.isin(values, _BLANKS)
-    if keep.all():
+    fine = (values >= 0) & (values < INT64_BLANK) & ~np.isin(values, _BLANKS)
+    if fine.all():
         return series
-    return Series(
-        name=series.name, labels=series.labels, at_ms=series.at_ms[keep], values=series.values[keep]
-    )
+    known = np.where(fine, values, np.nan)
+    return Series(name=series.name, labels=series.labels, at_ms=series.at_ms, values=known)
 
 
 def _target(labels: Mapping[str, str]) -> tuple[str, ...]:

@@ -141,11 +141,7 @@ class PrometheusServer:
     def _get(self, path: str, query: Mapping[str, str]) -> bytes:
         for left in range(self._patience.tries - 1, -1, -1):
             try:
-                return self._answer(
-                    self._client.post(path, data=dict(query))
-                    if "query" in query
-                    else self._client.get(path, params=dict(query))
-                )
+                return self._answer(self._client.get(path, params=dict(query)))
             except (httpx.TransportError, _Passing) as error:
                 if not left:
                     raise self._gave_up(error) from error
