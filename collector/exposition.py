@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from collector.model import Gpu, GpuSample, GpuUuid, Process
-from collector.snapshot import Snapshot
+from collector.snapshot import EventCount, Snapshot
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 GAUGE, COUNTER = "gauge", "counter"
@@ -89,6 +89,8 @@ GPU_METRICS = (
 INFO = _m("", "info", "What the GPU is; always 1.")
 FLAG = _m("", "flag", "A doubt about the newest sample, in words; 1 while it lasts.")
 ALLOCATION = _m("share", "allocation_ratio", "Share of the GPU given to a holder, and who says so.")
+EVENTS = _m("", "events_total", "Events of a kind that befell the GPU since the start.", COUNTER)
+LAST_EVENT = _m("", "last_event_timestamp_seconds", "When an event of a kind was last, with its detail.")
 LOOKED = Metric(field="", name="fallow_allocations_known", says="Whether anybody was asked who holds what.")
 SOURCE_UP = Metric(
     field="", name="fallow_source_up", says="Whether the source could be read at the newest tick."
@@ -110,6 +112,8 @@ def exposition(snapshot: Snapshot, *, version: str = "") -> bytes:
         *_families(GPU_METRICS, snapshot.gpus, {gpu.uuid: gpu for gpu in snapshot.gpus}),
         *_family(INFO, ((_info(gpu), 1) for gpu in snapshot.gpus)),
         *_family(FLAG, _flags(snapshot)),
+        *_family(EVENTS, ((_event(e), e.count) for e in snapshot.events)),
+        *_family(LAST_EVENT, ((_event(e, detail=True), e.last.at_ms / 1e3) for e in snapshot.events)),
         *_allocations(snapshot),
         *_processes(snapshot),
         *_health(snapshot, version),
@@ -160,6 +164,11 @@ def _info(gpu: Gpu) -> Labels:
 def _flags(snapshot: Snapshot) -> Iterator[tuple[Labels, float]]:
     for sample in snapshot.samples:
         yield from (({"uuid": sample.uuid, "flag": flag}, 1) for flag in sample.flags)
+
+
+def _event(event: EventCount, *, detail: bool = False) -> Labels:
+    told = {"detail": event.last.detail} if detail else {}
+    return {"uuid": event.last.uuid, "kind": event.last.kind} | told
 
 
 def _allocations(snapshot: Snapshot) -> Iterator[str]:

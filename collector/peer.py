@@ -23,6 +23,7 @@ from collector.exposition import (
     GPU_METRICS,
     INFO,
     INFO_LABELS,
+    LAST_EVENT,
     LOOKED,
     SAMPLE_METRICS,
     SOURCE_UP,
@@ -32,6 +33,7 @@ from collector.exposition import (
 from collector.model import (
     Allocation,
     ClaimSource,
+    Event,
     Gap,
     Gpu,
     GpuSample,
@@ -46,6 +48,10 @@ from collector.model import (
 TOKEN_VARIABLE = "FALLOW_PEER_TOKEN"
 TOKEN_FILE_VARIABLE = "FALLOW_PEER_TOKEN_FILE"
 TICK_MS = 10_000
+FRESH_MS = 30_000
+"""At the first contact, older events are history that an earlier run may have told already."""
+CLOCK_AHEAD = "peer-clock-ahead"
+CLOCK_TOLERANCE_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,17 +78,34 @@ def peer_source(settings: PeerSettings) -> ScrapedSource:
 def heard(endpoint: Endpoint, content: bytes, now_ms: int, source: str) -> tuple[Endpoint, News]:
     """The peer after an answer, and what it measured since the last. Raises MalformedText. Pure."""
     rows = _rows(content)
-    gpus, samples = _gpus(rows), _samples(rows)
+    gpus, samples, events = _gpus(rows), _samples(rows), tuple(_events(rows))
     fresh = tuple(
-        sample
+        _not_ahead(sample, now_ms)
         for uuid, sample in samples.items()
         if uuid not in endpoint.samples or endpoint.samples[uuid].at_ms < sample.at_ms
     )
+    oldest_ms = now_ms - FRESH_MS if endpoint.seen_ms is None else 0
     allocations = tuple(_allocations(rows)) if any(row.name == LOOKED.name for row in rows) else None
     after = replace(
-        endpoint, gpus=gpus, samples=samples, allocations=allocations, seen_ms=now_ms, asked_ms=now_ms
+        endpoint,
+        gpus=gpus,
+        samples=samples,
+        allocations=allocations,
+        events={(event.uuid, event.kind): event.at_ms for event in events},
+        seen_ms=now_ms,
+        asked_ms=now_ms,
     )
-    news = News(gpus=gpus, samples=fresh, allocations=allocations, gaps=_gaps(endpoint, rows, now_ms, source))
+    news = News(
+        gpus=gpus,
+        samples=fresh,
+        allocations=allocations,
+        events=tuple(
+            event
+            for event in events
+            if event.at_ms > max(endpoint.events.get((event.uuid, event.kind), 0), oldest_ms)
+        ),
+        gaps=_gaps(endpoint, rows, now_ms, source),
+    )
     return after, news
 
 
@@ -156,6 +179,21 @@ def _samples(rows: Iterable[Row]) -> dict[GpuUuid, GpuSample]:
         for uuid, values in _values(rows, SAMPLE_METRICS).items()
         if "at_ms" in values and "width_ms" in values
     }
+
+
+def _not_ahead(sample: GpuSample, now_ms: int) -> GpuSample:
+    """The sample, at the latest now: nothing is measured in the future, but the peer's clock may be ahead."""
+    if sample.at_ms <= now_ms:
+        return sample
+    doubt = (CLOCK_AHEAD,) if sample.at_ms - now_ms > CLOCK_TOLERANCE_MS else ()
+    return replace(sample, at_ms=now_ms, flags=(*sample.flags, *doubt))
+
+
+def _events(rows: Iterable[Row]) -> Iterable[Event]:
+    for row in rows:
+        if row.name == LAST_EVENT.name:
+            kind, detail = row.labels.get("kind", ""), row.labels.get("detail", "")
+            yield Event(uuid=_uuid(row.labels), at_ms=round(row.value * 1000), kind=kind, detail=detail)
 
 
 def _values(rows: Iterable[Row], metrics: Iterable[Metric]) -> dict[GpuUuid, dict[str, object]]:

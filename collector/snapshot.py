@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from collector.model import (
     Allocation,
+    Event,
     Gpu,
     GpuSample,
     Process,
@@ -33,6 +34,14 @@ class SourceHealth:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EventCount:
+    """How often a kind of event befell a GPU since the start, and the last time."""
+
+    last: Event
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """What is known after a tick. ``allocations`` is ``None`` when nobody ever looked."""
 
@@ -42,6 +51,7 @@ class Snapshot:
     processes: tuple[Process, ...] = ()
     process_samples: tuple[ProcessSample, ...] = ()
     allocations: tuple[Allocation, ...] | None = None
+    events: tuple[EventCount, ...] = ()
     sources: tuple[SourceHealth, ...] = ()
     ticks: int = 0
     tick_duration_ms: float = 0.0
@@ -66,6 +76,7 @@ def after(before: Snapshot, tick: Tick, *, duration_ms: float) -> Snapshot:
         processes=_processes(before, looked),
         process_samples=_process_samples(before, looked, oldest),
         allocations=before.allocations if tick.allocations is None else tick.allocations,
+        events=_events(before, readings),
         sources=_health(before, tick),
         ticks=before.ticks + 1,
         tick_duration_ms=duration_ms,
@@ -87,6 +98,14 @@ def _process_samples(
     uuids = {gpu.uuid for reading in looked for gpu in reading.gpus}
     kept = [s for s in before.process_samples if s.uuid not in uuids and s.at_ms >= oldest_ms]
     return (*kept, *(s for reading in looked for s in reading.process_samples or ()))
+
+
+def _events(before: Snapshot, readings: Iterable[Reading]) -> tuple[EventCount, ...]:
+    counts = {(each.last.uuid, each.last.kind): each for each in before.events}
+    for event in (event for reading in readings for event in reading.events):
+        known = counts.get((event.uuid, event.kind))
+        counts[event.uuid, event.kind] = EventCount(last=event, count=1 + (known.count if known else 0))
+    return tuple(counts.values())
 
 
 def _health(before: Snapshot, tick: Tick) -> tuple[SourceHealth, ...]:

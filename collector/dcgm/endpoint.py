@@ -23,7 +23,10 @@ BELIEVED_MS = 600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One exporter and what is remembered of it from scrape to scrape."""
+    """One exporter or peer, and what is remembered of it from scrape to scrape.
+
+    ``events`` is when a peer's GPU last had an event of a kind; an exporter tells of none.
+    """
 
     url: str
     fallback_node: str
@@ -31,6 +34,7 @@ class Endpoint:
     gpus: tuple[Gpu, ...] = ()
     samples: Mapping[GpuUuid, GpuSample] = field(default_factory=dict)
     allocations: tuple[Allocation, ...] | None = None
+    events: Mapping[tuple[GpuUuid, str], int] = field(default_factory=dict)
     seen_ms: int | None = None
     asked_ms: int | None = None
 

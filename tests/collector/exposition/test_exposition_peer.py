@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from collector.dcgm.fetch import Limits
 from collector.dcgm.scrape import ScrapedSource
 from collector.exposition import exposition
-from collector.model import Allocation, GpuUuid, Holder, JobId, Reading, Tick, Unavailable
+from collector.model import Allocation, Event, GpuUuid, Holder, JobId, Reading, Tick, Unavailable
 from collector.peer import PeerSettings, peer_source, token_for
-from collector.snapshot import Snapshot, SourceHealth, after
+from collector.snapshot import EventCount, Snapshot, SourceHealth, after
 from tests.collector.dcgm.loopback import Answer, serving, text
 from tests.collector.exposition.snapshots import NOW_MS, snapshots
 
@@ -106,6 +106,36 @@ def test_clocks_that_differ_do_not_move_a_sample() -> None:
         (found,) = read(peer).samples
         peer.close()
     assert found.at_ms == NOW_MS - 3_600_000
+
+
+def test_peer_whose_clock_is_ahead_measures_nothing_in_the_future() -> None:
+    shown = Shown()
+    with serving(shown.answer) as url:
+        peer = source(url)
+        for tick in (0, 10_000):
+            shown.snapshot = _one(NOW_MS + tick + 90_000)
+            (found,) = read(peer, NOW_MS + tick).samples
+            assert (found.at_ms, found.flags) == (NOW_MS + tick, ("peer-clock-ahead",))
+        peer.close()
+
+
+def test_events_travel_once_with_their_time_and_detail() -> None:
+    shown = Shown()
+    uuid = GpuUuid("GPU-a")
+    old, new = (
+        Event(uuid=uuid, at_ms=NOW_MS - age, kind="xid", detail=detail)
+        for age, detail in ((3_600_000, "31"), (5_000, "79"))
+    )
+    with serving(shown.answer) as url:
+        for first, told in ((old, ()), (new, (new,))):
+            peer = source(url)
+            shown.snapshot = replace(_one(NOW_MS), events=(EventCount(last=first, count=1),))
+            assert read(peer).events == told
+            assert read(peer).events == ()
+            later = replace(new, at_ms=NOW_MS + 5_000)
+            shown.snapshot = replace(_one(NOW_MS), events=(EventCount(last=later, count=2),))
+            assert read(peer, NOW_MS + 10_000).events == (later,)
+            peer.close()
 
 
 def test_peer_whose_own_source_is_blind_is_a_gap_here_too() -> None:

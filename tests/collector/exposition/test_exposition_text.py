@@ -11,6 +11,7 @@ from collector.exposition import exposition
 from collector.model import (
     Allocation,
     ClaimSource,
+    Event,
     Gpu,
     GpuSample,
     GpuUuid,
@@ -171,6 +172,20 @@ def test_processes_of_a_slower_tick_are_kept_and_ended_ones_dropped() -> None:
     snapshot = after(snapshot, reading(NOW_MS + 20_000, 2), duration_ms=1)
     assert [p.key.pid for p in snapshot.processes] == [2]
     assert [p.key.pid for p in snapshot.process_samples] == [2]
+
+
+def test_events_are_counted_by_kind_with_the_last_ones_time() -> None:
+    snapshot = Snapshot()
+    for i, detail in enumerate(("31", "79")):
+        event = Event(uuid=A, at_ms=NOW_MS + i * 10_000, kind="xid", detail=detail)
+        reading = Reading(source="nvml", at_ms=event.at_ms, gpus=(gpu(A),), events=(event,))
+        tick = Tick(at_ms=event.at_ms, width_ms=10_000, outcomes=(reading,))
+        snapshot = after(snapshot, tick, duration_ms=1)
+    found = series(snapshot)
+    assert found["fallow_gpu_events_total{kind=xid,uuid=GPU-a}"] == 2
+    last = "fallow_gpu_last_event_timestamp_seconds{detail=79,kind=xid,uuid=GPU-a}"
+    assert found[last] == (NOW_MS + 10_000) / 1000
+    check_metrics(exposition(snapshot))
 
 
 def test_nobody_having_looked_leaves_the_allocations_as_they_were() -> None:
