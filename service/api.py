@@ -6,7 +6,7 @@ Everything it needs is handed in as ``Sources``; it knows no store, no loop and 
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from fastapi import FastAPI, Request
@@ -18,6 +18,7 @@ from service.api_queries import QueryDesk
 from service.client_errors import KINDS, BadParameter, ClientError, QueryFailed
 from service.client_http import ARROW, JSON
 from service.client_values import plain_rows
+from service.importing import ImportRefused, Imports
 
 PIECE_BYTES = 256 * 1024
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
@@ -29,6 +30,7 @@ STATUS = {
     "no-data": 404,
     "too-slow": 504,
     "busy": 503,
+    "import-refused": 409,
     "failed": 500,
 }
 
@@ -44,6 +46,7 @@ class Answers:
     run: Callable[[Any, str, dict[str, object]], Any]
     catalogue: Callable[[], list[dict[str, object]]]
     exports: Exports
+    imports: Imports
     metrics: Callable[[], bytes]
     health: Callable[[], dict[str, object]]
 
@@ -53,7 +56,12 @@ def make_app(answers: Answers, rules: GateRules, version: str) -> App:
     app = FastAPI(title="Fallow", version=version, docs_url=None, redoc_url=None)
     _queries(app, answers)
     _exports(app, answers)
+    _imports(app, answers.imports)
     _state(app, answers)
+
+    @app.exception_handler(ImportRefused)
+    async def not_imported(_: Request, error: ImportRefused) -> JSONResponse:
+        return JSONResponse({"error": "import-refused", "message": str(error)}, status_code=409)
 
     @app.exception_handler(ClientError)
     async def refused(_: Request, error: ClientError) -> JSONResponse:
@@ -87,6 +95,16 @@ def _exports(app: FastAPI, answers: Answers) -> None:
             raise BadParameter(f"to_ms must be after from_ms; got {from_ms} to {to_ms}")
         packed = await asyncio.to_thread(pack, answers.exports, format, from_ms, to_ms)
         return StreamingResponse(pieces(packed), media_type="application/x-tar")
+
+
+def _imports(app: FastAPI, imports: Imports) -> None:
+    @app.get("/v1/imports", summary="How the newest import stands")
+    async def state() -> dict[str, object]:
+        return asdict(imports.state)
+
+    @app.post("/v1/imports", summary="Plan an import, or begin it when the order says yes")
+    def order(given: dict[str, Any]) -> dict[str, object]:
+        return imports.start(given) if given.get("yes") is True else imports.plan(given)
 
 
 def _state(app: FastAPI, answers: Answers) -> None:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 DAY_MS = 86_400_000
 CHECKPOINT_S = 600
+FINDINGS_S = 60
 KEEPING_S = 3_600
 
 
@@ -19,6 +20,12 @@ def make_chores(config: "Config", store: "Store", clock: "Clock") -> "tuple[Chor
 
     return (
         Chore(name="checkpoint", every_s=CHECKPOINT_S, first_after_s=120, work=lambda: _checkpoint(store)),
+        Chore(
+            name="findings",
+            every_s=FINDINGS_S,
+            first_after_s=3,
+            work=lambda: _assess(config, store, clock.now_ms()),
+        ),
         Chore(
             name="sealing and retention",
             every_s=KEEPING_S,
@@ -31,6 +38,14 @@ def make_chores(config: "Config", store: "Store", clock: "Clock") -> "tuple[Chor
 def seal_before_ms(now_ms: int, after_days: float) -> int:
     """Whole UTC days that ended so many days ago may be sealed; pure."""
     return int((now_ms - after_days * DAY_MS) // DAY_MS * DAY_MS)
+
+
+def _assess(config: "Config", store: "Store", now_ms: int) -> None:
+    from analytics.assess import assess, finding_rows
+
+    with store.reader() as connection:
+        analysis = assess(connection, now_ms, config.findings, round(config.collect.tick_s * 1000))
+    store.write_findings(finding_rows(analysis), now_ms)
 
 
 def _checkpoint(store: "Store") -> None:

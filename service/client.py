@@ -13,6 +13,7 @@ from service import client_place
 from service.client_errors import (
     BadParameter,
     ClientError,
+    ImportFailed,
     NoData,
     NotAllowed,
     QueryFailed,
@@ -33,6 +34,7 @@ __all__ = [
     "BadParameter",
     "Client",
     "ClientError",
+    "ImportFailed",
     "NoData",
     "NotAllowed",
     "QueryFailed",
@@ -112,6 +114,14 @@ class Client:
         span = (round(at.timestamp() * 1000) for at in (_utc(from_ts), _utc(to_ts)))
         return self._door.export(out, kind, *span)
 
+    def begin_import(self, order: dict[str, object]) -> dict[str, Any]:
+        """Have the service plan an import, or begin it if the order says ``yes``. Raises ``ClientError``."""
+        return self._service().post("/v1/imports", order)
+
+    def import_state(self) -> dict[str, Any]:
+        """How the service's newest import stands. Raises ``ClientError``."""
+        return self._service().get("/v1/imports")
+
     def health(self) -> dict[str, Any]:
         """``service``, ``status`` (ok | degraded | starting | stopped) and more. Raises ``ClientError``."""
         return self._door.health()
@@ -119,6 +129,11 @@ class Client:
     def close(self) -> None:
         """Let go of the store's file, if it was opened."""
         self._door.close()
+
+    def _service(self) -> HttpDoor:
+        if not isinstance(self._door, HttpDoor):
+            raise ServiceDown("only a running service can be asked to import; start one with `fallow serve`")
+        return self._door
 
     def __enter__(self) -> "Client":
         return self

@@ -9,6 +9,7 @@ ClientError
 ├── StoreUnusable   the file is there and cannot be opened
 ├── QueryTooSlow    it ran past its limit and was stopped
 ├── ServiceBusy     too many queries wait already
+├── ImportFailed    an import cannot begin, or broke off
 └── QueryFailed     the service met an error of its own
 """
 
@@ -51,6 +52,10 @@ class ServiceBusy(ClientError):
     """Too many queries wait already; the same question may be asked again in a moment."""
 
 
+class ImportFailed(ClientError):
+    """An import cannot begin, or broke off; what was stored stays."""
+
+
 class QueryFailed(ClientError):
     """The service met an error of its own."""
 
@@ -62,6 +67,7 @@ KINDS: tuple[tuple[str, type[ClientError]], ...] = (
     ("no-data", NoData),
     ("too-slow", QueryTooSlow),
     ("busy", ServiceBusy),
+    ("import-refused", ImportFailed),
     ("failed", QueryFailed),
 )
 """The names of the errors on the wire."""

@@ -54,6 +54,21 @@ class HttpDoor:
         except (HTTPException, tarfile.TarError) as error:
             raise ServiceDown(f"the export from {self._address} broke off ({error}); ask again") from error
 
+    def post(self, path: str, given: dict[str, object]) -> dict[str, Any]:
+        """The JSON answer to a JSON order. Raises ``ClientError``."""
+        body = json.dumps({key: value for key, value in given.items() if value is not None}).encode()
+        with self._asked(path, accept=JSON, timeout_s=self._timeout_s, body=body) as response:
+            answer = response.read()
+            if response.status != 200:
+                raise _refusal(self._address, response, answer)
+        found: dict[str, Any] = json.loads(answer)
+        return found
+
+    def get(self, path: str) -> dict[str, Any]:
+        """A JSON answer. Raises ``ClientError``."""
+        found: dict[str, Any] = json.loads(self._get(path, accept=JSON))
+        return found
+
     def health(self) -> dict[str, Any]:
         """What the service says of its own state. Raises ``ServiceDown``."""
         try:
@@ -78,7 +93,9 @@ class HttpDoor:
         raise _refusal(self._address, response, body)
 
     @contextmanager
-    def _asked(self, path: str, *, accept: str, timeout_s: float) -> Iterator[HTTPResponse]:
+    def _asked(
+        self, path: str, *, accept: str, timeout_s: float, body: bytes | None = None
+    ) -> Iterator[HTTPResponse]:
         address = urlsplit(self._address)
         made = HTTPSConnection if address.scheme == "https" else HTTPConnection
         connection = made(address.hostname or "", address.port, timeout=timeout_s)
@@ -87,7 +104,10 @@ class HttpDoor:
             headers["Authorization"] = f"Bearer {self._token}"
         try:
             try:
-                connection.request("GET", f"{address.path}{path}", headers=headers)
+                if body is not None:
+                    headers["Content-Type"] = JSON
+                method = "GET" if body is None else "POST"
+                connection.request(method, f"{address.path}{path}", body=body, headers=headers)
                 response = connection.getresponse()
             except (OSError, HTTPException) as error:
                 raise ServiceDown(_down(self._address, error)) from error

@@ -25,6 +25,7 @@ from service.daemon_jobs import Clockwork
 from service.daemon_server import Server
 from service.daemon_start import ServiceRefused, bind, make_data_dir, make_token
 from service.daemon_state import Condition, Pulse, verdict
+from service.importing import Imports
 from service.wiring import Body
 
 PACKAGE = "fallow-gpu"
@@ -56,6 +57,7 @@ def serve(orders: Orders, stop: threading.Event | None = None) -> None:
         )
         body = wiring.assemble(orders.config, store, clock)
         sweep(orders.data)
+        imports = Imports(store)
         desk = _desk(orders.config, store)
         exports = Exports(write=lambda *span: wiring.write_export(store, *span), folder=orders.data)
         answers = Answers(
@@ -63,6 +65,7 @@ def serve(orders: Orders, stop: threading.Event | None = None) -> None:
             run=answer,
             catalogue=catalogue,
             exports=exports,
+            imports=imports,
             metrics=body.metrics,
             health=lambda: _health(pulse.condition, clock.now_ms()),
         )
@@ -76,6 +79,7 @@ def serve(orders: Orders, stop: threading.Event | None = None) -> None:
             _live(body, pulse, ended)
         finally:
             client_place.withdraw(orders.data, os.getpid())
+            imports.close()
             desk.close()
             server.stop()
             body.loop.close()

@@ -27,6 +27,7 @@ class Clockwork:
             timezone=UTC,
         )
         if beat is not None:
+            self._scheduler.add_job(self._tick, args=[beat], executor="beat")  # at once, not at the next mark
             trigger = _aligned(beat.every_s)
             self._scheduler.add_job(self._tick, trigger, args=[beat], executor="beat", misfire_grace_time=1)
         for chore in chores:
@@ -55,10 +56,10 @@ class Clockwork:
     def _chore(self, chore: Chore) -> None:
         try:
             chore.work()
-            self._pulse.note(chore_trouble=None)
+            self._pulse.chore_went(chore.name, None)
         except Exception as error:
             log.error("%s failed: %s", chore.name, error, exc_info=not _expected(error))
-            self._pulse.note(chore_trouble=f"{chore.name} failed: {error}")
+            self._pulse.chore_went(chore.name, f"{chore.name} failed: {error}")
 
 
 def _expected(error: Exception) -> bool:

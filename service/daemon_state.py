@@ -1,15 +1,16 @@
 """What the running service does and how it fares: beat, chores, and the condition that ``/healthz`` tells."""
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 STALE_TICKS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """A moment of the service's life; ``trouble`` is why the last tick, or the last chore, failed.
+    """A moment of the service's life; ``trouble`` is why the last tick failed, ``chore_troubles`` why the
+    last run of a chore did.
 
     ``resting``: no tick is due, and why.
     """
@@ -20,7 +21,7 @@ class Condition:
     resting: str | None = None
     last_tick_ms: int | None = None
     trouble: str | None = None
-    chore_trouble: str | None = None
+    chore_troubles: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,13 @@ class Pulse:
         with self._guard:
             self._condition = replace(self._condition, **changes)  # type: ignore[arg-type]
 
+    def chore_went(self, name: str, trouble: str | None) -> None:
+        """Note how the last run of a chore ended."""
+        with self._guard:
+            others = {key: why for key, why in self._condition.chore_troubles.items() if key != name}
+            troubles = others if trouble is None else {**others, name: trouble}
+            self._condition = replace(self._condition, chore_troubles=troubles)
+
 
 def verdict(condition: Condition, now_ms: int) -> tuple[str, str | None]:
     """``starting``, ``ok`` or ``degraded``, and why in words; pure."""
@@ -73,6 +81,6 @@ def verdict(condition: Condition, now_ms: int) -> tuple[str, str | None]:
             "degraded",
             f"no tick for {since_ms / 1000:.0f} s, one is due every {condition.tick_ms / 1000:g} s",
         )
-    if condition.chore_trouble is not None:
-        return "degraded", condition.chore_trouble
+    if condition.chore_troubles:
+        return "degraded", "; ".join(condition.chore_troubles.values())
     return "ok", None

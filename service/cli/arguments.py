@@ -168,7 +168,6 @@ def _import(verbs: Verbs) -> None:
     verb.add_argument("--url", required=True, help="the Prometheus server")
     verb.add_argument("--since", default="30d", metavar="TIME", help="how far back (default 30d)")
     verb.add_argument("--until", metavar="TIME", help="up to when; default now")
-    verb.add_argument("--step", default="30s", metavar="TIME", help="one sample every so often (default 30s)")
     verb.add_argument("--match", metavar="SELECTOR", help='only these series, e.g. job="dcgm"')
     verb.add_argument("--yes", action="store_true", help="do it; without, say what would be done")
 

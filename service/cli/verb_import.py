@@ -1,0 +1,113 @@
+"""``fallow import prometheus``: months of dcgm-exporter's history; resumable, and safe to repeat."""
+
+import argparse
+import os
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from service.cli import words
+from service.cli.screen import console
+from service.cli.settings import Settings, settle
+from service.cli.spans import window
+from service.client import Client, ImportFailed, connect
+
+if TYPE_CHECKING:
+    from collector.backfill.prometheus import Progress as Read
+
+TOKEN_VARIABLE = "FALLOW_PROMETHEUS_TOKEN"
+POLL_S = 0.5
+DAY_MS = 86_400_000
+
+
+def run(flags: argparse.Namespace) -> int:
+    """Say what would be read; with --yes read it."""
+    start, end = window(flags.since, flags.until, datetime.now(UTC))
+    order: dict[str, object] = {
+        "url": flags.url if "://" in flags.url else f"http://{flags.url}",
+        "from_ms": round(start.timestamp() * 1000),
+        "to_ms": round(end.timestamp() * 1000),
+        "match": flags.match,
+        "token": os.environ.get(TOKEN_VARIABLE),
+    }
+    settings = settle(flags)
+    with connect(settings.data) as client:
+        if client.mode == "service":
+            return _through_service(client, order, yes=flags.yes)
+    return _by_itself(settings, order, yes=flags.yes)
+
+
+def _through_service(client: Client, order: dict[str, object], *, yes: bool) -> int:
+    screen = console()
+    planned = client.begin_import(order)
+    if not _worth_doing(screen, planned, yes=yes):
+        return 0
+    client.begin_import({**order, "yes": True})
+    with _bar(screen) as bar:
+        task = bar.add_task("importing", total=planned["todo_ms"], added=0)
+        while (state := client.import_state())["state"] == "running":
+            _show(bar, task, state["done_ms"], state["rows_added"])
+            time.sleep(POLL_S)
+        if state["state"] == "done":
+            _show(bar, task, planned["todo_ms"], state["rows_added"])
+    if state["state"] != "done":
+        raise ImportFailed(state["message"])
+    screen.print(state["message"])
+    return 0
+
+
+def _by_itself(settings: Settings, order: dict[str, object], *, yes: bool) -> int:
+    from dataclasses import asdict
+
+    from service import importing, wiring
+    from service.daemon_start import make_data_dir
+
+    screen = console()
+    make_data_dir(settings.data)
+    wanted = importing.ImportOrder(**{key: value for key, value in order.items() if value is not None})  # type: ignore[arg-type]
+    with wiring.own_store(settings.data, settings.effective.config) as store:
+        planned = asdict(importing.plan(store, wanted))
+        if not _worth_doing(screen, planned, yes=yes):
+            return 0
+        with _bar(screen) as bar:
+            task = bar.add_task("importing", total=planned["todo_ms"], added=0)
+            done = importing.run(store, wanted, _noting(bar, task))
+    screen.print(done)
+    return 0
+
+
+def _noting(bar: Progress, task: TaskID) -> "Callable[[Read], None]":
+    return lambda read: _show(bar, task, read.done_ms, read.rows_added)
+
+
+def _worth_doing(screen: Console, planned: dict[str, Any], *, yes: bool) -> bool:
+    days = planned["todo_ms"] / DAY_MS
+    if not planned["todo_ms"]:
+        screen.print("All of it was imported before; nothing to do.")
+        return False
+    screen.print(
+        f"{planned['origin']}: {days:.1f} days to read, {len(planned['metrics'])} metrics, "
+        f"{words.count(planned['series'])} series, a sample every {planned['step_ms'] / 1000:g} s."
+    )
+    if not yes:
+        screen.print("Nothing was imported; add --yes to do it. It can be stopped and repeated at any time.")
+    return yes
+
+
+def _bar(screen: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%  {task.fields[added]:,} samples"),
+        TimeRemainingColumn(),
+        console=screen,
+        disable=not screen.is_terminal,
+    )
+
+
+def _show(bar: Progress, task: TaskID, done_ms: int, added: int) -> None:
+    bar.update(task, completed=done_ms, added=added)

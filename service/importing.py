@@ -1,0 +1,193 @@
+"""An import of history as a thing that runs, can be watched and can be stopped: in the service, or in a verb.
+
+The service owns the store, so while it runs it does the importing, in small pieces between its ticks.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from service.trouble import Trouble
+
+if TYPE_CHECKING:
+    from collector.backfill.prometheus import Progress
+    from collector.store.database import Store
+
+log = logging.getLogger(__name__)
+
+PIECE_ROWS = 50_000
+"""Samples stored at once beside a running loop: a tick waits for one piece at most."""
+
+
+class ImportRefused(Trouble):
+    """An import cannot begin or go on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportOrder:
+    """What to read from where; times in UTC ms, half-open. ``token`` goes to the server as a bearer's."""
+
+    url: str
+    from_ms: int
+    to_ms: int
+    match: str = ""
+    token: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportPlan:
+    """What an import would read."""
+
+    origin: str
+    metrics: tuple[str, ...]
+    series: int
+    step_ms: int
+    todo_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportState:
+    """How an import stands; ``message`` says what was wrong, or what was done."""
+
+    state: Literal["idle", "running", "done", "failed"] = "idle"
+    done_ms: int = 0
+    total_ms: int = 0
+    rows_added: int = 0
+    message: str = ""
+
+
+def plan(store: "Store", order: ImportOrder) -> ImportPlan:
+    """What would be read; asks the server, stores nothing. Raises ``ImportRefused``."""
+    from collector.backfill.plan import total_ms
+    from collector.backfill.prometheus import ImportSettings, survey
+    from collector.backfill.server import ImportFailed
+
+    try:
+        found = survey(
+            _access(order),
+            (order.from_ms, order.to_ms),
+            store=store,
+            settings=ImportSettings(match=order.match, rows=PIECE_ROWS),
+        )
+    except ImportFailed as failed:
+        raise ImportRefused(str(failed)) from failed
+    return ImportPlan(
+        origin=found.origin,
+        metrics=found.metrics,
+        series=found.series,
+        step_ms=found.step_ms,
+        todo_ms=total_ms(found.todo),
+    )
+
+
+def run(store: "Store", order: ImportOrder, progress: "Callable[[Progress], None]") -> str:
+    """Read and store it all; what was done, in words. Blocks. Raises ``ImportRefused``, store errors."""
+    from collector.backfill.prometheus import ImportSettings, import_history
+    from collector.backfill.server import ImportFailed
+
+    try:
+        done = import_history(
+            _access(order),
+            (order.from_ms, order.to_ms),
+            store=store,
+            progress=progress,
+            settings=ImportSettings(match=order.match, rows=PIECE_ROWS),
+        )
+    except ImportFailed as failed:
+        raise ImportRefused(str(failed)) from failed
+    skipped = f"; {done.skipped_ms / 86_400_000:.1f} days were imported before" if done.skipped_ms else ""
+    return (
+        f"{done.rows_added:,} new samples of {done.gpus} GPUs on {done.nodes} nodes, "
+        f"from {done.samples_read:,} read{skipped}"
+    )
+
+
+class Imports:
+    """At most one import at a time, on a thread of its own; what is stored by then stays stored."""
+
+    def __init__(self, store: "Store") -> None:
+        self._store = store
+        self._guard = threading.Lock()
+        self._state = ImportState()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+
+    @property
+    def state(self) -> ImportState:
+        """How the newest import stands."""
+        return self._state
+
+    def plan(self, given: Mapping[str, Any]) -> dict[str, object]:
+        """What an order would read. Raises ``ImportRefused``."""
+        return asdict(plan(self._store, _order(given)))
+
+    def start(self, given: Mapping[str, Any]) -> dict[str, object]:
+        """Begin; returns at once. Raises ``ImportRefused`` while another one runs."""
+        order = _order(given)
+        with self._guard:
+            if self._thread is not None and self._thread.is_alive():
+                raise ImportRefused("an import runs already; wait for its end, and repeat this one then")
+            self._state = ImportState(state="running")
+            self._thread = threading.Thread(target=self._run, args=[order], name="import", daemon=True)
+            self._thread.start()
+        return asdict(self._state)
+
+    def close(self) -> None:
+        """Stop after the piece in hand."""
+        self._stopping = True
+        if self._thread is not None:
+            self._thread.join(timeout=10)
+
+    def _run(self, order: ImportOrder) -> None:
+        try:
+            said = run(self._store, order, self._note)
+        except Exception as error:
+            log.error("import failed: %s", error, exc_info=not isinstance(error, Trouble))
+            self._set("failed", str(error))
+        else:
+            self._set("done", said)
+
+    def _note(self, progress: "Progress") -> None:
+        if self._stopping:
+            raise ImportRefused("the service stopped; start the import again, it goes on where it was")
+        self._state = ImportState(
+            state="running",
+            done_ms=progress.done_ms,
+            total_ms=progress.total_ms,
+            rows_added=progress.rows_added,
+        )
+
+    def _set(self, state: Literal["done", "failed"], message: str) -> None:
+        now = self._state
+        self._state = ImportState(
+            state=state,
+            done_ms=now.done_ms,
+            total_ms=now.total_ms,
+            rows_added=now.rows_added,
+            message=message,
+        )
+
+
+def _order(given: Mapping[str, Any]) -> ImportOrder:
+    try:
+        order = ImportOrder(
+            url=str(given["url"]),
+            from_ms=int(given["from_ms"]),
+            to_ms=int(given["to_ms"]),
+            match=str(given.get("match") or ""),
+            token=None if given.get("token") is None else str(given["token"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ImportRefused(f"an import needs url, from_ms and to_ms; found {error!r}") from error
+    if order.to_ms <= order.from_ms:
+        raise ImportRefused("an import's to_ms must be after its from_ms")
+    return order
+
+
+def _access(order: ImportOrder) -> Any:
+    from collector.backfill.server import Access
+
+    headers = {"Authorization": f"Bearer {order.token}"} if order.token else {}
+    return Access(url=order.url, headers=headers)
