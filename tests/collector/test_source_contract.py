@@ -13,6 +13,7 @@ import pytest
 from collector.model import Gpu, NodeName, Reading, Unavailable
 from collector.nvml.source import NvmlOptions, NvmlSource
 from collector.source import Source
+from tests.collector.dcgm import dcgm_cases
 from tests.driver.driver import UNKNOWN, CompilerMissing, Driver
 
 START_MS = 1_800_000_000_000
@@ -61,8 +62,22 @@ def nvml(request: pytest.FixtureRequest) -> Case:
     )
 
 
+def dcgm(request: pytest.FixtureRequest) -> Case:
+    """Two dcgm-exporters of different versions over HTTP."""
+    source, world = dcgm_cases.dcgm(request)
+    return Case(source=source, break_world=world.breaks, mend_world=world.mends, advance=world.passes)
+
+
+def peer(request: pytest.FixtureRequest) -> Case:
+    """Another Fallow's metrics over HTTP."""
+    source, world = dcgm_cases.peer(request)
+    return Case(source=source, break_world=world.breaks, mend_world=world.mends, advance=world.passes)
+
+
 CASES: dict[str, Callable[[pytest.FixtureRequest], Case]] = {
     "nvml": nvml,
+    "dcgm": dcgm,
+    "peer": peer,
 }
 
 
