@@ -6,7 +6,7 @@ writers take turns, and every ``reader()`` is a connection of its own with its o
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +22,7 @@ from collector.store.export import Exported, Format, export
 from collector.store.gaps import stopped_gaps
 from collector.store.ledger_inputs import FindingsWritten
 from collector.store.migrations import applied_migrations, migrate, refuse_newer
+from collector.store.ownership import Ownership
 from collector.store.retention import Dropped, Retention, drop_expired
 from collector.store.rollups import read_marks
 from collector.store.sealing import (
@@ -65,7 +66,7 @@ def open_store(path: Path, limits: Limits | None = None) -> "Store":
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and path.stat().st_size == 0:
             path.unlink()
-        return Store(path, _connect(path, limits or Limits(), read_only=False), limits or Limits(), False)
+        return Store(path, limits or Limits(), Ownership(path))
 
 
 def open_read_only(path: Path, limits: Limits | None = None) -> "Store":
@@ -76,33 +77,29 @@ def open_read_only(path: Path, limits: Limits | None = None) -> "Store":
     if not path.is_file():
         raise StoreMissing(f"reading the store: there is no {path}; start the service once, or give --data")
     with translated("reading the store", path):
-        return Store(path, _connect(path, limits or Limits(), read_only=True), limits or Limits(), True)
+        return Store(path, limits or Limits(), None)
 
 
 class Store:
     """One open file. Use ``open_store`` or ``open_read_only``; close it, or use it in a ``with``."""
 
-    def __init__(
-        self, path: Path, connection: duckdb.DuckDBPyConnection, limits: Limits, read_only: bool
-    ) -> None:
+    def __init__(self, path: Path, limits: Limits, ownership: Ownership | None) -> None:
         self.path = path
         self.folder = path.parent
-        self.read_only = read_only
-        self._limits = limits
-        self._connection = connection
-        self._lock = threading.RLock()
-        self._chores = threading.Lock()
+        self.read_only = ownership is None
         self.remarks: tuple[str, ...] = ()
         """What the opening found that a person should know; for the log."""
-        if read_only:
-            refuse_newer(applied_migrations(connection), path)
-        else:
-            migrate(connection, path)
-            with _transaction(connection):
-                aside = sweep(connection, self.folder)
-                missing = renew_view(connection, self.folder)
-            self.remarks = (*(f"set aside {path}: no record explains it" for path in aside), *missing)
-        self._live = ticks.read_live(connection)
+        self._limits = limits
+        self._ownership = ownership
+        self._lock = threading.RLock()
+        self._chores = threading.Lock()
+        with ExitStack() as undo:
+            if ownership is not None:
+                undo.callback(ownership.release)
+            self._connection = _connect(path, limits, read_only=self.read_only)
+            undo.callback(self._connection.close)
+            self._prepare()
+            undo.pop_all()
 
     def __enter__(self) -> "Store":
         return self
@@ -116,6 +113,8 @@ class Store:
         """Write everything into the file and let go of it; safe to call twice."""
         with self._lock:
             self._connection.close()
+            if self._ownership is not None:
+                self._ownership.release()
 
     def reader(self) -> duckdb.DuckDBPyConnection:
         """A connection for named queries, for one other thread; close it after use. Never blocks a tick."""
@@ -203,6 +202,18 @@ class Store:
         with self._writing("noting an import"):
             ledger_inputs.note_import(self._connection, origin, (from_ms, to_ms), rows_added)
 
+    def _prepare(self) -> None:
+        """Bring the file up to date, clear up after a crash, and learn where things stand."""
+        if self.read_only:
+            refuse_newer(applied_migrations(self._connection), self.path)
+        else:
+            migrate(self._connection, self.path)
+            with _transaction(self._connection):
+                aside = sweep(self._connection, self.folder)
+                missing = renew_view(self._connection, self.folder)
+            self.remarks = (*(f"set aside {path}: no record explains it" for path in aside), *missing)
+        self._live = ticks.read_live(self._connection)
+
     def _size(self) -> FileSize:
         row = self._connection.execute(statement("file_size")).fetchone()
         block, _, free = row if row else (0, 0, 0)
@@ -232,7 +243,7 @@ class Store:
             self._live = ticks.read_live(self._connection)
         except duckdb.Error:
             self._connection.close()
-            self._connection = _connect(self.path, self._limits, read_only=False)
+            self._connection = _connect(self.path, self._limits, read_only=self.read_only)
             self._live = ticks.read_live(self._connection)
 
 

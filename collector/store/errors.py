@@ -62,38 +62,47 @@ def translated(doing: str, path: Path) -> Iterator[None]:
             raise
         raise ours from error
     except OSError as error:
-        ours = _classify(doing, path, str(error), fatal=False)
+        found = f"{error.strerror or error} ({error.filename or path})"
         if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
-            ours = _full(doing, path, str(error))
-        if ours is None:
-            raise
-        raise ours from error
+            raise _full(doing, path, found) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR):
+            raise _unwritable(doing, path, found) from error
+        raise
+
+
+def locked(doing: str, path: Path, found: str) -> StoreLocked:
+    """The exception for a file that another process has open."""
+    return StoreLocked(
+        f"{doing}: {path} belongs to another process, usually the running service; "
+        f"ask it over HTTP, stop it, or choose another folder with --data. Found: {found}"
+    )
 
 
 def _classify(doing: str, path: Path, found: str, *, fatal: bool) -> StoreError | None:
     if any(sign in found for sign in _FULL):
         return _full(doing, path, found)
     if "Could not set lock" in found or "different configuration than existing" in found:
-        return StoreLocked(
-            f"{doing}: {path} belongs to another process, usually the running service; "
-            f"ask it over HTTP, stop it, or choose another folder with --data. Found: {found}"
-        )
+        return locked(doing, path, found)
     if any(sign in found for sign in _NEWER):
         return StoreNewer(
             f"{doing}: {path} was written by a newer DuckDB; update Fallow. "
             f"Nothing was changed. Found: {found}"
         )
     if any(sign in found for sign in _DENIED):
-        return StoreUnwritable(
-            f"{doing}: {path} may not be written; give its folder to the service's user, "
-            f"or choose another with --data. Found: {found}"
-        )
+        return _unwritable(doing, path, found)
     if fatal or "not a valid DuckDB database" in found or "Corrupt" in found or "checksum" in found:
         return StoreDamaged(
             f"{doing}: {path} cannot be read; keep a copy of it, move it away and restore a backup or start "
             f"afresh (sealed days in Parquet are not affected). Found: {found}"
         )
     return None
+
+
+def _unwritable(doing: str, path: Path, found: str) -> StoreUnwritable:
+    return StoreUnwritable(
+        f"{doing}: {path} may not be written; give its folder to the service's user, "
+        f"or choose another with --data. Found: {found}"
+    )
 
 
 def _full(doing: str, path: Path, found: str) -> StoreFull:

@@ -39,9 +39,9 @@ def export(
     jobs: tuple[tuple[str, Mapping[str, int]], ...] = (("samples", span), ("allocations", span), ("gpus", {}))
     files, rows = [], []
     for name, parameters in jobs:
-        cursor = connection.execute(statement(f"export_{name}"), dict(parameters) or None)
+        found = connection.sql(statement(f"export_{name}"), params=dict(parameters) or None)
         target = out / f"{name}.{kind}"
-        rows.append(_write(cursor.to_arrow_reader(BATCH_ROWS), target, kind))
+        rows.append(_write(found.to_arrow_reader(BATCH_ROWS), target, kind))
         files.append(target)
     return Exported(files=tuple(files), rows=tuple(rows))
 

@@ -75,17 +75,25 @@ def close_finished(
 
 
 def redo(connection: duckdb.DuckDBPyConnection, stretch: Stretch, marks: Marks, *, widest_ms: int) -> None:
-    """Roll up again what lies before the marks, for these GPUs; whole hours where minutes are gone."""
+    """Roll up again what lies before the marks, for these GPUs.
+
+    Where samples were let go of, what is rolled up stays and only what is missing is added; where minutes
+    were let go of, whole hours are done again.
+    """
     step_ms = HOUR_MS if stretch.from_ms < (marks.minutes_from_ms or 0) else MINUTE_MS
     from_ms = floor_to(stretch.from_ms, step_ms)
     to_ms = min(-floor_to(-stretch.to_ms, step_ms), marks.minutes_to_ms or 0)
-    if from_ms >= to_ms:
-        return
-    minutes = Stretch(from_ms=from_ms, to_ms=to_ms, gpu_ids=stretch.gpu_ids)
-    learn_idle_power(connection, from_ms, to_ms)
-    _run(connection, "clear_minutes", minutes)
-    add_minutes(connection, minutes, widest_ms=widest_ms)
-    redo_hours(connection, minutes, marks)
+    kept_ms = min(max(from_ms, marks.samples_from_ms or from_ms), max(to_ms, from_ms))
+    if from_ms < kept_ms:
+        old = Stretch(from_ms=from_ms, to_ms=kept_ms, gpu_ids=stretch.gpu_ids)
+        add_minutes(connection, old, widest_ms=widest_ms)
+        _run(connection, "rollup_hours", old)
+    if kept_ms < to_ms:
+        minutes = Stretch(from_ms=kept_ms, to_ms=to_ms, gpu_ids=stretch.gpu_ids)
+        learn_idle_power(connection, kept_ms, to_ms)
+        _run(connection, "clear_minutes", minutes)
+        add_minutes(connection, minutes, widest_ms=widest_ms)
+        redo_hours(connection, minutes, marks)
 
 
 def redo_hours(connection: duckdb.DuckDBPyConnection, minutes: Stretch, marks: Marks) -> None:
@@ -101,7 +109,7 @@ def redo_hours(connection: duckdb.DuckDBPyConnection, minutes: Stretch, marks: M
 
 
 def add_minutes(connection: duckdb.DuckDBPyConnection, minutes: Stretch, *, widest_ms: int) -> None:
-    """Add minutes that are not there yet."""
+    """Add the minutes that are not there yet."""
     connection.execute(
         statement("rollup_minutes"),
         {

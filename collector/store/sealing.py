@@ -105,9 +105,10 @@ def days_to_seal(connection: duckdb.DuckDBPyConnection, before_ms: int) -> tuple
 def sweep(connection: duckdb.DuckDBPyConnection, folder: Path) -> tuple[Path, ...]:
     """Remove what a crash left in the sealed folder; returns files set aside because nothing explains them.
 
-    A file without a record whose rows are all in the hot table, or in a later file of the day, goes. Any
-    other is renamed to ``*.unclaimed`` and kept.
+    A file without a record goes when its rows are in the hot table or in a later file of the day, or when
+    the retention let go of the day. Any other is renamed to ``*.unclaimed`` and kept.
     """
+    expired = _expired_before(connection)
     recorded = {row[0]: row[1] for row in connection.execute("SELECT path, day FROM sealed").fetchall()}
     sealed_days = {str(day) for day in recorded.values()}
     aside = []
@@ -115,7 +116,8 @@ def sweep(connection: duckdb.DuckDBPyConnection, folder: Path) -> tuple[Path, ..
         if file.name.endswith(_TEMPORARY):
             file.unlink()
         elif file.suffix == ".parquet" and file.relative_to(folder).as_posix() not in recorded:
-            if file.parent.name.removeprefix("day=") in sealed_days or _is_hot(connection, file):
+            day = file.parent.name.removeprefix("day=")
+            if day in sealed_days or day < expired or _is_hot(connection, file):
                 file.unlink()
             else:
                 aside.append(file.rename(file.with_name(file.name + _UNCLAIMED)))
@@ -184,6 +186,12 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _expired_before(connection: duckdb.DuckDBPyConnection) -> str:
+    """The first day, YYYY-MM-DD, that the retention keeps; empty before anything was let go of."""
+    row = connection.execute(statement("first_kept_day")).fetchone()
+    return row[0] if row else ""
 
 
 def _is_hot(connection: duckdb.DuckDBPyConnection, file: Path) -> bool:

@@ -1,7 +1,7 @@
 -- Adds the hours of a range to rollup_1h, from rollup_1m.
 --
 -- Parameters
---   from_ms, to_ms   UTC ms, whole hours: the hours to add; they must not be there already
+--   from_ms, to_ms   UTC ms, whole hours: those to add; what is there for a GPU and hour stays
 --   gpu_ids          INTEGER[]: these GPUs only; NULL: all
 -- Rows added: one an (hour, GPU, holder); milliseconds and energy are sums, memory the mean of the minutes
 -- that have one. NULL: not measured.
@@ -26,7 +26,12 @@ SELECT
     CAST(avg(memory_used_mean_bytes) AS BIGINT) AS memory_used_mean_bytes,
     max(memory_used_max_bytes) AS memory_used_max_bytes,
     sum(energy_mj) AS energy_mj
-FROM rollup_1m
+FROM rollup_1m AS minute
+ANTI JOIN (
+    SELECT DISTINCT ts AS hour, gpu_id
+    FROM rollup_1h
+    WHERE ts >= epoch_ms(CAST($from_ms AS BIGINT)) AND ts < epoch_ms(CAST($to_ms AS BIGINT))
+) AS there ON there.gpu_id = minute.gpu_id AND there.hour = date_trunc('hour', minute.ts)
 WHERE ts >= epoch_ms(CAST($from_ms AS BIGINT)) AND ts < epoch_ms(CAST($to_ms AS BIGINT))
   AND gpu_id IN (SELECT gpu_id FROM gpus WHERE $gpu_ids IS NULL OR gpu_id IN (SELECT unnest($gpu_ids)))
 GROUP BY date_trunc('hour', ts), gpu_id, holder_id

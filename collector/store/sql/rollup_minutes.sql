@@ -1,7 +1,7 @@
 -- Adds the minutes of a range to rollup_1m: which state each GPU was in, for whom, and how busy.
 --
 -- Parameters
---   from_ms, to_ms   UTC ms, whole minutes: the minutes to add; they must not be there already
+--   from_ms, to_ms   UTC ms, whole minutes: those to add; what is there for a GPU and minute stays
 --   read_from_ms     UTC ms: samples from here on give the counters before the range
 --   read_to_ms       UTC ms: samples up to here may reach back into the range
 --   gpu_ids          INTEGER[]: these GPUs only; NULL: all
@@ -115,28 +115,37 @@ split AS (
         part_of(30000, lower_fraction, upper_fraction) AS part_ms,
         covered AND state <> 7 AND utilization_e4 IS NOT NULL AS counts
     FROM judged
+),
+made AS (
+    SELECT
+        epoch_ms(CAST(bin // 2 * 60000 AS BIGINT)) AS ts,
+        gpu_id,
+        holder_id,
+        sum(CASE WHEN state = 1 THEN part_ms ELSE 0 END) AS free_ms,
+        sum(CASE WHEN state = 2 THEN part_ms ELSE 0 END) AS allocated_empty_ms,
+        sum(CASE WHEN state = 3 THEN part_ms ELSE 0 END) AS held_idle_ms,
+        sum(CASE WHEN state = 4 THEN part_ms ELSE 0 END) AS low_saturation_ms,
+        sum(CASE WHEN state = 5 THEN part_ms ELSE 0 END) AS moderate_ms,
+        sum(CASE WHEN state = 6 THEN part_ms ELSE 0 END) AS good_ms,
+        sum(CASE WHEN state = 7 THEN part_ms ELSE 0 END) AS suspect_ms,
+        sum(CASE WHEN state = 0 THEN part_ms ELSE 0 END) AS unknown_ms,
+        sum(CASE WHEN holder_id IS NOT NULL THEN part_ms ELSE 0 END) AS held_ms,
+        sum(CASE WHEN counts THEN part_ms ELSE 0 END) AS measured_ms,
+        sum(CASE WHEN counts
+            THEN part_of(round(utilization_e4 * 3), lower_fraction, upper_fraction) ELSE 0 END) AS used_ms,
+        max(utilization_max_e4) AS utilization_max_e4,
+        coalesce(min(rung) FILTER (counts), 0) AS rung,
+        CAST(avg(memory_used_bytes) AS BIGINT) AS memory_used_mean_bytes,
+        max(memory_used_max_bytes) AS memory_used_max_bytes,
+        sum(part_of(energy_mj, lower_fraction, upper_fraction)) AS energy_mj
+    FROM split
+    GROUP BY bin // 2, gpu_id, holder_id
 )
-SELECT
-    epoch_ms(CAST(bin // 2 * 60000 AS BIGINT)) AS ts,
-    gpu_id,
-    holder_id,
-    sum(CASE WHEN state = 1 THEN part_ms ELSE 0 END) AS free_ms,
-    sum(CASE WHEN state = 2 THEN part_ms ELSE 0 END) AS allocated_empty_ms,
-    sum(CASE WHEN state = 3 THEN part_ms ELSE 0 END) AS held_idle_ms,
-    sum(CASE WHEN state = 4 THEN part_ms ELSE 0 END) AS low_saturation_ms,
-    sum(CASE WHEN state = 5 THEN part_ms ELSE 0 END) AS moderate_ms,
-    sum(CASE WHEN state = 6 THEN part_ms ELSE 0 END) AS good_ms,
-    sum(CASE WHEN state = 7 THEN part_ms ELSE 0 END) AS suspect_ms,
-    sum(CASE WHEN state = 0 THEN part_ms ELSE 0 END) AS unknown_ms,
-    sum(CASE WHEN holder_id IS NOT NULL THEN part_ms ELSE 0 END) AS held_ms,
-    sum(CASE WHEN counts THEN part_ms ELSE 0 END) AS measured_ms,
-    sum(CASE WHEN counts
-        THEN part_of(round(utilization_e4 * 3), lower_fraction, upper_fraction) ELSE 0 END) AS used_ms,
-    max(utilization_max_e4) AS utilization_max_e4,
-    coalesce(min(rung) FILTER (counts), 0) AS rung,
-    CAST(avg(memory_used_bytes) AS BIGINT) AS memory_used_mean_bytes,
-    max(memory_used_max_bytes) AS memory_used_max_bytes,
-    sum(part_of(energy_mj, lower_fraction, upper_fraction)) AS energy_mj
-FROM split
-GROUP BY bin // 2, gpu_id, holder_id
-ORDER BY 1, 2, 3;
+SELECT made.*
+FROM made
+ANTI JOIN (
+    SELECT ts, gpu_id
+    FROM rollup_1m
+    WHERE ts >= epoch_ms(CAST($from_ms AS BIGINT)) AND ts < epoch_ms(CAST($to_ms AS BIGINT))
+) AS there USING (ts, gpu_id)
+ORDER BY ts, gpu_id, holder_id;

@@ -34,6 +34,7 @@ PARAMETERS = {
     "export_samples": "from_ms to_ms",
     "extend_gap": "from_ms gpu_id node reason source to_ms",
     "file_size": "",
+    "first_kept_day": "",
     "forget_older_latest": "",
     "forget_sealed": "day",
     "hot_days": "before_ms",

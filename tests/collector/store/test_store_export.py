@@ -1,0 +1,56 @@
+"""Exports are plain files: the values that went in, in the units of the model."""
+
+import csv
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from collector.batch import SAMPLE_SCHEMA, to_table
+from collector.store.database import open_store
+from tests.collector.store.store_parts import T0, TICK_MS, at_path, held, sample, tick
+
+
+def test_parquet_export_brings_back_what_was_stored(tmp_path: Path) -> None:
+    samples = [
+        sample(n % 3, T0 + (1 + n // 3) * TICK_MS, None if n % 7 == 0 else n / 40, flags=("a", "b"), xid=79)
+        for n in range(36)
+    ]
+    with open_store(at_path(tmp_path)) as store:
+        for n in range(0, 36, 3):
+            store.write_tick(tick(samples[n].at_ms, samples[n : n + 3], [held(0, "a", 0.5)]))
+        done = store.export(tmp_path / "out", "parquet", T0, T0 + 12 * TICK_MS)
+    assert [file.name for file in done.files] == ["samples.parquet", "allocations.parquet", "gpus.parquet"]
+    assert done.rows == (36, 1, 3)
+    table = pq.read_table(done.files[0])
+    assert table.schema.names == ["uuid", "node", *SAMPLE_SCHEMA.names[1:]]
+    back = table.select(SAMPLE_SCHEMA.names).cast(SAMPLE_SCHEMA)
+    assert back.equals(_to_e4(to_table(samples)))
+    (claim,) = pq.read_table(done.files[1]).to_pylist()
+    assert claim["job"] == "slurm:a" and claim["share"] == 0.5
+    assert (claim["from_ms"], claim["to_ms"]) == (T0, None)
+
+
+def test_csv_export_says_the_same_with_empty_fields_for_not_measured(tmp_path: Path) -> None:
+    with open_store(at_path(tmp_path)) as store:
+        store.write_tick(tick(T0 + TICK_MS, [sample(0, T0 + TICK_MS, 0.25, temperature_c=0)]))
+        done = store.export(tmp_path / "out", "csv", T0, T0 + TICK_MS)
+    with done.files[0].open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert float(row["utilization_ratio"]) == 0.25
+    assert row["temperature_c"] == "0" and row["encoder_ratio"] == ""
+    assert row["node"] == "n0" and int(row["at_ms"]) == T0 + TICK_MS
+
+
+def _to_e4(table: pa.Table) -> pa.Table:
+    """Ratios as they are after a stay in the store: rounded to a ten-thousandth."""
+    columns = [
+        pa.array(
+            [None if v is None else round(v * 10_000) / 10_000 for v in table[name].to_pylist()],
+            type=pa.float32(),
+        )
+        if name.endswith("_ratio")
+        else table[name]
+        for name in table.schema.names
+    ]
+    return pa.Table.from_arrays(columns, schema=SAMPLE_SCHEMA)
