@@ -58,6 +58,8 @@ def answer(
     if request["op"] == "probe":
         return {"versions": versions(library), "devices": _capabilities(fleet), "failed": _failed(fleet)}
     fleet.rescan(thorough=request["rescan"])
+    if request["processes"] and not request["rescan"]:
+        fleet.repartition()
     devices = []
     for whole in tuple(fleet.wholes.values()):
         mark(whole.index)

@@ -95,16 +95,23 @@ class Fleet:
         if self._events is None:
             self._watch_events()
         wait = self._library.call("nvmlEventSetWait_v2")
-        by_address = {address(whole.handle): whole.uuid for whole in self.wholes.values()}
         out = []
         event = pynvml.c_nvmlEventData_t()
         for _ in range(_EVENTS_A_TICK):
             if not self._events or wait(self._events, pynvml.byref(event), 0) != SUCCESS:
                 break
-            uuid = by_address.get(address(event.device))
+            device = address(event.device)
+            uuid = next((w.uuid for w in self.wholes.values() if address(w.handle) == device), None)
             if uuid:
                 out.append((uuid, int(event.eventType), int(event.eventData)))
         return out
+
+    def repartition(self) -> None:
+        """Look for instances that came or went on GPUs where MIG is on."""
+        for whole in self.wholes.values():
+            if whole.mig:
+                self._mark(whole.index)
+                self._find_instances(whole)
 
     def _at(self, index: int) -> Whole | None:
         handle = pynvml.c_nvmlDevice_t()

@@ -1,11 +1,10 @@
 """One answer of the child made into samples and process samples, with what is remembered between ticks.
 
-Kept between ticks: each process's first sighting when /proc hides its start, what each GPU did since the
-processes were last looked at (their shares must fit into it), and the power each GPU draws when idle.
+Kept between ticks: the processes' keys, what each GPU did since the processes were last looked at (their
+shares must fit into it), the power each GPU draws when idle, and which GPUs are partitioned.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from collector.model import GpuSample, GpuUuid, NodeName, Process, ProcessKey, ProcessSample
@@ -13,10 +12,12 @@ from collector.nvml import process_list, reading
 from collector.nvml.changes import XID_TYPE
 from collector.nvml.identity import ProcessStarts, Seen
 from collector.nvml.process_list import Presence, Verdict
-from collector.nvml.reading import Looked
+from collector.nvml.wire import MEASURES
 
 Processes = tuple[tuple[Process, ...], tuple[ProcessSample, ...]]
 HIDDEN = "stat: hidden by /proc; started_ms is when it was first seen"
+_MEMORY_TOTAL = MEASURES.index("memory_total_bytes")
+_UTILIZATION = MEASURES.index("gpu_utilization")
 
 
 class Gathering:
@@ -26,11 +27,11 @@ class Gathering:
         self._node = node
         self._starts = starts
         self._foreign = foreign
-        self._first_seen: dict[int, int] = {}
+        self._processes: dict[int, Process] = {}
         self._idle_power: dict[GpuUuid, int | None] = {}
         self._done: dict[GpuUuid, tuple[float, int]] = {}
         self._looked_ms: int | None = None
-        self._parts: dict[str, tuple[str, ...]] = {}
+        self._parts: dict[GpuUuid, tuple[GpuUuid, ...]] = {}
 
     def close(self) -> None:
         """Give back the process descriptors; safe to call twice."""
@@ -40,107 +41,100 @@ class Gathering:
         self, answer: Mapping[str, Any], at_ms: int, width_ms: int, *, looked: bool
     ) -> tuple[tuple[GpuSample, ...], Processes | None]:
         """The samples, and the processes when they were looked at."""
-        devices = answer["devices"]
-        rows = {line[0]: reading.sample(line[0], at_ms, width_ms, line[1], line[2]) for line in devices}
-        for uuid, row in rows.items():
-            self._accumulate(uuid, row)
-        found: Processes | None = None
-        counts: dict[str, Looked] = {}
-        if looked:
-            found, counts = self._processes(devices, rows, at_ms)
-            self._looked_ms = at_ms
-        xid_by_uuid = {uuid: number for uuid, kind, number in answer["events"] if kind & XID_TYPE}
         self._note_parts(answer)
-        samples = tuple(self._finish(row, counts, xid_by_uuid, rows) for row in rows.values())
-        return samples, found
+        lines = answer["devices"]
+        xids = {uuid: number for uuid, kind, number in answer["events"] if kind & XID_TYPE}
+        if looked:
+            self._meet([pid for line in lines for pid, _, _ in line[3] or ()], at_ms)
+        since_ms = at_ms - self._looked_ms if self._looked_ms is not None else 0
+        process_width_ms = since_ms if since_ms > 0 else width_ms
+        samples: list[GpuSample] = []
+        used: list[ProcessSample] = []
+        for uuid, row, told, entries, uses, after_us in lines:
+            self._accumulate(uuid, row[_UTILIZATION], width_ms)
+            count, flags = 0 if looked and uuid in self._parts else None, tuple(told)
+            if entries is not None:
+                verdict = self._judge(row, entries)
+                shares, said = self._shares(uuid, verdict, uses, after_us)
+                used += self._used(uuid, verdict, shares, at_ms, process_width_ms)
+                count, flags = verdict.count, (*flags, *verdict.flags, *said)
+            idle = self._idle_power.get(uuid)
+            doubts = reading.suspicions(row, count, idle)
+            self._idle_power[uuid] = reading.idle_power(row, idle)
+            samples.append(
+                reading.sample(
+                    uuid,
+                    at_ms,
+                    width_ms,
+                    row,
+                    flags=(*flags, *doubts),
+                    process_count=count,
+                    xid=xids.get(uuid),
+                )
+            )
+        if not looked:
+            return self._without_parts(samples), None
+        self._looked_ms = at_ms
+        return self._without_parts(samples), (self._listed(used), tuple(used))
 
-    def _finish(
-        self,
-        row: GpuSample,
-        counts: Mapping[str, Looked],
-        xids: Mapping[str, int],
-        rows: Mapping[str, GpuSample],
-    ) -> GpuSample:
-        parts = self._parts.get(row.uuid)
-        if parts is not None:
-            row = reading.without_parts(row, [rows[part] for part in parts if part in rows])
-        look = counts.get(row.uuid, Looked())
-        if look.count is not None or look.flags:
-            row = replace(row, process_count=look.count, flags=(*row.flags, *look.flags))
-        if row.uuid in xids:
-            row = replace(row, xid=xids[row.uuid])
-        doubts = reading.suspicions(row, self._idle_power.get(row.uuid))
-        self._idle_power[row.uuid] = reading.idle_power(row, self._idle_power.get(row.uuid))
-        return replace(row, flags=(*row.flags, *doubts)) if doubts else row
-
-    def _processes(
-        self, devices: list[Any], rows: Mapping[str, GpuSample], at_ms: int
-    ) -> tuple[Processes, dict[str, Looked]]:
-        listed = {line[0]: line[3] for line in devices if line[3] is not None}
-        seen = self._starts.look({pid for entries in listed.values() for pid, _, _ in entries})
-        presence = {pid: one.presence for pid, one in seen.items()}
-        keys: dict[int, ProcessKey] = {}
-        samples: list[ProcessSample] = []
-        counts: dict[str, Looked] = {}
-        for uuid, _, _, entries, uses, after_us in devices:
-            if entries is None:
+    def _meet(self, pids: Sequence[int], at_ms: int) -> None:
+        """Look the pids up; a process is the same object for as long as it runs and is listed."""
+        seen = self._starts.look(pids)
+        before = self._processes
+        self._processes = {}
+        for pid, one in seen.items():
+            if one.presence is Presence.ABSENT:
                 continue
-            total = rows[uuid].memory_total_bytes
-            verdict = process_list.judge(entries, total, presence, foreign=self._foreign)
-            for held in verdict.held:
-                keys.setdefault(held.pid, self._key(held.pid, seen[held.pid], at_ms))
-            made, flags = self._samples(rows[uuid], verdict, uses, after_us, keys)
-            samples += made
-            counts[uuid] = Looked(count=verdict.count, flags=(*verdict.flags, *flags))
-        self._first_seen = {pid: ms for pid, ms in self._first_seen.items() if pid in keys}
-        processes = tuple(self._process(key, seen[pid]) for pid, key in keys.items())
-        return (processes, tuple(samples)), counts
+            known = before.get(pid)
+            same = known and (one.started_ms is None or known.key.started_ms == one.started_ms)
+            self._processes[pid] = known if known and same else self._process(pid, one, at_ms)
 
-    def _samples(
-        self,
-        row: GpuSample,
-        verdict: Verdict,
-        uses: list[Any] | None,
-        after_us: int,
-        keys: Mapping[int, ProcessKey],
-    ) -> tuple[list[ProcessSample], tuple[str, ...]]:
-        ratio, _ = self._done.pop(row.uuid, (None, 0))
-        by_pid = process_list.shares(uses or (), after_us, [held.pid for held in verdict.held])
+    def _process(self, pid: int, seen: Seen, at_ms: int) -> Process:
+        started_ms = at_ms if seen.started_ms is None else seen.started_ms
+        key = ProcessKey(node=self._node, pid=pid, started_ms=started_ms)
+        return Process(key=key, unreadable=(HIDDEN,) if seen.presence is Presence.HIDDEN else ())
+
+    def _judge(self, row: Sequence[Any], entries: Sequence[process_list.Entry]) -> Verdict:
+        return process_list.judge(entries, row[_MEMORY_TOTAL], self._processes.keys(), foreign=self._foreign)
+
+    def _shares(
+        self, uuid: GpuUuid, verdict: Verdict, uses: Sequence[process_list.Use] | None, after_us: int
+    ) -> tuple[Mapping[int, float], tuple[str, ...]]:
+        """SM share by pid, held against what the GPU did in the same time; and flags."""
+        ratio, _ = self._done.pop(uuid, (None, 0))
+        flags = (reading.MIG_BY_INSTANCE,) if verdict.held and uuid.startswith("MIG-") else ()
+        if not uses or not verdict.held:
+            return {}, flags
+        by_pid = process_list.shares(uses, after_us, [held.pid for held in verdict.held])
         by_pid, scaled = process_list.within_device(by_pid, ratio)
-        flags = (process_list.SCALED,) if scaled else ()
-        if row.uuid.startswith("MIG-") and verdict.held:
-            flags = (*flags, reading.MIG_BY_INSTANCE)
-        made = [
+        return by_pid, (*flags, process_list.SCALED) if scaled else flags
+
+    def _used(
+        self, uuid: GpuUuid, verdict: Verdict, shares: Mapping[int, float], at_ms: int, width_ms: int
+    ) -> list[ProcessSample]:
+        return [
             ProcessSample(
-                uuid=row.uuid,
-                key=keys[held.pid],
-                at_ms=row.at_ms,
-                width_ms=self._process_width_ms(row),
+                uuid=uuid,
+                key=self._processes[held.pid].key,
+                at_ms=at_ms,
+                width_ms=width_ms,
                 type=held.type,
                 memory_used_bytes=held.memory_used_bytes,
-                sm_ratio=by_pid.get(held.pid),
+                sm_ratio=shares.get(held.pid),
             )
             for held in verdict.held
         ]
-        return made, flags
 
-    def _key(self, pid: int, seen: Seen, at_ms: int) -> ProcessKey:
-        started = seen.started_ms
-        if started is None:
-            started = self._first_seen.setdefault(pid, at_ms)
-        return ProcessKey(node=self._node, pid=pid, started_ms=started)
+    def _listed(self, used: Sequence[ProcessSample]) -> tuple[Process, ...]:
+        pids = dict.fromkeys([row.key.pid for row in used])
+        return tuple([self._processes[pid] for pid in pids])
 
-    def _process(self, key: ProcessKey, seen: Seen) -> Process:
-        return Process(key=key, unreadable=(HIDDEN,) if seen.presence is Presence.HIDDEN else ())
-
-    def _accumulate(self, uuid: GpuUuid, row: GpuSample) -> None:
+    def _accumulate(self, uuid: GpuUuid, percent: float | None, width_ms: int) -> None:
         """Mean GPU utilization, weighted by time, since the processes were last looked at."""
-        mean, width = self._done.get(uuid, (None, 0))
-        if row.gpu_utilization_ratio is None:
-            return
-        total = width + row.width_ms
-        weighted = (mean or 0.0) * width + row.gpu_utilization_ratio * row.width_ms
-        self._done[uuid] = (weighted / total, total)
+        if percent is not None:
+            mean, width = self._done.get(uuid, (0.0, 0))
+            total = width + width_ms
+            self._done[uuid] = ((mean * width + percent / 100 * width_ms) / total, total)
 
     def _note_parts(self, answer: Mapping[str, Any]) -> None:
         """Remember each partitioned GPU with the UUIDs of its instances."""
@@ -151,6 +145,14 @@ class Gathering:
                 if told["mig"]
             }
 
-    def _process_width_ms(self, row: GpuSample) -> int:
-        since = None if self._looked_ms is None else row.at_ms - self._looked_ms
-        return since if since and since > 0 else row.width_ms
+    def _without_parts(self, samples: list[GpuSample]) -> tuple[GpuSample, ...]:
+        """A partitioned GPU's memory without that of its instances."""
+        if not self._parts:
+            return tuple(samples)
+        by_uuid = {row.uuid: row for row in samples}
+        return tuple(
+            reading.without_parts(row, [by_uuid[part] for part in self._parts[row.uuid] if part in by_uuid])
+            if row.uuid in self._parts
+            else row
+            for row in samples
+        )

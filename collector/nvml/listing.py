@@ -47,7 +47,7 @@ class Listing:
             if code != INSUFFICIENT_SIZE:
                 break
             self._make_room(max(self._room, self._count.value) * 2 + 5)
-        if code != SUCCESS:
+        if code != SUCCESS or not self._count.value:
             return code, []
         held = self._raw[: min(self._count.value, self._room) * _ENTRY.size]
         return SUCCESS, [

@@ -5,7 +5,7 @@ shifted), stale samples with garbage in them, and, inside containers, pids of an
 cannot be true is dropped whole, and flagged: a wrong holder is worse than none.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -14,6 +14,7 @@ from collector.model import ProcessType
 LARGEST_PID = 1 << 22
 """PID_MAX_LIMIT of a 64-bit Linux; no process has a larger number."""
 
+_TYPES = {"C": ProcessType.COMPUTE, "G": ProcessType.GRAPHICS}
 GARBLED = "process-list-garbled"
 FOREIGN = "pids-of-another-namespace"
 UNSEEN = "process-list-of-unseen-pids"
@@ -50,49 +51,61 @@ class Verdict:
 Entry = tuple[int, int | None, str]
 """pid, memory in bytes or None, and C (compute) or G (graphics)."""
 
+Use = tuple[int, int, int]
+"""pid, timestamp in us, SM percent."""
+
 
 def judge(
     entries: Sequence[Entry],
     memory_total_bytes: int | None,
-    presence: Mapping[int, Presence],
+    there: Container[int],
     *,
     foreign: bool = False,
 ) -> Verdict:
-    """Believe, drop or cut a list; ``foreign`` says that our pid namespace is not the driver's.
+    """Believe, drop or cut a list; ``there`` are the pids that exist, hidden ones included.
 
-    A single pid that is gone has just ended, or died with its memory; a list of nothing but such pids is
-    not about this machine, and nothing is concluded from it.
+    ``foreign`` says that our pid namespace is not the driver's. A single pid that is gone has just ended,
+    or died with its memory; a list of nothing but such pids is not about this machine, and nothing is
+    concluded from it.
     """
-    if any(is_impossible(pid, memory, memory_total_bytes) for pid, memory, _ in entries):
-        return Verdict(count=None, flags=(GARBLED,))
+    if not entries:
+        return Verdict()
+    for pid, memory, _ in entries:
+        if is_impossible(pid, memory, memory_total_bytes):
+            return Verdict(count=None, flags=(GARBLED,))
     held = union(entries)
-    alive = tuple(one for one in held if presence.get(one.pid, Presence.ABSENT) is not Presence.ABSENT)
-    if held and not alive:
-        if foreign:
-            return Verdict(count=len(held), flags=(FOREIGN,))
-        return Verdict(count=None, flags=(UNSEEN,))
-    return Verdict(held=alive, count=len(alive), flags=(GONE,) if len(alive) < len(held) else ())
+    alive = tuple([one for one in held if one.pid in there])
+    if alive:
+        return Verdict(held=alive, count=len(alive), flags=(GONE,) if len(alive) < len(held) else ())
+    if foreign:
+        return Verdict(count=len(held), flags=(FOREIGN,))
+    return Verdict(count=None, flags=(UNSEEN,))
 
 
 def is_impossible(pid: int, memory: int | None, memory_total: int | None) -> bool:
     """No process has such a pid, or holds more memory than the GPU has."""
-    too_much = memory is not None and memory_total is not None and memory > memory_total
-    return not 0 < pid <= LARGEST_PID or too_much
+    if not 0 < pid <= LARGEST_PID:
+        return True
+    return memory is not None and memory_total is not None and memory > memory_total
 
 
-def union(entries: Iterable[Entry]) -> tuple[Held, ...]:
+def union(entries: Iterable[Entry]) -> list[Held]:
     """One for each pid, in order of first appearance; the same memory stands in both lists."""
-    held: dict[int, tuple[set[str], int | None]] = {}
+    held: dict[int, Held] = {}
     for pid, memory, kind in entries:
-        kinds, known = held.setdefault(pid, (set(), None))
-        kinds.add(kind)
-        held[pid] = (kinds, _larger(known, memory))
-    return tuple(
-        Held(pid=pid, type=_type(kinds), memory_used_bytes=memory) for pid, (kinds, memory) in held.items()
-    )
+        known = held.get(pid)
+        if known is None:
+            held[pid] = Held(pid=pid, type=_TYPES[kind], memory_used_bytes=memory)
+            continue
+        held[pid] = Held(
+            pid=pid,
+            type=known.type if known.type is _TYPES[kind] else ProcessType.BOTH,
+            memory_used_bytes=_larger(known.memory_used_bytes, memory),
+        )
+    return list(held.values())
 
 
-def shares(uses: Iterable[tuple[int, int, int]], after_us: int, pids: Iterable[int]) -> dict[int, float]:
+def shares(uses: Iterable[Use], after_us: int, pids: Iterable[int]) -> dict[int, float]:
     """SM share 0..1 by pid: the mean over time of the samples (pid, timestamp in us, percent).
 
     Left out: above 100 (garbage), not newer than ``after_us`` (stale), pids that do not run. A pid without
@@ -131,9 +144,3 @@ def _larger(one: int | None, other: int | None) -> int | None:
     if one is None or other is None:
         return one if other is None else other
     return max(one, other)
-
-
-def _type(kinds: set[str]) -> ProcessType:
-    if kinds == {"C", "G"}:
-        return ProcessType.BOTH
-    return ProcessType.GRAPHICS if kinds == {"G"} else ProcessType.COMPUTE

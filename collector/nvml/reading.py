@@ -1,29 +1,26 @@
 """From the child's rows to the model's values: units, the rung, and flags for what cannot be right. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from collector.model import Gpu, GpuSample, GpuUuid, NodeName, Rung
+from collector.nvml.wire import MEASURES
 
 INSTANT = "instant"
 MIG_PARENT = "mig-parent"
 MIG_BY_INSTANCE = "processes-by-mig-instance"
 BUSY_WITHOUT_PROCESS = "busy-without-process"
 BUSY_AT_IDLE_POWER = "busy-at-idle-power"
-BUSY = 0.9
+BUSY_PERCENT = 90
 """From here on a GPU with no process, or at its idle power, contradicts itself."""
+
+_UTILIZATION, _UTILIZATION_MAX, _POWER = (
+    MEASURES.index(name) for name in ("gpu_utilization", "gpu_utilization_max", "power_mw")
+)
 
 _IDLE_POWER_SLACK = 1.1
 _ACTIVITIES = ("graphics_active", "sm_active", "sm_occupancy", "tensor_active", "dram_active")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
-    """One device's processes as judged: how many (None: not looked, or not to be believed), and flags."""
-
-    count: int | None = None
-    flags: tuple[str, ...] = ()
 
 
 def gpus(static: Iterable[Mapping[str, Any]], node: NodeName, driver: str | None) -> tuple[Gpu, ...]:
@@ -58,11 +55,20 @@ def with_memory(known: Iterable[Gpu], samples: Iterable[GpuSample]) -> tuple[Gpu
     )
 
 
-def sample(uuid: GpuUuid, at_ms: int, width_ms: int, row: Sequence[Any], flags: Sequence[str]) -> GpuSample:
+def sample(
+    uuid: GpuUuid,
+    at_ms: int,
+    width_ms: int,
+    row: Sequence[Any],
+    *,
+    flags: Sequence[str] = (),
+    process_count: int | None = None,
+    xid: int | None = None,
+) -> GpuSample:
     """One row as a sample, on the best rung it has; activities above 1 are cut to 1 and flagged."""
     (util, highest, busy, controller, encoder, decoder, graphics, sm, occupancy, tensor, dram) = row[:11]
     activities = (graphics, sm, occupancy, tensor, dram)
-    if any(value is not None and value > 100 for value in activities):
+    if max([value for value in activities if value is not None], default=0) > 100:
         flags = (*flags, *above_one(activities))
         graphics, sm, occupancy, tensor, dram = (v if v is None else min(v, 100.0) for v in activities)
     rung, best = _best(sm, graphics, util)
@@ -94,6 +100,8 @@ def sample(uuid: GpuUuid, at_ms: int, width_ms: int, row: Sequence[Any], flags: 
         throttle_reasons=row[19],
         ecc_corrected=row[20],
         ecc_uncorrected=row[21],
+        xid=xid,
+        process_count=process_count,
         flags=tuple(flags),
     )
 
@@ -111,24 +119,26 @@ def without_parts(board: GpuSample, parts: Iterable[GpuSample]) -> GpuSample:
         used = None if used is None else max(used - (part.memory_used_bytes or 0), 0)
         total = None if total is None else max(total - (part.memory_total_bytes or 0), 0)
     flags = (*board.flags, MIG_PARENT)
-    return replace(board, memory_used_bytes=used, memory_total_bytes=total, process_count=0, flags=flags)
+    return replace(board, memory_used_bytes=used, memory_total_bytes=total, flags=flags)
 
 
-def suspicions(row: GpuSample, idle_power_mw: int | None) -> tuple[str, ...]:
-    """Flags for counters that contradict each other; ``row`` has its process count already."""
-    if row.gpu_utilization_ratio is None or row.gpu_utilization_ratio < BUSY:
+def suspicions(row: Sequence[Any], process_count: int | None, idle_power_mw: int | None) -> tuple[str, ...]:
+    """Flags for counters that contradict each other, in one row."""
+    utilization, power_mw = row[_UTILIZATION], row[_POWER]
+    if utilization is None or utilization < BUSY_PERCENT:
         return ()
-    flags = (BUSY_WITHOUT_PROCESS,) if row.process_count == 0 else ()
-    if idle_power_mw and row.power_mw is not None and row.power_mw <= idle_power_mw * _IDLE_POWER_SLACK:
+    flags = (BUSY_WITHOUT_PROCESS,) if process_count == 0 else ()
+    if idle_power_mw and power_mw is not None and power_mw <= idle_power_mw * _IDLE_POWER_SLACK:
         flags = (*flags, BUSY_AT_IDLE_POWER)
     return flags
 
 
-def idle_power(row: GpuSample, before: int | None) -> int | None:
-    """The lowest power seen while nothing ran, mW; ``before`` when this sample teaches nothing."""
-    if row.gpu_utilization_ratio != 0 or row.gpu_utilization_max_ratio != 0 or not row.power_mw:
+def idle_power(row: Sequence[Any], before: int | None) -> int | None:
+    """The lowest power seen while nothing ran, mW; ``before`` when this row teaches nothing."""
+    power_mw: int | None = row[_POWER]
+    if row[_UTILIZATION_MAX] != 0 or not power_mw:
         return before
-    return row.power_mw if before is None else min(before, row.power_mw)
+    return power_mw if before is None else min(before, power_mw)
 
 
 def _best(sm: float | None, graphics: float | None, util: float | None) -> tuple[Rung, float | None]:

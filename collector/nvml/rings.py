@@ -31,25 +31,26 @@ class Window:
     partial: bool
 
 
-def summarize(stamps: list[int], values: list[int], after_us: int, width_us: int) -> Window | None:
-    """Over the samples newer than ``after_us``, or, when that is 0, over the newest ``width_us`` of them.
+def believable(stamps: list[int], values: list[int], since_us: int) -> tuple[list[int], list[int]]:
+    """The samples newer than ``since_us`` with values that are percentages."""
+    kept = [(t, v) for t, v in zip(stamps, values, strict=True) if t > since_us and v <= 100]
+    return [t for t, _ in kept], [v for _, v in kept]
 
-    Values above 100 are not percentages and are left out; None when nothing remains.
+
+def summarize(oldest_us: int, newest_us: int, values: list[int], after_us: int) -> Window | None:
+    """Over values that are percentages, sampled between two timestamps; None when there are none.
+
+    ``after_us`` is the newest sample seen before, 0 when there was none.
     """
-    since = after_us or max(stamps) - width_us
-    if min(stamps) <= since or max(values) > 100:
-        kept = [(t, v) for t, v in zip(stamps, values, strict=True) if t > since and v <= 100]
-        if not kept:
-            return None
-        stamps, values = [t for t, _ in kept], [v for _, v in kept]
     count = len(values)
-    spacing = (stamps[-1] - stamps[0]) // (count - 1) if count > 1 else 0
-    late = after_us > 0 and count > 1 and stamps[0] - after_us > 2 * spacing + _GAP_US
+    if not count:
+        return None
+    spacing = (newest_us - oldest_us) // (count - 1) if count > 1 else 0
     return Window(
         mean=sum(values) / count,
         highest=max(values),
         busy=1 - values.count(0) / count,
-        partial=late,
+        partial=count > 1 and after_us > 0 and oldest_us - after_us > 2 * spacing + _GAP_US,
     )
 
 
@@ -82,10 +83,18 @@ class Ring:
         return SUCCESS, self._window(after, width_us)
 
     def _window(self, after: int, width_us: int) -> Window | None:
-        stamps, values = self._held()
+        """The driver hands samples out oldest first and newer than asked; else they are sorted out here."""
+        values = self._values()
+        last = 2 * len(values) - 2
+        oldest, newest = self._longs[0], self._longs[last]
+        since = after or newest - width_us
         self._silent = 0
-        self._last.value = max(stamps)
-        return summarize(stamps, values, after, width_us)
+        self._last.value = newest
+        if since < oldest <= newest and max(values) <= 100:
+            return summarize(oldest, newest, values, after)
+        stamps, values = believable(self._longs[0 : last + 1 : 2].tolist(), values, since)
+        self._last.value = max(stamps, default=newest)
+        return summarize(stamps[0], stamps[-1], values, after) if stamps else None
 
     def _look_again(self, width_us: int) -> Window | None:
         """After several empty reads: the driver's clock may have been set back behind our timestamp."""
@@ -95,7 +104,7 @@ class Ring:
             return None
         self._silent = 0
         self._last.value = 0
-        if self._ask() != SUCCESS or not self._count.value or max(self._held()[0]) >= seen:
+        if self._ask() != SUCCESS or not self._count.value or self._newest_held() >= seen:
             self._last.value = seen
             return None
         return self._window(0, width_us)
@@ -109,12 +118,14 @@ class Ring:
             self._make_room(self._room * 4)
         return code
 
-    def _held(self) -> tuple[list[int], list[int]]:
+    def _newest_held(self) -> int:
+        return max(self._longs[0 : 2 * self._count.value : 2].tolist())
+
+    def _values(self) -> list[int]:
         count = self._count.value
-        stamps = self._longs[0 : 2 * count : 2].tolist()
         if self._type.value == _DOUBLE:
-            return stamps, [round(value) for value in self._doubles[1 : 2 * count : 2]]
-        return stamps, self._words[2 : 4 * count : 4].tolist()
+            return [round(value) for value in self._doubles[1 : 2 * count : 2]]
+        return self._words[2 : 4 * count : 4].tolist()
 
     def _make_room(self, entries: int) -> None:
         self._room = entries

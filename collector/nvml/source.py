@@ -29,13 +29,15 @@ class NvmlOptions:
     """How often and how patiently to ask.
 
     ``processes_every``: the process lists take the driver milliseconds under a lock, so they are read at
-    every n-th tick only. ``timeout_s`` is for one reading, ``start_timeout_s`` for the driver's
-    initialization, which takes seconds a GPU without persistence mode. ``host_pids``: whether the
-    driver's pids are ours; None: find out.
+    every n-th tick only. ``rescan_every``: what hardly ever changes (index, persistence and MIG mode,
+    power limit); GPUs and MIG instances that come and go are found sooner. ``timeout_s`` is for one
+    reading, ``start_timeout_s`` for the driver's initialization, which takes seconds a GPU without
+    persistence mode. ``host_pids``: whether the driver's pids are ours; None: find out.
     """
 
     tick_ms: int = 10_000
     processes_every: int = 3
+    rescan_every: int = 6
     timeout_s: float = 5.0
     start_timeout_s: float = 60.0
     host_pids: bool | None = None
@@ -118,7 +120,7 @@ class NvmlSource:
             "now_us": now_ms * 1000,
             "width_us": width_ms * 1000,
             "processes": look,
-            "rescan": look,
+            "rescan": self._ticks % max(self._options.rescan_every, 1) == 0,
             "known": self._generation,
         }
         answer = worker.ask(request, self._options.timeout_s)

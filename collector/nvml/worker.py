@@ -77,6 +77,13 @@ class Worker:
         (index,) = _INDEX.unpack_from(self._note, 0)
         return index if index >= 0 else None
 
+    def resident_mib(self) -> float | None:
+        """The child's resident memory; None when /proc does not say."""
+        with contextlib.suppress(OSError, ValueError):
+            pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+            return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+        return None
+
     def end(self) -> None:
         """Kill the child and release everything; never waits for a child that the kernel holds on to."""
         if self.owner == os.getpid():

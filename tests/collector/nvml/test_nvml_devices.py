@@ -198,7 +198,7 @@ def test_a_gpu_that_is_added_is_found(watch: Watch) -> None:
 
 
 def test_persistence_mode_is_followed(watch: Watch) -> None:
-    w = watch()
+    w = watch(rescan_every=1)
     assert w.read().gpus[0].persistence_mode is True
     w.driver.gpu(0).persistence = 0
     assert w.read().gpus[0].persistence_mode is False

@@ -131,11 +131,20 @@ def test_an_instance_that_is_destroyed_between_two_scans_costs_nobody_else(watch
 
 def test_a_new_instance_is_found(watch: Watch) -> None:
     w = watch()
-    w.read()
+    w.driver.gpu(0).mig_mode = 1
+    assert w.read().samples[0].process_count == 0
     (uuid,) = w.driver.gpu(0).partition(("2g.20gb", 2, 20))
     reading = w.read()
     assert by_uuid(reading)[uuid].share_of_device == 2 / 7
     assert [(event.kind, event.uuid) for event in reading.events] == [(changes.ADDED, uuid)]
+
+
+def test_mig_that_is_switched_on_is_noticed(watch: Watch) -> None:
+    w = watch(rescan_every=2)
+    w.read()
+    (uuid,) = w.driver.gpu(0).partition(("2g.20gb", 2, 20))
+    assert uuid not in by_uuid(w.read())
+    assert uuid in by_uuid(w.read())
 
 
 def test_a_lost_board_takes_its_instances_with_it(watch: Watch) -> None:
