@@ -10,7 +10,8 @@ by GPU, user and job, and a job is named only while it is allocated. A value tha
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from collector.model import Gpu, GpuSample, GpuUuid, Process
+from collector.inventory.holders import claimed_by
+from collector.model import Gpu, GpuSample, GpuUuid
 from collector.snapshot import EventCount, Snapshot
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -196,27 +197,17 @@ def _processes(snapshot: Snapshot) -> Iterator[str]:
     rows = []
     for sample in snapshot.process_samples:
         process = described.get(sample.key)
-        job = _job(process) if process is not None else ""
+        jobs = claimed_by(process) if process is not None else ()
         labels = {
             "uuid": sample.uuid,
             "user": (process.user if process else None) or "",
-            "job": job if (sample.uuid, job) in allocated else "",
+            "job": next((job for job in jobs if (sample.uuid, job) in allocated), ""),
             "framework": process.frameworks[0] if process and process.frameworks else "",
         }
         rows.append((labels, (1.0, sample.memory_used_bytes, sample.sm_ratio)))
     for place, (name, says) in enumerate(_PROCESS):
         known = ((labels, v) for labels, values in rows if (v := values[place]) is not None)
         yield from _family(Metric(field="", name=name, says=says), known)
-
-
-def _job(process: Process) -> str:
-    """The job as allocations name it: Slurm's, the pod's, or that of the process at the head of the tree."""
-    if process.slurm_job:
-        return f"slurm:{process.slurm_job}"
-    if process.pod:
-        return f"pod:{process.namespace or 'default'}/{process.pod}"
-    head = process.tree or process.key
-    return f"pid:{head.node}/{head.pid}@{head.started_ms}"
 
 
 def _health(snapshot: Snapshot, version: str) -> Iterator[str]:

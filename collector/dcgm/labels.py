@@ -9,6 +9,7 @@ for each job. Behind a Prometheus without honor_labels the bare ``pod`` is the *
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from collector.inventory.kubernetes import pod_holder
 from collector.model import ClaimSource, GpuUuid, Holder, JobId, NodeName
 
 Labels = Mapping[str, str]
@@ -92,11 +93,6 @@ def claims(labels: Labels, *, exported: bool) -> tuple[Claim, ...] | None:
     if job := _first(labels, _JOB):
         found.append(Claim(holder=Holder(job=JobId(f"slurm:{job}")), source=ClaimSource.SLURM))
     return tuple(found)
-
-
-def pod_holder(namespace: str, pod: str) -> Holder:
-    """The pod as a holder; its namespace stands for the project."""
-    return Holder(job=JobId(f"pod:{namespace or 'default'}/{pod}"), project=namespace or None, name=pod)
 
 
 def _first(labels: Labels, names: tuple[str, ...]) -> str:
