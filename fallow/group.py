@@ -4,7 +4,8 @@
 groups are built directly on a store prefix instead. No policy here: who is in a group, the plan says.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Protocol
 
@@ -36,6 +37,16 @@ class Group(Protocol):
         """Sum each flat buffer over all workers, in place."""
         ...
 
+    def all_to_all(
+        self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]
+    ) -> None:
+        """Give rank ``r`` the next ``send[r]`` elements, take ``receive[r]`` from it; flat tensors."""
+        ...
+
+    def all_gather(self, whole: torch.Tensor, part: torch.Tensor) -> None:
+        """Fill ``whole`` with every rank's equally long ``part``, in rank order; flat tensors."""
+        ...
+
     def send(self, tensor: torch.Tensor, to: int) -> None:
         """Hand a contiguous tensor to rank ``to``."""
         ...
@@ -57,6 +68,16 @@ class Alone:
 
     def all_reduce(self, buffers: Sequence[torch.Tensor]) -> None:
         """Sum over one worker: nothing to do."""
+
+    def all_to_all(
+        self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]
+    ) -> None:
+        """Everything goes to ourselves."""
+        incoming.copy_(outgoing)
+
+    def all_gather(self, whole: torch.Tensor, part: torch.Tensor) -> None:
+        """Our part is the whole."""
+        whole.copy_(part)
 
     def send(self, tensor: torch.Tensor, to: int) -> None:
         """Raises GroupBroken: there is nobody to send to."""
@@ -80,26 +101,32 @@ class TorchGroup:
 
     def all_reduce(self, buffers: Sequence[torch.Tensor]) -> None:
         """Sum each flat buffer over all workers, in place; the buffers travel concurrently."""
-        try:
+        with _breaking():
             works = [self._alive().allreduce([buffer]) for buffer in buffers]
             for work in works:
                 work.wait()
-        except RuntimeError as error:
-            raise GroupBroken(str(error)) from error
+
+    def all_to_all(
+        self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]
+    ) -> None:
+        """Give rank ``r`` the next ``send[r]`` elements, take ``receive[r]`` from it; flat tensors."""
+        with _breaking():
+            self._alive().alltoall_base(incoming, outgoing, list(receive), list(send)).wait()
+
+    def all_gather(self, whole: torch.Tensor, part: torch.Tensor) -> None:
+        """Fill ``whole`` with every rank's equally long ``part``, in rank order; flat tensors."""
+        with _breaking():
+            self._alive()._allgather_base(whole, part).wait()
 
     def send(self, tensor: torch.Tensor, to: int) -> None:
         """Hand a contiguous tensor to rank ``to``."""
-        try:
+        with _breaking():
             self._alive().send([tensor], to, 0).wait()
-        except RuntimeError as error:
-            raise GroupBroken(str(error)) from error
 
     def receive(self, tensor: torch.Tensor, source: int) -> None:
         """Fill a contiguous tensor from rank ``source``."""
-        try:
+        with _breaking():
             self._alive().recv([tensor], source, 0).wait()
-        except RuntimeError as error:
-            raise GroupBroken(str(error)) from error
 
     def abort(self) -> None:
         """Drop all connections."""
@@ -111,6 +138,14 @@ class TorchGroup:
         if self._group is None:
             raise GroupBroken("this group was aborted")
         return self._group
+
+
+@contextmanager
+def _breaking() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        raise GroupBroken(str(error)) from error
 
 
 def connect(store: dist.Store, rank: int, world_size: int, device: torch.device) -> Group:

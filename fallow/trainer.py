@@ -7,23 +7,22 @@ again, with the same samples, in whatever group comes next. A resize is never co
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
 from torch import nn
 
-from fallow import batch as batches
-from fallow import protocol
+from fallow import batch, protocol, randomness
+from fallow.batch import MicroBatch, StepShape
 from fallow.channel import Channel, Ready
-from fallow.gradients import GradientBuffers
 from fallow.group import Alone, Group, GroupBroken
 from fallow.handover import receive_state, send_state
+from fallow.reduction import Local, Plain, Reducer, Tree
 from fallow.sampling import Order
 
 RECOVERY_TIMEOUT_S = 120.0
 FOUNDING_TIMEOUT_S = 600.0
-_EXTRAS = 2  # switch flag, sum of losses
 
 
 class Left(SystemExit):
@@ -52,11 +51,17 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What the training is, the same in every worker. ``schedulers`` are stepped once a committed step."""
+    """What the training is, the same in every worker. ``schedulers`` are stepped once a committed step.
+
+    ``deterministic`` asks for the same bits at any world size: ``micro_batches`` pieces a step (default:
+    as few as the cap allows), summed along one tree, with randomness keyed by (seed, step, piece).
+    """
 
     global_batch: int
     max_micro_batch: int
     seed: int = 0
+    deterministic: bool = False
+    micro_batches: int | None = None
     max_grad_norm: float | None = None
     schedulers: Sequence[Any] = ()
     scaler: Any = None
@@ -82,14 +87,11 @@ class Trainer:
         self._channel = channel
         self._generation = 0
         self._group: Group = Alone()
-        self._buffers: GradientBuffers | None = None
+        self._reducer: Reducer = self._new_reducer()
         self._device = next(model.parameters()).device
-        self._pending_flag = 0
-        self._loss_sum = 0.0
-        self._last: Step | None = None
-        self._step_samples = 0
+        self._shape: StepShape | None = None
+        self._current: MicroBatch | None = None
         self._saved_buffers: dict[str, torch.Tensor] = {}
-        self._sizes: list[int] = []
 
     @property
     def world_size(self) -> int:
@@ -109,7 +111,7 @@ class Trainer:
         collate: Callable[[list[Any]], Any] | None = None,
         shuffle: bool = True,
         drop_last: bool = False,
-    ) -> Iterator[tuple[int, list[Any]]]:
+    ) -> Iterator[tuple[int, Iterator[Any]]]:
         """Each step still to do, with this worker's micro-batches of it; the loop body must call ``step()``.
 
         A step whose group broke is yielded again. A joiner gets one step to warm up, whose result is
@@ -131,63 +133,70 @@ class Trainer:
                 epoch = order.epoch(self.next_step)
                 permutation = order.permutation(epoch)
             indices = order.indices(self.next_step, permutation)
-            yield self.next_step, self._load(dataset, indices, collate)
+            self._shape = self._cut(len(indices))
+            self._keep_buffers()
+            self._reducer.begin()
+            yield self.next_step, self._micro_batches(dataset, indices, collate)
 
     def backward(self, loss: torch.Tensor) -> None:
         """Accumulate the gradient of ``loss``, the mean over the next micro-batch of this step."""
-        size = self._sizes.pop(0)
-        weighted = loss * (size / self._step_samples)
-        self._loss_sum += float(weighted.detach())
-        if self.recipe.scaler is not None:
-            weighted = self.recipe.scaler.scale(weighted)
-        weighted.backward()
+        assert self._shape is not None
+        assert self._current is not None, "backward() belongs once into the loop over a step's micro-batches"
+        micro, self._current = self._current, None
+        fraction = micro.size / self._shape.global_batch
+        weighted = loss * fraction
+        scaler = self.recipe.scaler
+        (weighted if scaler is None else scaler.scale(weighted)).backward()
+        self._reducer.end_micro_batch(micro.index, fraction, float(weighted.detach()))
 
     def step(self) -> Step | None:
         """Sum, commit and update; ``None`` when not committed (warming up, or the group broke)."""
         if self.warming_up:
             self._end_warm_up()
             return None
-        flag = self._flag()
+        assert self._shape is not None
         try:
-            summed_flag, loss = self._sum(flag)
+            summed = self._reducer.finish([_block(rank) for rank in self._shape.ranks], self._flag())
         except GroupBroken:
             self._recover()
             return None
         grad_norm = self._update()
         self._saved_buffers = {}
-        done = Step(number=self.next_step, loss=loss, world_size=self.world_size, grad_norm=grad_norm)
+        done = Step(number=self.next_step, loss=summed.loss, world_size=self.world_size, grad_norm=grad_norm)
         self.next_step += 1
-        if summed_flag:
-            self._switch(summed_flag)
+        if summed.flag:
+            self._switch(summed.flag)
         return done
 
     # -- one step ---------------------------------------------------------------------------------------
 
-    def _load(
-        self, dataset: Dataset, indices: Sequence[int], collate: Callable[[list[Any]], Any]
-    ) -> list[Any]:
-        self._step_samples = len(indices)
-        self._loss_sum = 0.0
-        self._keep_buffers()
-        if self._buffers is None:
-            self.optimizer.zero_grad(set_to_none=True)
-        else:
-            self._buffers.prepare()
-        world = min(self.world_size, len(indices))
-        shape = batches.balanced(len(indices), self.recipe.max_micro_batch, world)
-        mine = shape.ranks[self.rank] if self.rank < world else ()
-        if self.warming_up:
-            mine = shape.ranks[0][:1]
-        self._sizes = [micro.size for micro in mine]
-        return [collate([dataset[i] for i in indices[micro.start : micro.stop]]) for micro in mine]
+    def _new_reducer(self) -> Reducer:
+        if self.recipe.deterministic:
+            return Tree(self.model, self._group)
+        return Local(self.model) if self.world_size == 1 else Plain(self.model, self._group)
 
-    def _sum(self, flag: int) -> tuple[int, float]:
-        if self._buffers is None:
-            return flag, self._loss_sum
-        self._buffers.collect([float(flag), self._loss_sum])
-        self._group.all_reduce(self._buffers.flat)
-        summed_flag, loss = self._buffers.spread()
-        return round(summed_flag), loss
+    def _cut(self, samples: int) -> StepShape:
+        """The shape of a step of ``samples``; ranks beyond its pieces have nothing to do."""
+        recipe, world = self.recipe, self.world_size
+        if not recipe.deterministic:
+            shape = batch.balanced(samples, recipe.max_micro_batch, min(world, samples))
+        else:
+            pieces = min(samples, recipe.micro_batches or -(-samples // recipe.max_micro_batch))
+            shape = batch.fixed(samples, recipe.max_micro_batch, pieces, min(world, pieces))
+        idle = ((),) * (world - shape.world_size)
+        return replace(shape, ranks=(*shape.ranks, *idle))
+
+    def _micro_batches(
+        self, dataset: Dataset, indices: Sequence[int], collate: Callable[[list[Any]], Any]
+    ) -> Iterator[Any]:
+        assert self._shape is not None
+        mine = self._shape.micro_batches[:1] if self.warming_up else self._shape.ranks[self.rank]
+        for micro in mine:
+            self._current = micro
+            self._reducer.begin_micro_batch()
+            if self.recipe.deterministic:
+                randomness.seed(self.recipe.seed, self.next_step, micro.index)
+            yield collate([dataset[i] for i in indices[micro.start : micro.stop]])
 
     def _update(self) -> float | None:
         scaler, limit = self.recipe.scaler, self.recipe.max_grad_norm
@@ -277,8 +286,7 @@ class Trainer:
             elif receiver == me:
                 self._load_state(receive_state(ready.group, source, self._state(), self._device))
         self._group, self._generation = ready.group, plan.number
-        parameters = self.model.parameters()
-        self._buffers = GradientBuffers(parameters, _EXTRAS) if self.world_size > 1 else None
+        self._reducer = self._new_reducer()
         self._channel.announce(
             protocol.switched_key(plan.number, self._channel.member), str(time.monotonic_ns())
         )
@@ -308,3 +316,8 @@ class Trainer:
             recipe.scaler.load_state_dict(state["scaler"])
         for name, part in (recipe.state or {}).items():
             part.load_state_dict(state["extra"][name])
+
+
+def _block(rank: Sequence[MicroBatch]) -> tuple[int, int]:
+    """The half-open range of micro-batch indices of one rank; empty when it has none."""
+    return (rank[0].index, rank[-1].index + 1) if rank else (0, 0)

@@ -3,3 +3,4 @@
 import os
 
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # many workers share the machine

@@ -6,6 +6,7 @@ Threads start at once where processes would import torch first, so many training
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import nn
@@ -52,29 +53,35 @@ class Outcome:
 Train = Callable[[Mapping[str, str], Outcome], None]
 
 
+def noisy_network(seed: int = 0) -> nn.Module:
+    """A small float32 network with everything that depends on order: BatchNorm and dropout."""
+    torch.manual_seed(seed)
+    return nn.Sequential(
+        nn.Linear(12, 24), nn.BatchNorm1d(24), nn.ReLU(), nn.Dropout(0.3), nn.Linear(24, 4)
+    )  # fmt: skip
+
+
 def training(
-    total_steps: int, global_batch: int = 48, cap: int = 7, each_step: Callable[[], None] = lambda: None
+    total_steps: int,
+    build: Callable[[], nn.Module] = network,
+    each_step: Callable[[], None] = lambda: None,
+    **recipe: Any,
 ) -> Train:
     """A training function as a user would write it."""
+    asked = {"global_batch": 48, "max_micro_batch": 7, "max_grad_norm": 1.0, **recipe}
 
     def train(environment: Mapping[str, str], outcome: Outcome) -> None:
         with _SEEDING:
-            model = network()
+            model = build()
+        dtype = next(model.parameters()).dtype
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, total_steps)
         job = fallow.connect(environment=environment)
-        trainer = job.elastic(
-            model,
-            optimizer,
-            global_batch=global_batch,
-            max_micro_batch=cap,
-            max_grad_norm=1.0,
-            schedulers=[schedule],
-        )
+        trainer = job.elastic(model, optimizer, schedulers=[schedule], **asked)
         loss_of = nn.CrossEntropyLoss()
         for _, batches in trainer.steps(task(), total_steps):
             for x, y in batches:
-                trainer.backward(loss_of(model(x), y))
+                trainer.backward(loss_of(model(x.to(dtype)), y))
             done = trainer.step()
             if done is not None:
                 outcome.steps.append(done)

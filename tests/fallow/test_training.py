@@ -6,14 +6,18 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
-from tests.fallow.crew import Outcome, run, training  # noqa: E402
+from tests.fallow.crew import Outcome, Train, noisy_network, run, training  # noqa: E402
 
 TOLERANCE = 1e-12
 
 
 def alone(total_steps: int) -> Outcome:
+    return taken(training(total_steps))
+
+
+def taken(train: Train) -> Outcome:
     outcome = Outcome()
-    training(total_steps)({}, outcome)
+    train({}, outcome)
     return outcome
 
 
@@ -58,3 +62,56 @@ def test_alone_opens_no_store_and_starts_no_thread() -> None:
     outcome = alone(5)
     assert threading.active_count() == before
     assert [step.world_size for step in outcome.steps] == [1] * 5
+
+
+SLOWLY = {"each_step": lambda: time.sleep(0.005)}
+RESIZES = {8: 3, 30: 2, 45: 4, 60: 1}
+
+
+def bitwise(steps: int, **recipe: object) -> Train:
+    # Threads share torch's global generator; dropout is tried with processes.
+    return training(steps, build=lambda: without_dropout(noisy_network()), deterministic=True, **recipe)
+
+
+def without_dropout(model: "torch.nn.Module") -> "torch.nn.Module":
+    for part in model.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.p = 0.0
+    return model
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_the_deterministic_mode_gives_the_same_bits_for_any_world_size(world: int) -> None:
+    reference = taken(bitwise(15))
+    done = run(bitwise(15), world)
+    assert done.exit_code == 0, done.journal
+    assert len(done.finished) == world
+    for outcome in done.finished:
+        assert_same_bits(outcome, reference)
+
+
+def test_the_deterministic_mode_gives_the_same_bits_whatever_the_resizes() -> None:
+    reference = taken(bitwise(90))
+    done = run(bitwise(90, **SLOWLY), 1, RESIZES)
+    assert done.exit_code == 0, done.journal
+    assert {step.world_size for outcome in done.outcomes for step in outcome.steps} >= {1, 3}
+    for outcome in done.finished:
+        assert_same_bits(outcome, reference)
+
+
+def test_the_plain_mode_does_not_which_shows_that_the_test_can_tell() -> None:
+    reference = taken(training(15, build=lambda: without_dropout(noisy_network())))
+    done = run(training(15, build=lambda: without_dropout(noisy_network())), 3)
+    assert any(
+        not torch.equal(value, reference.parameters[name])
+        for name, value in done.finished[0].parameters.items()
+    )
+
+
+def assert_same_bits(outcome: Outcome, reference: Outcome) -> None:
+    assert outcome.parameters is not None
+    assert reference.parameters is not None
+    for name, value in reference.parameters.items():
+        assert torch.equal(outcome.parameters[name], value), name
+    losses = {step.number: step.loss for step in reference.steps}
+    assert all(step.loss == losses[step.number] for step in outcome.steps)
