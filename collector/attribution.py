@@ -125,7 +125,7 @@ def attribute(
     placed = as_on_gpus(node_claims, hardware.values(), people, on)
     said = _ordered((*claims, *placed))
     winning = _winners(said, hardware)
-    named = (*(claim.holder for claim in said), *(claim.holder for claim in sorted(node_claims, key=repr)))
+    named = (*(claim.holder for claim in said), *_in_words_order(claim.holder for claim in node_claims))
     known_jobs = {holder.job for holder in named}
     given = {uuid: words for uuid, words in winning.items() if words[0].source in GIVEN}
     verdicts = _verdicts(on, people, given, known_jobs)
@@ -182,7 +182,27 @@ def _presence(
 
 def _ordered(claims: Iterable[Allocation]) -> tuple[Allocation, ...]:
     """Strongest word first, then in an order that does not depend on who was asked first."""
-    return tuple(sorted(claims, key=lambda claim: (STRENGTH[claim.source], claim.uuid, repr(claim))))
+    return tuple(
+        sorted(claims, key=lambda each: (STRENGTH[each.source], each.uuid, each.share, _words(each.holder)))
+    )
+
+
+def _in_words_order(holders: Iterable[Holder]) -> list[Holder]:
+    return sorted(set(holders), key=_words)
+
+
+def _words(holder: Holder) -> tuple[str, ...]:
+    """What a holder is called, as something that can be sorted."""
+    said = (
+        holder.job,
+        holder.user,
+        holder.project,
+        holder.name,
+        holder.kind,
+        holder.framework,
+        holder.command,
+    )
+    return tuple("" if word is None else f"={word}" for word in said)
 
 
 def _winners(

@@ -76,8 +76,13 @@ def _by_person(process: Process, given: Mapping[JobId, Holder]) -> Verdict:
     same = [job for job, holder in given.items() if holder.user == person]
     if same:
         return Owned(job=same[0]) if len(same) == 1 else Unknown()
-    is_certain = all(holder.user is not None for holder in given.values()) and process.uid != 0
-    return Nobody() if is_certain and process.container is None else Unknown()
+    is_outsider = all(holder.user is not None for holder in given.values()) and process.uid != 0
+    return Nobody() if is_outsider and _is_certain_person(process) else Unknown()
+
+
+def _is_certain_person(process: Process) -> bool:
+    """In a container only the login it hangs below is certain (``Process.user``), not what it says itself."""
+    return process.container is None or process.user is not None
 
 
 def _could_read(process: Process, name: str) -> bool:

@@ -186,13 +186,19 @@ def test_a_slurm_id_in_another_person_s_environment_is_not_believed() -> None:
         process(71, "root"),
         process(71, None, container=CONTAINER, uid=0),
         process(71, None, container=CONTAINER, uid=1001),
+        process(71, None, container=CONTAINER, uid=1001, environment=(("JUPYTERHUB_USER", "bob"),)),
     ],
-    ids=["hidden", "root", "a container's root", "a container's uid"],
+    ids=["hidden", "root", "a container's root", "a container's uid", "a container's own word"],
 )
 def test_who_cannot_be_told_is_never_called_an_intruder(who: Process) -> None:
     found = run([who], on(0, 71), node_claims=slurm(812, 0))
     assert (found.unknown, found.intrusions) == ({key(71)}, ())
     assert held(found) == {"GPU-0": [("slurm:812", "slurm")]}
+
+
+def test_another_person_s_rootless_container_is_an_orphan() -> None:
+    found = run([process(71, "bob", container=CONTAINER)], on(0, 71), node_claims=slurm(812, 0))
+    assert found.orphans == {key(71)}
 
 
 def test_a_sample_whose_process_nobody_described_is_unknown() -> None:

@@ -52,6 +52,7 @@ def test_a_task_of_an_array_is_a_job_of_its_own(shape: str) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_job_that_is_no_array_is_not_called_one(shape: str) -> None:
     assert claims(document([Job(id=6)], shape))[0].holder.name == "train"
+    assert claims(document([Job(id=6, array=(0, 0))], shape))[0].holder.name == "train"
 
 
 @pytest.mark.parametrize(
