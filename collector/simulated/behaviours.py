@@ -195,7 +195,7 @@ def _session(a: Assignment, begin_ms: int, end_ms: int, run: int, held: int) -> 
     memory = np.maximum.accumulate(np.maximum(held, np.minimum(wish, limit))).astype(np.int64)
     before = np.concatenate([[held], memory[:-1]])
     work = Work(
-        sm=a.draw.uniform(0.4, 0.8), util=0.9, controller=a.draw.uniform(0.1, 0.35), tensor=0.1, jitter=0.2
+        sm=a.draw.uniform(0.4, 0.8), util=0.9, controller=a.draw.uniform(0.1, 0.35), tensor=0.03, jitter=0.2
     )
     session = TruthKind.NOTEBOOK_SESSION
     return joined(
@@ -238,7 +238,7 @@ def _training(draw: np.random.Generator, sm: float) -> Work:
         sm=sm,
         util=draw.uniform(0.975, 1.0),
         controller=sm * draw.uniform(0.15, 0.4),
-        tensor=max(0.0, sm - 0.4) * draw.uniform(0.5, 0.7) + 0.01,
+        tensor=max(0.0, sm - 0.55) * draw.uniform(0.6, 0.9) + 0.01,
         occupancy=draw.uniform(0.15, 0.4),
         dip_period_ms=_seconds(draw, 1800, 5400),
         dip_ms=_seconds(draw, 40, 240),
@@ -252,7 +252,7 @@ def _single(draw: np.random.Generator, sm: float) -> Work:
         sm=sm,
         util=util,
         controller=util * draw.uniform(0.03, 0.75),
-        tensor=0.1 * sm,
+        tensor=0.06 * sm,
         occupancy=draw.uniform(0.15, 0.5),
         dip_period_ms=_seconds(draw, 600, 2400),
         dip_ms=_seconds(draw, 10, 60),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from collector.simulated.hardware import Board
+from collector.simulated.hardware import Board, GpuModel
 from collector.simulated.noise import Floats, Ints, Keys, bell, drift, key_of, uniform
 from collector.simulated.stretches import Stretches
 from collector.simulated.truth import KINDS, MEASURED_BY_NOBODY
@@ -69,7 +69,7 @@ def score(
         model = boards[lane_gpus[lane]].model
         idle = model.idle_w if lane < len(boards) else 0.0
         for epoch in epochs:
-            watts = idle + _mean_w(epoch, model.context_w, model.sm_w, model.memory_w, model.tensor_w)
+            watts = np.minimum(idle + _mean_w(epoch, model), model.limit_w)
             seconds = np.diff(epoch["start_ms"]) / 1000.0
             first.append(np.full(len(epoch), place, np.int64))
             place += len(epoch)
@@ -157,7 +157,8 @@ def _levels(row: Stretches, keys: Keys, t: Ints) -> tuple[Floats, Floats]:
     level = np.where(on, np.where(dips, DIP * level, level), 0.0)
     slack = -np.log1p(-uniform(keys, slot, 4)) * (1.0 - row["util"]) * 0.9
     util = np.where(row["util"] >= 0.9, np.clip(1.0 - slack, 0.5, 1.0), row["util"] * gain)
-    util = np.where(on, np.where(dips, DIP * util, util), 0.0)
+    lull = DIP + 0.65 * uniform(keys, (t - row["start_ms"]) // period, 5)
+    util = np.where(on, np.where(dips, lull * util, util), 0.0)
     return level, np.clip(np.where(row["util"] > 0, np.maximum(util, level), 0.0), 0.0, 1.0)
 
 
@@ -216,9 +217,10 @@ def _columns(
     }
 
 
-def _mean_w(rows: Stretches, context: float, sm: float, memory: float, tensor: float) -> Floats:
-    alive = np.where(rows["process"] >= 0, context, 0.0)
-    full = sm * rows["sm"] + memory * rows["controller"] + tensor * rows["tensor"]
+def _mean_w(rows: Stretches, model: GpuModel) -> Floats:
+    alive = np.where(rows["process"] >= 0, model.context_w, 0.0)
+    work = (model.sm_w, rows["sm"]), (model.memory_w, rows["controller"]), (model.tensor_w, rows["tensor"])
+    full = sum(watts * share for watts, share in work)
     return np.asarray(alive + full * _mean_share(rows), np.float64)
 
 

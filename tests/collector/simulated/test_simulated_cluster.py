@@ -149,11 +149,11 @@ def test_columns_agree_with_each_other(week: pa.Table, cluster: SimulatedCluster
     total = np.array([limits[u].memory_total_bytes for u in c["uuid"]])
     assert (c["memory_used_bytes"] + c["memory_reserved_bytes"] <= total).all()
     assert (c["power_mw"] <= np.array([limits[u].power_limit_mw for u in c["uuid"]])).all()
-    assert c["temperature_c"].min() >= 25 and c["temperature_c"].max() <= 85
+    assert c["temperature_c"].min() >= 25 and c["temperature_c"].max() <= 80
 
 
 def test_energy_is_the_sum_of_power_and_never_falls_between_reboots(week: pa.Table) -> None:
-    for uuid in pc.unique(week["uuid"]).to_pylist()[::5]:
+    for uuid in pc.unique(week["uuid"]).to_pylist():
         rows = week.filter(pc.equal(week["uuid"], uuid)).sort_by("at_ms")
         energy, power = rows["energy_mj"].to_numpy(), rows["power_mw"].to_numpy().astype(float)
         steps = np.diff(energy)
