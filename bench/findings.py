@@ -16,8 +16,8 @@ A *case* is one GPU, one kind and one instant. The rules, stated so that they ca
 Apart from that, and without any borderline: *called idle* counts every held-idle or allocated-empty on a GPU
 whose label at that instant is a working or a starting one. Two things are left out, and counted: a person who
 is back at the desk and has not run anything yet (for at most 12.5 minutes, the longest thinking time), and
-work that began in the last minute. Nothing is left out for jobs that are starting up. Beside it stands how many
-starting jobs a plain rule ("nothing for an hour, or no process for half of one") would have called idle.
+work that began in the last minute. Nothing is left out for jobs that are starting up. Beside it stands how
+many starting jobs a plain rule ("nothing for an hour, or no process for half of one") would have called idle.
 
     python bench/findings.py [--json] [--quick]
 """

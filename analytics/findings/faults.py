@@ -21,7 +21,8 @@ def suspect(past: GpuPast, t: Thresholds) -> Finding | Unknown | None:
     """Busy by the driver's count for the whole window, with no process or at idle power."""
     expected = bins_in(t.fault_window_s)
     window = past.bins.last(expected)
-    odd = contradictions(past, window, t)
+    always = contradictions(past, past.bins, t)
+    odd = always[-expected:]
     if not odd or not odd[-1]:
         return None
     unsure = doubt(past, window, expected, t, FindingKind.SUSPECT_COUNTERS)
@@ -38,7 +39,7 @@ def suspect(past: GpuPast, t: Thresholds) -> Finding | Unknown | None:
         past,
         FindingKind.SUSPECT_COUNTERS,
         window,
-        since_ms=window.end_ms - _run_of(odd) * BIN_MS,
+        since_ms=window.end_ms - _run_of(always) * BIN_MS,
         sentence=(
             f"{gpu_name(past)} reports {percent(shown)} GPU utilization {why}{watts}: its counters are not "
             f"to be believed, and nothing is concluded from them."
@@ -63,10 +64,11 @@ def zombie(past: GpuPast, t: Thresholds) -> Finding | Unknown | None:
     expected = bins_in(t.fault_window_s)
     window = past.bins.last(expected)
     floor = memory_floor_bytes(past)
-    left = [
+    always = [
         processes == 0 and memory is not None and memory > floor
-        for processes, memory in zip(window.processes, window.memory_bytes, strict=True)
+        for processes, memory in zip(past.bins.processes, past.bins.memory_bytes, strict=True)
     ]
+    left = always[-expected:]
     if not left or not left[-1]:
         return None
     unsure = doubt(past, window, expected, t, FindingKind.ZOMBIE_MEMORY)
@@ -80,7 +82,7 @@ def zombie(past: GpuPast, t: Thresholds) -> Finding | Unknown | None:
         past,
         FindingKind.ZOMBIE_MEMORY,
         window,
-        since_ms=window.end_ms - _run_of(left) * BIN_MS,
+        since_ms=window.end_ms - _run_of(always) * BIN_MS,
         sentence=(
             f"{gpu_name(past)} is held by nobody and has no process, yet {gib(memory)} of its memory are "
             f"taken: left behind by a dead process, or by one that cannot be seen from here."

@@ -1,0 +1,222 @@
+"""Held and not used: who is told so, who is left in peace, and when nobody can say."""
+
+import pytest
+
+from analytics.findings import judge
+from analytics.model import Finding, FindingKind, GpuPast, Verdict
+from analytics.thresholds import Thresholds
+from collector.model import JobKind, Rung
+from tests.analytics.pasts import (
+    BINS,
+    GIB,
+    HOUR_MS,
+    MINUTE_MS,
+    NOON_MS,
+    TICK_MS,
+    bins,
+    claim,
+    fresh,
+    minutes_before_noon,
+    past,
+    then,
+)
+
+T = Thresholds()
+
+
+def judged(gpu: GpuPast, now_ms: int = NOON_MS, thresholds: Thresholds = T) -> Verdict:
+    return judge(gpu, now_ms, thresholds, TICK_MS)
+
+
+def kinds(verdict: Verdict) -> list[FindingKind]:
+    return [finding.kind for finding in verdict.findings]
+
+
+def only(verdict: Verdict) -> Finding:
+    (finding,) = verdict.findings
+    return finding
+
+
+def test_gpu_with_a_still_process_for_an_hour_is_held_idle() -> None:
+    finding = only(judged(past(claim())))
+    assert finding.kind is FindingKind.HELD_IDLE
+    assert finding.since_ms == minutes_before_noon(120)
+    assert (finding.window_from_ms, finding.window_to_ms) == (minutes_before_noon(60), NOON_MS)
+    assert finding.coverage == 1.0
+    assert finding.wasted_gpu_hours == 2.0
+    assert {e.name: e.value for e in finding.evidence} | {"idle_bins": 120, "valid_bins": 120} == {
+        e.name: e.value for e in finding.evidence
+    }
+    assert finding.sentence == (
+        "amara (job sweep) has held GPU 3 of node1 since 2026-10-28 02:00 UTC, and its processes have done "
+        "nothing on it for 2 h 0 min (2.0 GPU-hours), keeping 20.0 GiB of its memory: 0.0% over the window "
+        "(of its SMs active)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("blips", "level", "idle"),
+    [
+        (1, 0.09, True),  # one blip does not reset the clock
+        (6, 0.03, True),  # 114 of 120 bins idle: exactly 95%
+        (7, 0.03, False),  # 94% idle
+        (2, 0.60, True),  # mean exactly 1%
+        (2, 0.65, False),  # mean above 1%, though 98% of the bins are idle
+    ],
+)
+def test_blips_are_forgiven_up_to_the_thresholds(blips: int, level: float, idle: bool) -> None:
+    levels = then((BINS - 40, 0.0), (blips, level), (40 - blips, 0.0))
+    gpu = past(claim(), bins=bins(utilization=levels))
+    assert kinds(judged(gpu)) == ([FindingKind.HELD_IDLE] if idle else [])
+
+
+def test_gpu_that_is_busy_now_is_not_idle_however_long_it_was() -> None:
+    gpu = past(claim(), bins=bins(utilization=then((BINS - 1, 0.0), (1, 0.02))))
+    assert judged(gpu) == Verdict()
+
+
+def test_idle_on_the_best_rung_alone_is_not_enough() -> None:
+    gpu = past(claim(), bins=bins(utilization=0.0, busiest=0.3))
+    assert FindingKind.HELD_IDLE not in kinds(judged(gpu))
+
+
+def test_lowest_rung_is_called_an_upper_bound() -> None:
+    finding = only(judged(past(claim(), rung=Rung.GPU_UTILIZATION)))
+    assert "upper bound" in finding.sentence
+    assert finding.rung is Rung.GPU_UTILIZATION
+
+
+def test_held_for_less_than_the_window_is_not_judged() -> None:
+    gpu = past(claim(0.9, kind=JobKind.INTERACTIVE))
+    assert judged(gpu).findings == ()
+
+
+def test_gpu_with_no_process_for_half_an_hour_is_allocated_empty() -> None:
+    empty = bins(processes=then((BINS - 60, 1), (60, 0)), memory_bytes=0)
+    finding = only(judged(past(claim(), bins=empty)))
+    assert finding.kind is FindingKind.ALLOCATED_EMPTY
+    assert finding.window_from_ms == minutes_before_noon(30)
+    assert "no process has used it for 2 h 0 min" in finding.sentence
+
+
+def test_gpu_with_no_process_for_ten_minutes_is_left_alone() -> None:
+    empty = bins(processes=then((BINS - 20, 1), (20, 0)))
+    assert judged(past(claim(), bins=empty)) == Verdict()
+
+
+def test_where_processes_are_not_counted_memory_betrays_them() -> None:
+    uncounted = bins(processes=None, memory_bytes=4 * GIB)
+    assert kinds(judged(past(claim(), bins=uncounted))) == [FindingKind.HELD_IDLE]
+    freed = bins(processes=None, memory_bytes=GIB // 2)
+    assert kinds(judged(past(claim(), bins=freed))) == [FindingKind.ALLOCATED_EMPTY]
+
+
+@pytest.mark.parametrize("kind", [JobKind.BATCH, JobKind.INFERENCE, None])
+@pytest.mark.parametrize("processes", [0, 1])
+def test_job_that_never_computed_is_starting_up_not_idle(kind: JobKind | None, processes: int) -> None:
+    verdict = judged(past(fresh(1.9, kind=kind), bins=bins(processes=processes)))
+    assert verdict.findings == ()
+    (starting,) = verdict.starting
+    assert starting.until_ms == starting.from_ms + 120 * MINUTE_MS
+
+
+@pytest.mark.parametrize("hours", [2.1, 5.0, 30.0])
+@pytest.mark.parametrize("processes", [0, 1])
+def test_job_that_never_computed_is_never_called_idle_however_long(hours: float, processes: int) -> None:
+    finding = only(judged(past(fresh(hours), bins=bins(processes=processes))))
+    assert finding.kind is FindingKind.NOT_STARTED
+    assert finding.wasted_gpu_hours is None
+    assert "has not computed on it yet" in finding.sentence
+
+
+def test_a_blip_while_loading_is_no_computing_yet() -> None:
+    levels = then((100, 0.0), (3, 0.4), (BINS - 103, 0.0))
+    finding = only(judged(past(fresh(5.0), bins=bins(utilization=levels))))
+    assert finding.kind is FindingKind.NOT_STARTED
+
+
+def test_computing_that_the_history_has_not_seen_yet_counts() -> None:
+    levels = then((60, 0.0), (40, 0.5), (BINS - 100, 0.0))
+    assert kinds(judged(past(fresh(5.0), bins=bins(utilization=levels)))) == [FindingKind.HELD_IDLE]
+
+
+def test_interactive_session_has_the_short_grace_only() -> None:
+    session = fresh(1.2, kind=JobKind.INTERACTIVE)
+    assert kinds(judged(past(session))) == [FindingKind.HELD_IDLE]
+    soon = fresh(0.4, kind=JobKind.INTERACTIVE)
+    verdict = judged(past(soon))
+    assert verdict.findings == ()
+    assert verdict.starting[0].until_ms == soon.from_ms + 30 * MINUTE_MS
+
+
+def test_restarted_batch_job_has_its_grace_again() -> None:
+    restarted = claim(process_started_ms=minutes_before_noon(90))
+    assert judged(past(restarted)).findings == ()
+    assert judged(past(restarted)).starting[0].until_ms == minutes_before_noon(90) + 120 * MINUTE_MS
+    long_ago = claim(process_started_ms=minutes_before_noon(121), busy_until_ms=minutes_before_noon(200))
+    assert kinds(judged(past(long_ago))) == [FindingKind.HELD_IDLE]
+
+
+def test_grace_is_configuration() -> None:
+    hasty = Thresholds(start_limit_s=0, grace_s=0)
+    assert kinds(judged(past(fresh(1.9)), thresholds=hasty)) == [FindingKind.NOT_STARTED]
+
+
+def test_on_a_shared_gpu_each_holder_is_told_but_the_one_who_is_starting() -> None:
+    first = claim(share=0.5)
+    second = fresh(1.5, share=0.5)
+    verdict = judged(past(first, second))
+    assert [(f.kind, f.holder) for f in verdict.findings] == [(FindingKind.HELD_IDLE, first.holder)]
+    assert [entry.holder for entry in verdict.starting] == [second.holder]
+
+
+def test_on_a_shared_gpu_anothers_work_is_not_taken_for_ones_own() -> None:
+    levels = then((60, 0.0), (60, 0.5), (BINS - 120, 0.0))
+    gpu = past(claim(share=0.5), fresh(9.0, share=0.5), bins=bins(utilization=levels))
+    assert kinds(judged(gpu)) == [FindingKind.HELD_IDLE, FindingKind.NOT_STARTED]
+
+
+@pytest.mark.parametrize(("uncovered", "known"), [(6, True), (7, False)])
+def test_under_95_percent_cover_the_answer_is_unknown(uncovered: int, known: bool) -> None:
+    holes = then((BINS - 100, True), (uncovered, False), (100 - uncovered, True))
+    levels = then((BINS - 100, 0.0), (uncovered, None), (100 - uncovered, 0.0))
+    verdict = judged(past(claim(), bins=bins(covered=holes, utilization=levels)))
+    assert kinds(verdict) == ([FindingKind.HELD_IDLE] if known else [])
+    if not known:
+        (unknown,) = verdict.unknown
+        assert unknown.kinds == (FindingKind.HELD_IDLE,)
+        assert unknown.reason == "only 94% of the last 60 min were measured"
+
+
+@pytest.mark.parametrize(("age_ms", "known"), [(20_000, True), (20_001, False)])
+def test_sample_older_than_two_ticks_makes_all_unknown(age_ms: int, known: bool) -> None:
+    verdict = judged(past(claim(), newest_ms=NOON_MS - age_ms))
+    assert bool(verdict.findings) is known
+    assert bool(verdict.unknown) is not known
+
+
+def test_slow_source_is_given_two_of_its_own_widths() -> None:
+    slow = past(claim(), newest_ms=NOON_MS - 60_000, newest_width_ms=30_000)
+    assert kinds(judged(slow)) == [FindingKind.HELD_IDLE]
+
+
+def test_never_measured_is_unknown_never_idle() -> None:
+    verdict = judged(past(claim(), newest_ms=None, bins=bins(0)))
+    assert verdict.findings == ()
+    assert verdict.unknown[0].reason == "it was never measured"
+
+
+def test_process_without_any_utilization_measure_is_unknown() -> None:
+    verdict = judged(past(claim(), bins=bins(utilization=None)))
+    assert verdict.findings == ()
+    assert [entry.reason for entry in verdict.unknown] == ["its utilization is not measured"]
+
+
+def test_gpu_that_nobody_holds_is_nobodys_fault() -> None:
+    assert judged(past(bins=bins(processes=0, memory_bytes=0))) == Verdict()
+
+
+def test_idle_hours_fall_back_to_the_time_that_was_quiet() -> None:
+    finding = only(judged(past(claim(share=0.5, idle_gpu_hours=None))))
+    assert finding.wasted_gpu_hours == pytest.approx(1.0)
+    assert finding.since_ms == NOON_MS - 2 * HOUR_MS

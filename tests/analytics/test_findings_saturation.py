@@ -1,0 +1,172 @@
+"""Used but hardly: low saturation, memory hogs, and what marks TensorFlow."""
+
+import pytest
+
+from analytics.findings import judge
+from analytics.model import Finding, FindingKind, GpuPast, Onset, Verdict
+from analytics.thresholds import Thresholds
+from collector.model import JobKind, Rung
+from tests.analytics.pasts import (
+    BINS,
+    GIB,
+    NOON_MS,
+    TICK_MS,
+    bins,
+    claim,
+    fresh,
+    minutes_before_noon,
+    past,
+    then,
+)
+
+T = Thresholds()
+
+
+def judged(gpu: GpuPast) -> Verdict:
+    return judge(gpu, NOON_MS, T, TICK_MS)
+
+
+def kinds(verdict: Verdict) -> list[FindingKind]:
+    return [finding.kind for finding in verdict.findings]
+
+
+def evidence(finding: Finding) -> dict[str, object]:
+    return {entry.name: entry.value for entry in finding.evidence}
+
+
+@pytest.mark.parametrize(("level", "low"), [(0.24, True), (0.25, False)])
+def test_low_saturation_is_under_a_quarter_of_active_time(level: float, low: bool) -> None:
+    gpu = past(claim(), bins=bins(utilization=level))
+    assert kinds(judged(gpu)) == ([FindingKind.LOW_SATURATION] if low else [])
+
+
+def test_low_saturation_counts_active_bins_alone() -> None:
+    half_the_time = then(*((1, 0.3 if place % 2 else 0.0) for place in range(BINS)))
+    assert judged(past(claim(), bins=bins(utilization=half_the_time))) == Verdict()
+    low = then(*((1, 0.2 if place % 2 else 0.0) for place in range(BINS)))
+    (finding,) = judged(past(claim(), bins=bins(utilization=low))).findings
+    assert evidence(finding)["utilization_active_mean_ratio"] == pytest.approx(0.2)
+    assert evidence(finding)["active_bins"] == 120
+    assert finding.wasted_gpu_hours == pytest.approx(1.0 * 0.8)
+
+
+@pytest.mark.parametrize(("active", "told"), [(60, True), (59, False)])
+def test_low_saturation_needs_half_an_hour_of_active_bins(active: int, told: bool) -> None:
+    levels = then((BINS - active, 0.0), (active, 0.1))
+    gpu = past(claim(), bins=bins(utilization=levels))
+    assert kinds(judged(gpu)) == ([FindingKind.LOW_SATURATION] if told else [])
+
+
+@pytest.mark.parametrize(("minutes", "told"), [(61, True), (60, False)])
+def test_low_saturation_needs_61_minutes_of_run_time(minutes: int, told: bool) -> None:
+    gpu = past(claim(minutes / 60), bins=bins(utilization=0.1))
+    assert kinds(judged(gpu)) == ([FindingKind.LOW_SATURATION] if told else [])
+
+
+def test_low_saturation_ends_with_the_work() -> None:
+    levels = then((BINS - 40, 0.1), (40, 0.0))
+    assert FindingKind.LOW_SATURATION not in kinds(judged(past(claim(), bins=bins(utilization=levels))))
+
+
+def test_the_holders_predecessor_does_not_count() -> None:
+    levels = then((100, 0.05), (140, 0.6))
+    assert judged(past(claim(140 / 120), bins=bins(utilization=levels))) == Verdict()
+
+
+def test_keeping_a_gpu_warm_is_seen_through_where_sm_active_is_measured() -> None:
+    warm = bins(utilization=0.03, busiest=0.8, gpu_utilization=0.8)
+    (finding,) = judged(past(claim(), bins=warm)).findings
+    assert finding.kind is FindingKind.LOW_SATURATION
+    assert evidence(finding)["looks_busy"] is True
+    assert "It looks busy (80% GPU utilization), and is not." in finding.sentence
+
+
+def test_without_sm_active_a_warm_gpu_cannot_be_told_from_a_busy_one() -> None:
+    blind = past(claim(), rung=Rung.GPU_UTILIZATION, bins=bins(utilization=0.8))
+    assert judged(blind) == Verdict()
+
+
+def test_low_saturation_without_utilization_is_unknown() -> None:
+    gpu = past(claim(), bins=bins(utilization=None, busiest=0.3))
+    (unknown,) = judged(gpu).unknown
+    assert FindingKind.LOW_SATURATION in unknown.kinds
+
+
+def test_low_saturation_with_holes_is_unknown() -> None:
+    holes = then((BINS - 40, True), (20, False), (20, True))
+    verdict = judged(past(claim(), bins=bins(utilization=0.1, covered=holes)))
+    assert verdict.findings == ()
+    assert FindingKind.LOW_SATURATION in verdict.unknown[0].kinds
+
+
+def test_contradicting_counters_are_no_activity() -> None:
+    stuck = bins(utilization=0.1, gpu_utilization=1.0, busiest=1.0, processes=0)
+    assert FindingKind.LOW_SATURATION not in kinds(judged(past(claim(), bins=stuck)))
+
+
+def hog(**changes: object) -> GpuPast:
+    full = bins(**({"utilization": 0.08, "memory_bytes": 77 * GIB} | changes))
+    return past(claim(), bins=full)
+
+
+def test_full_memory_that_is_hardly_touched_is_a_suspected_hog() -> None:
+    finding = next(f for f in judged(hog()).findings if f.kind is FindingKind.MEMORY_HOG)
+    shown = evidence(finding)
+    assert shown["memory_used_p5_ratio"] == pytest.approx(77 / 80)
+    assert shown["utilization_mean_ratio"] == pytest.approx(0.08)
+    assert shown["memory_controller_p95_ratio"] == pytest.approx(0.02)
+    assert shown["tensorflow_signature"] is None
+    assert "Suspected" in finding.sentence
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"memory_bytes": 63 * GIB},  # 79%
+        {"utilization": 0.25},
+        {"memory_controller": 0.1},
+        {"memory_controller": then((BINS - 4, 0.02), (4, 0.3))},  # 4 of 60 bins: over the 95th percentile
+        {"processes": then((BINS - 1, 1), (1, 0))},
+    ],
+)
+def test_any_one_sign_missing_is_no_hog(changes: dict[str, object]) -> None:
+    assert FindingKind.MEMORY_HOG not in kinds(judged(hog(**changes)))
+
+
+def test_three_busy_bins_of_sixty_are_within_the_95th_percentile() -> None:
+    rare = hog(memory_controller=then((BINS - 3, 0.02), (3, 0.3)))
+    assert FindingKind.MEMORY_HOG in kinds(judged(rare))
+
+
+def test_hog_without_memory_controller_is_unknown() -> None:
+    verdict = judged(hog(memory_controller=None))
+    assert FindingKind.MEMORY_HOG not in kinds(verdict)
+    assert [e.reason for e in verdict.unknown] == ["its memory controller is not measured"]
+
+
+def test_job_that_preallocates_before_it_computes_is_no_hog() -> None:
+    waiting = past(fresh(1.0), bins=bins(memory_bytes=77 * GIB))
+    assert judged(waiting).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("onset", "signature"),
+    [
+        (Onset(first_used_ms=0, full_after_ms=10_000, flat=True), True),
+        (Onset(first_used_ms=0, full_after_ms=10_001, flat=True), False),
+        (Onset(first_used_ms=0, full_after_ms=0, flat=False), False),
+        (Onset(first_used_ms=0, full_after_ms=None, flat=False), False),
+    ],
+)
+def test_tensorflow_takes_it_all_at_once_and_keeps_it(onset: Onset, signature: bool) -> None:
+    full = bins(utilization=0.08, memory_bytes=77 * GIB)
+    verdict = judged(past(claim(), bins=full, onset=onset))
+    finding = next(f for f in verdict.findings if f.kind is FindingKind.MEMORY_HOG)
+    assert evidence(finding)["tensorflow_signature"] is signature
+    assert ("as TensorFlow does" in finding.sentence) is signature
+
+
+def test_interactive_low_saturation_is_told_too() -> None:
+    gpu = past(claim(kind=JobKind.INTERACTIVE), bins=bins(utilization=0.1))
+    assert kinds(judged(gpu)) == [FindingKind.LOW_SATURATION]
+    assert judged(gpu).findings[0].since_ms == minutes_before_noon(600)

@@ -1,0 +1,65 @@
+"""How somebody works, from the lengths of their runs and gaps."""
+
+from typing import Any
+
+import pytest
+
+from analytics.model import Activity, PatternKind
+from analytics.profiles import pattern_of
+from analytics.thresholds import Thresholds
+from collector.model import Holder, JobId
+
+
+def activity(**changes: Any) -> Activity:
+    values: dict[str, Any] = {
+        "holder": Holder(job=JobId("slurm:1")),
+        "minutes": 600,
+        "active_minutes": 580,
+        "runs": 2,
+        "run_median_minutes": 290.0,
+        "run_longest_minutes": 400,
+        "gap_median_minutes": 20.0,
+        "gap_longest_minutes": 20,
+        "utilization_ratio": 0.7,
+    }
+    return Activity(**(values | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, PatternKind.SATURATED),
+        ({"utilization_ratio": 0.4}, PatternKind.STEADY),
+        ({"utilization_ratio": 0.2}, PatternKind.LOW_SATURATION),
+        ({"active_minutes": 400}, PatternKind.STEADY),
+        ({"gap_longest_minutes": 60}, PatternKind.GAPS_BETWEEN_RUNS),
+        ({"gap_longest_minutes": 60, "run_longest_minutes": 59}, PatternKind.SATURATED),
+        (
+            {"runs": 12, "run_median_minutes": 4.0, "active_minutes": 90, "run_longest_minutes": 20},
+            PatternKind.ANALYSIS_BURSTS,
+        ),
+        (
+            {"runs": 2, "run_median_minutes": 4.0, "active_minutes": 90, "run_longest_minutes": 20},
+            PatternKind.STEADY,
+        ),
+        ({"runs": 0, "active_minutes": 0, "utilization_ratio": None}, PatternKind.UNCLEAR),
+        ({"minutes": 59}, PatternKind.UNCLEAR),
+    ],
+)
+def test_pattern_follows_from_the_numbers(changes: dict[str, Any], expected: PatternKind) -> None:
+    pattern = pattern_of(activity(**changes), Thresholds())
+    assert pattern.kind is expected
+    assert {e.name for e in pattern.evidence} >= {"active_ratio", "runs", "utilization_active_mean_ratio"}
+
+
+def test_gap_length_is_configuration() -> None:
+    shorter = Thresholds(gap_minutes=20)
+    assert pattern_of(activity(), shorter).kind is PatternKind.GAPS_BETWEEN_RUNS
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("coverage_ratio", 0.4), ("idle_window_s", 10), ("low_ratio", 1.0)]
+)
+def test_thresholds_out_of_bounds_are_refused(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"threshold {name} must lie in"):
+        Thresholds(**{name: value})  # type: ignore[arg-type]
