@@ -65,8 +65,10 @@ def tick(
     at_ms: int,
     samples: Iterable[GpuSample],
     allocations: Iterable[Allocation] | None = (),
+    *,
     gpus: Iterable[Gpu] | None = None,
     source: str = "test",
+    width_ms: int = TICK_MS,
 ) -> Tick:
     rows = tuple(samples)
     seen = {row.uuid for row in rows}
@@ -74,7 +76,7 @@ def tick(
     reading = Reading(source=source, at_ms=at_ms, gpus=known, samples=rows, duration_ms=1.5)
     return Tick(
         at_ms=at_ms,
-        width_ms=TICK_MS,
+        width_ms=width_ms,
         outcomes=(reading,),
         allocations=None if allocations is None else tuple(allocations),
     )

@@ -119,9 +119,11 @@ def test_killed_at_every_point_of_the_first_opening_can_be_opened(driver: Driver
 
 def test_killed_at_random_moments_keeps_every_committed_tick(driver: Driver, tmp_path: Path) -> None:
     moments = random.Random(5)
+    ticks: list[int] = []
     for _ in range(8):
         child = driver.start(tmp_path, "endless", 0)
-        time.sleep(moments.uniform(0.05, 0.6))
+        _wait_for(tmp_path, len(ticks) + moments.randint(1, 9))
+        time.sleep(moments.uniform(0, 0.05))
         os.kill(child, signal.SIGKILL)
         status, _ = driver.end()
         assert os.WTERMSIG(status) == signal.SIGKILL
@@ -134,7 +136,7 @@ def test_killed_at_random_moments_keeps_every_committed_tick(driver: Driver, tmp
             assert told <= len(ticks) <= told + 1
             _assert_whole(store, len(ticks))
         (tmp_path / "committed").write_text(f"{len(ticks)}\n")
-    assert len(ticks) > 8
+    assert len(ticks) >= 8
 
 
 def test_the_next_start_says_what_gap_there_is(driver: Driver, tmp_path: Path) -> None:
@@ -176,9 +178,9 @@ def test_after_a_long_stop_allocations_end_at_the_last_tick_before_it(tmp_path: 
 
 def _points(count: int) -> list[int]:
     """Where there are many points, some spread over all of them and the last ones, where the commit is."""
-    if count <= 14:
+    if count <= 9:
         return list(range(1, count + 1))
-    return sorted({1 + round(n * (count - 1) / 8) for n in range(9)} | set(range(count - 5, count + 1)))
+    return sorted({1 + round(n * (count - 1) / 5) for n in range(6)} | set(range(count - 3, count + 1)))
 
 
 def _is_part_way(scenario: str, found: list[object], before: list[object], after: list[object]) -> bool:
@@ -192,6 +194,14 @@ def _committed(folder: Path) -> int:
     log = folder / "committed"
     lines = log.read_text().split() if log.exists() else []
     return int(lines[-1]) if lines else 0
+
+
+def _wait_for(folder: Path, ticks: int) -> None:
+    """Until so many ticks are told as committed: a moment in the middle of work, on any machine."""
+    deadline = time.monotonic() + 60
+    while _committed(folder) < ticks:
+        assert time.monotonic() < deadline, f"{ticks} ticks were not committed in a minute"
+        time.sleep(0.002)
 
 
 def _assert_whole(store: Store, ticks: int) -> None:

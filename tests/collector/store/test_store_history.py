@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from collector.batch import HeldInterval
+from collector.model import GpuSample
 from collector.store.database import Store, open_store
 from tests.collector.store.store_parts import (
     T0,
-    TICK_MS,
     ask,
     at_path,
     empty,
@@ -19,11 +19,15 @@ from tests.collector.store.store_parts import (
 ROLLUPS = "SELECT * FROM rollup_1m UNION ALL SELECT * FROM rollup_1h ORDER BY ALL"
 
 
-def past(ticks: int = 400) -> list[tuple[int, list[object]]]:
+STEP_MS = 30_000
+
+
+def past(ticks: int = 130) -> list[tuple[int, list[GpuSample]]]:
+    """A little over an hour."""
     return [
-        (at, [sample(0, at, (n % 50) / 50), empty(1, at)])
+        (at, [sample(0, at, (n % 50) / 50, width_ms=STEP_MS), empty(1, at, width_ms=STEP_MS)])
         for n in range(1, ticks + 1)
-        for at in [T0 + n * TICK_MS]
+        for at in [T0 + n * STEP_MS]
     ]
 
 
@@ -40,7 +44,7 @@ def contents(store: Store) -> list[tuple[object, ...]]:
 def test_history_leaves_what_ticks_leave(tmp_path: Path) -> None:
     with open_store(at_path(tmp_path / "live")) as live, open_store(at_path(tmp_path / "bulk")) as bulk:
         for at, samples in past():
-            live.write_tick(tick(at, samples, [held(0, "a")]))
+            live.write_tick(tick(at, samples, [held(0, "a")], width_ms=STEP_MS))
         rows = [row for _, samples in past() for row in samples]
         interval = HeldInterval(allocation=held(0, "a"), from_ms=T0, to_ms=None)
         assert bulk.write_history(history(rows, [interval])) == len(rows)
@@ -59,10 +63,12 @@ def test_history_told_twice_adds_nothing(tmp_path: Path) -> None:
 
 def test_history_in_overlapping_pieces_out_of_order_is_the_same(tmp_path: Path) -> None:
     rows = [row for _, samples in past() for row in samples]
-    interval = HeldInterval(allocation=held(0, "a"), from_ms=T0, to_ms=T0 + 4_000_000)
+    interval = HeldInterval(allocation=held(0, "a"), from_ms=T0, to_ms=T0 + 3_900_000)
     with open_store(at_path(tmp_path / "one")) as one, open_store(at_path(tmp_path / "many")) as many:
         one.write_history(history(rows, [interval]))
-        for start, end in ((400, 800), (0, 300), (250, 450)):
-            piece = HeldInterval(allocation=held(0, "a"), from_ms=T0 + start * 5_000, to_ms=T0 + end * 5_000)
+        for start, end in ((130, 260), (0, 100), (80, 150)):
+            piece = HeldInterval(
+                allocation=held(0, "a"), from_ms=T0 + start * 15_000, to_ms=T0 + end * 15_000
+            )
             many.write_history(history(rows[start:end], [piece]))
         assert contents(many) == contents(one)

@@ -1,0 +1,191 @@
+"""Roll-ups: every bin in one state, and integers that add up whatever the samples and the holders."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collector.batch import HeldInterval
+from collector.model import Allocation, ClaimSource, GpuSample
+from collector.store.database import Store, open_store
+from tests.collector.store.store_parts import (
+    GIB,
+    T0,
+    ask,
+    at_path,
+    empty,
+    held,
+    history,
+    holder,
+    sample,
+    tick,
+    uuid,
+)
+
+BIN_MS = 30_000
+STATES = (
+    "free_ms",
+    "allocated_empty_ms",
+    "held_idle_ms",
+    "low_saturation_ms",
+    "moderate_ms",
+    "good_ms",
+    "suspect_ms",
+    "unknown_ms",
+)
+TOTAL = " + ".join(STATES)
+
+
+def state_of(folder: Path, made: GpuSample, *, is_held: bool, idle_power_mw: int | None = None) -> str:
+    """The state of the one bin that the sample fills."""
+    claims = [HeldInterval(allocation=held(0, "a"), from_ms=T0, to_ms=T0 + BIN_MS)] if is_held else []
+    with open_store(at_path(folder)) as store:
+        before = [empty(0, T0 - BIN_MS, width_ms=BIN_MS)] if idle_power_mw else []
+        last = empty(0, T0 + 6 * BIN_MS, width_ms=BIN_MS)
+        store.write_history(history([*before, made, last], claims))
+        (row,) = ask(store, f"SELECT {', '.join(STATES)} FROM rollup_1m WHERE ts = epoch_ms(?::BIGINT)", T0)
+    assert sorted(row) == [0] * 7 + [BIN_MS]
+    return STATES[row.index(BIN_MS)].removesuffix("_ms")
+
+
+def whole(busy: float | None, **changes: Any) -> GpuSample:
+    return sample(0, T0 + BIN_MS, busy, width_ms=BIN_MS, **changes)
+
+
+NOTHING: dict[str, Any] = {"memory_used_bytes": 0, "process_count": 0, "power_mw": 70_000}
+CASES = [
+    ("free", whole(0.0, **NOTHING), False, None),
+    ("allocated_empty", whole(0.0, **NOTHING), True, None),
+    ("suspect", whole(0.0, memory_used_bytes=5 * GIB, process_count=0), False, None),
+    ("allocated_empty", whole(0.0, memory_used_bytes=5 * GIB, process_count=0), True, None),
+    ("held_idle", whole(0.01, gpu_utilization_ratio=0.01), True, None),
+    ("low_saturation", whole(0.0, gpu_utilization_ratio=0.02), True, None),
+    ("low_saturation", whole(0.2499), True, None),
+    ("moderate", whole(0.25), True, None),
+    ("moderate", whole(0.4999), True, None),
+    ("good", whole(0.5), True, None),
+    ("good", whole(0.5), False, None),
+    ("low_saturation", whole(0.1, process_count=0), True, None),
+    ("held_idle", whole(0.0, process_count=None), True, None),
+    ("free", whole(0.0, process_count=None, memory_used_bytes=GIB // 2), False, None),
+    ("held_idle", whole(0.0, process_count=None, memory_used_bytes=None), True, None),
+    ("unknown", whole(0.0, process_count=None, memory_used_bytes=None), False, None),
+    ("unknown", whole(None), True, None),
+    ("suspect", whole(0.99, gpu_utilization_ratio=1.0, process_count=0), True, None),
+    ("suspect", whole(0.99, gpu_utilization_ratio=1.0, power_mw=76_000), True, 70_000),
+    ("good", whole(0.99, gpu_utilization_ratio=1.0, power_mw=78_000), True, 70_000),
+]
+
+
+@pytest.mark.parametrize(
+    ("state", "made", "is_held", "idle"), CASES, ids=lambda v: v if isinstance(v, str) else ""
+)
+def test_a_bin_is_in_the_state_the_table_says(
+    tmp_path: Path, state: str, made: GpuSample, is_held: bool, idle: int | None
+) -> None:
+    assert state_of(tmp_path, made, is_held=is_held, idle_power_mw=idle) == state
+
+
+def test_a_bin_that_is_covered_by_less_than_half_is_unknown(tmp_path: Path) -> None:
+    with open_store(at_path(tmp_path)) as store:
+        rows = [sample(0, T0 + 14_000, 0.6, width_ms=14_000), sample(0, T0 + 45_000, 0.6, width_ms=15_000)]
+        store.write_history(history([*rows, sample(0, T0 + 300_000, 0.6, width_ms=10)]))
+        assert ask(store, "SELECT unknown_ms, good_ms, measured_ms FROM rollup_1m LIMIT 1") == [
+            (BIN_MS, BIN_MS, BIN_MS)
+        ]
+
+
+def test_a_wide_sample_fills_all_bins_it_mostly_covers(tmp_path: Path) -> None:
+    with open_store(at_path(tmp_path)) as store:
+        rows = [sample(0, T0 + 300_000, 0.3, width_ms=300_000), sample(0, T0 + 600_000, 0.3, width_ms=10_000)]
+        store.write_history(history(rows))
+        found = ask(store, "SELECT count(*), sum(moderate_ms), sum(used_ms), sum(energy_mj) FROM rollup_1m")
+        assert found == [(5, 300_000, 90_000, 90_000_000)]
+
+
+def test_energy_is_the_difference_of_the_counter_and_survives_a_reset(tmp_path: Path) -> None:
+    counter = {1: 1_000_000, 2: 1_010_000, 3: 5_000, 4: 9_000}
+    rows = [
+        sample(0, T0 + n * BIN_MS, 0.5, width_ms=BIN_MS, energy_mj=value, power_mw=100)
+        for n, value in counter.items()
+    ]
+    with open_store(at_path(tmp_path)) as store:
+        store.write_history(history([*rows, sample(0, T0 + 600_000, 0.5)]))
+        assert ask(store, "SELECT energy_mj FROM rollup_1m ORDER BY ts LIMIT 2") == [(13_000,), (7_000,)]
+
+
+def test_a_late_sample_has_its_minute_and_hour_done_again(tmp_path: Path) -> None:
+    early = [sample(0, T0 + n * BIN_MS, 0.6, width_ms=BIN_MS) for n in range(1, 125) if n not in (5, 6)]
+    late = [sample(0, T0 + n * BIN_MS, 0.6, width_ms=BIN_MS) for n in (5, 6)]
+    both = "SELECT * FROM rollup_1m UNION ALL SELECT * FROM rollup_1h ORDER BY ALL"
+    with open_store(at_path(tmp_path / "a")) as one, open_store(at_path(tmp_path / "b")) as other:
+        for at_once in (early, late):
+            at = T0 + 125 * BIN_MS
+            one.write_tick(tick(at, at_once, None))
+        other.write_tick(tick(T0 + 125 * BIN_MS, sorted(early + late, key=lambda s: s.at_ms), None))
+        assert ask(one, both) == ask(other, both)
+        assert ask(one, "SELECT good_ms FROM rollup_1h") == [(3_600_000,)]
+
+
+def test_the_same_sample_from_two_sources_counts_once(tmp_path: Path) -> None:
+    at = T0 + 10_000
+    with open_store(at_path(tmp_path)) as store:
+        store.write_tick(tick(at, [sample(0, at), sample(0, at)]))
+        store.write_tick(tick(at + 1, [sample(0, at)], source="other"))
+        assert ask(store, "SELECT count(*) FROM samples") == [(1,)]
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> tuple[list[GpuSample], list[HeldInterval]]:
+    """Ten minutes of two GPUs with any coverage, and any intervals of up to four holders."""
+    samples = []
+    for number in (0, 1):
+        ends = draw(st.lists(st.integers(1_000, 600_000), max_size=25, unique=True))
+        for end in ends:
+            width = draw(st.sampled_from((1_000, 10_000, 30_000, 57_000, 60_000, 120_000)))
+            busy = draw(st.one_of(st.none(), st.floats(0, 1)))
+            count = draw(st.sampled_from((None, 0, 1)))
+            samples.append(sample(number, T0 + end, busy, width_ms=width, process_count=count))
+    claims = []
+    for _ in range(draw(st.integers(0, 8))):
+        start, end = sorted(draw(st.tuples(st.integers(-60_000, 660_000), st.integers(-60_000, 660_000))))
+        allocation = Allocation(
+            uuid=uuid(draw(st.integers(0, 1))),
+            holder=holder(draw(st.sampled_from("abcd"))),
+            share=draw(st.sampled_from((0.1, 1 / 3, 0.5, 0.7, 1.0))),
+            source=ClaimSource.SLURM,
+        )
+        claims.append(HeldInterval(allocation=allocation, from_ms=T0 + start, to_ms=T0 + end + 1))
+    return samples, claims
+
+
+@settings(max_examples=20, deadline=None)
+@given(story=stories())
+def test_states_of_every_gpu_and_minute_add_up_exactly(
+    tmp_path_factory: pytest.TempPathFactory, story: tuple[list[GpuSample], list[HeldInterval]]
+) -> None:
+    samples, claims = story
+    closing = [sample(n, T0 + 900_000, 0.5, width_ms=10) for n in (0, 1)]
+    with open_store(at_path(tmp_path_factory.mktemp("story"))) as store:
+        store.write_history(history([*samples, *closing], claims))
+        _assert_adds_up(store)
+        used = ask(store, "SELECT min(used_ms), bool_and(used_ms <= measured_ms) FROM rollup_1m")[0]
+        assert used in ((None, None),) or (used[0] >= 0 and used[1])
+
+
+def _assert_adds_up(store: Store) -> None:
+    """A minute's states are one or two whole bins; what is held is all or none of each bin."""
+    totals = ask(store, f"SELECT sum({TOTAL}), sum(held_ms) FROM rollup_1m GROUP BY ts, gpu_id")
+    for total, held_total in totals:
+        assert total in (BIN_MS, 2 * BIN_MS)
+        assert held_total in (0, BIN_MS, 2 * BIN_MS)
+    mismatch = ask(
+        store,
+        "SELECT * FROM rollup_1m WHERE least(free_ms, allocated_empty_ms, held_idle_ms, low_saturation_ms, "
+        "moderate_ms, good_ms, suspect_ms, unknown_ms, held_ms, measured_ms) < 0 "
+        "OR (holder_id IS NULL AND (held_ms > 0 OR allocated_empty_ms > 0)) "
+        "OR (holder_id IS NOT NULL AND free_ms > 0)",
+    )
+    assert mismatch == []
