@@ -14,7 +14,7 @@ from collector.simulated.hardware import NODES_A_CELL, Board
 from collector.simulated.noise import draw_from, key_of
 from collector.simulated.people import MINUTE_MS, Person, next_desk_ms, people_of
 from collector.simulated.roster import Card, Slot
-from collector.simulated.stretches import Stretches, stretch
+from collector.simulated.stretches import Stretches, chained, stretch
 from collector.simulated.truth import TruthKind
 
 SHORTEST_MS = 30 * MINUTE_MS
@@ -73,7 +73,7 @@ def deal(table: Table) -> Iterator[tuple[PlannedJob | None, Stretches]]:
                 )
             )
             job = None if person is None else _job(table, card, person, at_ms, to_ms)
-            yield job, np.concatenate([filled, stretch(to_ms, TruthKind.FREE)])
+            yield job, chained(filled, stretch(to_ms, TruthKind.FREE))
             at_ms = to_ms
 
 

@@ -21,7 +21,7 @@ def key_of(*parts: int | str) -> int:
     """A 64-bit key for whatever ``parts`` name, in their order."""
     state = 0
     for part in parts:
-        for number in part.encode() if isinstance(part, str) else (part,):
+        for number in _words(part) if isinstance(part, str) else (part,):
             state = _mix_one((state + _GOLDEN + (number & _MASK)) & _MASK)
     return state
 
@@ -57,6 +57,11 @@ def drift(keys: Keys, at_ms: Ints, period_ms: int, stream: int) -> Floats:
 def _bits(keys: Keys, counter: Ints, stream: int) -> Keys:
     offset = np.uint64((stream * _GOLDEN) & _MASK)
     return _mix(_mix(counter.astype(np.uint64) + offset) ^ keys)
+
+
+def _words(text: str) -> list[int]:
+    code = text.encode()
+    return [len(code), *(int.from_bytes(code[at : at + 8], "little") for at in range(0, len(code), 8))]
 
 
 def _mix(state: Keys) -> Keys:

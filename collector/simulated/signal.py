@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from collector.simulated.hardware import Board, GpuModel
 from collector.simulated.noise import Floats, Ints, Keys, bell, drift, key_of, uniform
-from collector.simulated.stretches import Stretches
+from collector.simulated.stretches import Stretches, chained
 from collector.simulated.truth import KINDS, MEASURED_BY_NOBODY
 
 BIN_MS = 10_000
@@ -78,7 +78,7 @@ def score(
             energy.append(np.concatenate([[0.0], np.cumsum(watts[:-1] * seconds)]))
             order.append((np.int64(lane) << _LANE_SHIFT) + epoch["start_ms"])
     return Score(
-        rows=np.concatenate(rows),
+        rows=chained(*rows),
         order=np.concatenate(order),
         keys=np.array([key_of(seed, "lane", lane) for lane in range(len(lanes))], np.uint64),
         power_w=np.concatenate(power),

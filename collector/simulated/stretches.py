@@ -79,6 +79,16 @@ def stretch(
 
 def joined(*parts: Stretches, to_ms: int) -> Stretches:
     """All parts in order of their start, without those that start at ``to_ms`` or later."""
-    rows = np.concatenate(parts)
+    rows = chained(*parts)
     rows = rows[rows["start_ms"] < to_ms]
     return rows[np.argsort(rows["start_ms"], kind="stable")]
+
+
+def chained(*parts: Stretches) -> Stretches:
+    """All parts, one after the other; ``np.concatenate`` takes ten times as long over records."""
+    rows = np.empty(sum(len(part) for part in parts), STRETCH)
+    at = 0
+    for part in parts:
+        rows[at : at + len(part)] = part
+        at += len(part)
+    return rows
