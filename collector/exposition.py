@@ -10,8 +10,7 @@ by GPU, user and job, and a job is named only while it is allocated. A value tha
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from collector.inventory.holders import claimed_by
-from collector.model import Gpu, GpuSample, GpuUuid
+from collector.model import Gpu, GpuSample, GpuUuid, ProcessKey
 from collector.snapshot import EventCount, Snapshot
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -193,15 +192,16 @@ def _allocations(snapshot: Snapshot) -> Iterator[str]:
 def _processes(snapshot: Snapshot) -> Iterator[str]:
     """Sums over the processes of one GPU, user and job: bounded by what is allocated now, not by pids."""
     described = {process.key: process for process in snapshot.processes}
+    owners: dict[ProcessKey, str] = dict(snapshot.owners)
     allocated = {(a.uuid, a.holder.job) for a in snapshot.allocations or ()}
     rows = []
     for sample in snapshot.process_samples:
         process = described.get(sample.key)
-        jobs = claimed_by(process) if process is not None else ()
+        job = owners.get(sample.key, "")
         labels = {
             "uuid": sample.uuid,
             "user": (process.user if process else None) or "",
-            "job": next((job for job in jobs if (sample.uuid, job) in allocated), ""),
+            "job": job if (sample.uuid, job) in allocated else "",
             "framework": process.frameworks[0] if process and process.frameworks else "",
         }
         rows.append((labels, (1.0, sample.memory_used_bytes, sample.sm_ratio)))

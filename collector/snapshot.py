@@ -12,7 +12,9 @@ from collector.model import (
     Event,
     Gpu,
     GpuSample,
+    JobId,
     Process,
+    ProcessKey,
     ProcessSample,
     Reading,
     Tick,
@@ -43,7 +45,10 @@ class EventCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What is known after a tick. ``allocations`` is ``None`` when nobody ever looked."""
+    """What is known after a tick. ``allocations`` is ``None`` when nobody ever looked.
+
+    ``owners`` says whose job a process is, where that is known.
+    """
 
     at_ms: int = 0
     gpus: tuple[Gpu, ...] = ()
@@ -51,6 +56,7 @@ class Snapshot:
     processes: tuple[Process, ...] = ()
     process_samples: tuple[ProcessSample, ...] = ()
     allocations: tuple[Allocation, ...] | None = None
+    owners: tuple[tuple[ProcessKey, JobId], ...] = ()
     events: tuple[EventCount, ...] = ()
     sources: tuple[SourceHealth, ...] = ()
     ticks: int = 0
@@ -76,6 +82,7 @@ def after(before: Snapshot, tick: Tick, *, duration_ms: float) -> Snapshot:
         processes=_processes(before, looked),
         process_samples=_process_samples(before, looked, oldest),
         allocations=before.allocations if tick.allocations is None else tick.allocations,
+        owners=before.owners if tick.allocations is None else tick.owners,
         events=_events(before, readings),
         sources=_health(before, tick),
         ticks=before.ticks + 1,

@@ -8,6 +8,7 @@ after a hole it covers one interval and the rest stays unknown.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 
 from collector.dcgm.readout import Readout, read_out
 from collector.dcgm.text import MalformedText, Row, names_in, parse
@@ -25,7 +26,8 @@ BELIEVED_MS = 600_000
 class Endpoint:
     """One exporter or peer, and what is remembered of it from scrape to scrape.
 
-    ``events`` is when a peer's GPU last had an event of a kind; an exporter tells of none.
+    ``events`` is when a peer's GPU last had an event of a kind; an exporter tells of none. ``digest`` is of
+    the answer that was last read through, at ``read_ms``.
     """
 
     url: str
@@ -35,6 +37,8 @@ class Endpoint:
     samples: Mapping[GpuUuid, GpuSample] = field(default_factory=dict)
     allocations: tuple[Allocation, ...] | None = None
     events: Mapping[tuple[GpuUuid, str], int] = field(default_factory=dict)
+    digest: bytes = b""
+    read_ms: int = 0
     seen_ms: int | None = None
     asked_ms: int | None = None
 
@@ -51,7 +55,14 @@ class News:
 
 
 def heard(endpoint: Endpoint, content: bytes, now_ms: int) -> tuple[Endpoint, News]:
-    """The endpoint after a good answer. Raises MalformedText for an answer that is none."""
+    """The endpoint after a good answer. Raises MalformedText for an answer that is none.
+
+    The same bytes within one interval are the same values: they are not read again.
+    """
+    digest = blake2b(content, digest_size=16).digest()
+    if digest == endpoint.digest and now_ms - endpoint.read_ms < _REFRESHED * endpoint.interval_ms:
+        known = News(gpus=endpoint.gpus, allocations=endpoint.allocations)
+        return replace(endpoint, seen_ms=now_ms, asked_ms=now_ms), known
     rows = _rows(content)
     readout = read_out(
         rows, fallback_node=endpoint.fallback_node, at_ms=now_ms, width_ms=endpoint.interval_ms
@@ -68,6 +79,8 @@ def heard(endpoint: Endpoint, content: bytes, now_ms: int) -> tuple[Endpoint, Ne
         gpus=readout.gpus,
         samples={**endpoint.samples, **{sample.uuid: sample for sample in fresh}},
         allocations=_believed(endpoint, readout),
+        digest=digest,
+        read_ms=now_ms,
         seen_ms=now_ms,
         asked_ms=now_ms,
     )

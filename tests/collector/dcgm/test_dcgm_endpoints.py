@@ -98,6 +98,16 @@ def test_many_slow_endpoints_are_waited_for_together() -> None:
     assert reading.duration_ms < 40 * 500 / 2
 
 
+def test_more_slow_endpoints_than_can_be_asked_at_once_do_not_hold_up_the_tick() -> None:
+    limits = Limits(timeout_s=0.4, concurrency=4)
+    with serving(lambda *_: Answer(hangs=True)) as slow, serving(lambda *_: text(GOOD)) as good:
+        first = read(good, *(f"{slow}/{i}" for i in range(40)), limits=limits)
+        last = read(*(f"{slow}/{i}" for i in range(4)), good, limits=limits)
+    assert isinstance(first, Reading) and isinstance(last, Reading)
+    assert len(first.samples) == len(last.samples) == 1
+    assert len(first.gaps) == 40 and first.duration_ms < 10 * 400 / 2
+
+
 @pytest.mark.parametrize("pack", [gzip.compress, bytes])
 def test_answer_may_be_gzipped_when_asked_for(pack: Callable[[bytes], bytes]) -> None:
     asked: list[str] = []

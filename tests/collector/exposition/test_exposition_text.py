@@ -87,6 +87,7 @@ def full() -> Snapshot:
         ),
         process_samples=(using(1, 5 << 30, 0.5), using(2, 3 << 30, 0.25), using(3, None)),
         allocations=(Allocation(uuid=A, holder=holder, share=1.0, source=ClaimSource.SLURM),),
+        owners=((key(1), holder.job), (key(2), holder.job), (key(3), JobId("pid:n1/3@1003"))),
         sources=(SourceHealth(name="nvml", is_up=True, duration_ms=2.5, gpus=1),),
         ticks=3,
         tick_duration_ms=40.0,
