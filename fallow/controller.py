@@ -136,7 +136,7 @@ class Controller:
         self._bury()
         view = self.view
         workers = {member: self._promoted(member, worker, now_ms) for member, worker in view.workers.items()}
-        lost = self._losses(view.generation, workers)
+        lost = {**view.lost, **self._losses(view.generation, workers)}
         broken = view.broken_since_ms
         if (lost or any(member not in workers for member in view.members)) and broken is None:
             broken = now_ms
@@ -203,6 +203,7 @@ class Controller:
                 self._store.set(protocol.plan_key(plan.number), protocol.encode_plan(plan))
                 self.view = replace(
                     self.view,
+                    lost=membership.losses(self.view),
                     pending=Pending(plan=plan, published_ms=now_ms),
                     next_number=plan.number + 1,
                 )

@@ -5,22 +5,25 @@ The same script runs under nobody, and then nothing here opens a socket or start
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from fallow import protocol
+from fallow import memory, protocol
 from fallow.channel import Channel, from_environment
+from fallow.memory import Memory
 from fallow.trainer import Recipe, Trainer
 
 
 class Job:
     """This process's part in a training. ``driven`` says whether a controller decides its world size."""
 
-    def __init__(self, channel: Channel | None, founder: bool):
+    def __init__(self, channel: Channel | None, founder: bool, device: torch.device):
         self._channel = channel
         self._founder = founder
+        self.device = device
 
     @property
     def driven(self) -> bool:
@@ -41,12 +44,14 @@ class Job:
         schedulers: Sequence[Any] = (),
         scaler: Any = None,
         state: Mapping[str, Any] | None = None,
+        checkpoint: Path | str | None = None,
     ) -> Trainer:
         """A trainer whose global batch is ``global_batch`` samples at any world size.
 
         ``max_micro_batch`` is what fits a worker's memory. ``schedulers`` are stepped once a committed
         step. ``max_grad_norm`` clips the true global gradient. ``state`` names extra objects with
-        ``state_dict`` and ``load_state_dict`` to hand to joiners. Raises BatchError for an impossible cut.
+        ``state_dict`` and ``load_state_dict`` to hand to joiners. ``checkpoint`` is saved on SIGUSR1 and
+        resumed from, at any world size. Raises BatchError for an impossible cut.
         """
         recipe = Recipe(
             global_batch=global_batch,
@@ -58,8 +63,21 @@ class Job:
             schedulers=schedulers,
             scaler=scaler,
             state=state,
+            checkpoint=Path(checkpoint) if checkpoint is not None else None,
         )
         return Trainer(model, optimizer, recipe, self._channel, self._founder)
+
+    def memory(self) -> Memory:
+        """What this process's allocator holds on its GPU now."""
+        return memory.measure(self.device)
+
+    def release_memory(self) -> int | None:
+        """Give unused cache back to the driver; returns the bytes freed, ``None`` without a GPU."""
+        return memory.release(self.device)
+
+    def cap_memory(self, fraction: float) -> None:
+        """Let PyTorch's allocator take at most ``fraction`` of the GPU. Raises ValueError outside (0, 1]."""
+        memory.cap(self.device, fraction)
 
     def report(self, **measurements: float | int | None) -> None:
         """Tell the scheduler, e.g. ``remaining_steps=…, step_time_s=…``; nothing happens when alone."""
@@ -74,4 +92,5 @@ def connect(device: torch.device | str = "cpu", environment: Mapping[str, str] |
     """
     given = os.environ if environment is None else environment
     founder = given.get(protocol.ENV_ROLE, protocol.FOUNDER) == protocol.FOUNDER
-    return Job(from_environment(given, torch.device(device)), founder)
+    place = torch.device(device)
+    return Job(from_environment(given, place), founder, place)

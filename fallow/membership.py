@@ -54,8 +54,8 @@ class View:
     """All that is known at one instant. ``workers`` holds living processes only.
 
     ``generation`` is 0 before the first group. ``lost`` maps members that saw it break to the step they
-    would do next. ``failed_starts`` counts the workers in a row that ended before they were
-    ready. ``finished`` says that some member has reached the end of the training.
+    would do next, and gathers until a plan is adopted. ``failed_starts`` counts the workers in a row that
+    ended before they were ready. ``finished`` says that some member has reached the end of the training.
     """
 
     target: int
@@ -152,11 +152,16 @@ def decide(view: View, now_ms: int, limits: Limits) -> tuple[Action, ...]:
     return _resize(view, limits)
 
 
+def losses(view: View) -> Mapping[MemberId, int]:
+    """Who saw the generation or its successor break, and the step each would do next."""
+    return {**view.lost, **(view.pending.lost if view.pending is not None else {})}
+
+
 def _is_broken(view: View) -> bool:
     pending, involved = view.pending, set(view.members)
     if pending is not None and (pending.plan.recover or _is_founding(pending)):
         involved = set(pending.plan.members)
-    return bool(_losses(view)) or any(member not in view.workers for member in involved)
+    return bool(losses(view)) or any(member not in view.workers for member in involved)
 
 
 def _is_founding(pending: Pending) -> bool:
@@ -179,8 +184,8 @@ def _recover(view: View, now_ms: int, limits: Limits) -> tuple[Action, ...]:
     survivors = _survivors(view)
     if not survivors:
         return (GiveUp("no worker that holds the training state is left alive"),)
-    losses = _losses(view)
-    silent = [member for member in survivors if member not in losses]
+    step_of = losses(view)
+    silent = [member for member in survivors if member not in step_of]
     if silent:
         waited = now_ms - (view.broken_since_ms if view.broken_since_ms is not None else now_ms)
         if waited <= limits.report_ms:
@@ -194,11 +199,6 @@ def _is_whole(view: View, pending: Pending) -> bool:
     return _alive(view, pending.plan.members) and not pending.lost
 
 
-def _losses(view: View) -> Mapping[MemberId, int]:
-    """Who saw the generation or its successor break, and the step each would do next."""
-    return {**view.lost, **(view.pending.lost if view.pending is not None else {})}
-
-
 def _survivors(view: View) -> tuple[MemberId, ...]:
     """Living members that hold the training state, in rank order; a joiner counts once it has switched."""
     known = list(view.members)
@@ -210,9 +210,9 @@ def _survivors(view: View) -> tuple[MemberId, ...]:
 
 
 def _recovery_plan(view: View, survivors: tuple[MemberId, ...]) -> Plan:
-    losses = _losses(view)
-    furthest = max(losses[member] for member in survivors)
-    behind = tuple(member for member in survivors if losses[member] < furthest)
+    step_of = losses(view)
+    furthest = max(step_of[member] for member in survivors)
+    behind = tuple(member for member in survivors if step_of[member] < furthest)
     return Plan(
         number=view.next_number,
         base=view.generation,

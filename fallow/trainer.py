@@ -5,24 +5,29 @@ has arrived everywhere is the step committed. A broken group leaves the step unc
 again, with the same samples, in whatever group comes next. A resize is never counted as a retry.
 """
 
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch import nn
 
-from fallow import batch, protocol, randomness
+from fallow import batch, checkpoint, memory, protocol, randomness
 from fallow.batch import MicroBatch, StepShape
 from fallow.channel import Channel, Ready
 from fallow.group import Alone, Group, GroupBroken
 from fallow.handover import receive_state, send_state
+from fallow.pace import Pace
 from fallow.reduction import Local, Plain, Reducer, Tree
 from fallow.sampling import Order
 
 RECOVERY_TIMEOUT_S = 120.0
 FOUNDING_TIMEOUT_S = 600.0
+REPORT_S = 1.0
 
 
 class Left(SystemExit):
@@ -55,6 +60,7 @@ class Recipe:
 
     ``deterministic`` asks for the same bits at any world size: ``micro_batches`` pieces a step (default:
     as few as the cap allows), summed along one tree, with randomness keyed by (seed, step, piece).
+    ``checkpoint`` is where the training is saved on SIGUSR1 or ``save()``, and resumed from at the start.
     """
 
     global_batch: int
@@ -66,6 +72,7 @@ class Recipe:
     schedulers: Sequence[Any] = ()
     scaler: Any = None
     state: Mapping[str, Any] | None = None  # extra things with state_dict() and load_state_dict()
+    checkpoint: Path | None = None
 
 
 class Trainer:
@@ -91,6 +98,10 @@ class Trainer:
         self._device = next(model.parameters()).device
         self._shape: StepShape | None = None
         self._current: MicroBatch | None = None
+        self._total_steps: int | None = None
+        self._pace = Pace(world_size=0, last_end_s=time.monotonic())
+        self._reported_s = 0.0
+        self._save_asked = False
         self._saved_buffers: dict[str, torch.Tensor] = {}
 
     @property
@@ -125,6 +136,9 @@ class Trainer:
             drop_last=drop_last,
         )
         collate = collate or torch.utils.data.default_collate
+        self._total_steps = total_steps
+        if not self.warming_up:
+            self._resume()
         if self._channel is not None and not self.warming_up:
             self._found()
         epoch, permutation = -1, order.permutation(0)
@@ -164,9 +178,20 @@ class Trainer:
         self._saved_buffers = {}
         done = Step(number=self.next_step, loss=summed.loss, world_size=self.world_size, grad_norm=grad_norm)
         self.next_step += 1
+        self._pace = self._pace.after(time.monotonic(), self.world_size)
+        self._report()
+        if self._save_asked:
+            self.save()
         if summed.flag:
             self._switch(summed.flag)
         return done
+
+    def save(self) -> int | None:
+        """Save the training as it stands; returns the bytes written, ``None`` if another rank does."""
+        self._save_asked = False
+        if self.recipe.checkpoint is None:
+            raise ValueError("this training has no checkpoint path: pass checkpoint=PATH to elastic()")
+        return checkpoint.save(self.recipe.checkpoint, self._state()) if self.rank == 0 else None
 
     # -- one step ---------------------------------------------------------------------------------------
 
@@ -223,6 +248,34 @@ class Trainer:
         for name, value in self.model.named_buffers():
             if name in self._saved_buffers:
                 value.copy_(self._saved_buffers[name])
+
+    def _resume(self) -> None:
+        """Take up a saved training, and listen for the signal that asks to save it."""
+        if self.recipe.checkpoint is None:
+            return
+        state = checkpoint.load(self.recipe.checkpoint, self._device)
+        if state is not None:
+            self._load_state(state)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGUSR1, lambda *_: setattr(self, "_save_asked", True))
+
+    def _report(self) -> None:
+        """Leave the newest measurements for the scheduler, at most once in REPORT_S."""
+        if self._channel is None or self._pace.last_end_s - self._reported_s < REPORT_S:
+            return
+        self._reported_s = self._pace.last_end_s
+        used = memory.measure(self._device)
+        self._channel.report(
+            {
+                "step": self.next_step,
+                "remaining_steps": None if self._total_steps is None else self._total_steps - self.next_step,
+                "world_size": self.world_size,
+                "step_time_s": self._pace.step_time_s,
+                "samples_per_s": self._pace.samples_per_s(self.recipe.global_batch),
+                "memory_reserved_bytes": used.reserved_bytes,
+                "memory_peak_bytes": used.peak_needed_bytes,
+            }
+        )
 
     # -- membership -------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from torch import nn
 import fallow
 from fallow.controller import Controller
 from fallow.membership import Limits
-from fallow.trainer import Step
+from fallow.trainer import Step, Trainer
 
 LIMITS = Limits(start_ms=30_000, connect_ms=5_000, switch_ms=10_000, report_ms=5_000)
 
@@ -65,6 +65,7 @@ def training(
     total_steps: int,
     build: Callable[[], nn.Module] = network,
     each_step: Callable[[], None] = lambda: None,
+    after_step: Callable[[Trainer], None] = lambda trainer: None,
     **recipe: Any,
 ) -> Train:
     """A training function as a user would write it."""
@@ -86,6 +87,7 @@ def training(
             if done is not None:
                 outcome.steps.append(done)
                 each_step()
+                after_step(trainer)
         outcome.parameters = {name: value.clone() for name, value in model.state_dict().items()}
 
     return train

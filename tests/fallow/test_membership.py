@@ -21,6 +21,7 @@ from fallow.membership import (
     View,
     Worker,
     decide,
+    losses,
 )
 from fallow.protocol import MemberId, Plan, decode_plan, encode_plan
 
@@ -194,7 +195,9 @@ class World:
             case Publish(plan=plan):
                 self._check(plan)
                 pending = Pending(plan=plan, published_ms=self.now)
-                self.view = replace(self.view, pending=pending, next_number=plan.number + 1)
+                self.view = replace(
+                    self.view, lost=losses(self.view), pending=pending, next_number=plan.number + 1
+                )
             case Commit():
                 assert self.view.pending is not None
                 self.view = replace(self.view, pending=replace(self.view.pending, committed=True))
@@ -237,6 +240,7 @@ class World:
         dead = [m for m in self.view.members if m not in self.view.workers]
         if dead:
             lost = {m: self.steps.get(m, 0) for m in self.view.members if m in self.view.workers}
+            lost = {**self.view.lost, **lost}
             began = self.view.broken_since_ms if self.view.broken_since_ms is not None else self.now
             self.view = replace(self.view, lost=lost, broken_since_ms=began)
         pending = self.view.pending
