@@ -10,6 +10,9 @@ from pathlib import Path
 from service.client_place import token_file
 from service.trouble import Trouble
 
+SEND_BUFFER_BYTES = 256 * 1024
+"""What the kernel holds for a reader who does not read; its own choice would grow to megabytes each."""
+
 
 class ServiceRefused(Trouble):
     """The service cannot start; the message says what was found and what to do."""
@@ -59,6 +62,7 @@ def _listen(host: str, port: int) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         listener.bind((host, port))
         listener.listen(128)
     except OSError:

@@ -1,0 +1,136 @@
+"""A real service in a real process on loopback, and what tests need to speak with it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service import client_place
+from service.client import Client, connect, running
+
+SMALL = """
+[collect]
+tick_s = 1
+
+[simulated]
+nodes = 2
+gpus_per_node = 2
+backfill_days = 1
+
+[prices.per_gpu_hour]
+"*" = 2.0
+
+[api]
+send_timeout_s = 2
+query_timeout_s = 20
+"""
+START_LIMIT_S = 60
+
+
+@dataclass
+class Running:
+    """A service that a test started."""
+
+    data: Path
+    process: "subprocess.Popen[str]"
+
+    @property
+    def url(self) -> str:
+        said = client_place.announced(self.data)
+        assert said is not None
+        return said.url
+
+    @property
+    def token(self) -> str:
+        return client_place.token_file(self.data).read_text().strip()
+
+    def client(self) -> Client:
+        return connect(self.data)
+
+    def get(self, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
+        """Status, headers and body of a GET with exactly these headers."""
+        address = self.url.removeprefix("http://")
+        connection = HTTPConnection(address, timeout=30)
+        try:
+            connection.request("GET", path, headers=headers)
+            answer = connection.getresponse()
+            return answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
+        finally:
+            connection.close()
+
+    def bearer(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"}
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> tuple[str, str]:
+        """End it; what it printed."""
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        return self.process.communicate(timeout=30)
+
+
+def fallow(*words: str, data: Path | None = None, **more: Any) -> "subprocess.CompletedProcess[str]":
+    """A verb in a real process; its output as text."""
+    command = [sys.executable, "-m", "service.cli", *words, *(["--data", str(data)] if data else [])]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("FALLOW_")}
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment | more.pop("env", {}),
+        check=False,
+        **more,
+    )
+
+
+def start(data: Path, words: Sequence[str] = ("--source", "simulated"), config: str = SMALL) -> Running:
+    """A service on ``data``, not yet answering."""
+    data.mkdir(parents=True, exist_ok=True)
+    if config:
+        (data / "fallow.toml").write_text(config)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "service.cli", "serve", "--data", str(data), *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={key: value for key, value in os.environ.items() if not key.startswith("FALLOW_")},
+    )
+    return Running(data=data, process=process)
+
+
+def until(what: str, holds: Callable[[], bool], limit_s: float = START_LIMIT_S) -> None:
+    """Wait for something to become so; fails, naming it, when it does not."""
+    deadline = time.monotonic() + limit_s
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {limit_s:g} s: {what}"
+        time.sleep(0.05)
+
+
+def is_well(service: Running) -> bool:
+    assert service.process.poll() is None, service.process.communicate()
+    if running(service.data) is None:
+        return False
+    status, _, body = service.get("/healthz")
+    return status == 200 and json.loads(body)["last_tick_ms"] is not None
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One service for all tests that only read it."""
+    made = start(tmp_path_factory.mktemp("service") / "data")
+    try:
+        until("the service is well", lambda: is_well(made))
+        yield made
+    finally:
+        _, complaints = made.stop()
+    assert "Traceback" not in complaints, complaints
+    assert made.process.returncode == 0
