@@ -4,6 +4,7 @@ When a rule hurts, change the rule and ``docs/architecture.md`` together, and sa
 """
 
 import ast
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,7 +26,7 @@ PURE = (
 IMPURE_MODULES = {"time", "random", "logging", "os", "socket", "subprocess", "pathlib", "datetime.now"}
 
 MAY_IMPORT = {
-    "fallow": (),
+    "fallow": ("fallow",),
     "collector": ("collector",),
     "analytics": (
         "analytics",
@@ -131,6 +132,14 @@ def test_files_and_functions_stay_small(path: Path) -> None:
 @pytest.mark.parametrize("path", sources(), ids=relative)
 def test_every_module_says_why_it_exists(path: Path) -> None:
     assert ast.get_docstring(ast.parse(path.read_text())), f"{relative(path)} has no docstring"
+
+
+def test_the_library_that_rides_along_needs_only_torch() -> None:
+    for path in sources():
+        if room(path) == "fallow":
+            roots = {module.split(".")[0] for module in imports(path)}
+            foreign = roots - sys.stdlib_module_names - {"fallow", "torch"}
+            assert not foreign, f"{relative(path)} imports {foreign}: only the standard library and torch"
 
 
 def test_init_files_import_nothing_heavy() -> None:
