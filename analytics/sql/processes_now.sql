@@ -7,7 +7,7 @@
 -- @column process_name text: its name
 -- @column command text: its command line
 -- @column frameworks text[]: what it has loaded, the likeliest first
--- @column job text: the job it belongs to
+-- @column job text: the job it belongs to, or the only one that holds the GPU
 -- @column memory_used_bytes bigint (bytes): its memory on this GPU
 -- @column sm_ratio double (ratio): its share of the GPU's time
 -- @column started_at timestamp: when it started
@@ -17,9 +17,15 @@ WITH wanted AS (
     SELECT gpu_id FROM gpus WHERE uuid = $uuid
 ), newest AS (
     SELECT max(ts) AS ts FROM process_samples WHERE gpu_id = (SELECT gpu_id FROM wanted)
+), sole AS (
+    SELECT min(h.job) AS job
+    FROM allocations AS a JOIN holders AS h USING (holder_id)
+    WHERE a.gpu_id = (SELECT gpu_id FROM wanted) AND a.to_ts IS NULL
+    HAVING count(DISTINCT h.job) = 1
 )
 SELECT
-    p.node, p.pid, p.user_name, p.process_name, p.command, p.frameworks, h.job, s.memory_used_bytes,
+    p.node, p.pid, p.user_name, p.process_name, p.command, p.frameworks,
+    coalesce(h.job, (SELECT job FROM sole)) AS job, s.memory_used_bytes,
     s.sm_e4 / 10000.0 AS sm_ratio, p.started_at, p.unreadable
 FROM process_samples AS s
 JOIN processes AS p USING (process_id)

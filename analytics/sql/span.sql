@@ -15,4 +15,4 @@ SELECT
     (SELECT count(DISTINCT node) FROM gpus) AS nodes,
     (SELECT count(*) FROM gpus WHERE installed_to IS NULL) AS gpus,
     (SELECT count(*) FROM holders) AS holders,
-    (SELECT count(*) FROM samples) + coalesce((SELECT sum(samples) FROM sealed), 0) AS samples;
+    ((SELECT count(*) FROM samples) + coalesce((SELECT sum(samples) FROM sealed), 0))::BIGINT AS samples;
