@@ -4,7 +4,8 @@ A GPU that falls off the bus can crash or hang whoever asks the driver, so the a
 ``child`` (standard library and ``pynvml`` alone), and this side survives it: ``source.NvmlSource`` is the
 door for the loop, ``probe.probe`` for ``fallow doctor``. The two sides speak ``wire`` over a pipe.
 
-Child: ``child`` (the loop of requests), ``fleet`` (which devices there are), ``device`` (one device's
-reading), ``rings``, ``gpm``, ``listing`` (its parts), ``library`` (NVML's functions and return codes).
-Parent: ``worker`` (the process), ``source``, and the pure ``reading``, ``process_list`` and ``changes``.
+Child: ``child`` (the loop of requests), ``fleet`` (which devices there are), ``device`` (the reading of one)
+and its parts ``measures``, ``rings``, ``gpm``, ``listing``, ``shares``; ``library`` (NVML's functions and
+return codes). Parent: ``worker`` (the process), ``source``, ``gathering``, ``identity`` (pids), ``probe``,
+and the pure ``reading``, ``process_list``, ``changes``, ``restarts`` and ``reasons``.
 """

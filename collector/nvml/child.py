@@ -121,7 +121,7 @@ def _give_up(fleet: Fleet, whole: Whole, failure: DeviceFailed) -> None:
 
 
 def _line(uuid: str, reading: Reading) -> tuple[Any, ...]:
-    return (uuid, reading.row, reading.flags, reading.processes, reading.uses, reading.uses_after_us)
+    return (uuid, reading.row, reading.flags, reading.processes, reading.uses)
 
 
 def _failed(fleet: Fleet) -> list[dict[str, Any]]:

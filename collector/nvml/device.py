@@ -5,7 +5,6 @@ asked again. Any answer that says the GPU is lost ends the reading, and with it 
 """
 
 import ctypes
-from dataclasses import dataclass, field
 from typing import Any
 
 from collector.nvml import measures
@@ -14,11 +13,17 @@ from collector.nvml.library import LOST, REFUSED, SUCCESS, Library
 from collector.nvml.listing import LISTS, Listing, Uses, first_present
 from collector.nvml.measures import SLOT
 from collector.nvml.rings import GPU, MEMORY_CONTROLLER, Ring
+from collector.nvml.shares import shares
 from collector.nvml.wire import MEASURES
 
 _GPM_SLOTS = tuple(
     SLOT[name] for name in ("graphics_active", "sm_active", "sm_occupancy", "tensor_active", "dram_active")
 )
+
+
+_MEASURES = len(MEASURES)
+_UTILIZATION = SLOT["gpu_utilization"]
+_UTILIZATION_MAX, _BUSY = SLOT["gpu_utilization_max"], SLOT["gpu_busy"]
 
 
 class DeviceFailed(Exception):
@@ -30,15 +35,16 @@ class DeviceFailed(Exception):
         self.code = code
 
 
-@dataclass(slots=True)
 class Reading:
     """What one reading of a device brought, to be sent as it is."""
 
-    row: list[Any] = field(default_factory=lambda: [None] * len(MEASURES))
-    flags: list[str] = field(default_factory=list)
-    processes: list[tuple[int, int | None, str]] | None = None
-    uses: list[tuple[int, int, int]] | None = None
-    uses_after_us: int = 0
+    __slots__ = ("flags", "processes", "row", "uses")
+
+    def __init__(self) -> None:
+        self.row: list[Any] = [None] * _MEASURES
+        self.flags: list[str] = []
+        self.processes: list[tuple[int, int | None, str]] | None = None
+        self.uses: list[tuple[int, float]] | None = None
 
 
 class Device:
@@ -125,6 +131,7 @@ class Device:
         self._uses = Uses(self._library.call("nvmlDeviceGetProcessUtilization"), self.handle)
 
     def _read_rings(self, out: Reading, width_us: int) -> None:
+        row = out.row
         for name, ring in tuple(self._rings.items()):
             code, window = ring.read(width_us)
             if code != SUCCESS:
@@ -135,13 +142,12 @@ class Device:
             self._answers += 1
             if window is None:
                 continue
-            out.row[SLOT[name]] = window.mean
+            row[SLOT[name]] = window[0]
             if name == "gpu_utilization":
-                out.row[SLOT["gpu_utilization_max"]] = window.highest
-                out.row[SLOT["gpu_busy"]] = window.busy
-                if window.partial:
+                _, row[_UTILIZATION_MAX], row[_BUSY], partial = window
+                if partial:
                     out.flags.append("ring-partial")
-        if not self.is_instance and out.row[0] is None:
+        if row[_UTILIZATION] is None and not self.is_instance:
             self._read_instant(out)
 
     def _read_instant(self, out: Reading) -> None:
@@ -245,7 +251,7 @@ class Device:
         newest = ring.newest_us if ring and ring.newest_us else now_us
         code, after, entries = self._uses.read(newest - width_us)
         if code == SUCCESS:
-            out.uses, out.uses_after_us = entries, after
+            out.uses = shares(entries, after, {pid for pid, _, _ in out.processes or ()}) if entries else []
         elif self._gone("nvmlDeviceGetProcessUtilization", code):
             self.refused["process_utilization"] = code
             self._uses = None

@@ -50,14 +50,14 @@ class Gathering:
         process_width_ms = since_ms if since_ms > 0 else width_ms
         samples: list[GpuSample] = []
         used: list[ProcessSample] = []
-        for uuid, row, told, entries, uses, after_us in lines:
+        for uuid, row, told, entries, uses in lines:
             self._accumulate(uuid, row[_UTILIZATION], width_ms)
             count, flags = 0 if looked and uuid in self._parts else None, tuple(told)
             if entries is not None:
                 verdict = self._judge(row, entries)
-                shares, said = self._shares(uuid, verdict, uses, after_us)
+                shares, said = self._shares(uuid, verdict, uses)
                 used += self._used(uuid, verdict, shares, at_ms, process_width_ms)
-                count, flags = verdict.count, (*flags, *verdict.flags, *said)
+                count, flags = verdict.total, (*flags, *verdict.flags, *said)
             idle = self._idle_power.get(uuid)
             doubts = reading.suspicions(row, count, idle)
             self._idle_power[uuid] = reading.idle_power(row, idle)
@@ -98,15 +98,14 @@ class Gathering:
         return process_list.judge(entries, row[_MEMORY_TOTAL], self._processes.keys(), foreign=self._foreign)
 
     def _shares(
-        self, uuid: GpuUuid, verdict: Verdict, uses: Sequence[process_list.Use] | None, after_us: int
+        self, uuid: GpuUuid, verdict: Verdict, uses: Sequence[tuple[int, float]] | None
     ) -> tuple[Mapping[int, float], tuple[str, ...]]:
         """SM share by pid, held against what the GPU did in the same time; and flags."""
         ratio, _ = self._done.pop(uuid, (None, 0))
         flags = (reading.MIG_BY_INSTANCE,) if verdict.held and uuid.startswith("MIG-") else ()
         if not uses or not verdict.held:
             return {}, flags
-        by_pid = process_list.shares(uses, after_us, [held.pid for held in verdict.held])
-        by_pid, scaled = process_list.within_device(by_pid, ratio)
+        by_pid, scaled = process_list.within_device({pid: p / 100 for pid, p in uses}, ratio)
         return by_pid, (*flags, process_list.SCALED) if scaled else flags
 
     def _used(

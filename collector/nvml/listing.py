@@ -22,7 +22,7 @@ _ENTRY = struct.Struct("I4xQII")
 _WIDEST_ENTRY_BYTES = 32
 """Drivers R535.43 to .98 write entries of 32 bytes where 24 are documented: never let them overrun."""
 
-_USE = struct.Struct("I4xQIIII")
+_USE = struct.Struct("I4xQI12x")
 _FIRST_ROOM = 64
 _TRIES = 4
 _FUTURE_US = 3_600_000_000
@@ -47,12 +47,13 @@ class Listing:
             if code != INSUFFICIENT_SIZE:
                 break
             self._make_room(max(self._room, self._count.value) * 2 + 5)
-        if code != SUCCESS or not self._count.value:
+        count = self._count.value
+        if code != SUCCESS or not count:
             return code, []
-        held = self._raw[: min(self._count.value, self._room) * _ENTRY.size]
+        kind = self._kind
         return SUCCESS, [
-            (pid, None if memory == NOT_AVAILABLE else memory, self._kind)
-            for pid, memory, _, _ in _ENTRY.iter_unpack(held)
+            (pid, None if memory == NOT_AVAILABLE else memory, kind)
+            for pid, memory, _, _ in _ENTRY.iter_unpack(self._raw[: count * _ENTRY.size])
         ]
 
     def _make_room(self, entries: int) -> None:
@@ -73,10 +74,11 @@ class Uses:
         self._make_room(_FIRST_ROOM)
 
     def read(self, from_us: int) -> tuple[int, int, list[tuple[int, int, int]]]:
-        """(code, after which timestamp, entries of pid, timestamp in us, SM percent); unjudged.
+        """(code, after which timestamp, entries of pid, timestamp in us, SM percent).
 
-        ``from_us`` is where to start at the first call: asking from 0 would average the whole ring. No new
-        entry is no error, and neither is a list that grows between two calls.
+        Stale entries and those above 100 are garbage and are left out. ``from_us`` is where to start at the
+        first call: asking from 0 would average the whole ring. No new entry is no error, and neither is a
+        list that grows between two calls.
         """
         after = self._last.value = self._last.value or max(from_us, 0)
         for _ in range(_TRIES):
@@ -89,10 +91,12 @@ class Uses:
             return SUCCESS, after, []
         if code != SUCCESS:
             return code, after, []
-        held = self._raw[: min(self._count.value, self._room) * _USE.size]
-        entries = [(pid, stamp, sm) for pid, stamp, sm, _, _, _ in _USE.iter_unpack(held)]
-        limit = max(after, from_us) + _FUTURE_US
-        self._last.value = max([after, *(stamp for _, stamp, sm in entries if sm <= 100 and stamp < limit)])
+        entries, newest, limit = [], after, max(after, from_us) + _FUTURE_US
+        for pid, stamp, sm in _USE.iter_unpack(self._raw[: self._count.value * _USE.size]):
+            if sm <= 100 and after < stamp < limit:
+                entries.append((pid, stamp, sm))
+                newest = max(newest, stamp)
+        self._last.value = newest
         return SUCCESS, after, entries
 
     def _make_room(self, entries: int) -> None:

@@ -34,6 +34,10 @@ SLOT = {name: at for at, name in enumerate(MEASURES)}
 _FIELD = struct.Struct("IIqqIiQ")
 _WIDTH_MASK = {1: 0xFFFFFFFF, 5: 0xFFFFFFFF, 6: 0xFFFF}
 _DOUBLE = 0
+_USED = SLOT["memory_used_bytes"]
+_MEMORY_1 = struct.Struct("QQQ").unpack_from
+_MEMORY_2 = struct.Struct("8xQQQQ").unpack_from
+_MEMORY_2_VERSION = 2 << 24 | 40
 
 
 class Scalar:
@@ -91,15 +95,15 @@ class Memory:
         self._one = library.call("nvmlDeviceGetMemoryInfo")
         self.version = 2
         self._buffer = ctypes.create_string_buffer(40)
+        struct.pack_into("I", self._buffer, 0, _MEMORY_2_VERSION)
 
     def read(self, row: list[Any]) -> int:
         """Fill the row; the code."""
-        used = SLOT["memory_used_bytes"]
+        used = _USED
         if self.version == 2:
-            struct.pack_into("I", self._buffer, 0, 0x02000028)
             code = self._two(self._handle, self._buffer)
             if code == SUCCESS:
-                total, reserved, _, taken = struct.unpack_from("8xQQQQ", self._buffer)
+                total, reserved, _, taken = _MEMORY_2(self._buffer)
                 row[used : used + 3] = taken, reserved, total
                 return code
             if code not in REFUSED:
@@ -107,7 +111,7 @@ class Memory:
             self.version = 1
         code = self._one(self._handle, self._buffer)
         if code == SUCCESS:
-            total, _, taken = struct.unpack_from("QQQ", self._buffer)
+            total, _, taken = _MEMORY_1(self._buffer)
             row[used : used + 3] = taken, None, total
         return code
 

@@ -6,8 +6,8 @@ cannot be true is dropped whole, and flagged: a wrong holder is worse than none.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
+from typing import NamedTuple
 
 from collector.model import ProcessType
 
@@ -30,8 +30,7 @@ class Presence(Enum):
     ABSENT = auto()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class Held(NamedTuple):
     """What one process holds on one GPU."""
 
     pid: int
@@ -39,20 +38,16 @@ class Held:
     memory_used_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """The processes that can be believed; ``count`` is None when the list as a whole cannot."""
+class Verdict(NamedTuple):
+    """The processes that can be believed; ``total`` is None when the list as a whole cannot."""
 
     held: tuple[Held, ...] = ()
-    count: int | None = 0
+    total: int | None = 0
     flags: tuple[str, ...] = ()
 
 
 Entry = tuple[int, int | None, str]
 """pid, memory in bytes or None, and C (compute) or G (graphics)."""
-
-Use = tuple[int, int, int]
-"""pid, timestamp in us, SM percent."""
 
 
 def judge(
@@ -72,14 +67,14 @@ def judge(
         return Verdict()
     for pid, memory, _ in entries:
         if is_impossible(pid, memory, memory_total_bytes):
-            return Verdict(count=None, flags=(GARBLED,))
+            return Verdict(total=None, flags=(GARBLED,))
     held = union(entries)
     alive = tuple([one for one in held if one.pid in there])
     if alive:
-        return Verdict(held=alive, count=len(alive), flags=(GONE,) if len(alive) < len(held) else ())
+        return Verdict(held=alive, total=len(alive), flags=(GONE,) if len(alive) < len(held) else ())
     if foreign:
-        return Verdict(count=len(held), flags=(FOREIGN,))
-    return Verdict(count=None, flags=(UNSEEN,))
+        return Verdict(total=len(held), flags=(FOREIGN,))
+    return Verdict(total=None, flags=(UNSEEN,))
 
 
 def is_impossible(pid: int, memory: int | None, memory_total: int | None) -> bool:
@@ -105,20 +100,6 @@ def union(entries: Iterable[Entry]) -> list[Held]:
     return list(held.values())
 
 
-def shares(uses: Iterable[Use], after_us: int, pids: Iterable[int]) -> dict[int, float]:
-    """SM share 0..1 by pid: the mean over time of the samples (pid, timestamp in us, percent).
-
-    Left out: above 100 (garbage), not newer than ``after_us`` (stale), pids that do not run. A pid without
-    a sample is missing from the result: not measured.
-    """
-    running = set(pids)
-    series: dict[int, list[tuple[int, int]]] = {}
-    for pid, stamp, percent in uses:
-        if pid in running and percent <= 100 and stamp > after_us:
-            series.setdefault(pid, []).append((stamp, percent))
-    return {pid: _mean_over_time(sorted(points), after_us) / 100 for pid, points in series.items()}
-
-
 def within_device(by_pid: Mapping[int, float], device_ratio: float | None) -> tuple[dict[int, float], bool]:
     """The shares, scaled down when their sum exceeds what the device did; and whether they were.
 
@@ -129,15 +110,6 @@ def within_device(by_pid: Mapping[int, float], device_ratio: float | None) -> tu
     if total <= limit + 0.01 or total == 0:
         return dict(by_pid), False
     return {pid: share * limit / total for pid, share in by_pid.items()}, True
-
-
-def _mean_over_time(points: Sequence[tuple[int, int]], after_us: int) -> float:
-    weighted, before = 0.0, after_us
-    for stamp, percent in points:
-        weighted += percent * (stamp - before)
-        before = stamp
-    span = points[-1][0] - after_us
-    return weighted / span
 
 
 def _larger(one: int | None, other: int | None) -> int | None:

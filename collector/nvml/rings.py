@@ -5,8 +5,7 @@ clock); the newest one seen is remembered for each ring, so that no sample count
 """
 
 import ctypes
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from collector.nvml.library import INSUFFICIENT_SIZE, NOT_FOUND, SUCCESS, Call
 
@@ -18,8 +17,7 @@ _PATIENCE = 6
 _GAP_US = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class Window(NamedTuple):
     """Mean and maximum in percent and the share of samples above zero, over what a ring held.
 
     ``partial`` says that samples were overwritten before they were read: the ring is shorter than the tick.
@@ -37,21 +35,16 @@ def believable(stamps: list[int], values: list[int], since_us: int) -> tuple[lis
     return [t for t, _ in kept], [v for _, v in kept]
 
 
-def summarize(oldest_us: int, newest_us: int, values: list[int], after_us: int) -> Window | None:
-    """Over values that are percentages, sampled between two timestamps; None when there are none.
+def summarize(oldest_us: int, newest_us: int, values: list[int], highest: int, after_us: int) -> Window:
+    """Over at least one value, all of them percentages, sampled between two timestamps.
 
     ``after_us`` is the newest sample seen before, 0 when there was none.
     """
     count = len(values)
-    if not count:
-        return None
-    spacing = (newest_us - oldest_us) // (count - 1) if count > 1 else 0
-    return Window(
-        mean=sum(values) / count,
-        highest=max(values),
-        busy=1 - values.count(0) / count,
-        partial=count > 1 and after_us > 0 and oldest_us - after_us > 2 * spacing + _GAP_US,
-    )
+    late = False
+    if count > 1 and after_us > 0:
+        late = oldest_us - after_us > 2 * (newest_us - oldest_us) // (count - 1) + _GAP_US
+    return Window(sum(values) / count, highest, 1 - values.count(0) / count, late)
 
 
 class Ring:
@@ -86,15 +79,15 @@ class Ring:
         """The driver hands samples out oldest first and newer than asked; else they are sorted out here."""
         values = self._values()
         last = 2 * len(values) - 2
-        oldest, newest = self._longs[0], self._longs[last]
+        oldest, newest, highest = self._longs[0], self._longs[last], max(values)
         since = after or newest - width_us
         self._silent = 0
         self._last.value = newest
-        if since < oldest <= newest and max(values) <= 100:
-            return summarize(oldest, newest, values, after)
+        if since < oldest <= newest and highest <= 100:
+            return summarize(oldest, newest, values, highest, after)
         stamps, values = believable(self._longs[0 : last + 1 : 2].tolist(), values, since)
         self._last.value = max(stamps, default=newest)
-        return summarize(stamps[0], stamps[-1], values, after) if stamps else None
+        return summarize(stamps[0], stamps[-1], values, max(values), after) if values else None
 
     def _look_again(self, width_us: int) -> Window | None:
         """After several empty reads: the driver's clock may have been set back behind our timestamp."""
