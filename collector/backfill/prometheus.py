@@ -86,7 +86,7 @@ class ImportSettings:
 
     match: str = ""
     source: str = "prometheus"
-    rows: int = 400_000
+    rows: int = 120_000
     threads: int = 4
 
 

@@ -51,7 +51,7 @@ class Limits:
     """
 
     timeout_s: float = 5.0
-    bytes_: int = 32 << 20
+    bytes_: int = 16 << 20
     concurrency: int = 256
 
 

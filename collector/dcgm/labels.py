@@ -58,7 +58,7 @@ def identity(labels: Labels, *, fallback_node: str) -> Identity | None:
     instance = _first(labels, _INSTANCE)
     return Identity(
         uuid=instance_uuid(uuid, instance) if instance else GpuUuid(uuid),
-        node=NodeName(_first(labels, _NODE) or fallback_node),
+        node=NodeName(_node(labels) or fallback_node),
         index=_index(_first(labels, _INDEX)),
         model=_first(labels, _MODEL) or None,
         driver_version=_first(labels, _DRIVER) or None,
@@ -97,6 +97,12 @@ def claims(labels: Labels, *, exported: bool) -> tuple[Claim, ...] | None:
 
 def _first(labels: Labels, names: tuple[str, ...]) -> str:
     return next((labels[name] for name in names if labels.get(name)), "")
+
+
+def _node(labels: Labels) -> str:
+    """The host's name; an exporter that was not told it says its pod's, believed only for want of another."""
+    told = [labels[name] for name in _NODE if labels.get(name)]
+    return next((name for name in told if _EXPORTER not in name), told[0] if told else "")
 
 
 def _index(text: str) -> int | None:

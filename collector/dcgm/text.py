@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from prometheus_client.parser import text_string_to_metric_families
 
 NAMED = 6
+LONGEST_BLOCK = 16_384
+"""Characters in one row's labels; the longest of a real exporter are under a thousand."""
 
 
 class MalformedText(ValueError):
@@ -64,6 +66,8 @@ def _split(line: str) -> tuple[str, str, str]:
 
 
 def _labels(block: str, line: str) -> Mapping[str, str]:
+    if len(block) > LONGEST_BLOCK:
+        raise MalformedText(f"labels of {len(block)} characters in the line {_quote(line)}")
     try:
         (family,) = text_string_to_metric_families(f"x{{{block}}} 0")
         (sample,) = family.samples

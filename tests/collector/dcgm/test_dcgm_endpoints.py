@@ -59,6 +59,10 @@ BAD: dict[str, tuple[Answer, str]] = {
     "bad labels": (text('DCGM_FI_DEV_GPU_TEMP{UUID="a} 40\n'), "unreadable labels"),
     "bad number": (text('DCGM_FI_DEV_GPU_TEMP{UUID="a"} warm\n'), "no number at the end"),
     "no number": (text('DCGM_FI_DEV_GPU_TEMP{UUID="a"}\n'), "no number at the end"),
+    "endless labels": (
+        text('DCGM_FI_DEV_GPU_TEMP{UUID="' + "a" * 20_000 + '"} 40\n'),
+        "labels of 20007 characters",
+    ),
     "binary": (Answer(body=b"\xff\xfe\x00"), "not text in UTF-8"),
 }
 

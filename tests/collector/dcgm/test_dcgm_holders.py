@@ -2,6 +2,7 @@
 
 import pytest
 
+from collector.dcgm.labels import identity
 from collector.dcgm.readout import Readout, read_out
 from collector.dcgm.text import parse
 from collector.dcgm.vocabulary import is_known
@@ -98,3 +99,18 @@ def test_label_values_with_quotes_braces_and_newlines_are_read_whole() -> None:
 def test_a_row_without_uuid_is_nobodys() -> None:
     rows = parse('DCGM_FI_DEV_GPU_TEMP{nvswitch="3",Hostname="n"} 40\n', is_known)
     assert read_out(rows, fallback_node="n", at_ms=1, width_ms=1).gpus == ()
+
+
+@pytest.mark.parametrize(
+    ("labels", "node"),
+    [
+        ({"Hostname": "node-7"}, "node-7"),
+        ({"hostname": "node-7", "node": "other"}, "node-7"),
+        ({"Hostname": "nvidia-dcgm-exporter-x1", "node": "node-7"}, "node-7"),
+        ({"Hostname": "nvidia-dcgm-exporter-x1"}, "nvidia-dcgm-exporter-x1"),
+        ({}, "10.0.0.7"),
+    ],
+)
+def test_node_is_the_host_and_not_the_exporters_pod(labels: dict[str, str], node: str) -> None:
+    who = identity({"UUID": "GPU-a", **labels}, fallback_node="10.0.0.7")
+    assert who is not None and who.node == node
