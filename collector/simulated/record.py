@@ -47,4 +47,6 @@ def samples_of(played: Played, gpus: tuple[Gpu, ...], width_ms: int) -> tuple[Gp
 
 def _array(played: Played, wanted: npt.NDArray[np.int64], field: pa.Field, count: int) -> pa.Array:
     values = played.columns.get(field.name)
-    return pa.nulls(count, field.type) if values is None else pa.array(values[wanted], field.type)
+    if values is None:
+        return pa.nulls(count, field.type)
+    return pa.array(values[wanted].astype(field.type.to_pandas_dtype()), field.type)

@@ -249,6 +249,6 @@ def _per_board(boards: tuple[Board, ...], name: str) -> Floats:
     return np.array([getattr(board.model, name) for board in boards], np.float64)
 
 
-def _ratio(values: Floats) -> npt.NDArray[np.float32]:
+def _ratio(values: Floats) -> Floats:
     """Rounded to what the store keeps, a ten-thousandth."""
-    return (np.rint(np.clip(values, 0.0, 1.0) * 1e4) / 1e4).astype(np.float32)
+    return np.rint(np.clip(values, 0.0, 1.0) * 1e4) / 1e4

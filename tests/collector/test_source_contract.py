@@ -12,6 +12,9 @@ import pytest
 
 from collector.model import Gpu, NodeName, Reading, Unavailable
 from collector.nvml.source import NvmlOptions, NvmlSource
+from collector.replay.mapping import mapping_from
+from collector.replay.open import open_replay
+from collector.simulated.cluster import SimulatedCluster
 from collector.source import Source
 from tests.collector.dcgm import dcgm_cases
 from tests.driver.driver import UNKNOWN, CompilerMissing, Driver
@@ -74,10 +77,31 @@ def peer(request: pytest.FixtureRequest) -> Case:
     return Case(source=source, break_world=world.breaks, mend_world=world.mends, advance=world.passes)
 
 
+def simulated(_: pytest.FixtureRequest) -> Case:
+    """The simulated cluster, whole."""
+    return Case(source=SimulatedCluster(seed=2).source())
+
+
+def replay(request: pytest.FixtureRequest) -> Case:
+    """A recording of two GPUs that begins when the suite does and outlasts it."""
+    path = request.getfixturevalue("tmp_path") / "log.csv"
+    rows = (f"{1_700_000_000 + s},gpu-{g},{s % 101},7" for s in range(0, 3600, 5) for g in (0, 1))
+    path.write_text("\n".join(("time,gpu,util,job", *rows)))
+    given = {
+        "time": {"column": "time", "unit": "s"},
+        "gpu": "gpu",
+        "sample": {"gpu_utilization_ratio": {"column": "util", "unit": "percent"}},
+        "holder": {"job": "job"},
+    }
+    return Case(source=open_replay(path, starts_ms=START_MS, mapping=mapping_from(given, "the suite")))
+
+
 CASES: dict[str, Callable[[pytest.FixtureRequest], Case]] = {
     "nvml": nvml,
     "dcgm": dcgm,
     "peer": peer,
+    "simulated": simulated,
+    "replay": replay,
 }
 
 
