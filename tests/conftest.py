@@ -5,8 +5,15 @@ import shutil
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 SHARED_VARIABLE = "FALLOW_SHARED"
+
+# A property holds or it doesn't: the same examples each time, and never a verdict on the machine's speed.
+settings.register_profile(
+    "steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("steady")
 
 
 @pytest.fixture(scope="session")
