@@ -95,6 +95,7 @@ def attributed(world: World) -> Attribution:
 
 
 @given(worlds)
+@settings(max_examples=60)
 def test_every_process_on_a_gpu_is_in_exactly_one_place(world: World) -> None:
     found = attributed(world)
     places = [found.owners.keys(), found.orphans, found.unknown, found.bystanders]
@@ -103,6 +104,7 @@ def test_every_process_on_a_gpu_is_in_exactly_one_place(world: World) -> None:
 
 
 @given(worlds)
+@settings(max_examples=60)
 def test_no_gpu_is_held_on_words_of_different_strength(world: World) -> None:
     sources: dict[str, set[ClaimSource]] = {}
     for each in attributed(world).allocations:
@@ -111,6 +113,7 @@ def test_no_gpu_is_held_on_words_of_different_strength(world: World) -> None:
 
 
 @given(worlds)
+@settings(max_examples=60)
 def test_no_weaker_word_stands_where_a_stronger_was_given(world: World) -> None:
     ranked = list(ClaimSource)
     held = {each.uuid: each.source for each in attributed(world).allocations}
@@ -121,6 +124,7 @@ def test_no_weaker_word_stands_where_a_stronger_was_given(world: World) -> None:
 
 
 @given(worlds)
+@settings(max_examples=60)
 def test_the_shares_of_a_gpu_never_exceed_it_and_a_job_holds_it_once(world: World) -> None:
     found = attributed(world)
     totals: dict[str, float] = {}
@@ -133,6 +137,7 @@ def test_the_shares_of_a_gpu_never_exceed_it_and_a_job_holds_it_once(world: Worl
 
 
 @given(worlds)
+@settings(max_examples=60)
 def test_a_job_is_the_same_holder_on_all_its_gpus(world: World) -> None:
     holders_of: dict[str, set[Holder]] = {}
     for each in attributed(world).allocations:
@@ -141,6 +146,7 @@ def test_a_job_is_the_same_holder_on_all_its_gpus(world: World) -> None:
 
 
 @given(worlds)
+@settings(max_examples=60)
 def test_only_known_gpus_are_held_and_an_owner_holds_one_of_them(world: World) -> None:
     found = attributed(world)
     known = {gpu.uuid for gpu in world[0]}
@@ -150,6 +156,7 @@ def test_only_known_gpus_are_held_and_an_owner_holds_one_of_them(world: World) -
 
 
 @given(worlds)
+@settings(max_examples=60)
 def test_an_intruder_is_on_a_gpu_that_was_given_away(world: World) -> None:
     found = attributed(world)
     given_away = {each.uuid for each in found.allocations if each.source in GIVEN}
@@ -161,7 +168,6 @@ def test_an_intruder_is_on_a_gpu_that_was_given_away(world: World) -> None:
 
 
 @given(worlds, st.randoms(use_true_random=False))
-@settings(max_examples=200)
 def test_the_order_of_what_was_said_changes_nothing(world: World, random: object) -> None:
     shuffled = tuple(list(part) for part in world)
     for part in shuffled:
@@ -172,6 +178,7 @@ def test_the_order_of_what_was_said_changes_nothing(world: World, random: object
 
 
 @given(worlds)
+@settings(max_examples=60)
 def test_a_process_that_slurm_placed_elsewhere_is_never_given_another_slurm_job(world: World) -> None:
     found = attributed(world)
     people = {process.key: process for process in world[2]}
