@@ -136,11 +136,19 @@ def test_a_uuid_is_clear_in_any_container() -> None:
         ("2,3", "1", devices(3)),
         ("0,1", "0,1", devices(0, 1)),
         ("0,1", "1", devices(1)),
-        ("2,3", UUIDS[2], devices(2)),
     ],
 )
 def test_in_a_slurm_job_indices_count_the_node_or_the_job(slurm: str, cuda: str, expected: Sight) -> None:
     assert see(SLURM_JOB_ID="8", SLURM_JOB_GPUS=slurm, CUDA_VISIBLE_DEVICES=cuda) == expected
+
+
+def test_slurm_25_11_puts_uuids_beside_numeric_job_gpus() -> None:
+    environment = {
+        "SLURM_JOB_ID": "8",
+        "SLURM_JOB_GPUS": "0,1",
+        "CUDA_VISIBLE_DEVICES": f"{UUIDS[2]},{UUIDS[3]}",
+    }
+    assert sight(environment, GPUS, in_container=False) == devices(2, 3)
 
 
 @pytest.mark.parametrize(("slurm", "cuda"), [("1,2", "1"), ("2,3", "7"), ("gpu:2", "0"), (None, "0")])

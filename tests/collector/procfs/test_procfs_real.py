@@ -102,6 +102,26 @@ def test_a_real_late_import_is_seen_at_the_second_look(tmp_path: Path) -> None:
     assert second.frameworks == ("TensorFlow", "PyTorch")
 
 
+def test_a_real_environment_is_the_one_at_exec_not_what_was_set_later() -> None:
+    later = (
+        'import os,sys; os.environ["CUDA_VISIBLE_DEVICES"]="1"; print("set", flush=True); sys.stdin.read()'
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", later],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"PATH": os.environ["PATH"], "CUDA_VISIBLE_DEVICES": "0"},
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "set\n"
+        found = ProcessTable(NODE).look([child.pid], 0)[child.pid]
+    finally:
+        child.communicate("")
+    assert found.environment == (("CUDA_VISIBLE_DEVICES", "0"),)
+
+
 def test_a_real_end_is_seen_and_never_mistaken_for_another(tmp_path: Path) -> None:
     table = ProcessTable(NODE)
     with running() as child:
