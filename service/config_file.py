@@ -8,9 +8,8 @@ import difflib
 import math
 import re
 import tomllib
-import types
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -37,6 +36,22 @@ class _Place:
     def at(self, path: tuple[str, ...]) -> str:
         line = self.lines.get(path)
         return self.origin if line is None else f"{self.origin}:{line}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Named:
+    """A key as it is spoken of in a message: its place, and its dotted name."""
+
+    where: tuple[str, ...]
+    place: _Place
+    origins: Mapping[str, str]
+
+    def within(self, key: str) -> "_Named":
+        return replace(self, where=(*self.where, key))
+
+    def __str__(self) -> str:
+        name = ".".join(self.where)
+        return f"{self.origins.get(name, self.place.at(self.where))}: {name}"
 
 
 def load(path: Path | None, flags: Mapping[str, tuple[str, object]] | None = None) -> Effective:
@@ -123,10 +138,8 @@ def _build(
         if is_dataclass(hints[item.name]):
             values[item.name] = _build(hints[item.name], tree.get(item.name, {}), where, place, origins)
         elif item.name in tree:
-            at = origins.get(".".join(where), place.at(where))
-            values[item.name] = _value(
-                hints[item.name], tree[item.name], item.metadata, f"{at}: {'.'.join(where)}"
-            )
+            named = _Named(where=where, place=place, origins=origins)
+            values[item.name] = _value(hints[item.name], tree[item.name], item.metadata, named)
         elif item.default is MISSING and item.default_factory is MISSING:
             raise ConfigError(f"{place.origin}: {'.'.join(where)} is needed and has no default")
     try:
@@ -135,33 +148,31 @@ def _build(
         raise ConfigError(f"{place.at(path)}: {error}") from error
 
 
-def _value(hint: Any, value: Any, bounds: Mapping[str, Any], where: str) -> Any:
+def _value(hint: Any, value: Any, bounds: Mapping[str, Any], named: _Named) -> Any:
     origin, inner = get_origin(hint), get_args(hint)
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise ConfigError(f"{where} is a list, not {value!r}")
-        return tuple(_value(inner[0], each, bounds, where) for each in value)
+            raise ConfigError(f"{named} is a list, not {value!r}")
+        return tuple(_scalar(inner[0], each, bounds, named) for each in value)
     if origin is Mapping:
         if not isinstance(value, dict):
-            raise ConfigError(f"{where} is a table of names and values, not {value!r}")
-        return {str(k): _value(inner[1], v, bounds, f"{where}.{k}") for k, v in value.items()}
-    if origin in (types.UnionType,) and type(None) in inner:
-        return _value(next(each for each in inner if each is not type(None)), value, bounds, where)
-    return _scalar(hint, value, bounds, where)
+            raise ConfigError(f"{named} is a table of names and values, not {value!r}")
+        return {str(k): _scalar(inner[1], v, bounds, named.within(str(k))) for k, v in value.items()}
+    return _scalar(hint, value, bounds, named)
 
 
-def _scalar(hint: Any, value: Any, bounds: Mapping[str, Any], where: str) -> Any:
+def _scalar(hint: Any, value: Any, bounds: Mapping[str, Any], named: _Named) -> Any:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if not isinstance(value, hint) or (hint is not bool and isinstance(value, bool)):
-        raise ConfigError(f"{where} is {_SPOKEN.get(hint, hint.__name__)}, not {value!r}")
+        raise ConfigError(f"{named} is {_SPOKEN.get(hint, hint.__name__)}, not {value!r}")
     if hint is float and not math.isfinite(value):
-        raise ConfigError(f"{where} is a number, not {value}")
+        raise ConfigError(f"{named} is a number, not {value}")
     low, high, choices = bounds.get("low"), bounds.get("high"), bounds.get("choices")
     if (low is not None and value < low) or (high is not None and value > high):
-        raise ConfigError(f"{where} = {value} is out of bounds: {_range(low, high)}")
+        raise ConfigError(f"{named} = {value} is out of bounds: {_range(low, high)}")
     if choices is not None and value not in choices:
-        raise ConfigError(f"{where} = {value!r} is not one of {', '.join(choices)}")
+        raise ConfigError(f"{named} = {value!r} is not one of {', '.join(choices)}")
     return value
 
 

@@ -16,6 +16,7 @@ from service.client import running
 from service.source_specs import DcgmSpec, NvmlSpec, PeerSpec, ReplaySpec, SimulatedSpec
 
 if TYPE_CHECKING:
+    from collector.nvml.probe import Probe, ProbedGpu
     from service.config import Config
 
 SCARCE_BYTES = 2 * 2**30
@@ -194,6 +195,41 @@ def _driver(*, wanted: bool) -> Iterator[Finding]:
             found="no driver is loaded on this machine",
             advice="with GPUs here: install the driver, or start the container with --gpus all",
         )
+        return
+    from collector.nvml.probe import probe
+
+    yield from driver_findings(probe())
+
+
+def driver_findings(found: "Probe") -> Iterator[Finding]:
+    """What a probe of the driver says: the driver, then each GPU with what it can't measure. Pure."""
+    if found.problem is not None:
+        advice = "; ".join(found.advice)
+        yield Finding(subject="NVIDIA driver", verdict=Verdict.TROUBLE, found=found.problem, advice=advice)
+        return
+    boards = sum(gpu.parent_uuid is None for gpu in found.gpus)
+    yield Finding(
+        subject="NVIDIA driver",
+        verdict=Verdict.TROUBLE if found.failed else Verdict.LIMITED if found.advice else Verdict.GOOD,
+        found="; ".join(
+            (f"driver {found.driver_version}, CUDA {found.cuda_version}, {boards} GPUs", *found.failed)
+        ),
+        advice="; ".join(found.advice),
+    )
+    yield from (_gpu(gpu) for gpu in found.gpus)
+
+
+def _gpu(gpu: "ProbedGpu") -> Finding:
+    model = (gpu.model or "unknown model").removeprefix("NVIDIA ")
+    whole = f"{model} {gpu.mig_profile}" if gpu.mig_profile else model
+    missing = [f"{measure.words}: {measure.reason}" for measure in gpu.measures if measure.by is None]
+    measured = sum(measure.by is not None for measure in gpu.measures)
+    return Finding(
+        subject=f"GPU {gpu.index}",
+        verdict=Verdict.LIMITED if missing else Verdict.GOOD,
+        found=f"{whole}: measures {measured} of {len(gpu.measures)}"
+        + (f"; not {'; not '.join(missing)}" if missing else ""),
+    )
 
 
 def _source(spec: "DcgmSpec | PeerSpec | ReplaySpec | SimulatedSpec", config: "Config") -> Finding:

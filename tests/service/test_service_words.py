@@ -1,0 +1,138 @@
+"""What people type, read: lengths of time, windows, sources; and what they see, written."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from service.cli import words
+from service.cli.screen import Column, fitted
+from service.cli.spans import BadSpan, parse_span, window
+from service.source_specs import (
+    BadSource,
+    DcgmSpec,
+    NvmlSpec,
+    PeerSpec,
+    ReplaySpec,
+    SimulatedSpec,
+    parse_specs,
+)
+
+NOW = datetime(2026, 11, 21, 9, 30, 42, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [
+        ("90m", timedelta(minutes=90)),
+        ("24h", timedelta(days=1)),
+        ("7d", timedelta(days=7)),
+        ("1d12h", timedelta(hours=36)),
+        ("1.5h", timedelta(minutes=90)),
+        (" 2W ", timedelta(weeks=2)),
+        ("30s", timedelta(seconds=30)),
+    ],
+)
+def test_span_is_read(text: str, length: timedelta) -> None:
+    assert parse_span(text) == length
+
+
+@pytest.mark.parametrize(
+    "text", ["", "h", "24", "5x", "-3h", "0h", "1h banana", "99999999999999999999d", "٣h2"]
+)
+def test_bad_span_is_named_with_an_example(text: str) -> None:
+    with pytest.raises(BadSpan, match=r"7d|30d"):
+        parse_span(text)
+
+
+def test_window_is_whole_minutes_and_ends_now() -> None:
+    assert window("24h", None, NOW) == (
+        datetime(2026, 11, 20, 9, 30, tzinfo=UTC),
+        datetime(2026, 11, 21, 9, 30, tzinfo=UTC),
+    )
+
+
+def test_since_counts_back_from_until() -> None:
+    assert window("1h", "2026-11-20T12:00", NOW)[0] == datetime(2026, 11, 20, 11, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("since", "until"),
+    [("2026-11-22", None), ("tomorrow", None), ("1h", "noon"), ("999999d", None)],
+)
+def test_window_that_is_none_is_refused(since: str, until: str | None) -> None:
+    with pytest.raises(BadSpan):
+        window(since, until, NOW)
+
+
+def test_sources_are_read_and_addresses_of_one_kind_gathered() -> None:
+    texts = ("nvml", "dcgm=http://a:9400,b:9400", "dcgm=c", "fallow=https://d:9475", "nvml")
+    assert parse_specs(texts) == (
+        NvmlSpec(),
+        DcgmSpec(urls=("http://a:9400", "b:9400", "c")),
+        PeerSpec(urls=("https://d:9475",)),
+    )
+    assert parse_specs(("simulated",)) == (SimulatedSpec(),)
+    assert isinstance(parse_specs(("replay=x/y.parquet",))[0], ReplaySpec)
+
+
+@pytest.mark.parametrize(
+    ("texts", "says"),
+    [
+        (("nvlm",), "did you mean nvml?"),
+        (("dcgm",), "names no address"),
+        (("dcgm=,",), "names no address"),
+        (("dcgm=ftp://a",), "not an http address"),
+        (("dcgm=http://a:99999",), "not an http address"),
+        (("dcgm=http://[",), "not an http address"),
+        (("replay",), "needs a file"),
+        (("nvml=0",), "takes no value"),
+        (("replay=x", "nvml"), "replayed alone"),
+        (("",), "unknown"),
+    ],
+)
+def test_source_that_cannot_be_understood_is_named(texts: tuple[str, ...], says: str) -> None:
+    with pytest.raises(BadSource, match=says.replace("?", r"\?")):
+        parse_specs(texts)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "shown"), [(None, "-"), (0.0, "0%"), (0.001, "<1%"), (0.434, "43%"), (1.0, "100%")]
+)
+def test_percent_never_turns_something_into_nothing(ratio: float | None, shown: str) -> None:
+    assert words.percent(ratio) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(None, "-"), (0, "0.0"), (0.01, "<0.1"), (12.34, "12.3"), (12345.6, "12,346")]
+)
+def test_hours_keep_the_digits_that_matter(value: float | None, shown: str) -> None:
+    assert words.hours(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0, "0 s"), (59.9, "59 s"), (60, "1 min"), (7200, "2 h"), (100_000, "27 h"), (200_000, "2 d")],
+)
+def test_span_is_one_unit_rounded_down(seconds: float, shown: str) -> None:
+    assert words.span(seconds) == shown
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.01, 0.5, 0.999, 1.0, 1.29, -0.1])
+def test_bar_is_always_as_wide_as_asked(ratio: float) -> None:
+    assert len(words.bar(ratio, 10)) == 10
+
+
+def test_money_without_a_price_is_nothing() -> None:
+    assert (words.money(None, "USD"), words.money(3.0, None), words.money(1234.5, "EUR")) == (
+        "-",
+        "-",
+        "1,234 EUR",
+    )
+
+
+def test_narrow_terminal_cuts_only_what_may_give_way() -> None:
+    columns = [Column(title="a"), Column(title="job", least=5), Column(title="user", least=3)]
+    lines = [["12345678", "a-very-long-job-name", "somebody"]]
+    assert fitted(columns, lines, 100) == [8, 20, 8]
+    assert fitted(columns, lines, 30) == [8, 10, 8]
+    assert fitted(columns, lines, 10) == [8, 5, 3]
