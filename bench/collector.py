@@ -3,8 +3,8 @@
 All run on the same stand-in driver (8 GPUs, 16 real processes) in one run, in turns, each in a process of
 its own; counted is the CPU time of those processes, Fallow's sampling child included. nvitop is measured
 twice, both against the target: ``nvitop_same`` is called by hand for nothing but the values that Fallow
-stores as well (it has neither the sample rings, 60 samples a GPU and tick, nor throttle reasons nor the energy
-counter), ``nvitop_snapshots`` is its own call for everything, ``take_snapshots``.
+stores as well (it has neither the sample rings, 60 samples a GPU and tick, nor throttle reasons nor the
+energy counter), ``nvitop_snapshots`` is its own call for everything, ``take_snapshots``.
 
     python bench/collector.py [--json] [--quick]
 """
