@@ -6,6 +6,7 @@ is a function of (seed, node, epoch).
 """
 
 from dataclasses import dataclass
+from uuid import UUID
 
 import numpy as np
 
@@ -126,6 +127,7 @@ def _laid(
 
 
 def _process(job: PlannedJob, board: Board, run: int, started_ms: int) -> Process:
+    """As a collector outside would see it: a pod by its UID and host name, a Slurm job by its number."""
     name = str(job.holder.job)
     pid = 10_000 + key_of(name, str(board.gpu.uuid), run) % 4_000_000
     prefix, _, rest = name.partition(":")
@@ -137,12 +139,12 @@ def _process(job: PlannedJob, board: Board, run: int, started_ms: int) -> Proces
         name=(job.card.command.split() or ["python"])[0],
         command=job.card.command,
         frameworks=(job.card.framework,) if job.card.framework else (),
-        container=f"{key_of(name):016x}" if pod else None,
-        pod=pod,
+        container="".join(f"{key_of(name, part):016x}" for part in range(4)) if pod else None,
+        pod=str(UUID(int=key_of(name, "low") + (key_of(name, "high") << 64), version=4)) if pod else None,
         namespace=job.person.project if pod else None,
         slurm_job=rest if prefix == "slurm" else None,
         notebook=f"kernel-{key_of(name) % 16**8:08x}" if job.card.name == "notebook" else None,
-        environment=() if pod else (("SLURM_JOB_ID", rest),),
+        environment=(("HOSTNAME", pod),) if pod else (("SLURM_JOB_ID", rest),),
     )
 
 

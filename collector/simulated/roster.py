@@ -121,8 +121,7 @@ EMPTY = Card(
     wait_h=1.5,
     projects=RESEARCH,
     kind=JobKind.INTERACTIVE,
-    framework=None,
-    command="salloc --gpus=1 bash",
+    command="python explore.py",
     by_hand=1.0,
 )
 WARM = Card(
