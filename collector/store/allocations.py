@@ -33,9 +33,7 @@ def claims_of(
     allocations: Iterable[Allocation], gpu_ids: Mapping[str, int], holder_ids: Mapping[str, int]
 ) -> frozenset[Claim]:
     """The allocations by their ids."""
-    return frozenset(
-        (gpu_ids[a.uuid], holder_ids[a.holder.job], a.share, a.source.value) for a in allocations
-    )
+    return frozenset((gpu_ids[a.uuid], holder_ids[a.holder.job], a.share, a.source) for a in allocations)
 
 
 def change(

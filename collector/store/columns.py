@@ -3,9 +3,6 @@
 Pure arithmetic on Arrow columns; what the columns mean is said in ``collector.model``.
 """
 
-from collections.abc import Mapping, Sequence
-
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,12 +28,20 @@ def stored_name(name: str) -> str:
     return f"{name.removesuffix('_ratio')}_e4" if name.endswith("_ratio") else name
 
 
-def stored_rows(samples: pa.Table, gpu_ids: Mapping[str, int]) -> pa.Table:
-    """The samples with the columns of the table ``samples``; every UUID must have an id."""
+def distinct_uuids(samples: pa.Table) -> tuple[list[str], pa.Array]:
+    """The UUIDs that occur, and for each row which of them it is about."""
+    encoded = samples["uuid"].dictionary_encode().combine_chunks()
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.chunk(0) if encoded.num_chunks else pa.array([], pa.string()).dictionary_encode()
+    return encoded.dictionary.to_pylist(), encoded.indices
+
+
+def stored_rows(samples: pa.Table, gpu_ids: pa.Array) -> pa.Table:
+    """The samples with the columns of the table ``samples``; ``gpu_ids`` has the id of each row's GPU."""
     rows = len(samples)
     columns = {
         "ts": _timestamps(samples["at_ms"]),
-        "gpu_id": _ids(samples["uuid"], gpu_ids),
+        "gpu_id": gpu_ids,
         "width_ms": samples["width_ms"].cast(pa.int32()),
         "rung": _column(samples, "rung", rows).fill_null(0),
     }
@@ -53,20 +58,12 @@ def _column(samples: pa.Table, name: str, rows: int) -> pa.ChunkedArray | pa.Arr
     if column.null_count == rows:
         return pa.nulls(rows, kind)
     if name.endswith("_ratio"):
-        scaled = pc.round(pc.multiply(column.cast(pa.float64()), float(RATIO_SCALE)))
-        return pc.min_element_wise(scaled, float(MAX_SMALLINT), skip_nulls=False).cast(kind)
+        scaled = pc.round(pc.multiply(column, float(RATIO_SCALE)))
+        if pc.max(scaled).as_py() > MAX_SMALLINT:
+            scaled = pc.min_element_wise(scaled, float(MAX_SMALLINT), skip_nulls=False)
+        return scaled.cast(kind)
     return column if column.type == kind else column.cast(kind)
 
 
 def _timestamps(at_ms: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.multiply(at_ms.cast(pa.int64()), 1000).cast(pa.timestamp("us"))
-
-
-def _ids(uuids: pa.ChunkedArray, gpu_ids: Mapping[str, int]) -> pa.Array:
-    """Ids by dictionary: one look-up a distinct UUID, whatever the number of rows."""
-    encoded = uuids.combine_chunks().dictionary_encode()
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.combine_chunks()
-    distinct: Sequence[str] = encoded.dictionary.to_pylist()
-    ids = np.fromiter((gpu_ids[uuid] for uuid in distinct), dtype=np.int32, count=len(distinct))
-    return pa.array(ids[encoded.indices.to_numpy(zero_copy_only=False)])

@@ -21,8 +21,6 @@ def write_history(connection: duckdb.DuckDBPyConnection, live: Live, history: Hi
     """The number of samples that were not there before."""
     first_ms, last_ms = _span(history)
     live.registry.register_gpus(history.gpus, history.source, first_ms)
-    uuids = pc.unique(history.samples["uuid"]).to_pylist()
-    live.registry.register_uuids(uuids, history.source, first_ms)
     _merge_held(connection, live, history.held)
     for event in history.events:
         live.registry.register_uuids([event.uuid], history.source, first_ms)
@@ -51,7 +49,8 @@ def _span(history: History) -> tuple[int, int]:
 def _add_samples(
     connection: duckdb.DuckDBPyConnection, live: Live, history: History, first_ms: int, last_ms: int
 ) -> int:
-    rows = stored_rows(history.samples, live.registry.gpu_ids)
+    ids = live.registry.row_ids(history.samples, history.source, first_ms)
+    rows = stored_rows(history.samples, ids)
     gpu_ids = tuple(sorted(pc.unique(rows["gpu_id"]).to_pylist()))
     live.newest_ms = grown(live.newest_ms, gpu_ids[-1])
     live.widest_ms = max(live.widest_ms, pc.max(rows["width_ms"]).as_py())

@@ -9,9 +9,11 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from collector.model import Gpu, Holder, Process, ProcessKey
+from collector.store.columns import distinct_uuids
 from collector.store.statements import statement
 
 UNKNOWN_NODE = "unknown"
@@ -51,10 +53,17 @@ class Registry:
 
     def register_uuids(self, uuids: Iterable[str], source: str, installed_from_ms: int) -> None:
         """Make sure that every UUID has an id, even where nobody described the GPU."""
-        missing = {uuid for uuid in uuids if uuid not in self.gpu_ids}
+        missing = set(uuids) - self.gpu_ids.keys()
         if missing:
             bare = {uuid: Gpu(uuid=uuid, node=UNKNOWN_NODE) for uuid in sorted(missing)}  # type: ignore[arg-type]
             self._add_gpus(bare, source, installed_from_ms)
+
+    def row_ids(self, samples: pa.Table, source: str, installed_from_ms: int) -> pa.Array:
+        """The GPU id of every row of a table of samples, UUIDs never heard of included."""
+        uuids, which = distinct_uuids(samples)
+        self.register_uuids(uuids, source, installed_from_ms)
+        ids = np.fromiter(map(self.gpu_ids.__getitem__, uuids), dtype=np.int32, count=len(uuids))
+        return pa.array(ids[which.to_numpy(zero_copy_only=False)])
 
     def holder_ids(self, holders: Iterable[Holder], at_ms: int) -> dict[str, int]:
         """The id of each holder's job; unknown holders are added, and what was learnt is written down."""

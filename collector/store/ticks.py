@@ -20,6 +20,8 @@ from collector.store.rollups import Marks, Stretch, close_finished, read_marks, 
 from collector.store.statements import statement
 
 DEFAULT_WIDEST_MS = 60_000
+_Ids = np.ndarray[tuple[int], np.dtype[np.int32]]
+_Times = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,17 +33,9 @@ class Live:
     looked_ms: int | None
     ticked_ms: int | None
     marks: Marks
-    newest_ms: np.ndarray[tuple[int], np.dtype[np.int64]]
+    newest_ms: _Times
     widest_ms: int
     book: GapBook
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Added:
-    """Rows that a batch of samples brought, and the stretch before the marks that it touched, if any."""
-
-    rows: int
-    late: Stretch | None
 
 
 def read_live(connection: duckdb.DuckDBPyConnection) -> Live:
@@ -79,11 +73,12 @@ def write_tick(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick) ->
     live.ticked_ms = tick.at_ms
 
 
-def add_samples(connection: duckdb.DuckDBPyConnection, live: Live, samples: pa.Table) -> Added:
-    """Append samples, newest-first bookkeeping included; a (GPU, time) that is there stays as it is."""
-    rows, ids, ends = _distinct(stored_rows(samples, live.registry.gpu_ids))
-    if not len(rows):
-        return Added(rows=0, late=None)
+def add_samples(connection: duckdb.DuckDBPyConnection, live: Live, stored: pa.Table) -> Stretch | None:
+    """Append rows of the table ``samples``; a (GPU, time) that is there stays as it is.
+
+    Returns the stretch before the marks that must be rolled up again, if any.
+    """
+    rows, ids, ends = _distinct(stored)
     live.newest_ms = grown(live.newest_ms, int(ids.max()))
     widths = rows["width_ms"].to_numpy()
     starts = ends - widths
@@ -91,26 +86,20 @@ def add_samples(connection: duckdb.DuckDBPyConnection, live: Live, samples: pa.T
     if live.marks.minutes_to_ms is None:
         live.marks = start_marks(connection, int(starts.min()))
     ahead = ends > live.newest_ms[ids]
-    fresh = rows if ahead.all() else rows.filter(pa.array(ahead))
-    if len(fresh):
-        _with(connection, "incoming", fresh, "insert_samples")
-        _replace_latest(connection, fresh, ids[ahead], ends[ahead])
-        np.maximum.at(live.newest_ms, ids[ahead], ends[ahead])
-    before = ahead & (starts < (live.marks.minutes_to_ms or 0))
-    spans = [
-        (int(g), int(s), int(e)) for g, s, e in zip(ids[before], starts[before], ends[before], strict=True)
-    ]
-    added = len(fresh)
+    if ahead.all():
+        _append(connection, live, rows, ids, ends)
+    elif ahead.any():
+        _append(connection, live, rows.filter(pa.array(ahead)), ids[ahead], ends[ahead])
+    mark_ms = live.marks.minutes_to_ms or 0
+    before = ahead & (starts < mark_ms)
+    spans = list(zip(ids[before].tolist(), starts[before].tolist(), ends[before].tolist(), strict=True))
     if not ahead.all():
         late = _insert_late(connection, rows.filter(pa.array(~ahead)), ends[~ahead], live.marks)
-        added += len(late)
-        spans += [span for span in late if span[1] < (live.marks.minutes_to_ms or 0)]
-    return Added(rows=added, late=_stretch(spans))
+        spans += [span for span in late if span[1] < mark_ms]
+    return _stretch(spans)
 
 
-def grown(
-    newest_ms: np.ndarray[tuple[int], np.dtype[np.int64]], top: int
-) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def grown(newest_ms: _Times, top: int) -> _Times:
     """The array, long enough to be indexed by ``top``; -1 where nothing is known yet."""
     if top < len(newest_ms):
         return newest_ms
@@ -125,9 +114,8 @@ def _write_reading(
     late = None
     if reading.samples:
         samples = to_table(reading.samples)
-        uuids = {sample.uuid for sample in reading.samples}
-        live.registry.register_uuids(uuids, reading.source, began_ms)
-        late = add_samples(connection, live, samples).late
+        ids = live.registry.row_ids(samples, reading.source, began_ms)
+        late = add_samples(connection, live, stored_rows(samples, ids))
     if reading.processes is not None or reading.process_samples is not None:
         write_processes(
             connection, live, reading.processes or (), reading.process_samples or (), at_ms=tick.at_ms
@@ -174,7 +162,7 @@ def _write_allocations(connection: duckdb.DuckDBPyConnection, live: Live, tick: 
         return
     holders: dict[str, Holder] = {a.holder.job: a.holder for a in tick.allocations}
     began_ms = tick.at_ms - tick.width_ms
-    live.registry.register_uuids({a.uuid for a in tick.allocations}, "allocations", began_ms)
+    live.registry.register_uuids([a.uuid for a in tick.allocations], "allocations", began_ms)
     ids = live.registry.holder_ids(holders.values(), tick.at_ms)
     wanted = claims_of(tick.allocations, live.registry.gpu_ids, ids)
     decided = change(
@@ -205,36 +193,38 @@ def _write_outcomes(connection: duckdb.DuckDBPyConnection, tick: Tick) -> None:
 
 def _distinct(
     rows: pa.Table,
-) -> tuple[pa.Table, np.ndarray[tuple[int], np.dtype[np.int32]], np.ndarray[tuple[int], np.dtype[np.int64]]]:
+) -> tuple[pa.Table, _Ids, _Times]:
     """The rows without repeated (GPU, time), the first kept, with their ids and end times in ms."""
     ids = rows["gpu_id"].to_numpy()
     ends = rows["ts"].cast(pa.int64()).to_numpy() // 1000
-    _, first = np.unique(ids.astype(np.int64) << 42 | ends, return_index=True)
-    if len(first) == len(ids):
+    if np.bincount(ids).max() == 1:
         return rows, ids, ends
+    _, first = np.unique(ids.astype(np.int64) << 42 | ends, return_index=True)
     keep = np.sort(first)
     return rows.take(pa.array(keep)), ids[keep], ends[keep]
 
 
-def _replace_latest(
-    connection: duckdb.DuckDBPyConnection,
-    fresh: pa.Table,
-    ids: np.ndarray[tuple[int], np.dtype[np.int32]],
-    ends: np.ndarray[tuple[int], np.dtype[np.int64]],
+def _append(
+    connection: duckdb.DuckDBPyConnection, live: Live, fresh: pa.Table, ids: _Ids, ends: _Times
 ) -> None:
-    order = np.lexsort((-ends, ids))
-    _, first = np.unique(ids[order], return_index=True)
-    newest = fresh if len(first) == len(fresh) else fresh.take(pa.array(order[first]))
+    """Append rows newer than all that is stored of their GPUs, and let ``latest`` follow."""
+    _with(connection, "incoming", fresh, "insert_samples")
+    newest = fresh
+    if np.bincount(ids).max() > 1:
+        order = np.lexsort((-ends, ids))
+        _, first = np.unique(ids[order], return_index=True)
+        newest = fresh.take(pa.array(order[first]))
     connection.register("newest", newest)
     connection.execute(statement("clear_latest"))
     connection.execute(statement("replace_latest"))
     connection.unregister("newest")
+    np.maximum.at(live.newest_ms, ids, ends)
 
 
 def _insert_late(
     connection: duckdb.DuckDBPyConnection,
     rows: pa.Table,
-    ends: np.ndarray[tuple[int], np.dtype[np.int64]],
+    ends: _Times,
     marks: Marks,
 ) -> list[tuple[int, int, int]]:
     connection.register("incoming", rows)
