@@ -69,6 +69,7 @@ class Attribution:
     """Who holds each GPU at ``at_ms``; every process is in exactly one of the four that follow.
 
     ``allocations`` are sorted by GPU and job, of one source a GPU, with shares of at most 1 in sum.
+    ``unclear`` says which environments could not be read as a claim, and why.
     """
 
     at_ms: int
@@ -78,6 +79,7 @@ class Attribution:
     unknown: frozenset[ProcessKey] = frozenset()
     bystanders: frozenset[ProcessKey] = frozenset()
     intrusions: tuple[Intrusion, ...] = ()
+    unclear: tuple[tuple[ProcessKey, str], ...] = ()
 
 
 def no_project(user: str) -> None:
@@ -95,7 +97,7 @@ def effective(
     samples = tuple(sample for reading in readings for sample in reading.process_samples or ())
     environments = environment_claims(_hardware(gpus).values(), processes, samples)
     said = tuple(allocation for reading in readings for allocation in reading.allocations or ())
-    return attribute(
+    found = attribute(
         gpus,
         (*said, *environments.allocations),
         processes,
@@ -104,6 +106,7 @@ def effective(
         node_claims=tuple(claim for reading in readings for claim in reading.claims or ()),
         project_of=project_of,
     )
+    return replace(found, unclear=environments.unclear)
 
 
 def attribute(

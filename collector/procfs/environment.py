@@ -14,7 +14,6 @@ ALLOWED = frozenset(
         "CUDA_VISIBLE_DEVICES",
         "CUDA_DEVICE_ORDER",
         "NVIDIA_VISIBLE_DEVICES",
-        "HIP_VISIBLE_DEVICES",
         "SLURM_JOB_ID",
         "SLURM_JOB_NAME",
         "SLURM_JOB_ACCOUNT",

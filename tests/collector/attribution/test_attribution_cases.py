@@ -341,6 +341,19 @@ def test_readings_are_joined_across_sources_and_projects_looked_up() -> None:
     assert found.at_ms == 9
 
 
+def test_an_environment_that_fits_two_readings_claims_nothing_and_says_why() -> None:
+    trainer = process(71, environment=(("CUDA_VISIBLE_DEVICES", "0"), ("SLURM_JOB_ID", "8")))
+    reading = Reading(
+        source="nvml", at_ms=1, gpus=tuple(GPUS), processes=(trainer,), process_samples=tuple(on(2, 71))
+    )
+    found = effective([reading], 1)
+    assert found is not None
+    assert held(found) == {"GPU-2": [("slurm:8", "process")]}
+    ((who, why),) = found.unclear
+    assert who == key(71)
+    assert "SLURM_JOB_GPUS is not set" in why
+
+
 def test_two_sources_of_one_word_agree_on_one_holder() -> None:
     label = given(0, "slurm:812", ClaimSource.SLURM, user=None)
     ((allocation,)) = run(claims=[label], node_claims=slurm(812, 0)).allocations

@@ -1,5 +1,8 @@
 """Command lines: what may be kept, and what they say about notebooks, launchers and servers."""
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +15,7 @@ from collector.procfs.commands import (
     notebook_kernel,
     storable,
 )
-from collector.procfs.environment import allowed_environment
+from collector.procfs.environment import ALLOWED, ALLOWED_PREFIXES, allowed_environment
 
 SECRET = "s3cr3t-Value_9"
 
@@ -196,6 +199,12 @@ def test_only_allow_listed_variables_are_kept() -> None:
         ("WANDB_RUN_ID", "3k2"),
         ("XLA_PYTHON_CLIENT_PREALLOCATE", "false"),
     )
+
+
+def test_the_page_for_users_lists_exactly_what_is_kept() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "who-and-what.md").read_text()
+    table = page[page.index("| for | variables |") :].split("\n\n")[0]
+    assert set(re.findall(r"`([A-Z_*]+)`", table)) == ALLOWED | {f"{prefix}*" for prefix in ALLOWED_PREFIXES}
 
 
 def test_an_empty_value_is_kept_because_it_hides_every_gpu() -> None:

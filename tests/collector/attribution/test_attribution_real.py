@@ -1,0 +1,92 @@
+"""From a driver, real processes and a squeue to who holds what: every part as in the service."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from collector.attribution import effective
+from collector.inventory.slurm import SlurmSource
+from collector.model import NodeName, Reading
+from collector.nvml.source import NvmlOptions, NvmlSource
+from service.described import Described
+from tests.collector.inventory.squeue_writer import Job, printing
+from tests.driver.driver import CompilerMissing, Driver
+
+NODE = NodeName("node-a")
+NOW_MS = 1_800_000_000_000
+GIB = 1 << 30
+
+MAPPER = """
+import mmap, sys
+files = [open(path, "rb") for path in sys.argv[1:]]
+kept = [mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) for file in files]
+print("mapped", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def training(folder: Path, *libraries: str, **environ: str) -> Iterator[int]:
+    """A real process with these libraries mapped and these variables set; its pid."""
+    for name in libraries:
+        (folder / name).write_bytes(bytes(4096))
+    child = subprocess.Popen(
+        [sys.executable, "-c", MAPPER, *(str(folder / name) for name in libraries)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"PATH": os.environ["PATH"], **environ},
+        start_new_session=True,
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "mapped\n"
+        yield child.pid
+    finally:
+        child.communicate("")
+
+
+def test_driver_processes_and_squeue_become_holders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ExitStack() as stack:
+        try:
+            driver = stack.enter_context(Driver(tmp_path, gpus=4))
+        except CompilerMissing as missing:
+            pytest.skip(str(missing))
+        for name, value in driver.variables().items():
+            monkeypatch.setenv(name, value)
+        driver.clock_us = NOW_MS * 1000
+        uuids = [driver.gpu(slot).uuid for slot in range(4)]
+        given = stack.enter_context(training(tmp_path, "libtorch_cuda.so", CUDA_VISIBLE_DEVICES="2,3"))
+        stray = stack.enter_context(training(tmp_path, "libnccl.so.2", FALLOW_JOB="night", SLURM_JOB_ID="9"))
+        driver.gpu(2).process(given, 8 * GIB)
+        driver.gpu(1).process(stray, 2 * GIB)
+        options = NvmlOptions(processes_every=1, host_pids=True)
+        nvml = Described(NvmlSource(node=NODE, options=options), NODE)
+        stack.callback(nvml.close)
+        queue = SlurmSource([str(printing(tmp_path, [_job(812, "0"), _job(9, "1")], "v41"))])
+        readings = [nvml.read(NOW_MS), queue.read(NOW_MS)]
+
+    assert all(isinstance(reading, Reading) for reading in readings), readings
+    found = effective([reading for reading in readings if isinstance(reading, Reading)], NOW_MS)
+    assert found is not None
+    held = {each.uuid: each for each in found.allocations}
+    assert [str(held[uuid].source) for uuid in uuids] == ["slurm", "slurm", "environment", "environment"]
+    assert held[uuids[0]].holder.job == "slurm:812"
+    assert held[uuids[1]].holder.framework == "NCCL"
+    assert held[uuids[2]].holder == held[uuids[3]].holder
+    assert held[uuids[2]].holder.framework == "PyTorch"
+    assert {key.pid: job for key, job in found.owners.items()} == {
+        given: held[uuids[2]].holder.job,
+        stray: "slurm:9",
+    }
+    assert (found.orphans, found.unknown) == (frozenset(), frozenset())
+
+
+def _job(number: int, index: str) -> Job:
+    user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
+    return Job(id=number, user=user, nodes=NODE, node_names=(NODE,), gres=(f"gpu:1(IDX:{index})",))
