@@ -11,7 +11,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from analytics.assess import assess
 from analytics.query import run
+from analytics.thresholds import Thresholds
 from collector.model import Tick
 from collector.replay.mapping import ColumnMapping, parse_mapping
 from collector.replay.open import open_recording
@@ -30,6 +32,7 @@ memory_used_bytes = {{ column = "gpu_mem_used_mib", unit = "MiB" }}
 [holder]
 job = "pod"
 """
+ORIGIN_MS = 1_772_409_600_000
 SPAN = {"from_ts": "2026-03-01T23:00:00Z", "to_ts": "2026-03-03T01:00:00Z"}
 
 
@@ -141,3 +144,54 @@ def test_read_as_it_stands_the_totals_are_within_a_percent(raw: Path, tmp_path: 
     )
     assert used == pytest.approx(used_raw, rel=0.01)
     assert measured == pytest.approx(measured_raw, rel=0.01)
+
+
+def found_at(store: Store, at_ms: int) -> tuple[dict[str, set[str]], set[str]]:
+    """The pods of each kind of finding, and those that are starting up."""
+    with store.reader() as connection:
+        analysis = assess(connection, at_ms, Thresholds(), tick_ms=60_000)
+    kinds: dict[str, set[str]] = {}
+    for finding in analysis.findings:
+        kinds.setdefault(finding.kind.value, set()).add(str(finding.uuid))
+    return kinds, {str(entry.uuid) for entry in analysis.starting}
+
+
+@pytest.mark.parametrize("minute", [180, 540, 900, 1080, 1260, 1439])
+def test_findings_name_exactly_the_pods_whose_last_hour_was_idle(
+    store: Store, raw: Path, minute: int
+) -> None:
+    """Idle by the policy's words, asked of the raw rows: 95% of the hour at most 1%, mean and newest too."""
+    idle = ask_raw(
+        raw,
+        f"""
+        SELECT pod FROM RAW WHERE t_s // 57 > {minute - 60} AND t_s // 57 <= {minute} GROUP BY pod
+        HAVING count(gpu_util_pct) >= 57 AND avg(CAST(gpu_util_pct <= 1 AS INTEGER)) >= 0.95
+            AND avg(gpu_util_pct) <= 1 AND arg_max(gpu_util_pct, t_s) <= 1
+        """,
+    )
+    kinds, starting = found_at(store, ORIGIN_MS + minute * 60_000)
+    spared = starting | kinds.get("not-started", set())
+    assert kinds.get("held-idle", set()) == {str(pod) for (pod,) in idle} - spared
+    if minute >= 1080:
+        assert len(kinds["held-idle"]) > 20
+
+
+def test_pods_that_hold_memory_and_do_nothing_are_named(store: Store, raw: Path) -> None:
+    """21 pods have a 95th percentile under 1%; those with hours of life are named, the young ones spared."""
+    quiet = ask_raw(
+        raw,
+        """
+        SELECT pod, count(*) >= 120 FROM RAW GROUP BY pod
+        HAVING quantile_cont(gpu_util_pct, 0.95) < 1 AND max(gpu_mem_used_mib) > 0
+        """,
+    )
+    assert len(quiet) == 21
+    named: set[str] = set()
+    accused: set[str] = set()
+    for minute in (1080, 1200, 1340, 1439):
+        kinds, _ = found_at(store, ORIGIN_MS + minute * 60_000)
+        named |= kinds.get("held-idle", set()) | kinds.get("not-started", set())
+        accused |= kinds.get("held-idle", set()) | kinds.get("allocated-empty", set())
+    old = {str(pod) for pod, is_old in quiet if is_old}
+    assert len(old) == 10 and old <= named
+    assert not accused & ({str(pod) for pod, _ in quiet} - old)
