@@ -22,7 +22,7 @@ from fallow.channel import Channel, Ready
 from fallow.group import Alone, Group, GroupBroken
 from fallow.handover import receive_state, send_state
 from fallow.pace import Pace
-from fallow.reduction import Local, Plain, Reducer, Tree
+from fallow.reduction import Local, Plain, Reducer, Summed, Tree
 from fallow.sampling import Order
 
 RECOVERY_TIMEOUT_S = 120.0
@@ -169,9 +169,9 @@ class Trainer:
             self._end_warm_up()
             return None
         assert self._shape is not None
-        try:
-            summed = self._reducer.finish([_block(rank) for rank in self._shape.ranks], self._flag())
-        except GroupBroken:
+        summed = self._sum([_block(rank) for rank in self._shape.ranks])
+        if summed is None:
+            self._roll_back()
             self._recover()
             return None
         grad_norm = self._update()
@@ -194,6 +194,15 @@ class Trainer:
         return checkpoint.save(self.recipe.checkpoint, self._state()) if self.rank == 0 else None
 
     # -- one step ---------------------------------------------------------------------------------------
+
+    def _sum(self, blocks: Sequence[tuple[int, int]]) -> Summed | None:
+        """The step's exchange; ``None`` when the group broke. No traceback may outlive it: one that did would
+        keep the broken group's sockets open, and peers would wait for us.
+        """
+        try:
+            return self._reducer.finish(blocks, self._flag())
+        except GroupBroken:
+            return None
 
     def _new_reducer(self) -> Reducer:
         if self.recipe.deterministic:
@@ -290,9 +299,7 @@ class Trainer:
         assert self._channel is not None
         self._channel.announce(protocol.ready_key(self._channel.member))
         ready = self._channel.next_after(0, FOUNDING_TIMEOUT_S, recover=False)
-        try:
-            self._enter(ready)
-        except GroupBroken:
+        if not self._enter(ready):
             self._recover()
 
     def _end_warm_up(self) -> None:
@@ -300,8 +307,11 @@ class Trainer:
         self._roll_back()
         self.optimizer.zero_grad(set_to_none=True)
         self._channel.announce(protocol.ready_key(self._channel.member))
-        self._enter(self._channel.next_after(0, float("inf"), recover=False))
-        self.warming_up = False
+        tried = 0
+        while self.warming_up:
+            ready = self._channel.next_after(tried, float("inf"), recover=False)
+            tried = ready.plan.number  # if the group that is to take us in breaks, wait for the next
+            self.warming_up = not self._enter(ready)
 
     def _switch(self, number: int) -> None:
         assert self._channel is not None
@@ -309,41 +319,49 @@ class Trainer:
         if self._channel.member not in plan.members:
             self._channel.announce(protocol.switched_key(number, self._channel.member))
             raise Left
-        try:
-            self._enter(self._channel.agreed(number, RECOVERY_TIMEOUT_S))
-        except GroupBroken:
+        if not self._enter(self._channel.agreed(number, RECOVERY_TIMEOUT_S)):
             self._recover()
 
     def _recover(self) -> None:
+        """Leave the broken group, say how far we are, and enter whatever the survivors agree on."""
         if self._channel is None:
             raise GroupBroken("the group broke and no controller is there to mend it")
-        self._roll_back()
-        while True:
+        entered = False
+        while not entered:
             broken = self._generation
             self._group.abort()
             self._channel.announce(protocol.lost_key(broken, self._channel.member), str(self.next_step))
-            try:
-                self._enter(self._channel.next_after(broken, RECOVERY_TIMEOUT_S, recover=True))
-                return
-            except GroupBroken:
-                continue
+            entered = self._enter(self._channel.next_after(broken, RECOVERY_TIMEOUT_S, recover=True))
 
-    def _enter(self, ready: Ready) -> None:
-        """Become a member of an agreed group: hand over or take the state, then report."""
+    def _enter(self, ready: Ready) -> bool:
+        """Become a member of an agreed group: hand over or take the state, and say so. False if it broke."""
         assert self._channel is not None
-        old, plan = self._group, ready.plan
-        me = plan.members.index(self._channel.member)
-        for source, receiver in plan.transfers:
-            if source == me:
-                send_state(ready.group, receiver, self._state(), self._device)
-            elif receiver == me:
-                self._load_state(receive_state(ready.group, source, self._state(), self._device))
-        self._group, self._generation = ready.group, plan.number
+        plan = ready.plan
+        if not self._hand_over(ready):
+            ready.group.abort()  # frees peers that wait for us in it
+            self._generation = max(self._generation, plan.number if plan.recover else 0)
+            return False
+        old, self._group, self._generation = self._group, ready.group, plan.number
         self._reducer = self._new_reducer()
         self._channel.announce(
             protocol.switched_key(plan.number, self._channel.member), str(time.monotonic_ns())
         )
         old.abort()
+        return True
+
+    def _hand_over(self, ready: Ready) -> bool:
+        """This worker's transfers of the plan; false when the group broke."""
+        assert self._channel is not None
+        me = ready.plan.members.index(self._channel.member)
+        try:
+            for source, receiver in ready.plan.transfers:
+                if source == me:
+                    send_state(ready.group, receiver, self._state(), self._device)
+                elif receiver == me:
+                    self._load_state(receive_state(ready.group, source, self._state(), self._device))
+        except GroupBroken:
+            return False
+        return True
 
     # -- state ------------------------------------------------------------------------------------------
 

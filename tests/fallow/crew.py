@@ -65,6 +65,7 @@ def training(
     total_steps: int,
     build: Callable[[], nn.Module] = network,
     each_step: Callable[[], None] = lambda: None,
+    schedule: bool = True,
     after_step: Callable[[Trainer], None] = lambda trainer: None,
     **recipe: Any,
 ) -> Train:
@@ -76,9 +77,9 @@ def training(
             model = build()
         dtype = next(model.parameters()).dtype
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, total_steps)
+        schedules = [torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, total_steps)] if schedule else []
         job = fallow.connect(environment=environment)
-        trainer = job.elastic(model, optimizer, schedulers=[schedule], **asked)
+        trainer = job.elastic(model, optimizer, schedulers=schedules, **asked)
         loss_of = nn.CrossEntropyLoss()
         for _, batches in trainer.steps(task(), total_steps):
             for x, y in batches:
