@@ -11,6 +11,8 @@ A *case* is one GPU, one kind and one instant. The rules, stated so that they ca
 * A case is *unmeasured* when over 5% of that time was not measured (the collector was blind, the node was
   down, the GPU was off the bus). The right answer is "unknown"; what is found there without ever having been
   true in that time counts as wrong.
+* A job that had its GPU before the records begin and has been idle ever since cannot be told from one that
+  never started; Fallow says the latter, which accuses nobody. These are counted apart (*older than records*).
 * Labels are the simulator's own. The detector never sees them, and no label was made to fit it.
 
 Apart from that, and without any borderline: *called idle* counts every held-idle or allocated-empty on a GPU
@@ -84,6 +86,7 @@ class Tally:
     called: list[str] = field(default_factory=list)
     mistakes: list[str] = field(default_factory=list)
     settling: int = 0
+    censored: int = 0
     called_plainly: int = 0
     active_cases: int = 0
     starting_cases: int = 0
@@ -125,6 +128,12 @@ class Case:
     def present(self) -> tuple[Truth, ...]:
         """The labels of the instant."""
         return self.truth.at(self.now_ms - 1)
+
+    @property
+    def is_older_than_records(self) -> bool:
+        """Whether a holder of now already had the GPU when the records begin."""
+        first = {row.holder for row in self.truth.rows[0]}
+        return any(row.holder in first for row in self.present)
 
     @property
     def words(self) -> str:
@@ -230,6 +239,8 @@ def score(tally: Tally, case: Case) -> None:
             (tally.right if all(said) else tally.wrong)[kind] += 1
             if not all(said):
                 tally.mistakes.append(f"wrong  {kind.value} {case.words}")
+        elif all(said) and FindingKind.NOT_STARTED in case.found and case.is_older_than_records:
+            tally.censored += 1
         elif all(said):
             tally.missed[kind] += 1
             tally.mistakes.append(f"missed {kind.value} {case.words} {case.unknown}")
@@ -243,9 +254,10 @@ def _says(rows: tuple[Truth, ...], kind: FindingKind) -> bool:
 def _score_idle(tally: Tally, case: Case) -> None:
     starting = any(row.kind is TruthKind.STARTING_UP for row in case.present)
     if FindingKind.NOT_STARTED in case.found:
+        unfit = not starting and not case.is_older_than_records
         tally.not_started_right += starting
-        tally.not_started_wrong += not starting
-        if not starting:
+        tally.not_started_wrong += unfit
+        if unfit:
             tally.mistakes.append(f"wrong  not-started {case.words}")
     working = [row for row in case.present if row.holder is not None and row.kind not in IDLE_LABELS]
     tally.active_cases += bool(working)
@@ -318,6 +330,7 @@ def print_table(tally: Tally, shown: dict[str, dict[str, object]], seeds: tuple[
     print(
         f"not started yet (accuses nobody): {tally.not_started_right} right, {tally.not_started_wrong} wrong"
     )
+    print(f"idle since before the records begin, and so not called idle: {tally.censored}")
     millis = sorted(tally.assess_ms)
     print(f"an assessment took {millis[len(millis) // 2]:.0f} ms (median), {millis[-1]:.0f} ms at most")
     print("all targets met" if all(bool(entry["ok"]) for entry in shown.values()) else "TARGETS MISSED")

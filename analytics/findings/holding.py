@@ -83,6 +83,11 @@ def _grace_until(past: GpuPast, claim: Claim, t: Thresholds) -> int:
     return until_ms
 
 
+def _is_older_than_records(past: GpuPast, claim: Claim) -> bool:
+    """Whether the job may have had the GPU before anything was recorded of it."""
+    return claim.from_ms <= past.installed_from_ms + BIN_MS
+
+
 def _is_busy_now(past: GpuPast, t: Thresholds) -> bool:
     newest = _last(past.bins.busiest)
     return newest is not None and newest > t.idle_ratio
@@ -130,6 +135,11 @@ def _finding(past: GpuPast, claim: Claim, kind: FindingKind, window: Bins, t: Th
 
 def _sentence(past: GpuPast, claim: Claim, kind: FindingKind, window: Bins, quiet: str) -> str:
     start = f"{holder_name(claim)} has held {gpu_name(past)} since {clock(claim.from_ms)}"
+    if kind is FindingKind.NOT_STARTED and _is_older_than_records(past, claim):
+        return (
+            f"{holder_name(claim)} has not computed on {gpu_name(past)} since the records begin, for "
+            f"{quiet}; what it did before is not known."
+        )
     if kind is FindingKind.NOT_STARTED:
         return f"{start} and has not computed on it yet after {quiet}; it may still be preparing."
     if kind is FindingKind.ALLOCATED_EMPTY:
@@ -159,6 +169,7 @@ def _evidence(past: GpuPast, claim: Claim, window: Bins, hours: float, t: Thresh
         Evidence(name="bins_with_process", value=sum(there is True for there in presence(past, alone))),
         Evidence(name="memory_used_bytes", value=None if memory is None else int(memory)),
         Evidence(name="has_computed", value=claim.first_used_ms is not None),
+        Evidence(name="older_than_records", value=_is_older_than_records(past, claim)),
         Evidence(name="idle_gpu_hours", value=round(hours, 4)),
         Evidence(name="share", value=claim.share),
     )

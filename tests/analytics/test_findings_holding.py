@@ -129,6 +129,12 @@ def test_job_that_never_computed_is_never_called_idle_however_long(hours: float,
     assert "has not computed on it yet" in finding.sentence
 
 
+def test_job_from_before_the_records_is_not_said_to_be_new() -> None:
+    (finding,) = judged(past(fresh(5.0), installed_from_ms=minutes_before_noon(300))).findings
+    assert finding.kind is FindingKind.NOT_STARTED
+    assert "since the records begin, for 5 h 0 min (2.0 GPU-hours); what it did before" in finding.sentence
+
+
 def test_a_blip_while_loading_is_no_computing_yet() -> None:
     levels = then((100, 0.0), (3, 0.4), (BINS - 103, 0.0))
     finding = only(judged(past(fresh(5.0), bins=bins(utilization=levels))))
