@@ -4,17 +4,22 @@ Times are sent as UTC instants and written by the browser, in its own zone or in
 or from summer time is drawn where it happens.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec
 
 import altair as alt
 import pandas as pd
+from altair.utils.schemapi import debug_mode
 
 from service.pages.palette import Palette
 from service.pages.view import Window
 
 FONT = '"Source Sans", "Source Sans Pro", system-ui, sans-serif'
 LEFT = 64
+CANVAS = {"embedOptions": {"renderer": "canvas"}}
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,11 +39,8 @@ class TimeAxis:
         """The instant at which it ends."""
         return utc(self.window.to_ts)
 
-    def x(self, field: str = "ts", *, lead: bool = False) -> alt.X:
-        """The x channel, with day names at midnight and hours between.
-
-        The first layer leads: it sets the window as the domain for all of them.
-        """
+    def x(self, field: str = "ts") -> alt.X:
+        """The x channel, with day names at midnight and hours between."""
         kind: Any = "utc" if self.utc else "time"
         axis = alt.Axis(
             title=None,
@@ -49,28 +51,26 @@ class TimeAxis:
             labelOverlap=True,
         )
         scale = alt.Scale(type=kind, nice=False)
-        if lead:
-            scale.domain = self._domain()
         return alt.X(field, type="temporal", axis=axis, scale=scale)
+
+    def anchors(self) -> Any:
+        """An unseen layer that holds the window's ends, so that every chart of a page spans the same time.
+
+        (A domain given outright to layers that share a scale makes Vega-Lite complain of a conflict.)
+        """
+        ends = pd.DataFrame({"ts": [self.starts, self.ends]})
+        return alt.Chart(ends).mark_rule(opacity=0, tooltip=None).encode(x=self.x())
 
     def when(self, field: str = "ts") -> str:
         """A Vega expression that writes an instant for a tooltip, naming UTC when it is."""
         format_of = "utcFormat" if self.utc else "timeFormat"
         return f"{format_of}(datum.{field}, '%a %d %b, %H:%M')" + (" + ' UTC'" if self.utc else "")
 
-    def _domain(self) -> list[int]:
-        return [epoch_ms(self.window.from_ts), epoch_ms(self.window.to_ts)]
-
     def _label(self) -> str:
         head = "utc" if self.utc else ""
         format_of = "utcFormat" if self.utc else "timeFormat"
         midnight = f"({head}hours(datum.value) == 0 && {head}minutes(datum.value) == 0)"
         return f"{midnight} ? {format_of}(datum.value, '%a %d %b') : {format_of}(datum.value, '%H:%M')"
-
-
-def epoch_ms(at: Any) -> int:
-    """Milliseconds since the epoch; a time without a zone is UTC."""
-    return round(utc(at).timestamp() * 1000)
 
 
 def with_end(frame: pd.DataFrame, window: Window) -> pd.DataFrame:
@@ -97,6 +97,14 @@ def utc(at: Any) -> pd.Timestamp:
     return stamp.tz_localize("UTC") if stamp.tzinfo is None else stamp
 
 
+def closed(frame: pd.DataFrame) -> pd.DataFrame:
+    """The steps with one more row at the last one's end, so that a stepped curve is drawn to its end."""
+    if frame.empty:
+        return frame
+    last = frame.iloc[[-1]]
+    return pd.concat([frame, last.assign(ts=last["end"])], ignore_index=True)
+
+
 def rows(frame: pd.DataFrame) -> list[Any]:
     """The rows as named tuples."""
     return list(frame.itertuples())
@@ -116,14 +124,33 @@ def stripes(ground: str, stripe: str, *, bands: int, tilt: float = 1.0) -> alt.L
             alt.GradientStop(offset=edges[1], color=stripe),
             alt.GradientStop(offset=edges[2], color=stripe),
         ]
-    return alt.LinearGradient(gradient="linear", stops=stops, x1=0, y1=0, x2=1, y2=tilt)
+    reach = (1 + tilt) / (1 + tilt * tilt)
+    return alt.LinearGradient(gradient="linear", stops=stops, x1=0, y1=0, x2=reach, y2=reach * tilt)
+
+
+def unchecked(draw: Callable[P, Any]) -> Callable[P, Any]:
+    """``draw`` without Altair's schema check of every part it is put together from.
+
+    The whole is still checked once, when it is turned into a specification: parts alone cost ten times
+    that (a hatch of 60 stripes: 0.9 s against 0.1 s of CPU; measured 2026-11-21).
+    """
+
+    @wraps(draw)
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> Any:
+        with debug_mode(False):
+            return draw(*args, **kwargs)
+
+    return drawn
 
 
 def styled(chart: Any, colours: Palette, *, height: int) -> Any:
     """The chart in the house's look: no box, quiet grid, the page's own background and font."""
     return (
         chart.properties(
-            height=height, background="transparent", padding={"left": 0, "right": 6, "top": 4, "bottom": 0}
+            height=height,
+            background="transparent",
+            padding={"left": 0, "right": 6, "top": 4, "bottom": 0},
+            usermeta=CANVAS,
         )
         .configure(font=FONT)
         .configure_view(strokeWidth=0)
@@ -158,7 +185,7 @@ def hover(frame: pd.DataFrame, axis: TimeAxis, colours: Palette, told: list[tupl
         .transform_calculate(when=axis.when())
         .mark_rect(color=colours.ink)
         .encode(
-            x=axis.x(lead=True),
+            x=axis.x(),
             x2="end:T",
             opacity=alt.condition(over, alt.value(0.10), alt.value(0.0)),
             tooltip=tooltip,

@@ -10,7 +10,7 @@ import altair as alt
 import pandas as pd
 
 from service.pages import wording
-from service.pages.chart_frame import LEFT, TimeAxis, rows, steps_of, stripes, styled, with_end
+from service.pages.chart_frame import LEFT, TimeAxis, rows, steps_of, stripes, styled, unchecked, with_end
 from service.pages.palette import Palette, label_of
 
 MOST_GPUS = 96
@@ -58,6 +58,7 @@ def held_stretches(cells: pd.DataFrame) -> pd.DataFrame:
     return runs.groupby(["run", "uuid"], as_index=False).agg(ts=("ts", "min"), end=("end", "max"))
 
 
+@unchecked
 def heat_map(cells: pd.DataFrame, axis: TimeAxis, colours: Palette, *, whole: bool = True) -> Any:
     """The map; a click on a cell selects its ``uuid`` (the node's name where nodes are the rows).
 
@@ -83,6 +84,7 @@ def heat_map(cells: pd.DataFrame, axis: TimeAxis, colours: Palette, *, whole: bo
         )
     )
     layers = (
+        axis.anchors(),
         cell.transform_filter("isValid(datum.utilization_ratio)")
         .encode(color=_heat(colours))
         .add_params(pick),
@@ -126,7 +128,7 @@ def _outlines(stretches: pd.DataFrame, axis: TimeAxis, colours: Palette, y: alt.
     return (
         alt.Chart(inset)
         .mark_rect(filled=False, stroke=colours.allocated, strokeWidth=1.2, strokeOpacity=0.9, tooltip=None)
-        .encode(x=axis.x(lead=True), x2="end:T", y=y, y2="y2:Q")
+        .encode(x=axis.x(), x2="end:T", y=y, y2="y2:Q")
     )
 
 

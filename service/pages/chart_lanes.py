@@ -12,7 +12,7 @@ import altair as alt
 import pandas as pd
 
 from service.pages import wording
-from service.pages.chart_frame import TimeAxis, hover, steps_of, styled, with_end
+from service.pages.chart_frame import TimeAxis, closed, hover, steps_of, styled, unchecked, with_end
 from service.pages.palette import Palette
 
 LANE_PX = 62
@@ -69,6 +69,7 @@ def whole_timeline(timeline: pd.DataFrame, axis: TimeAxis) -> pd.DataFrame:
     return grid.merge(timeline.astype({"ts": grid["ts"].dtype}), on="ts", how="left")
 
 
+@unchecked
 def lanes_chart(
     timeline: pd.DataFrame,
     lanes: Sequence[Lane],
@@ -84,7 +85,7 @@ def lanes_chart(
     sheet = _Sheet(axis=axis, colours=colours, scale=alt.Scale(domain=[bottom, 0], nice=False))
     titles = {(at + 0.5) * STRIP: strip.title for at, strip in enumerate(strips)}
     titles |= {head + at + 0.5: lane.title for at, lane in enumerate(lanes)}
-    layers = [_feet(sheet, [head + at for at in range(len(lanes))], titles)]
+    layers = [axis.anchors(), _feet(sheet, [head + at for at in range(len(lanes))], titles)]
     for at, strip in enumerate(strips):
         layers += _strip(sheet, strip, at * STRIP)
     for at, lane in enumerate(lanes):
@@ -120,7 +121,7 @@ def _lane(sheet: _Sheet, lane: Lane, whole: pd.DataFrame, top: float) -> list[An
         curve: dict[str, Any] = {"y": _heights(whole[trace.column], full, foot), "foot": foot}
         if trace.low and trace.high:
             curve |= {name: _heights(whole[getattr(trace, name)], full, foot) for name in ("low", "high")}
-        line = alt.Chart(whole[["ts"]].assign(**curve)).encode(x=sheet.axis.x())
+        line = alt.Chart(closed(whole[["ts", "end"]].assign(**curve))).encode(x=sheet.axis.x())
         area = line.mark_area(interpolate="step-after", color=colour, opacity=0.20)
         if "low" in curve:
             layers.append(area.encode(y=sheet.y("low"), y2="high:Q"))

@@ -9,7 +9,7 @@ import altair as alt
 import pandas as pd
 
 from service.pages import wording
-from service.pages.chart_frame import rows, styled
+from service.pages.chart_frame import rows, styled, unchecked
 from service.pages.palette import Palette
 
 PARTS = ("used", "held, in part", "wasted")
@@ -31,6 +31,7 @@ def best_used(frame: pd.DataFrame, *, top: int) -> pd.DataFrame:
     return best
 
 
+@unchecked
 def waste_bars(frame: pd.DataFrame, colours: Palette) -> Any:
     """A bar a holder, as long as what it held: used, held in part, wasted; the waste is written beside."""
     texts = [
@@ -41,6 +42,7 @@ def waste_bars(frame: pd.DataFrame, colours: Palette) -> Any:
     return _bars(frame, texts, colours)
 
 
+@unchecked
 def use_bars(frame: pd.DataFrame, colours: Palette) -> Any:
     """The same bars, with the utilization written beside."""
     texts = [

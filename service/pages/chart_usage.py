@@ -10,23 +10,40 @@ import altair as alt
 import pandas as pd
 
 from service.pages import wording
-from service.pages.chart_frame import LEFT, TimeAxis, hover, rows, stripes, styled, with_end
+from service.pages.chart_frame import (
+    LEFT,
+    TimeAxis,
+    closed,
+    hover,
+    rows,
+    stripes,
+    styled,
+    unchecked,
+    with_end,
+)
 from service.pages.palette import STATES, Palette
 from service.pages.view import Window
 
+BANDS = 60
+"""Stripes across a chart; each costs four gradient stops, and those are what a chart's checking takes."""
 
+
+@unchecked
 def allocated_and_used(usage: pd.DataFrame, axis: TimeAxis, colours: Palette, *, height: int = 300) -> Any:
     """Two curves over time as shares of the installed GPUs; the area between them lies fallow.
 
     Steps that were not measured are left open and striped from above by their share.
     """
     frame = usage_shares(usage, axis.window)
+    reach = float(frame["allocated_ratio"].max() - frame["used_ratio"].min())
+    dark = float(1 - frame["known_ratio"].min())
     x = axis.x()
     top = alt.Scale(domain=[0, 1], nice=False)
     y_axis = alt.Axis(format=".0%", tickCount=5, title="share of installed GPUs", minExtent=LEFT - 20)
-    base = alt.Chart(frame).encode(x=x)
+    base = alt.Chart(closed(frame)).encode(x=x)
     fallow = base.mark_area(
-        interpolate="step-after", color=stripes(colours.fallow, colours.fallow_stripe, bands=150, tilt=0.22)
+        interpolate="step-after",
+        color=stripes(colours.fallow, colours.fallow_stripe, bands=BANDS, tilt=_tilt(reach)),
     ).encode(y=alt.Y("used_ratio:Q", scale=top, axis=y_axis), y2="allocated_ratio:Q")
     used = base.mark_area(interpolate="step-after", color=colours.used, opacity=0.88).encode(
         y=alt.Y("used_ratio:Q", scale=top)
@@ -34,9 +51,9 @@ def allocated_and_used(usage: pd.DataFrame, axis: TimeAxis, colours: Palette, *,
     allocated = base.mark_line(interpolate="step-after", color=colours.allocated, strokeWidth=1.8).encode(
         y=alt.Y("allocated_ratio:Q", scale=top)
     )
-    unknown = base.mark_rect(color=stripes(colours.paper, colours.stripe, bands=3), opacity=0.8).encode(
-        x2="end:T", y=alt.Y("known_ratio:Q", scale=top), y2="all_ratio:Q"
-    )
+    unknown = base.mark_area(
+        interpolate="step-after", color=stripes(colours.paper, colours.stripe, bands=BANDS, tilt=_tilt(dark))
+    ).encode(y=alt.Y("known_ratio:Q", scale=top), y2="all_ratio:Q")
     rows = [
         ("allocated_text", "Allocated"),
         ("used_text", "Used"),
@@ -45,10 +62,11 @@ def allocated_and_used(usage: pd.DataFrame, axis: TimeAxis, colours: Palette, *,
         ("installed_text", "Installed"),
     ]
     layers = alt.layer(
+        axis.anchors(),
         fallow,
         used,
         allocated,
-        unknown.transform_filter("datum.known_ratio < 0.9995"),
+        unknown,
         hover(frame, axis, colours, rows),
     )
     return styled(layers, colours, height=height)
@@ -75,6 +93,7 @@ def usage_shares(usage: pd.DataFrame, window: Window) -> pd.DataFrame:
     )
 
 
+@unchecked
 def gpus_by_state(states: pd.DataFrame, axis: TimeAxis, colours: Palette, *, height: int = 260) -> Any:
     """Stacked columns: how many GPUs were in each state, the best use at the foot, free on top."""
     long = state_stack(states, axis.window)
@@ -99,7 +118,9 @@ def gpus_by_state(states: pd.DataFrame, axis: TimeAxis, colours: Palette, *, hei
         )
     )
     rows = [(f"{state.column}_text", state.label.capitalize()) for state in reversed(STATES)]
-    return styled(alt.layer(columns, hover(wide, axis, colours, rows)), colours, height=height)
+    return styled(
+        alt.layer(axis.anchors(), columns, hover(wide, axis, colours, rows)), colours, height=height
+    )
 
 
 def state_stack(states: pd.DataFrame, window: Window) -> pd.DataFrame:
@@ -121,6 +142,7 @@ def step_hours(frame: pd.DataFrame) -> "pd.Series[float]":
     return ((frame["end"] - frame["ts"]).dt.total_seconds() / 3600).clip(lower=1 / 3600)
 
 
+@unchecked
 def ledger_bars(ledger: pd.DataFrame, colours: Palette) -> Any:
     """A bar a state with its GPU-hours and share written beside it; they add up to the hardware."""
     order = [state.label for state in STATES]
@@ -151,6 +173,10 @@ def ledger_bars(ledger: pd.DataFrame, colours: Palette) -> Any:
     )
     texts = base.mark_text(align="left", dx=7, color=colours.muted).encode(text="text:N")
     return styled(alt.layer(bars, texts), colours, height=len(order) * 29)
+
+
+def _tilt(part: float) -> float:
+    return 0.22 if wording.missing(part) else max(0.22 * part, 0.001)
 
 
 def _cell(rows: dict[str, Any], key: str, column: str) -> float:

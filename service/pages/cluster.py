@@ -124,7 +124,7 @@ def gpu_table(gpus: pd.DataFrame, scene: Scene) -> pd.DataFrame:
     shown = gpus.assign(
         gpu=[wording.short_gpu(*each) for each in named],
         state=gpus["state"].map(label_of),
-        since=gpus["state_since"].dt.tz_convert(scene.zone),
+        since=["just now" if wording.missing(at) else scene.when(at) for at in gpus["state_since"]],
         utilization=gpus["utilization_ratio"] * 100,
         memory=gpus["memory_used_bytes"] / gpus["memory_total_bytes"] * 100,
     )
@@ -137,7 +137,6 @@ def _columns() -> dict[str, Any]:
         told[column] = st.column_config.ProgressColumn(
             COLUMNS[column], format="%.0f %%", min_value=0, max_value=100, width="small"
         )
-    told["since"] = st.column_config.DatetimeColumn("Since", format="D MMM HH:mm")
     told["user_name"] = st.column_config.TextColumn("Held by", width="small")
     told["project"] = st.column_config.TextColumn("Project", width="small")
     told["job_name"] = st.column_config.TextColumn("Job", width="small")

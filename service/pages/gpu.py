@@ -53,7 +53,7 @@ def _head(scene: Scene, row: Any) -> None:
     memory = (
         f"{wording.gibibytes(row['memory_used_bytes'])} of {wording.gibibytes(row['memory_total_bytes'])}"
     )
-    held = DASH_NOBODY if wording.missing(row["user_name"]) else f"{row['user_name']} · {row['job_name']}"
+    held = "nobody" if wording.missing(row["user_name"]) else f"{row['user_name']} · {row['job_name']}"
     facts(
         (
             ("model", str(row["model"])),
@@ -64,14 +64,11 @@ def _head(scene: Scene, row: Any) -> None:
             ),
             ("memory", memory),
             ("power", wording.watts(row["power_w"])),
-            ("since", scene.when(row["state_since"])),
+            ("since", "just now" if wording.missing(row["state_since"]) else scene.when(row["state_since"])),
             ("newest sample", scene.when(row["as_of"])),
             ("UUID", str(row["uuid"])),
         )
     )
-
-
-DASH_NOBODY = "nobody"
 
 
 def _timeline(scene: Scene, row: Any) -> None:

@@ -76,7 +76,7 @@ def _figures(scene: Scene, head: Headline, found: pd.DataFrame) -> None:
         (
             "Measured",
             wording.percent(head.measured_ratio, digits=1),
-            f"{wording.hours(head.unknown_gpu_hours)} are unknown: not measured, so nothing is said about them.",
+            f"{wording.hours(head.unknown_gpu_hours)} are unknown: not measured, so not judged.",
         ),
     )
     for column, (label, value, told) in zip(columns, figures, strict=True):

@@ -20,9 +20,10 @@ STYLE = Path(__file__).with_name("dashboard.css")
 def style(colours: Palette) -> None:
     """The page's few rules of its own; colours come from the palette of the mode."""
     chosen = "rgba(111,195,220,0.16)" if colours.dark else "rgba(27,94,128,0.10)"
+    rules = STYLE.read_text(encoding="utf-8")
     st.html(
         f"<style>:root {{ --line: {colours.rule}; --quiet: {colours.muted}; --text: {colours.ink}; "
-        f"--card: {colours.surface}; --chosen: {chosen}; }}</style><style>{STYLE.read_text(encoding='utf-8')}</style>"
+        f"--card: {colours.surface}; --chosen: {chosen}; }}{rules}</style>"
     )
 
 

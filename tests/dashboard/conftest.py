@@ -1,0 +1,288 @@
+"""A real service, a real Streamlit and a real browser for the dashboard's tests; each started once."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.conftest import program
+
+ROOT = Path(__file__).parents[2]
+IMAGES = ROOT / "docs" / "images"
+SCREENSHOTS_VARIABLE = "FALLOW_SCREENSHOTS"
+START_S = 60
+SETTLE_MS = 20_000
+PROBES = ("/_stcore/health", "/_stcore/host-config")
+QUIET = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-component-update",
+    "--disable-sync",
+]
+SETTLED = """(wanted) => {
+  const app = document.querySelector('[data-testid="stApp"]');
+  if (!app || app.getAttribute('data-test-script-state') !== 'notRunning') return false;
+  if (document.querySelector('[data-testid="stSkeleton"]')) return false;
+  const shown = document.querySelector(
+    '[data-testid="stMetric"], [data-testid="stVegaLiteChart"], [data-testid="stDataFrame"], .st-key-notice');
+  const charts = [...document.querySelectorAll('[data-testid="stVegaLiteChart"]')];
+  return !!shown && charts.length >= wanted && charts.every(chart => chart.querySelector('canvas'));
+}"""
+
+
+class Screen:
+    """A browser window on the dashboard that remembers everything that went wrong in it."""
+
+    def __init__(self, page: Any, base: str) -> None:
+        self.page = page
+        self.base = base
+        self.troubles: list[str] = []
+        self.missed: list[str] = []
+        page.on("console", self._said)
+        page.on("pageerror", lambda error: self.troubles.append(f"page error: {error}"))
+        page.on("requestfailed", self._failed)
+        page.on("response", self._answered)
+        page.on("request", self._asked)
+
+    def open(self, path: str = "/", *, charts: int = 0) -> "Screen":
+        """Go there and wait until the page and its charts, so many at least, are drawn."""
+        self.page.goto(self.base + path)
+        return self.settled(charts=charts)
+
+    def settled(self, *, charts: int = 0) -> "Screen":
+        """Wait until the page and its charts, so many at least, are drawn."""
+        self.page.wait_for_function(SETTLED, arg=charts, timeout=SETTLE_MS)
+        return self
+
+    def until(self, condition: str, *, charts: int = 0) -> "Screen":
+        """Wait for a JavaScript condition, then until everything is drawn."""
+        self.page.wait_for_function(condition, timeout=SETTLE_MS)
+        return self.settled(charts=charts)
+
+    def until_address(self, part: str) -> "Screen":
+        """Wait until the address bar holds ``part``."""
+        self.until(f"() => location.href.includes({json.dumps(part)})")
+        return self
+
+    @property
+    def headline(self) -> str:
+        """The sentence at the head of the page."""
+        return str(self.page.locator("h2").first.inner_text())
+
+    def text(self) -> str:
+        """Everything that can be read on the page."""
+        return str(self.page.locator('[data-testid="stMain"]').inner_text())
+
+    def charts(self) -> int:
+        """How many charts are drawn."""
+        return int(self.page.locator('[data-testid="stVegaLiteChart"] canvas').count())
+
+    def shoot(self, name: str, *, whole: bool = False) -> None:
+        """Save docs/images/NAME.png, when asked to by the environment."""
+        if not os.environ.get(SCREENSHOTS_VARIABLE):
+            return
+        before = self.page.viewport_size
+        if whole:
+            tall = self.page.evaluate(
+                "() => document.querySelector('[data-testid=stMainBlockContainer]').scrollHeight"
+            )
+            self.page.set_viewport_size({"width": before["width"], "height": int(tall) + 8})
+            self.settled()
+        IMAGES.mkdir(parents=True, exist_ok=True)
+        self.page.mouse.move(2, 2)
+        self.page.wait_for_timeout(400)
+        target = IMAGES / f"{name}.png"
+        self.page.screenshot(path=str(target))
+        self.page.set_viewport_size(before)
+        shrink(target)
+
+    def assert_well(self) -> None:
+        """No exception on the page, no console error, no failed request, nothing asked of the outside."""
+        shown = self.page.locator('[data-testid="stException"]').all_inner_texts()
+        assert not shown, f"{self.page.url} shows {shown}"
+        assert not self.troubles, f"{self.page.url}: {self.troubles}"
+
+    def _said(self, message: Any) -> None:
+        if message.type != "error":
+            return
+        where = urlsplit(str((message.location or {}).get("url", ""))).path
+        if not where.endswith(PROBES):
+            self.troubles.append(f"console: {message.text} ({where})")
+
+    def _failed(self, request: Any) -> None:
+        if request.failure != "net::ERR_ABORTED":
+            self.troubles.append(f"request failed: {request.url} {request.failure}")
+
+    def _answered(self, response: Any) -> None:
+        """Streamlit looks for its own root below a deep link, and is told 404: that alone is expected."""
+        if response.status >= 400 and not urlsplit(response.url).path.endswith(PROBES):
+            self.troubles.append(f"{response.status} from {response.url}")
+
+    def _asked(self, request: Any) -> None:
+        parts = urlsplit(request.url)
+        if parts.scheme in ("http", "https", "ws", "wss") and parts.hostname != "127.0.0.1":
+            self.troubles.append(f"asked the outside: {request.url}")
+
+
+def shrink(picture: Path) -> None:
+    """Fewer colours make a modest file; the charts lose nothing one could see."""
+    from PIL import Image
+
+    with Image.open(picture) as full:
+        small = full.convert("RGB").quantize(colors=192, dither=Image.Dither.NONE)
+    small.save(picture, optimize=True)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(ready: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
+    """Until it is ready; fails with its log when it ends or takes too long."""
+    limit = time.monotonic() + START_S
+    while not ready():
+        assert process.poll() is None, f"it ended by itself:\n{log.read_text()[-3000:]}"
+        assert time.monotonic() < limit, f"not ready in {START_S} s:\n{log.read_text()[-3000:]}"
+        time.sleep(0.05)
+
+
+def well(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+@contextmanager
+def running(command: list[str], log: Path, ready: Callable[[], bool], **environment: str) -> Iterator[Any]:
+    """A process of ours in its own group until the block ends."""
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            wait_for(ready, process, log)
+            yield process
+        finally:
+            stop(process)
+
+
+def stop(process: "subprocess.Popen[bytes]") -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(timeout=10)
+
+
+@contextmanager
+def serving(data: Path, log: Path, *, days: int) -> Iterator[Any]:
+    """`fallow serve` on the simulated cluster, past its backfill; yields (url, process)."""
+    from service.client import ClientError, connect
+
+    data.mkdir(parents=True, exist_ok=True)
+    prices = '[prices]\ncurrency = "EUR"\nper_gpu_hour = { "*" = 1.9, "NVIDIA H100 80GB HBM3" = 3.4 }\n'
+    (data / "fallow.toml").write_text(f"[simulated]\nbackfill_days = {days}\n\n{prices}")
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "service.cli", "serve", "--source", "simulated"]
+
+    def ready() -> bool:
+        try:
+            with connect(data, url=url) as client:
+                return client.health()["status"] == "ok" and bool(client.query("span").iloc[0]["samples"])
+        except ClientError:
+            return False
+
+    with running([*command, "--data", str(data), "--port", str(port)], log, ready) as process:
+        yield url, process
+
+
+@contextmanager
+def showing(log: Path, **environment: str) -> Iterator[str]:
+    """Streamlit on app.py; yields its address."""
+    port = free_port()
+    base = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
+    with running(command, log, lambda: well(f"{base}/_stcore/health"), **environment):
+        yield base
+
+
+@pytest.fixture(scope="session")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The DATA directory of a running service with a fortnight of history."""
+    folder = tmp_path_factory.mktemp("simulated")
+    with serving(folder / "data", folder / "serve.log", days=14):
+        yield folder / "data"
+
+
+@pytest.fixture(scope="session")
+def dashboard(simulated: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The dashboard of that service."""
+    folder = tmp_path_factory.mktemp("dashboard")
+    with showing(folder / "streamlit.log", FALLOW_DATA=str(simulated)) as base:
+        yield base
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """One headless browser for all tests."""
+    path = program("chromium", "chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=QUIET)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def look(chromium: Any, request: pytest.FixtureRequest) -> Iterator[Callable[..., Screen]]:
+    """Opens windows: ``look(base, width=..., dark=...)``; each is checked for trouble at the end."""
+    contexts: list[Any] = []
+    screens: list[Screen] = []
+
+    def window(
+        base: str, *, width: int = 1440, height: int = 900, dark: bool = False, zone: str = "Europe/Berlin"
+    ) -> Screen:
+        context = chromium.new_context(
+            viewport={"width": width, "height": height},
+            color_scheme="dark" if dark else "light",
+            timezone_id=zone,
+            reduced_motion="reduce",
+        )
+        contexts.append(context)
+        screens.append(Screen(context.new_page(), base))
+        return screens[-1]
+
+    yield window
+    try:
+        for screen in screens:
+            screen.assert_well()
+    finally:
+        for context in contexts:
+            context.close()
