@@ -4,8 +4,9 @@ The recent past comes in fine steps, for the findings; what is older comes in co
 past that was cut short is begun again at the next start; what is stored already stays as it is.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
+DAYS_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,15 +62,17 @@ class Backfill:
         return self.mark.exists() or self._is_empty()
 
     def run(self, now_ms: int, stopped: Callable[[], bool], tell: Callable[[str], None]) -> None:
-        """Store the past, a day at a time; ends early, to go on at the next start, once ``stopped``."""
+        """Store the past, some days at a time; ends early, to go on at the next start, once ``stopped``."""
         self.mark.touch()
+        done = 0
         for layer in layers(self.days, now_ms):
-            for history in self.cluster.history(layer.from_ms, layer.to_ms, layer.step_ms):
+            days = iter(self.cluster.history(layer.from_ms, layer.to_ms, layer.step_ms))
+            while some := tuple(islice(days, DAYS_AT_ONCE)):
                 if stopped():
                     return
-                self.store.write_history(until(history, layer.to_ms))
-                left_ms = now_ms - layer.from_ms
-                tell(f"filling in the past: {left_ms // DAY_MS} of {self.days} days to go")
+                self.store.write_history(until(joined(some), layer.to_ms))
+                done = min(done + len(some), self.days)
+                tell(f"filling in the past: {done} of {self.days} days")
         self.mark.unlink(missing_ok=True)
 
     def _is_empty(self) -> bool:
@@ -86,6 +90,21 @@ def until(history: "History", end_ms: int) -> "History":
     """
     held = tuple(each if each.to_ms is not None else replace(each, to_ms=end_ms) for each in history.held)
     return replace(history, held=held)
+
+
+def joined(days: "Sequence[History]") -> "History":
+    """Days on end as one history: the store rolls up four at once in less time than one by one."""
+    import pyarrow as pa
+
+    return replace(
+        days[0],
+        samples=pa.concat_tables([day.samples for day in days]),
+        held=tuple(each for day in days for each in day.held),
+        processes=tuple(each for day in days for each in day.processes),
+        process_samples=tuple(each for day in days for each in day.process_samples),
+        events=tuple(each for day in days for each in day.events),
+        gaps=tuple(each for day in days for each in day.gaps),
+    )
 
 
 def _floor(at_ms: int, step_ms: int) -> int:

@@ -80,16 +80,21 @@ def serve(orders: Orders, stop: threading.Event | None = None) -> None:
         finally:
             client_place.withdraw(orders.data, os.getpid())
             imports.close()
-            desk.close()
             server.stop()
+            desk.close()
             body.loop.close()
 
 
 def _live(body: Body, pulse: Pulse, ended: threading.Event) -> None:
     """Fill in the past where that is asked for, then tick until the end."""
-    pulse.note(starting="filling in the past")
-    body.prepare(ended.is_set, lambda stage: pulse.note(starting=stage))
-    pulse.note(starting=None, resting=RESTING if body.beat is None else None)
+    if body.beat is None:
+        pulse.note(resting="replaying")
+        body.prepare(ended.is_set, lambda stage: pulse.note(resting=stage))
+        pulse.note(resting=RESTING)
+    else:
+        pulse.note(starting="filling in the past")
+        body.prepare(ended.is_set, lambda stage: pulse.note(starting=stage))
+        pulse.note(starting=None)
     clockwork = Clockwork(body.beat, body.chores, pulse)
     if ended.is_set():
         return
@@ -144,7 +149,9 @@ def _announce(orders: Orders, listener: socket.socket, clock: Clock) -> str:
 
 
 def _mind_signals(ended: threading.Event) -> None:
-    """Ctrl-C and SIGTERM end the service; only the main thread may say so."""
-    if threading.current_thread() is threading.main_thread():
-        for each in (signal.SIGTERM, signal.SIGINT):
+    """Ctrl-C, SIGTERM and a closed terminal (unless under nohup) end the service."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(each) is not signal.SIG_IGN or each is signal.SIGTERM:
             signal.signal(each, lambda *_: ended.set())

@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from service.client import running
+from service.client import ClientError, connect, running
 from service.client_place import DATA_VARIABLE
 from service.trouble import Trouble
 
@@ -33,19 +33,25 @@ class LaunchFailed(Trouble):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A command to run, and how to tell that it answers. ``command`` is empty when it runs already."""
+    """A command to run, and how to tell that it answers. ``command`` is empty when it runs already.
+
+    ``busy`` says what it still does, once it answers, before there is anything to see.
+    """
 
     name: str
     command: tuple[str, ...]
     answers: Callable[[], bool]
+    busy: Callable[[], str | None] = lambda: None
 
 
 def service_program(data: Path, flags: Sequence[str]) -> Program:
     """The service of a DATA directory; nothing to start where one answers already."""
     command = (sys.executable, "-m", "service.cli", "serve", "--data", str(data), *flags)
-    found = running(data) is not None
     return Program(
-        name="service", command=() if found else command, answers=lambda: running(data) is not None
+        name="service",
+        command=() if running(data) is not None else command,
+        answers=lambda: running(data) is not None,
+        busy=lambda: _still_starting(data),
     )
 
 
@@ -102,8 +108,12 @@ def free_port(wanted: int, *, fixed: bool) -> int:
     raise LaunchFailed("no free port on 127.0.0.1")
 
 
-def run_together(programs: Sequence[Program], data: Path, ready: Callable[[], None]) -> None:
-    """Start all, call ``ready`` once all answer, and stay until one ends or Ctrl-C. Always stops all.
+def run_together(
+    programs: Sequence[Program], data: Path, *, tell: Callable[[str], None], ready: Callable[[], None]
+) -> None:
+    """Start all, call ``ready`` once all can be used, and stay until one ends or Ctrl-C. Always stops all.
+
+    ``tell`` is called with what is still going on, over and over.
 
     Raises ``LaunchFailed`` when one ends by itself or does not answer in time.
     """
@@ -114,6 +124,10 @@ def run_together(programs: Sequence[Program], data: Path, ready: Callable[[], No
             if program.command:
                 started.append((program, _start(program, environment)))
         _await(programs, started)
+        while busy := next(filter(None, (program.busy() for program in programs)), None):
+            tell(busy)
+            _check(started)
+            time.sleep(POLL_S)
         ready()
         while True:
             _check(started)
@@ -163,6 +177,17 @@ def _stop(children: Sequence["subprocess.Popen[bytes]"]) -> None:
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
+
+
+def _still_starting(data: Path) -> str | None:
+    said = running(data)
+    if said is None:
+        return None
+    try:
+        health = connect(data).health()
+    except ClientError:
+        return None
+    return str(health["reason"]) if health["status"] == "starting" else None
 
 
 def _is_well(url: str) -> bool:

@@ -24,13 +24,21 @@ def run(flags: argparse.Namespace) -> int:
     for remark in _remarks(settings, runs_already=not service.command):
         screen.print(remark)
 
+    waiting = screen.status("starting")
+
     def ready() -> None:
+        waiting.stop()
         screen.print(f"Fallow is up at http://127.0.0.1:{port}  (Ctrl-C stops it)")
 
-    signal.signal(signal.SIGTERM, _interrupt)
+    for each in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, _interrupt)
     try:
-        run_together((service, dashboard_program(port, look.theme)), settings.data, ready)
+        if screen.is_terminal:
+            waiting.start()
+        programs = (service, dashboard_program(port, look.theme))
+        run_together(programs, settings.data, tell=waiting.update, ready=ready)
     except KeyboardInterrupt:
+        waiting.stop()
         screen.print("Stopped." if service.command else "The dashboard is stopped; the service runs on.")
     return 0
 

@@ -1,0 +1,138 @@
+"""``fallow up`` as a real process: both programs start, both stop, and one never outlives the other."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from service.client import running
+from tests.service.conftest import SMALL, Running, start, until
+
+
+class Up:
+    """A running ``fallow up`` and what it printed so far."""
+
+    def __init__(self, data: Path, *words: str) -> None:
+        data.mkdir(parents=True, exist_ok=True)
+        (data / "fallow.toml").write_text(SMALL)
+        command = [
+            sys.executable,
+            "-m",
+            "service.cli",
+            "up",
+            "--data",
+            str(data),
+            "--source",
+            "simulated",
+            *words,
+        ]
+        self.data = data
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def url(self) -> str:
+        def told() -> bool:
+            assert self.process.poll() is None, self.complaints()
+            return any("Fallow is up at" in line for line in self.lines)
+
+        until("the address is printed", told)
+        line = next(line for line in self.lines if "Fallow is up at" in line)
+        return line.split(" at ")[1].split()[0]
+
+    def children(self) -> list[int]:
+        found = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        return [int(pid) for pid in found.split()]
+
+    def end(self, how: signal.Signals = signal.SIGINT) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        status = self.process.wait(timeout=40)
+        self._reader.join()
+        return status
+
+    def complaints(self) -> str:
+        assert self.process.stderr is not None
+        return self.process.stderr.read()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line)
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[Up]:
+    made = Up(tmp_path / "data")
+    yield made
+    made.end()
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_both_answer_once_the_address_is_printed_and_both_stop(up: Up, how: signal.Signals) -> None:
+    with urlopen(up.url(), timeout=10) as page:
+        assert page.status == 200
+    assert running(up.data) is not None
+    children = up.children()
+    assert len(children) == 2
+    assert up.end(how) == 0
+    assert sum("Fallow is up at" in line for line in up.lines) == 1
+    assert running(up.data) is None
+    assert not any(is_alive(pid) for pid in children)
+    assert "Traceback" not in up.complaints()
+
+
+def test_death_of_the_service_stops_the_dashboard_and_is_said(up: Up) -> None:
+    up.url()
+    said = running(up.data)
+    assert said is not None
+    dashboard = [pid for pid in up.children() if pid != said.pid]
+    os.kill(said.pid, signal.SIGKILL)
+    assert up.process.wait(timeout=40) == 2
+    assert "the service ended by itself" in up.complaints()
+    assert not any(is_alive(pid) for pid in dashboard)
+
+
+def test_service_that_runs_already_is_used_and_left_running(tmp_path: Path) -> None:
+    first: Running = start(tmp_path / "data")
+    try:
+        until("the service answers", lambda: running(first.data) is not None)
+        up = Up(tmp_path / "data")
+        up.url()
+        assert len(up.children()) == 1
+        assert up.end() == 0
+        assert any("runs already" in line for line in up.lines)
+        assert running(first.data) is not None
+    finally:
+        first.stop()
+
+
+def test_service_that_cannot_start_is_said_in_its_own_words(tmp_path: Path) -> None:
+    first = start(tmp_path / "first")
+    try:
+        until("the service answers", lambda: running(first.data) is not None)
+        taken = first.url.rsplit(":", 1)[1]
+        up = Up(tmp_path / "second", "--port", taken)
+        assert up.process.wait(timeout=40) == 2
+        complaints = up.complaints()
+        assert f"port {taken} on 127.0.0.1 is in use" in complaints
+        assert "the service ended by itself" in complaints
+    finally:
+        first.stop()
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"

@@ -1,0 +1,236 @@
+"""Every verb as a real process: what it prints on a terminal, in a pipe and as JSON, and how it fails."""
+
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from service.cli.arguments import LEDGER_KEYS
+from tests.service.conftest import Running, fallow
+
+ESCAPE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
+READING = [
+    ["status"],
+    ["findings", "--all"],
+    ["collect", "--once", "--source", "simulated"],
+    ["doctor"],
+    ["config"],
+    *(["ledger", "--since", "2h", "--by", key] for key in ("state", "gpu", "job", "hour")),
+]
+LEDGERS = [["ledger", "--since", "2h", "--by", key] for key in LEDGER_KEYS]
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+def test_reading_verb_prints_whole_plain_lines_in_a_pipe(service: Running, words: list[str]) -> None:
+    done = fallow(*words, data=service.data)
+    assert done.returncode in ((0, 1) if words == ["doctor"] else (0,)), done.stderr
+    assert done.stdout.strip()
+    assert "\x1b" not in done.stdout
+    assert "…" not in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("words", [*READING[:5], *LEDGERS], ids=" ".join)
+def test_json_is_a_list_of_objects_with_the_same_keys(service: Running, words: list[str]) -> None:
+    rows = json.loads(fallow(*words, "--json", data=service.data).stdout)
+    assert isinstance(rows, list)
+    assert len({tuple(row) for row in rows}) <= 1
+    assert rows or words[0] == "findings"
+    assert not [key for row in rows for key in row if "percent" in key or key.endswith("_pct")]
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+def test_terminal_of_100_columns_holds_every_line(service: Running, words: list[str]) -> None:
+    shown = on_terminal(*words, "--data", str(service.data), columns=100)
+    assert b"Traceback" not in shown
+    lines = ESCAPE.sub(b"", shown).decode().splitlines()
+    assert lines
+    assert [line for line in lines if len(line.rstrip()) > 100] == []
+
+
+def test_ledger_by_state_adds_up_to_the_hardware(service: Running) -> None:
+    rows = json.loads(fallow("ledger", "--since", "6h", "--json", data=service.data).stdout)
+    assert sum(row["gpu_hours"] for row in rows) == pytest.approx(4 * 6)
+    assert sum(row["share_ratio"] for row in rows) == pytest.approx(1)
+    assert sum(row["cost"] for row in rows) == pytest.approx(4 * 6 * 2.0)
+
+
+def test_status_filters_by_what_the_gpus_are(service: Running) -> None:
+    everything = json.loads(fallow("status", "--json", data=service.data).stdout)
+    node = everything[0]["node"]
+    some = json.loads(fallow("status", "--node", node, "--json", data=service.data).stdout)
+    assert len(everything) == 4
+    assert {row["node"] for row in some} == {node}
+
+
+def test_status_keeps_showing_until_interrupted(service: Running) -> None:
+    seen, status = watched(service.data)
+    assert seen.count(b"given out") >= 3
+    assert b"Traceback" not in seen
+    assert status == 130
+
+
+def test_output_that_nobody_reads_any_more_is_no_error(service: Running) -> None:
+    command = f"{sys.executable} -m service.cli config --json --data {service.data} | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[\n", "")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_export_writes_files_that_hold_what_is_stored(service: Running, kind: str, tmp_path: Path) -> None:
+    done = fallow(
+        "export", "--format", kind, "--since", "1h", "--out", str(tmp_path / "out"), data=service.data
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        f"allocations.{kind}",
+        f"gpus.{kind}",
+        f"samples.{kind}",
+    ]
+    gpus = tmp_path / "out" / f"gpus.{kind}"
+    assert rows_in(gpus) == 4
+    assert not list(service.data.glob(".sending-*")), "the service keeps nothing of it"
+
+
+def test_export_taken_back_by_replay_has_the_same_gpus(service: Running, tmp_path: Path) -> None:
+    fallow("export", "--since", "1h", "--out", str(tmp_path), data=service.data)
+    done = fallow("collect", "--once", "--json", "--source", f"replay={tmp_path / 'samples.parquet'}")
+    stored = json.loads(fallow("status", "--json", data=service.data).stdout)
+    assert done.returncode == 0, done.stderr
+    assert {row["uuid"] for row in json.loads(done.stdout)} == {row["uuid"] for row in stored}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["ledgr"], "did you mean ledger?"),
+        ([], "VERB"),
+        (["ledger", "--since", "5x"], "cannot read '5x'"),
+        (["ledger", "--by", "usr"], "did you mean user?"),
+        (["status", "--every", "never", "--watch"], "cannot read 'never'"),
+        (["collect"], "--once"),
+        (["collect", "--once", "--source", "nvlm"], "did you mean nvml?"),
+        (["collect", "--once", "--source", "replay=/no/such/file"], "there is no such file"),
+        (["serve", "--port", "0"], "api.port"),
+        (["serve", "--port", "many"], "invalid int value"),
+        (["serve", "--tick", "0.1"], "collect.tick_s"),
+        (["import", "prometheus"], "--url"),
+        (["import", "influx", "--url", "x"], "prometheus"),
+        (["export"], "--out"),
+        (["status"], "no store in"),
+        (["ledger"], "no store in"),
+        (["findings"], "no store in"),
+    ],
+    ids=" ".join,
+)
+def test_expected_trouble_is_one_message_and_status_2(words: list[str], says: str, tmp_path: Path) -> None:
+    done = fallow(*words, env={"FALLOW_DATA": str(tmp_path / "none")})
+    assert done.returncode == 2, done.stderr
+    assert says in done.stderr
+    assert done.stderr.startswith("fallow: ")
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert not (tmp_path / "none").exists() or words[0] in ("serve", "import"), "a reading verb makes nothing"
+
+
+def test_named_service_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    done = fallow("status", env={"FALLOW_URL": "http://127.0.0.1:9", "FALLOW_TOKEN": "x"}, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "http://127.0.0.1:9" in done.stderr
+
+
+def test_wrong_token_is_said_with_where_the_right_one_stands(service: Running) -> None:
+    done = fallow("status", env={"FALLOW_TOKEN": "wrong"}, data=service.data)
+    assert done.returncode == 2
+    assert "DATA/token" in done.stderr
+
+
+def test_store_is_read_directly_when_no_service_runs(service: Running, tmp_path: Path) -> None:
+    """A copy of the running store, as a backup would be."""
+    import shutil
+
+    shutil.copytree(service.data, tmp_path / "copy", ignore=shutil.ignore_patterns("service.json"))
+    done = fallow("status", data=tmp_path / "copy")
+    assert done.returncode == 0, done.stderr
+    assert "no service runs" in done.stdout
+    assert len(json.loads(fallow("status", "--json", data=tmp_path / "copy").stdout)) == 4
+
+
+def test_version_and_help_are_quick_words_on_stdout() -> None:
+    assert re.fullmatch(r"fallow \d+\.\d+\.\d+\n", fallow("--version").stdout)
+    assert "ledger" in fallow("--help").stdout
+
+
+def test_light_verbs_load_nothing_heavy() -> None:
+    script = "import sys, service.cli.arguments as a; a.parse(['ledger']); print(' '.join(sys.modules))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not {"duckdb", "pyarrow", "pandas", "fastapi", "streamlit", "rich", "numpy", "torch"} & set(loaded)
+
+
+def rows_in(path: Path) -> int:
+    if path.suffix == ".csv":
+        return len(path.read_text().splitlines()) - 1
+    import pyarrow.parquet as pq
+
+    return int(pq.read_metadata(path).num_rows)
+
+
+def on_terminal(*words: str, columns: int) -> bytes:
+    """What a verb shows on a real pseudo-terminal."""
+    ours, theirs = pty.openpty()
+    process = spawn(words, theirs, columns)
+    shown = b""
+    while piece := read(ours):
+        shown += piece
+    process.wait(timeout=30)
+    os.close(ours)
+    return shown
+
+
+def watched(data: Path) -> tuple[bytes, int]:
+    """What ``status --watch`` shows until Ctrl-C, pressed after its third picture; and its status."""
+    ours, theirs = pty.openpty()
+    process = spawn(("status", "--watch", "--every", "1s", "--data", str(data)), theirs, 100)
+    seen = b""
+    while seen.count(b"given out") < 3:
+        piece = read(ours)
+        assert piece, seen
+        seen += piece
+    os.write(ours, b"\x03")
+    while piece := read(ours):
+        seen += piece
+    status = process.wait(timeout=30)
+    os.close(ours)
+    return seen, status
+
+
+def spawn(words: tuple[str, ...], theirs: int, columns: int) -> "subprocess.Popen[bytes]":
+    script = (
+        "import fcntl, termios, struct, os, sys; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+        f"fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack('HHHH', 40, {columns}, 0, 0)); "
+        "os.execv(sys.executable, [sys.executable, '-m', 'service.cli', *sys.argv[1:]])"
+    )
+    environment = {**os.environ, "TERM": "xterm-256color"}
+    environment.pop("COLUMNS", None)
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, *words], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
+    )
+    os.close(theirs)
+    return process
+
+
+def read(terminal: int) -> bytes:
+    """The next piece; nothing once the other side is gone."""
+    ready, _, _ = select.select([terminal], [], [], 30)
+    try:
+        return os.read(terminal, 65_536) if ready else b""
+    except OSError:
+        return b""
