@@ -46,8 +46,9 @@ class Mapped:
 def mapped(maps: bytes) -> Mapped:
     """The frameworks whose libraries stand in ``/proc/PID/maps``.
 
-    TensorFlow comes before JAX, because importing it maps jaxlib too; JAX comes first only when its own
-    GPU plugin is loaded, which importing TensorFlow never does. A data file in a folder called
+    TensorFlow comes before JAX, because importing it maps jaxlib too, and ``jax_cuda12_plugin`` where that
+    is installed, but not the XLA plugin that JAX loads to use a GPU (seen with TensorFlow 2.21 and JAX
+    0.10.2, 21 November 2026): with that one mapped, JAX comes first. A data file in a folder called
     ``jaxlib`` is not JAX: only shared libraries count.
     """
     libraries = set(_LIBRARY.findall(maps))

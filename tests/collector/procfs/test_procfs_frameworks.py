@@ -43,6 +43,18 @@ def test_tensorflow_comes_before_the_jaxlib_that_it_maps() -> None:
     assert seen.frameworks == ("TensorFlow", "JAX")
 
 
+def test_tensorflow_comes_first_though_it_maps_the_helpers_of_jax_s_gpu_plugin_too() -> None:
+    seen = mapped(
+        maps(
+            f"{SITE}/jax_cuda12_plugin/cuda_plugin_extension.so",
+            f"{SITE}/jax_cuda12_plugin/_solver.so",
+            f"{SITE}/jaxlib/_jax.so",
+            f"{SITE}/tensorflow/libtensorflow_framework.so.2",
+        )
+    )
+    assert seen.frameworks == ("TensorFlow", "JAX")
+
+
 def test_jax_comes_first_when_its_own_gpu_plugin_runs_beside_tensorflow_s_input_pipeline() -> None:
     seen = mapped(
         maps(
