@@ -80,7 +80,7 @@ def large_training(a: Assignment) -> Stretches:
 
 def saturated_training(a: Assignment) -> Stretches:
     """Good use from shortly after the start to the end."""
-    work = _training(a.draw, a.draw.uniform(0.62, 0.92))
+    work = _training(a.draw, a.draw.uniform(0.54, 0.9))
     return _started(a, (4, 18), TruthKind.SATURATED_TRAINING, work, a.draw.uniform(0.35, 0.95))
 
 
@@ -263,7 +263,7 @@ def _training_level(draw: np.random.Generator) -> float:
     """Spread as SM active is in the Acme trace while its GPUs are busy."""
     if draw.random() < 0.18:
         return float(draw.uniform(0.32, 0.5))
-    return float(np.clip(draw.normal(0.69, 0.1), 0.4, 0.93))
+    return float(np.clip(draw.normal(0.66, 0.11), 0.4, 0.93))
 
 
 def _seconds(draw: np.random.Generator, low: int, high: int) -> int:
