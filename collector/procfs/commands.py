@@ -10,15 +10,19 @@ from collections.abc import Sequence
 COMMAND_CHARS = 512
 """Longest command line that is kept; what is cut off is marked by an ellipsis."""
 
+ARGUMENT_CHARS = 4096
+"""How much of one argument is searched for secrets: a script given on the command line may have megabytes."""
+
 HIDDEN = "***"
 
 _SECRET_WORD = (
     r"(?:[\w.-]*[-_.])?(?:token|password|passwd|passphrase|pwd|secret|credentials?|auth|apikey|api[-_]?key"
-    r"|(?:access|secret|private|account|signing|encryption)[-_]?key)"
+    r"|(?:access|secret|private|account|signing|encryption|license|master|storage|shared|ssh)[-_]?key"
+    r"|signature|sig)"
 )
 _SECRET_FLAG = re.compile(rf"-{{1,2}}{_SECRET_WORD}", re.IGNORECASE)
 _SECRET_PAIR = re.compile(
-    rf"(?<![\w.-])((?:-{{1,2}})?{_SECRET_WORD}\s*[=:]\s*)([^\s'\"&;,]+|'[^']*'|\"[^\"]*\")", re.I
+    rf"(?<![\w.-])((?:-{{1,2}})?{_SECRET_WORD}['\"]?\s*[=:]\s*)([^\s'\"&;,]+|'[^']*'|\"[^\"]*\")", re.I
 )
 _SECRET_FLAG_INSIDE = re.compile(
     rf"(?<!\S)(-{{1,2}}{_SECRET_WORD}\s+)([^\s'\"-][^\s'\"]*|'[^']*'|\"[^\"]*\")", re.I
@@ -74,7 +78,7 @@ def storable(argv: Sequence[str]) -> str | None:
         return None
     kept: list[str] = []
     hide_next = False
-    for argument in argv:
+    for argument in (argument[:ARGUMENT_CHARS] for argument in argv[:COMMAND_CHARS]):
         if hide_next and not argument.startswith("--"):
             kept.append(HIDDEN)
             hide_next = False

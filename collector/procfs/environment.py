@@ -56,7 +56,8 @@ def allowed_environment(block: bytes) -> tuple[tuple[str, str], ...]:
         name_bytes, equals, value = entry.partition(b"=")
         name = name_bytes.decode("utf-8", "replace")
         if equals and _is_allowed(name) and name not in kept:
-            kept[name] = bounded(without_secrets(value.decode("utf-8", "replace")), VALUE_CHARS)
+            text = value[: 4 * VALUE_CHARS].decode("utf-8", "replace")
+            kept[name] = bounded(without_secrets(text), VALUE_CHARS)
     return tuple(sorted(kept.items()))
 
 

@@ -42,6 +42,10 @@ SECRET = "s3cr3t-Value_9"
         ("python", "t.py", f"postgresql://ann:{SECRET}@db/runs"),
         ("curl", "-H", f"Authorization: Bearer {SECRET}"),
         ("python", "t.py", f"hf_{'Ab1' * 10}{SECRET}"),
+        ("python", "t.py", '{"lr": 1, "api_key": "' + SECRET + '"}'),
+        ("curl", f"https://store/ckpt.pt?X-Amz-Signature={SECRET}&x=1"),
+        ("curl", f"https://store/ckpt.pt?se=2026&sig={SECRET}"),
+        ("solver", "--license-key", SECRET),
     ],
 )
 def test_secrets_in_a_command_line_are_not_kept(argv: tuple[str, ...]) -> None:
@@ -98,6 +102,13 @@ def test_a_command_line_is_bounded_and_one_printable_line() -> None:
     assert len(kept) == COMMAND_CHARS
     assert kept.endswith("…")
     assert kept.isprintable()
+
+
+@pytest.mark.parametrize("piece", ["a-", "token", "-", "key_", "://a:", "eyJ", "--password "])
+def test_a_megabyte_of_anything_is_bounded_in_reasonable_steps(piece: str) -> None:
+    kept = storable(("bash", "-c", piece * (1_000_000 // len(piece)), *("x",) * 100_000))
+    assert kept is not None
+    assert len(kept) <= COMMAND_CHARS
 
 
 def test_a_secret_cut_by_the_bound_is_hidden_first() -> None:
@@ -205,6 +216,14 @@ def test_the_page_for_users_lists_exactly_what_is_kept() -> None:
     page = (Path(__file__).parents[3] / "docs" / "who-and-what.md").read_text()
     table = page[page.index("| for | variables |") :].split("\n\n")[0]
     assert set(re.findall(r"`([A-Z_*]+)`", table)) == ALLOWED | {f"{prefix}*" for prefix in ALLOWED_PREFIXES}
+
+
+@given(st.binary(max_size=300))
+def test_any_command_line_is_survived(cmdline: bytes) -> None:
+    argv = arguments(cmdline)
+    kept = storable(argv)
+    assert kept is None or kept.isprintable()
+    notebook_kernel(argv), launcher(argv), is_inference_server(argv)
 
 
 def test_an_empty_value_is_kept_because_it_hides_every_gpu() -> None:
