@@ -10,13 +10,16 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from collector.model import Gpu, NodeName, Reading, Unavailable
+from collector.inventory.leases import Lease, LeaseSource
+from collector.inventory.slurm import SlurmSource
+from collector.model import Gpu, GpuUuid, JobId, NodeName, Reading, Unavailable
 from collector.nvml.source import NvmlOptions, NvmlSource
 from collector.replay.mapping import mapping_from
 from collector.replay.open import open_replay
 from collector.simulated.cluster import SimulatedCluster
 from collector.source import Source
 from tests.collector.dcgm import dcgm_cases
+from tests.collector.inventory.squeue_writer import Job, printing, stand_in
 from tests.driver.driver import UNKNOWN, CompilerMissing, Driver
 
 START_MS = 1_800_000_000_000
@@ -96,12 +99,45 @@ def replay(request: pytest.FixtureRequest) -> Case:
     return Case(source=open_replay(path, starts_ms=START_MS, mapping=mapping_from(given, "the suite")))
 
 
+def slurm(request: pytest.FixtureRequest) -> Case:
+    """A squeue on the PATH whose controller can fall silent."""
+    folder = request.getfixturevalue("tmp_path")
+    program = printing(folder, [Job(id=812)], "v41")
+    return Case(
+        source=SlurmSource([str(program)]),
+        break_world=lambda: none_of(stand_in(folder, "echo 'slurm_load_jobs error' >&2; exit 1")),
+        mend_world=lambda: none_of(printing(folder, [Job(id=812)], "v41")),
+    )
+
+
+def leases(_: pytest.FixtureRequest) -> Case:
+    """Fallow's own leases, and a store that cannot be asked for a while."""
+    world = {"broken": False}
+
+    def open_leases() -> list[Lease]:
+        if world["broken"]:
+            raise OSError("disk full")
+        return [Lease(gpu_uuid=GpuUuid("GPU-a"), job=JobId("run-7"))]
+
+    return Case(
+        source=LeaseSource(open_leases),
+        break_world=lambda: world.update(broken=True),
+        mend_world=lambda: world.update(broken=False),
+    )
+
+
+def none_of(_: object) -> None:
+    """For a change to the world whose result nobody needs."""
+
+
 CASES: dict[str, Callable[[pytest.FixtureRequest], Case]] = {
     "nvml": nvml,
     "dcgm": dcgm,
     "peer": peer,
     "simulated": simulated,
     "replay": replay,
+    "slurm": slurm,
+    "leases": leases,
 }
 
 
