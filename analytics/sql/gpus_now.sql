@@ -4,13 +4,14 @@
 -- @param project text = NULL: only what this project held
 -- @param user text = NULL: only what this user held
 -- @param model text = NULL: only GPUs of this model
+-- @mark minutes_to rollup_1m
 -- @column uuid text: the GPU
 -- @column node text: its machine
 -- @column gpu_index integer: its index there
 -- @column model text: its model
 -- @column mig_profile text: the profile of a MIG instance
 -- @column state text: its state at its newest sample; unknown when that is over two ticks old
--- @column state_since timestamp: start of the minute since which it is mostly in that state; looks back 24 hours
+-- @column state_since timestamp: since when it is mostly in that state, to the minute within two hours, to the hour within 24; the oldest when longer
 -- @column user_name text: who holds it, comma-separated when shared
 -- @column project text: for which project
 -- @column job text: the job's id
@@ -29,21 +30,27 @@
 -- @null not measured; user_name to framework: nobody holds it; state_since: the newest whole minute was in another state
 WITH now_rows AS (
     SELECT * FROM gpus_at_newest_tick($node, $project, $user, $model)
-), minutes AS (
-    SELECT gpu_id, ts, main_state(free_ms, allocated_empty_ms, held_idle_ms, low_saturation_ms, moderate_ms, good_ms,
-        suspect_ms, unknown_ms) AS state
+), stretches AS (
+    SELECT gpu_id, ts, ts + INTERVAL 1 MINUTE AS end_ts, main_state(free_ms, allocated_empty_ms, held_idle_ms,
+        low_saturation_ms, moderate_ms, good_ms, suspect_ms, unknown_ms) AS state
     FROM rollup_1m
-    WHERE ts >= (SELECT max(ts) FROM latest) - INTERVAL 24 HOUR
+    WHERE ts >= time_bucket(INTERVAL 1 HOUR, $minutes_to - INTERVAL 2 HOUR)
+    UNION ALL
+    SELECT gpu_id, ts, ts + INTERVAL 1 HOUR, main_state(free_ms, allocated_empty_ms, held_idle_ms,
+        low_saturation_ms, moderate_ms, good_ms, suspect_ms, unknown_ms)
+    FROM rollup_1h
+    WHERE ts >= $minutes_to - INTERVAL 24 HOUR AND ts < time_bucket(INTERVAL 1 HOUR, $minutes_to - INTERVAL 2 HOUR)
 ), since AS (
-    SELECT m.gpu_id, max(m.ts) AS newest_ts, min(m.ts) AS oldest_ts, max(m.ts) FILTER (WHERE m.state <> n.state) AS other_ts
-    FROM minutes AS m JOIN now_rows AS n USING (gpu_id)
-    GROUP BY m.gpu_id
+    SELECT s.gpu_id, max(s.end_ts) AS newest_ts, min(s.ts) AS oldest_ts,
+        max(s.end_ts) FILTER (WHERE s.state <> n.state) AS other_ts
+    FROM stretches AS s JOIN now_rows AS n USING (gpu_id)
+    GROUP BY s.gpu_id
 )
 SELECT
     n.uuid, n.node, n.gpu_index, n.model, n.mig_profile, n.state,
     CASE
         WHEN s.other_ts IS NULL THEN s.oldest_ts
-        WHEN s.other_ts < s.newest_ts THEN s.other_ts + INTERVAL 1 MINUTE
+        WHEN s.other_ts < s.newest_ts THEN s.other_ts
     END AS state_since,
     n.user_name, n.project, n.job, n.job_name, n.framework, n.utilization_e4 / 10000.0 AS utilization_ratio, n.rung,
     n.gpu_utilization_e4 / 10000.0 AS gpu_utilization_ratio, n.sm_active_e4 / 10000.0 AS sm_active_ratio,

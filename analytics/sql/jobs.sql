@@ -38,7 +38,7 @@ WITH sums AS (
     SELECT
         holder_id, min(from_ts) AS from_ts, CASE WHEN bool_and(to_ts IS NOT NULL) THEN max(to_ts) END AS to_ts,
         count(DISTINCT gpu_id) FILTER (WHERE from_ts < $to_ts AND (to_ts IS NULL OR to_ts > $from_ts)) AS gpus
-    FROM allocations GROUP BY holder_id
+    FROM allocations SEMI JOIN sums USING (holder_id) GROUP BY holder_id
 )
 SELECT
     h.job, h.job_name, h.user_name, h.project, h.framework, h.kind, h.command, a.gpus, a.from_ts, a.to_ts, s.gpu_hours,
