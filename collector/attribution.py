@@ -134,11 +134,12 @@ def attribute(
     verdicts = _verdicts(on, people, given, known_jobs)
     owners = _owners(on, people, hardware, verdicts)
     holding = _with_those_present(winning, on, owners, hardware)
+    holding_jobs = {claim.holder.job for claims in holding.values() for claim in claims}
     left = on.keys() - owners.keys()
     unknown = frozenset(key for key in left if not _is_orphan(key, on[key], verdicts))
     return Attribution(
         at_ms=now_ms,
-        allocations=_effective(holding, _holders(named, owners, people, project_of)),
+        allocations=_effective(holding, _holders(holding_jobs, named, owners, people, project_of)),
         owners=owners,
         orphans=frozenset(left - unknown),
         unknown=unknown,
@@ -275,21 +276,21 @@ def _with_those_present(
 
 
 def _holders(
+    jobs: set[JobId],
     named: Iterable[Holder],
     owners: Mapping[ProcessKey, JobId],
     people: Mapping[ProcessKey, Process],
     project_of: ProjectOf,
 ) -> dict[JobId, Holder]:
     """One holder a job, the same on all its GPUs: what was said of it, then what its processes show."""
-    words: defaultdict[JobId, list[Holder]] = defaultdict(list)
+    words: dict[JobId, list[Holder]] = {job: [] for job in jobs}
     for holder in named:
-        if holder not in words[holder.job]:
+        if holder.job in jobs and holder not in words[holder.job]:
             words[holder.job].append(holder)
-    own: defaultdict[JobId, list[Process]] = defaultdict(list)
+    own: dict[JobId, list[Process]] = {job: [] for job in jobs}
     for key, job in owners.items():
         own[job].append(people[key])
-    jobs = words.keys() | own.keys()
-    return {job: holder_of(job, words.get(job, ()), own.get(job, ()), project_of) for job in jobs}
+    return {job: holder_of(job, words[job], own[job], project_of) for job in jobs}
 
 
 def _effective(holding: Claims, holders: Mapping[JobId, Holder]) -> tuple[Allocation, ...]:
@@ -298,6 +299,6 @@ def _effective(holding: Claims, holders: Mapping[JobId, Holder]) -> tuple[Alloca
     for uuid in sorted(holding):
         total = sum(claim.share for claim in holding[uuid])
         for claim in sorted(holding[uuid], key=lambda each: each.holder.job):
-            holder = holders.get(claim.holder.job, claim.holder)
+            holder = holders[claim.holder.job]
             found.append(replace(claim, uuid=uuid, holder=holder, share=claim.share / max(1.0, total)))
     return tuple(found)

@@ -98,6 +98,14 @@ def test_a_job_on_another_node_holds_nothing_here() -> None:
     assert run(node_claims=slurm(812, 0, node="gpu2")).allocations == ()
 
 
+def test_nobody_is_looked_up_for_jobs_that_hold_nothing_here() -> None:
+    asked: list[str] = []
+    elsewhere = [replace(claim, holder=Holder(job=JobId("slurm:5"), user="eve")) for claim in slurm(5, 0)]
+    far = [replace(claim, node=NodeName("gpu2")) for claim in elsewhere]
+    attribute(GPUS, [], [], [], 1, node_claims=[*far, *slurm(812, 0)], project_of=asked.append)
+    assert asked == []
+
+
 def test_a_short_name_that_two_nodes_bear_is_nobody_s() -> None:
     twin = Gpu(uuid=GpuUuid("GPU-x"), node=NodeName("gpu1.other.example"), index=0)
     assert run(node_claims=slurm(812, 0), gpus=[*GPUS, twin]).allocations == ()
