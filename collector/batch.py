@@ -79,4 +79,6 @@ def _column(rows: tuple[GpuSample, ...], field: pa.Field) -> pa.Array:
     values = list(map(attrgetter(field.name), rows))
     if field.name == "flags":
         values = [",".join(flags) or None for flags in values] if any(values) else [None] * len(values)
+    if values and values[0] is values[-1] and values.count(values[0]) == len(values):
+        return pa.repeat(pa.scalar(values[0], type=field.type), len(values))
     return pa.array(values, type=field.type)

@@ -73,7 +73,7 @@ def build(folder: Path, scale: Scale) -> None:
                 store.execute(_SAMPLES, {"gpus": scale.gpus, "start": _plain(start)})
         for name in ("rollup_1m", "rollup_1h"):
             store.execute(statement("set_watermark"), {"name": name, "complete_to_ms": _ms(END)})
-        store.execute("INSERT INTO latest SELECT * FROM samples WHERE ts = ?", [_plain(END)])
+        store.execute(_LATEST, [_plain(END)])
     with open_store(path) as store:
         store.seal_days(_ms(END) - 1)
         store.checkpoint()
@@ -197,6 +197,13 @@ FROM (
     )
 )
 ORDER BY ts, gpu_id
+"""
+_LATEST = """
+INSERT INTO latest BY NAME
+SELECT ts, gpu_id, width_ms, rung, utilization_e4, gpu_utilization_e4, sm_active_e4, memory_used_bytes,
+    power_mw, temperature_c, process_count
+FROM samples
+WHERE ts = ?
 """
 _SAMPLES = """
 INSERT INTO samples BY NAME

@@ -7,11 +7,12 @@ what went on: everything is closed at the last tick before it, and begins again 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 
 import duckdb
 import pyarrow as pa
 
-from collector.model import Allocation
+from collector.model import Allocation, Holder
 from collector.store.statements import statement
 
 RESUME_MS = 300_000
@@ -34,6 +35,26 @@ def claims_of(
 ) -> frozenset[Claim]:
     """The allocations by their ids."""
     return frozenset((gpu_ids[a.uuid], holder_ids[a.holder.job], a.share, a.source) for a in allocations)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The allocations of a tick, attribute by attribute, so that an unchanged tick is told at a glance."""
+
+    uuids: list[str]
+    holders: list[Holder]
+    shares: list[float]
+    sources: list[str]
+
+
+def said_by(allocations: tuple[Allocation, ...]) -> Said:
+    """The attributes of the allocations, in their order."""
+    return Said(
+        list(map(attrgetter("uuid"), allocations)),
+        list(map(attrgetter("holder"), allocations)),
+        list(map(attrgetter("share"), allocations)),
+        list(map(attrgetter("source"), allocations)),
+    )
 
 
 def change(

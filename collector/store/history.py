@@ -96,6 +96,7 @@ def _merge_held(connection: duckdb.DuckDBPyConnection, live: Live, held: tuple[H
     connection.execute("DROP TABLE merged_allocations")
     connection.unregister("incoming")
     live.held = read_open(connection)
+    live.said = None
 
 
 def _note(connection: duckdb.DuckDBPyConnection, live: Live, history: History, last_ms: int) -> None:

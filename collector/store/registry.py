@@ -27,6 +27,7 @@ class Registry:
         self._connection = connection
         self.gpu_ids: dict[str, int] = {}
         self._gpus: dict[str, Gpu] = {}
+        self._row_ids: dict[str, tuple[pa.ChunkedArray, pa.Array]] = {}
         self._holders: dict[str, tuple[int, Holder]] = {}
         self._processes: dict[ProcessKey, tuple[int, Process]] = {}
         for row in connection.execute(statement("known_gpus")).fetchall():
@@ -59,11 +60,19 @@ class Registry:
             self._add_gpus(bare, source, installed_from_ms)
 
     def row_ids(self, samples: pa.Table, source: str, installed_from_ms: int) -> pa.Array:
-        """The GPU id of every row of a table of samples, UUIDs never heard of included."""
+        """The GPU id of every row of a table of samples, UUIDs never heard of included.
+
+        A source names the same GPUs in the same order tick after tick, so its last answer is kept.
+        """
+        said = self._row_ids.get(source)
+        if said is not None and said[0].equals(samples["uuid"]):
+            return said[1]
         uuids, which = distinct_uuids(samples)
         self.register_uuids(uuids, source, installed_from_ms)
         ids = np.fromiter(map(self.gpu_ids.__getitem__, uuids), dtype=np.int32, count=len(uuids))
-        return pa.array(ids[which.to_numpy(zero_copy_only=False)])
+        rows = pa.array(ids[which.to_numpy(zero_copy_only=False)])
+        self._row_ids[source] = (samples["uuid"], rows)
+        return rows
 
     def holder_ids(self, holders: Iterable[Holder], at_ms: int) -> dict[str, int]:
         """The id of each holder's job; unknown holders are added, and what was learnt is written down."""

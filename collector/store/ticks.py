@@ -12,7 +12,16 @@ import pyarrow as pa
 
 from collector.batch import to_table
 from collector.model import Holder, Process, ProcessSample, Reading, Tick
-from collector.store.allocations import Claim, change, claims_of, read_open, write_change
+from collector.store.allocations import (
+    RESUME_MS,
+    Claim,
+    Said,
+    change,
+    claims_of,
+    read_open,
+    said_by,
+    write_change,
+)
 from collector.store.columns import MAX_SMALLINT, RATIO_SCALE, stored_rows
 from collector.store.gaps import GapBook, gaps_of, note_ticks, write_gaps
 from collector.store.registry import Registry
@@ -20,6 +29,22 @@ from collector.store.rollups import Marks, Stretch, close_finished, read_marks, 
 from collector.store.statements import statement
 
 DEFAULT_WIDEST_MS = 60_000
+LATEST = (
+    "ts",
+    "gpu_id",
+    "width_ms",
+    "rung",
+    "utilization_e4",
+    "gpu_utilization_e4",
+    "graphics_active_e4",
+    "sm_active_e4",
+    "memory_used_bytes",
+    "power_mw",
+    "temperature_c",
+    "process_count",
+    "flags",
+)
+"""The columns of the table ``latest``."""
 _Ids = np.ndarray[tuple[int], np.dtype[np.int32]]
 _Times = np.ndarray[tuple[int], np.dtype[np.int64]]
 
@@ -36,6 +61,7 @@ class Live:
     newest_ms: _Times
     widest_ms: int
     book: GapBook
+    said: Said | None = None
 
 
 def read_live(connection: duckdb.DuckDBPyConnection) -> Live:
@@ -154,15 +180,21 @@ def write_processes(
             "sm_e4": pa.array([_e4(s.sm_ratio) for s in samples], pa.int16()),
         }
     )
-    _with(connection, "incoming", table, "insert_process_samples")
+    _feed(connection, "insert_process_samples", table)
 
 
 def _write_allocations(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick) -> None:
     if tick.allocations is None:
         return
+    said = said_by(tick.allocations)
+    paused = live.ticked_ms is None or tick.at_ms - live.ticked_ms > max(RESUME_MS, 3 * tick.width_ms)
+    if said == live.said and not paused:
+        live.looked_ms = tick.at_ms
+        return
+    live.said = said
     holders: dict[str, Holder] = {a.holder.job: a.holder for a in tick.allocations}
     began_ms = tick.at_ms - tick.width_ms
-    live.registry.register_uuids([a.uuid for a in tick.allocations], "allocations", began_ms)
+    live.registry.register_uuids(said.uuids, "allocations", began_ms)
     ids = live.registry.holder_ids(holders.values(), tick.at_ms)
     wanted = claims_of(tick.allocations, live.registry.gpu_ids, ids)
     decided = change(
@@ -208,16 +240,14 @@ def _append(
     connection: duckdb.DuckDBPyConnection, live: Live, fresh: pa.Table, ids: _Ids, ends: _Times
 ) -> None:
     """Append rows newer than all that is stored of their GPUs, and let ``latest`` follow."""
-    _with(connection, "incoming", fresh, "insert_samples")
-    newest = fresh
+    _feed(connection, "insert_samples", fresh)
+    newest = fresh.select(LATEST)
     if np.bincount(ids).max() > 1:
         order = np.lexsort((-ends, ids))
         _, first = np.unique(ids[order], return_index=True)
-        newest = fresh.take(pa.array(order[first]))
-    connection.register("newest", newest)
-    connection.execute(statement("clear_latest"))
-    connection.execute(statement("replace_latest"))
-    connection.unregister("newest")
+        newest = newest.take(pa.array(order[first]))
+    _feed(connection, "clear_latest", newest)
+    _feed(connection, "replace_latest", newest)
     np.maximum.at(live.newest_ms, ids, ends)
 
 
@@ -244,10 +274,12 @@ def _stretch(spans: list[tuple[int, int, int]]) -> Stretch | None:
     )
 
 
-def _with(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table, question: str) -> None:
-    connection.register(name, table)
+def _feed(connection: duckdb.DuckDBPyConnection, question: str, incoming: pa.Table) -> None:
+    """Run a statement that reads the table ``incoming``.
+
+    DuckDB finds the argument by its name; registering it would cost two catalog changes, 1.7 ms.
+    """
     connection.execute(statement(question))
-    connection.unregister(name)
 
 
 def _widest_ms(connection: duckdb.DuckDBPyConnection) -> int:

@@ -154,8 +154,13 @@ CREATE TABLE ticks (
     reason VARCHAR                       -- NULL when the source could be read
 );
 
--- The newest sample of each GPU.
-CREATE TABLE latest AS SELECT * FROM samples LIMIT 0;
+-- The newest sample of each GPU: what the screens that show "now" need of it, and no more, because it is
+-- written anew at every tick.
+CREATE TABLE latest AS
+SELECT
+    ts, gpu_id, width_ms, rung, utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4,
+    memory_used_bytes, power_mw, temperature_c, process_count, flags
+FROM samples LIMIT 0;
 
 -- Milliseconds of one GPU in each state, split by holder (NULL: nobody). Over the rows of one GPU and minute
 -- the states sum to the part of the minute that was rolled up; what is missing from the minute is unknown.

@@ -1,3 +1,3 @@
--- Makes the registered Arrow table "newest" (columns of the table samples, one row a GPU) the newest of its
+-- Makes the Arrow table "incoming" (columns of the table latest, one row a GPU) the newest of its
 -- GPUs; clear_latest comes first.
-INSERT INTO latest BY NAME SELECT * FROM newest;
+INSERT INTO latest BY NAME SELECT * FROM incoming;
