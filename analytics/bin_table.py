@@ -46,7 +46,7 @@ def _dense(
 
 
 def _values(row: npt.NDArray[np.float64], *, whole: bool) -> tuple[Any, ...]:
-    values = row.tolist()
-    if whole:
-        return tuple(None if isnan(value) else int(value) for value in values)
-    return tuple(None if isnan(value) else value for value in values)
+    if not np.isnan(row).any():
+        return tuple((row.astype(np.int64) if whole else row).tolist())
+    kind = int if whole else float
+    return tuple(None if isnan(value) else kind(value) for value in row.tolist())
