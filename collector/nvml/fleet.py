@@ -62,12 +62,11 @@ class Fleet:
         count = self.count()
         if count == self._count and not thorough:
             return
-        moved = count != self._count
         self._count = count
         found: dict[str, Whole] = {}
         self.failed = {i: f for i, f in self.failed.items() if i in self._avoid or f["code"] in LOST}
         for index in range(count):
-            if index in self._avoid or (index in self.failed and not moved):
+            if index in self._avoid:
                 continue
             self._mark(index)
             whole = self._at(index)

@@ -74,7 +74,7 @@ def test_a_refused_value_is_null_and_the_others_stay(watch: Watch, name: str, co
 
 
 def test_what_is_refused_is_asked_once_and_again_after_a_new_start(watch: Watch) -> None:
-    w = watch()
+    w = watch(rescan_every=1)
     w.driver.fail("nvmlDeviceGetTemperature", NOT_SUPPORTED, times=1)
     assert [w.sample().temperature_c for _ in range(4)] == [None] * 4
     assert w.driver.calls("nvmlDeviceGetTemperature") == 1

@@ -1,14 +1,17 @@
 """Processes: what the driver's lists and samples get wrong, and what is made of them."""
 
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from collector.model import ProcessType
+from collector.model import NodeName, ProcessType
+from collector.nvml.gathering import Gathering
 from collector.nvml.identity import ProcessStarts
 from collector.nvml.process_list import FOREIGN, GARBLED, GONE, SCALED, UNSEEN, Presence
+from collector.nvml.wire import MEASURES
 from tests.collector.nvml.conftest import Watch, of
 from tests.driver.driver import (
     BOTH,
@@ -111,8 +114,8 @@ def test_stale_garbage_and_strange_pids_are_left_out(watch: Watch, process: Star
     gpu = w.driver.gpu(0)
     gpu.utilization = 100
     gpu.process(pid)
-    new = w.ago_us(1000)
-    gpu.used([(new, pid, 30), (new, pid, 4294967295), (new, pid, 101), (new, other, 90), (0, pid, 99)])
+    old, new, newer = w.ago_us(2000), w.ago_us(1000), w.ago_us(0)
+    gpu.used([(0, pid, 99), (old, pid, 101), (new, pid, 30), (newer, pid, 4294967295), (new, other, 90)])
     reading = w.read()
     assert of(reading, pid)[0].sm_ratio == 0.3
     assert of(reading, other) == []
@@ -305,3 +308,36 @@ def test_a_process_that_proc_hides_is_hidden_and_not_gone(tmp_path: Path, proces
     assert starts.look([pid])[pid].presence is Presence.HIDDEN
     assert starts.look([UNUSED_PID])[UNUSED_PID].presence is Presence.ABSENT
     starts.close()
+
+
+def test_a_hidden_process_keeps_the_start_it_was_first_seen_with(tmp_path: Path, process: Start) -> None:
+    (tmp_path / "stat").write_text("btime 1700000000\n")
+    gathering = Gathering(NodeName("node-a"), ProcessStarts(tmp_path), foreign=False)
+    pid = process()
+    line = ("GPU-0", [None] * len(MEASURES), [], [(pid, GIB, "C")], [])
+    answer = {"devices": [line], "events": []}
+    found = [gathering.gather(answer, at_ms, 10_000, looked=True)[1] for at_ms in (5_000, 15_000)]
+    gathering.close()
+    assert found[0] is not None
+    assert found[1] is not None
+    (first,), (second,) = found[0][0], found[1][0]
+    assert first == second
+    assert first.key.started_ms == 5_000
+    assert "hidden" in first.unreadable[0]
+
+
+def test_another_user_s_process_that_proc_hides_is_there(process: Start) -> None:
+    pid = process() if os.geteuid() == 0 else 1
+    with tempfile.TemporaryDirectory() as folder:
+        empty = Path(folder)
+        empty.chmod(0o755)
+        (empty / "stat").write_text("btime 1700000000\n")
+        starts = ProcessStarts(empty)
+        asker = os.fork()
+        if asker == 0:
+            if os.geteuid() == 0:
+                os.setuid(65534)
+            seen = starts.look([pid, UNUSED_PID])
+            right = (seen[pid].presence, seen[UNUSED_PID].presence) == (Presence.HIDDEN, Presence.ABSENT)
+            os._exit(0 if right else 1)
+        assert os.waitpid(asker, 0)[1] == 0

@@ -1,6 +1,7 @@
 """Utilization: the driver's sample ring over the whole tick, GPM where there is any, and the best rung."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 
@@ -183,6 +184,13 @@ def test_full_utilization_without_a_process_or_at_idle_power_is_flagged(watch: W
     gpu.power_mw = 300_000
     gpu.ring([(w.ago_us(1000), 100)])
     assert w.sample().flags == ("busy-without-process",)
+
+
+def test_a_busy_gpu_with_a_process_raises_no_suspicion(watch: Watch, process: Callable[[], int]) -> None:
+    w = watch()
+    w.driver.gpu(0).process(process())
+    w.driver.gpu(0).ring([(w.ago_us(1000), 100)])
+    assert w.sample().flags == ()
 
 
 def test_when_processes_were_not_looked_at_nobody_is_said_to_be_missing(watch: Watch) -> None:
