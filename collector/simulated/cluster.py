@@ -75,7 +75,8 @@ class SimulatedCluster:
         """The past in ``(from_ms, to_ms]``, a UTC day at a time: a row a GPU at each multiple of ``step_ms``.
 
         A row covers the step that ends at it. An interval comes once, with the day in which it begins within
-        the window, clipped to the window; so does a process. ``ongoing`` leaves open what still lasts at
+        the window, clipped to the window; so does a process. A GPU that is lost already when the window
+        begins has its fall told with its own, earlier time. ``ongoing`` leaves open what still lasts at
         ``to_ms``: say so for the last stretch before live readings, and only there.
         """
         window = _Window(from_ms=from_ms, to_ms=to_ms, ongoing=ongoing)
@@ -91,12 +92,13 @@ class SimulatedCluster:
         order = {board.gpu.uuid: place for place, board in enumerate(self.boards)}
         return tuple(sorted(rows, key=lambda t: (order[t.uuid], t.from_ms)))
 
-    def read(self, name: str, from_ms: int, to_ms: int, width_ms: int) -> Reading | Unavailable:
-        """What a source of this name sees at ``to_ms``, having looked before at ``from_ms``."""
+    def read(self, name: str, seen_ms: int | None, to_ms: int, width_ms: int) -> Reading | Unavailable:
+        """What a source of this name sees at ``to_ms``, having seen the cluster last at ``seen_ms``."""
         for blind in blind_times(self.seed, to_ms - 1, to_ms):
             return Unavailable(source=name, at_ms=to_ms, reason=blind.reason)
         played = play(self._score_of(to_ms - 1, to_ms), np.array([to_ms], np.int64))
         plans = self._plans(to_ms - 1, to_ms)
+        from_ms = to_ms - width_ms
         return Reading(
             source=name,
             at_ms=to_ms,
@@ -105,7 +107,7 @@ class SimulatedCluster:
             processes=tuple(p.process for plan, _ in plans for p in living(plan, to_ms - 1, to_ms)),
             process_samples=self._process_samples(played, np.array([to_ms]), width_ms),
             allocations=self._allocations(to_ms),
-            events=self._events(from_ms, to_ms),
+            events=self._events(from_ms if seen_ms is None else seen_ms, to_ms, first_look=seen_ms is None),
             gaps=tuple(g for p, b in self._plans(from_ms, to_ms) for g in gaps(p, b, name, from_ms, to_ms)),
         )
 
@@ -127,7 +129,7 @@ class SimulatedCluster:
             process_samples=self._process_samples(
                 play(self._score_of(from_ms, to_ms), looks), looks, step_ms
             ),
-            events=self._events(from_ms, to_ms),
+            events=self._events(from_ms, to_ms, first_look=from_ms == window.from_ms),
             gaps=(
                 *(g for p, b in plans for g in gaps(p, b, source, from_ms, to_ms)),
                 *self._blind_gaps(source, from_ms, to_ms),
@@ -150,9 +152,11 @@ class SimulatedCluster:
         plans = self._plans(at_ms - 1, at_ms)
         return tuple(h.allocation for plan, mine in plans for h in held(plan, mine, at_ms - 1, at_ms))
 
-    def _events(self, from_ms: int, to_ms: int) -> tuple[Event, ...]:
+    def _events(self, from_ms: int, to_ms: int, *, first_look: bool) -> tuple[Event, ...]:
         return tuple(
-            e for plan, mine in self._plans(from_ms, to_ms) for e in events(plan, mine, from_ms, to_ms)
+            e
+            for plan, mine in self._plans(from_ms, to_ms)
+            for e in events(plan, mine, from_ms, to_ms, first_look=first_look)
         )
 
     def _blind_gaps(self, source: str, from_ms: int, to_ms: int) -> Iterator[Gap]:

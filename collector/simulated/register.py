@@ -54,11 +54,17 @@ def begun(plan: NodePlan, from_ms: int, to_ms: int, *, since_ms: int) -> Iterato
             yield process.process
 
 
-def events(plan: NodePlan, boards: tuple[Board, ...], from_ms: int, to_ms: int) -> Iterator[Event]:
-    """Falls off the bus and returns in ``(from_ms, to_ms]``."""
+def events(
+    plan: NodePlan, boards: tuple[Board, ...], from_ms: int, to_ms: int, *, first_look: bool
+) -> Iterator[Event]:
+    """Falls off the bus and returns in ``(from_ms, to_ms]``.
+
+    At a ``first_look`` a fall from before is told too, with its own time, while it lasts: whoever begins to
+    look finds the GPU lost.
+    """
     for gpu, begin, end in _times_of(plan, TruthKind.LOST):
         uuid = boards[gpu].gpu.uuid
-        if from_ms < begin <= to_ms:
+        if from_ms < begin <= to_ms or (first_look and begin <= from_ms < end):
             yield Event(
                 uuid=uuid, at_ms=begin, kind="xid", detail=f"{XID_OFF_THE_BUS}: GPU has fallen off the bus"
             )

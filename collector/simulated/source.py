@@ -7,17 +7,18 @@ from collector.model import Reading, Unavailable
 USUAL_WIDTH_MS = 10_000
 LONGEST_WIDTH_MS = 300_000
 
-View = Callable[[str, int, int, int], Reading | Unavailable]
-"""(source name, looked before at, looking now at, width) to what is seen."""
+View = Callable[[str, int | None, int, int], Reading | Unavailable]
+"""(source name, when something was last seen, now, width) to what is seen."""
 
 
 class SimulatedSource:
-    """Reads the cluster at whatever time it is told; only the time of the last look is remembered."""
+    """Reads the cluster at whatever time it is told; only the times of its last looks are remembered."""
 
     def __init__(self, view: View, name: str) -> None:
         self._view = view
         self._name = name
         self._last_ms: int | None = None
+        self._seen_ms: int | None = None
 
     @property
     def name(self) -> str:
@@ -30,9 +31,11 @@ class SimulatedSource:
         """
         since = now_ms - self._last_ms if self._last_ms is not None else 0
         width = since if 0 < since <= LONGEST_WIDTH_MS else USUAL_WIDTH_MS
-        before = now_ms - width
         self._last_ms = now_ms
-        return self._view(self._name, before, now_ms, width)
+        outcome = self._view(self._name, self._seen_ms, now_ms, width)
+        if isinstance(outcome, Reading):
+            self._seen_ms = now_ms
+        return outcome
 
     def close(self) -> None:
         """Nothing is held."""

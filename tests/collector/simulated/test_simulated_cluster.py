@@ -170,6 +170,27 @@ def test_what_nobody_holds_has_no_holder_and_what_somebody_does_has_one(cluster:
         assert truth.findings <= findings_of(truth.kind)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_every_fall_off_the_bus_is_told_once_wherever_looking_begins(seed: int) -> None:
+    cluster = SimulatedCluster(seed=seed)
+    falls = [t for t in cluster.truth(NOW_MS - FORTNIGHT_MS, NOW_MS) if t.kind is TruthKind.LOST]
+    told = [e for h in cluster.history(NOW_MS - FORTNIGHT_MS, NOW_MS, HOUR_MS) for e in h.events]
+    assert falls
+    for kind in ("gpu-lost", "xid"):
+        assert sorted(e.uuid for e in told if e.kind == kind) == sorted(t.uuid for t in falls)
+    middle = falls[0].from_ms + (falls[0].to_ms - falls[0].from_ms) // 20_000 * 10_000
+    source = cluster.source()
+    outcomes = [source.read(middle + 10_000 * tick) for tick in range(400)]
+    live = [e for o in outcomes if isinstance(o, Reading) for e in o.events if e.uuid == falls[0].uuid]
+    assert [e.kind for e in live if e.at_ms <= middle] == ["xid", "gpu-lost"]
+    assert all(
+        s.uuid != falls[0].uuid
+        for o in outcomes
+        if isinstance(o, Reading) and o.at_ms <= falls[0].to_ms
+        for s in o.samples
+    )
+
+
 def _grouped(table: pa.Table, how: str) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = table.group_by("uuid").aggregate([("at_ms", how)]).to_pylist()
     return rows
