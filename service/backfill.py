@@ -1,10 +1,11 @@
 """Gives the simulated cluster a past at the first start, so that every screen is full at once.
 
-The recent past comes in fine steps, for the findings; what is older comes in coarse ones, for speed. A
-past that was cut short is begun again at the next start; what is stored already stays as it is.
+The last day comes first, in fine steps, and the first page can be drawn; what is older comes in coarse steps,
+while the service ticks already. A past that was cut short is begun again at the next start; what is stored
+already stays as it is.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -31,7 +32,10 @@ class Layer:
 
 
 def layers(days: int, now_ms: int) -> tuple[Layer, ...]:
-    """The past of so many days, oldest first; every border lies on a multiple of the steps it parts."""
+    """The past of so many days, oldest first; every border lies on a multiple of the steps it parts.
+
+    The first layer, all but the last day, is empty when there is only one day.
+    """
     coarse, fine, finest, live = 5 * MINUTE_MS, MINUTE_MS, 30_000, 10_000
     borders = (
         _floor(now_ms - days * DAY_MS, coarse),
@@ -44,7 +48,6 @@ def layers(days: int, now_ms: int) -> tuple[Layer, ...]:
     return tuple(
         Layer(from_ms=start, to_ms=end, step_ms=step)
         for start, end, step in zip(borders, borders[1:], steps, strict=False)
-        if end > start
     )
 
 
@@ -61,19 +64,35 @@ class Backfill:
         """Whether the store is new, or an earlier start was cut short."""
         return self.mark.exists() or self._is_empty()
 
-    def run(self, now_ms: int, stopped: Callable[[], bool], tell: Callable[[str], None]) -> None:
-        """Store the past, some days at a time; ends early, to go on at the next start, once ``stopped``."""
+    def run_recent(self, now_ms: int, stopped: Callable[[], bool], tell: Callable[[str], None]) -> None:
+        """Store the newest day: enough for the first look. Ends early once ``stopped``."""
         self.mark.touch()
-        done = 0
-        for layer in layers(self.days, now_ms):
-            days = iter(self.cluster.history(layer.from_ms, layer.to_ms, layer.step_ms))
-            while some := tuple(islice(days, DAYS_AT_ONCE)):
+        tell("filling in the last day")
+        for layer in layers(self.days, now_ms)[1:]:
+            for some in self._pieces(layer):
                 if stopped():
                     return
-                self.store.write_history(until(joined(some), layer.to_ms))
-                done = min(done + len(some), self.days)
-                tell(f"filling in the past: {done} of {self.days} days")
+                self.store.write_history(some)
+
+    def run_older(self, now_ms: int, stopped: Callable[[], bool], tell: Callable[[str], None]) -> None:
+        """Store what lies before that, beside the first ticks; once ``stopped``, the next start begins again.
+
+        The cluster is the backfill's own: it is not for two threads at once.
+        """
+        done = 1
+        for layer in layers(self.days, now_ms)[:1]:
+            for some in self._pieces(layer):
+                tell(f"filling in the past: {min(done, self.days)} of {self.days} days")
+                if stopped():
+                    return
+                self.store.write_history(some)
+                done += DAYS_AT_ONCE
         self.mark.unlink(missing_ok=True)
+
+    def _pieces(self, layer: Layer) -> "Iterator[History]":
+        days = iter(self.cluster.history(layer.from_ms, layer.to_ms, layer.step_ms))
+        while some := tuple(islice(days, DAYS_AT_ONCE)):
+            yield until(joined(some), layer.to_ms)
 
     def _is_empty(self) -> bool:
         connection = self.store.reader()

@@ -3,6 +3,7 @@
 Here the organs are started in order and stopped in the reverse order; what they are joined to is wiring's.
 """
 
+import logging
 import os
 import signal
 import socket
@@ -21,12 +22,14 @@ from service.api_gate import LOOPBACK_NAMES, GateRules
 from service.api_queries import DeskLimits, QueryDesk
 from service.client_answer import answer, catalogue
 from service.config import Config
-from service.daemon_jobs import Clockwork
+from service.daemon_jobs import Clockwork, expected
 from service.daemon_server import Server
 from service.daemon_start import ServiceRefused, bind, make_data_dir, make_token
 from service.daemon_state import Condition, Pulse, verdict
 from service.importing import Imports
-from service.wiring import Body
+from service.wiring import Body, Stage
+
+log = logging.getLogger(__name__)
 
 PACKAGE = "fallow-gpu"
 RESTING = "the recording has ended; what it brought is kept and shown"
@@ -86,23 +89,28 @@ def serve(orders: Orders, stop: threading.Event | None = None) -> None:
 
 
 def _live(body: Body, pulse: Pulse, ended: threading.Event) -> None:
-    """Fill in the past where that is asked for, then tick until the end."""
-    if body.beat is None:
-        pulse.note(resting="replaying")
-        body.prepare(ended.is_set, lambda stage: pulse.note(resting=stage))
-        pulse.note(resting=RESTING)
-    else:
-        pulse.note(starting="filling in the past")
-        body.prepare(ended.is_set, lambda stage: pulse.note(starting=stage))
-        pulse.note(starting=None)
-    clockwork = Clockwork(body.beat, body.chores, pulse)
-    if ended.is_set():
-        return
+    """The last day, then ticks, then the older past beside them, then the chores, until the end."""
+    pulse.note(starting="starting")
+    _past(body.prepare, pulse, ended, lambda stage: pulse.note(starting=stage))
+    pulse.note(starting=None, resting=body.beat is None)
+    clockwork = Clockwork(body.beat, pulse)
     clockwork.start()
     try:
+        _past(body.complete, pulse, ended, lambda stage: pulse.note(remark=stage))
+        pulse.note(remark=RESTING if body.beat is None else None)
+        clockwork.add_chores(body.chores)
         ended.wait()
     finally:
         clockwork.stop()
+
+
+def _past(stage: Stage, pulse: Pulse, ended: threading.Event, tell: Callable[[str], None]) -> None:
+    """Fill in some of the past; where that fails, say so and measure on."""
+    try:
+        stage(ended.is_set, tell)
+    except Exception as error:
+        log.error("the past could not be filled in: %s", error, exc_info=not expected(error))
+        pulse.chore_went("past", f"the past could not be filled in: {error}")
 
 
 def _desk(config: Config, store: Any) -> QueryDesk:

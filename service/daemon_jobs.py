@@ -17,9 +17,9 @@ log = logging.getLogger(__name__)
 
 
 class Clockwork:
-    """Runs a beat and chores until stopped; failures are logged, shown in the pulse, and tried again."""
+    """Runs a beat, and chores, until stopped; failures are logged, shown in the pulse, and tried again."""
 
-    def __init__(self, beat: Beat | None, chores: tuple[Chore, ...], pulse: Pulse) -> None:
+    def __init__(self, beat: Beat | None, pulse: Pulse) -> None:
         self._pulse = pulse
         self._scheduler = BackgroundScheduler(
             executors={"beat": ThreadPoolExecutor(1), "chores": ThreadPoolExecutor(1)},
@@ -30,17 +30,19 @@ class Clockwork:
             self._scheduler.add_job(self._tick, args=[beat], executor="beat")  # at once, not at the next mark
             trigger = _aligned(beat.every_s)
             self._scheduler.add_job(self._tick, trigger, args=[beat], executor="beat", misfire_grace_time=1)
-        for chore in chores:
-            trigger = IntervalTrigger(
-                seconds=chore.every_s, start_date=_in(chore.first_after_s), timezone=UTC
-            )
-            self._scheduler.add_job(self._chore, trigger, args=[chore], executor="chores")
 
     def start(self) -> None:
         """Begin; returns at once."""
         for name in ("apscheduler.scheduler", "apscheduler.executors.beat", "apscheduler.executors.chores"):
             logging.getLogger(name).setLevel(logging.ERROR)
         self._scheduler.start()
+
+    def add_chores(self, chores: tuple[Chore, ...]) -> None:
+        """Begin these too, each after its own first wait."""
+        for chore in chores:
+            start = _in(chore.first_after_s)
+            trigger = IntervalTrigger(seconds=chore.every_s, start_date=start, timezone=UTC)
+            self._scheduler.add_job(self._chore, trigger, args=[chore], executor="chores")
 
     def stop(self) -> None:
         """End after what is under way; blocks until then."""
@@ -50,7 +52,7 @@ class Clockwork:
         try:
             self._pulse.note(last_tick_ms=beat.work(), trouble=None)
         except Exception as error:
-            log.error("tick failed: %s", error, exc_info=not _expected(error))
+            log.error("tick failed: %s", error, exc_info=not expected(error))
             self._pulse.note(trouble=f"the last tick could not be stored: {error}")
 
     def _chore(self, chore: Chore) -> None:
@@ -58,11 +60,11 @@ class Clockwork:
             chore.work()
             self._pulse.chore_went(chore.name, None)
         except Exception as error:
-            log.error("%s failed: %s", chore.name, error, exc_info=not _expected(error))
+            log.error("%s failed: %s", chore.name, error, exc_info=not expected(error))
             self._pulse.chore_went(chore.name, f"{chore.name} failed: {error}")
 
 
-def _expected(error: Exception) -> bool:
+def expected(error: Exception) -> bool:
     """Our own operating failures say all there is to say; anything else is a bug and shows its trace."""
     return type(error).__module__.startswith("collector.store")
 

@@ -12,13 +12,14 @@ class Condition:
     """A moment of the service's life; ``trouble`` is why the last tick failed, ``chore_troubles`` why the
     last run of a chore did.
 
-    ``resting``: no tick is due, and why.
+    ``resting``: no tick is due. ``remark`` is what there is to say of a service that is well.
     """
 
     started_ms: int
     tick_ms: int
     starting: str | None = None
-    resting: str | None = None
+    remark: str | None = None
+    resting: bool = False
     last_tick_ms: int | None = None
     trouble: str | None = None
     chore_troubles: Mapping[str, str] = field(default_factory=dict)
@@ -73,14 +74,12 @@ def verdict(condition: Condition, now_ms: int) -> tuple[str, str | None]:
         return "starting", condition.starting
     if condition.trouble is not None:
         return "degraded", condition.trouble
-    if condition.resting is not None:
-        return "ok", condition.resting
     since_ms = now_ms - (condition.last_tick_ms or condition.started_ms)
-    if since_ms > STALE_TICKS * condition.tick_ms:
+    if not condition.resting and since_ms > STALE_TICKS * condition.tick_ms:
         return (
             "degraded",
             f"no tick for {since_ms / 1000:.0f} s, one is due every {condition.tick_ms / 1000:g} s",
         )
     if condition.chore_troubles:
         return "degraded", "; ".join(condition.chore_troubles.values())
-    return "ok", None
+    return "ok", condition.remark

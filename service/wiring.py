@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service.client_place import announced, store_file
+from service.daemon_state import Beat, Chore
 from service.trouble import Trouble
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collector.loop import Loop, Timing
     from collector.model import Tick
     from collector.store.database import Store
+    from service.backfill import Backfill
     from service.config import Config
     from service.daemon_state import Beat, Chore
     from service.wiring_sources import Sources
@@ -26,21 +28,23 @@ class StoreRefused(Trouble):
     """The store cannot be opened; the message says what was found and what to do."""
 
 
-Prepare = Callable[[Callable[[], bool], Callable[[str], None]], None]
-"""Fills in the past, given a way to learn that it should stop and one to tell how far it is."""
+Stage = Callable[[Callable[[], bool], Callable[[str], None]], None]
+"""Fills in some of the past, given a way to learn that it should stop and one to tell how far it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
     """A service's working parts, joined and not yet moving; ``remarks`` are to be told at the start.
 
-    A recording has no ``beat``: it is played by ``prepare``, and rests when it is over.
+    ``prepare`` comes before the first tick, ``complete`` beside the first ones, chores after both. A
+    recording has no ``beat``: it is played by ``complete``, and rests when it is over.
     """
 
     loop: "Loop"
-    beat: "Beat | None"
-    chores: "tuple[Chore, ...]"
-    prepare: Prepare
+    beat: Beat | None
+    chores: tuple[Chore, ...]
+    prepare: Stage
+    complete: Stage
     metrics: Callable[[], bytes]
     remarks: tuple[str, ...] = ()
 
@@ -77,61 +81,78 @@ def own_store(data: Path, config: "Config") -> "Iterator[Store]":
 
 def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
     """A service's parts, joined; nothing moves yet. Raises ``Trouble`` for a source that cannot be."""
-    from collector.loop import Loop, Ports
     from service.chores import make_chores
-    from service.daemon_state import Beat
-    from service.replaying import Replaying
-    from service.wiring_sources import make_attribute, make_sources
+    from service.wiring_sources import make_sources
 
     sources = make_sources(config, leases=store.leases)
-    store.set_prices(
-        {model: (price, config.prices.currency) for model, price in config.prices.per_gpu_hour.items()}
-    )
-    replaying = Replaying.of(sources.recording, clock, config) if sources.recording is not None else None
-    ports = Ports(
-        sources=sources.live,
-        inventories=sources.inventories,
-        attribute=make_attribute(config),
-        sink=store.write_tick,
-    )
-    loop = Loop(
-        ports,
-        clock=clock if replaying is None else replaying.clock,
-        timing=timing(config) if replaying is None else replaying.timing,
-    )
+    prices = config.prices
+    store.set_prices({model: (price, prices.currency) for model, price in prices.per_gpu_hour.items()})
+    chores = make_chores(config, store, clock)
+    if sources.recording is not None:
+        return _replayed(config, store, clock, sources, chores)
+    loop = _loop(config, sources, store.write_tick, clock)
+    past, now_ms = _past(config, store, sources), clock.now_ms()
     return Body(
         loop=loop,
-        beat=None
-        if replaying is not None
-        else Beat(every_s=config.collect.tick_s, work=lambda: loop.tick_once().at_ms),
-        chores=make_chores(config, store, clock),
-        prepare=_prepare_simulated(config, store, sources, clock)
-        if replaying is None
-        else lambda stopped, tell: replaying.run(loop, stopped, tell),
+        beat=Beat(every_s=config.collect.tick_s, work=lambda: loop.tick_once().at_ms),
+        chores=chores,
+        prepare=nothing if past is None else lambda stopped, tell: past.run_recent(now_ms, stopped, tell),
+        complete=nothing if past is None else lambda stopped, tell: past.run_older(now_ms, stopped, tell),
         metrics=lambda: _metrics(loop),
         remarks=sources.remarks,
     )
 
 
+def _replayed(
+    config: "Config", store: "Store", clock: "Clock", sources: "Sources", chores: tuple[Chore, ...]
+) -> Body:
+    from service.replaying import Replaying
+
+    replaying = Replaying.of(sources.recording, clock, config)
+    loop = _loop(config, sources, store.write_tick, replaying.clock, replaying.timing)
+    return Body(
+        loop=loop,
+        beat=None,
+        chores=chores,
+        prepare=nothing,
+        complete=lambda stopped, tell: replaying.run(loop, stopped, tell),
+        metrics=lambda: _metrics(loop),
+        remarks=sources.remarks,
+    )
+
+
+def _loop(
+    config: "Config",
+    sources: "Sources",
+    sink: "Callable[[Tick], None]",
+    clock: "Clock",
+    pace: "Timing | None" = None,
+) -> "Loop":
+    from collector.loop import Loop, Ports
+    from service.wiring_sources import make_attribute
+
+    ports = Ports(
+        sources=sources.live, inventories=sources.inventories, attribute=make_attribute(config), sink=sink
+    )
+    return Loop(ports, clock=clock, timing=pace or timing(config))
+
+
+def nothing(stopped: Callable[[], bool], tell: Callable[[str], None]) -> None:
+    """No past to fill in."""
+
+
 def read_once(config: "Config") -> "tuple[Tick, tuple[str, ...]]":
     """One tick of the sources, kept nowhere, and what a person should be told. Raises ``Trouble``."""
     from collector.clock import SystemClock
-    from collector.loop import Loop, Ports
     from service.replaying import Replaying
-    from service.wiring_sources import make_attribute, make_sources
+    from service.wiring_sources import make_sources
 
     sources = make_sources(config)
-    ports = Ports(
-        sources=sources.live,
-        inventories=sources.inventories,
-        attribute=make_attribute(config),
-        sink=lambda tick: None,
-    )
     clock: Clock = SystemClock()
     if sources.recording is not None:
         clock = Replaying.of(sources.recording, clock, config).clock
         clock.sleep(config.collect.tick_s)
-    loop = Loop(ports, clock=clock, timing=timing(config))
+    loop = _loop(config, sources, lambda tick: None, clock)
     try:
         return loop.tick_once(), sources.remarks
     finally:
@@ -171,22 +192,20 @@ def _metrics(loop: "Loop") -> bytes:
     return exposition(loop.snapshot, version=version("fallow-gpu"))
 
 
-def _prepare_simulated(config: "Config", store: "Store", sources: "Sources", clock: "Clock") -> Prepare:
-    def prepare(stopped: Callable[[], bool], tell: Callable[[str], None]) -> None:
-        if sources.simulated is None or config.simulated.backfill_days == 0:
-            return
-        from service.backfill import Backfill
+def _past(config: "Config", store: "Store", sources: "Sources") -> "Backfill | None":
+    """The past of a simulated cluster, where one is to be filled in."""
+    if sources.simulated is None or config.simulated.backfill_days == 0:
+        return None
+    from service.backfill import Backfill
+    from service.wiring_sources import make_cluster
 
-        past = Backfill(
-            cluster=sources.simulated,
-            store=store,
-            mark=store.path.with_name("backfill-unfinished"),
-            days=config.simulated.backfill_days,
-        )
-        if past.is_due():
-            past.run(clock.now_ms(), stopped, tell)
-
-    return prepare
+    past = Backfill(
+        cluster=make_cluster(config),
+        store=store,
+        mark=store.path.with_name("backfill-unfinished"),
+        days=config.simulated.backfill_days,
+    )
+    return past if past.is_due() else None
 
 
 def _locked(data: Path) -> str:

@@ -67,7 +67,7 @@ def make_sources(config: "Config", leases: "Callable[[], Any] | None" = None) ->
     ``leases`` gives the rows of the leases in force, where there is a store.
     """
     specs, remarks = chosen_specs(config)
-    cluster = _cluster(config) if SimulatedSpec() in specs else None
+    cluster = make_cluster(config) if SimulatedSpec() in specs else None
     recording = next((_recording(spec.path) for spec in specs if isinstance(spec, ReplaySpec)), None)
     live = tuple(_make(spec, config, cluster, recording) for spec in specs)
     real = any(isinstance(spec, NvmlSpec | DcgmSpec) for spec in specs)
@@ -93,7 +93,8 @@ def make_attribute(config: "Config") -> "Attribute":
     return attribute
 
 
-def _cluster(config: "Config") -> "SimulatedCluster":
+def make_cluster(config: "Config") -> "SimulatedCluster":
+    """A cluster of the configured seed and size: each call a new one, and all of them the same."""
     from collector.simulated.cluster import SimulatedCluster
 
     shape = config.simulated

@@ -1,5 +1,6 @@
 """The past of the simulated cluster: what is stored is what truly was, whatever the steps it came in."""
 
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,6 +21,7 @@ def test_layers_cover_the_past_without_hole_or_overlap(days: int) -> None:
     assert NOW_MS - found[-1].to_ms < 10_000
     assert all(before.to_ms == after.from_ms for before, after in pairwise(found))
     assert all(layer.from_ms % layer.step_ms == layer.to_ms % layer.step_ms == 0 for layer in found)
+    assert found[0].to_ms - found[0].from_ms == (days - 1) * DAY_MS
     assert [layer.step_ms for layer in found] == sorted((layer.step_ms for layer in found), reverse=True)
 
 
@@ -28,9 +30,8 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, SimulatedCl
     folder = tmp_path_factory.mktemp("backfill")
     cluster = SimulatedCluster(seed=1, nodes=2, gpus_per_node=2)
     store = open_store(folder / "fallow.duckdb")
-    Backfill(cluster=cluster, store=store, mark=folder / "mark", days=6).run(
-        NOW_MS, stopped=lambda: False, tell=lambda stage: None
-    )
+    past = Backfill(cluster=cluster, store=store, mark=folder / "mark", days=6)
+    run(past, stopped=lambda: False)
     return store, cluster
 
 
@@ -70,14 +71,21 @@ def test_interrupted_past_is_begun_again_and_no_sample_comes_twice(tmp_path: Pat
     with open_store(tmp_path / "fallow.duckdb") as store:
         past = Backfill(cluster=cluster, store=store, mark=tmp_path / "mark", days=6)
         assert past.is_due()
-        past.run(NOW_MS, stopped=lambda: len(told) > 0, tell=told.append)
+        run(past, stopped=lambda: len(told) > 2, tell=told.append)
         assert past.is_due(), "it is unfinished"
         part = samples(store)
-        past.run(NOW_MS, stopped=lambda: False, tell=told.append)
+        run(past, stopped=lambda: False, tell=told.append)
         assert not past.is_due()
         whole = samples(store)
     assert 0 < part < whole
-    assert told[-1] == "filling in the past: 6 of 6 days"
+    assert told[-1] == "filling in the past: 5 of 6 days"
+
+
+def run(
+    past: Backfill, stopped: Callable[[], bool], tell: Callable[[str], None] = lambda stage: None
+) -> None:
+    past.run_recent(NOW_MS, stopped, tell)
+    past.run_older(NOW_MS, stopped, tell)
 
 
 def samples(store: Store) -> int:
