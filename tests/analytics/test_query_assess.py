@@ -1,0 +1,139 @@
+"""The queries that judgement reads, against ``tests/analytics/world.py`` and a GPU that fell off the bus."""
+
+from pathlib import Path
+
+import pytest
+
+from analytics.assess import assess
+from analytics.model import FindingKind
+from analytics.query import run
+from analytics.thresholds import Thresholds
+from collector.batch import History, to_table
+from collector.model import Event, Gpu, GpuSample, GpuUuid, NodeName, Rung
+from collector.store.database import open_store
+from tests.analytics.conftest import Ask
+from tests.analytics.world import END_MS, GIB, MINUTE_MS, NOON_MS, ONE_MS, TWO_MS
+
+GPU_IDS = [1, 2, 3]
+HALF_ONE_MS = NOON_MS + 30 * MINUTE_MS
+
+
+def test_assess_gpus(ask: Ask) -> None:
+    rows = {row["uuid"]: row for row in ask("assess_gpus", as_of=END_MS, bins_from=TWO_MS)}
+    assert {row["newest_ms"] for row in rows.values()} == {END_MS}
+    assert {row["newest_width_ms"] for row in rows.values()} == {MINUTE_MS}
+    assert {uuid: row["installed_from_ms"] for uuid, row in rows.items()} == {
+        "GPU-a0": NOON_MS,
+        "GPU-a1": NOON_MS,
+        "GPU-b0": ONE_MS,
+    }
+    assert [row["uuid"] for row in ask("assess_gpus", as_of=HALF_ONE_MS, bins_from=NOON_MS)] == [
+        "GPU-a0",
+        "GPU-a1",
+    ]
+
+
+def test_assess_bins(ask: Ask) -> None:
+    window = {"bins_from": ONE_MS - 2 * MINUTE_MS, "bins_to": ONE_MS + 2 * MINUTE_MS}
+    rows = ask("assess_bins", **window, as_of=window["bins_to"])
+    first = sorted((row["bin"], row["utilization_ratio"]) for row in rows if row["gpu_id"] == 1)
+    assert first == [(b, pytest.approx(0.8 if b < 4 else 0.0)) for b in range(8)]
+    busiest = {row["bin"]: row["busiest_ratio"] for row in rows if row["gpu_id"] == 1}
+    assert busiest[0] == pytest.approx(0.9)  # GPU utilization is the larger rung
+    assert all(row["covered"] for row in rows)
+    late = ask("assess_bins", **window, as_of=window["bins_to"] - MINUTE_MS)
+    assert max(row["bin"] for row in late) == 5  # what came after the instant is not looked at
+
+
+def test_assess_bins_cover_half_of_a_bin_or_none(tmp_path: Path) -> None:
+    gpu = Gpu(uuid=GpuUuid("GPU-x"), node=NodeName("n"))
+    samples = [
+        GpuSample(uuid=gpu.uuid, at_ms=NOON_MS + end_s * 1000, width_ms=10_000, utilization_ratio=level)
+        for end_s, level in ((10, 0.2), (20, 0.4), (40, 0.6), (100, 0.8))
+    ]
+    with open_store(tmp_path / "fallow.duckdb") as store, store.reader() as reader:
+        store.write_history(History(source="x", gpus=(gpu,), samples=to_table(samples)))
+        window = {"bins_from": NOON_MS, "bins_to": NOON_MS + 2 * MINUTE_MS, "as_of": NOON_MS + 2 * MINUTE_MS}
+        rows = sorted(run(reader, "assess_bins", window).to_pylist(), key=lambda row: row["bin"])
+    assert [(row["bin"], row["covered"]) for row in rows] == [(0, True), (1, False), (3, False)]
+    assert rows[0]["utilization_ratio"] == pytest.approx(0.3)
+
+
+def test_assess_claims(ask: Ask) -> None:
+    rows = ask("assess_claims", as_of=HALF_ONE_MS)
+    assert [(row["gpu_id"], row["job"], row["share"]) for row in rows if row["gpu_id"] == 1] == [
+        (1, "slurm:1", 1.0)
+    ]
+    assert {(row["job"], row["share"]) for row in rows if row["gpu_id"] == 2} == {
+        ("slurm:2", 0.5),
+        ("pod:lm/x", 0.5),
+    }
+    assert {row["job"] for row in ask("assess_claims", as_of=TWO_MS)} == {"slurm:1", "slurm:3"}
+
+
+def test_assess_use(ask: Ask) -> None:
+    rows = {row["gpu_id"]: row for row in ask("assess_use", as_of=END_MS, use_from=NOON_MS, gpu_ids=GPU_IDS)}
+    fit, shell = rows[1], rows[3]
+    assert (fit["first_used_ms"], fit["busy_until_ms"]) == (NOON_MS, ONE_MS)
+    assert fit["idle_gpu_hours"] == pytest.approx(62 / 60)
+    assert fit["process_started_ms"] == NOON_MS - MINUTE_MS
+    assert (shell["first_used_ms"], shell["busy_until_ms"]) == (None, None)
+    assert shell["idle_gpu_hours"] == pytest.approx((30 + 17) / 60)
+
+
+def test_assess_use_takes_no_ones_work_on_a_shared_gpu_for_ones_own(ask: Ask) -> None:
+    rows = ask("assess_use", as_of=HALF_ONE_MS, use_from=NOON_MS, gpu_ids=[2])
+    assert [row["first_used_ms"] for row in rows] == [None, None]
+    assert [row["busy_until_ms"] for row in rows] == [HALF_ONE_MS, HALF_ONE_MS]
+
+
+@pytest.mark.parametrize(("full_ratio", "full_after_ms", "flat"), [(0.3, 0, True), (0.9, None, False)])
+def test_assess_onset(ask: Ask, full_ratio: float, full_after_ms: int | None, flat: bool) -> None:
+    (row,) = ask(
+        "assess_onset",
+        as_of=HALF_ONE_MS,
+        samples_from=NOON_MS,
+        gpu_ids=GPU_IDS,
+        full_ratio=full_ratio,
+        flat_ratio=0.01,
+    )
+    assert (row["gpu_id"], row["first_used_ms"]) == (1, NOON_MS + MINUTE_MS)  # GPU 2 has two holders
+    assert (row["full_after_ms"], row["flat"]) == (full_after_ms, flat)
+
+
+def test_gpu_off_the_bus_is_found_until_it_returns(tmp_path: Path) -> None:
+    near, lost = (Gpu(uuid=GpuUuid(f"GPU-{n}"), node=NodeName("n"), index=n) for n in range(2))
+    fell_ms, back_ms = NOON_MS + 30 * MINUTE_MS, NOON_MS + 200 * MINUTE_MS
+    samples = [
+        GpuSample(
+            uuid=gpu.uuid,
+            at_ms=at_ms,
+            width_ms=MINUTE_MS,
+            rung=Rung.SM_ACTIVE,
+            utilization_ratio=0.0,
+            memory_used_bytes=GIB // 2,
+            process_count=0,
+        )
+        for gpu in (near, lost)
+        for at_ms in range(NOON_MS + MINUTE_MS, NOON_MS + 240 * MINUTE_MS, MINUTE_MS)
+        if gpu is near or not fell_ms < at_ms <= back_ms
+    ]
+    events = (
+        Event(uuid=lost.uuid, at_ms=fell_ms, kind="gpu-lost"),
+        Event(uuid=lost.uuid, at_ms=back_ms, kind="gpu-returned"),
+    )
+    with open_store(tmp_path / "fallow.duckdb") as store, store.reader() as reader:
+        store.write_history(History(source="x", gpus=(near, lost), samples=to_table(samples), events=events))
+        found = {
+            minutes: assess(reader, NOON_MS + minutes * MINUTE_MS, Thresholds(), MINUTE_MS).findings
+            for minutes in (30, 31, 40, 190, 210)
+        }
+    assert {minutes: [f.kind for f in findings] for minutes, findings in found.items()} == {
+        30: [],
+        31: [],
+        40: [FindingKind.FALLING_GPU],
+        190: [FindingKind.FALLING_GPU],
+        210: [],
+    }
+    assert found[190][0].since_ms == fell_ms
+    assert "the driver reported it lost" in found[190][0].sentence
