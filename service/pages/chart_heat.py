@@ -12,11 +12,19 @@ import pandas as pd
 from service.pages import wording
 from service.pages.chart_frame import LEFT, TimeAxis, rows, steps_of, stripes, styled, unchecked, with_end
 from service.pages.palette import Palette, label_of
+from service.pages.view import MOST_POINTS
 
-MOST_GPUS = 96
+MOST_GPUS = 72
+MOST_CELLS = 11_000
 NODE_GAP = 0.55
 HELD = 0.5
 PICK = "pick"
+
+
+def most_steps(gpus: float, nodes: float) -> int:
+    """How many steps a map of so many GPUs, or of their nodes, may have and still be drawn at once."""
+    lines = nodes if gpus > MOST_GPUS else gpus
+    return max(40, min(MOST_POINTS, int(MOST_CELLS / max(lines, 1.0))))
 
 
 def every_cell(cells: pd.DataFrame, axis: TimeAxis) -> pd.DataFrame:

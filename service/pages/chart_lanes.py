@@ -98,7 +98,7 @@ def lanes_chart(
 
 def trace_colours(colours: Palette) -> tuple[str, ...]:
     """The colours of a lane's traces, first to last."""
-    return (colours.used, colours.allocated, colours.states["suspect"], colours.muted)
+    return (colours.used, colours.allocated, colours.third, colours.muted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

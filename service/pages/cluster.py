@@ -7,10 +7,12 @@ import pandas as pd
 import streamlit as st
 
 from service.pages import feed, wording
-from service.pages.chart_heat import MOST_GPUS, PICK, by_node, heat_map
+from service.pages.chart_frame import TimeAxis
+from service.pages.chart_heat import MOST_GPUS, PICK, by_node, heat_map, most_steps
 from service.pages.palette import label_of
 from service.pages.pieces import facts, heat_keys
 from service.pages.scene import Scene, Site, drawn, go, nothing_matches, open_gpu
+from service.pages.view import step_for
 
 COLUMNS = {
     "gpu": "GPU",
@@ -35,7 +37,7 @@ def show(site: Site) -> None:
 
 def _body(scene: Scene) -> None:
     now = feed.ask("cluster_now", **scene.view.filters)
-    cells = feed.ask("heatmap", **scene.asked_steps)
+    cells, axis = _cells(scene)
     if cells.empty:
         nothing_matches(scene)
         return
@@ -45,7 +47,7 @@ def _body(scene: Scene) -> None:
     heat_keys(scene.colours)
     rows = by_node(cells) if many else cells
     picked = st.altair_chart(
-        heat_map(rows, scene.axis, scene.colours),
+        heat_map(rows, axis, scene.colours),
         theme=None,
         width="stretch",
         key=f"heat-{'nodes' if many else 'gpus'}",
@@ -59,6 +61,16 @@ def _body(scene: Scene) -> None:
     else:
         st.caption("Click a row for everything measured on that GPU, or choose one in the table.")
     _table(scene)
+
+
+def _cells(scene: Scene) -> tuple[pd.DataFrame, TimeAxis]:
+    """The map's cells, in steps as long as so many GPUs need, and the axis that fits them."""
+    gpus = feed.ask("gpus_now", **scene.view.filters)
+    points = most_steps(len(gpus), gpus["node"].nunique())
+    step_s = step_for(scene.window.seconds, points=points)
+    shown = replace(scene.window, step_s=step_s)
+    cells = feed.ask("heatmap", **shown.steps, **scene.view.filters)
+    return cells, replace(scene.axis, window=shown)
 
 
 def _now(scene: Scene, now: pd.DataFrame) -> None:

@@ -51,7 +51,7 @@ class Palette:
     allocated: str
     fallow: str
     fallow_stripe: str
-    accent: str
+    third: str
     stripe: str
     ramp: tuple[str, ...]
     states: Mapping[str, str]
@@ -68,7 +68,7 @@ LIGHT = Palette(
     allocated="#9a5208",
     fallow="#f6d9a4",
     fallow_stripe="#efbf6a",
-    accent="#1b5e80",
+    third="#8a3fa0",
     stripe="#8d9499",
     ramp=("#f5f1e4", "#d3e4e1", "#9ecbd2", "#5da3ba", "#2a7699", "#0c4368"),
     states={
@@ -77,7 +77,7 @@ LIGHT = Palette(
         "low-saturation": "#a9d3df",
         "held-idle": "#e9a63a",
         "allocated-empty": "#a8480f",
-        "suspect": "#8e5aa8",
+        "suspect": "#cb71e0",
         "unknown": "#8d9499",
         "free": "#e4e2da",
     },
@@ -94,7 +94,7 @@ DARK = Palette(
     allocated="#f0b453",
     fallow="#5a4320",
     fallow_stripe="#7d5c26",
-    accent="#6fc3dc",
+    third="#d98bec",
     stripe="#79828a",
     ramp=("#1f2529", "#1f3f4e", "#22627c", "#3390b0", "#72c3d8", "#d8f3f4"),
     states={
@@ -102,8 +102,8 @@ DARK = Palette(
         "moderate": "#4ea3c0",
         "low-saturation": "#24607a",
         "held-idle": "#f0b453",
-        "allocated-empty": "#c0561b",
-        "suspect": "#b48ad0",
+        "allocated-empty": "#cb5f22",
+        "suspect": "#d98bec",
         "unknown": "#79828a",
         "free": "#333a40",
     },

@@ -50,11 +50,6 @@ class Scene:
             else wording.moment(pd.Timestamp(at).to_pydatetime(), self.zone)
         )
 
-    def ago(self, at: Any) -> str:
-        """How long ago a time of the store was."""
-        stamp = pd.Timestamp(at)
-        return f"{wording.span((pd.Timestamp(datetime.now(UTC)) - stamp).total_seconds())} ago"
-
 
 def current_view() -> View:
     """The view in the address bar."""
@@ -75,7 +70,8 @@ def zone_of(view: View) -> tuple[tzinfo, str]:
         zone = ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError):
         return UTC, "UTC"
-    return zone, f"{name} ({datetime.now(zone).strftime('UTC%z')[:6]})"
+    offset = datetime.now(zone).strftime("%z")
+    return zone, f"{name} (UTC{offset[:3]}:{offset[3:]})"
 
 
 def drawn(site: Site, body: Callable[[Scene], None]) -> None:

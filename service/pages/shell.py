@@ -104,6 +104,8 @@ def _more(site: Site, view: View) -> None:
         return
     shown = scene.window
     label = f"{wording.moment(shown.from_ts, zone)} {wording.DASH} {wording.moment(shown.to_ts, zone)}"
+    if view.live:
+        label = f"until now, in {'UTC' if zone is UTC else 'local time'}"
     with st.popover(label, icon=":material/schedule:", help="Set exact times, the zone, or a lasting link"):
         st.caption(f"Times are shown in {zone_name}.")
         st.session_state["tz"] = view.tz
@@ -153,7 +155,7 @@ def _pulse() -> None:
     if behind is None:
         text, colour = "waiting for the first sample", colours.states["held-idle"]
     elif behind <= LATE and not reads_file:
-        text, colour = f"<b>live</b> · newest sample {_age(behind)} ago", colours.states["moderate"]
+        text, colour = f"<b>live</b> · newest sample {_clock(last)}", colours.states["moderate"]
     elif reads_file:
         text, colour = (
             f"<b>not running</b> · newest sample {_age(behind)} ago",
@@ -168,6 +170,11 @@ def _pulse_of(text: str, colour: str) -> str:
     return (
         f'<div class="pulse" role="status"><span class="dot" style="background:{colour}"></span>{text}</div>'
     )
+
+
+def _clock(at: pd.Timestamp) -> str:
+    zone, _ = zone_of(current_view())
+    return f"{at.tz_convert(zone):%H:%M:%S}" + (" UTC" if zone is UTC else "")
 
 
 def _age(behind: timedelta) -> str:

@@ -234,9 +234,9 @@ def showing(log: Path, **environment: str) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The DATA directory of a running service with a fortnight of history."""
+    """The DATA directory of a running service with eight days of history."""
     folder = tmp_path_factory.mktemp("simulated")
-    with serving(folder / "data", folder / "serve.log", days=14):
+    with serving(folder / "data", folder / "serve.log", days=8):
         yield folder / "data"
 
 

@@ -107,8 +107,8 @@ def test_a_job_is_found_by_typing(dashboard: str, simulated: Path, look: Callabl
 
 def test_a_row_of_the_job_list_opens_the_job(dashboard: str, look: Callable) -> None:
     screen = look(dashboard).open("/jobs?range=7d")
-    table = screen.page.locator('[data-testid="stDataFrame"] canvas').first
-    table.click(position={"x": 16, "y": 54})
+    table = screen.page.get_by_test_id("stDataFrame").bounding_box()
+    screen.page.mouse.click(table["x"] + 18, table["y"] + 54)
     screen.until_address("job=").settled(charts=2)
 
 

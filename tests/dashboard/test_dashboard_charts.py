@@ -1,0 +1,238 @@
+"""Charts are functions from frames to specifications: what is drawn, where, and what is left open."""
+
+from datetime import datetime
+
+import altair as alt
+import pandas as pd
+import pytest
+from altair.utils.schemapi import SchemaValidationError
+
+from service.pages import chart_heat, chart_lanes, chart_ranks, chart_strips, chart_usage, measures
+from service.pages.chart_frame import TimeAxis, stripes, with_end
+from service.pages.headline import headline, sentence
+from service.pages.palette import DARK, LIGHT, STATES
+from service.pages.view import Window
+
+at = datetime.fromisoformat
+WINDOW = Window(from_ts=at("2026-11-20T10:05"), to_ts=at("2026-11-20T11:00"), step_s=600)
+AXIS = TimeAxis(window=WINDOW, utc=True)
+STEPS = pd.to_datetime(
+    ["2026-11-20T10:05", "2026-11-20T10:10", "2026-11-20T10:20", "2026-11-20T10:30", "2026-11-20T10:40"],
+    utc=True,
+).as_unit("us")
+
+
+@pytest.fixture
+def usage() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "ts": STEPS,
+            "installed_gpus": [4.0] * 5,
+            "allocated_gpus": [2.0, 3.0, 3.0, 0.0, 4.0],
+            "used_gpus": [1.0, 1.5, 0.0, 0.0, 4.0],
+            "unknown_gpus": [0.0, 0.0, 0.0, 4.0, 0.0],
+            "utilization_ratio": [0.25, 0.375, 0.0, None, 1.0],
+            "allocated_ratio": [0.5, 0.75, 0.75, None, 1.0],
+        }
+    )
+
+
+@pytest.fixture
+def ledger() -> pd.DataFrame:
+    hours = {"good": 1.0, "held-idle": 0.5, "allocated-empty": 0.25, "unknown": 0.25, "free": 2.0}
+    frame = pd.DataFrame({"state": list(hours), "gpu_hours": list(hours.values())})
+    return frame.assign(share_ratio=frame["gpu_hours"] / 4, cost=frame["gpu_hours"] * 2, currency="EUR")
+
+
+@pytest.fixture
+def cells() -> pd.DataFrame:
+    rows = [
+        (uuid, node, index, step, busy, held, state)
+        for uuid, node, index, busy, held, state in (
+            ("GPU-a", "n1", 0, 0.9, 1.0, "good"),
+            ("GPU-b", "n1", 1, 0.0, 1.0, "held-idle"),
+            ("GPU-c", "n2", 0, 0.0, 0.0, "free"),
+        )
+        for step in STEPS[:3]
+    ]
+    names = ["uuid", "node", "gpu_index", "ts", "utilization_ratio", "held_ratio", "state"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def shares(usage: pd.DataFrame) -> pd.DataFrame:
+    return chart_usage.usage_shares(usage, WINDOW)
+
+
+def test_steps_end_where_the_next_begins_and_the_last_with_the_window(usage) -> None:
+    ends = with_end(usage, WINDOW)["end"]
+    assert list(ends[:-1]) == list(STEPS[1:])
+    assert ends.iloc[-1] == pd.Timestamp("2026-11-20T10:50", tz="UTC")
+
+
+def test_usage_is_drawn_as_shares_of_what_is_installed(usage) -> None:
+    drawn = shares(usage)
+    assert list(drawn["allocated_ratio"]) == [0.5, 0.75, 0.75, 0.0, 1.0]
+    assert drawn["known_ratio"].iloc[3] == 0.0
+    assert "100" in drawn["unknown_text"].iloc[3]
+
+
+def test_headline_leaves_out_what_was_not_measured(usage, ledger) -> None:
+    head = headline(usage, ledger, WINDOW)
+    minutes = [5, 10, 10, 10]
+    used = sum(u * m for u, m in zip([1.0, 1.5, 0.0, 4.0], minutes, strict=True))
+    assert head.utilization_ratio == pytest.approx(used / (4 * sum(minutes)))
+    assert head.wasted_gpu_hours == 0.75
+    assert head.wasted_cost == 1.5
+    assert head.measured_ratio == pytest.approx(1 - 0.25 / 4)
+    assert "lay fallow" in sentence(head, None)
+
+
+def test_headline_has_no_cost_where_a_wasted_hour_has_no_price(usage, ledger) -> None:
+    ledger.loc[ledger["state"] == "held-idle", "cost"] = None
+    assert headline(usage, ledger, WINDOW).wasted_cost is None
+
+
+def test_headline_of_nothing_measured_is_unknown(usage, ledger) -> None:
+    blind = usage.assign(
+        used_gpus=0.0, allocated_gpus=0.0, unknown_gpus=4.0, utilization_ratio=None, allocated_ratio=None
+    ).astype({"utilization_ratio": float, "allocated_ratio": float})
+    head = headline(blind, ledger, WINDOW)
+    assert head.utilization_ratio is None
+    assert head.allocated_ratio is None
+
+
+def test_states_of_a_step_are_stacked_without_hole_or_overlap() -> None:
+    hours = {state.column: [0.1 * n] for n, state in enumerate(STATES, start=1)}
+    stack = chart_usage.state_stack(pd.DataFrame({"ts": STEPS[:1], **hours}), WINDOW)
+    assert list(stack["label"]) == [state.label for state in STATES]
+    assert list(stack["low"][1:]) == pytest.approx(list(stack["high"][:-1]))
+    assert stack["high"].iloc[-1] == pytest.approx(3.6 / (5 / 60))
+
+
+def test_cells_without_a_row_are_unknown_and_never_zero(cells) -> None:
+    whole = chart_heat.every_cell(cells, AXIS)
+    assert len(whole) == 3 * 6
+    late = whole[whole["ts"] == STEPS[4]]
+    assert late["utilization_ratio"].isna().all()
+    assert late["state"].isna().all()
+
+
+def test_held_cells_are_joined_into_one_outline_a_gpu(cells) -> None:
+    held = chart_heat.held_stretches(with_end(chart_heat.every_cell(cells, AXIS), WINDOW))
+    assert list(held["uuid"]) == ["GPU-a", "GPU-b"]
+    assert list(held["ts"]) == [STEPS[0], STEPS[0]]
+    assert list(held["end"]) == [STEPS[3], STEPS[3]]
+
+
+def test_rows_stand_by_node_and_index_and_nodes_apart(cells) -> None:
+    rows = chart_heat.placed(cells.sample(frac=1, random_state=1))
+    assert list(rows["uuid"]) == ["GPU-a", "GPU-b", "GPU-c"]
+    assert rows["y"].iloc[1] == rows["y2"].iloc[0]
+    assert rows["y"].iloc[2] > rows["y2"].iloc[1]
+    assert list(rows["label"]) == ["n1  0", "1", "n2  0"]
+
+
+def test_many_gpus_are_shown_by_node(cells) -> None:
+    nodes = chart_heat.by_node(cells)
+    assert list(nodes["uuid"].unique()) == ["n1", "n2"]
+    assert nodes[nodes["uuid"] == "n1"]["utilization_ratio"].tolist() == pytest.approx([0.45] * 3)
+
+
+@pytest.mark.parametrize(("gpus", "nodes"), [(1, 1), (32, 4), (72, 9), (1000, 125), (10_000, 1_250)])
+def test_a_map_has_no_more_cells_than_a_browser_draws_at_once(gpus, nodes) -> None:
+    lines = nodes if gpus > chart_heat.MOST_GPUS else gpus
+    steps = chart_heat.most_steps(gpus, nodes)
+    assert steps >= 40
+    assert steps == 40 or lines * steps <= chart_heat.MOST_CELLS
+
+
+def test_waste_ranks_the_worst_first_and_leaves_out_who_wasted_nothing() -> None:
+    people = pd.DataFrame(
+        {
+            "name": ["ada", "bo", "cy"],
+            "gpu_hours": [10.0, 20.0, 5.0],
+            "used_gpu_hours": [4.0, 5.0, 5.0],
+            "wasted_gpu_hours": [2.0, 9.0, 0.0],
+            "utilization_ratio": [0.4, 0.25, 1.0],
+        }
+    )
+    assert list(chart_ranks.most_wasted(people, top=5)["name"]) == ["bo", "ada"]
+    assert list(chart_ranks.best_used(people, top=2)["name"]) == ["cy", "ada"]
+    parts = chart_ranks.split_hours(people)
+    lengths = (parts["high"] - parts["low"]).groupby(parts["name"]).sum()
+    assert lengths.to_dict() == pytest.approx({"ada": 10.0, "bo": 20.0, "cy": 5.0})
+
+
+def test_measures_nobody_took_get_no_lane_and_idle_video_none_either() -> None:
+    timeline = pd.DataFrame(
+        {
+            "ts": STEPS[:2],
+            "utilization_ratio": [0.5, None],
+            "power_w": [None, None],
+            "encoder_ratio": [0.0, 0.0],
+        }
+    )
+    kept = chart_lanes.measured_lanes(measures.lanes_of(), timeline)
+    assert [lane.title for lane in kept] == ["Utilization"]
+
+
+def test_a_gap_in_a_timeline_stays_open() -> None:
+    timeline = pd.DataFrame({"ts": STEPS[[0, 4]], "utilization_ratio": [0.5, 0.7]})
+    whole = chart_lanes.whole_timeline(timeline, AXIS)
+    assert len(whole) == 6
+    assert whole["utilization_ratio"].isna().sum() == 4
+
+
+def test_states_in_a_strip_are_joined_and_a_gap_is_unknown() -> None:
+    timeline = pd.DataFrame({"ts": STEPS[:3], "state": ["good", "good", "free"]})
+    strip = chart_strips.state_strip(timeline, WINDOW, LIGHT)
+    assert list(strip.stretches["told"]) == ["good use", "free", "unknown"]
+    assert strip.stretches["end"].iloc[-1] == pd.Timestamp("2026-11-20T11:00", tz="UTC")
+
+
+def test_a_holder_keeps_one_shade() -> None:
+    shades = chart_strips.shades_of(["ada", "bo", "ada"], LIGHT)
+    assert shades[0] == shades[2] != shades[1]
+
+
+@pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
+def test_every_chart_is_a_valid_specification(usage, ledger, cells, colours) -> None:
+    hours = {state.column: [0.1] * 5 for state in STATES}
+    people = pd.DataFrame(
+        {
+            "name": ['it\'s "me"'],
+            "gpu_hours": [3.0],
+            "used_gpu_hours": [1.0],
+            "wasted_gpu_hours": [1.0],
+            "utilization_ratio": [0.3],
+        }
+    )
+    timeline = pd.DataFrame(
+        {"ts": STEPS, "state": "good", "utilization_ratio": 0.5, "gpu_utilization_ratio": 0.9}
+    )
+    lanes = chart_lanes.measured_lanes(measures.lanes_of(), timeline)
+    strip = chart_strips.state_strip(timeline, WINDOW, colours)
+    charts = (
+        chart_usage.allocated_and_used(usage, AXIS, colours),
+        chart_usage.gpus_by_state(pd.DataFrame({"ts": STEPS, **hours}), AXIS, colours),
+        chart_usage.ledger_bars(ledger, colours),
+        chart_heat.heat_map(cells, AXIS, colours),
+        chart_ranks.waste_bars(people, colours),
+        chart_ranks.use_bars(people, colours),
+        chart_lanes.lanes_chart(timeline, lanes, AXIS, colours, strips=[strip]),
+    )
+    for chart in charts:
+        assert chart.to_dict()["layer"]
+
+
+def test_stripes_never_run_out_within_their_box() -> None:
+    for tilt in (1.0, 0.22, 0.001):
+        made = stripes("#fff", "#000", bands=10, tilt=tilt).to_dict()
+        reach = (made["x2"] + made["y2"]) and (made["x2"] ** 2 + made["y2"] ** 2)
+        assert (1 * made["x2"] + 1 * made["y2"]) / reach <= 1 + 1e-9
+
+
+def test_altair_checks_parts_again_after_a_chart_is_built(cells) -> None:
+    chart_heat.heat_map(cells, AXIS, LIGHT)
+    with pytest.raises(SchemaValidationError, match="notamark"):
+        alt.MarkDef(type="notamark")

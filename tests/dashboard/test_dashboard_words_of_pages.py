@@ -1,0 +1,71 @@
+"""What pages say about evidence, gaps and errors, without a browser."""
+
+import pandas as pd
+import pytest
+
+from service import client
+from service.pages import wording
+from service.pages.evidence import told
+from service.pages.notice import explain
+from service.pages.people import named
+from service.pages.pieces import plain
+from service.pages.unknowns import by_reason
+from service.pages.view import Window
+
+T, G = wording.THIN, wording.GAP
+ERRORS = [getattr(client, name) for name in client.__all__ if isinstance(getattr(client, name), type)]
+
+
+@pytest.mark.parametrize("error", [e for e in ERRORS if issubclass(e, client.ClientError)])
+def test_every_error_says_what_was_found_and_what_to_do(error) -> None:
+    notice = explain(error("the disk is on fire"))
+    assert "the disk is on fire" in notice.found
+    assert notice.title
+    assert len(notice.todo) > 20
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        '{"idle_ratio": 0.97, "memory_used_bytes": 1073741824, "wasted_gpu_hours": 3.5, "still": true}',
+        '[{"name": "idle_ratio", "value": 0.97}, {"name": "memory_used_bytes", "value": 1073741824},'
+        ' {"name": "wasted_gpu_hours", "value": 3.5}, {"name": "still", "value": true}]',
+    ],
+)
+def test_evidence_is_written_by_its_units(evidence) -> None:
+    assert told(evidence) == [
+        ("idle", f"97{T}%"),
+        ("memory used", f"1.0{G}GiB"),
+        ("wasted", f"3.5{G}GPU-h"),
+        ("still", "yes"),
+    ]
+
+
+def test_evidence_that_was_not_measured_says_so() -> None:
+    assert told('{"sm_active_ratio": null}') == [("sm active ratio", "not measured")]
+
+
+def test_gaps_of_one_reason_are_added_up_within_the_window() -> None:
+    times = pd.to_datetime(["2026-11-20T09:00", "2026-11-20T11:00"], utc=True)
+    gaps = pd.DataFrame(
+        {
+            "source": "nvml",
+            "node": "n1",
+            "uuid": [None, None],
+            "from_ts": times,
+            "to_ts": times + pd.Timedelta(hours=2),
+            "reason": "driver gone",
+        }
+    )
+    at = pd.Timestamp("2026-11-20T10:00"), pd.Timestamp("2026-11-20T12:00")
+    merged = by_reason(gaps, Window(from_ts=at[0], to_ts=at[1], step_s=60))
+    assert merged[["times", "seconds"]].to_numpy().tolist() == [[2, 7200.0]]
+
+
+def test_a_person_in_two_projects_is_two_rows_with_their_own_names() -> None:
+    frame = pd.DataFrame({"user_name": ["ada", "ada", "bo", None], "project": ["x", "y", "x", None]})
+    assert list(named(frame, "people")["name"]) == ["ada · x", "ada · y", "bo", "unknown"]
+
+
+def test_text_from_a_job_is_not_markup() -> None:
+    assert plain("**x** [a](b) <i>") == r"\*\*x\*\* \[a\](b) \<i\>"
