@@ -136,7 +136,7 @@ def _gpus(gpus: list[dict[str, Any]], now: datetime) -> RenderableType:
 
 def _line(gpu: dict[str, Any], now: datetime) -> list[str | Text]:
     state = state_text(gpu["state"])
-    mark = RUNG_MARKS.get(gpu["rung"], "") if gpu["utilization_ratio"] is not None else ""
+    mark = RUNG_MARKS.get(gpu["rung"], "") if gpu["utilization_ratio"] else ""
     return [
         place(gpu),
         state,
