@@ -8,7 +8,7 @@ import ctypes
 from typing import Any
 
 from collector.nvml import measures
-from collector.nvml.gpm import Gpm, is_supported
+from collector.nvml.gpm import Gpm, is_supported, open_gpm
 from collector.nvml.library import LOST, REFUSED, SUCCESS, Library
 from collector.nvml.listing import LISTS, Listing, Uses, first_present
 from collector.nvml.measures import SLOT
@@ -102,7 +102,10 @@ class Device:
     def _open_gpm(self, handle: Any, gpu_instance: int | None) -> Gpm | None:
         code = is_supported(self._library, handle)
         if code == SUCCESS:
-            return Gpm(self._library, handle, gpu_instance)
+            gpm = open_gpm(self._library, handle, gpu_instance)
+            if not isinstance(gpm, int):
+                return gpm
+            code = gpm
         if code in LOST:
             raise DeviceFailed("nvmlGpmQueryDeviceSupport", code)
         self.refused["gpm"] = code

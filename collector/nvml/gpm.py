@@ -31,6 +31,14 @@ def is_supported(library: Library, handle: Any) -> int:
     return SUCCESS if support.isSupportedDevice else NOT_SUPPORTED
 
 
+def open_gpm(library: Library, handle: Any, gpu_instance: int | None = None) -> "Gpm | int":
+    """GPM for this device, or the code with which the driver refused room for its samples."""
+    try:
+        return Gpm(library, handle, gpu_instance)
+    except pynvml.NVMLError as error:
+        return int(error.value)
+
+
 class Gpm:
     """The two samples of one device, or of one GPU instance when ``gpu_instance`` is given."""
 

@@ -84,8 +84,8 @@ def probe(root: Path = Path("/")) -> Probe:
     contained = in_container(root)
     try:
         worker = Worker()
-    except OSError as error:
-        return _without(f"the process that reads NVML could not be started: {error}", contained)
+    except (ChildLost, OSError) as error:
+        return _without(f"the process that reads NVML {error}", contained)
     try:
         hello = worker.receive(_START_S)
         if "unusable" in hello:

@@ -47,7 +47,7 @@ class NvmlSource:
     """Reads all GPUs and MIG instances of this machine through a child process.
 
     ``processes`` of a reading are bare keys (pid and start time): whoever wires sources together has them
-    described. Not for several threads at once.
+    described. Not for several threads at once. Making one raises OSError where there is no /proc.
     """
 
     def __init__(self, *, node: NodeName, name: str = "nvml", options: NvmlOptions | None = None) -> None:
@@ -137,7 +137,10 @@ class NvmlSource:
         self._versions = None
         self._generation = -1
         self._asked_for_start = time.monotonic()
-        self._worker = Worker(avoid)
+        try:
+            self._worker = Worker(avoid)
+        except OSError as error:
+            raise ChildLost(f"could not be started: {error}", None, silent=True) from error
         return self._worker
 
     def _await_start(self, worker: Worker, now_ms: int) -> Unavailable | None:

@@ -37,7 +37,10 @@ class ChildLost(Exception):
 
 
 class Worker:
-    """One child, from its start to its end; not to be used after an exception or in a forked copy."""
+    """One child, from its start to its end; not to be used after an exception or in a forked copy.
+
+    Making one starts the process. Raises ChildLost.
+    """
 
     def __init__(self, avoid: Collection[int] = ()) -> None:
         self.owner = os.getpid()
@@ -46,8 +49,16 @@ class Worker:
         self._note = mmap.mmap(self._note_fd, _NOTE_BYTES)
         _INDEX.pack_into(self._note, 0, -1)
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
-        self._process = self._spawn()
-        self._send({"op": "start", "avoid": sorted(avoid)})
+        try:
+            self._process = self._spawn()
+        except OSError as error:
+            self._release()
+            raise ChildLost(f"could not be started: {error}", None, silent=True) from error
+        try:
+            self._send({"op": "start", "avoid": sorted(avoid)})
+        except ChildLost:
+            self.end()
+            raise
 
     @property
     def pid(self) -> int:
@@ -95,6 +106,9 @@ class Worker:
             if stream:
                 with contextlib.suppress(BrokenPipeError):
                     stream.close()
+        self._release()
+
+    def _release(self) -> None:
         self._note.close()
         self._stderr.close()
         os.close(self._note_fd)

@@ -129,6 +129,26 @@ def test_a_gpu_that_stays_lost_is_asked_for_ever_more_rarely(watch: Watch) -> No
     assert 3 <= len(pids) <= 5
 
 
+def test_a_child_that_cannot_be_started_is_a_reason_and_no_exception(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = watch()
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
+    assert "could not be started" in unavailable(w).reason
+    monkeypatch.undo()
+    for name, value in w.driver.variables().items():
+        monkeypatch.setenv(name, value)
+    assert w.read(FIRST_WAIT_MS * 2).samples
+
+
+def test_a_child_that_ends_at_once_is_a_reason_and_no_exception(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = watch()
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    assert "ended with status 1" in unavailable(w).reason
+
+
 def test_a_child_that_is_killed_is_replaced_at_the_next_tick(watch: Watch) -> None:
     w = watch()
     w.read()

@@ -165,6 +165,16 @@ def test_gpm_that_is_refused_is_not_asked_again(watch: Watch, code: int) -> None
     assert w.driver.calls("nvmlGpmSampleGet") == 1
 
 
+def test_a_driver_that_has_no_room_for_gpm_samples_still_gives_the_rest(watch: Watch) -> None:
+    w = watch()
+    w.driver.gpu(0).metrics(sm=50)
+    w.driver.gpu(0).utilization = 30
+    w.driver.fail("nvmlGpmSampleAlloc", UNKNOWN)
+    assert [(row.rung, row.utilization_ratio) for row in (w.sample(), w.sample())] == [
+        (Rung.GPU_UTILIZATION, 0.3)
+    ] * 2
+
+
 def test_a_passing_gpm_failure_costs_one_tick_and_starts_a_new_window(watch: Watch) -> None:
     w = watch()
     w.driver.gpu(0).metrics(sm=50)
