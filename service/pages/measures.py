@@ -1,6 +1,6 @@
 """Which measures share a lane, what they are called, and how they are written. Pure; for all pages."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -34,67 +34,23 @@ def megahertz(value: float | None) -> str:
 
 def lanes_of(memory_total_bytes: float | None = None) -> tuple[Lane, ...]:
     """Every lane of a GPU's timeline, most telling first; memory's top is the card's total where known."""
-    ratio = percent_of
     return (
-        Lane(
-            title="Utilization",
-            traces=(
-                Trace(column="utilization_ratio", label="best measure"),
-                Trace(column="gpu_utilization_ratio", label="any kernel ran"),
-            ),
-            write=ratio,
-            full=1.0,
+        _ratios("Utilization", utilization_ratio="best measure", gpu_utilization_ratio="any kernel ran"),
+        _ratios(
+            "SMs",
+            sm_active_ratio="SM active",
+            sm_occupancy_ratio="occupancy",
+            tensor_active_ratio="tensor active",
         ),
-        Lane(
-            title="SMs",
-            traces=(
-                Trace(column="sm_active_ratio", label="SM active"),
-                Trace(column="sm_occupancy_ratio", label="occupancy"),
-                Trace(column="tensor_active_ratio", label="tensor active"),
-            ),
-            write=ratio,
-            full=1.0,
+        _lane("Memory used", wording.gibibytes, memory_total_bytes, memory_used_bytes="memory used"),
+        _ratios(
+            "Memory traffic", dram_active_ratio="DRAM active", memory_controller_ratio="memory controller"
         ),
-        Lane(
-            title="Memory used",
-            traces=(Trace(column="memory_used_bytes", label="memory used"),),
-            write=wording.gibibytes,
-            full=memory_total_bytes,
-        ),
-        Lane(
-            title="Memory traffic",
-            traces=(
-                Trace(column="dram_active_ratio", label="DRAM active"),
-                Trace(column="memory_controller_ratio", label="memory controller"),
-            ),
-            write=ratio,
-            full=1.0,
-        ),
-        Lane(title="Power", traces=(Trace(column="power_w", label="power"),), write=wording.watts),
-        Lane(
-            title="Temperature", traces=(Trace(column="temperature_c", label="temperature"),), write=celsius
-        ),
-        Lane(
-            title="Clocks",
-            traces=(
-                Trace(column="sm_clock_mhz", label="SM clock"),
-                Trace(column="memory_clock_mhz", label="memory clock"),
-            ),
-            write=megahertz,
-        ),
-        Lane(
-            title="Video",
-            traces=(
-                Trace(column="encoder_ratio", label="encoder"),
-                Trace(column="decoder_ratio", label="decoder"),
-            ),
-            write=ratio,
-            full=1.0,
-            rare=True,
-        ),
-        Lane(
-            title="Processes", traces=(Trace(column="process_count", label="processes"),), write=wording.count
-        ),
+        _lane("Power", wording.watts, power_w="power"),
+        _lane("Temperature", celsius, temperature_c="temperature"),
+        _lane("Clocks", megahertz, sm_clock_mhz="SM clock", memory_clock_mhz="memory clock"),
+        replace(_ratios("Video", encoder_ratio="encoder", decoder_ratio="decoder"), rare=True),
+        _lane("Processes", wording.count, process_count="processes"),
     )
 
 
@@ -114,3 +70,12 @@ def banded(lanes: Sequence[Lane]) -> tuple[Lane, ...]:
 
 def _band(trace: Trace) -> Trace:
     return replace(trace, low=f"{trace.column}_low", high=f"{trace.column}_high")
+
+
+def _ratios(title: str, **labels: str) -> Lane:
+    return _lane(title, percent_of, 1.0, **labels)
+
+
+def _lane(title: str, write: Callable[[float | None], str], full: float | None = None, **labels: str) -> Lane:
+    traces = tuple(Trace(column=column, label=label) for column, label in labels.items())
+    return Lane(title=title, traces=traces, write=write, full=full)
