@@ -14,7 +14,7 @@ from collector.dcgm.endpoint import XID
 from collector.dcgm.labels import Identity
 from collector.dcgm.mig import share_of
 from collector.dcgm.readout import LADDER, RATIOS, SCALE_UNKNOWN, WHOLES
-from collector.model import Event, Gap, Gpu, Rung
+from collector.model import Event, Gap, Gpu, GpuUuid, Rung
 
 NO_SAMPLES = "no samples in Prometheus"
 _LIMITS = {pa.int16(): 2**15 - 1, pa.int32(): 2**31 - 1, pa.int64(): 2**63 - 1024}
@@ -22,12 +22,16 @@ _LIMITS = {pa.int16(): 2**15 - 1, pa.int32(): 2**31 - 1, pa.int64(): 2**63 - 102
 
 def history_of(devices: Sequence[Device], *, source: str, from_ms: int) -> History:
     """What the devices did after ``from_ms``; earlier rows are there to tell widths and changes by."""
-    shown = [_after(device, from_ms) for device in devices]
-    parts = [_table(device, keep) for device, keep in shown if keep.any()]
+    shown = [(device, device.at_ms > from_ms) for device in devices]
+    tables = [_table(device, keep) for device, keep in shown if keep.any()]
+    parts: dict[GpuUuid, list[Device]] = {}
+    for device in devices:
+        if device.identity.parent is not None:
+            parts.setdefault(device.identity.parent, []).append(device)
     return History(
         source=source,
-        gpus=tuple(_gpu(device, devices) for device, keep in shown if keep.any()),
-        samples=pa.concat_tables(parts) if parts else SAMPLE_SCHEMA.empty_table(),
+        gpus=tuple(_gpu(device, parts.get(device.identity.uuid, ())) for device, keep in shown if keep.any()),
+        samples=pa.concat_tables(tables) if tables else SAMPLE_SCHEMA.empty_table(),
         held=tuple(
             interval
             for device, keep in shown
@@ -41,10 +45,6 @@ def history_of(devices: Sequence[Device], *, source: str, from_ms: int) -> Histo
         events=tuple(event for device, keep in shown for event in _xids(device, keep)),
         gaps=tuple(gap for device, keep in shown for gap in _gaps(device, keep, source)),
     )
-
-
-def _after(device: Device, from_ms: int) -> tuple[Device, npt.NDArray[np.bool_]]:
-    return device, device.at_ms > from_ms
 
 
 def _table(device: Device, keep: npt.NDArray[np.bool_]) -> pa.Table:
@@ -102,7 +102,7 @@ def _nullable(values: npt.NDArray[np.float64], name: str) -> pa.Array:
     return pa.array(fits.astype(np.int64), mask=blank).cast(kind)
 
 
-def _gpu(device: Device, devices: Sequence[Device]) -> Gpu:
+def _gpu(device: Device, parts: Iterable[Device]) -> Gpu:
     who = device.identity
     persistence = _newest(device, "persistence_mode")
     limit = _newest(device, "power_limit_mw")
@@ -116,15 +116,15 @@ def _gpu(device: Device, devices: Sequence[Device]) -> Gpu:
         power_limit_mw=None if limit is None else round(limit),
         parent_uuid=who.parent,
         mig_profile=who.profile,
-        share_of_device=share_of(who, _beside(device, devices)),
+        share_of_device=share_of(who, _at_the_end(device, parts)),
         persistence_mode=None if persistence is None else persistence > 0,
     )
 
 
-def _beside(device: Device, devices: Iterable[Device]) -> list[Identity]:
+def _at_the_end(board: Device, parts: Iterable[Device]) -> list[Identity]:
     """The instances that were there at the end: a board may have been partitioned anew on the way."""
-    last = device.at_ms[-1]
-    return [other.identity for other in devices if last <= other.at_ms[-1] + other.width_ms[-1]]
+    last = board.at_ms[-1]
+    return [part.identity for part in parts if last <= part.at_ms[-1] + part.width_ms[-1]]
 
 
 def _memory_total(device: Device) -> int | None:

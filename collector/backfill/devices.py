@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from collector.backfill.scale import scales
 from collector.backfill.server import Series
-from collector.dcgm.labels import Claim, Identity, claims, identity
+from collector.dcgm.labels import Claim, Identity, claims, identity, parent_of
 from collector.dcgm.vocabulary import (
     BLANKS,
     INT64_BLANK,
@@ -113,18 +113,6 @@ def _assign(
             board.parts.append(Part(target, part.at_ms, part.values, measure, ()))
             part.values = np.full(len(part.at_ms), np.nan)
     device.parts.append(part)
-
-
-def parent_of(instance: Identity) -> Identity:
-    """The board that an instance is part of."""
-    assert instance.parent is not None
-    return Identity(
-        uuid=instance.parent,
-        node=instance.node,
-        index=instance.index,
-        model=instance.model,
-        driver_version=instance.driver_version,
-    )
 
 
 def _known(found: dict[GpuUuid, Collected], who: Identity, last_ms: int) -> Collected:

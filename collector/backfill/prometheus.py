@@ -168,7 +168,7 @@ def import_history(
 def _survey(
     server: PrometheusServer, access: Access, window: Range, store: ImportStore, settings: ImportSettings
 ) -> Survey:
-    origin = f"{place(access.url)} {{{settings.match}}}"
+    origin = f"{place(access.url)} {_selector(settings.match)}" if settings.match else place(access.url)
     every = server.names(_selector(_DCGM, settings.match), *window)
     metrics = tuple(sorted(name for name in every if is_known(name)))
     if not metrics:

@@ -7,7 +7,7 @@ for each job. Behind a Prometheus without honor_labels the bare ``pod`` is the *
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from collector.inventory.kubernetes import pod_holder
 from collector.model import ClaimSource, GpuUuid, Holder, JobId, NodeName
@@ -65,6 +65,12 @@ def identity(labels: Labels, *, fallback_node: str) -> Identity | None:
         parent=GpuUuid(uuid) if instance else None,
         profile=_first(labels, _PROFILE) or None,
     )
+
+
+def parent_of(instance: Identity) -> Identity:
+    """The board that a MIG instance is part of, as far as the instance's row tells."""
+    assert instance.parent is not None
+    return replace(instance, uuid=instance.parent, parent=None, profile=None)
 
 
 def instance_uuid(parent: str, instance_id: str) -> GpuUuid:

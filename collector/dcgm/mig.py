@@ -11,15 +11,15 @@ _PROFILE = re.compile(r"(?:\d+c\.)?(\d+)g\.")
 _ROUNDING = 1e-9
 
 
-def share_of(who: Identity, everybody: Iterable[Identity]) -> float:
-    """The share of its board that a device is, 0..1; a parent keeps what its instances leave.
+def share_of(who: Identity, parts: Iterable[Identity]) -> float:
+    """The share of its board that a device is, 0..1; a parent keeps what its ``parts`` leave.
 
     An instance counts the compute slices of its profile (``3g.20gb``: 3) over those of the board; one whose
     profile cannot be read counts a single slice, the least there is, so a board never adds up to more than 1.
     """
     if who.parent is not None:
         return _slices(who) / _board_slices(who)
-    given = sum(_slices(other) for other in everybody if other.parent == who.uuid)
+    given = sum(_slices(part) for part in parts)
     left = 1.0 - given / _board_slices(who)
     return left if left > _ROUNDING else 0.0
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from collector.dcgm.labels import Claim, Identity, claims, identity, sees_exported
+from collector.dcgm.labels import Claim, Identity, claims, identity, parent_of, sees_exported
 from collector.dcgm.mig import share_of
 from collector.dcgm.text import Row
 from collector.dcgm.vocabulary import (
@@ -95,11 +95,12 @@ def _devices(known: list[tuple[Row, Measure]], fallback_node: str) -> tuple[dict
         who = identities[id(row.labels)]
         if who is None:
             continue
+        if who.parent is not None:
+            devices.setdefault(who.parent, _Device(parent_of(who), {}, {}))
         device = devices.setdefault(who.uuid, _Device(who, {}, {}))
         device.claims.update(dict.fromkeys(holders[id(row.labels)] or ()))
-        if who.parent is not None:
-            parent = devices.setdefault(who.parent, _Device(_parent(who), {}, {}))
-            device = parent if measure.scope is Scope.BOARD else device
+        if who.parent is not None and measure.scope is Scope.BOARD:
+            device = devices[who.parent]
         _note(device, measure, row.value, scale)
     return devices, any(found is not None for found in holders.values())
 
@@ -126,17 +127,6 @@ def _note(device: _Device, measure: Measure, raw: float, scale: float | None) ->
     device.values[measure.quantity] = max(device.values.get(measure.quantity, found), found)
 
 
-def _parent(instance: Identity) -> Identity:
-    assert instance.parent is not None
-    return Identity(
-        uuid=instance.parent,
-        node=instance.node,
-        index=instance.index,
-        model=instance.model,
-        driver_version=instance.driver_version,
-    )
-
-
 def _keep_board_values(parent: _Device) -> None:
     """A partitioned board's own utilization and memory are those of its instances: counted there, once."""
     parent.values = {name: found for name, found in parent.values.items() if name in BOARD_QUANTITIES}
@@ -145,8 +135,11 @@ def _keep_board_values(parent: _Device) -> None:
 
 def _shares(devices: Mapping[GpuUuid, _Device]) -> dict[GpuUuid, float]:
     """The share of its board that each device is; a parent keeps what its instances leave."""
-    identities = tuple(device.identity for device in devices.values())
-    return {who.uuid: share_of(who, identities) for who in identities}
+    parts: dict[GpuUuid, list[Identity]] = {}
+    for device in devices.values():
+        if device.identity.parent is not None:
+            parts.setdefault(device.identity.parent, []).append(device.identity)
+    return {uuid: share_of(device.identity, parts.get(uuid, ())) for uuid, device in devices.items()}
 
 
 def _allocations(devices: Mapping[GpuUuid, _Device]) -> tuple[Allocation, ...]:
