@@ -12,7 +12,7 @@ from collector.batch import SAMPLE_SCHEMA, HeldInterval
 from collector.model import Allocation, ClaimSource, Gap, Gpu, GpuUuid, Holder, JobId, NodeName, Rung
 from collector.replay.cells import cell, moments, numbers, words
 from collector.replay.errors import BadMapping, RecordingUseless
-from collector.replay.faults import Fault, refused
+from collector.replay.faults import Fault, Refused, refused
 from collector.replay.file import Raw
 from collector.replay.mapping import ColumnMapping, HolderColumns, Measure, require_columns
 from collector.replay.recording import Recording
@@ -45,14 +45,18 @@ def interpret(raw: Raw, mapping: ColumnMapping, path: str) -> Recording:
     usual = mapping.width_ms or _usual_step_ms(rows, kept)
     width_ms = np.where(np.isnan(width), usual, width).astype(np.int32)
     samples = _table(rows, kept, width_ms, {name: values[kept] for name, values in measured.items()})
+    skipped = refused(rows.all_faults())
     holders = () if mapping.holder is None else tuple(_held(rows, kept, width_ms, mapping.holder))
     return Recording(
         path=path,
         samples=samples,
         gpus=tuple(_gpus(rows, kept, mapping)),
         held=holders,
-        gaps=tuple(_gaps(rows, kept, width_ms, usual)),
-        refused=refused(rows.all_faults()),
+        gaps=(
+            *_notice(skipped, int((rows.at_ms[kept] - width_ms).min()), usual),
+            *_gaps(rows, kept, width_ms, usual),
+        ),
+        refused=skipped,
     )
 
 
@@ -258,6 +262,12 @@ def _word(table: pa.Table, column: str | None, row: int) -> str | None:
         return None
     text = str(table[column][row].as_py() or "").strip()
     return text or None
+
+
+def _notice(skipped: Refused, from_ms: int, usual_ms: int) -> Iterator[Gap]:
+    """The count of what was skipped, told where gaps are told: just before the recording begins."""
+    if skipped.rows:
+        yield Gap(source="replay", from_ms=from_ms - usual_ms, to_ms=from_ms, reason=str(skipped))
 
 
 def _gaps(

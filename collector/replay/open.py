@@ -4,6 +4,7 @@ Fallow's own export needs none. Any other table has its mapping beside it, under
 with ``.toml`` appended (``pods.csv.gz.toml`` or ``pods.toml``), or gets one from the caller.
 """
 
+import logging
 from pathlib import Path
 
 from collector.batch import SAMPLE_SCHEMA
@@ -15,29 +16,25 @@ from collector.replay.mapping import ColumnMapping, Measure, parse_mapping
 from collector.replay.recording import Recording, shifted
 from collector.replay.source import ReplaySource
 
+log = logging.getLogger(__name__)
+
 
 def open_recording(path: Path, mapping: ColumnMapping | None = None) -> Recording:
     """The recording at ``path``; blocks while it is read whole into memory.
 
     ``path`` is the table of samples, or the folder of an export, in which it is ``samples.parquet`` or
-    ``samples.csv``. Raises RecordingUnreadable, BadMapping, RecordingUseless, each with what to do next.
+    ``samples.csv``. What was skipped is in ``refused``, in the first of the ``gaps``, and in the log.
+    Raises RecordingUnreadable, BadMapping, RecordingUseless, each with what to do next.
     """
     if path.is_dir():
         found = [path / name for name in ("samples.parquet", "samples.csv") if (path / name).is_file()]
         path = found[0] if found else path / "samples.parquet"
     if not path.is_file():
         raise RecordingUnreadable(f"replaying {path}: there is no such file")
-    raw = read_raw(path)
-    chosen = mapping or _mapping_beside(path)
-    own = _own_mapping(tuple(raw.table.column_names)) if chosen is None else None
-    if own is not None:
-        return with_neighbours(interpret(raw, own, str(path)), path)
-    if chosen is None:
-        raise BadMapping(
-            f"replaying {path}: its columns ({', '.join(raw.table.column_names)}) are not those of Fallow's "
-            f"export, and there is no mapping at {_stem(path)}.toml. Write one: docs/simulated.md shows how."
-        )
-    return interpret(raw, chosen, str(path))
+    recording = _understood(path, mapping)
+    if recording.refused.rows:
+        log.warning("replaying %s: %s", path, recording.refused)
+    return recording
 
 
 def open_replay(
@@ -50,6 +47,20 @@ def open_replay(
     """
     recording = open_recording(path, mapping)
     return ReplaySource(shifted(recording, starts_ms - recording.from_ms), name)
+
+
+def _understood(path: Path, mapping: ColumnMapping | None) -> Recording:
+    raw = read_raw(path)
+    chosen = mapping or _mapping_beside(path)
+    own = _own_mapping(tuple(raw.table.column_names)) if chosen is None else None
+    if own is not None:
+        return with_neighbours(interpret(raw, own, str(path)), path)
+    if chosen is None:
+        raise BadMapping(
+            f"replaying {path}: its columns ({', '.join(raw.table.column_names)}) are not those of Fallow's "
+            f"export, and there is no mapping at {_stem(path)}.toml. Write one: docs/simulated.md shows how."
+        )
+    return interpret(raw, chosen, str(path))
 
 
 def _mapping_beside(path: Path) -> ColumnMapping | None:

@@ -19,7 +19,7 @@ class ReplaySource:
         self._name = name
         self._at_ms = times_of(recording)
         self._to_ms = recording.to_ms
-        self._last_ms = recording.from_ms
+        self._last_ms = recording.from_ms - 1
 
     @property
     def name(self) -> str:

@@ -8,11 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from collector.batch import SAMPLE_SCHEMA
-from collector.model import ClaimSource, Rung
+from collector.model import ClaimSource, Reading, Rung
 from collector.replay.errors import BadMapping, RecordingUnreadable, RecordingUseless
 from collector.replay.mapping import ColumnMapping, mapping_from
 from collector.replay.open import open_recording
 from collector.replay.recording import Recording, histories, shifted
+from collector.replay.source import ReplaySource
 
 ORIGIN_MS = 1_772_409_600_000
 HEAD = "t,gpu,util,mem,job\n"
@@ -80,11 +81,16 @@ def test_malformed_rows_are_counted_skipped_and_shown_with_their_lines(tmp_path:
     assert "8 malformed rows skipped" in text and "and 3 more" in text
     assert "line 5: util: 'high' is no number" in text
     assert "line 7: util: '140' is out of range" in text
+    assert recording.gaps[0].reason == text and recording.gaps[0].to_ms <= recording.from_ms
+    (first, *_) = histories(recording)
+    assert text in {gap.reason for gap in first.gaps}
+    live = ReplaySource(recording).read(recording.from_ms + 1000)
+    assert isinstance(live, Reading) and text in {gap.reason for gap in live.gaps}
 
 
 def test_a_skipped_row_that_had_its_place_leaves_a_gap_there(tmp_path: Path) -> None:
     recording = recorded(tmp_path, "0,a,10,1,7\n60,a,ten,1,7\n120,a,10,1,7\n", width_s=60)
-    (gap,) = recording.gaps
+    (_, gap) = recording.gaps
     assert (gap.uuid, gap.from_ms, gap.to_ms) == ("a", ORIGIN_MS, ORIGIN_MS + 60_000)
     assert gap.reason == "a malformed row in the recording"
 
