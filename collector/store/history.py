@@ -53,7 +53,8 @@ def _add_samples(
     rows = stored_rows(history.samples, ids)
     gpu_ids = tuple(sorted(pc.unique(rows["gpu_id"]).to_pylist()))
     live.newest_ms = grown(live.newest_ms, gpu_ids[-1])
-    live.widest_ms = max(live.widest_ms, pc.max(rows["width_ms"]).as_py())
+    live.recent_ms = 0
+    live.note_widths(pc.max(rows["width_ms"]).as_py())
     connection.register("incoming", rows)
     bounds = {"from_ms": first_ms, "to_ms": last_ms, "kept_ms": live.marks.samples_from_ms}
     counted = connection.execute(statement("insert_history"), bounds).fetchone()
@@ -66,8 +67,8 @@ def _add_samples(
     if live.marks.minutes_to_ms is None:
         live.marks = start_marks(connection, first_ms)
     stretch = Stretch(from_ms=first_ms, to_ms=last_ms, gpu_ids=gpu_ids)
-    redo(connection, stretch, live.marks, widest_ms=live.widest_ms)
-    live.marks = close_finished(connection, live.marks, at_ms=last_ms, widest_ms=live.widest_ms)
+    redo(connection, stretch, live.marks, live.reach)
+    live.marks = close_finished(connection, live.marks, at_ms=last_ms, reach=live.reach)
     return int(counted[0]) if counted else 0
 
 

@@ -14,8 +14,25 @@ BIN_MS = 30_000
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
 GRACE_MS = 60_000
-COUNTER_REACH_MS = 120_000
-"""How far back an energy counter's previous value may lie."""
+WIDEST_MS = HOUR_MS
+"""Bins are filled this far back from a sample's end, however wide it says it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """How far around a stretch samples matter to it.
+
+    ``ahead_ms``: the widest sample there is may end so long after the stretch. ``back_ms``: the sample before
+    the stretch, whose counter the first one is compared with, ended at most so long before it.
+    """
+
+    ahead_ms: int
+    back_ms: int
+
+
+def reach_of(widest_ms: int, recent_ms: int) -> Reach:
+    """From the widest sample of all and the widest of those that came now."""
+    return Reach(ahead_ms=min(widest_ms, WIDEST_MS), back_ms=min(3 * recent_ms, WIDEST_MS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,15 +73,13 @@ def start_marks(connection: duckdb.DuckDBPyConnection, first_ms: int) -> Marks:
     return marks
 
 
-def close_finished(
-    connection: duckdb.DuckDBPyConnection, marks: Marks, *, at_ms: int, widest_ms: int
-) -> Marks:
+def close_finished(connection: duckdb.DuckDBPyConnection, marks: Marks, *, at_ms: int, reach: Reach) -> Marks:
     """Roll up the minutes that ended GRACE_MS before ``at_ms``, and the hours that this completes."""
     due_ms = floor_to(at_ms - GRACE_MS, MINUTE_MS)
     if marks.minutes_to_ms is None or marks.hours_to_ms is None or due_ms <= marks.minutes_to_ms:
         return marks
     learn_idle_power(connection, marks.minutes_to_ms, due_ms)
-    add_minutes(connection, Stretch(from_ms=marks.minutes_to_ms, to_ms=due_ms), widest_ms=widest_ms)
+    add_minutes(connection, Stretch(from_ms=marks.minutes_to_ms, to_ms=due_ms), reach)
     due_hour_ms = floor_to(due_ms, HOUR_MS)
     if due_hour_ms > marks.hours_to_ms:
         _run(connection, "rollup_hours", Stretch(from_ms=marks.hours_to_ms, to_ms=due_hour_ms))
@@ -74,7 +89,7 @@ def close_finished(
     return moved
 
 
-def redo(connection: duckdb.DuckDBPyConnection, stretch: Stretch, marks: Marks, *, widest_ms: int) -> None:
+def redo(connection: duckdb.DuckDBPyConnection, stretch: Stretch, marks: Marks, reach: Reach) -> None:
     """Roll up again what lies before the marks, for these GPUs.
 
     Where samples were let go of, what is rolled up stays and only what is missing is added; where minutes
@@ -86,13 +101,13 @@ def redo(connection: duckdb.DuckDBPyConnection, stretch: Stretch, marks: Marks, 
     kept_ms = min(max(from_ms, marks.samples_from_ms or from_ms), max(to_ms, from_ms))
     if from_ms < kept_ms:
         old = Stretch(from_ms=from_ms, to_ms=kept_ms, gpu_ids=stretch.gpu_ids)
-        add_minutes(connection, old, widest_ms=widest_ms)
+        add_minutes(connection, old, reach)
         _run(connection, "rollup_hours", old)
     if kept_ms < to_ms:
         minutes = Stretch(from_ms=kept_ms, to_ms=to_ms, gpu_ids=stretch.gpu_ids)
         learn_idle_power(connection, kept_ms, to_ms)
         _run(connection, "clear_minutes", minutes)
-        add_minutes(connection, minutes, widest_ms=widest_ms)
+        add_minutes(connection, minutes, reach)
         redo_hours(connection, minutes, marks)
 
 
@@ -108,15 +123,15 @@ def redo_hours(connection: duckdb.DuckDBPyConnection, minutes: Stretch, marks: M
         _run(connection, "rollup_hours", hours)
 
 
-def add_minutes(connection: duckdb.DuckDBPyConnection, minutes: Stretch, *, widest_ms: int) -> None:
+def add_minutes(connection: duckdb.DuckDBPyConnection, minutes: Stretch, reach: Reach) -> None:
     """Add the minutes that are not there yet."""
     connection.execute(
         statement("rollup_minutes"),
         {
             "from_ms": minutes.from_ms,
             "to_ms": minutes.to_ms,
-            "read_from_ms": minutes.from_ms - max(COUNTER_REACH_MS, 2 * widest_ms),
-            "read_to_ms": minutes.to_ms + widest_ms,
+            "read_from_ms": minutes.from_ms - reach.back_ms,
+            "read_to_ms": minutes.to_ms + reach.ahead_ms,
             "gpu_ids": None if minutes.gpu_ids is None else list(minutes.gpu_ids),
         },
     )

@@ -25,10 +25,19 @@ from collector.store.allocations import (
 from collector.store.columns import MAX_SMALLINT, RATIO_SCALE, stored_rows
 from collector.store.gaps import GapBook, gaps_of, note_ticks, write_gaps
 from collector.store.registry import Registry
-from collector.store.rollups import Marks, Stretch, close_finished, read_marks, redo, start_marks
+from collector.store.rollups import (
+    Marks,
+    Reach,
+    Stretch,
+    close_finished,
+    reach_of,
+    read_marks,
+    redo,
+    start_marks,
+)
 from collector.store.statements import statement
 
-DEFAULT_WIDEST_MS = 60_000
+LEAST_WIDTH_MS = 10_000
 LATEST = (
     "ts",
     "gpu_id",
@@ -62,6 +71,17 @@ class Live:
     widest_ms: int
     book: GapBook
     said: Said | None = None
+    recent_ms: int = 0
+
+    @property
+    def reach(self) -> Reach:
+        """How far around a stretch samples matter now."""
+        return reach_of(self.widest_ms, max(self.recent_ms, LEAST_WIDTH_MS))
+
+    def note_widths(self, widest_ms: int) -> None:
+        """Remember how wide the samples are that came now."""
+        self.recent_ms = max(self.recent_ms, widest_ms)
+        self.widest_ms = max(self.widest_ms, widest_ms)
 
 
 def read_live(connection: duckdb.DuckDBPyConnection) -> Live:
@@ -86,6 +106,7 @@ def read_live(connection: duckdb.DuckDBPyConnection) -> Live:
 
 def write_tick(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick) -> None:
     """Everything that the tick brings: dimensions, samples, intervals, gaps, roll-ups."""
+    live.recent_ms = 0
     readings = [outcome for outcome in tick.outcomes if isinstance(outcome, Reading)]
     late = [_write_reading(connection, live, reading, tick) for reading in readings]
     _write_allocations(connection, live, tick)
@@ -94,8 +115,8 @@ def write_tick(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick) ->
     _write_outcomes(connection, tick)
     for stretch in late:
         if stretch is not None:
-            redo(connection, stretch, live.marks, widest_ms=live.widest_ms)
-    live.marks = close_finished(connection, live.marks, at_ms=tick.at_ms, widest_ms=live.widest_ms)
+            redo(connection, stretch, live.marks, live.reach)
+    live.marks = close_finished(connection, live.marks, at_ms=tick.at_ms, reach=live.reach)
     live.ticked_ms = tick.at_ms
 
 
@@ -108,7 +129,7 @@ def add_samples(connection: duckdb.DuckDBPyConnection, live: Live, stored: pa.Ta
     live.newest_ms = grown(live.newest_ms, int(ids.max()))
     widths = rows["width_ms"].to_numpy()
     starts = ends - widths
-    live.widest_ms = max(live.widest_ms, int(widths.max()))
+    live.note_widths(int(widths.max()))
     if live.marks.minutes_to_ms is None:
         live.marks = start_marks(connection, int(starts.min()))
     ahead = ends > live.newest_ms[ids]
@@ -286,7 +307,7 @@ def _widest_ms(connection: duckdb.DuckDBPyConnection) -> int:
     row = connection.execute(
         "SELECT greatest((SELECT max(width_ms) FROM samples), (SELECT max(widest_ms) FROM sealed))"
     ).fetchone()
-    return max(DEFAULT_WIDEST_MS, row[0] or 0) if row else DEFAULT_WIDEST_MS
+    return int(row[0] or 0) if row else 0
 
 
 def _e4(ratio: float | None) -> int | None:

@@ -1,8 +1,11 @@
 """Roll-ups: every bin in one state, and integers that add up whatever the samples and the holders."""
 
+from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -173,6 +176,105 @@ def test_states_of_every_gpu_and_minute_add_up_exactly(
         _assert_adds_up(store)
         used = ask(store, "SELECT min(used_ms), bool_and(used_ms <= measured_ms) FROM rollup_1m")[0]
         assert used in ((None, None),) or (used[0] >= 0 and used[1])
+
+
+@settings(max_examples=12, deadline=None)
+@given(story=stories())
+def test_roll_ups_are_what_a_plain_reading_of_the_rules_gives(
+    tmp_path_factory: pytest.TempPathFactory, story: tuple[list[GpuSample], list[HeldInterval]]
+) -> None:
+    samples, claims = story
+    closing = [sample(n, T0 + 900_000, 0.5, width_ms=10) for n in (0, 1)]
+    with open_store(at_path(tmp_path_factory.mktemp("story"))) as store:
+        store.write_history(history([*samples, *closing], claims))
+        rows = ask(
+            store,
+            f"SELECT uuid, job, epoch_ms(ts), {', '.join(STATES)} FROM rollup_1m JOIN gpus USING (gpu_id) "
+            "LEFT JOIN holders USING (holder_id) WHERE ts < epoch_ms(?::BIGINT) ORDER BY ALL",
+            T0 + 780_000,
+        )
+    plain = plain_minutes(samples, claims)
+    assert {(u, job, ts): tuple(ms) for u, job, ts, *ms in rows} == plain
+
+
+def plain_minutes(samples: list[GpuSample], claims: list[HeldInterval]) -> dict[object, tuple[int, ...]]:
+    """The rules of ``docs/store.md``, bin by bin, with fractions instead of SQL."""
+    minutes: dict[object, list[int]] = {}
+    order = list(dict.fromkeys(claim.allocation.holder.job for claim in claims))
+    idle = {n for n in (0, 1) if any(is_idle(made) for made in samples if made.uuid == uuid(n))}
+    for number in (0, 1):
+        for start in range(T0 - 120_000, T0 + 600_000, BIN_MS):
+            parts = [
+                (overlap, made)
+                for made in samples
+                if made.uuid == uuid(number)
+                and (overlap := min(made.at_ms, start + BIN_MS) - max(made.at_ms - made.width_ms, start)) > 0
+            ]
+            if not parts:
+                continue
+            shares = plain_shares(number, start + BIN_MS // 2, claims)
+            state = plain_state(parts, is_held=bool(shares), idle_power_is_known=number in idle)
+            for job, ms in plain_split(shares, order).items():
+                row = minutes.setdefault((uuid(number), job, start // 60_000 * 60_000), [0] * len(STATES))
+                row[STATES.index(state)] += ms
+    return {key: tuple(row) for key, row in minutes.items()}
+
+
+def plain_shares(number: int, middle: int, claims: list[HeldInterval]) -> dict[str, Fraction]:
+    """Every holder's shares at a moment; pieces of one claim that overlap or touch are one."""
+    held_now: dict[str, set[float]] = {}
+    for claim in claims:
+        end = claim.to_ms
+        assert end is not None
+        if claim.allocation.uuid == uuid(number) and claim.from_ms <= middle < end:
+            held_now.setdefault(claim.allocation.holder.job, set()).add(claim.allocation.share)
+    return {job: sum(map(Fraction, shares), Fraction()) for job, shares in held_now.items()}
+
+
+def plain_split(shares: dict[str, Fraction], order: Sequence[str]) -> dict[str | None, int]:
+    """A bin's milliseconds by holder, in the order in which the store got to know them."""
+    if not shares:
+        return {None: BIN_MS}
+    split: dict[str | None, int] = {}
+    lower, total, running = 0, sum(shares.values()), Fraction()
+    for job in sorted(shares, key=order.index):
+        running += shares[job]
+        upper = int(BIN_MS * running / total + Fraction(1, 2))
+        split[job] = upper - lower
+        lower = upper
+    return split
+
+
+def is_idle(made: GpuSample) -> bool:
+    """Whether the GPU's idle power shows in this sample."""
+    return made.process_count == 0 and e4_of(made.gpu_utilization_ratio) in range(101)
+
+
+def plain_state(parts: list[tuple[int, GpuSample]], *, is_held: bool, idle_power_is_known: bool) -> str:
+    """The state of a bin with memory above the floor, and the same power in all samples."""
+    if sum(ms for ms, _ in parts) < BIN_MS // 2:
+        return "unknown_ms"
+    counts = [made.process_count for _, made in parts if made.process_count is not None]
+    busy = plain_mean([(ms, made.utilization_ratio) for ms, made in parts])
+    kernels = plain_mean([(ms, made.gpu_utilization_ratio) for ms, made in parts])
+    if kernels is not None and kernels >= 9000 and (idle_power_is_known or (counts and max(counts) == 0)):
+        return "suspect_ms"
+    if busy is not None and kernels is not None and max(busy, kernels) > 100:
+        return ("low_saturation_ms", "moderate_ms", "good_ms")[(busy >= 2500) + (busy >= 5000)]
+    if not counts or max(counts) > 0:
+        return "unknown_ms" if busy is None else "held_idle_ms"
+    return "allocated_empty_ms" if is_held else "suspect_ms"
+
+
+def plain_mean(parts: list[tuple[int, float | None]]) -> Fraction | None:
+    """The mean in ten-thousandths, weighted by overlap."""
+    known = [(ms, e4) for ms, ratio in parts if (e4 := e4_of(ratio)) is not None]
+    return Fraction(sum(ms * e4 for ms, e4 in known), sum(ms for ms, _ in known)) if known else None
+
+
+def e4_of(ratio: float | None) -> int | None:
+    """A ratio as it is stored."""
+    return None if ratio is None else round(float(np.float32(ratio) * np.float32(10_000)))
 
 
 def _assert_adds_up(store: Store) -> None:
