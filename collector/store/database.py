@@ -5,6 +5,7 @@ writers take turns, and every ``reader()`` is a connection of its own with its o
 """
 
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ from collector.store.sealing import (
 from collector.store.statements import statement
 
 FILE_NAME = "fallow.duckdb"
+READER_WAITS = 20
+READER_WAIT_S = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +99,9 @@ class Store:
         with ExitStack() as undo:
             if ownership is not None:
                 undo.callback(ownership.release)
-            self._connection = _connect(path, limits, read_only=self.read_only)
+            self._connection = (
+                _connect(path, limits, read_only=True) if self.read_only else _connect_soon(path, limits)
+            )
             undo.callback(self._connection.close)
             self._prepare()
             undo.pop_all()
@@ -245,6 +250,18 @@ class Store:
             self._connection.close()
             self._connection = _connect(self.path, self._limits, read_only=self.read_only)
             self._live = ticks.read_live(self._connection)
+
+
+def _connect_soon(path: Path, limits: Limits) -> duckdb.DuckDBPyConnection:
+    """The owner's connection; a reading verb that has the file open at this moment is waited for."""
+    for _ in range(READER_WAITS):
+        try:
+            return _connect(path, limits, read_only=False)
+        except duckdb.IOException as error:
+            if "Could not set lock" not in str(error):
+                raise
+        time.sleep(READER_WAIT_S)
+    return _connect(path, limits, read_only=False)
 
 
 def _connect(path: Path, limits: Limits, *, read_only: bool) -> duckdb.DuckDBPyConnection:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,6 +59,30 @@ def test_a_second_service_is_refused_and_the_first_goes_on(tmp_path: Path) -> No
             open_read_only(at_path(tmp_path))
         owner.communicate("done\n", timeout=60)
         assert owner.returncode == 0
+
+
+READER = """
+import sys
+from pathlib import Path
+from collector.store.database import open_read_only
+store = open_read_only(Path(sys.argv[1]))
+print("open", flush=True)
+sys.stdin.readline()
+store.close()
+"""
+
+
+def test_a_service_waits_for_a_reading_verb_to_finish(tmp_path: Path) -> None:
+    open_store(at_path(tmp_path)).close()
+    command = [sys.executable, "-c", READER, str(at_path(tmp_path))]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_python_path()
+    ) as reader:
+        assert reader.stdin is not None and reader.stdout is not None
+        assert reader.stdout.readline() == "open\n"
+        threading.Timer(0.6, lambda: reader.communicate("done\n")).start()
+        with open_store(at_path(tmp_path)) as store:
+            fill(store)
 
 
 def test_the_same_process_cannot_own_it_twice(tmp_path: Path) -> None:
