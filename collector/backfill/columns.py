@@ -15,6 +15,7 @@ from collector.dcgm.labels import Identity
 from collector.dcgm.mig import share_of
 from collector.dcgm.readout import LADDER, RATIOS, SCALE_UNKNOWN, WHOLES
 from collector.model import Event, Gap, Gpu, GpuUuid, Rung
+from collector.nvml.reasons import xid as xid_words
 
 NO_SAMPLES = "no samples in Prometheus"
 _LIMITS = {pa.int16(): 2**15 - 1, pa.int32(): 2**31 - 1, pa.int64(): 2**63 - 1024}
@@ -156,7 +157,7 @@ def _xids(device: Device, keep: npt.NDArray[np.bool_]) -> Iterator[Event]:
                 uuid=device.identity.uuid,
                 at_ms=int(device.at_ms[after]),
                 kind=XID,
-                detail=str(int(column[after])),
+                detail=xid_words(int(column[after])),
             )
 
 

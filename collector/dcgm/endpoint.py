@@ -14,6 +14,7 @@ from collector.dcgm.readout import Readout, read_out
 from collector.dcgm.text import MalformedText, Row, names_in, parse
 from collector.dcgm.vocabulary import is_dcgm, is_known
 from collector.model import Allocation, Event, Gap, Gpu, GpuSample, GpuUuid, NodeName
+from collector.nvml.reasons import xid as xid_words
 
 XID = "xid"
 _REFRESHED = 0.9
@@ -149,7 +150,7 @@ def _believed(endpoint: Endpoint, readout: Readout) -> tuple[Allocation, ...] | 
 def _events(last: Mapping[GpuUuid, GpuSample], fresh: tuple[GpuSample, ...]) -> list[Event]:
     """XIDs that were not there before: the exporter shows the last one for ever, so only a change is news."""
     return [
-        Event(uuid=sample.uuid, at_ms=sample.at_ms, kind=XID, detail=str(sample.xid))
+        Event(uuid=sample.uuid, at_ms=sample.at_ms, kind=XID, detail=xid_words(sample.xid))
         for sample in fresh
         if sample.xid and sample.uuid in last and last[sample.uuid].xid != sample.xid
     ]
