@@ -100,28 +100,29 @@ def falling(past: GpuPast, now_ms: int, t: Thresholds) -> Finding | None:
 
     A whole node in silence is no finding: it may be down for maintenance, and the gap says so.
     """
-    if past.newest_ms is None or now_ms - past.newest_ms < t.silent_s * MS_PER_S:
+    seen_ms = past.newest_ms if past.newest_ms is not None else past.lost_ms
+    if seen_ms is None or now_ms - seen_ms < t.silent_s * MS_PER_S:
         return None
     reported = past.lost_ms is not None
     if not reported and past.siblings_fresh is not True:
         return None
     if past.siblings_fresh is False:
         return None
-    how = (
-        "the driver reported it lost" if reported else "it no longer answers, while the others of its node do"
-    )
+    how = "it no longer answers, while the others of its node do"
+    if reported:
+        how = "the driver reported it lost" if past.newest_ms is not None else "it was never measured here"
     again = f" It fell {past.falls} times in the window." if past.falls > 1 else ""
     return _finding(
         past,
         FindingKind.FALLING_GPU,
         Bins(end_ms=now_ms),
-        since_ms=past.newest_ms,
+        since_ms=seen_ms,
         sentence=(
-            f"{gpu_name(past)} fell off the bus: {how}; last seen {clock(past.newest_ms)}, "
-            f"{lasting(now_ms - past.newest_ms)} ago.{again}"
+            f"{gpu_name(past)} fell off the bus: {how}; silent since {clock(seen_ms)}, "
+            f"for {lasting(now_ms - seen_ms)}.{again}"
         ),
         evidence=(
-            Evidence(name="silent_s", value=(now_ms - past.newest_ms) // MS_PER_S),
+            Evidence(name="silent_s", value=(now_ms - seen_ms) // MS_PER_S),
             Evidence(name="reported_lost", value=reported),
             Evidence(name="siblings_answer", value=past.siblings_fresh),
             Evidence(name="falls", value=past.falls),

@@ -14,7 +14,7 @@
 -- @column newest_ms bigint (ms): its newest sample
 -- @column newest_width_ms integer (ms): the time that sample stands for
 -- @column rung tinyint: the lowest rung in the time that is judged
--- @column lost_ms bigint (ms): when it was last reported lost
+-- @column lost_ms bigint (ms): when it was last reported lost, or since when a gap says that it was never measured
 -- @column falls bigint: how often it was reported lost in the 24 hours before
 -- @null lost_ms: it is not lost, as far as is known; else: not measured
 WITH newest AS (
@@ -37,6 +37,12 @@ WITH newest AS (
     FROM events
     WHERE ts <= $as_of
     GROUP BY gpu_id
+), blind AS (
+    SELECT gpu_id, min(from_ts) AS from_ts
+    FROM gaps
+    WHERE gpu_id IS NOT NULL AND from_ts <= $as_of
+    GROUP BY gpu_id
+    HAVING max(to_ts) >= $as_of - INTERVAL 2 MINUTE
 )
 SELECT
     g.gpu_id, g.uuid, g.node, g.gpu_index, g.model, g.share_of_device, g.memory_total_bytes, g.idle_power_mw,
@@ -44,13 +50,17 @@ SELECT
     epoch_ms(coalesce(n.ts, CASE WHEN l.ts <= $as_of THEN l.ts END, least(h.ts, e.lost), h.ts)) AS newest_ms,
     coalesce(n.width_ms, CASE WHEN l.ts <= $as_of THEN l.width_ms END, 0) AS newest_width_ms,
     coalesce(n.rung, 0) AS rung,
-    CASE WHEN e.lost > coalesce(e.returned, e.lost - INTERVAL 1 SECOND) AND e.lost >= coalesce(n.ts, e.lost)
-        THEN epoch_ms(e.lost) END AS lost_ms,
+    CASE
+        WHEN e.lost > coalesce(e.returned, e.lost - INTERVAL 1 SECOND) AND e.lost >= coalesce(n.ts, e.lost)
+            THEN epoch_ms(e.lost)
+        WHEN n.ts IS NULL AND h.ts IS NULL THEN epoch_ms(b.from_ts)
+    END AS lost_ms,
     coalesce(e.falls, 0) AS falls
 FROM gpus AS g
 LEFT JOIN newest AS n USING (gpu_id)
 LEFT JOIN latest AS l USING (gpu_id)
 LEFT JOIN hours AS h ON h.gpu_id = g.gpu_id
 LEFT JOIN happened AS e ON e.gpu_id = g.gpu_id
+LEFT JOIN blind AS b ON b.gpu_id = g.gpu_id
 WHERE g.installed_from <= $as_of AND (g.installed_to IS NULL OR g.installed_to > $as_of)
 ORDER BY g.gpu_id;

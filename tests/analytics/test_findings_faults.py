@@ -76,7 +76,7 @@ def test_gpu_that_is_silent_while_its_node_answers_fell_off() -> None:
     (finding,) = verdict.findings
     assert finding.kind is FindingKind.FALLING_GPU
     assert finding.since_ms == minutes_before_noon(90)
-    assert "1 h 30 min ago" in finding.sentence
+    assert "for 1 h 30 min" in finding.sentence
     assert verdict.unknown[0].reason == "its newest sample is 5400 s old"
 
 
@@ -85,6 +85,14 @@ def test_gpu_that_was_reported_lost_fell_off_even_without_neighbours() -> None:
     (finding,) = judged(lost).findings
     assert "the driver reported it lost" in finding.sentence
     assert "fell 3 times" in finding.sentence
+
+
+def test_gpu_that_was_lost_before_the_records_begin_is_found_too() -> None:
+    lost = past(newest_ms=None, lost_ms=minutes_before_noon(90), siblings_fresh=True, bins=bins(0))
+    (finding,) = judged(lost).findings
+    assert (finding.kind, finding.since_ms) == (FindingKind.FALLING_GPU, minutes_before_noon(90))
+    assert "it was never measured here" in finding.sentence
+    assert judged(past(newest_ms=None, siblings_fresh=True, bins=bins(0))).findings == ()
 
 
 def test_whole_node_in_silence_is_unknown_and_no_fault_of_a_gpu() -> None:

@@ -9,7 +9,7 @@ from analytics.model import FindingKind
 from analytics.query import run
 from analytics.thresholds import Thresholds
 from collector.batch import History, to_table
-from collector.model import Event, Gpu, GpuSample, GpuUuid, NodeName, Rung
+from collector.model import Event, Gap, Gpu, GpuSample, GpuUuid, NodeName, Rung
 from collector.store.database import open_store
 from tests.analytics.conftest import Ask
 from tests.analytics.world import END_MS, GIB, MINUTE_MS, NOON_MS, ONE_MS, TWO_MS
@@ -99,6 +99,24 @@ def test_assess_onset(ask: Ask, full_ratio: float, full_after_ms: int | None, fl
     )
     assert (row["gpu_id"], row["first_used_ms"]) == (1, NOON_MS + MINUTE_MS)  # GPU 2 has two holders
     assert (row["full_after_ms"], row["flat"]) == (full_after_ms, flat)
+
+
+def test_gpu_that_was_never_measured_is_found_by_its_gap(tmp_path: Path) -> None:
+    near, dark = (Gpu(uuid=GpuUuid(f"GPU-{n}"), node=NodeName("n"), index=n) for n in range(2))
+    samples = [
+        GpuSample(uuid=near.uuid, at_ms=at_ms, width_ms=MINUTE_MS, utilization_ratio=0.5)
+        for at_ms in range(NOON_MS + MINUTE_MS, TWO_MS, MINUTE_MS)
+    ]
+    gap = Gap(source="x", from_ms=NOON_MS, to_ms=ONE_MS, reason="lost", uuid=dark.uuid, node=dark.node)
+    history = History(source="x", gpus=(near, dark), samples=to_table(samples), gaps=(gap,))
+    with open_store(tmp_path / "fallow.duckdb") as store, store.reader() as reader:
+        store.write_history(history)
+        during = assess(reader, HALF_ONE_MS, Thresholds(), MINUTE_MS)
+        after = assess(reader, ONE_MS + 10 * MINUTE_MS, Thresholds(), MINUTE_MS)
+    assert [(f.kind, f.uuid, f.since_ms) for f in during.findings] == [
+        (FindingKind.FALLING_GPU, dark.uuid, NOON_MS)
+    ]
+    assert after.findings == ()
 
 
 def test_gpu_off_the_bus_is_found_until_it_returns(tmp_path: Path) -> None:
