@@ -56,7 +56,11 @@ def serve(orders: Orders, stop: threading.Event | None = None) -> None:
         token = make_token(orders.data)
         listener = bind(orders.config.api.host, orders.config.api.port, fall_back=not orders.port_fixed)
         pulse = Pulse(
-            Condition(started_ms=clock.now_ms(), tick_ms=round(orders.config.collect.tick_s * 1000))
+            Condition(
+                starting="starting",
+                started_ms=clock.now_ms(),
+                tick_ms=round(orders.config.collect.tick_s * 1000),
+            )
         )
         body = wiring.assemble(orders.config, store, clock)
         sweep(orders.data)
@@ -90,7 +94,6 @@ def serve(orders: Orders, stop: threading.Event | None = None) -> None:
 
 def _live(body: Body, pulse: Pulse, ended: threading.Event) -> None:
     """The last day, then ticks, then the older past beside them, then the chores, until the end."""
-    pulse.note(starting="starting")
     _past(body.prepare, pulse, ended, lambda stage: pulse.note(starting=stage))
     pulse.note(starting=None, resting=body.beat is None)
     clockwork = Clockwork(body.beat, pulse)

@@ -1,4 +1,8 @@
-"""Plays a recording through the loop in the recording's own time, as fast as it goes or at a chosen speed."""
+"""Plays a recording in the recording's own time: whole days at once, or through the loop at a chosen speed.
+
+The chores of a replaying service live in recorded time too: findings are those of the recording's end, and
+retention counts from there.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,44 +11,93 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collector.clock import Clock
     from collector.loop import Loop, Timing
+    from collector.replay.recording import Recording
     from collector.replay.source import ReplayClock
+    from collector.store.database import Store
     from service.config import Config
+
+DAY_MS = 86_400_000
+SLICE_S = 0.5
+"""How long a stopped service may go on sleeping, in real seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaying:
-    """A recording's clock, its pace, and where it ends."""
+    """A recording with its clock and its pace; ``base`` is real time. No ``speed``: as fast as it goes."""
 
+    recording: "Recording"
+    base: "Clock"
     clock: "ReplayClock"
     timing: "Timing"
-    from_ms: int
-    to_ms: int
+    speed: float | None
 
     @classmethod
-    def of(cls, recording: Any, base: "Clock", config: "Config") -> "Replaying":
+    def of(cls, recording: "Recording", base: "Clock", config: "Config") -> "Replaying":
         """Ticks as wide as the recording's own steps, but no narrower than the configured tick."""
         from collector.loop import Timing
         from collector.replay.source import ReplayClock
 
         tick_ms = max(usual_step_ms(recording), round(config.collect.tick_s * 1000))
-        speed = config.collect.replay_speed or None
         return cls(
-            clock=ReplayClock(base, recording.from_ms, speed),
+            recording=recording,
+            base=base,
+            clock=ReplayClock(base, recording.from_ms),
             timing=Timing(tick_ms=tick_ms),
-            from_ms=recording.from_ms,
-            to_ms=recording.to_ms,
+            speed=config.collect.replay_speed or None,
         )
 
-    def run(self, loop: "Loop", stopped: Callable[[], bool], tell: Callable[[str], None]) -> None:
-        """Tick until the recording is over or ``stopped``; blocks."""
+    def run(
+        self, loop: "Loop", store: "Store", stopped: Callable[[], bool], tell: Callable[[str], None]
+    ) -> None:
+        """Play until the recording is over or ``stopped``; blocks."""
+        if self.speed is None:
+            self._store_whole_days(store, stopped, tell)
+        else:
+            self._tick_through(loop, self.speed, stopped, tell)
+
+    def _tick_through(
+        self, loop: "Loop", speed: float, stopped: Callable[[], bool], tell: Callable[[str], None]
+    ) -> None:
+        """Every tick of the recording, and one past its end, with which the last minute is rolled up.
+
+        Recorded time moves tick by tick: a machine that can't keep the speed is slower, and skips nothing.
+        """
         step_s = self.timing.tick_ms / 1000
-        whole_ms = max(self.to_ms - self.from_ms, 1)
-        while not stopped():
+        at_ms, last_ms = 0, self.recording.to_ms + self.timing.tick_ms
+        due_ms = float(self.base.monotonic_ms())
+        while at_ms <= last_ms:
+            due_ms = max(due_ms + step_s * 1000 / speed, self.base.monotonic_ms())
+            while (left_s := (due_ms - self.base.monotonic_ms()) / 1000) > 0:
+                if stopped():
+                    return
+                self.base.sleep(min(left_s, SLICE_S))
+            if stopped():
+                return
             self.clock.sleep(step_s)
             at_ms = loop.tick_once().at_ms
-            tell(f"replaying: {min((at_ms - self.from_ms) / whole_ms, 1):.0%}")
-            if at_ms >= self.to_ms:
+            tell(self._stage(at_ms))
+
+    def _store_whole_days(
+        self, store: "Store", stopped: Callable[[], bool], tell: Callable[[str], None]
+    ) -> None:
+        from collector.model import Tick, Unavailable
+        from collector.replay.recording import histories
+
+        at_ms = self.recording.from_ms
+        for history in histories(self.recording):
+            tell(self._stage(at_ms))
+            if stopped():
                 return
+            store.write_history(history)
+            at_ms += DAY_MS
+        end_ms = self.recording.to_ms + 2 * self.timing.tick_ms
+        over = Unavailable(source="replay", at_ms=end_ms, reason=f"{self.recording.path} has ended")
+        store.write_tick(Tick(at_ms=end_ms, width_ms=self.timing.tick_ms, outcomes=(over,)))
+        self.clock.sleep((self.recording.to_ms - self.recording.from_ms) / 1000)
+
+    def _stage(self, at_ms: int) -> str:
+        whole_ms = max(self.recording.to_ms - self.recording.from_ms, 1)
+        return f"replaying: {min((at_ms - self.recording.from_ms) / whole_ms, 1):.0%}"
 
 
 def usual_step_ms(recording: Any) -> int:

@@ -87,15 +87,14 @@ def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
     sources = make_sources(config, leases=store.leases)
     prices = config.prices
     store.set_prices({model: (price, prices.currency) for model, price in prices.per_gpu_hour.items()})
-    chores = make_chores(config, store, clock)
     if sources.recording is not None:
-        return _replayed(config, store, clock, sources, chores)
+        return _replayed(config, store, clock, sources)
     loop = _loop(config, sources, store.write_tick, clock)
     past, now_ms = _past(config, store, sources), clock.now_ms()
     return Body(
         loop=loop,
         beat=Beat(every_s=config.collect.tick_s, work=lambda: loop.tick_once().at_ms),
-        chores=chores,
+        chores=make_chores(config, store, clock),
         prepare=nothing if past is None else lambda stopped, tell: past.run_recent(now_ms, stopped, tell),
         complete=nothing if past is None else lambda stopped, tell: past.run_older(now_ms, stopped, tell),
         metrics=lambda: _metrics(loop),
@@ -103,9 +102,8 @@ def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
     )
 
 
-def _replayed(
-    config: "Config", store: "Store", clock: "Clock", sources: "Sources", chores: tuple[Chore, ...]
-) -> Body:
+def _replayed(config: "Config", store: "Store", clock: "Clock", sources: "Sources") -> Body:
+    from service.chores import make_chores
     from service.replaying import Replaying
 
     replaying = Replaying.of(sources.recording, clock, config)
@@ -113,9 +111,9 @@ def _replayed(
     return Body(
         loop=loop,
         beat=None,
-        chores=chores,
+        chores=make_chores(config, store, replaying.clock),
         prepare=nothing,
-        complete=lambda stopped, tell: replaying.run(loop, stopped, tell),
+        complete=lambda stopped, tell: replaying.run(loop, store, stopped, tell),
         metrics=lambda: _metrics(loop),
         remarks=sources.remarks,
     )

@@ -14,6 +14,7 @@ from rich.text import Text
 
 PIPE_WIDTH = 100_000
 GUTTER = 2
+SHORT_UUID = 12
 
 STATE_STYLES = {
     "free": "cyan",
@@ -103,8 +104,9 @@ def state_text(state: str | None) -> Text:
 
 
 def place(gpu: dict[str, Any]) -> str:
-    """Where a GPU is, as people say it: its node and its index there."""
-    return gpu["node"] if gpu["gpu_index"] is None else f"{gpu['node']}:{gpu['gpu_index']}"
+    """Where a GPU is, as people say it: its node and its index there, else the start of its UUID."""
+    mark = gpu["uuid"][:SHORT_UUID] if gpu["gpu_index"] is None else gpu["gpu_index"]
+    return f"{gpu['node']}:{mark}"
 
 
 def _width(cell: str | Text) -> int:
