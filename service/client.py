@@ -5,9 +5,10 @@ decides which.
 """
 
 import os
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from service import client_place
 from service.client_errors import (
@@ -47,6 +48,8 @@ __all__ = [
     "running",
 ]
 
+T = TypeVar("T")
+
 TIMEOUT_S = 35.0
 PROBE_TIMEOUT_S = 2.0
 
@@ -75,13 +78,19 @@ class Door(Protocol):
 class Client:
     """Answers named queries (docs/queries.md). Threads may share one. Made by ``connect``.
 
-    ``mode`` says who answers: ``service``, or ``file`` when the store is read directly and does not move.
+    A client of a DATA directory follows its service as it comes, goes and moves: where a question fails for
+    that, it looks once for who answers now, and asks there.
     """
 
-    def __init__(self, door: Door, *, mode: Literal["service", "file"], data: Path | None) -> None:
+    def __init__(self, door: Door, *, data: Path | None, reopen: Callable[[], Door] | None = None) -> None:
         self._door = door
-        self.mode: Literal["service", "file"] = mode
+        self._reopen = reopen
         self.data = data
+
+    @property
+    def mode(self) -> Literal["service", "file"]:
+        """Who answers: ``service``, or ``file`` when the store is read directly and does not move."""
+        return "file" if self._door.url is None else "service"
 
     @property
     def url(self) -> str | None:
@@ -93,16 +102,16 @@ class Client:
 
         A parameter that is ``None`` is left out. Times are ``datetime`` (naive means UTC) or ISO 8601.
         """
-        frame: pd.DataFrame = self._door.arrow(name, params).to_pandas()
+        frame: pd.DataFrame = self.query_arrow(name, **params).to_pandas()
         return frame
 
     def query_arrow(self, name: str, **params: object) -> "pa.Table":
         """The rows of a named query as an Arrow table. Blocks. Raises ``ClientError``."""
-        return self._door.arrow(name, params)
+        return self._ask(lambda door: door.arrow(name, params))
 
     def rows(self, name: str, **params: object) -> list[dict[str, Any]]:
         """The rows of a named query as JSON-ready objects, times as ISO 8601 text; needs no pandas."""
-        return self._door.rows(name, params)
+        return self._ask(lambda door: door.rows(name, params))
 
     def export(
         self, out: Path, *, kind: Literal["parquet", "csv"], from_ts: datetime, to_ts: datetime
@@ -124,11 +133,21 @@ class Client:
 
     def health(self) -> dict[str, Any]:
         """``service``, ``status`` (ok | degraded | starting | stopped) and more. Raises ``ClientError``."""
-        return self._door.health()
+        return self._ask(lambda door: door.health())
 
     def close(self) -> None:
         """Let go of the store's file, if it was opened."""
         self._door.close()
+
+    def _ask(self, question: Callable[[Door], T]) -> T:
+        try:
+            return question(self._door)
+        except (ServiceDown, StoreUnusable):
+            other = self._reopen() if self._reopen is not None else self._door
+            if other.url == self._door.url:
+                raise
+            self._door = other
+        return question(self._door)
 
     def _service(self) -> HttpDoor:
         if not isinstance(self._door, HttpDoor):
@@ -155,14 +174,18 @@ def connect(
     file is said at the first question.
     """
     data = client_place.data_dir(data_dir)
-    secret = token or client_place.token(data)
     if address := url or (os.environ.get(client_place.URL_VARIABLE) if data_dir is None else None):
-        door = HttpDoor(url=address, token=secret, timeout_s=timeout_s)
+        door = HttpDoor(url=address, token=token or client_place.token(data), timeout_s=timeout_s)
         door.health()
-        return Client(door, mode="service", data=None)
-    if said := running(data):
-        return Client(HttpDoor(url=said.url, token=secret, timeout_s=timeout_s), mode="service", data=data)
-    return Client(FileDoor(data), mode="file", data=data)
+        return Client(door, data=None)
+
+    def reopen() -> Door:
+        said = running(data)
+        if said is None:
+            return FileDoor(data)
+        return HttpDoor(url=said.url, token=token or client_place.token(data), timeout_s=timeout_s)
+
+    return Client(reopen(), data=data, reopen=reopen)
 
 
 def running(data: Path) -> client_place.Announcement | None:

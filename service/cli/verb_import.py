@@ -49,9 +49,13 @@ def _through_service(client: Client, order: dict[str, object], *, yes: bool) -> 
     client.begin_import({**order, "yes": True})
     with _bar(screen) as bar:
         task = bar.add_task("importing", total=planned["todo_ms"], added=0)
-        while (state := client.import_state())["state"] == "running":
-            _show(bar, task, state["done_ms"], state["rows_added"])
-            time.sleep(POLL_S)
+        try:
+            while (state := client.import_state())["state"] == "running":
+                _show(bar, task, state["done_ms"], state["rows_added"])
+                time.sleep(POLL_S)
+        except KeyboardInterrupt:
+            screen.print("The service goes on importing; it stops when the service does.")
+            raise
         if state["state"] == "done":
             _show(bar, task, planned["todo_ms"], state["rows_added"])
     if state["state"] != "done":

@@ -172,6 +172,22 @@ def test_reader_of_a_store_that_a_silent_service_owns_is_told_by_whom(fresh: Run
         fresh.process.send_signal(signal.SIGCONT)
 
 
+def test_client_follows_the_service_as_it_comes_and_goes(fresh: Running) -> None:
+    client = connect(fresh.data)
+    modes = [client.mode]
+    fresh.stop()
+    assert len(client.rows("gpus_now")) == 2
+    modes.append(client.mode)
+    again = start(fresh.data, config=TINY)
+    try:
+        until("the service is well", lambda: is_well(again))
+        assert len(client.rows("gpus_now")) == 2
+        modes.append(client.mode)
+    finally:
+        again.stop()
+    assert modes == ["service", "file", "service"]
+
+
 def health(service: Running) -> dict[str, object]:
     return json.loads(service.get("/healthz")[2])  # type: ignore[no-any-return]
 
