@@ -18,7 +18,6 @@ from service.pages.view import Window
 
 FONT = '"Source Sans", "Source Sans Pro", system-ui, sans-serif'
 LEFT = 64
-CANVAS = {"embedOptions": {"renderer": "canvas"}}
 P = ParamSpec("P")
 
 
@@ -143,14 +142,18 @@ def unchecked(draw: Callable[P, Any]) -> Callable[P, Any]:
     return drawn
 
 
-def styled(chart: Any, colours: Palette, *, height: int) -> Any:
-    """The chart in the house's look: no box, quiet grid, the page's own background and font."""
+def styled(chart: Any, colours: Palette, *, height: int, renderer: str = "canvas") -> Any:
+    """The chart in the house's look: no box, quiet grid, the page's own background and font.
+
+    ``renderer``: a canvas draws many marks sooner; slanted stripes need "svg" (on a canvas Vega lays them
+    from the chart's corner, not the mark's, and leaves a part unfilled).
+    """
     return (
         chart.properties(
             height=height,
             background="transparent",
             padding={"left": 0, "right": 6, "top": 4, "bottom": 0},
-            usermeta=CANVAS,
+            usermeta={"embedOptions": {"renderer": renderer}},
         )
         .configure(font=FONT)
         .configure_view(strokeWidth=0)

@@ -10,7 +10,7 @@ import altair as alt
 import pandas as pd
 
 from service.pages import wording
-from service.pages.chart_frame import LEFT, TimeAxis, rows, steps_of, stripes, styled, unchecked, with_end
+from service.pages.chart_frame import LEFT, TimeAxis, rows, steps_of, styled, unchecked, with_end
 from service.pages.palette import Palette, label_of
 from service.pages.view import MOST_POINTS
 
@@ -96,12 +96,9 @@ def heat_map(cells: pd.DataFrame, axis: TimeAxis, colours: Palette, *, whole: bo
         cell.transform_filter("isValid(datum.utilization_ratio)")
         .encode(color=_heat(colours))
         .add_params(pick),
-        cell.transform_filter("!isValid(datum.utilization_ratio)").mark_rect(
-            color=stripes(colours.paper, colours.stripe, bands=2), opacity=0.75
-        ),
-        cell.transform_filter("datum.state == 'suspect'").mark_rect(
-            color=stripes(colours.paper, colours.states["suspect"], bands=2)
-        ),
+        cell.transform_filter("!isValid(datum.utilization_ratio)").encode(color=alt.value(colours.paper)),
+        _hatch(cell, axis, "!isValid(datum.utilization_ratio)", colours.stripe),
+        _hatch(cell, axis, "datum.state == 'suspect'", colours.states["suspect"]),
         _outlines(stretches, axis, colours, y),
     )
     return styled(alt.layer(*layers), colours, height=_height(lines))
@@ -129,6 +126,12 @@ def _told(frame: pd.DataFrame) -> pd.DataFrame:
         held_text=[wording.percent(held) + " of the time" for held in frame["held_ratio"].fillna(0.0)],
         state_text=[wording.DASH if wording.missing(state) else label_of(state) for state in frame["state"]],
     ).drop(columns=["node", "gpu_index", "held_ratio"])
+
+
+def _hatch(cell: Any, axis: TimeAxis, where: str, colour: str) -> Any:
+    """A stroke from corner to corner of each such cell: together they make a hatch, on any renderer."""
+    strokes = cell.transform_filter(where).mark_rule(color=colour, strokeWidth=1.4, cursor="pointer")
+    return strokes.encode(x=axis.x("end"), x2="ts:T")
 
 
 def _outlines(stretches: pd.DataFrame, axis: TimeAxis, colours: Palette, y: alt.Y) -> Any:

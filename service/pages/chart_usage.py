@@ -69,7 +69,7 @@ def allocated_and_used(usage: pd.DataFrame, axis: TimeAxis, colours: Palette, *,
         unknown,
         hover(frame, axis, colours, rows),
     )
-    return styled(layers, colours, height=height)
+    return styled(layers, colours, height=height, renderer="svg")
 
 
 def usage_shares(usage: pd.DataFrame, window: Window) -> pd.DataFrame:

@@ -36,7 +36,7 @@ def show(site: Site) -> None:
 
 def _body(scene: Scene) -> None:
     open_only = scene.view.closed != "yes"
-    found = feed.ask("findings", open=True if open_only else None, **scene.asked)
+    found = feed.ask("findings", open=True if open_only else None, **scene.asked_until_now)
     _head(found, open_only)
     with st.container(horizontal=True, vertical_alignment="center"):
         _kinds(scene, found)

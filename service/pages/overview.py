@@ -30,7 +30,7 @@ def _body(scene: Scene) -> None:
         return
     head = headline(usage, ledger, scene.window)
     st.header(sentence(head, _of_whom(scene.view)), anchor=False)
-    found = feed.ask("findings", open=True, **scene.asked)
+    found = feed.ask("findings", open=True, **scene.asked_until_now)
     _figures(scene, head, found)
     _hero(scene, usage, head)
     left, right = st.columns([3, 2], gap="large")
@@ -50,7 +50,8 @@ def _body(scene: Scene) -> None:
 
 
 def _figures(scene: Scene, head: Headline, found: pd.DataFrame) -> None:
-    columns = st.columns(6, gap="small")
+    with st.container(key="figures"):
+        columns = st.columns(6, gap="small")
     figures = (
         (
             "GPU utilization, average",

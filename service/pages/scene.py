@@ -38,6 +38,12 @@ class Scene:
         return {**self.window.span, **self.view.filters}
 
     @property
+    def asked_until_now(self) -> dict[str, object]:
+        """The same, but a live window runs past the roll-ups to this moment: for what is so now."""
+        late = 2 * timedelta(minutes=1) if self.view.live else timedelta(0)
+        return {**self.asked, "to_ts": self.window.to_ts + late}
+
+    @property
     def asked_steps(self) -> dict[str, object]:
         """Window, step and filters."""
         return {**self.window.steps, **self.view.filters}

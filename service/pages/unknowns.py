@@ -1,5 +1,7 @@
 """What is unknown and why: sources that could not be read, and the gaps left. Part of the findings page."""
 
+from collections.abc import Mapping
+
 import pandas as pd
 import streamlit as st
 
@@ -33,7 +35,9 @@ def unknowns(scene: Scene) -> None:
             "No gap was recorded in this time. Time before a GPU's first sample is not counted against it."
         )
         return
-    shown = by_reason(gaps, scene.window)
+    gpus = feed.ask("gpus_now")
+    named = zip(gpus["node"], gpus["gpu_index"], gpus["uuid"], strict=True)
+    shown = by_reason(gaps, scene.window, {each[2]: wording.short_gpu(*each) for each in named})
     table = pd.DataFrame(
         {
             "Why": shown["reason"],
@@ -49,12 +53,15 @@ def unknowns(scene: Scene) -> None:
     )
 
 
-def by_reason(gaps: pd.DataFrame, window: Window) -> pd.DataFrame:
-    """The gaps of one reason, source and place as one row, the longest time together first."""
+def by_reason(gaps: pd.DataFrame, window: Window, names: Mapping[str, str]) -> pd.DataFrame:
+    """The gaps of one reason, source and place as one row, the longest time together first.
+
+    ``names`` says what a GPU is called, by its UUID.
+    """
     start, stop = utc(window.from_ts), utc(window.to_ts)
     since = gaps["from_ts"].where(gaps["from_ts"] > start, start)
     until = gaps["to_ts"].where(gaps["to_ts"] < stop, stop)
-    places = [_where(row) for row in rows(gaps)]
+    places = [_where(row, names) for row in rows(gaps)]
     each = gaps.assign(seconds=(until - since).dt.total_seconds(), where=places)
     groups = each.groupby(["reason", "source", "where"], as_index=False, dropna=False)
     merged = groups.agg(times=("from_ts", "size"), seconds=("seconds", "sum"), last=("to_ts", "max"))
@@ -71,7 +78,9 @@ def _sources(scene: Scene) -> None:
         )
 
 
-def _where(row: object) -> str:
+def _where(row: object, names: Mapping[str, str]) -> str:
     node, uuid = getattr(row, "node", None), getattr(row, "uuid", None)
+    if uuid in names:
+        return names[str(uuid)]
     named = [str(each) for each in (node, uuid) if not wording.missing(each)]
     return " · ".join(named) or "everything it reads"

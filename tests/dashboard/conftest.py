@@ -40,7 +40,7 @@ SETTLED = """(wanted) => {
   const shown = document.querySelector(
     '[data-testid="stMetric"], [data-testid="stVegaLiteChart"], [data-testid="stDataFrame"], .st-key-notice');
   const charts = [...document.querySelectorAll('[data-testid="stVegaLiteChart"]')];
-  return !!shown && charts.length >= wanted && charts.every(chart => chart.querySelector('canvas'));
+  return !!shown && charts.length >= wanted && charts.every(chart => chart.querySelector('.marks'));
 }"""
 
 
@@ -89,7 +89,7 @@ class Screen:
 
     def charts(self) -> int:
         """How many charts are drawn."""
-        return int(self.page.locator('[data-testid="stVegaLiteChart"] canvas').count())
+        return int(self.page.locator('[data-testid="stVegaLiteChart"] .marks').count())
 
     def shoot(self, name: str, *, whole: bool = False) -> None:
         """Save docs/images/NAME.png, when asked to by the environment."""

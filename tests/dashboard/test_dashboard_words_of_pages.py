@@ -58,7 +58,7 @@ def test_gaps_of_one_reason_are_added_up_within_the_window() -> None:
         }
     )
     at = pd.Timestamp("2026-11-20T10:00"), pd.Timestamp("2026-11-20T12:00")
-    merged = by_reason(gaps, Window(from_ts=at[0], to_ts=at[1], step_s=60))
+    merged = by_reason(gaps, Window(from_ts=at[0], to_ts=at[1], step_s=60), {})
     assert merged[["times", "seconds"]].to_numpy().tolist() == [[2, 7200.0]]
 
 
