@@ -89,6 +89,7 @@ def write_change(connection: duckdb.DuckDBPyConnection, change: Change) -> None:
     if change.closed:
         connection.register("closing", _table(change.closed))
         connection.execute(statement("close_allocations"), {"to_ms": change.closed_at_ms})
+        connection.execute(statement("see_holders"), {"at_ms": change.closed_at_ms})
         connection.unregister("closing")
     if change.opened:
         connection.register("opening", _table(change.opened))

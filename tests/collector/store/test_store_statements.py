@@ -76,6 +76,7 @@ PARAMETERS = {
     "rollup_minutes": "from_ms gpu_ids read_from_ms read_to_ms to_ms",
     "rows_not_hot": "path",
     "sealed_of_day": "day",
+    "see_holders": "at_ms",
     "set_watermark": "complete_to_ms name",
     "touch_holders": "at_ms",
     "update_gpu": (

@@ -1,9 +1,11 @@
 """A tick in a real file: what it leaves in each table."""
 
+from dataclasses import replace
 from pathlib import Path
 
+from collector.model import Tick, Unavailable
 from collector.store.database import open_store
-from tests.collector.store.store_parts import T0, TICK_MS, ask, empty, gpu, held, sample, tick
+from tests.collector.store.store_parts import T0, TICK_MS, ask, at_path, empty, gpu, held, sample, tick
 
 
 def test_minutes_of_a_held_gpu_are_rolled_up_after_the_grace(tmp_path: Path) -> None:
@@ -53,3 +55,43 @@ def test_a_changed_driver_version_is_written_down(tmp_path: Path) -> None:
             store.write_tick(tick(at, [sample(0, at)], gpus=[gpu(0, driver_version=driver)]))
         found = ask(store, "SELECT driver_version, model FROM gpus")
         assert found == [("575.2", "H100")]
+
+
+def test_a_holder_is_last_seen_when_its_last_allocation_ends(tmp_path: Path) -> None:
+    with open_store(at_path(tmp_path)) as store:
+        for n in range(1, 7):
+            at = T0 + n * TICK_MS
+            store.write_tick(tick(at, [sample(0, at)], [held(0, "a")] if n < 5 else []))
+        seen = ask(store, "SELECT epoch_ms(first_seen), epoch_ms(last_seen) FROM holders")
+        assert seen == [(T0 + TICK_MS, T0 + 4 * TICK_MS)]
+
+
+def test_what_is_learnt_of_a_holder_later_is_written_down(tmp_path: Path) -> None:
+    plain = held(0, "a")
+    learnt = replace(plain, holder=replace(plain.holder, framework="torch", project=None))
+    with open_store(at_path(tmp_path)) as store:
+        for n, claim in enumerate((plain, plain, learnt, plain), start=1):
+            at = T0 + n * TICK_MS
+            store.write_tick(tick(at, [sample(0, at)], [claim]))
+        assert ask(store, "SELECT project, framework FROM holders") == [("p", "torch")]
+        assert ask(store, "SELECT epoch_ms(from_ts), to_ts FROM allocations") == [(T0, None)]
+
+
+def test_nobody_looking_leaves_allocations_open(tmp_path: Path) -> None:
+    with open_store(at_path(tmp_path)) as store:
+        for n, claims in enumerate(([held(0, "a")], None, None, [held(0, "a")]), start=1):
+            at = T0 + n * TICK_MS
+            store.write_tick(tick(at, [sample(0, at)], claims))
+        assert ask(store, "SELECT epoch_ms(from_ts), to_ts FROM allocations") == [(T0, None)]
+
+
+def test_an_unreadable_source_leaves_one_gap_however_long_it_lasts(tmp_path: Path) -> None:
+    with open_store(at_path(tmp_path)) as store:
+        for n in range(1, 9):
+            at = T0 + n * TICK_MS
+            blind = Unavailable(source="dcgm", at_ms=at, reason="refused")
+            outcome = tick(at, [sample(0, at)], source="dcgm").outcomes if n in (1, 8) else (blind,)
+            store.write_tick(Tick(at_ms=at, width_ms=TICK_MS, outcomes=outcome))
+        gaps = ask(store, "SELECT source, epoch_ms(from_ts), epoch_ms(to_ts), reason FROM gaps")
+        assert gaps == [("dcgm", T0 + TICK_MS, T0 + 7 * TICK_MS, "refused")]
+        assert ask(store, "SELECT count(*) FROM ticks WHERE reason = 'refused'") == [(6,)]
