@@ -89,32 +89,29 @@ def _closed(open_only: bool) -> None:
 
 
 def _finding(scene: Scene, row: Any) -> None:
-    with st.container(border=True, key=f"finding-{row.finding_id}"):
-        where = wording.short_gpu(row.node, row.gpu_index, row.uuid)
-        kind = tag_of_kind(row.kind, KINDS.get(row.kind, row.kind), scene.colours)
+    carried = address(shared(scene.view))
+    with st.container(border=True, key=f"finding-{row.finding_id}", gap="xsmall"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            st.html(kind, width="content")
-            st.markdown(f"**{plain(row.sentence)}**")
-        facts(_facts(scene, row))
-        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            carried = address(shared(scene.view))
+            st.html(tag_of_kind(row.kind, KINDS.get(row.kind, row.kind), scene.colours), width="content")
             st.page_link(
                 scene.site["gpu"],
-                label=where,
+                label=wording.short_gpu(row.node, row.gpu_index, row.uuid),
                 icon=":material/memory:",
                 query_params=carried | {"gpu": row.uuid},
             )
             if not wording.missing(row.job):
-                name = row.job if wording.missing(row.job_name) else row.job_name
                 st.page_link(
                     scene.site["jobs"],
-                    label=plain(name),
+                    label=plain(row.job if wording.missing(row.job_name) else row.job_name),
                     icon=":material/deployed_code:",
                     query_params=carried | {"job": row.job},
                 )
+            st.space("stretch")
             with st.popover("Evidence", type="tertiary", icon=":material/query_stats:"):
                 for what, much in told(row.evidence):
                     st.markdown(f"{plain(what)}: **{plain(much)}**")
+        st.markdown(plain(row.sentence))
+        facts(_facts(scene, row))
 
 
 def _facts(scene: Scene, row: Any) -> list[tuple[str, str]]:
@@ -123,7 +120,7 @@ def _facts(scene: Scene, row: Any) -> list[tuple[str, str]]:
     if not wording.missing(row.wasted_cost):
         items.append(("cost", wording.money(row.wasted_cost, row.currency)))
     items += [
-        ("since", scene.when(row.opened_at)),
+        ("found", scene.when(row.opened_at)),
         ("judged on", f"{scene.when(row.window_from)} to {scene.when(row.window_to)}"),
         ("covered", wording.percent(row.coverage)),
         ("measure", RUNGS.get(int(row.rung), "no measure")),
