@@ -17,6 +17,8 @@ from collector.store.columns import distinct_uuids
 from collector.store.statements import statement
 
 UNKNOWN_NODE = "unknown"
+MOST_REMEMBERED = 50_000
+"""Holders or processes kept in memory before those of other ticks are forgotten; the file knows them all."""
 _T = TypeVar("_T", Gpu, Holder, Process)
 
 
@@ -89,6 +91,8 @@ class Registry:
                     self._connection.execute(statement("update_holder"), _holder_row(merged))
                 self._holders[job] = (known[0], merged)
         self._add_holders(fresh, at_ms)
+        if len(self._holders) > max(MOST_REMEMBERED, 2 * len(wanted)):
+            self._holders = {job: self._holders[job] for job in wanted}
         return {job: self._holders[job][0] for job in wanted}
 
     def process_ids(self, processes: Iterable[Process], at_ms: int) -> dict[ProcessKey, int]:
@@ -108,12 +112,9 @@ class Registry:
                     )
                 self._processes[key] = (known[0], merged)
         self._add_processes(fresh, at_ms)
+        if len(self._processes) > max(MOST_REMEMBERED, 2 * len(wanted)):
+            self._processes = {key: self._processes[key] for key in wanted}
         return {key: self._processes[key][0] for key in wanted}
-
-    def forget_processes(self, alive: Iterable[ProcessKey]) -> None:
-        """Keep in memory only the processes that are still there."""
-        keep = set(alive)
-        self._processes = {key: known for key, known in self._processes.items() if key in keep}
 
     def _add_gpus(self, fresh: dict[str, Gpu], source: str, installed_from_ms: int) -> None:
         rows = [{**_gpu_row(gpu), "source": source, "from_ms": installed_from_ms} for gpu in fresh.values()]
