@@ -63,6 +63,12 @@ def measured_lanes(lanes: Sequence[Lane], timeline: pd.DataFrame) -> tuple[Lane,
     return tuple(kept)
 
 
+def unmeasured(lanes: Sequence[Lane], timeline: pd.DataFrame) -> tuple[str, ...]:
+    """The titles of the lanes in which nothing was measured; a rare lane that is all zeros was."""
+    seen = {lane.title for lane in measured_lanes([replace(lane, rare=False) for lane in lanes], timeline)}
+    return tuple(lane.title for lane in lanes if lane.title not in seen)
+
+
 def whole_timeline(timeline: pd.DataFrame, axis: TimeAxis) -> pd.DataFrame:
     """The timeline with a row for each step of the window, empty where there was none."""
     grid = steps_of(axis.window)

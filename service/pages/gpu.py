@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from service.pages import feed, wording
-from service.pages.chart_lanes import Strip, lanes_chart, measured_lanes
+from service.pages.chart_lanes import Strip, lanes_chart, measured_lanes, unmeasured
 from service.pages.chart_strips import holder_strip, state_strip
 from service.pages.measures import RUNGS, lanes_of
 from service.pages.notice import NO_SUCH_GPU
@@ -88,7 +88,7 @@ def _timeline(scene: Scene, row: Any) -> None:
         width="stretch",
         alt="State, holder and every measure of this GPU on one time axis",
     )
-    missing = [lane.title for lane in lanes_of(None) if lane.title not in {kept.title for kept in lanes}]
+    missing = unmeasured(lanes_of(), timeline)
     if missing:
         st.caption(f"Not measured on this GPU in this time: {', '.join(missing).lower()}.")
 

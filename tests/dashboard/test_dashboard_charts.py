@@ -174,6 +174,9 @@ def test_measures_nobody_took_get_no_lane_and_idle_video_none_either() -> None:
     )
     kept = chart_lanes.measured_lanes(measures.lanes_of(), timeline)
     assert [lane.title for lane in kept] == ["Utilization"]
+    missing = chart_lanes.unmeasured(measures.lanes_of(), timeline)
+    assert "Power" in missing
+    assert not {"Utilization", "Video"} & set(missing)
 
 
 def test_a_gap_in_a_timeline_stays_open() -> None:
