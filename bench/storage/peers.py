@@ -5,11 +5,13 @@ of the simulated cluster (``collector.simulated``, seed 0), 10 s apart. Ratios a
 else integers, so no store rounds anything; nulls are not samples and are not sent.
 """
 
+import json
 import shutil
 import socket
 import subprocess
 import tempfile
 import time
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -55,7 +57,7 @@ def measure(nodes: int, hours: float) -> Bytes:
             ours=sealed.stat().st_size / values,
             lossless=lossless,
             prometheus=_per(values, _prometheus(folder / "prometheus", _openmetrics(table, text))),
-            victoria=_per(values, _victoria(folder / "victoria", text)),
+            victoria=_per(values, _victoria(folder / "victoria", text, values)),
         )
 
 
@@ -103,7 +105,7 @@ def _prometheus(folder: Path, text: Path) -> int | None:
     return _size(folder)
 
 
-def _victoria(folder: Path, text: Path) -> int | None:
+def _victoria(folder: Path, text: Path, values: int) -> int | None:
     program = shutil.which("victoria-metrics")
     if program is None:
         return None
@@ -120,9 +122,18 @@ def _victoria(folder: Path, text: Path) -> int | None:
             for step in ("force_flush", "force_merge"):
                 urllib.request.urlopen(f"http://127.0.0.1:{port}/internal/{step}", timeout=600).close()
             _wait_until_still(folder)
+            kept = _count(f"http://127.0.0.1:{port}/api/v1/query")
+            assert kept == values, f"VictoriaMetrics has {kept} of {values} samples"
         finally:
             server.terminate()
     return _size(folder / "data") + _size(folder / "indexdb")
+
+
+def _count(url: str) -> int:
+    """How many samples VictoriaMetrics answers for, so that no byte is counted for fewer."""
+    asked = {"query": 'sum(count_over_time({__name__=~"gpu_.+"}[3d]))', "time": str(TO_MS // 1000)}
+    with urllib.request.urlopen(f"{url}?{urllib.parse.urlencode(asked)}", timeout=600) as answer:
+        return int(json.load(answer)["data"]["result"][0]["value"][1])
 
 
 def _in_ms(text: Path) -> bytes:
