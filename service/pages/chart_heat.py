@@ -91,14 +91,21 @@ def heat_map(cells: pd.DataFrame, axis: TimeAxis, colours: Palette, *, whole: bo
             tooltip=[alt.Tooltip(f"{name}:N", title=title) for name, title in _TOLD],
         )
     )
+    hatches = [
+        _hatch(cell, axis, where, colour)
+        for where, colour, some in (
+            ("!isValid(datum.utilization_ratio)", colours.stripe, full["utilization_ratio"].isna().any()),
+            ("datum.state == 'suspect'", colours.states["suspect"], (full["state"] == "suspect").any()),
+        )
+        if some
+    ]
     layers = (
         axis.anchors(),
         cell.transform_filter("isValid(datum.utilization_ratio)")
         .encode(color=_heat(colours))
         .add_params(pick),
         cell.transform_filter("!isValid(datum.utilization_ratio)").encode(color=alt.value(colours.paper)),
-        _hatch(cell, axis, "!isValid(datum.utilization_ratio)", colours.stripe),
-        _hatch(cell, axis, "datum.state == 'suspect'", colours.states["suspect"]),
+        *hatches,
         _outlines(stretches, axis, colours, y),
     )
     return styled(alt.layer(*layers), colours, height=_height(lines))
@@ -138,7 +145,13 @@ def _outlines(stretches: pd.DataFrame, axis: TimeAxis, colours: Palette, y: alt.
     inset = stretches.assign(y=stretches["y"] + 0.05, y2=stretches["y2"] - 0.05)
     return (
         alt.Chart(inset)
-        .mark_rect(filled=False, stroke=colours.allocated, strokeWidth=1.2, strokeOpacity=0.9, tooltip=None)
+        .mark_rect(
+            filled=False,
+            stroke=colours.allocated,
+            strokeWidth=1.2,
+            strokeOpacity=0.9 if inset["uuid"].nunique() <= MOST_GPUS else 0.5,
+            tooltip=None,
+        )
         .encode(x=axis.x(), x2="end:T", y=y, y2="y2:Q")
     )
 
@@ -176,7 +189,7 @@ def _row_label(row: Any, head: bool, *, several: bool) -> str:
 
 def _height(rows: pd.DataFrame) -> int:
     many = len(rows)
-    pixels = 17 if many <= 40 else (11 if many <= 64 else 8)
+    pixels = 17 if many <= 40 else (11 if many <= 64 else 10)
     return round(float(rows["y2"].max()) * pixels) + 24 if many else 60
 
 

@@ -51,7 +51,6 @@ class Screen:
         self.page = page
         self.base = base
         self.troubles: list[str] = []
-        self.missed: list[str] = []
         page.on("console", self._said)
         page.on("pageerror", lambda error: self.troubles.append(f"page error: {error}"))
         page.on("requestfailed", self._failed)
@@ -115,6 +114,11 @@ class Screen:
         shown = self.page.locator('[data-testid="stException"]').all_inner_texts()
         assert not shown, f"{self.page.url} shows {shown}"
         assert not self.troubles, f"{self.page.url}: {self.troubles}"
+
+    def leave(self) -> None:
+        """Check it and close it, before what it looks at is stopped."""
+        self.assert_well()
+        self.page.close()
 
     def _said(self, message: Any) -> None:
         if message.type != "error":
@@ -282,7 +286,8 @@ def look(chromium: Any, request: pytest.FixtureRequest) -> Iterator[Callable[...
     yield window
     try:
         for screen in screens:
-            screen.assert_well()
+            if not screen.page.is_closed():
+                screen.assert_well()
     finally:
         for context in contexts:
             context.close()

@@ -149,7 +149,7 @@ def test_times_say_their_zone_and_can_be_utc(dashboard: str, look: Callable) -> 
     button = screen.page.get_by_test_id("stPopover").first.get_by_role("button").first
     assert "20:30" in button.inner_text()
     button.click()
-    screen.page.get_by_text("America/St_Johns (UTC-0").wait_for()
+    screen.page.get_by_text("Times are shown in America/St_Johns (UTC-0").wait_for()
     screen.page.get_by_text("UTC", exact=True).click()
     screen.until_address("tz=utc")
     screen.page.get_by_text("Times are shown in UTC.").wait_for()
@@ -162,7 +162,7 @@ def test_a_finding_shows_its_evidence_and_kinds_filter(dashboard: str, look: Cal
     screen.page.get_by_role("button", name="Evidence").first.click()
     screen.page.get_by_test_id("stPopoverBody").wait_for()
     screen.page.keyboard.press("Escape")
-    screen.page.get_by_test_id("stButtonGroup").get_by_role("radio").first.click()
+    screen.page.get_by_role("radiogroup", name="Kind of finding").get_by_role("radio").first.click()
     screen.until_address("kind=")
 
 

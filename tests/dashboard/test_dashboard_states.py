@@ -29,7 +29,7 @@ def test_no_store_yet_says_how_to_start(tmp_path: Path, look: Callable) -> None:
         assert "fallow doctor" in notice(screen)
         for path in ("/cluster", "/people", "/jobs", "/findings", "/gpu?gpu=GPU-0"):
             assert "Nothing measured yet" in notice(screen.open(path))
-        screen.assert_well()
+        screen.leave()
 
 
 def test_a_wrong_token_is_told_apart(tmp_path: Path, simulated: Path, look: Callable) -> None:
@@ -37,7 +37,7 @@ def test_a_wrong_token_is_told_apart(tmp_path: Path, simulated: Path, look: Call
     with showing(tmp_path / "log", FALLOW_URL=url, FALLOW_TOKEN="wrong") as base:
         screen = look(base).open("/cluster")
         assert "does not let this dashboard in" in notice(screen)
-        screen.assert_well()
+        screen.leave()
 
 
 def test_a_service_that_dies_is_announced_while_one_looks(tmp_path: Path, look: Callable) -> None:
@@ -51,11 +51,12 @@ def test_a_service_that_dies_is_announced_while_one_looks(tmp_path: Path, look: 
             screen.until(NOTICED)
             assert "The service does not answer" in notice(screen)
             assert "fallow serve" in notice(screen)
-            screen.assert_well()
+            screen.leave()
         with showing(tmp_path / "log", FALLOW_DATA=str(data)) as base:
             screen = look(base).open("/?range=6h")
             assert "worked" in screen.headline
             assert "not running" in screen.page.locator(".pulse").inner_text()
+            screen.leave()
 
 
 @pytest.mark.parametrize(
