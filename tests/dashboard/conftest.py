@@ -10,6 +10,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,6 +24,7 @@ IMAGES = ROOT / "docs" / "images"
 SCREENSHOTS_VARIABLE = "FALLOW_SCREENSHOTS"
 START_S = 60
 SETTLE_MS = 20_000
+ALWAYS = {"from_ts": datetime(2020, 1, 1, tzinfo=UTC), "to_ts": datetime(2100, 1, 1, tzinfo=UTC)}
 PROBES = ("/_stcore/health", "/_stcore/host-config")
 QUIET = [
     "--no-sandbox",
@@ -204,8 +206,8 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
 
 
 @contextmanager
-def serving(data: Path, log: Path, *, days: int) -> Iterator[Any]:
-    """`fallow serve` on the simulated cluster, past its backfill; yields (url, process)."""
+def serving(data: Path, log: Path, *, days: int, judged: bool) -> Iterator[Any]:
+    """`fallow serve` on the simulated cluster, past its backfill and, if so, its first judgement."""
     from service.client import ClientError, connect
 
     data.mkdir(parents=True, exist_ok=True)
@@ -218,7 +220,8 @@ def serving(data: Path, log: Path, *, days: int) -> Iterator[Any]:
     def ready() -> bool:
         try:
             with connect(data, url=url) as client:
-                return client.health()["status"] == "ok" and bool(client.query("span").iloc[0]["samples"])
+                there = client.health()["status"] == "ok" and bool(client.query("span").iloc[0]["samples"])
+                return there and (not judged or bool(len(client.query("findings", **ALWAYS))))
         except ClientError:
             return False
 
@@ -240,7 +243,7 @@ def showing(log: Path, **environment: str) -> Iterator[str]:
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The DATA directory of a running service with eight days of history."""
     folder = tmp_path_factory.mktemp("simulated")
-    with serving(folder / "data", folder / "serve.log", days=8):
+    with serving(folder / "data", folder / "serve.log", days=8, judged=True):
         yield folder / "data"
 
 

@@ -42,7 +42,7 @@ def test_a_wrong_token_is_told_apart(tmp_path: Path, simulated: Path, look: Call
 
 def test_a_service_that_dies_is_announced_while_one_looks(tmp_path: Path, look: Callable) -> None:
     data = tmp_path / "data"
-    with serving(data, tmp_path / "serve.log", days=1) as (url, process):
+    with serving(data, tmp_path / "serve.log", days=1, judged=False) as (url, process):
         token = (data / "token").read_text().strip()
         with showing(tmp_path / "log", FALLOW_URL=url, FALLOW_TOKEN=token) as base:
             screen = look(base).open("/?range=1h")
