@@ -153,8 +153,14 @@ def _facts(scene: Scene, row: Any) -> None:
         ("id", str(row["job"])),
     ]
     if not wording.missing(row["cost"]):
-        items.append(("cost", wording.money(row["cost"], row.get("currency"))))
+        items.append(("cost", wording.money(row["cost"], _currency(scene))))
     facts(items)
+
+
+def _currency(scene: Scene) -> str | None:
+    """Of all costs; the ledger names it, ``jobs`` does not."""
+    named = feed.ask("ledger_by_state", **scene.asked)["currency"].dropna()
+    return None if named.empty else str(named.iloc[0])
 
 
 def _gpus(scene: Scene, timeline: pd.DataFrame) -> None:

@@ -149,7 +149,7 @@ def shrink(picture: Path) -> None:
     from PIL import Image
 
     with Image.open(picture) as full:
-        small = full.convert("RGB").quantize(colors=192, dither=Image.Dither.NONE)
+        small = full.convert("RGB").quantize(colors=256, dither=Image.Dither.NONE)
     small.save(picture, optimize=True)
 
 
