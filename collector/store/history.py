@@ -20,7 +20,7 @@ from collector.store.ticks import Live, grown, write_processes
 def write_history(connection: duckdb.DuckDBPyConnection, live: Live, history: History) -> int:
     """The number of samples that were not there before."""
     first_ms, last_ms = _span(history)
-    live.registry.register_gpus(history.gpus, history.source, first_ms)
+    _register_gpus(live, history, first_ms, last_ms)
     _merge_held(connection, live, history.held)
     for event in history.events:
         live.registry.register_uuids([event.uuid], history.source, first_ms)
@@ -46,10 +46,18 @@ def _span(history: History) -> tuple[int, int]:
     return min(edges, default=0), max(edges, default=0)
 
 
+def _register_gpus(live: Live, history: History, first_ms: int, last_ms: int) -> None:
+    """A new GPU with samples counts from its first one, which adding them finds; others from the start."""
+    measured = set(pc.unique(history.samples["uuid"]).to_pylist()) if len(history.samples) else set()
+    for at_ms, there in ((last_ms, True), (first_ms, False)):
+        gpus = [gpu for gpu in history.gpus if (gpu.uuid in measured) == there]
+        live.registry.register_gpus(gpus, history.source, at_ms)
+
+
 def _add_samples(
     connection: duckdb.DuckDBPyConnection, live: Live, history: History, first_ms: int, last_ms: int
 ) -> int:
-    ids = live.registry.row_ids(history.samples, history.source, first_ms)
+    ids = live.registry.row_ids(history.samples, history.source, last_ms)
     rows = stored_rows(history.samples, ids)
     gpu_ids = tuple(sorted(pc.unique(rows["gpu_id"]).to_pylist()))
     live.newest_ms = grown(live.newest_ms, gpu_ids[-1])

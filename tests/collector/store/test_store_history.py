@@ -14,6 +14,7 @@ from tests.collector.store.store_parts import (
     history,
     sample,
     tick,
+    uuid,
 )
 
 ROLLUPS = "SELECT * FROM rollup_1m UNION ALL SELECT * FROM rollup_1h ORDER BY ALL"
@@ -72,3 +73,12 @@ def test_history_in_overlapping_pieces_out_of_order_is_the_same(tmp_path: Path) 
             )
             many.write_history(history(rows[start:end], [piece]))
         assert contents(many) == contents(one)
+
+
+def test_a_gpu_that_came_late_is_not_unknown_before_it_was_there(tmp_path: Path) -> None:
+    late_ms = T0 + 60 * STEP_MS
+    rows = [row for at, samples in past() for row in samples if at > late_ms or row.uuid == uuid(0)]
+    with open_store(at_path(tmp_path)) as store:
+        store.write_history(history(rows, []))
+        installed = ask(store, "SELECT epoch_ms(installed_from) FROM gpus ORDER BY gpu_index")
+    assert installed == [(T0,), (late_ms,)]
