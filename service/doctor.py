@@ -11,13 +11,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service import client_place
+from service.client import place as client_place
 from service.client import running
-from service.source_specs import DcgmSpec, NvmlSpec, PeerSpec, ReplaySpec, SimulatedSpec
+from service.sources.specs import DcgmSpec, NvmlSpec, PeerSpec, ReplaySpec, SimulatedSpec
 
 if TYPE_CHECKING:
     from collector.nvml.probe import Probe, ProbedGpu
-    from service.config import Config
+    from service.config.model import Config
 
 SCARCE_BYTES = 2 * 2**30
 PROC = Path("/proc")
@@ -45,7 +45,7 @@ class Finding:
 
 def examine(config: "Config", data: Path) -> Iterator[Finding]:
     """All findings, in the order in which a person would mend them; blocks for some seconds at most."""
-    from service.wiring_sources import chosen_specs
+    from service.sources.making import chosen_specs
 
     specs, remarks = chosen_specs(config)
     yield from _driver(wanted=any(isinstance(spec, NvmlSpec) for spec in specs))
@@ -186,7 +186,7 @@ def service(data: Path) -> Finding:
 
 
 def _driver(*, wanted: bool) -> Iterator[Finding]:
-    from service.wiring_sources import has_driver
+    from service.sources.making import has_driver
 
     if not has_driver() and not wanted:
         yield Finding(

@@ -18,7 +18,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from service.client import ClientError, connect, running
-from service.client_place import DATA_VARIABLE
+from service.client.place import DATA_VARIABLE
 from service.trouble import Trouble
 
 START_LIMIT_S = 60

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.client_place import announced, store_file
-from service.daemon_state import Beat, Chore
+from service.client.place import announced, store_file
+from service.daemon.state import Beat, Chore
 from service.trouble import Trouble
 
 if TYPE_CHECKING:
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collector.loop import Loop, Timing
     from collector.model import Tick
     from collector.store.database import Store
-    from service.backfill import Backfill
-    from service.config import Config
-    from service.daemon_state import Beat, Chore
-    from service.wiring_sources import Sources
+    from service.config.model import Config
+    from service.daemon.state import Beat, Chore
+    from service.sources.backfill import Backfill
+    from service.sources.making import Sources
 
 
 class StoreRefused(Trouble):
@@ -81,8 +81,8 @@ def own_store(data: Path, config: "Config") -> "Iterator[Store]":
 
 def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
     """A service's parts, joined; nothing moves yet. Raises ``Trouble`` for a source that cannot be."""
-    from service.chores import make_chores
-    from service.wiring_sources import make_sources
+    from service.daemon.chores import make_chores
+    from service.sources.making import make_sources
 
     sources = make_sources(config, leases=store.leases)
     prices = config.prices
@@ -103,8 +103,8 @@ def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
 
 
 def _replayed(config: "Config", store: "Store", clock: "Clock", sources: "Sources") -> Body:
-    from service.chores import make_chores
-    from service.replaying import Replaying
+    from service.daemon.chores import make_chores
+    from service.sources.replaying import Replaying
 
     replaying = Replaying.of(sources.recording, clock, config)
     loop = _loop(config, sources, store.write_tick, replaying.clock, replaying.timing)
@@ -127,7 +127,7 @@ def _loop(
     pace: "Timing | None" = None,
 ) -> "Loop":
     from collector.loop import Loop, Ports
-    from service.wiring_sources import make_attribute
+    from service.sources.making import make_attribute
 
     ports = Ports(
         sources=sources.live, inventories=sources.inventories, attribute=make_attribute(config), sink=sink
@@ -142,8 +142,8 @@ def nothing(stopped: Callable[[], bool], tell: Callable[[str], None]) -> None:
 def read_once(config: "Config") -> "tuple[Tick, tuple[str, ...]]":
     """One tick of the sources, kept nowhere, and what a person should be told. Raises ``Trouble``."""
     from collector.clock import SystemClock
-    from service.replaying import Replaying
-    from service.wiring_sources import make_sources
+    from service.sources.making import make_sources
+    from service.sources.replaying import Replaying
 
     sources = make_sources(config)
     clock: Clock = SystemClock()
@@ -194,8 +194,8 @@ def _past(config: "Config", store: "Store", sources: "Sources") -> "Backfill | N
     """The past of a simulated cluster, where one is to be filled in."""
     if sources.simulated is None or config.simulated.backfill_days == 0:
         return None
-    from service.backfill import Backfill
-    from service.wiring_sources import make_cluster
+    from service.sources.backfill import Backfill
+    from service.sources.making import make_cluster
 
     past = Backfill(
         cluster=make_cluster(config),

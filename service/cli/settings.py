@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service import client_place
+from service.client import place as client_place
 
 if TYPE_CHECKING:
-    from service.config_file import Effective
+    from service.config.file import Effective
 
 FLAG_KEYS = {
     "source": "collect.sources",
@@ -34,8 +34,8 @@ class Settings:
 
 def settle(flags: argparse.Namespace) -> Settings:
     """Default, then file, then flag; reads the file. Raises ``ConfigError``."""
-    from service.config import ConfigError
-    from service.config_file import FILE_NAME, load
+    from service.config.file import FILE_NAME, load
+    from service.config.model import ConfigError
 
     data = client_place.data_dir(flags.data)
     if flags.config is not None and not flags.config.exists():

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from service.cli.screen import Column, console, print_json, table
 from service.cli.settings import settle
-from service.config import Setting
+from service.config.model import Setting
 
 
 def run(flags: argparse.Namespace) -> int:

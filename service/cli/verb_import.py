@@ -68,7 +68,7 @@ def _by_itself(settings: Settings, order: dict[str, object], *, yes: bool) -> in
     from dataclasses import asdict
 
     from service import importing, wiring
-    from service.daemon_start import make_data_dir
+    from service.daemon.start import make_data_dir
 
     screen = console()
     make_data_dir(settings.data)

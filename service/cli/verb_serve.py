@@ -8,7 +8,7 @@ from service.cli.settings import settle
 
 def run(flags: argparse.Namespace) -> int:
     """Serve until stopped."""
-    from service.daemon import Orders, serve
+    from service.daemon.serve import Orders, serve
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     settings = settle(flags)

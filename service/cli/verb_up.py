@@ -12,7 +12,7 @@ PASSED_ON = ("tick", "host", "port", "config")
 
 def run(flags: argparse.Namespace) -> int:
     """Start both, print the address once, stop both at the end."""
-    from service.daemon_start import make_data_dir
+    from service.daemon.start import make_data_dir
     from service.launch import dashboard_program, free_port, run_together, service_program
 
     settings = settle(flags)
@@ -44,7 +44,7 @@ def run(flags: argparse.Namespace) -> int:
 
 
 def _remarks(settings: Settings, *, runs_already: bool) -> tuple[str, ...]:
-    from service.wiring_sources import chosen_specs
+    from service.sources.making import chosen_specs
 
     if runs_already:
         return (f"Using the service that runs already for {settings.data}.",)

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from service import client_place
 from service.client import Client, connect, running
+from service.client import place as client_place
 
 SMALL = """
 [collect]

@@ -8,7 +8,7 @@ import pytest
 
 from collector.simulated.cluster import SimulatedCluster
 from collector.store.database import Store, open_store
-from service.backfill import DAY_MS, MINUTE_MS, Backfill, layers
+from service.sources.backfill import DAY_MS, MINUTE_MS, Backfill, layers
 
 NOW_MS = 1_800_000_123_456
 HOUR_MS = 60 * MINUTE_MS

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from service.config import Config, ConfigError
-from service.config_file import load, parse
+from service.config.file import load, parse
+from service.config.model import Config, ConfigError
 from tests.service.conftest import fallow
 
 ROOT = Path(__file__).parents[2]

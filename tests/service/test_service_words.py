@@ -7,7 +7,7 @@ import pytest
 from service.cli import words
 from service.cli.screen import Column, fitted
 from service.cli.spans import BadSpan, parse_span, window
-from service.source_specs import (
+from service.sources.specs import (
     BadSource,
     DcgmSpec,
     NvmlSpec,

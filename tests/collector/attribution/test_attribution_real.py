@@ -13,7 +13,7 @@ from collector.attribution import effective
 from collector.inventory.slurm import SlurmSource
 from collector.model import NodeName, Reading
 from collector.nvml.source import NvmlOptions, NvmlSource
-from service.described import Described
+from service.sources.described import Described
 from tests.collector.inventory.squeue_writer import Job, printing
 from tests.driver.driver import CompilerMissing, Driver
 

@@ -15,17 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from collector.clock import Clock, SystemClock
-from service import client_place, wiring
-from service.api import Answers, make_app
-from service.api_export import Exports, sweep
-from service.api_gate import LOOPBACK_NAMES, GateRules
-from service.api_queries import DeskLimits, QueryDesk
-from service.client_answer import answer, catalogue
-from service.config import Config
-from service.daemon_jobs import Clockwork, expected
-from service.daemon_server import Server
-from service.daemon_start import ServiceRefused, bind, make_data_dir, make_token
-from service.daemon_state import Condition, Pulse, verdict
+from service import wiring
+from service.api.app import Answers, make_app
+from service.api.export import Exports, sweep
+from service.api.gate import LOOPBACK_NAMES, GateRules
+from service.api.queries import DeskLimits, QueryDesk
+from service.client import place as client_place
+from service.client.answer import answer, catalogue
+from service.config.model import Config
+from service.daemon.jobs import Clockwork, expected
+from service.daemon.server import Server
+from service.daemon.start import ServiceRefused, bind, make_data_dir, make_token
+from service.daemon.state import Condition, Pulse, verdict
 from service.importing import Imports
 from service.wiring import Body, Stage
 

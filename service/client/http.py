@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from service.client_errors import NotAllowed, ServiceDown, by_kind
-from service.client_values import to_text
+from service.client.errors import NotAllowed, ServiceDown, by_kind
+from service.client.values import to_text
 
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
@@ -42,7 +42,7 @@ class HttpDoor:
         """Write the span's files into ``out``; the files and their rows. Raises ``ClientError``, OSError."""
         import tarfile
 
-        from service.api_export import unpack
+        from service.api.export import unpack
 
         path = f"/v1/export?{urlencode({'format': kind, 'from_ms': from_ms, 'to_ms': to_ms})}"
         try:

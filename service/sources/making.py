@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
-from service.source_specs import (
+from service.sources.specs import (
     DcgmSpec,
     NvmlSpec,
     PeerSpec,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collector.loop import Attribute
     from collector.simulated.cluster import SimulatedCluster
     from collector.source import Source
-    from service.config import Config
+    from service.config.model import Config
 
 DRIVER_SIGNS = (Path("/dev/nvidiactl"), Path("/proc/driver/nvidia/version"), Path("/dev/dxg"))
 
@@ -133,7 +133,7 @@ def _make(spec: SourceSpec, config: "Config", cluster: "SimulatedCluster | None"
 def _nvml(config: "Config") -> "Source":
     from collector.model import NodeName
     from collector.nvml.source import NvmlOptions, NvmlSource
-    from service.described import Described
+    from service.sources.described import Described
 
     node = NodeName(socket.gethostname())
     options = NvmlOptions(

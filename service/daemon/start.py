@@ -7,7 +7,7 @@ import secrets
 import socket
 from pathlib import Path
 
-from service.client_place import token_file
+from service.client.place import token_file
 from service.trouble import Trouble
 
 SEND_BUFFER_BYTES = 256 * 1024

@@ -12,12 +12,12 @@ from typing import Any, Literal
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from service.api_export import Exports, pack, pieces
-from service.api_gate import App, GateRules, gate
-from service.api_queries import QueryDesk
-from service.client_errors import KINDS, BadParameter, ClientError, QueryFailed
-from service.client_http import ARROW, JSON
-from service.client_values import plain_rows
+from service.api.export import Exports, pack, pieces
+from service.api.gate import App, GateRules, gate
+from service.api.queries import QueryDesk
+from service.client.errors import KINDS, BadParameter, ClientError, QueryFailed
+from service.client.http import ARROW, JSON
+from service.client.values import plain_rows
 from service.importing import ImportRefused, Imports
 
 PIECE_BYTES = 256 * 1024

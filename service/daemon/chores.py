@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collector.clock import Clock
     from collector.store.database import Store
-    from service.config import Config, RetentionConfig
-    from service.daemon_state import Chore
+    from service.config.model import Config, RetentionConfig
+    from service.daemon.state import Chore
 
 DAY_MS = 86_400_000
 CHECKPOINT_S = 600
@@ -16,7 +16,7 @@ KEEPING_S = 3_600
 
 def make_chores(config: "Config", store: "Store", clock: "Clock") -> "tuple[Chore, ...]":
     """The chores of one store; each is short, and none holds up a tick for long."""
-    from service.daemon_state import Chore
+    from service.daemon.state import Chore
 
     return (
         Chore(name="checkpoint", every_s=CHECKPOINT_S, first_after_s=120, work=lambda: _checkpoint(store)),

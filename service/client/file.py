@@ -5,10 +5,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from service.client_answer import answer
-from service.client_errors import NoData, StoreUnusable
-from service.client_place import store_file
-from service.client_values import plain_rows
+from service.client.answer import answer
+from service.client.errors import NoData, StoreUnusable
+from service.client.place import store_file
+from service.client.values import plain_rows
 
 
 class FileDoor:

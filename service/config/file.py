@@ -13,7 +13,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from service.config import Config, ConfigError, Setting
+from service.config.model import Config, ConfigError, Setting
 
 FILE_NAME = "fallow.toml"
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collector.replay.recording import Recording
     from collector.replay.source import ReplayClock
     from collector.store.database import Store
-    from service.config import Config
+    from service.config.model import Config
 
 DAY_MS = 86_400_000
 SLICE_S = 0.5

@@ -11,7 +11,7 @@ from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
-from service.daemon_state import Beat, Chore, Pulse
+from service.daemon.state import Beat, Chore, Pulse
 
 log = logging.getLogger(__name__)
 

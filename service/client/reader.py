@@ -10,43 +10,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from service import client_place
-from service.client_errors import (
-    BadParameter,
+from service.client import place as client_place
+from service.client.errors import (
     ClientError,
-    ImportFailed,
-    NoData,
-    NotAllowed,
-    QueryFailed,
-    QueryTooSlow,
-    ServiceBusy,
     ServiceDown,
     StoreUnusable,
-    UnknownQuery,
 )
-from service.client_file import FileDoor
-from service.client_http import HttpDoor
+from service.client.file import FileDoor
+from service.client.http import HttpDoor
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = [
-    "BadParameter",
-    "Client",
-    "ClientError",
-    "ImportFailed",
-    "NoData",
-    "NotAllowed",
-    "QueryFailed",
-    "QueryTooSlow",
-    "ServiceBusy",
-    "ServiceDown",
-    "StoreUnusable",
-    "UnknownQuery",
-    "connect",
-    "running",
-]
 
 T = TypeVar("T")
 

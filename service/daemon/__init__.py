@@ -1,0 +1,1 @@
+"""The running service: start, ticks and chores on a clock, the HTTP server's thread, a clean stop."""
