@@ -4,7 +4,9 @@ Both start at once and are waited for together; when one ends, the other is stop
 sessions of their own, so that Ctrl-C reaches this process alone and the order of stopping is ours.
 """
 
+import ctypes
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -25,6 +27,7 @@ START_LIMIT_S = 60
 STOP_LIMIT_S = 10
 POLL_S = 0.05
 WATCH_S = 0.5
+PR_SET_PDEATHSIG = 1
 
 
 class LaunchFailed(Trouble):
@@ -55,7 +58,7 @@ def service_program(data: Path, flags: Sequence[str]) -> Program:
     )
 
 
-def dashboard_program(port: int, theme: str) -> Program:
+def dashboard_program(port: int) -> Program:
     """The dashboard on loopback, opening no browser. Raises ``LaunchFailed`` where it is missing."""
     options = {
         "server.address": "127.0.0.1",
@@ -63,11 +66,8 @@ def dashboard_program(port: int, theme: str) -> Program:
         "server.headless": "true",
         "server.fileWatcherType": "none",
         "browser.gatherUsageStats": "false",
-        "client.toolbarMode": "viewer",
         "logger.level": "warning",
     }
-    if theme != "system":
-        options["theme.base"] = theme
     command = (sys.executable, "-m", "streamlit", "run", str(dashboard_file()))
     return Program(
         name="dashboard",
@@ -139,11 +139,20 @@ def run_together(
 def _start(program: Program, environment: dict[str, str]) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
         program.command,
+        preexec_fn=_end_with_parent(),  # noqa: PLW1509  one system call, no locks, no allocation of ours
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         start_new_session=True,
     )
+
+
+def _end_with_parent() -> Callable[[], None] | None:
+    """Run in a child: have the kernel ask it to end should we be killed outright (Linux only)."""
+    if sys.platform != "linux":
+        return None
+    libc = ctypes.CDLL(None)
+    return lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _await(programs: Sequence[Program], started: Sequence[tuple[Program, "subprocess.Popen[bytes]"]]) -> None:

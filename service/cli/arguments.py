@@ -120,7 +120,6 @@ def _up(verbs: Verbs) -> None:
     verb = _verb(verbs, "up", "start the service and the dashboard, and print the URL")
     _serving(verb)
     verb.add_argument("--dashboard-port", type=int, metavar="PORT", help="the dashboard's port")
-    verb.add_argument("--theme", choices=("system", "light", "dark"), help="the dashboard's first look")
 
 
 def _serve(verbs: Verbs) -> None:

@@ -16,7 +16,6 @@ FLAG_KEYS = {
     "host": "api.host",
     "port": "api.port",
     "dashboard_port": "dashboard.port",
-    "theme": "dashboard.theme",
 }
 
 

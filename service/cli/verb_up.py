@@ -35,7 +35,7 @@ def run(flags: argparse.Namespace) -> int:
     try:
         if screen.is_terminal:
             waiting.start()
-        programs = (service, dashboard_program(port, look.theme))
+        programs = (service, dashboard_program(port))
         run_together(programs, settings.data, tell=waiting.update, ready=ready)
     except KeyboardInterrupt:
         waiting.stop()

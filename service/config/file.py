@@ -168,11 +168,9 @@ def _scalar(hint: Any, value: Any, bounds: Mapping[str, Any], named: _Named) -> 
         raise ConfigError(f"{named} is {_SPOKEN.get(hint, hint.__name__)}, not {value!r}")
     if hint is float and not math.isfinite(value):
         raise ConfigError(f"{named} is a number, not {value}")
-    low, high, choices = bounds.get("low"), bounds.get("high"), bounds.get("choices")
+    low, high = bounds.get("low"), bounds.get("high")
     if (low is not None and value < low) or (high is not None and value > high):
         raise ConfigError(f"{named} = {value} is out of bounds: {_range(low, high)}")
-    if choices is not None and value not in choices:
-        raise ConfigError(f"{named} = {value!r} is not one of {', '.join(choices)}")
     return value
 
 

@@ -86,10 +86,9 @@ class ApiConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DashboardConfig:
-    """Where ``fallow up`` shows the dashboard; ``theme`` is light, dark or system."""
+    """Where ``fallow up`` shows the dashboard."""
 
     port: int = bounded(9476, 1, 65535)
-    theme: str = field(default="system", metadata={"choices": ("system", "light", "dark")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

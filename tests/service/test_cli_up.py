@@ -102,6 +102,15 @@ def test_death_of_the_service_stops_the_dashboard_and_is_said(up: Up) -> None:
     assert not any(is_alive(pid) for pid in dashboard)
 
 
+def test_killing_up_outright_ends_both(up: Up) -> None:
+    up.url()
+    children = up.children()
+    up.process.kill()
+    up.process.wait(timeout=10)
+    until("both have ended", lambda: not any(is_alive(pid) for pid in children))
+    assert running(up.data) is None
+
+
 def test_service_that_runs_already_is_used_and_left_running(tmp_path: Path) -> None:
     first: Running = start(tmp_path / "data")
     try:

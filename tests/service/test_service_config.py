@@ -38,7 +38,6 @@ def test_default_then_file_then_flag_and_each_value_knows_which() -> None:
         ('[api]\nport = "9000"', ("fallow.toml:2", "a whole number")),
         ("[api]\nport = 9000.5", ("fallow.toml:2", "a whole number")),
         ("api = 3", ("fallow.toml:1", "write [api]")),
-        ('[dashboard]\ntheme = "blue"', ("fallow.toml:2", "system, light, dark")),
         ('[prices.per_gpu_hour]\n"*" = -1', ("fallow.toml:2", "prices.per_gpu_hour.*", "0 to")),
         ("[projects]\nann = 3", ("projects.ann", "text in quotes")),
         ('[collect]\nsources = "nvml"', ("fallow.toml:2", "is a list")),
