@@ -1,8 +1,9 @@
 """What the store costs: a tick's commit, a sealed sample's bytes, a query's wait.
 
-Targets: a tick of 10,000 GPUs committed in 30 ms with ``latest`` and roll-ups kept, 15 ms for the samples
-alone; 0.70 bytes a sealed sample, lossless; every dashboard query in 50 ms and a report over everything in
-1 s at 1,000 GPUs and 30 days. Everything runs on real files; data comes from the seeds in ``bench/storage``.
+Targets: a tick of 10,000 GPUs committed in 30 ms with ``latest`` and roll-ups kept (from columns, the mean
+over whole minutes, so that the ticks that roll a minute up count in), 15 ms for the samples alone; 0.70
+bytes a sealed sample, lossless; every dashboard query in 50 ms and a report over everything in 1 s at 1,000
+GPUs and 30 days. Everything runs on real files; data comes from the seeds in ``bench/storage``.
 
     python bench/store.py [--json] [--quick] [--only ticks|bytes|queries]
 """
@@ -51,9 +52,13 @@ def measure_ticks(quick: bool, tell: Callable[[str], None]) -> dict[str, Figure]
         f"tick of {gpus} GPUs: {took.tick_ms:.1f} ms; making columns of its objects {took.columns_ms:.1f} ms"
     )
     tell(f"  checkpoint between ticks, every 30: {took.checkpoint_ms:.0f} ms")
-    beside = {"closing a minute": round(took.closing_ms, 1), "columns of objects": round(took.columns_ms, 1)}
+    beside = {
+        "median from objects": round(took.tick_ms, 1),
+        "closing a minute, from objects": round(took.closing_ms, 1),
+        "columns of objects": round(took.columns_ms, 1),
+    }
     return {
-        "tick_10000_gpus_ms": _figure(took.tick_ms, TICK_MS, beside),
+        "tick_10000_gpus_commit_ms": _figure(took.commit_ms, TICK_MS, beside),
         "tick_10000_gpus_samples_alone_ms": _figure(took.samples_ms, SAMPLES_MS),
     }
 

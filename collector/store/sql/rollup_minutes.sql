@@ -15,7 +15,8 @@ WITH wanted AS (
 ),
 near AS (
     SELECT
-        *,
+        gpu_id, width_ms, rung, utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4,
+        power_mw, memory_used_bytes, process_count,
         epoch_ms(ts) AS end_ms,
         CASE
             WHEN energy_mj - lag(energy_mj) OVER by_time >= 0
@@ -75,7 +76,14 @@ held AS (
     )
     GROUP BY gpu_id, holder_id, bin
 ),
+-- Most bins have one holder, who has all of it: no windows for those.
+alone AS (
+    SELECT gpu_id, bin FROM held GROUP BY gpu_id, bin HAVING count(*) = 1
+),
 claims AS (
+    SELECT gpu_id, bin, holder_id, 0.0::DOUBLE AS lower_fraction, 1.0::DOUBLE AS upper_fraction
+    FROM held SEMI JOIN alone USING (gpu_id, bin)
+    UNION ALL
     SELECT
         gpu_id, bin, holder_id,
         coalesce(sum(share) OVER before / sum(share) OVER whole, 0) AS lower_fraction,
@@ -83,7 +91,7 @@ claims AS (
             WHEN row_number() OVER up_to = count(*) OVER whole THEN 1
             ELSE sum(share) OVER up_to / sum(share) OVER whole
         END AS upper_fraction
-    FROM held
+    FROM held ANTI JOIN alone USING (gpu_id, bin)
     WINDOW
         whole AS (PARTITION BY gpu_id, bin),
         up_to AS (PARTITION BY gpu_id, bin ORDER BY holder_id ROWS UNBOUNDED PRECEDING),
