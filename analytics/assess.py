@@ -93,6 +93,50 @@ def finding_rows(analysis: Analysis) -> tuple[dict[str, object], ...]:
     )
 
 
+def pattern_rows(analysis: Analysis, thresholds: Thresholds) -> tuple[dict[str, object], ...]:
+    """The patterns as ``Store.write_patterns`` takes them."""
+    to_ms = analysis.as_of_ms // MINUTE_MS * MINUTE_MS
+    return tuple(
+        {
+            "job": pattern.holder.job,
+            "kind": pattern.kind.value,
+            "window_from_ms": to_ms - thresholds.pattern_window_s * 1000,
+            "window_to_ms": to_ms,
+            "evidence": {e.name: e.value for e in pattern.evidence},
+        }
+        for pattern in analysis.patterns
+    )
+
+
+def unjudged_rows(analysis: Analysis) -> tuple[dict[str, object], ...]:
+    """What was not judged as ``Store.write_unjudged`` takes it: unknown and why, and who is starting."""
+    unknown: list[dict[str, object]] = [
+        {
+            "uuid": entry.uuid,
+            "job": None,
+            "verdict": "unknown",
+            "kinds": [kind.value for kind in entry.kinds],
+            "reason": entry.reason,
+        }
+        for entry in analysis.unknown
+    ]
+    starting: list[dict[str, object]] = [
+        {
+            "uuid": entry.uuid,
+            "job": entry.holder.job,
+            "verdict": "starting",
+            "kinds": [],
+            "reason": _grace_left(entry.until_ms - analysis.as_of_ms),
+        }
+        for entry in analysis.starting
+    ]
+    return (*unknown, *starting)
+
+
+def _grace_left(left_ms: int) -> str:
+    return f"starting up: {max(0, left_ms) // MINUTE_MS} min of its grace left"
+
+
 def _lookback_ms(t: Thresholds) -> int:
     windows = (t.idle_window_s, t.empty_window_s, t.low_lookback_s, t.hog_window_s, t.fault_window_s)
     return max(windows) * 1000 // BIN_MS * BIN_MS

@@ -17,7 +17,7 @@ import duckdb
 from collector.batch import History
 from collector.model import Gap, Tick
 from collector.store import history as history_rows
-from collector.store import ledger_inputs, ticks
+from collector.store import judgements, ledger_inputs, ticks
 from collector.store.errors import StoreMissing, translated
 from collector.store.export import Exported, Format, export
 from collector.store.gaps import stopped_gaps
@@ -186,6 +186,16 @@ class Store:
         """
         with self._writing("writing findings"):
             return ledger_inputs.write_findings(self._connection, found, at_ms)
+
+    def write_patterns(self, found: Iterable[Mapping[str, object]], at_ms: int) -> int:
+        """Replace how each holder works. Keys: job, kind, window_from_ms, window_to_ms, evidence."""
+        with self._writing("writing patterns"):
+            return judgements.write_patterns(self._connection, found, at_ms)
+
+    def write_unjudged(self, found: Iterable[Mapping[str, object]], at_ms: int) -> int:
+        """Replace what was not judged. Keys: uuid, job (None), verdict, kinds (texts), reason."""
+        with self._writing("writing what was not judged"):
+            return judgements.write_unjudged(self._connection, found, at_ms)
 
     def set_prices(self, prices: Mapping[str, tuple[float, str]]) -> None:
         """Replace the price list: model (``*``: all others) to price of a GPU-hour and currency."""

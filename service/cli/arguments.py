@@ -156,6 +156,7 @@ def _ledger(verbs: Verbs) -> None:
 def _findings(verbs: Verbs) -> None:
     verb = _verb(verbs, "findings", "what is wasted or broken, with the evidence")
     verb.add_argument("--all", action="store_true", help="closed ones too (default: those that are open)")
+    verb.add_argument("--unknown", action="store_true", help="what was not judged instead, and why")
     _window(verb, "24h")
     _filters(verb)
     _json(verb)

@@ -11,7 +11,8 @@ from rich.text import Text
 from service.cli import words
 from service.cli.screen import console, place, print_json
 from service.cli.spans import window
-from service.client import connect
+from service.client import Client, connect
+from service.client.errors import StoreOlder, UnknownQuery
 
 KIND_STYLES = {
     "held-idle": "red",
@@ -22,6 +23,7 @@ KIND_STYLES = {
     "zombie-memory": "magenta",
     "falling-gpu": "bold red",
 }
+MOST_REASONS = 3
 
 
 def run(flags: argparse.Namespace) -> int:
@@ -30,6 +32,9 @@ def run(flags: argparse.Namespace) -> int:
     filters = {name: getattr(flags, name) for name in ("node", "project", "user", "model")}
     only_open = None if flags.all else True
     with connect(flags.data) as client:
+        if flags.unknown:
+            return _list_unjudged(client.rows("unjudged", **filters), as_json=flags.json)
+        unjudged = [] if flags.json else _unjudged(client, filters)
         rows = client.rows("findings", from_ts=start, to_ts=end, open=only_open, **filters)
     if flags.json:
         print_json(rows)
@@ -37,11 +42,53 @@ def run(flags: argparse.Namespace) -> int:
     screen = console()
     if not rows:
         screen.print("No open findings." if only_open else f"No findings in the last {flags.since}.")
+        screen.print(not_judged(unjudged), style="bright_black")
         return 0
     screen.print(_heading(rows, bool(only_open)), style="bold")
     now = datetime.now(UTC)
     for row in rows:
         screen.print(_draw(row, now))
+    screen.print(not_judged(unjudged), style="bright_black")
+    return 0
+
+
+def not_judged(rows: list[dict[str, Any]] | None) -> str:
+    """How many GPUs were not, or not wholly, judged and why, in a line; ``None``: the store is older."""
+    if rows is None:
+        return "not judged: an older Fallow wrote this store, which says nothing of it"
+    if not rows:
+        return "not judged: nothing"
+    gpus: dict[str, set[str]] = {}
+    for row in rows:
+        gpus.setdefault(_reason(row), set()).add(row["uuid"])
+    most = sorted(gpus.items(), key=lambda each: (-len(each[1]), each[0]))
+    reasons = "; ".join(f"{reason}: {len(uuids)}" for reason, uuids in most[:MOST_REASONS])
+    more = f"; {len(most) - MOST_REASONS} reasons more" if len(most) > MOST_REASONS else ""
+    count = len(set().union(*gpus.values()))
+    return f"not judged: {count} GPU{'' if count == 1 else 's'} ({reasons}{more}); see --unknown"
+
+
+def _reason(row: dict[str, Any]) -> str:
+    return "starting up" if row["verdict"] == "starting" else str(row["reason"])
+
+
+def _unjudged(client: Client, filters: dict[str, Any]) -> list[dict[str, Any]] | None:
+    try:
+        return client.rows("unjudged", **filters)
+    except (StoreOlder, UnknownQuery):
+        return None
+
+
+def _list_unjudged(rows: list[dict[str, Any]], *, as_json: bool) -> int:
+    if as_json:
+        print_json(rows)
+        return 0
+    screen = console()
+    screen.print(not_judged(rows).removesuffix("; see --unknown"), style="bold")
+    for row in rows:
+        about = f" · for {row['kinds']}" if row["kinds"] else ""
+        head = Text.assemble((row["verdict"], "bold"), f"  {place(row)} · {row['user_name'] or 'any holder'}")
+        screen.print(Group(head, Padding(Text(f"{row['reason']}{about}"), (0, 0, 0, 2), expand=False)))
     return 0
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from service.client.errors import BadParameter, QueryFailed, UnknownQuery
+from service.client.errors import BadParameter, QueryFailed, StoreOlder, UnknownQuery
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,6 +21,11 @@ def answer(connection: Any, name: str, params: Mapping[str, object]) -> "pa.Tabl
     except query.BadParameterError as error:
         raise BadParameter(str(error)) from error
     except Exception as error:
+        if type(error).__name__ == "CatalogException":
+            raise StoreOlder(
+                f"query {name!r}: an older Fallow wrote this store, and it keeps no such thing yet; "
+                f"start the service once, which brings it up to date. Found: {str(error).splitlines()[0]}"
+            ) from error
         raise QueryFailed(
             f"query {name!r} failed: {error}; see the service's log, and `fallow doctor`"
         ) from error

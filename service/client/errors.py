@@ -7,6 +7,7 @@ ClientError
 ├── BadParameter    a parameter is missing, unknown or unreadable
 ├── NoData          there is no store yet
 ├── StoreUnusable   the file is there and cannot be opened
+├── StoreOlder      an older Fallow wrote the store; this question has no table there yet
 ├── QueryTooSlow    it ran past its limit and was stopped
 ├── ServiceBusy     too many queries wait already
 ├── ImportFailed    an import cannot begin, or broke off
@@ -42,6 +43,10 @@ class NoData(ClientError):
 
 class StoreUnusable(ClientError):
     """The store's file is there and cannot be opened."""
+
+
+class StoreOlder(ClientError):
+    """The store has no such table yet: an older Fallow wrote it, and reading does not migrate it."""
 
 
 class QueryTooSlow(ClientError):

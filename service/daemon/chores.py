@@ -41,11 +41,13 @@ def seal_before_ms(now_ms: int, after_days: float) -> int:
 
 
 def _assess(config: "Config", store: "Store", now_ms: int) -> None:
-    from analytics.assess import assess, finding_rows
+    from analytics.assess import assess, finding_rows, pattern_rows, unjudged_rows
 
     with store.reader() as connection:
         analysis = assess(connection, now_ms, config.findings, round(config.collect.tick_s * 1000))
     store.write_findings(finding_rows(analysis), now_ms)
+    store.write_patterns(pattern_rows(analysis, config.findings), now_ms)
+    store.write_unjudged(unjudged_rows(analysis), now_ms)
 
 
 def _checkpoint(store: "Store") -> None:

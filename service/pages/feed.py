@@ -11,6 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from service.client import Client, ServiceDown, connect
+from service.client.errors import StoreOlder, UnknownQuery
 
 TICK_S = 10
 KEPT_ANSWERS = 512
@@ -24,6 +25,14 @@ def ask(name: str, **params: object) -> pd.DataFrame:
     except ServiceDown:
         _client.clear()
         return _answer(name, given)
+
+
+def ask_if_kept(name: str, **params: object) -> pd.DataFrame | None:
+    """As ``ask``; ``None`` where the store, or the service, is older than the question."""
+    try:
+        return ask(name, **params)
+    except (StoreOlder, UnknownQuery):
+        return None
 
 
 def mode() -> str:

@@ -13,6 +13,7 @@ from service.pages.evidence import told
 from service.pages.measures import RUNGS
 from service.pages.pieces import facts, plain, tag_of_kind
 from service.pages.scene import Scene, Site, current_view, drawn, go
+from service.pages.unjudged import unjudged
 from service.pages.unknowns import unknowns
 from service.pages.view import address, shared
 
@@ -50,6 +51,7 @@ def _body(scene: Scene) -> None:
     at = st.pagination(pages, key="findings-page") - 1 if pages > 1 else 0
     for row in rows(shown.iloc[at * PER_PAGE : (at + 1) * PER_PAGE]):
         _finding(scene, row)
+    unjudged(scene)
     unknowns(scene)
 
 

@@ -12,6 +12,7 @@ from service.pages.chart_heat import PICK, heat_map
 from service.pages.chart_lanes import lanes_chart, measured_lanes
 from service.pages.measures import banded, lanes_of, over_gpus
 from service.pages.notice import NO_SUCH_JOB
+from service.pages.patterns import pattern_of_job
 from service.pages.pieces import facts, heat_keys, plain
 from service.pages.scene import Scene, Site, current_view, drawn, go, nothing_matches, open_gpu
 from service.pages.scene import show as show_notice
@@ -155,6 +156,9 @@ def _facts(scene: Scene, row: Any) -> None:
     if not wording.missing(row["cost"]):
         items.append(("cost", wording.money(row["cost"], _currency(scene))))
     facts(items)
+    found = feed.ask_if_kept("patterns", project=scene.asked.get("project"), user=scene.asked.get("user"))
+    if (told := pattern_of_job(found, str(row["job"]))) is not None:
+        facts([("worked in the last 24 hours", told)])
 
 
 def _currency(scene: Scene) -> str | None:

@@ -8,6 +8,7 @@ import streamlit as st
 
 from service.pages import feed, wording
 from service.pages.chart_ranks import PARTS, best_used, most_wasted, part_colours, use_bars, waste_bars
+from service.pages.patterns import patterns_by
 from service.pages.pieces import keys, swatch
 from service.pages.scene import Scene, Site, current_view, drawn, go, nothing_matches
 
@@ -23,6 +24,7 @@ COLUMNS = {
     "wasted_gpu_hours": "Wasted",
     "wasted_share": "Wasted share",
     "utilization": "Utilization",
+    "pattern": "How they work",
     "cost": "Cost",
     "wasted_cost": "Cost of waste",
 }
@@ -103,7 +105,7 @@ def _table(scene: Scene, frame: pd.DataFrame, by: str) -> None:
     kept = [
         column
         for column in COLUMNS
-        if (column in frame or column in ("wasted_share", "utilization"))
+        if (column in frame or column in ("wasted_share", "utilization", "pattern"))
         and (priced or column not in ("cost", "wasted_cost"))
         and not (by == "projects" and column == "project")
     ]
@@ -111,6 +113,11 @@ def _table(scene: Scene, frame: pd.DataFrame, by: str) -> None:
         name=frame["user_name"] if by == "people" else frame["name"],
         wasted_share=frame["wasted_gpu_hours"] / frame["gpu_hours"].where(frame["gpu_hours"] > 0) * 100,
         utilization=frame["utilization_ratio"] * 100,
+        pattern=pd.Series(
+            patterns_by(feed.ask_if_kept("patterns", **_filters(scene)), frame),
+            index=frame.index,
+            dtype=object,
+        ),
     )
     picked = st.dataframe(
         shown[kept],
@@ -122,10 +129,17 @@ def _table(scene: Scene, frame: pd.DataFrame, by: str) -> None:
         key=f"table-{by}",
         alt=f"{KINDS[by]}: GPU-hours held, used and wasted",
     )
-    st.caption("Hours are GPU-hours. Choose a row to see only what they held, on every page.")
+    st.caption(
+        "Hours are GPU-hours; how they work is of the last 24 hours. "
+        "Choose a row to see only what they held, on every page."
+    )
     chosen = picked["selection"]["rows"]
     if chosen:
         _only(scene, frame.iloc[chosen[0]], by)
+
+
+def _filters(scene: Scene) -> dict[str, Any]:
+    return {name: scene.asked.get(name) for name in ("node", "project", "user", "model")}
 
 
 def _only(scene: Scene, row: Any, by: str) -> None:

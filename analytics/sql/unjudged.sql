@@ -1,0 +1,31 @@
+-- What could not be judged when findings were last judged, and why: a row a GPU, holder and reason.
+--
+-- @param node text = NULL: only this node
+-- @param project text = NULL: only GPUs that this project holds
+-- @param user text = NULL: only GPUs that this user holds
+-- @param model text = NULL: only GPUs of this model
+-- @column uuid text: the GPU
+-- @column node text: its machine
+-- @column gpu_index integer: its index there
+-- @column model text: its model
+-- @column user_name text: who is starting on it
+-- @column project text: for which project
+-- @column job text: the job's id
+-- @column job_name text: its name
+-- @column verdict text: unknown, or starting
+-- @column kinds text: the kinds of finding that were not judged, with commas between
+-- @column reason text: why, in words
+-- @column as_of timestamp: when it was judged
+-- @null user_name, project, job: the verdict is about the GPU, whoever holds it
+SELECT
+    g.uuid, g.node, g.gpu_index, g.model, h.user_name, h.project, h.job, h.job_name, u.verdict,
+    array_to_string(u.kinds, ', ') AS kinds, u.reason, u.as_of
+FROM unjudged AS u
+JOIN gpus AS g USING (gpu_id)
+LEFT JOIN holders AS h USING (holder_id)
+WHERE ($node IS NULL OR g.node = $node) AND ($model IS NULL OR g.model = $model)
+    AND (($project IS NULL AND $user IS NULL) OR EXISTS (
+        SELECT 1 FROM allocations AS a JOIN holders AS o ON o.holder_id = a.holder_id
+        WHERE a.gpu_id = u.gpu_id AND a.to_ts IS NULL AND (u.holder_id IS NULL OR a.holder_id = u.holder_id)
+            AND ($project IS NULL OR o.project = $project) AND ($user IS NULL OR o.user_name = $user)))
+ORDER BY u.verdict DESC, g.node, g.gpu_index, g.uuid, h.job, u.reason;

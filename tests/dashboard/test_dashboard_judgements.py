@@ -1,0 +1,73 @@
+"""Patterns and what was not judged, as the pages word them."""
+
+import json
+
+import pandas as pd
+
+from service.pages.patterns import in_words, pattern_of_job, patterns_by
+from service.pages.unjudged import table
+
+NUMBERS = {
+    "minutes": 1440,
+    "active_ratio": 0.25,
+    "utilization_active_mean_ratio": 0.6,
+    "runs": 5,
+    "run_median_minutes": 12.0,
+    "run_longest_minutes": 90,
+    "gap_longest_minutes": 240,
+}
+
+
+def plain(text: str | None) -> str:
+    return " ".join((text or "").replace("\u202f", " ").replace("\xa0", " ").replace("\u2009", " ").split())
+
+
+def test_each_pattern_names_the_numbers_that_made_it_so() -> None:
+    evidence = json.dumps(NUMBERS)
+    bursts = plain(in_words("analysis-bursts", evidence))
+    assert bursts.startswith("Analysis in bursts: 5 runs, 12 min in the middle, active 25")
+    assert plain(in_words("gaps-between-runs", evidence)) == (
+        "Gaps between runs: runs up to 1 h 30 min, gaps up to 4 h"
+    )
+    assert "60" in in_words("saturated", evidence)
+    assert in_words("unclear", "{}").startswith("Not clear yet")
+
+
+def test_a_job_is_told_its_own_pattern_and_an_older_store_none() -> None:
+    found = pd.DataFrame([{"job": "slurm:1", "kind": "steady", "evidence": json.dumps(NUMBERS)}])
+    assert (pattern_of_job(found, "slurm:1") or "").startswith("Steady")
+    assert pattern_of_job(found, "slurm:2") is None
+    assert pattern_of_job(None, "slurm:1") is None
+
+
+def test_jobs_of_one_person_are_told_together_and_stay_with_their_project() -> None:
+    def row(project: str | None, kind: str, ratio: float) -> dict[str, object]:
+        held = json.dumps(NUMBERS | {"active_ratio": ratio})
+        return {"user_name": "ana", "project": project, "kind": kind, "evidence": held}
+
+    found = pd.DataFrame(
+        [row("a", "saturated", 0.9), row("a", "saturated", 0.8), row(None, "low-saturation", 0.5)]
+    )
+    people = pd.DataFrame({"user_name": ["ana", "ana", "bo"], "project": ["a", None, "a"]})
+    first, second, third = patterns_by(found, people)
+    assert plain(first) == "Saturated: 2 jobs, active 80 % to 90 %"
+    assert (second or "").startswith("Low saturation: active")
+    assert third is None
+    assert patterns_by(None, people) == [None, None, None]
+
+
+def test_what_was_not_judged_names_gpu_and_reason() -> None:
+    found = pd.DataFrame(
+        {
+            "uuid": ["GPU-1"],
+            "node": ["a"],
+            "gpu_index": [3],
+            "verdict": ["unknown"],
+            "reason": ["only 60% of the last 30 min were measured"],
+            "kinds": ["held-idle"],
+            "user_name": [None],
+        }
+    )
+    (shown,) = table(found).to_dict("records")
+    assert "3" in shown["GPU"]
+    assert shown["Why"] == "only 60% of the last 30 min were measured"
