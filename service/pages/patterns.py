@@ -26,9 +26,11 @@ def in_words(kind: str, evidence: object) -> str:
     used = f"{wording.percent(numbers.get('utilization_active_mean_ratio'))} used while active"
     match kind:
         case "analysis-bursts":
-            told = [f"{numbers.get('runs')} runs, {_span(numbers, 'run_median')} in the middle", active]
+            told = [f"{numbers.get('runs')} runs, median {_span(numbers, 'run_median')}", active]
         case "gaps-between-runs":
             told = [f"runs up to {_span(numbers, 'run_longest')}, gaps up to {_span(numbers, 'gap_longest')}"]
+        case "unclear" if numbers.get("active_ratio") == 0.0:
+            return f"Never active in {measured} measured"
         case "unclear":
             told = [active]
         case _:

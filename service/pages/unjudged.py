@@ -7,6 +7,8 @@ from service.pages import feed, wording
 from service.pages.chart_frame import rows
 from service.pages.scene import Scene
 
+EVERY_KIND = 8
+"""A GPU that is silent is judged by its silence alone; then every kind is listed."""
 FILTERS = ("node", "project", "user", "model")
 
 
@@ -33,7 +35,13 @@ def table(found: pd.DataFrame) -> pd.DataFrame:
             "GPU": [wording.short_gpu(row.node, row.gpu_index, row.uuid) for row in each],
             "Answer": [row.verdict for row in each],
             "Why": [row.reason for row in each],
-            "Not judged for": [row.kinds or "anything yet" for row in each],
+            "Not judged for": [_about(row.kinds) for row in each],
             "Person": [row.user_name for row in each],
         }
     )
+
+
+def _about(kinds: str) -> str:
+    if not kinds:
+        return "anything yet"
+    return "anything but its silence" if kinds.count(",") + 1 >= EVERY_KIND else kinds

@@ -25,11 +25,14 @@ def plain(text: str | None) -> str:
 def test_each_pattern_names_the_numbers_that_made_it_so() -> None:
     evidence = json.dumps(NUMBERS)
     bursts = plain(in_words("analysis-bursts", evidence))
-    assert bursts.startswith("Analysis in bursts: 5 runs, 12 min in the middle, active 25")
+    assert bursts.startswith("Analysis in bursts: 5 runs, median 12 min, active 25")
     assert plain(in_words("gaps-between-runs", evidence)) == (
         "Gaps between runs: runs up to 1 h 30 min, gaps up to 4 h"
     )
     assert "60" in in_words("saturated", evidence)
+    assert plain(in_words("unclear", {"minutes": 90, "active_ratio": 0.0})) == (
+        "Never active in 1 h 30 min measured"
+    )
     assert in_words("unclear", "{}").startswith("Not clear yet")
 
 
@@ -70,4 +73,7 @@ def test_what_was_not_judged_names_gpu_and_reason() -> None:
     )
     (shown,) = table(found).to_dict("records")
     assert "3" in shown["GPU"]
+    assert shown["Not judged for"] == "held-idle"
+    (silent,) = table(found.assign(kinds=", ".join("abcdefgh"))).to_dict("records")
+    assert silent["Not judged for"] == "anything but its silence"
     assert shown["Why"] == "only 60% of the last 30 min were measured"
