@@ -255,9 +255,9 @@ def dashboard(simulated: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield base
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """One headless browser for all tests."""
+    """One headless browser a module: its event loop must not stay behind for tests of other folders."""
     path = program("chromium", "chromium")
     from playwright.sync_api import sync_playwright
 
