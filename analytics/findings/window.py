@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from analytics.findings.words import MINUTE_MS, lasting
 from analytics.model import BIN_MS, Bins, Claim, FindingKind, GpuPast, Unknown
 from analytics.thresholds import Thresholds
 
@@ -55,7 +56,8 @@ def stale(past: GpuPast, now_ms: int, thresholds: Thresholds, tick_ms: int) -> s
         return "it was never measured"
     age_ms = now_ms - past.newest_ms
     if age_ms > thresholds.stale_ticks * max(tick_ms, past.newest_width_ms):
-        return f"its newest sample is {age_ms // MS_PER_S} s old"
+        spoken = lasting(age_ms) if age_ms >= MINUTE_MS else f"{age_ms // MS_PER_S} s"
+        return f"its newest sample is {spoken} old"
     return None
 
 

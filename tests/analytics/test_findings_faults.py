@@ -77,7 +77,7 @@ def test_gpu_that_is_silent_while_its_node_answers_fell_off() -> None:
     assert finding.kind is FindingKind.FALLING_GPU
     assert finding.since_ms == minutes_before_noon(90)
     assert "for 1 h 30 min" in finding.sentence
-    assert verdict.unknown[0].reason == "its newest sample is 5400 s old"
+    assert verdict.unknown[0].reason == "its newest sample is 1 h 30 min old"
 
 
 def test_gpu_that_was_reported_lost_fell_off_even_without_neighbours() -> None:
