@@ -35,7 +35,9 @@ REPORT = (
     "findings",
 )
 HEATMAP_STEPS_S = (43_200, 1_800)
-"""What the Cluster page asks for at 1,000 GPUs: over 30 days, over a day."""
+"""What the Cluster page asks for at 1,000 GPUs, by node: over 30 days, over a day."""
+ONE_NODE = ("heatmap",)
+"""Questions that the page asks of so many GPUs for one node at a time."""
 CHORES = ("activity", "assess_")
 """Questions of the service's own chores, which no screen waits for."""
 
@@ -103,11 +105,12 @@ def measure(folder: Path, scale: Scale) -> tuple[list[Answer], float]:
 
 
 def _given(name: str, days: int) -> dict[str, object]:
-    long, short = HEATMAP_STEPS_S if name == "heatmap" else (3_600, 300)
+    long, short = HEATMAP_STEPS_S if name.startswith("heatmap") else (3_600, 300)
     return {
         "from_ts": _plain(END - timedelta(days=days)),
         "to_ts": _plain(END),
         "step_s": long if days > 1 else short,
+        "node": "node0007" if name in ONE_NODE else None,
         "uuid": "GPU-00000100",
         "job": "slurm:42",
     }

@@ -35,12 +35,9 @@ def every_cell(cells: pd.DataFrame, axis: TimeAxis) -> pd.DataFrame:
     return whole.merge(measured.astype({"ts": whole["ts"].dtype}), on=["uuid", "ts"], how="left")
 
 
-def by_node(cells: pd.DataFrame) -> pd.DataFrame:
-    """The cells averaged over the GPUs of each node, a node standing where a GPU stood."""
-    mean = cells.groupby(["node", "ts"], as_index=False, sort=True)[
-        ["utilization_ratio", "held_ratio"]
-    ].mean()
-    return mean.assign(uuid=mean["node"], gpu_index=float("nan"), state=None)
+def nodes_as_rows(cells: pd.DataFrame) -> pd.DataFrame:
+    """Frames of ``heatmap_by_node`` as those of ``heatmap``, a node standing where a GPU stood."""
+    return cells.assign(uuid=cells["node"], gpu_index=float("nan"), state=None)
 
 
 def placed(cells: pd.DataFrame) -> pd.DataFrame:

@@ -8,7 +8,7 @@ import streamlit as st
 
 from service.pages import feed, wording
 from service.pages.chart_frame import TimeAxis
-from service.pages.chart_heat import MOST_GPUS, PICK, by_node, heat_map, most_steps
+from service.pages.chart_heat import MOST_GPUS, PICK, heat_map, most_steps, nodes_as_rows
 from service.pages.palette import label_of
 from service.pages.pieces import facts, heat_keys
 from service.pages.scene import Scene, Site, drawn, go, nothing_matches, open_gpu
@@ -37,17 +37,15 @@ def show(site: Site) -> None:
 
 def _body(scene: Scene) -> None:
     now = feed.ask("cluster_now", **scene.view.filters)
-    cells, axis = _cells(scene)
+    cells, axis, many = _cells(scene)
     if cells.empty:
         nothing_matches(scene)
         return
     _now(scene, now)
-    many = cells["uuid"].nunique() > MOST_GPUS
     st.subheader("Nodes over time" if many else "GPUs over time", anchor=False)
     heat_keys(scene.colours)
-    rows = by_node(cells) if many else cells
     picked = st.altair_chart(
-        heat_map(rows, axis, scene.colours),
+        heat_map(cells, axis, scene.colours),
         theme=None,
         width="stretch",
         key=f"heat-{'nodes' if many else 'gpus'}",
@@ -63,14 +61,17 @@ def _body(scene: Scene) -> None:
     _table(scene)
 
 
-def _cells(scene: Scene) -> tuple[pd.DataFrame, TimeAxis]:
-    """The map's cells, in steps as long as so many GPUs need, and the axis that fits them."""
+def _cells(scene: Scene) -> tuple[pd.DataFrame, TimeAxis, bool]:
+    """The map's cells in steps as long as so many GPUs need, its axis, and whether rows are nodes."""
     gpus = feed.ask("gpus_now", **scene.view.filters)
     points = most_steps(len(gpus), gpus["node"].nunique())
     step_s = step_for(scene.window.seconds, points=points)
     shown = replace(scene.window, step_s=step_s)
-    cells = feed.ask("heatmap", **shown.steps, **scene.view.filters)
-    return cells, replace(scene.axis, window=shown)
+    axis, many = replace(scene.axis, window=shown), len(gpus) > MOST_GPUS
+    if many:
+        nodes = feed.ask("heatmap_by_node", **shown.steps, **scene.view.filters)
+        return nodes_as_rows(nodes), axis, many
+    return feed.ask("heatmap", **shown.steps, **scene.view.filters), axis, many
 
 
 def _now(scene: Scene, now: pd.DataFrame) -> None:

@@ -124,6 +124,17 @@ def test_heatmap(ask: Ask) -> None:
     assert [row["ts"].minute for row in quarters] == [0, 15, 45]  # nothing is known of 13:30 to 13:45
 
 
+def test_heatmap_by_node(ask: Ask) -> None:
+    rows = ask("heatmap_by_node", **WINDOW, step_s=3600)
+    assert [(row["node"], row["ts"].hour, row["held_ratio"]) for row in rows] == [
+        ("a", 12, 1.0),
+        ("a", 13, 0.5),
+        ("b", 13, 1.0),  # of the time that was recorded
+    ]
+    assert [row["utilization_ratio"] for row in rows] == pytest.approx([0.6, 0.0, 0.0])
+    assert {row["node"] for row in ask("heatmap_by_node", **WINDOW, step_s=900, node="b")} == {"b"}
+
+
 def test_gpu_timeline(ask: Ask) -> None:
     rows = ask("gpu_timeline", uuid="GPU-a1", **WINDOW, step_s=1800)
     assert [row["utilization_ratio"] for row in rows] == pytest.approx([0.4, 0.4, 0.0, 0.0])
