@@ -1,5 +1,6 @@
 -- Every installed GPU at the newest tick. A GPU whose sample is over two sample widths older than the newest one
--- of all is unknown: nothing says what it does now.
+-- of all is unknown: nothing says what it does now. An allocation that ends no earlier than the newest sample, as
+-- the last ones of an imported past do, still holds.
 CREATE MACRO gpus_at_newest_tick(only_node, only_project, only_user, only_model) AS TABLE
 WITH newest AS (
     SELECT max(ts) AS as_of FROM latest
@@ -13,7 +14,7 @@ WITH newest AS (
         bool_or(only_user IS NULL OR h.user_name = only_user) AS of_user,
         bool_or(only_project IS NULL OR h.project = only_project) AS of_project
     FROM allocations AS a JOIN holders AS h USING (holder_id)
-    WHERE a.to_ts IS NULL
+    WHERE a.to_ts IS NULL OR a.to_ts >= (SELECT as_of FROM newest)
     GROUP BY a.gpu_id
 )
 SELECT
