@@ -6,6 +6,7 @@ The only file that knows them all. Imports sit inside the functions, so that a v
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,8 +99,24 @@ def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
         prepare=nothing if past is None else lambda stopped, tell: past.run_recent(now_ms, stopped, tell),
         complete=nothing if past is None else lambda stopped, tell: past.run_older(now_ms, stopped, tell),
         metrics=lambda: _metrics(loop),
-        remarks=sources.remarks,
+        remarks=(*sources.remarks, *store.remarks, *_gap_remarks(config, store, sources, now_ms)),
     )
+
+
+def _gap_remarks(config: "Config", store: "Store", sources: "Sources", now_ms: int) -> tuple[str, ...]:
+    """What a start says of the time in which nobody measured; the first tick stores the same as gaps."""
+    read = {source.name for source in (*sources.live, *sources.inventories)}
+    gaps = store.gap_since_last_tick(now_ms, round(config.collect.tick_s * 1000))
+    return tuple(
+        f"Nothing was measured by {gap.source} since {_clock(gap.from_ms)}: {gap.reason}. "
+        "That time is unknown in the ledger, and a row in the gaps."
+        for gap in gaps
+        if gap.source in read
+    )
+
+
+def _clock(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _replayed(config: "Config", store: "Store", clock: "Clock", sources: "Sources") -> Body:
