@@ -96,17 +96,11 @@ def _low_finding(past: GpuPast, claim: Claim, window: Bins, active: list[int], a
     )
     held_for = lasting(window.end_ms - claim.from_ms)
     tail = f" It looks busy ({percent(shown)} GPU utilization), and is not." if looks_busy and shown else ""
-    return Finding(
-        kind=FindingKind.LOW_SATURATION,
-        uuid=past.uuid,
-        node=past.node,
-        gpu_index=past.gpu_index,
-        holder=claim.holder,
-        since_ms=claim.from_ms,
-        window_from_ms=window.end_ms - len(window.covered) * BIN_MS,
-        window_to_ms=window.end_ms,
-        coverage=cover(window, len(window.covered)),
-        rung=past.rung,
+    return _finding(
+        past,
+        claim,
+        window,
+        FindingKind.LOW_SATURATION,
         wasted_gpu_hours=hours * (1.0 - average),
         sentence=(
             f"{holder_name(claim)} has run on {gpu_name(past)} for {held_for} and fills {percent(average)} "
@@ -131,17 +125,11 @@ def _hog_finding(
     likeness = (
         " It took it all at first use and never gave any back, as TensorFlow does." if signature else ""
     )
-    return Finding(
-        kind=FindingKind.MEMORY_HOG,
-        uuid=past.uuid,
-        node=past.node,
-        gpu_index=past.gpu_index,
-        holder=claim.holder,
-        since_ms=claim.from_ms,
-        window_from_ms=window.end_ms - len(window.covered) * BIN_MS,
-        window_to_ms=window.end_ms,
-        coverage=cover(window, len(window.covered)),
-        rung=past.rung,
+    return _finding(
+        past,
+        claim,
+        window,
+        FindingKind.MEMORY_HOG,
         wasted_gpu_hours=hours * (1.0 - used),
         sentence=(
             f"{holder_name(claim)} keeps {percent(taken)} of the memory of {gpu_name(past)} and hardly "
@@ -165,4 +153,31 @@ def _is_tensorflow_like(onset: Onset, t: Thresholds) -> bool:
         onset.full_after_ms is not None
         and onset.full_after_ms <= t.signature_rise_s * MS_PER_S
         and onset.flat
+    )
+
+
+def _finding(
+    past: GpuPast,
+    claim: Claim,
+    window: Bins,
+    kind: FindingKind,
+    *,
+    wasted_gpu_hours: float,
+    sentence: str,
+    evidence: tuple[Evidence, ...],
+) -> Finding:
+    return Finding(
+        kind=kind,
+        uuid=past.uuid,
+        node=past.node,
+        gpu_index=past.gpu_index,
+        holder=claim.holder,
+        since_ms=claim.from_ms,
+        window_from_ms=window.end_ms - len(window.covered) * BIN_MS,
+        window_to_ms=window.end_ms,
+        coverage=cover(window, len(window.covered)),
+        rung=past.rung,
+        wasted_gpu_hours=wasted_gpu_hours,
+        sentence=sentence,
+        evidence=evidence,
     )
