@@ -159,12 +159,6 @@ def open_gpu(scene: Scene, uuid: str) -> None:
     st.switch_page(scene.site["gpu"], query_params=params)
 
 
-def open_job(scene: Scene, job: str) -> None:
-    """Turn to the page of one job."""
-    params = address(shared(scene.view)) | {"job": job}
-    st.switch_page(scene.site["jobs"], query_params=params)
-
-
 def _offer_what_there_is(scene: Scene, first: Any, last: Any) -> None:
     show(
         Notice(
