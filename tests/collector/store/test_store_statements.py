@@ -12,6 +12,7 @@ PARAMETERS = {
     "add_newest_latest": "",
     "clear_hot": "from_ms to_ms",
     "clear_hours": "from_ms gpu_ids to_ms",
+    "clear_all_latest": "",
     "clear_latest": "",
     "clear_merged_allocations": "",
     "clear_minutes": "from_ms gpu_ids to_ms",
