@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fallow.job import Job as Job
     from fallow.job import connect as connect
-    from fallow.trainer import Step as Step
+    from fallow.recipe import Step as Step
     from fallow.trainer import Trainer as Trainer
 
 __all__ = ["Job", "Step", "Trainer", "connect"]
@@ -26,8 +26,12 @@ def __getattr__(name: str) -> Any:
         from fallow import job
 
         return getattr(job, name)
-    if name in ("Step", "Trainer"):
+    if name == "Step":
+        from fallow import recipe
+
+        return recipe.Step
+    if name == "Trainer":
         from fallow import trainer
 
-        return getattr(trainer, name)
+        return trainer.Trainer
     raise AttributeError(f"module 'fallow' has no attribute {name!r}")

@@ -14,7 +14,8 @@ from torch import nn
 from fallow import memory, protocol
 from fallow.channel import Channel, from_environment
 from fallow.memory import Memory
-from fallow.trainer import Recipe, Trainer
+from fallow.recipe import Recipe
+from fallow.trainer import Trainer
 
 
 class Job:

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import fallow
-from fallow import channel, group, protocol, trainer
+from fallow import channel, group, protocol, seat
 from tests.fallow.crew import network, task
 
 STEPS = 60
@@ -68,8 +68,8 @@ def main() -> None:
     torch.set_num_threads(1)
     channel.Channel.announce = announcing(channel.Channel.announce)  # type: ignore[method-assign]
     group.connect = dying(group.connect, "before-connect", "after-connect")
-    trainer.send_state = dying(trainer.send_state, "before-send", "after-send")
-    trainer.receive_state = dying(trainer.receive_state, "before-receive", "after-receive")
+    seat.send_state = dying(seat.send_state, "before-send", "after-send")
+    seat.receive_state = dying(seat.receive_state, "before-receive", "after-receive")
     group.TorchGroup.all_reduce = summing(group.TorchGroup.all_reduce)  # type: ignore[method-assign]
     group.TorchGroup.send = dying(group.TorchGroup.send, "amid-send", None)  # type: ignore[method-assign]
 

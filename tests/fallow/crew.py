@@ -14,7 +14,8 @@ from torch import nn
 import fallow
 from fallow.controller import Controller
 from fallow.membership import Limits
-from fallow.trainer import Step, Trainer
+from fallow.recipe import Step
+from fallow.trainer import Trainer
 
 LIMITS = Limits(start_ms=30_000, connect_ms=5_000, switch_ms=10_000, report_ms=5_000)
 
