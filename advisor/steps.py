@@ -1,0 +1,124 @@
+"""What can be done: one small value a verb, and ``Step``, the closed set of them.
+
+Pure values. ``advisor.transition`` says what each does to a ``ClusterState``, and nothing else does.
+Every step carries a ``reason`` for people: a sentence, without the verb's own words.
+"""
+
+from dataclasses import dataclass
+
+from collector.model import GpuUuid, JobId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Start a PENDING job on these GPUs."""
+
+    job: JobId
+    gpus: tuple[GpuUuid, ...]
+    share: float = 1.0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resize:
+    """Let a running elastic job go on with this set of GPUs, larger or smaller than its own."""
+
+    job: JobId
+    gpus: tuple[GpuUuid, ...]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """Take a running job off its GPUs into host memory, nothing lost."""
+
+    job: JobId
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """Bring a PAUSED job back, onto GPUs of the nodes that hold its state."""
+
+    job: JobId
+    gpus: tuple[GpuUuid, ...]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requeue:
+    """Stop a job and put it back in its queue; it goes on from its newest checkpoint."""
+
+    job: JobId
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Let a running job go on elsewhere, on as many GPUs; ``share`` when the share of each changes too."""
+
+    job: JobId
+    gpus: tuple[GpuUuid, ...]
+    share: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseCaches:
+    """Have the job's own library give cached memory back now; ``frees_bytes`` on each of its GPUs."""
+
+    job: JobId
+    frees_bytes: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapAtNextLaunch:
+    """Launch the job with these environment settings next time; ``frees_bytes`` on each of its GPUs then."""
+
+    job: JobId
+    settings: tuple[tuple[str, str], ...]
+    frees_bytes: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tell:
+    """Tell the owner; nothing is done to the job."""
+
+    job: JobId
+    message: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """Promise the head of a queue its start; back-fill may not delay it past ``start_ms``."""
+
+    job: JobId
+    start_ms: int
+    gpus: tuple[GpuUuid, ...]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terminate:
+    """End a job for good: only where an administrator switched it on, after two warnings."""
+
+    job: JobId
+    reason: str = ""
+
+
+Step = (
+    Start
+    | Resize
+    | Pause
+    | Resume
+    | Requeue
+    | Move
+    | ReleaseCaches
+    | CapAtNextLaunch
+    | Tell
+    | Promise
+    | Terminate
+)
