@@ -62,6 +62,7 @@ OWNERS = {
     "fastapi": ("service/api",),
     "uvicorn": ("service/",),
     "rich": ("service/cli",),
+    "rustworkx": ("advisor/policies/pairing",),
     "matplotlib": (),
 }
 
