@@ -1,6 +1,8 @@
 """Joins the driver's bare pids to what /proc says of them: user, framework, job."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from collector.model import NodeName, Process, Reading, Unavailable
 from collector.procfs.table import ProcessTable
@@ -9,6 +11,9 @@ from collector.source import Source
 START_SLACK_MS = 2_000
 """Two looks at one process's start differ by the clock's rounding at most; another process's by more."""
 
+LOOK_MS = 30_000
+"""How often /proc is asked again of processes that are known, for frameworks that were loaded since."""
+
 
 class Described:
     """A source of this machine whose bare processes get their user, framework and job from /proc."""
@@ -16,6 +21,8 @@ class Described:
     def __init__(self, source: Source, node: NodeName) -> None:
         self._source = source
         self._table = ProcessTable(node)
+        self._joined: dict[int, _Joined] = {}
+        self._looked_ms: int | None = None
 
     @property
     def name(self) -> str:
@@ -27,17 +34,40 @@ class Described:
         reading = self._source.read(now_ms)
         if isinstance(reading, Unavailable) or not reading.processes:
             return reading
-        seen = self._table.look((process.key.pid for process in reading.processes), now_ms)
-        described = tuple(_described(each, seen.get(each.key.pid)) for each in reading.processes)
-        return replace(reading, processes=described)
+        if self._is_due(now_ms) or not all(map(self._is_known, reading.processes)):
+            self._look(reading.processes, now_ms)
+        return replace(reading, processes=tuple([self._described(each) for each in reading.processes]))
 
     def close(self) -> None:
         """Let go of the processes and of the source."""
         self._table.close()
         self._source.close()
 
+    def _is_due(self, now_ms: int) -> bool:
+        return self._looked_ms is None or not 0 <= now_ms - self._looked_ms < LOOK_MS
 
-def _described(bare: Process, found: Process | None) -> Process:
+    def _is_known(self, bare: Process) -> bool:
+        """A source hands out the same object for as long as the same process runs."""
+        known = self._joined.get(bare.key.pid)
+        return known is not None and known.bare is bare
+
+    def _look(self, processes: Sequence[Process], now_ms: int) -> None:
+        self._looked_ms = now_ms
+        seen = self._table.look([each.key.pid for each in processes], now_ms)
+        self._joined = {each.key.pid: _joined(each, seen.get(each.key.pid)) for each in processes}
+
+    def _described(self, bare: Process) -> Process:
+        return self._joined[bare.key.pid].described
+
+
+class _Joined(NamedTuple):
+    """A bare process and what became of it."""
+
+    bare: Process
+    described: Process
+
+
+def _joined(bare: Process, found: Process | None) -> _Joined:
     if found is None or abs(found.key.started_ms - bare.key.started_ms) > START_SLACK_MS:
-        return bare
-    return replace(found, key=bare.key)
+        return _Joined(bare, bare)
+    return _Joined(bare, replace(found, key=bare.key))
