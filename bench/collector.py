@@ -1,10 +1,12 @@
 """CPU that one full NVML sample costs, processes included, beside nvitop, gpustat and the bare client.
 
 All run on the same stand-in driver (8 GPUs, 16 real processes) in one run, in turns, each in a process of
-its own; counted is the CPU time of those processes, Fallow's sampling child included. nvitop is measured
-twice, both against the target: ``nvitop_same`` is called by hand for nothing but the values that Fallow
-stores as well (it has neither the sample rings, 60 samples a GPU and tick, nor throttle reasons nor the
-energy counter), ``nvitop_snapshots`` is its own call for everything, ``take_snapshots``.
+its own; counted is the CPU time of those processes, Fallow's sampling child included. A full sample is what
+Fallow stores: of each GPU and each process on it, and of each process its user and command line. nvitop is
+measured twice, both against the target: ``nvitop_same`` is called by hand for nothing but those values (it
+has neither the sample rings, 60 samples a GPU and tick, nor throttle reasons nor the energy counter),
+``nvitop_snapshots`` is its own call for everything, ``take_snapshots``. Told beside, without a target:
+both without users and command lines (``fallow_bare``, ``nvitop_bare``), and the bare client.
 
     python bench/collector.py [--json] [--quick]
 """
@@ -162,11 +164,24 @@ def resident(child: int | None) -> float:
 
 
 def fallow() -> tuple[Sample, Callable[[], int | None]]:
-    """Ours, with processes at every tick."""
+    """Ours, with processes at every tick and what /proc says of them, as the service reads them."""
+    return fallow_reading(described=True)
+
+
+def fallow_bare() -> tuple[Sample, Callable[[], int | None]]:
+    """Ours, of processes only what the driver says."""
+    return fallow_reading(described=False)
+
+
+def fallow_reading(*, described: bool) -> tuple[Sample, Callable[[], int | None]]:
+    """A source of ours that is read tick by tick."""
     from collector.model import NodeName, Reading
     from collector.nvml.source import NvmlOptions, NvmlSource
+    from service.sources.described import Described
 
-    source = NvmlSource(node=NodeName("bench"), options=NvmlOptions(processes_every=1, host_pids=True))
+    node = NodeName("bench")
+    driver = NvmlSource(node=node, options=NvmlOptions(processes_every=1, host_pids=True))
+    source = Described(driver, node) if described else driver
     now_ms = time.time_ns() // 1_000_000
 
     def sample() -> None:
@@ -176,12 +191,24 @@ def fallow() -> tuple[Sample, Callable[[], int | None]]:
         assert isinstance(reading, Reading), reading
         assert len(reading.samples) == GPUS and len(reading.process_samples or ()) == PROCESSES
         assert reading.samples[0].gpu_busy_ratio == 1.0
+        if described:
+            assert all(process.user and process.command for process in reading.processes or ())
 
-    return sample, lambda: source.child_pid
+    return sample, lambda: driver.child_pid
 
 
 def nvitop_same() -> tuple[Sample, Callable[[], int | None]]:
     """nvitop, asked for what Fallow stores of a GPU and of a process, as far as it has it."""
+    return nvitop_by_hand(described=True)
+
+
+def nvitop_bare() -> tuple[Sample, Callable[[], int | None]]:
+    """The same without users and command lines."""
+    return nvitop_by_hand(described=False)
+
+
+def nvitop_by_hand(*, described: bool) -> tuple[Sample, Callable[[], int | None]]:
+    """nvitop called value by value."""
     from nvitop import Device
 
     devices = Device.all()
@@ -205,6 +232,8 @@ def nvitop_same() -> tuple[Sample, Callable[[], int | None]]:
                     process.gpu_sm_utilization()
                     process.type  # noqa: B018
                     process.create_time()
+                    if described:
+                        assert process.username() and process.command()
                     seen += 1
         assert seen == PROCESSES
 
@@ -305,7 +334,9 @@ def show(found: dict[str, dict[str, Any]], *, as_json: bool) -> None:
 
 SAMPLES = {
     "fallow": 100,
+    "fallow_bare": 100,
     "nvitop_same": 40,
+    "nvitop_bare": 40,
     "nvitop_snapshots": 20,
     "gpustat": 4,
     "bare_client": 100,
@@ -314,7 +345,9 @@ SAMPLES = {
 
 CONTENDERS: dict[str, Callable[[], tuple[Sample, Callable[[], int | None]]]] = {
     "fallow": fallow,
+    "fallow_bare": fallow_bare,
     "nvitop_same": nvitop_same,
+    "nvitop_bare": nvitop_bare,
     "nvitop_snapshots": nvitop_snapshots,
     "gpustat": gpustat,
     "bare_client": bare_client,
