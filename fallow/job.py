@@ -11,9 +11,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from fallow import memory, protocol
+from fallow import protocol
 from fallow.channel import Channel, from_environment
-from fallow.memory import Memory
+from fallow.memory import JobMemory
+from fallow.mistakes import StateMistake
 from fallow.recipe import Recipe
 from fallow.trainer import Trainer
 
@@ -24,7 +25,9 @@ class Job:
     def __init__(self, channel: Channel | None, founder: bool, device: torch.device):
         self._channel = channel
         self._founder = founder
+        self._trainer: Trainer | None = None
         self.device = device
+        self.memory = JobMemory(device)
 
     @property
     def driven(self) -> bool:
@@ -46,13 +49,15 @@ class Job:
         scaler: Any = None,
         state: Mapping[str, Any] | None = None,
         checkpoint: Path | str | None = None,
+        allow_non_finite: bool = False,
     ) -> Trainer:
         """A trainer whose global batch is ``global_batch`` samples at any world size.
 
         ``max_micro_batch`` is what fits a worker's memory. ``schedulers`` are stepped once a committed
         step. ``max_grad_norm`` clips the true global gradient. ``state`` names extra objects with
         ``state_dict`` and ``load_state_dict`` to hand to joiners. ``checkpoint`` is saved on SIGUSR1 and
-        resumed from, at any world size. Raises BatchError for an impossible cut.
+        resumed from, at any world size. ``allow_non_finite`` goes on when a step's loss is inf or nan.
+        Raises BatchError for an impossible cut.
         """
         recipe = Recipe(
             global_batch=global_batch,
@@ -65,20 +70,21 @@ class Job:
             scaler=scaler,
             state=state,
             checkpoint=Path(checkpoint) if checkpoint is not None else None,
+            allow_non_finite=allow_non_finite,
         )
-        return Trainer(model, optimizer, recipe, self._channel, self._founder)
+        self._trainer = Trainer(model, optimizer, recipe, self._channel, self._founder)
+        return self._trainer
 
-    def memory(self) -> Memory:
-        """What this process's allocator holds on its GPU now."""
-        return memory.measure(self.device)
+    def checkpoint(self) -> int | None:
+        """Save the training that ``elastic`` made now, atomically, to its checkpoint path.
 
-    def release_memory(self) -> int | None:
-        """Give unused cache back to the driver; returns the bytes freed, ``None`` without a GPU."""
-        return memory.release(self.device)
-
-    def cap_memory(self, fraction: float) -> None:
-        """Let PyTorch's allocator take at most ``fraction`` of the GPU. Raises ValueError outside (0, 1]."""
-        memory.cap(self.device, fraction)
+        Call it between steps, in every worker; one of them writes. Returns the bytes written, ``None`` in
+        the others. Blocks until the file is on disk. Raises StateMistake when there is nothing to save or
+        no path, OSError when it cannot be written (the old file is intact then).
+        """
+        if self._trainer is None:
+            raise StateMistake("there is no training to save yet: call job.elastic(...) first")
+        return self._trainer.save()
 
     def report(self, **measurements: float | int | None) -> None:
         """Tell the scheduler, e.g. ``remaining_steps=…, step_time_s=…``; nothing happens when alone."""

@@ -22,7 +22,9 @@ class Recipe:
 
     ``deterministic`` asks for the same bits at any world size: ``micro_batches`` pieces a step (default:
     as few as the cap allows), summed along one tree, with randomness keyed by (seed, step, piece).
-    ``checkpoint`` is where the training is saved on SIGUSR1 or ``save()``, and resumed from at the start.
+    ``allow_non_finite`` lets a step with a loss of inf or nan be taken; with a ``scaler`` it always may,
+    because the scaler skips it. ``checkpoint`` is where the training is saved on SIGUSR1 or ``save()``, and
+    resumed from at the start.
     """
 
     global_batch: int
@@ -35,3 +37,4 @@ class Recipe:
     scaler: Any = None
     state: Mapping[str, Any] | None = None  # extra things with state_dict() and load_state_dict()
     checkpoint: Path | None = None
+    allow_non_finite: bool = False

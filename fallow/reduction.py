@@ -15,15 +15,19 @@ from fallow.flat import Flat, Storage
 from fallow.group import Group
 from fallow.tree import Node, Stack, block_nodes, push, root
 
-EXTRAS = 2  # the switch flag, the loss
+TALLIES = 2  # the loss, the count
 
 
 @dataclass(frozen=True, slots=True)
 class Summed:
-    """What came back beside the gradients: the plan number to switch to (0: none), and the mean loss."""
+    """What came back beside the gradients, summed over all workers.
 
-    flag: int
+    ``loss`` and ``count`` are the micro-batches'; ``notes`` are the workers' own numbers, place by place.
+    """
+
     loss: float
+    count: float
+    notes: tuple[float, ...]
 
 
 class Reducer(Protocol):
@@ -37,12 +41,16 @@ class Reducer(Protocol):
         """Before the forward pass of a micro-batch."""
         ...
 
-    def end_micro_batch(self, index: int, fraction: float, loss: float) -> None:
-        """Its gradient is in ``grad``; it and ``loss`` are weighted by ``fraction``, its part of the step."""
+    def end_micro_batch(self, index: int, fraction: float, loss: torch.Tensor, count: float) -> None:
+        """Its gradient is in ``grad``; it and the scalar ``loss`` are weighted already. ``fraction`` is its
+        part of the step's samples, ``count`` how many items it was averaged over (0 when nobody counts).
+        """
         ...
 
-    def finish(self, blocks: Sequence[tuple[int, int]], flag: int) -> Summed:
-        """Exchange; ``blocks`` are all ranks' micro-batch ranges. Raises GroupBroken."""
+    def finish(self, blocks: Sequence[tuple[int, int]], notes: Sequence[float]) -> Summed:
+        """Exchange; ``blocks`` are all ranks' micro-batch ranges, ``notes`` this worker's own numbers, as
+        many as the reducer was made for. Raises GroupBroken.
+        """
         ...
 
 
@@ -50,24 +58,26 @@ class Local:
     """A world of one, in torch's own order: gradients accumulate where the optimizer looks for them."""
 
     def __init__(self, model: nn.Module):
-        self._flat = Flat(model, EXTRAS)
-        self._loss = 0.0
+        self._flat = Flat(model, 0)
+        self._loss: torch.Tensor | float = 0.0
+        self._count = 0.0
 
     def begin(self) -> None:
         """Drop all gradients."""
         self._flat.begin()
-        self._loss = 0.0
+        self._loss = self._count = 0.0
 
     def begin_micro_batch(self) -> None:
         """Nothing to prepare."""
 
-    def end_micro_batch(self, index: int, fraction: float, loss: float) -> None:
+    def end_micro_batch(self, index: int, fraction: float, loss: torch.Tensor, count: float) -> None:
         """Only the loss is added up: autograd has accumulated the gradient."""
-        self._loss += loss
+        self._loss = self._loss + loss
+        self._count += count
 
-    def finish(self, blocks: Sequence[tuple[int, int]], flag: int) -> Summed:
+    def finish(self, blocks: Sequence[tuple[int, int]], notes: Sequence[float]) -> Summed:
         """Nothing to exchange."""
-        return Summed(flag, self._loss)
+        return Summed(float(self._loss), self._count, tuple(notes))
 
 
 class Plain:
@@ -76,31 +86,33 @@ class Plain:
     Running statistics are averaged over the workers, by samples.
     """
 
-    def __init__(self, model: nn.Module, group: Group):
+    def __init__(self, model: nn.Module, group: Group, notes: int):
         self._group = group
-        self._flat = Flat(model, EXTRAS)
+        self._flat = Flat(model, TALLIES + notes)
         self._storage = self._flat.allocate()
-        self._loss = self._fraction = 0.0
+        self._loss: torch.Tensor | float = 0.0
+        self._count = self._fraction = 0.0
 
     def begin(self) -> None:
         """Drop all gradients."""
         self._flat.begin()
-        self._loss = self._fraction = 0.0
+        self._loss = self._count = self._fraction = 0.0
 
     def begin_micro_batch(self) -> None:
         """Nothing to prepare."""
 
-    def end_micro_batch(self, index: int, fraction: float, loss: float) -> None:
+    def end_micro_batch(self, index: int, fraction: float, loss: torch.Tensor, count: float) -> None:
         """Add up this worker's part of the global batch."""
-        self._loss += loss
+        self._loss = self._loss + loss
+        self._count += count
         self._fraction += fraction
 
-    def finish(self, blocks: Sequence[tuple[int, int]], flag: int) -> Summed:
+    def finish(self, blocks: Sequence[tuple[int, int]], notes: Sequence[float]) -> Summed:
         """One sum over all workers."""
-        self._flat.write(self._storage, self._fraction, [float(flag), self._loss])
+        self._flat.write(self._storage, self._fraction, [float(self._loss), self._count, *notes])
         self._group.all_reduce(self._storage)
-        summed_flag, loss = self._flat.read(self._storage)
-        return Summed(round(summed_flag), loss)
+        loss, count, *summed = self._flat.read(self._storage)
+        return Summed(loss, count, tuple(summed))
 
 
 class Tree:
@@ -111,9 +123,10 @@ class Tree:
     step, and are averaged along the same tree.
     """
 
-    def __init__(self, model: nn.Module, group: Group):
+    def __init__(self, model: nn.Module, group: Group, notes: int):
         self._group = group
-        self._flat = Flat(model, EXTRAS)
+        self._flat = Flat(model, TALLIES + notes)
+        self._no_notes = [0.0] * notes
         self._stack: Stack[Storage] = []
         self._spare: list[Storage] = []
         self._before: list[torch.Tensor] = []
@@ -131,27 +144,30 @@ class Tree:
             buffer.copy_(before)
         self._flat.rewind_counters()
 
-    def end_micro_batch(self, index: int, fraction: float, loss: float) -> None:
+    def end_micro_batch(self, index: int, fraction: float, loss: torch.Tensor, count: float) -> None:
         """Fold this leaf into the parts held so far."""
         storage = self._take()
-        self._flat.write(storage, fraction, [0.0, loss])
+        self._flat.write(storage, fraction, [float(loss), count, *self._no_notes])
         self._flat.drop_gradients()
         push(self._stack, Node(0, index), storage, self._add)
 
-    def finish(self, blocks: Sequence[tuple[int, int]], flag: int) -> Summed:
-        """Exchange shards, finish the tree, gather; the flag is added to the first leaf's part."""
+    def finish(self, blocks: Sequence[tuple[int, int]], notes: Sequence[float]) -> Summed:
+        """Exchange shards, finish the tree, gather; the notes are added to the first leaf's part, so a
+        worker without a leaf gives none.
+        """
         leaves = max(stop for _, stop in blocks)
-        if self._stack and flag:
-            self._flat.extras(self._stack[0][1])[0] += flag
+        if self._stack and any(notes):
+            own = self._flat.extras(self._stack[0][1])[TALLIES:]
+            own.add_(torch.tensor(notes, dtype=own.dtype, device=own.device))
         total = self._take()
         for place, flat in enumerate(total):
             parts = self._exchange(place, flat, [block_nodes(*block) for block in blocks])
             shard = root(parts, leaves, torch.Tensor.add_)
             self._group.all_gather(flat, shard.contiguous())
         self.begin_micro_batch()
-        summed_flag, loss = self._flat.read(total)
+        loss, count, *summed = self._flat.read(total)
         self._spare.append(total)
-        return Summed(round(summed_flag), loss)
+        return Summed(loss, count, tuple(summed))
 
     def _exchange(
         self, place: int, like: torch.Tensor, nodes: Sequence[tuple[Node, ...]]

@@ -59,8 +59,10 @@ class Replica:
             if name in self._saved_buffers:
                 value.copy_(self._saved_buffers[name])
 
-    def update(self) -> float | None:
-        """Commit the gradients that are in ``grad``; returns their norm when the recipe clips it."""
+    def update(self, scale: float = 1.0) -> float | None:
+        """Commit the gradients in ``grad``, times ``scale``; returns their norm when the recipe clips it."""
+        if scale != 1.0:
+            torch._foreach_mul_([p.grad for p in self.model.parameters() if p.grad is not None], scale)
         scaler, limit = self.recipe.scaler, self.recipe.max_grad_norm
         norm = None
         if limit is not None:

@@ -1,0 +1,30 @@
+"""What a training script can get wrong, named so that its author can put it right.
+
+    Mistake
+    ├── LoopMistake    backward() and step() out of order, or forgotten
+    ├── LossMistake    a loss that cannot be trained on
+    ├── DataMistake    a data set that is not what it was, or cannot be read as it must be
+    └── StateMistake   a saved or handed-over state that does not fit this training
+
+Each message says what was attempted, on what, what was found, and what to do next.
+"""
+
+
+class Mistake(Exception):
+    """The training script asked for something that cannot be right."""
+
+
+class LoopMistake(Mistake):
+    """``backward()`` and ``step()`` were called out of order, twice or not at all."""
+
+
+class LossMistake(Mistake):
+    """The loss is no scalar, hangs on no parameter, or is not finite."""
+
+
+class DataMistake(Mistake):
+    """The data set changed while it was trained on, or does not give what a step needs."""
+
+
+class StateMistake(Mistake):
+    """A state does not fit the model, the optimizer or the recipe that should take it up."""
