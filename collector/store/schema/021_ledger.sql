@@ -166,25 +166,26 @@ CREATE MACRO ledger_steps(
     window_from, window_to, hours_to, step_s, only_node, only_project, only_user, only_model
 ) AS TABLE
 WITH chosen AS (
-    SELECT g.*, p.per_gpu_hour, p.currency
+    SELECT g.gpu_id, g.share_of_device, p.per_gpu_hour, p.currency, g.installed_from, g.installed_to,
+        dense_rank() OVER (ORDER BY g.share_of_device, p.per_gpu_hour, p.currency)::INTEGER AS kind_id
     FROM gpus AS g JOIN gpu_prices AS p USING (gpu_id)
     WHERE (only_node IS NULL OR g.node = only_node) AND (only_model IS NULL OR g.model = only_model)
 ), rolled AS (
     SELECT
-        step_start(u.ts, window_from, step_s) AS ts, g.share_of_device, g.per_gpu_hour, g.currency,
+        step_start(u.ts, window_from, step_s) AS ts, kind_id,
         sum(free_ms)::BIGINT AS free_ms, sum(allocated_empty_ms)::BIGINT AS allocated_empty_ms,
         sum(held_idle_ms)::BIGINT AS held_idle_ms, sum(low_saturation_ms)::BIGINT AS low_saturation_ms,
         sum(moderate_ms)::BIGINT AS moderate_ms, sum(good_ms)::BIGINT AS good_ms,
         sum(suspect_ms)::BIGINT AS suspect_ms, sum(unknown_ms)::BIGINT AS unknown_ms,
         sum(held_ms)::BIGINT AS held_ms, sum(measured_ms)::BIGINT AS measured_ms, sum(used_ms)::BIGINT AS used_ms
     FROM usage_of(window_from, window_to, hours_for(step_s, hours_to), only_project, only_user) AS u
-    JOIN chosen AS g USING (gpu_id)
+    JOIN chosen USING (gpu_id)
     GROUP BY ALL
 ), installed AS (
-    SELECT s.ts, s.step_ms, share_of_device, per_gpu_hour, currency, sum(gpus * installed_ms(
+    SELECT s.ts, s.step_ms, kind_id, share_of_device, per_gpu_hour, currency, sum(gpus * installed_ms(
         s.ts, s.ts + to_milliseconds(s.step_ms), installed_from, installed_to))::BIGINT AS installed_ms
     FROM steps(window_from, window_to, step_s) AS s, (
-        SELECT share_of_device, per_gpu_hour, currency, installed_from, installed_to, count(*) AS gpus
+        SELECT kind_id, share_of_device, per_gpu_hour, currency, installed_from, installed_to, count(*) AS gpus
         FROM chosen GROUP BY ALL)
     GROUP BY ALL
 ), totals AS (
@@ -192,8 +193,7 @@ WITH chosen AS (
         unknown_ms, held_ms, measured_ms, used_ms, coalesce(free_ms + allocated_empty_ms + held_idle_ms
             + low_saturation_ms + moderate_ms + good_ms + suspect_ms + unknown_ms, 0) AS rolled_ms
     FROM installed AS i
-    LEFT JOIN rolled AS r ON r.ts = i.ts AND r.share_of_device = i.share_of_device
-        AND r.per_gpu_hour IS NOT DISTINCT FROM i.per_gpu_hour AND r.currency IS NOT DISTINCT FROM i.currency
+    LEFT JOIN rolled AS r USING (ts, kind_id)
 ), completed AS (
     SELECT *, CASE WHEN only_project IS NULL AND only_user IS NULL
         THEN greatest(0, installed_ms - rolled_ms) ELSE 0 END AS missing_ms
