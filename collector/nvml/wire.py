@@ -51,7 +51,7 @@ class PipeSilent(Exception):
     """The other end said nothing in the time it was given."""
 
 
-def send(fd: int, message: object) -> None:
+def send(fd: int, message: Any) -> None:
     """Write one frame. Raises PipeClosed."""
     body = marshal.dumps(message)
     frame = memoryview(_LENGTH.pack(len(body)) + body)
