@@ -103,6 +103,7 @@ def pattern_rows(analysis: Analysis, thresholds: Thresholds) -> tuple[dict[str, 
             "window_from_ms": to_ms - thresholds.pattern_window_s * 1000,
             "window_to_ms": to_ms,
             "evidence": {e.name: e.value for e in pattern.evidence},
+            "reason": pattern.reason,
         }
         for pattern in analysis.patterns
     )
@@ -291,6 +292,8 @@ def _ordered(verdict: Verdict) -> list[Finding]:
 def _activity(row: Row) -> Activity:
     return Activity(
         holder=_holder(row),
+        held_gpu_minutes=row["held_gpu_minutes"],
+        measured_gpu_minutes=row["measured_gpu_minutes"],
         minutes=row["minutes"],
         active_minutes=row["active_minutes"],
         runs=row["runs"],

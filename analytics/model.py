@@ -30,7 +30,10 @@ class FindingKind(StrEnum):
 
 
 class PatternKind(StrEnum):
-    """How a holder's activity lies in time."""
+    """How a holder's activity lies in time.
+
+    UNCLEAR: measured, and too little of it to show a pattern. UNKNOWN: too little of it was measured.
+    """
 
     ANALYSIS_BURSTS = "analysis-bursts"
     LOW_SATURATION = "low-saturation"
@@ -38,6 +41,7 @@ class PatternKind(StrEnum):
     SATURATED = "saturated"
     STEADY = "steady"
     UNCLEAR = "unclear"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,9 +197,13 @@ class Activity:
     """How a holder's minutes lie over a window: a run is minutes of activity, a gap the quiet between runs.
 
     Minutes that nobody measured are in neither. ``utilization_ratio`` is the mean over active minutes.
+    ``held_gpu_minutes`` counts the minutes of every GPU that it held, ``measured_gpu_minutes`` those of them
+    that were measured; ``minutes`` counts a minute once however many GPUs there are.
     """
 
     holder: Holder
+    held_gpu_minutes: int
+    measured_gpu_minutes: float
     minutes: int
     active_minutes: int
     runs: int
@@ -208,11 +216,12 @@ class Activity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """How a holder works, with the numbers that made it so."""
+    """How a holder works, with the numbers that made it so; ``reason`` says why it is unknown."""
 
     holder: Holder
     kind: PatternKind
     evidence: tuple[Evidence, ...]
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,11 @@
 """What kind of worker a holder is: analysis in bursts, long runs with gaps, hardly any, or good use. Pure."""
 
+from analytics.findings.words import MINUTE_MS, lasting, percent_covered
 from analytics.model import Activity, Evidence, Pattern, PatternKind
 from analytics.thresholds import Thresholds
 
 MIN_MINUTES = 60
-"""Under an hour of measured minutes nothing is said of how somebody works."""
+"""Under an hour nothing is said of how somebody works."""
 MIN_BURSTS = 3
 
 
@@ -12,7 +13,8 @@ def pattern_of(activity: Activity, t: Thresholds) -> Pattern:
     """The pattern, the first of these that holds, with the numbers that made it so.
 
     ====================  ==============================================================================
-    unclear               under an hour measured, or never active
+    unknown               held an hour or more, and under ``coverage_ratio`` of that was measured
+    unclear               under an hour held or measured, or never active
     gaps-between-runs     a run and a gap of at least ``gap_minutes`` each
     analysis-bursts       at least three runs, the median at most ``burst_minutes``, mostly quiet
     low-saturation        under ``low_ratio`` while active
@@ -20,7 +22,26 @@ def pattern_of(activity: Activity, t: Thresholds) -> Pattern:
     steady                anything else
     ====================  ==============================================================================
     """
-    return Pattern(holder=activity.holder, kind=_kind(activity, t), evidence=_evidence(activity))
+    reason = _doubt(activity, t)
+    kind = _kind(activity, t) if reason is None else PatternKind.UNKNOWN
+    return Pattern(holder=activity.holder, kind=kind, evidence=_evidence(activity), reason=reason)
+
+
+def _doubt(activity: Activity, t: Thresholds) -> str | None:
+    """Why nothing can be said: runs and gaps that nobody saw would change every number."""
+    held, covered = activity.held_gpu_minutes, _coverage(activity)
+    if held < MIN_MINUTES or covered is None or covered >= t.coverage_ratio:
+        return None
+    spoken = lasting(held * MINUTE_MS)
+    if not activity.measured_gpu_minutes:
+        return f"nothing of the {spoken} of GPU time it held was measured"
+    return f"only {percent_covered(covered)} of the {spoken} of GPU time it held were measured"
+
+
+def _coverage(activity: Activity) -> float | None:
+    if not activity.held_gpu_minutes:
+        return None
+    return min(1.0, activity.measured_gpu_minutes / activity.held_gpu_minutes)
 
 
 def _kind(activity: Activity, t: Thresholds) -> PatternKind:
@@ -43,6 +64,7 @@ def _kind(activity: Activity, t: Thresholds) -> PatternKind:
 def _evidence(activity: Activity) -> tuple[Evidence, ...]:
     ratio = activity.active_minutes / activity.minutes if activity.minutes else None
     return (
+        Evidence(name="coverage_ratio", value=_coverage(activity)),
         Evidence(name="minutes", value=activity.minutes),
         Evidence(name="active_ratio", value=ratio),
         Evidence(name="utilization_active_mean_ratio", value=activity.utilization_ratio),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from analytics.findings.words import MINUTE_MS, lasting
+from analytics.findings.words import MINUTE_MS, lasting, percent_covered
 from analytics.model import BIN_MS, Bins, Claim, FindingKind, GpuPast, Unknown
 from analytics.thresholds import Thresholds
 
@@ -68,7 +68,9 @@ def doubt(past: GpuPast, bins: Bins, expected: int, t: Thresholds, kind: Finding
         return None
     minutes = expected * BIN_MS / 60_000
     return Unknown(
-        uuid=past.uuid, kinds=(kind,), reason=f"only {covered:.0%} of the last {minutes:g} min were measured"
+        uuid=past.uuid,
+        kinds=(kind,),
+        reason=f"only {percent_covered(covered)} of the last {minutes:g} min were measured",
     )
 
 

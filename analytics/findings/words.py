@@ -44,6 +44,11 @@ def percent(ratio: float) -> str:
     return f"{ratio:.1%}" if ratio < 0.1 else f"{ratio:.0%}"
 
 
+def percent_covered(ratio: float) -> str:
+    """ "94%", rounded down, so that what is under a limit never reads as the limit."""
+    return f"{int(ratio * 100 + 1e-6)}%"
+
+
 def gib(count: int) -> str:
     """ "12.5 GiB"."""
     return f"{count / GIB:.1f} GiB"

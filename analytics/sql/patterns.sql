@@ -9,14 +9,15 @@
 -- @column user_name text: whose
 -- @column project text: for which project
 -- @column framework text: the likeliest framework
--- @column kind text: analysis-bursts, low-saturation, gaps-between-runs, saturated, steady or unclear
+-- @column kind text: analysis-bursts, low-saturation, gaps-between-runs, saturated, steady, unclear or unknown
 -- @column evidence json: the numbers behind it: minutes, shares of 1, runs
+-- @column reason text: why it is unknown
 -- @column window_from timestamp: start of the time it was judged on
 -- @column window_to timestamp: end of it
 -- @column as_of timestamp: when it was judged
--- @null not known
+-- @null reason: it is not unknown; else: not known
 SELECT
-    h.job, h.job_name, h.user_name, h.project, h.framework, p.kind, p.evidence, p.window_from, p.window_to, p.as_of
+    h.job, h.job_name, h.user_name, h.project, h.framework, p.kind, p.evidence, p.reason, p.window_from, p.window_to, p.as_of
 FROM patterns AS p
 JOIN holders AS h USING (holder_id)
 WHERE ($project IS NULL OR h.project = $project) AND ($user IS NULL OR h.user_name = $user)

@@ -15,7 +15,9 @@ from collector.store.statements import statement
 def write_patterns(
     connection: duckdb.DuckDBPyConnection, found: Iterable[Mapping[str, object]], at_ms: int
 ) -> int:
-    """Make the patterns these; how many. Keys: job, kind, window_from_ms, window_to_ms, evidence (a mapping).
+    """Make the patterns these; how many.
+
+    Keys: job, kind, window_from_ms, window_to_ms, evidence (a mapping), reason (None: none is needed).
 
     A job that the store does not know raises KeyError.
     """
@@ -30,6 +32,7 @@ def write_patterns(
             "window_from_ms": [row["window_from_ms"] for row in rows],
             "window_to_ms": [row["window_to_ms"] for row in rows],
             "evidence": [json.dumps(row.get("evidence") or {}) for row in rows],
+            "reasons": [row.get("reason") for row in rows],
         }
         connection.execute(statement("insert_patterns"), asked)
     return len(rows)

@@ -156,7 +156,9 @@ def _ledger(verbs: Verbs) -> None:
 def _findings(verbs: Verbs) -> None:
     verb = _verb(verbs, "findings", "what is wasted or broken, with the evidence")
     verb.add_argument("--all", action="store_true", help="closed ones too (default: those that are open)")
-    verb.add_argument("--unknown", action="store_true", help="what was not judged instead, and why")
+    instead = verb.add_mutually_exclusive_group()
+    instead.add_argument("--unknown", action="store_true", help="what was not judged instead, and why")
+    instead.add_argument("--patterns", action="store_true", help="how each holder works instead")
     _window(verb, "24h")
     _filters(verb)
     _json(verb)

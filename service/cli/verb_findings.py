@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from service.cli import words
+from service.cli import patterns, words
 from service.cli.screen import console, place, print_json
 from service.cli.spans import window
 from service.client import Client, connect
@@ -34,6 +34,8 @@ def run(flags: argparse.Namespace) -> int:
     with connect(flags.data) as client:
         if flags.unknown:
             return _list_unjudged(client.rows("unjudged", **filters), as_json=flags.json)
+        if flags.patterns:
+            return _list_patterns(client.rows("patterns", **filters), as_json=flags.json)
         unjudged = [] if flags.json else _unjudged(client, filters)
         rows = client.rows("findings", from_ts=start, to_ts=end, open=only_open, **filters)
     if flags.json:
@@ -89,6 +91,14 @@ def _list_unjudged(rows: list[dict[str, Any]], *, as_json: bool) -> int:
         about = f" · for {row['kinds']}" if row["kinds"] else ""
         head = Text.assemble((row["verdict"], "bold"), f"  {place(row)} · {row['user_name'] or 'any holder'}")
         screen.print(Group(head, Padding(Text(f"{row['reason']}{about}"), (0, 0, 0, 2), expand=False)))
+    return 0
+
+
+def _list_patterns(rows: list[dict[str, Any]], *, as_json: bool) -> int:
+    if as_json:
+        print_json(rows)
+    else:
+        console().print(patterns.draw(rows))
     return 0
 
 

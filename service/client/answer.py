@@ -21,7 +21,7 @@ def answer(connection: Any, name: str, params: Mapping[str, object]) -> "pa.Tabl
     except query.BadParameterError as error:
         raise BadParameter(str(error)) from error
     except Exception as error:
-        if type(error).__name__ == "CatalogException":
+        if type(error).__name__ in ("CatalogException", "BinderException"):
             raise StoreOlder(
                 f"query {name!r}: an older Fallow wrote this store, and it keeps no such thing yet; "
                 f"start the service once, which brings it up to date. Found: {str(error).splitlines()[0]}"

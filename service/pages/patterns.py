@@ -15,11 +15,19 @@ NAMES: Mapping[str, str] = {
     "saturated": "Saturated",
     "steady": "Steady",
     "unclear": "Not clear yet",
+    "unknown": "Unknown",
 }
+LAST = ("unclear", "unknown")
 
 
-def in_words(kind: str, evidence: object) -> str:
-    """One pattern: ``Saturated: active 92 % of 24 h, 88 % used while active``."""
+Said = tuple[str, object, object]
+"""Kind, evidence and reason."""
+
+
+def in_words(kind: str, evidence: object, reason: object = None) -> str:
+    """One pattern: ``Saturated: active 92 % of 24 h, 88 % used while active``; why, if unknown."""
+    if kind == "unknown":
+        return f"{NAMES[kind]}: {'too little was measured' if wording.missing(reason) else reason}"
     numbers = _numbers(evidence)
     measured = wording.span((numbers.get("minutes") or 0) * 60)
     active = f"active {wording.percent(numbers.get('active_ratio'))} of {measured} measured"
@@ -43,36 +51,42 @@ def pattern_of_job(found: pd.DataFrame | None, job: str) -> str | None:
     if found is None or found.empty:
         return None
     own = found[found["job"] == job]
-    return None if own.empty else in_words(own.iloc[0]["kind"], own.iloc[0]["evidence"])
+    return None if own.empty else in_words(*_said(own.iloc[0].to_dict()))
 
 
 def patterns_by(found: pd.DataFrame | None, frame: pd.DataFrame) -> list[str | None]:
     """For each person or project of ``frame`` the patterns of their jobs, the commonest first."""
     keys = [name for name in ("user_name", "project") if name in frame]
-    kept: dict[tuple[str | None, ...], list[tuple[str, object]]] = {}
+    kept: dict[tuple[str | None, ...], list[Said]] = {}
     for row in () if found is None else found.to_dict("records"):
-        kept.setdefault(_key(row, keys), []).append((row["kind"], row["evidence"]))
+        kept.setdefault(_key(row, keys), []).append(_said(row))
     return [_together(kept.get(_key(row, keys), ())) for row in frame.to_dict("records")]
 
 
-def _together(patterns: Sequence[tuple[str, object]]) -> str | None:
+def _said(row: Mapping[Any, Any]) -> Said:
+    return row["kind"], row["evidence"], row["reason"]
+
+
+def _together(patterns: Sequence[Said]) -> str | None:
     """Several jobs of one holder: each kind with how many jobs, and the numbers from least to most."""
     if len(patterns) <= 1:
         return in_words(*patterns[0]) if patterns else None
-    kinds: dict[str, list[object]] = {}
-    for kind, evidence in patterns:
-        kinds.setdefault(kind, []).append(evidence)
+    kinds: dict[str, list[Said]] = {}
+    for said in patterns:
+        kinds.setdefault(said[0], []).append(said)
     told = []
-    for kind, each in sorted(kinds.items(), key=lambda pair: (pair[0] == "unclear", -len(pair[1]))):
+    for kind, each in sorted(kinds.items(), key=lambda pair: (pair[0] in LAST, -len(pair[1]))):
         if len(each) == 1:
-            told.append(in_words(kind, each[0]))
+            told.append(in_words(*each[0]))
+        elif kind == "unknown":
+            told.append(f"{NAMES[kind]}: {len(each)} jobs, too little of them measured")
         else:
             told.append(f"{NAMES.get(kind, kind)}: {len(each)} jobs, active {_range(each, 'active_ratio')}")
     return "; ".join(told)
 
 
-def _range(evidence: Sequence[object], name: str) -> str:
-    values = [value for each in evidence if (value := _numbers(each).get(name)) is not None]
+def _range(patterns: Sequence[Said], name: str) -> str:
+    values = [value for _, each, _ in patterns if (value := _numbers(each).get(name)) is not None]
     if not values:
         return wording.DASH
     least, most = wording.percent(min(values)), wording.percent(max(values))

@@ -13,6 +13,8 @@ from collector.model import Holder, JobId
 def activity(**changes: Any) -> Activity:
     values: dict[str, Any] = {
         "holder": Holder(job=JobId("slurm:1")),
+        "held_gpu_minutes": 600,
+        "measured_gpu_minutes": 600.0,
         "minutes": 600,
         "active_minutes": 580,
         "runs": 2,
@@ -50,6 +52,30 @@ def test_pattern_follows_from_the_numbers(changes: dict[str, Any], expected: Pat
     pattern = pattern_of(activity(**changes), Thresholds())
     assert pattern.kind is expected
     assert {e.name for e in pattern.evidence} >= {"active_ratio", "runs", "utilization_active_mean_ratio"}
+
+
+@pytest.mark.parametrize(
+    ("held", "measured", "reason"),
+    [
+        (600, 569.0, "only 94% of the 10 h 0 min of GPU time it held were measured"),
+        (60, 30.0, "only 50% of the 1 h 0 min of GPU time it held were measured"),
+        (90, 0.0, "nothing of the 1 h 30 min of GPU time it held was measured"),
+        (600, 570.0, None),
+        (59, 10.0, None),
+    ],
+)
+def test_pattern_of_what_hardly_anybody_saw_is_unknown(
+    held: int, measured: float, reason: str | None
+) -> None:
+    pattern = pattern_of(activity(held_gpu_minutes=held, measured_gpu_minutes=measured), Thresholds())
+    assert (pattern.kind is PatternKind.UNKNOWN, pattern.reason) == (reason is not None, reason)
+
+
+def test_coverage_that_a_pattern_needs_is_configuration() -> None:
+    seen = activity(measured_gpu_minutes=360.0)
+    assert pattern_of(seen, Thresholds(coverage_ratio=0.5)).kind is PatternKind.SATURATED
+    (covered,) = (e.value for e in pattern_of(seen, Thresholds()).evidence if e.name == "coverage_ratio")
+    assert covered == 0.6
 
 
 def test_gap_length_is_configuration() -> None:

@@ -40,7 +40,12 @@ def test_patterns(store: Store) -> None:
     assert (numbers["runs"], numbers["run_longest_minutes"]) == (1, 60)
     assert numbers["active_ratio"] == pytest.approx(60 / 122)  # rolled up until 14:02
     assert numbers["utilization_active_mean_ratio"] == pytest.approx(0.8)
-    assert rows["slurm:3"]["kind"] == "unclear", "45 minutes measured are under an hour"
+    assert (numbers["coverage_ratio"], fit["reason"]) == (1.0, None)
+    shell = rows["slurm:3"]
+    assert (shell["kind"], shell["reason"]) == (
+        "unknown",
+        "only 75% of the 1 h 2 min of GPU time it held were measured",
+    )
 
 
 def test_patterns_are_filtered_by_holder_and_by_hardware(store: Store) -> None:

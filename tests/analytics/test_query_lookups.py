@@ -161,6 +161,9 @@ def test_activity(ask: Ask) -> None:
     assert (fit["run_longest_minutes"], fit["gap_longest_minutes"]) == (60, None)
     assert fit["utilization_ratio"] == pytest.approx(0.8)
     assert (rows["slurm:3"]["minutes"], rows["slurm:3"]["runs"]) == (45, 0)
+    assert (rows["slurm:3"]["held_gpu_minutes"], rows["slurm:3"]["measured_gpu_minutes"]) == (60, 45.0)
+    half = rows["pod:lm/x"]
+    assert (half["held_gpu_minutes"], half["measured_gpu_minutes"]) == (60, 60.0), "a share is no coverage"
 
 
 def test_findings(tmp_path: Path) -> None:
@@ -194,3 +197,13 @@ def test_findings(tmp_path: Path) -> None:
         (closed,) = run(reader, "findings", window | {"open": False, "user": "ana"}).to_pylist()
         assert closed["closed_at"] is not None
         assert run(reader, "findings", window | {"node": "b"}).num_rows == 0
+
+
+def test_held_minutes_count_once_however_often_the_share_changes(tmp_path: Path) -> None:
+    with fill(tmp_path) as store, store.reader() as reader:
+        reader.execute(
+            "INSERT INTO allocations SELECT gpu_id, holder_id, 0.5, from_ts + to_minutes(10), "
+            "from_ts + to_minutes(70), source FROM allocations WHERE to_ts IS NULL"
+        )
+        rows = {row["job"]: row for row in run(reader, "activity", WINDOW).to_pylist()}
+    assert rows["slurm:1"]["held_gpu_minutes"] == 120

@@ -34,10 +34,13 @@ def test_each_pattern_names_the_numbers_that_made_it_so() -> None:
         "Never active in 1 h 30 min measured"
     )
     assert in_words("unclear", "{}").startswith("Not clear yet")
+    assert in_words("unknown", evidence, "only 60% were measured") == "Unknown: only 60% were measured"
 
 
 def test_a_job_is_told_its_own_pattern_and_an_older_store_none() -> None:
-    found = pd.DataFrame([{"job": "slurm:1", "kind": "steady", "evidence": json.dumps(NUMBERS)}])
+    found = pd.DataFrame(
+        [{"job": "slurm:1", "kind": "steady", "evidence": json.dumps(NUMBERS), "reason": None}]
+    )
     assert (pattern_of_job(found, "slurm:1") or "").startswith("Steady")
     assert pattern_of_job(found, "slurm:2") is None
     assert pattern_of_job(None, "slurm:1") is None
@@ -46,7 +49,7 @@ def test_a_job_is_told_its_own_pattern_and_an_older_store_none() -> None:
 def test_jobs_of_one_person_are_told_together_and_stay_with_their_project() -> None:
     def row(project: str | None, kind: str, ratio: float) -> dict[str, object]:
         held = json.dumps(NUMBERS | {"active_ratio": ratio})
-        return {"user_name": "ana", "project": project, "kind": kind, "evidence": held}
+        return {"user_name": "ana", "project": project, "kind": kind, "evidence": held, "reason": None}
 
     found = pd.DataFrame(
         [row("a", "saturated", 0.9), row("a", "saturated", 0.8), row(None, "low-saturation", 0.5)]

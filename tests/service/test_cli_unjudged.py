@@ -53,3 +53,24 @@ def test_a_store_from_before_says_so_plainly(data: Path) -> None:
     assert "older Fallow wrote this store" in asked.stderr and "Traceback" not in asked.stderr
     with connect(data / "older") as client, pytest.raises(StoreOlder):
         client.query("patterns")
+
+
+def test_findings_tell_how_each_holder_works_and_why_that_is_unknown(data: Path) -> None:
+    with fill(data / "patterns") as store:
+        row = {"kind": "saturated", "window_from_ms": END_MS - 3_600_000, "window_to_ms": END_MS}
+        seen = {"coverage_ratio": 1.0, "active_ratio": 0.9, "runs": 2, "run_longest_minutes": 400}
+        why = {"kind": "unknown", "reason": "only 76% were measured"}
+        store.write_patterns(
+            [{**row, "job": "slurm:1", "evidence": seen}, {**row, **why, "job": "slurm:3"}], END_MS
+        )
+    shown = fallow("findings", "--patterns", data=data / "patterns").stdout
+    assert "shell: only 76% were measured" in shown
+    assert [line.split()[:6] for line in shown.splitlines() if line.startswith("ana")] == [
+        ["ana", "fit", "saturated", "100%", "90%", "-"]
+    ]
+    rows = json.loads(fallow("findings", "--patterns", "--json", data=data / "patterns").stdout)
+    assert [(each["job"], each["kind"]) for each in rows] == [
+        ("slurm:1", "saturated"),
+        ("slurm:3", "unknown"),
+    ]
+    assert fallow("findings", "--patterns", "--unknown", data=data).returncode == 2

@@ -48,7 +48,7 @@ PARAMETERS = {
     "insert_history": "from_ms kept_ms to_ms",
     "insert_holders": "",
     "insert_late_samples": "from_ms kept_ms to_ms",
-    "insert_patterns": "at_ms evidence holder_ids kinds window_from_ms window_to_ms",
+    "insert_patterns": "at_ms evidence holder_ids kinds reasons window_from_ms window_to_ms",
     "insert_process_samples": "",
     "insert_processes": "",
     "insert_samples": "",
