@@ -1,0 +1,65 @@
+"""Every number that bounds a decision, with its default and where that comes from.
+
+Pure values; the rules that use them are in ``advisor.guard`` and ``advisor.policies``. Where each number
+comes from stands in ``docs/decide.md``: KAI-Scheduler, Kueue, AdaptDL, DeepPool, Run:ai.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from advisor.model import ActionClass
+
+
+class Mode(StrEnum):
+    """How far a class of action may go by itself: nothing, say it, do it once approved, do it."""
+
+    OFF = "off"
+    ADVISE = "advise"
+    ASK = "ask"
+    AUTO = "auto"
+
+
+class Order(StrEnum):
+    """Who comes first among jobs of one project and one priority.
+
+    ARRIVAL: who was submitted first. SHORTEST: who has the least GPU time left by its own report, those that
+    report nothing after them by arrival.
+    """
+
+    ARRIVAL = "arrival"
+    SHORTEST = "shortest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The bounds of one decision; times in seconds.
+
+    ``min_runtime_s`` a job runs undisturbed after a start, ``cooldown_s`` after it was disturbed. In any hour
+    at most ``actions_per_hour`` jobs are disturbed in the whole cluster (a gang's reclaim that begins under
+    the bound is finished); ``None`` is no bound. ``half_life_s`` and ``usage_weight`` say how fairness
+    remembers, ``idle_surcharge`` what a held-idle hour is charged on top. A resize must promise a speed-up of
+    ``resize_speedup`` after its cost, stay under ``amplification`` times the GPU time of the job's smallest
+    world, and have ``resize_costs_left`` times its cost still to run; ``resize_s`` is the cost of a job that
+    never measured its own. ``heads`` is how many jobs of each queue are promised a start.
+    """
+
+    modes: Mapping[ActionClass, Mode] = field(default_factory=dict)
+    order: Order = Order.ARRIVAL
+    min_runtime_s: float = 600.0
+    cooldown_s: float = 1800.0
+    actions_per_hour: int | None = 5
+    window_s: float = 7 * 86_400.0
+    half_life_s: float = 168 * 3600.0
+    usage_weight: float = 1.0
+    idle_surcharge: float = 0.0
+    resize_speedup: float = 1.1
+    amplification: float = 2.0
+    resize_costs_left: float = 10.0
+    resize_s: float = 1.0
+    resize_pause_s: float = 60.0
+    heads: int = 1
+
+    def mode(self, action: ActionClass) -> Mode:
+        """The mode of a class of action; ADVISE where nothing was said, OFF for terminating."""
+        return self.modes.get(action, Mode.OFF if action is ActionClass.TERMINATE else Mode.ADVISE)

@@ -1,0 +1,153 @@
+"""Who deserves how many GPUs: guaranteed quotas over a tree of projects, then the surplus. Pure.
+
+At each level of the tree, from the top, what the parent deserves is divided among its children:
+
+    1. guaranteed   min(quota, demand, limit) each; if that exceeds what there is (GPUs broke), in proportion
+    2. surplus      the highest priority first; within one priority by weight, again and again, until all
+                    have their demand or limit, or nothing is left (water-filling: exact, one sort)
+
+Fairness remembers. A child's weight in step 2 is what KAI-Scheduler makes of it (its time-based fair share):
+with ``w`` its part of the bucket's weights, ``u`` its remembered use as a part of the cluster's capacity, and
+``k`` = ``usage_weight``:
+
+    w' = max(0, w + k * (w - u))
+
+``u`` is a decayed mean over ``window_s`` with half-life ``half_life_s``, normalized to capacity (Kueue,
+KAI). It charges what was allocated; ``idle_surcharge`` adds that part of the held-idle hours again.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from advisor.limits import Limits
+from advisor.model import ClusterState, ProjectName, Usage
+from advisor.projects import Tree, capacity_gpus, demand, tree_of, upward
+
+LEAST_WEIGHT = 1e-6
+"""Who used far more than its part still gets what nobody else wants."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """What every project of the tree deserves now, in GPUs, inner ones included."""
+
+    tree: Tree
+    capacity_gpus: float
+    fair_gpus: Mapping[ProjectName, float]
+    demand_gpus: Mapping[ProjectName, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageSample:
+    """What a project held at an instant, in GPUs, beside the capacity of the cluster then."""
+
+    at_ms: int
+    allocated_gpus: float
+    held_idle_gpus: float
+    capacity_gpus: float
+
+
+def fair_shares(state: ClusterState, limits: Limits) -> Shares:
+    """The fair share of every project; of projects that nobody configured as well (no quota, weight 1)."""
+    wanted = demand(state)
+    tree = tree_of(state.projects, also=wanted)
+    capacity = capacity_gpus(state)
+    charged = upward(tree, {name: _charge(state.usage.get(name), limits) for name in tree.projects})
+    claims = _Claims(tree=tree, wanted=_capped(tree, wanted), charged=charged, limits=limits)
+    _divide(claims, tree.roots, capacity)
+    return Shares(tree=tree, capacity_gpus=capacity, fair_gpus=claims.fair, demand_gpus=claims.wanted)
+
+
+def remembered(samples: Iterable[UsageSample], now_ms: int, limits: Limits) -> Usage:
+    """The decayed mean of a project's use; samples should be evenly spaced (policy: each 5 min).
+
+    A time with no sample counts neither for nor against anybody. No sample at all is a use of 0.
+    """
+    weight = allocated = idle = 0.0
+    for sample in samples:
+        age_s = (now_ms - sample.at_ms) / 1000
+        if not 0 <= age_s <= limits.window_s or sample.capacity_gpus <= 0:
+            continue
+        decay = 0.5 ** (age_s / limits.half_life_s)
+        weight += decay
+        allocated += decay * sample.allocated_gpus / sample.capacity_gpus
+        idle += decay * sample.held_idle_gpus / sample.capacity_gpus
+    if weight == 0:
+        return Usage()
+    return Usage(allocated_ratio=allocated / weight, held_idle_ratio=idle / weight)
+
+
+def water_fill(amount: float, room: Sequence[float], weights: Sequence[float]) -> list[float]:
+    """``amount`` divided by ``weights``, nobody above its ``room``; what one cannot take others get."""
+    given = [0.0] * len(room)
+    by_level = sorted(range(len(room)), key=lambda at: room[at] / weights[at])
+    weight = sum(weights)
+    for at in by_level:
+        given[at] = min(room[at], amount * weights[at] / weight) if weight > 0 else min(room[at], amount)
+        amount = max(0.0, amount - given[at])
+        weight -= weights[at]
+    return given
+
+
+@dataclass(slots=True, kw_only=True)
+class _Claims:
+    """What a division rests on, and ``fair``, which it fills from the top of the tree downwards."""
+
+    tree: Tree
+    wanted: Mapping[ProjectName, float]
+    charged: Mapping[ProjectName, float]
+    limits: Limits
+    fair: dict[ProjectName, float] = field(default_factory=dict)
+
+
+def _charge(usage: Usage | None, limits: Limits) -> float:
+    if usage is None:
+        return 0.0
+    return usage.allocated_ratio + limits.idle_surcharge * usage.held_idle_ratio
+
+
+def _capped(tree: Tree, leaves: Mapping[ProjectName, float]) -> dict[ProjectName, float]:
+    """Demand under limits: a subtree cannot want more than its own limit and its children's allow."""
+    wanted: dict[ProjectName, float] = {}
+    for name in sorted(tree.projects, key=lambda each: -len(tree.paths[each])):
+        total = leaves.get(name, 0.0) + sum(wanted[child] for child in tree.children[name])
+        limit = tree.projects[name].limit_gpus
+        wanted[name] = total if limit is None else min(total, limit)
+    return wanted
+
+
+def _divide(claims: _Claims, siblings: Sequence[ProjectName], amount: float) -> None:
+    tree, fair = claims.tree, claims.fair
+    guaranteed = [min(tree.quotas[name], claims.wanted[name]) for name in siblings]
+    total = sum(guaranteed)
+    if total > amount:
+        guaranteed = [part * amount / total for part in guaranteed]
+    fair.update(zip(siblings, guaranteed, strict=True))
+    _surplus(claims, siblings, max(0.0, amount - sum(guaranteed)))
+    for name in siblings:
+        if tree.children[name]:
+            _divide(claims, tree.children[name], fair[name])
+
+
+def _surplus(claims: _Claims, siblings: Sequence[ProjectName], left: float) -> None:
+    buckets: defaultdict[int, list[ProjectName]] = defaultdict(list)
+    for name in siblings:
+        buckets[claims.tree.projects[name].priority].append(name)
+    for priority in sorted(buckets, reverse=True):
+        bucket = buckets[priority]
+        room = [max(0.0, claims.wanted[name] - claims.fair[name]) for name in bucket]
+        given = water_fill(left, room, _weights(claims, bucket))
+        for name, part in zip(bucket, given, strict=True):
+            claims.fair[name] += part
+        left = max(0.0, left - sum(given))
+
+
+def _weights(claims: _Claims, bucket: Sequence[ProjectName]) -> list[float]:
+    total = sum(claims.tree.projects[name].weight for name in bucket)
+    if total <= 0:
+        return [1.0] * len(bucket)
+    parts = [claims.tree.projects[name].weight / total for name in bucket]
+    k = claims.limits.usage_weight
+    used = [claims.charged[name] for name in bucket]
+    return [max(LEAST_WEIGHT, w + k * (w - u)) for w, u in zip(parts, used, strict=True)]

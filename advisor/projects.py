@@ -1,0 +1,94 @@
+"""The project tree as decisions read it: children, paths, and what each project wants and holds. Pure."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from advisor.model import ClusterState, Gpu, Phase, Project, ProjectName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tree:
+    """Projects by their place: ``paths`` lead from a project to its root, itself first.
+
+    ``quotas`` are resolved: an inner project without one guarantees the sum of its children's.
+    """
+
+    projects: Mapping[ProjectName, Project]
+    roots: tuple[ProjectName, ...]
+    children: Mapping[ProjectName, tuple[ProjectName, ...]]
+    paths: Mapping[ProjectName, tuple[ProjectName, ...]]
+    quotas: Mapping[ProjectName, float]
+
+
+def tree_of(projects: Mapping[ProjectName, Project], also: Iterable[ProjectName] = ()) -> Tree:
+    """The tree; ``also`` are projects that jobs name and nobody configured: roots with no quota.
+
+    Expects what ``advisor.check`` has let through: no cycle, every parent known.
+    """
+    known = dict(projects)
+    for name in also:
+        known.setdefault(name, Project(name=name))
+    below: defaultdict[ProjectName, list[ProjectName]] = defaultdict(list)
+    roots: list[ProjectName] = []
+    for name in sorted(known):
+        parent = known[name].parent
+        (roots if parent is None else below[parent]).append(name)
+    paths = {name: _path(known, name) for name in known}
+    children = {name: tuple(below.get(name, ())) for name in known}
+    quotas: dict[ProjectName, float] = {}
+    for name in sorted(known, key=lambda each: -len(paths[each])):
+        own = known[name].quota_gpus
+        quotas[name] = sum(quotas[child] for child in children[name]) if own is None else own
+    return Tree(projects=known, roots=tuple(roots), children=children, paths=paths, quotas=quotas)
+
+
+def upward(tree: Tree, leaves: Mapping[ProjectName, float]) -> dict[ProjectName, float]:
+    """Sums over subtrees of an amount that each project has by itself."""
+    sums = dict.fromkeys(tree.projects, 0.0)
+    for name, amount in leaves.items():
+        for above in tree.paths[name]:
+            sums[above] += amount
+    return sums
+
+
+def demand(state: ClusterState) -> dict[ProjectName, float]:
+    """GPUs that each project's own jobs could use now: running, pending and paused ones at their largest."""
+    wanted: defaultdict[ProjectName, float] = defaultdict(float)
+    for job in state.jobs.values():
+        wanted[job.project] += job.max_gpus * job.share
+    return dict(wanted)
+
+
+def allocated(state: ClusterState) -> dict[ProjectName, float]:
+    """GPUs that each project's own jobs were given."""
+    given: defaultdict[ProjectName, float] = defaultdict(float)
+    for job, placement in state.placements.items():
+        given[state.jobs[job].project] += len(placement.gpus) * placement.share
+    return dict(given)
+
+
+def is_usable(gpu: Gpu, state: ClusterState) -> bool:
+    """Whether the GPU may be given to somebody: healthy, nobody's uninvited, on a node that takes work."""
+    if not gpu.healthy or gpu.occupied:
+        return False
+    node = state.nodes.get(gpu.node)
+    return node is None or node.schedulable
+
+
+def capacity_gpus(state: ClusterState) -> float:
+    """GPUs that count for fairness: those that may be given away, and those that are given away."""
+    held = {uuid for placement in state.placements.values() for uuid in placement.gpus}
+    return float(sum(1 for gpu in state.gpus.values() if gpu.uuid in held or is_usable(gpu, state)))
+
+
+def waits(phase: Phase) -> bool:
+    """Whether a job of this phase stands in its project's queue."""
+    return phase is not Phase.RUNNING
+
+
+def _path(projects: Mapping[ProjectName, Project], name: ProjectName) -> tuple[ProjectName, ...]:
+    path = [name]
+    while (parent := projects[path[-1]].parent) is not None:
+        path.append(parent)
+    return tuple(path)
