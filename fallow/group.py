@@ -20,6 +20,14 @@ class GroupBroken(Exception):
     """A collective failed: a peer died, aborted or was too slow. The step in flight is not committed."""
 
 
+class Work(Protocol):
+    """An exchange that was begun. ``wait`` blocks until it is over; raises GroupBroken when a peer is gone."""
+
+    def wait(self) -> None:
+        """Block until it is over."""
+        ...
+
+
 class Group(Protocol):
     """The collectives that a training step needs. All block; all raise GroupBroken when a peer is gone."""
 
@@ -55,6 +63,21 @@ class Group(Protocol):
         """Fill a contiguous tensor from rank ``source``."""
         ...
 
+    def start_all_reduce(self, buffer: torch.Tensor) -> "Work":
+        """Begin to sum one flat buffer in place; all workers must begin their sums in the same order.
+
+        Doesn't block. The buffer belongs to the group until the work is over.
+        """
+        ...
+
+    def start_send(self, tensor: torch.Tensor, to: int) -> "Work":
+        """Begin to hand a contiguous tensor to rank ``to``. Doesn't block; the tensor must not change."""
+        ...
+
+    def start_receive(self, tensor: torch.Tensor, source: int) -> "Work":
+        """Begin to fill a contiguous tensor from rank ``source``. Doesn't block."""
+        ...
+
     def abort(self) -> None:
         """Drop all connections, so that peers waiting for us fail at once; safe to call twice."""
         ...
@@ -87,8 +110,34 @@ class Alone:
         """Raises GroupBroken: there is nobody to receive from."""
         raise GroupBroken(f"no rank {source} in a world of one")
 
+    def start_all_reduce(self, buffer: torch.Tensor) -> Work:
+        """Sum over one worker: over at once."""
+        return Started(())
+
+    def start_send(self, tensor: torch.Tensor, to: int) -> Work:
+        """Raises GroupBroken: there is nobody to send to."""
+        raise GroupBroken(f"no rank {to} in a world of one")
+
+    def start_receive(self, tensor: torch.Tensor, source: int) -> Work:
+        """Raises GroupBroken: there is nobody to receive from."""
+        raise GroupBroken(f"no rank {source} in a world of one")
+
     def abort(self) -> None:
         """Nothing is connected."""
+
+
+class Started:
+    """Work of torch.distributed; keeps the tensors alive that it reads or fills."""
+
+    def __init__(self, works: Sequence[dist.Work], *tensors: torch.Tensor):
+        self._works = works
+        self._tensors = tensors
+
+    def wait(self) -> None:
+        """Block until all is over."""
+        with _breaking():
+            for work in self._works:
+                work.wait()
 
 
 class TorchGroup:
@@ -127,6 +176,21 @@ class TorchGroup:
         """Fill a contiguous tensor from rank ``source``."""
         with _breaking():
             self._alive().recv([tensor], source, 0).wait()
+
+    def start_all_reduce(self, buffer: torch.Tensor) -> Work:
+        """Begin to sum one flat buffer over all workers, in place."""
+        with _breaking():
+            return Started([self._alive().allreduce([buffer])], buffer)
+
+    def start_send(self, tensor: torch.Tensor, to: int) -> Work:
+        """Begin to hand a contiguous tensor to rank ``to``."""
+        with _breaking():
+            return Started([self._alive().send([tensor], to, 0)], tensor)
+
+    def start_receive(self, tensor: torch.Tensor, source: int) -> Work:
+        """Begin to fill a contiguous tensor from rank ``source``."""
+        with _breaking():
+            return Started([self._alive().recv([tensor], source, 0)], tensor)
 
     def abort(self) -> None:
         """Drop all connections."""
