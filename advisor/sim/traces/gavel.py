@@ -1,0 +1,75 @@
+"""Gavel's physical-cluster traces (Narayanan et al., OSDI 2020), with its measured V100 step rates.
+
+A job needs ``total_steps`` at the rate that ``isolated_throughputs`` beside the trace has for its model,
+batch and number of GPUs, on one node or spread over several. A job whose rate was not measured is refused.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from advisor.sim.traces.rows import Refused, Row, Unwanted, number, read_rows, table, whole
+from advisor.sim.workload import TraceJob, Work, Workload
+
+COLUMNS = (
+    "trace",
+    "job",
+    "model",
+    "batch_size",
+    "total_steps",
+    "scale_factor",
+    "priority_weight",
+    "arrival_s",
+)
+RATES = "isolated_throughputs.csv.gz"
+GPU_MODEL = "v100"
+Key = tuple[str, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GavelSteps:
+    """Seconds a step on one node, and where the job is spread over several."""
+
+    together_s: float
+    apart_s: float | None
+
+    def step_s(self, counts: tuple[int, ...]) -> float:
+        """Seconds a step; as on one node where being spread was not measured."""
+        return self.together_s if len(counts) == 1 or self.apart_s is None else self.apart_s
+
+
+def read_gavel(path: Path, pick: str | None = None) -> Workload:
+    """The jobs of the sub-trace ``pick``, else of the file's first one."""
+    rates = _rates(path.parent / RATES)
+    wanted = pick or next((row["trace"] for row in table(path, COLUMNS)), "")
+    return read_rows(path, COLUMNS, lambda row: _job(row, wanted, rates))
+
+
+def _rates(path: Path) -> Mapping[str, Mapping[Key, float]]:
+    found: dict[str, dict[Key, float]] = {GPU_MODEL: {}, f"{GPU_MODEL}_unconsolidated": {}}
+    for row in table(path, ("worker_type", "model", "batch_size", "scale_factor", "steps_per_s")):
+        rate = float(row["steps_per_s"])
+        if row["worker_type"] in found and rate > 0:
+            key = row["model"], int(row["batch_size"] or 0), int(row["scale_factor"])
+            found[row["worker_type"]][key] = rate
+    return found
+
+
+def _job(row: Row, wanted: str, rates: Mapping[str, Mapping[Key, float]]) -> TraceJob:
+    if row["trace"] != wanted:
+        raise Unwanted("of another sub-trace")
+    gpus = whole(row, "scale_factor", least=1)
+    key = row["model"], whole(row, "batch_size") if row["batch_size"] else 0, gpus
+    rate = rates[GPU_MODEL].get(key)
+    if rate is None:
+        raise Refused(f"{key[0]} with batch {key[1]} on {gpus} GPUs was never measured on a {GPU_MODEL}")
+    apart = rates[f"{GPU_MODEL}_unconsolidated"].get(key)
+    times = GavelSteps(together_s=1 / rate, apart_s=None if apart is None else 1 / apart)
+    return TraceJob(
+        name=f"{wanted}-{whole(row, 'job')}",
+        project=row["model"],
+        submitted_s=number(row, "arrival_s"),
+        gpus=gpus,
+        work=Work(steps=number(row, "total_steps", least=1), times=times),
+        label=row["model"],
+    )
