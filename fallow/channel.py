@@ -1,8 +1,9 @@
 """A worker's line to its controller: learns of plans, builds their groups in the background, reports.
 
-The training loop never polls: one thread waits for the next plan, and each plan that names this worker
-connects in a thread of its own, so that neither a slow joiner nor a cancelled plan delays a step. What a
-plan means, ``protocol`` says; when to follow it, ``trainer`` decides.
+The training loop never polls, and never waits in the store: one thread waits for the next plan and shows that
+this worker lives, and each plan that concerns it is followed in a thread of its own, so that neither a slow
+joiner nor a cancelled plan nor a frozen controller delays a step. What a plan means, ``protocol`` says; when
+to follow it, ``seat`` decides.
 """
 
 import atexit
@@ -11,22 +12,52 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Protocol, TypeVar
 
 import torch
 import torch.distributed as dist
 
 from fallow import group as groups
 from fallow import protocol
-from fallow.group import Group, GroupBroken
+from fallow.cradle import survive_parent
+from fallow.group import Alone, Group, GroupBroken
 from fallow.protocol import MemberId, Plan
 
 SLICE = timedelta(milliseconds=250)
-"""How long a thread waits in C++ before it looks whether it should end."""
+"""How long a thread waits in C++ before it looks whether it should end; also the pulse."""
 STORE_TIMEOUT = timedelta(seconds=30)
+LOOPBACK = "127.0.0.1"
+LOST_AFTER_S = 12.0
+"""A controller whose store answers nothing for so long is gone: killed, frozen or cut off."""
+DOUBT_S = 1.0
+"""If this process was frozen itself, its listening thread needs a moment to hear what came meanwhile."""
+
+
+Found = TypeVar("Found")
 
 
 class ControllerLost(Exception):
     """The controller's store is gone: nobody decides about membership any more, so the worker stops."""
+
+
+class Door(Protocol):
+    """The part of a store that a channel uses; tests put delays into it."""
+
+    def set(self, key: str, value: str, /) -> None:
+        """Leave a value; doesn't wait for an answer. Raises RuntimeError without a connection, as all do."""
+        ...
+
+    def get(self, key: str, /) -> bytes:
+        """A value that is known to be there."""
+        ...
+
+    def check(self, keys: list[str], /) -> bool:
+        """Whether all of them are there."""
+        ...
+
+    def wait(self, keys: list[str], timeout: timedelta, /) -> None:
+        """Block until all are there. Raises dist.DistStoreError when they are not in time."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,40 +68,79 @@ class Ready:
     group: Group
 
 
-class Channel:
-    """Opened once by a driven worker; ``close`` it or let the process end."""
+def client(address: str) -> dist.TCPStore:
+    """A connection to the store at ``address``, host:port. Raises RuntimeError."""
+    host, port = address.rsplit(":", 1)
+    return dist.TCPStore(host, int(port), is_master=False, timeout=STORE_TIMEOUT)
 
-    def __init__(self, address: str, member: MemberId, device: torch.device):
+
+class Channel:
+    """Opened once by a driven worker; ``close`` it or let the process end.
+
+    ``open_door`` connects to the store at an address; the groups meet in a ``client`` of their own.
+    ``host`` is the address at which other machines reach this worker, where there are other machines.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        member: MemberId,
+        device: torch.device,
+        *,
+        host: str | None = None,
+        open_door: Callable[[str], Door] = client,
+    ):
         self.member = member
+        self.address = address
         self._device = device
-        self._address = address
-        self._store = _client(address)
+        self._host = host
+        self._open_door = open_door
+        self._door: Door | None = None
         self._changed = threading.Condition()
+        self._plans: dict[int, Plan] = {}
+        self._committed: set[int] = set()
         self._agreed: dict[int, Ready] = {}
-        self._lost = False
+        self._seated: tuple[int, Group] = (0, Alone())
+        self._gone = False
         self._closed = False
+        self._heard_s = time.monotonic()
+        self._doubted_s: float | None = None
         self._threads: list[threading.Thread] = []
         self._spawn(self._watch)
         atexit.register(self.close)
+        self._wait(lambda: self._door, STORE_TIMEOUT.total_seconds(), "a connection to the controller")
+        survive_parent()
 
-    def plan(self, number: int) -> Plan:
-        """Plan ``number``, which is known to exist. Raises ControllerLost."""
-        return protocol.decode_plan(self._get(protocol.plan_key(number)))
+    @property
+    def lost(self) -> bool:
+        """Whether the controller is gone. Never blocks."""
+        now = time.monotonic()
+        if self._gone or now - self._heard_s <= LOST_AFTER_S:
+            self._doubted_s = None
+            return self._gone
+        if self._doubted_s is None:
+            self._doubted_s = now
+        return now - self._doubted_s > DOUBT_S
 
-    def newest(self, generation: int) -> Ready | None:
-        """The newest agreed plan that departs from ``generation``, if any. Never blocks."""
-        if self._lost:
-            raise ControllerLost("the controller's store closed the connection")
+    def plan(self, number: int, timeout_s: float = 30.0) -> Plan:
+        """Plan ``number``, which is known to exist. Raises ControllerLost, or GroupBroken if it is late."""
+        return self._wait(lambda: self._plans.get(number), timeout_s, f"plan {number}")
+
+    def newest(self, generation: int) -> int:
+        """The newest committed plan that departs from ``generation``, a recovery excepted; 0 for none.
+
+        Never blocks.
+        """
         with self._changed:
-            fitting = [ready for ready in self._agreed.values() if ready.plan.base == generation]
-        return max(fitting, key=lambda ready: ready.plan.number, default=None)
+            plans = [self._plans[number] for number in self._committed]
+        return max((p.number for p in plans if p.base == generation and not p.recover), default=0)
 
     def agreed(self, number: int, timeout_s: float) -> Ready:
         """Plan ``number`` with its group; blocks until agreed. Raises ControllerLost or GroupBroken."""
         return self._wait(lambda: self._agreed.get(number), timeout_s, f"plan {number}")
 
     def next_after(self, number: int, timeout_s: float, *, recover: bool) -> Ready:
-        """The first agreed plan above ``number``; with ``recover``, a recovery only. Blocks as ``agreed``."""
+        """The newest agreed plan above ``number``; ``recover``: only a recovery. Blocks as ``agreed``."""
 
         def found() -> Ready | None:
             fitting = [n for n, r in self._agreed.items() if n > number and (r.plan.recover or not recover)]
@@ -78,97 +148,134 @@ class Channel:
 
         return self._wait(found, timeout_s, f"a plan after {number}")
 
+    def sit(self, generation: int, group: Group) -> None:
+        """From now on this worker computes in ``group``; what is older can be forgotten."""
+        with self._changed:
+            self._seated = (generation, group)
+            self._agreed = {number: r for number, r in self._agreed.items() if number > generation}
+
     def announce(self, key: str, value: str = "1") -> None:
-        """Tell the controller. Raises ControllerLost."""
+        """Tell the controller. Doesn't wait for an answer. Raises ControllerLost."""
+        assert self._door is not None
         try:
-            self._store.set(key, value)
+            self._door.set(key, value)
         except RuntimeError as error:
             raise ControllerLost(str(error)) from error
 
     def report(self, measurements: Mapping[str, float | int | None]) -> None:
-        """Leave the newest measurements where the controller finds them."""
-        self.announce(protocol.report_key(self.member), protocol.encode_report(measurements))
+        """Leave the newest measurements where the controller finds them; a lost one is noticed elsewhere."""
+        try:
+            self.announce(protocol.report_key(self.member), protocol.encode_report(measurements))
+        except ControllerLost:
+            self._set_gone()
 
     def close(self) -> None:
         """Stop listening and wait for the threads: one left in a C++ wait aborts the process at exit."""
         self._closed = True
+        if self._gone or self.lost:
+            return
         for thread in self._threads:
             thread.join(timeout=4 * SLICE.total_seconds())
 
     def _spawn(self, work: Callable[..., None], *arguments: object) -> None:
         thread = threading.Thread(target=work, args=arguments, name="fallow-plans", daemon=True)
-        self._threads.append(thread)
+        self._threads = [old for old in self._threads if old.is_alive()] + [thread]
         thread.start()
 
-    def _get(self, key: str) -> str:
-        try:
-            return bytes(self._store.get(key)).decode()
-        except RuntimeError as error:
-            raise ControllerLost(str(error)) from error
-
-    def _wait(self, found: Callable[[], Ready | None], timeout_s: float, what: str) -> Ready:
+    def _wait(self, found: Callable[[], Found | None], timeout_s: float, what: str) -> Found:
         deadline = time.monotonic() + timeout_s
         with self._changed:
             while True:
                 ready = found()
                 if ready is not None:
                     return ready
-                if self._lost:
-                    raise ControllerLost("the controller's store closed the connection")
+                if self.lost:
+                    raise ControllerLost(f"nothing is heard of the controller's store at {self.address}")
                 if time.monotonic() > deadline:
-                    raise GroupBroken(f"{what} was not agreed within {timeout_s:g} s")
+                    raise GroupBroken(f"{what} did not come within {timeout_s:g} s")
                 self._changed.wait(SLICE.total_seconds())
 
     def _watch(self) -> None:
-        number = 1
+        """Hear of plans in their order, show that we live, and leave groups that are said to be broken."""
+        number, beat = 1, 0
         try:
-            store = _client(self._address)
+            door = self._open_door(self.address)
+            with self._changed:
+                self._door = door
+                self._changed.notify_all()
             while not self._closed:
-                if not _appeared(store, protocol.plan_key(number)):
-                    continue
-                plan = protocol.decode_plan(bytes(store.get(protocol.plan_key(number))).decode())
-                self._supersede(plan)
-                if self.member in plan.members:
-                    self._spawn(self._take_part, plan)
-                number += 1
+                self._heard_s = time.monotonic()
+                beat += 1
+                door.set(protocol.pulse_key(self.member), str(beat))
+                self._heed(door)
+                if _appeared(door, protocol.plan_key(number)):
+                    self._learn(protocol.decode_plan(bytes(door.get(protocol.plan_key(number))).decode()))
+                    number += 1
         except RuntimeError:
-            self._set_lost()
+            self._set_gone()
 
-    def _supersede(self, plan: Plan) -> None:
-        """A recovery ends whatever else was under way: peers stuck in it are freed by our leaving."""
-        if not plan.recover:
-            return
+    def _learn(self, plan: Plan) -> None:
         with self._changed:
-            stale = [ready.group for number, ready in self._agreed.items() if number < plan.number]
+            self._plans[plan.number] = plan
+            generation = self._seated[0]
+            stale = [r.group for n, r in self._agreed.items() if plan.recover and n < plan.number]
+            self._changed.notify_all()
         for group in stale:
-            group.abort()
+            group.abort()  # a recovery ends whatever else was under way: peers stuck in it are freed
+        if self.member in plan.members:
+            self._spawn(self._take_part, plan)
+        elif plan.base == generation and not plan.recover:
+            self._spawn(self._look_on, plan)
+
+    def _heed(self, door: Door) -> None:
+        with self._changed:
+            seats = {number: ready.group for number, ready in self._agreed.items()}
+            seats[self._seated[0]] = self._seated[1]
+        for number, group in seats.items():
+            if group.world_size > 1 and door.check([protocol.broken_key(number)]):
+                group.abort()
 
     def _take_part(self, plan: Plan) -> None:
+        """Connect the plan's group, say so, and keep it if all could."""
         try:
-            store = _client(self._address)
-            meeting = dist.PrefixStore(protocol.group_prefix(plan.number), store)
+            door = self._open_door(self.address)
+            meeting = dist.PrefixStore(protocol.group_prefix(plan.number), client(self.address))
+            rank = plan.members.index(self.member)
             try:
-                group = groups.connect(
-                    meeting, plan.members.index(self.member), len(plan.members), self._device
-                )
+                group = groups.connect(meeting, rank, len(plan.members), self._device, self._host or LOOPBACK)
             except GroupBroken as error:
-                store.set(protocol.connected_key(plan.number, self.member), f"failed: {error}")
+                door.set(protocol.connected_key(plan.number, self.member), f"failed: {error}")
                 return
-            store.set(protocol.connected_key(plan.number, self.member), protocol.CONNECTED)
-            while not self._closed and not _appeared(store, protocol.decision_key(plan.number)):
-                pass
-            if bytes(store.get(protocol.decision_key(plan.number))).decode() != protocol.COMMIT:
+            door.set(protocol.connected_key(plan.number, self.member), protocol.CONNECTED)
+            if not self._decided(door, plan):
                 group.abort()
                 return
             with self._changed:
                 self._agreed[plan.number] = Ready(plan=plan, group=group)
+                self._committed.add(plan.number)
                 self._changed.notify_all()
         except RuntimeError:
-            self._set_lost()
+            self._set_gone()
 
-    def _set_lost(self) -> None:
+    def _look_on(self, plan: Plan) -> None:
+        """Learn whether a plan that goes on without us is committed: rank 0 must raise the flag for it."""
+        try:
+            if self._decided(self._open_door(self.address), plan):
+                with self._changed:
+                    self._committed.add(plan.number)
+        except RuntimeError:
+            self._set_gone()
+
+    def _decided(self, door: Door, plan: Plan) -> bool:
+        """Whether the plan is committed; blocks until it is or isn't."""
+        while not self._closed:
+            if _appeared(door, protocol.decision_key(plan.number)):
+                return bytes(door.get(protocol.decision_key(plan.number))).decode() == protocol.COMMIT
+        return False
+
+    def _set_gone(self) -> None:
         with self._changed:
-            self._lost = True
+            self._gone = True
             self._changed.notify_all()
 
 
@@ -177,18 +284,14 @@ def from_environment(environment: Mapping[str, str], device: torch.device) -> Ch
     address = environment.get(protocol.ENV_STORE)
     if address is None:
         return None
-    return Channel(address, MemberId(environment[protocol.ENV_MEMBER]), device)
+    host = environment.get(protocol.ENV_HOST)
+    return Channel(address, MemberId(environment[protocol.ENV_MEMBER]), device, host=host)
 
 
-def _client(address: str) -> dist.TCPStore:
-    host, port = address.rsplit(":", 1)
-    return dist.TCPStore(host, int(port), is_master=False, timeout=STORE_TIMEOUT)
-
-
-def _appeared(store: dist.Store, key: str) -> bool:
+def _appeared(door: Door, key: str) -> bool:
     """Whether ``key`` is there within a slice; raises RuntimeError when the connection is lost."""
     try:
-        store.wait([key], SLICE)
+        door.wait([key], SLICE)
     except dist.DistStoreError:
         return False
     return True

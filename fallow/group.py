@@ -4,6 +4,7 @@
 groups are built directly on a store prefix instead. No policy here: who is in a group, the plan says.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -21,7 +22,7 @@ class GroupBroken(Exception):
 
 
 class Work(Protocol):
-    """An exchange that was begun. ``wait`` blocks until it is over; raises GroupBroken when a peer is gone."""
+    """A begun exchange; ``wait`` blocks until it is over. Raises GroupBroken when a peer is gone."""
 
     def wait(self) -> None:
         """Block until it is over."""
@@ -212,18 +213,31 @@ def _breaking() -> Iterator[None]:
         raise GroupBroken(str(error)) from error
 
 
-def connect(store: dist.Store, rank: int, world_size: int, device: torch.device) -> Group:
+def connect(
+    store: dist.Store, rank: int, world_size: int, device: torch.device, host: str | None = None
+) -> Group:
     """Build the group of ``world_size`` workers that meet in ``store``; blocks until all are there.
 
-    Raises GroupBroken when they are not there within CONNECT_TIMEOUT.
+    ``host`` is the address at which the others reach this worker, for gloo; without it GLOO_SOCKET_IFNAME
+    decides, else whatever the machine's name resolves to. Raises GroupBroken when they are not
+    there within CONNECT_TIMEOUT.
     """
     if world_size == 1:
         return Alone()
     try:
         if device.type == "cuda":
             return TorchGroup(dist.ProcessGroupNCCL(store, rank, world_size, dist.ProcessGroupNCCL.Options()))
-        group = dist.ProcessGroupGloo(store, rank, world_size, CONNECT_TIMEOUT)
+        group = _gloo(store, rank, world_size, host)
         group.set_timeout(COLLECTIVE_TIMEOUT)
         return TorchGroup(group)
     except RuntimeError as error:
         raise GroupBroken(f"rank {rank} of {world_size} could not connect: {error}") from error
+
+
+def _gloo(store: dist.Store, rank: int, world_size: int, host: str | None) -> dist.ProcessGroupGloo:
+    if host is None or "GLOO_SOCKET_IFNAME" in os.environ:
+        return dist.ProcessGroupGloo(store, rank, world_size, CONNECT_TIMEOUT)
+    options = dist.ProcessGroupGloo._Options()
+    options._timeout = CONNECT_TIMEOUT
+    options._devices = [dist.ProcessGroupGloo.create_device(hostname=host)]
+    return dist.ProcessGroupGloo(store, rank, world_size, options)

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from fallow.actions import Action, Adopt, Cancel, Commit, GiveUp, Kill, Publish, Settle, Start
 from fallow.protocol import MemberId, Plan
 
 
@@ -29,16 +30,23 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """One worker process as the controller sees it."""
+    """One worker process as the controller sees it.
+
+    ``heard_ms`` is when its pulse last changed; ``None`` before the first, when none is due.
+    """
 
     phase: Phase
     since_ms: int
     founder: bool = False
+    heard_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """A plan that was published and is not yet adopted; ``lost`` as in ``View``, but for its own group."""
+    """A plan that was published and is not yet adopted; ``lost`` as in ``View``, but for its own group.
+
+    ``switching_ms`` is when the first member was seen to have switched: until then all may be in a long step.
+    """
 
     plan: Plan
     published_ms: int
@@ -47,6 +55,7 @@ class Pending:
     committed: bool = False
     switched: frozenset[MemberId] = frozenset()
     lost: Mapping[MemberId, int] = field(default_factory=dict)
+    switching_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +63,12 @@ class View:
     """All that is known at one instant. ``workers`` holds living processes only.
 
     ``generation`` is 0 before the first group. ``lost`` maps members that saw it break to the step they
-    would do next, and gathers until a plan is adopted. ``failed_starts`` counts the workers in a row that
-    ended before they were ready. ``finished`` says that some member has reached the end of the training.
+    would do next, and gathers until a plan is adopted. ``spare`` workers are kept warm beside the members;
+    ``room`` is how many more can be placed (``None``: any number). ``failures`` counts, without a steady
+    stretch between them, workers that failed and changes that came to nothing. ``stalled`` counts
+    recoveries in a row at one step, ``stalled_at``. ``unwanted`` are workers to let go whatever their rank,
+    ``condemned`` those that are being killed. ``finished`` says that some member has reached the end; such
+    members are in ``members`` no more. ``stopping`` asks all to leave.
     """
 
     target: int
@@ -66,90 +79,59 @@ class View:
     lost: Mapping[MemberId, int] = field(default_factory=dict)
     broken_since_ms: int | None = None
     next_number: int = 1
-    failed_starts: int = 0
+    spare: int = 0
+    room: int | None = None
+    failures: int = 0
+    failed_ms: int = 0
+    last_failure: str | None = None
+    adopted_ms: int = 0
+    stalled: int = 0
+    stalled_at: int | None = None
+    unwanted: frozenset[MemberId] = frozenset()
+    condemned: frozenset[MemberId] = frozenset()
     finished: bool = False
+    stopping: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How long each stage may take before it is given up, in milliseconds, and how often a start may fail."""
+    """How long each stage may take before it is given up, in milliseconds, and how often things may fail.
 
-    start_ms: int = 120_000
-    connect_ms: int = 10_000
-    switch_ms: int = 60_000
-    report_ms: int = 30_000
-    failed_starts: int = 3
+    ``switch_ms`` counts from the first member's switch, and covers handing the state over. ``report_ms`` is
+    for a member that is alive and doesn't come to the end of its step, ``silence_ms`` for a process that
+    doesn't even pulse: stopped, or out of reach. Joiners that are ready wait ``gather_ms`` for slower ones,
+    so that one pause takes all in. A generation of the wanted size that lived for ``steady_ms`` clears
+    failures.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Start ``count`` workers; founders when there is no generation to join."""
-
-    count: int
-    founder: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Publish:
-    """Make the plan known to everybody in it."""
-
-    plan: Plan
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """Everybody is connected: the members may switch at their next step boundary."""
-
-    plan: Plan
-
-
-@dataclass(frozen=True, slots=True)
-class Cancel:
-    """The plan is dropped; members of the generation it departs from lose nothing."""
-
-    plan: Plan
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Adopt:
-    """Everybody has switched: the plan is the generation now."""
-
-    plan: Plan
-
-
-@dataclass(frozen=True, slots=True)
-class Kill:
-    """This worker doesn't answer; it must not be allowed to wake up later."""
-
-    member: MemberId
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class GiveUp:
-    """The training cannot go on."""
-
-    reason: str
-
-
-Action = Start | Publish | Commit | Cancel | Adopt | Kill | GiveUp
+    start_ms: int = 600_000
+    connect_ms: int = 15_000
+    switch_ms: int = 600_000
+    report_ms: int = 900_000
+    silence_ms: int = 30_000
+    leave_ms: int = 60_000
+    gather_ms: int = 2_000
+    steady_ms: int = 10_000
+    failures: int = 5
+    stalled: int = 10
 
 
 def decide(view: View, now_ms: int, limits: Limits) -> tuple[Action, ...]:
     """What to do next; empty while there is nothing to do but wait."""
+    stuck = _stuck(view, now_ms, limits)
+    if stuck:
+        return stuck
+    if is_broken(view):
+        return _recover(view, now_ms, limits)
     if view.finished:
         return ()
-    slow = _overdue_starters(view, now_ms, limits)
-    if slow:
-        return slow
-    if _is_broken(view):
-        return _recover(view, now_ms, limits)
     if view.pending is not None:
         return _advance(view, view.pending, now_ms, limits)
     if view.generation == 0:
         return _found(view, limits)
-    return _resize(view, limits)
+    if view.stopping:
+        return (_next_plan(view, (), ()),) if view.members else ()
+    return _resize(view, now_ms, limits)
 
 
 def losses(view: View) -> Mapping[MemberId, int]:
@@ -157,11 +139,43 @@ def losses(view: View) -> Mapping[MemberId, int]:
     return {**view.lost, **(view.pending.lost if view.pending is not None else {})}
 
 
-def _is_broken(view: View) -> bool:
-    pending, involved = view.pending, set(view.members)
+def holders(view: View) -> tuple[MemberId, ...]:
+    """Living workers that hold the training state, in rank order; a joiner counts once it has switched."""
+    known = list(view.members)
+    if view.pending is not None:
+        plan, switched = view.pending.plan, view.pending.switched
+        known += [member for member in plan.members if plan.base == 0 or member in switched]
+    leaving = {m for m, w in view.workers.items() if w.phase is Phase.LEAVING} | _left(view)
+    return tuple(m for m in dict.fromkeys(known) if m in view.workers and m not in leaving)
+
+
+def is_broken(view: View) -> bool:
+    """Whether the members must regroup before another step can be done.
+
+    Whoever a committed plan lets go may end as it likes: if that broke a step, the others report it.
+    """
+    pending, involved = view.pending, set(view.members) - leavers(view)
     if pending is not None and (pending.plan.recover or _is_founding(pending)):
         involved = set(pending.plan.members)
-    return bool(losses(view)) or any(member not in view.workers for member in involved)
+    return bool(losses(view).keys() & view.workers.keys()) or not involved <= view.workers.keys()
+
+
+def leavers(view: View) -> set[MemberId]:
+    """Members that a committed plan lets go."""
+    pending = view.pending
+    if pending is None or not pending.committed or pending.plan.recover:
+        return set()
+    return set(view.members) - set(pending.plan.members)
+
+
+def is_whole(view: View, pending: Pending) -> bool:
+    """Whether all members of a pending plan live, and none saw its group break."""
+    return _alive(view, pending.plan.members) and not pending.lost
+
+
+def _left(view: View) -> set[MemberId]:
+    """Members that a committed plan lets go and that have gone: they hold the state no more."""
+    return leavers(view) & (view.pending.switched if view.pending is not None else frozenset())
 
 
 def _is_founding(pending: Pending) -> bool:
@@ -169,48 +183,56 @@ def _is_founding(pending: Pending) -> bool:
     return pending.plan.base == 0 and not pending.plan.recover and pending.committed
 
 
-def _overdue_starters(view: View, now_ms: int, limits: Limits) -> tuple[Action, ...]:
-    return tuple(
-        Kill(member, f"not ready after {limits.start_ms / 1000:g} s")
+def _stuck(view: View, now_ms: int, limits: Limits) -> tuple[Action, ...]:
+    """Whom to end because nothing is heard of them; never the last ones that hold the training state."""
+    allowed_ms = {Phase.STARTING: limits.start_ms, Phase.LEAVING: limits.leave_ms}
+    late = {
+        member: f"still {worker.phase} after {(now_ms - worker.since_ms) / 1000:.0f} s"
         for member, worker in view.workers.items()
-        if worker.phase is Phase.STARTING and now_ms - worker.since_ms > limits.start_ms
-    )
+        if worker.phase in allowed_ms and now_ms - worker.since_ms > allowed_ms[worker.phase]
+    }
+    silent = {
+        member: f"silent for {(now_ms - worker.heard_ms) / 1000:.0f} s: stopped, or out of reach"
+        for member, worker in view.workers.items()
+        if worker.heard_ms is not None and now_ms - worker.heard_ms > limits.silence_ms
+    }
+    holding = set(holders(view))
+    if holding and holding <= silent.keys() and not view.finished:
+        silent = {member: reason for member, reason in silent.items() if member not in holding}
+    doomed = {member: reason for member, reason in {**late, **silent}.items() if member not in view.condemned}
+    return tuple(Kill(member, reason) for member, reason in doomed.items())
 
 
 def _recover(view: View, now_ms: int, limits: Limits) -> tuple[Action, ...]:
     pending = view.pending
-    if pending is not None and pending.plan.recover and _is_whole(view, pending):
+    if pending is not None and pending.plan.recover and is_whole(view, pending):
         return _advance(view, pending, now_ms, limits)
-    survivors = _survivors(view)
+    survivors = holders(view)
     if not survivors:
-        return (GiveUp("no worker that holds the training state is left alive"),)
-    step_of = losses(view)
-    silent = [member for member in survivors if member not in step_of]
-    if silent:
+        return (GiveUp(_because("no worker that holds the training state is left alive", view)),)
+    if view.stalled >= limits.stalled:
+        return (GiveUp(_because(f"step {view.stalled_at} broke {view.stalled} times in a row", view)),)
+    step_of = _steps(view)
+    unaware = [member for member in survivors if member not in step_of]
+    if unaware:
         waited = now_ms - (view.broken_since_ms if view.broken_since_ms is not None else now_ms)
         if waited <= limits.report_ms:
             return ()
-        return tuple(Kill(member, "did not notice that its group broke") for member in silent)
+        return tuple(Kill(member, "did not notice that its group broke") for member in unaware)
     drop = (Cancel(pending.plan, "a member was lost"),) if pending and not pending.committed else ()
     return (*drop, Publish(_recovery_plan(view, survivors)))
 
 
-def _is_whole(view: View, pending: Pending) -> bool:
-    return _alive(view, pending.plan.members) and not pending.lost
-
-
-def _survivors(view: View) -> tuple[MemberId, ...]:
-    """Living members that hold the training state, in rank order; a joiner counts once it has switched."""
-    known = list(view.members)
-    if view.pending is not None:
-        plan, switched = view.pending.plan, view.pending.switched
-        known += [member for member in plan.members if plan.base == 0 or member in switched]
-    leaving = {m for m, w in view.workers.items() if w.phase is Phase.LEAVING}
-    return tuple(m for m in dict.fromkeys(known) if m in view.workers and m not in leaving)
+def _steps(view: View) -> Mapping[MemberId, int]:
+    """The step each would do next, as last told; what a member said before it switched is told no more."""
+    if view.pending is None:
+        return view.lost
+    switched = view.pending.switched
+    return {**{m: step for m, step in view.lost.items() if m not in switched}, **view.pending.lost}
 
 
 def _recovery_plan(view: View, survivors: tuple[MemberId, ...]) -> Plan:
-    step_of = losses(view)
+    step_of = _steps(view)
     furthest = max(step_of[member] for member in survivors)
     behind = tuple(member for member in survivors if step_of[member] < furthest)
     return Plan(
@@ -224,35 +246,41 @@ def _recovery_plan(view: View, survivors: tuple[MemberId, ...]) -> Plan:
 
 def _advance(view: View, pending: Pending, now_ms: int, limits: Limits) -> tuple[Action, ...]:
     plan = pending.plan
-    waited = now_ms - pending.published_ms
     if pending.committed:
-        if _switched(view, pending):
-            return (Adopt(plan),)
-        late = [m for m in plan.members if m not in pending.switched]
-        if waited > limits.switch_ms + limits.connect_ms:
-            return tuple(Kill(member, "did not switch to the new group") for member in late)
-        return ()
+        return _see_through(view, pending, now_ms, limits)
     if not _alive(view, plan.members):
         return (Cancel(plan, "a member of the new group died"),)
+    if view.stopping and plan.members and not plan.recover:
+        return (Cancel(plan, "the training is asked to stop"),)
     if pending.refused:
         member, reason = next(iter(pending.refused.items()))
-        return (Cancel(plan, f"{member} could not connect: {reason}"), Kill(member, "could not connect"))
+        return _drop(view, plan, (member,), f"could not connect: {reason}")
     if pending.connected >= set(plan.members):
         return (Commit(plan),)
-    if waited > limits.connect_ms:
-        return _cancel_late(view, pending)
+    if now_ms - pending.published_ms > limits.connect_ms:
+        late = tuple(m for m in plan.members if m not in pending.connected)
+        return _drop(view, plan, late, f"did not connect within {limits.connect_ms / 1000:g} s")
     return ()
 
 
-def _cancel_late(view: View, pending: Pending) -> tuple[Action, ...]:
-    late = [m for m in pending.plan.members if m not in pending.connected]
-    joiners = [m for m in late if m not in view.members]
-    kills = tuple(Kill(member, "did not connect in time") for member in joiners or late[:1])
-    return (Cancel(pending.plan, f"{', '.join(late)} did not connect in time"), *kills)
+def _see_through(view: View, pending: Pending, now_ms: int, limits: Limits) -> tuple[Action, ...]:
+    """A committed plan ends adopted, or with the death of whoever keeps the others waiting."""
+    late = [member for member in pending.plan.members if member not in pending.switched]
+    if not late and (pending.plan.members or not set(view.members) - pending.switched):
+        return (Adopt(pending.plan),)
+    if pending.switching_ms is None or now_ms - pending.switching_ms <= limits.switch_ms:
+        return ()
+    return tuple(Kill(member, "did not switch to the new group") for member in late)
 
 
-def _switched(view: View, pending: Pending) -> bool:
-    return all(member in pending.switched for member in pending.plan.members)
+def _drop(view: View, plan: Plan, late: tuple[MemberId, ...], reason: str) -> tuple[Action, ...]:
+    """Cancel, and end who is to blame: joiners, who hold nothing; members only when nobody trains now."""
+    joiners = tuple(member for member in late if member not in view.members)
+    blamed = joiners
+    if plan.recover or not view.generation:
+        blamed = (joiners or late)[: len(plan.members) - 1]
+    cancel = Cancel(plan, f"{', '.join(late)} {reason}", failure=not blamed)
+    return (cancel, *(Kill(member, reason) for member in blamed))
 
 
 def _alive(view: View, members: tuple[MemberId, ...]) -> bool:
@@ -260,8 +288,8 @@ def _alive(view: View, members: tuple[MemberId, ...]) -> bool:
 
 
 def _found(view: View, limits: Limits) -> tuple[Action, ...]:
-    if view.failed_starts >= limits.failed_starts:
-        return (GiveUp(f"{view.failed_starts} workers in a row ended before they were ready to train"),)
+    if view.failures >= limits.failures:
+        return (GiveUp(_because(f"{view.failures} starts in a row failed", view)),)
     founders = tuple(member for member, worker in view.workers.items() if worker.founder)
     ready = tuple(member for member in founders if view.workers[member].phase is Phase.READY)
     if len(founders) < view.target:
@@ -271,21 +299,43 @@ def _found(view: View, limits: Limits) -> tuple[Action, ...]:
     return (Publish(Plan(number=view.next_number, base=0, members=ready, receivers=ready[1:])),)
 
 
-def _resize(view: View, limits: Limits) -> tuple[Action, ...]:
-    if len(view.members) > view.target:
-        return (_next_plan(view, view.members[: view.target], ()),)
-    missing = view.target - len(view.members)
-    if missing == 0:
-        return ()
-    ready = tuple(m for m, w in view.workers.items() if w.phase is Phase.READY)
+def _resize(view: View, now_ms: int, limits: Limits) -> tuple[Action, ...]:
+    """Let go, take in, start: one plan does all that can be done now."""
+    staying = tuple(member for member in view.members if member not in view.unwanted)[: view.target]
+    spoken_for = view.unwanted | view.condemned
+    ready = tuple(m for m, w in view.workers.items() if w.phase is Phase.READY and m not in spoken_for)
+    missing = view.target - len(staying)
+    joiners = ready[:missing]
+    if len(joiners) == missing and (missing or len(staying) < len(view.members)):
+        carrier = staying or view.members[:1]  # somebody must bring the state along, and leaves later
+        return (_next_plan(view, carrier + joiners, joiners),)
+    waited_ms = max((now_ms - view.workers[member].since_ms for member in joiners), default=0)
+    if staying and (len(staying) < len(view.members) or waited_ms > limits.gather_ms):
+        return (_next_plan(view, staying + joiners, joiners),)
+    return _staff(view, missing, ready, limits)
+
+
+def _staff(view: View, missing: int, ready: tuple[MemberId, ...], limits: Limits) -> tuple[Action, ...]:
+    """Start who is missing, spares included; end who is ready and not needed."""
     starting = sum(w.phase is Phase.STARTING for w in view.workers.values())
-    if len(ready) >= missing:
-        joiners = ready[:missing]
-        return (_next_plan(view, view.members + joiners, joiners),)
-    short = missing - len(ready) - starting
-    hopeless = view.failed_starts >= limits.failed_starts
-    return (Start(short, False),) if short > 0 and not hopeless else ()
+    idle = [
+        m for m, w in view.workers.items() if w.phase is Phase.READY and m in view.unwanted - view.condemned
+    ]
+    surplus = (*ready[missing + view.spare :], *idle) if not starting else tuple(idle)
+    if surplus:
+        return tuple(Kill(member, "not needed any more", failure=False) for member in surplus)
+    short = missing + view.spare - len(ready) - starting
+    short = short if view.room is None else min(short, view.room)
+    if short <= 0:
+        return ()
+    if view.failures >= limits.failures:
+        return (Settle(_because(f"{view.failures} attempts in a row failed", view)),)
+    return (Start(short, False),)
 
 
 def _next_plan(view: View, members: tuple[MemberId, ...], joiners: tuple[MemberId, ...]) -> Publish:
     return Publish(Plan(number=view.next_number, base=view.generation, members=members, receivers=joiners))
+
+
+def _because(what: str, view: View) -> str:
+    return f"{what}; the last: {view.last_failure}" if view.last_failure else what

@@ -1,69 +1,101 @@
-"""Workers that start at once: forked from a parent that has already imported torch.
+"""Workers that start at once, and are never orphans: forked from a parent that has already imported torch.
 
 Importing torch takes seconds, forking a process that has done so takes milliseconds. The parent is a process
 of its own that never touches a GPU and never computes: neither CUDA nor thread pools survive a fork.
-It speaks JSON lines: a request names the script and the environment, answers tell births and deaths.
-
-    python -m fallow.nursery        (started by ``Nursery``; not for people)
+It is also the workers' guard: when the controller dies it gives them ``GRACE_S`` to save and go, then ends
+them. When the nursery itself dies its children go on; the controller inherits them (Linux subreaper).
+It speaks JSON lines: a request names the script and the environment, answers tell births and deaths. What
+happens inside the parent is in ``cradle``.
 """
 
 import ctypes
 import json
 import os
-import runpy
-import select
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
-PR_SET_PDEATHSIG = 1
+from fallow import cradle
+
+PR_SET_CHILD_SUBREAPER = 36
 
 
 class Nursery:
-    """A warm parent and its children, seen from the controller; ``close`` ends all of them."""
+    """A warm parent and its children, seen from the controller; ``close`` ends all of them.
 
-    def __init__(self, words: Sequence[str], environment: Mapping[str, str] | None = None):
+    ``words`` is the training: a script or ``-m module``, and its arguments. A nursery that is not ``warm``
+    imports nothing and starts each worker as a fresh interpreter. ``preload`` names further modules that a
+    warm one imports. ``on_news`` is called from a thread whenever a child is born or has ended.
+    """
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        *,
+        warm: bool = True,
+        preload: Sequence[str] = (),
+        on_news: Callable[[], None] = lambda: None,
+    ):
         self._words = list(words)
-        quiet = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
-        self._parent = subprocess.Popen(
-            [sys.executable, "-m", "fallow.nursery"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, **quiet, **(environment or {})},
-        )
+        self._start = (environment or {}, warm, tuple(preload))
+        self._on_news = on_news
         self._changed = threading.Condition()
-        self._born: dict[int, int] = {}
+        self._pids: dict[int, int] = {}
         self._codes: dict[int, int] = {}
+        self._reasons: dict[int, str] = {}
         self._asked = 0
-        threading.Thread(target=self._listen, name="fallow-nursery", daemon=True).start()
+        self._closed = False
+        inherit_orphans()
+        self._open()
 
     def spawn(self, variables: Mapping[str, str]) -> "Child":
         """Start one worker with ``variables`` added to the parent's environment. Never blocks."""
+        if self._parent.poll() is not None and not self._closed:
+            self._open()
         number, self._asked = self._asked, self._asked + 1
         request = {"number": number, "words": self._words, "environment": dict(variables)}
-        assert self._parent.stdin is not None
-        self._parent.stdin.write((json.dumps(request) + "\n").encode())
-        self._parent.stdin.flush()
+        try:
+            os.write(self._requests, (json.dumps(request) + "\n").encode())
+        except BrokenPipeError:
+            self._end(number, -signal.SIGKILL, "its parent died before it was born")
         return Child(self, number)
 
+    @property
+    def parent_pid(self) -> int:
+        """The process id of the warm parent."""
+        return self._parent.pid
+
     def close(self) -> None:
-        """End the parent; its children die with it."""
+        """End all children and the parent."""
+        self._closed = True
+        for number in list(self._pids):
+            Child(self, number).kill()
         self._parent.kill()
         self._parent.wait()
+        os.close(self._requests)
+        for number in list(self._pids):
+            self.code(number)
 
     def pid(self, number: int) -> int | None:
         """The process id of child ``number``, once it is born."""
-        return self._born.get(number)
+        return self._pids.get(number)
+
+    def reason(self, number: int) -> str | None:
+        """The exception that ended child ``number``, as one line; ``None`` when there was none."""
+        return self._reasons.get(number)
 
     def code(self, number: int) -> int | None:
         """How child ``number`` ended, negative for a signal; ``None`` while it runs."""
-        if self._parent.poll() is not None:
-            return self._codes.get(number, -signal.SIGKILL)
-        return self._codes.get(number)
+        known = self._codes.get(number)
+        if known is not None or self._parent.poll() is None:
+            return known
+        pid = self._pids.get(number)
+        if pid is None:
+            return -signal.SIGKILL  # the parent died before it could fork
+        return self._inherited(number, pid)
 
     def wait(self, number: int, timeout: float | None) -> int:
         """Block until child ``number`` has ended. Raises subprocess.TimeoutExpired."""
@@ -74,17 +106,56 @@ class Nursery:
         assert code is not None
         return code
 
-    def _listen(self) -> None:
-        assert self._parent.stdout is not None
-        for line in self._parent.stdout:
-            news = json.loads(line)
-            with self._changed:
-                (self._born if "pid" in news else self._codes)[news["number"]] = news.get(
-                    "pid", news.get("code")
-                )
-                self._changed.notify_all()
+    def _open(self) -> None:
+        environment, warm, preload = self._start
+        quiet = {"TORCH_CPP_LOG_LEVEL": "ERROR"}  # a wait in slices logs a warning a slice
+        read_requests, self._requests = os.pipe()
+        news, write_news = os.pipe()
+        words = [str(read_requests), str(write_news), "warm" if warm else "cold", *preload]
+        self._parent = subprocess.Popen(
+            [sys.executable, "-m", "fallow.cradle", *words],
+            env={**os.environ, **quiet, **cradle.SAFE_TO_FORK, **environment},
+            pass_fds=(read_requests, write_news),
+            start_new_session=True,  # a Ctrl-C in the terminal is for the controller alone
+        )
+        os.close(read_requests)
+        os.close(write_news)
+        threading.Thread(target=self._listen, args=(news,), name="fallow-nursery", daemon=True).start()
+
+    def _listen(self, news: int) -> None:
+        with os.fdopen(news, "rb") as lines:
+            for line in lines:
+                told = json.loads(line)
+                if "pid" in told:
+                    self._pids[told["number"]] = told["pid"]
+                else:
+                    self._end(told["number"], told["code"], told.get("reason"))
+                self._tell()
+        self._parent.wait()
+        self._tell()
+
+    def _tell(self) -> None:
         with self._changed:
             self._changed.notify_all()
+        self._on_news()
+
+    def _end(self, number: int, code: int, reason: str | None) -> None:
+        self._codes[number] = code
+        if reason:
+            self._reasons[number] = reason
+
+    def _inherited(self, number: int, pid: int) -> int | None:
+        """The end of a child whose parent is dead: ours to wait for, where the kernel gave it to us."""
+        try:
+            done, status = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            if _runs(pid):
+                return None
+            self._end(number, -signal.SIGKILL, "its end was not seen: the parent of all workers had died")
+            return self._codes[number]
+        if done:
+            self._end(number, os.waitstatus_to_exitcode(status), None)
+        return self._codes.get(number)
 
 
 class Child:
@@ -92,6 +163,16 @@ class Child:
 
     def __init__(self, nursery: Nursery, number: int):
         self._nursery, self._number = nursery, number
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id, once it is born."""
+        return self._nursery.pid(self._number)
+
+    @property
+    def reason(self) -> str | None:
+        """The exception that ended it, as one line; ``None`` when there was none."""
+        return self._nursery.reason(self._number)
 
     def poll(self) -> int | None:
         """The exit code, or ``None`` while it runs."""
@@ -112,75 +193,21 @@ class Child:
     def _signal(self, number: int) -> None:
         pid = self._nursery.pid(self._number)
         if pid is not None and self.poll() is None:
-            os.kill(pid, number)
-
-
-def main() -> None:
-    """The warm parent: import, then fork on request until standard input ends."""
-    die_with_parent()
-    import torch
-    import torch._dynamo  # the first optimizer would import it
-
-    del torch
-    children: dict[int, int] = {}
-    requests = os.fdopen(os.dup(0), "rb", buffering=0)
-    pending = b""
-    while True:
-        readable, _, _ = select.select([requests], [], [], 0.01 if children else None)
-        if readable:
-            read = requests.read(65536)
-            if not read:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
                 return
-            *lines, pending = (pending + read).split(b"\n")
-            for line in lines:
-                request = json.loads(line)
-                pid = os.fork()
-                if pid == 0:
-                    _live(request)
-                children[pid] = request["number"]
-                _tell({"number": request["number"], "pid": pid})
-        _bury(children)
 
 
-def die_with_parent() -> None:
-    """Ask the kernel to end this process when its parent dies (Linux; elsewhere nothing happens)."""
+def inherit_orphans() -> None:
+    """Let this process inherit what its children leave behind when they die (Linux; elsewhere nothing)."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
-def _live(request: dict[str, Any]) -> None:
-    """Become the worker; never returns."""
-    code = 1
+def _runs(pid: int) -> bool:
     try:
-        die_with_parent()
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(2, 1)
-        os.environ.update(request["environment"])
-        sys.argv = list(request["words"])
-        sys.path.insert(0, str(Path(sys.argv[0]).resolve().parent))
-        runpy.run_path(sys.argv[0], run_name="__main__")
-        code = 0
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-
-
-def _bury(children: dict[int, int]) -> None:
-    for pid in list(children):
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            _tell({"number": children.pop(pid), "code": os.waitstatus_to_exitcode(status)})
-
-
-def _tell(news: dict[str, int]) -> None:
-    sys.stdout.write(json.dumps(news) + "\n")
-    sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main()
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -9,6 +9,8 @@ adopted gives its number to the generation it founds, so "generation 7" and "pla
     ready/ID           worker ID has warmed up and could join
     switched/N/ID      member ID has left the old group for N, and holds the state
     lost/G/ID          member ID saw generation G break; holds its last committed step
+    broken/G           generation G is broken, says the controller: whoever still waits in it, leave it
+    pulse/ID           counts up while worker ID lives; it stands still when the process is stopped or cut off
     report/ID          newest measurements of member ID
 """
 
@@ -29,6 +31,8 @@ ENV_MEMBER = "FALLOW_MEMBER"
 """This worker's id, unique for the job's whole life."""
 ENV_ROLE = "FALLOW_ROLE"
 """``founder`` starts training at once, ``joiner`` warms up and waits to be taken in."""
+ENV_HOST = "FALLOW_HOST"
+"""The address at which workers on other machines reach this one; absent where all share a machine."""
 FOUNDER = "founder"
 JOINER = "joiner"
 
@@ -102,6 +106,16 @@ def lost_key(generation: int, member: MemberId) -> str:
 def ready_key(member: MemberId) -> str:
     """Where a joiner says that it has warmed up."""
     return f"ready/{member}"
+
+
+def broken_key(generation: int) -> str:
+    """Where the controller says that ``generation`` is broken."""
+    return f"broken/{generation}"
+
+
+def pulse_key(member: MemberId) -> str:
+    """Where a worker shows that it lives."""
+    return f"pulse/{member}"
 
 
 def report_key(member: MemberId) -> str:

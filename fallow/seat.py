@@ -5,19 +5,26 @@ hand-over of the state that goes with each. When a step ends or broke, the train
 the controller's plans say.
 """
 
+import sys
 import time
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, Protocol
 
 import torch
 
 from fallow import protocol
-from fallow.channel import Channel, Ready
+from fallow.channel import Channel, ControllerLost, Ready
 from fallow.group import Alone, Group, GroupBroken
 from fallow.handover import receive_state, send_state
+from fallow.protocol import Plan
 
-RECOVERY_TIMEOUT_S = 120.0
-FOUNDING_TIMEOUT_S = 600.0
+AGREED_TIMEOUT_S = 60.0
+"""From the flag to the group: all have connected it before the flag was raised."""
+RECOVERY_TIMEOUT_S = 3600.0
+"""A last resort: who keeps a recovery waiting is ended by the controller, which knows whether it lives."""
+FOUNDING_TIMEOUT_S = 3600.0
+UNFINISHED = 75
+"""Exit code of a worker whose controller is gone: EX_TEMPFAIL, to be resumed."""
 
 
 class Left(SystemExit):
@@ -25,6 +32,14 @@ class Left(SystemExit):
 
     def __init__(self) -> None:
         super().__init__(0)
+
+
+class Abandoned(SystemExit):
+    """The controller is gone, and said so in one sentence: the process ends with exit code UNFINISHED."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(UNFINISHED)
+        sys.stderr.write(f"fallow: {sentence}\n")
 
 
 class Holder(Protocol):
@@ -45,14 +60,23 @@ class Holder(Protocol):
 class Seat:
     """This worker's place; without a ``channel`` it stays in ``group`` for ever.
 
-    ``warming_up`` is true from a joiner's start until a group has taken it in.
+    ``warming_up`` is true from a joiner's start until a group has taken it in. ``keep`` saves the training
+    where it has a path, and returns that path; rank 0 is asked for it before a training is left unfinished.
     """
 
-    def __init__(self, holder: Holder, channel: Channel | None, founder: bool, group: Group | None = None):
+    def __init__(
+        self,
+        holder: Holder,
+        channel: Channel | None,
+        founder: bool,
+        group: Group | None = None,
+        keep: Callable[[], object] = lambda: None,
+    ):
         self.group: Group = Alone() if group is None else group
         self.warming_up = channel is not None and not founder
         self._holder = holder
         self._channel = channel
+        self._keep = keep
         self._generation = 0
 
     @property
@@ -62,11 +86,9 @@ class Seat:
 
     def flag(self) -> int:
         """Rank 0 raises the number of the plan to switch to; the others learn it from the sum."""
-        if self._channel is None:
+        if self._channel is None or self.group.rank != 0:
             return 0
-        ready = self._channel.newest(self._generation)
-        wanted = ready is not None and self.group.rank == 0 and not ready.plan.recover
-        return ready.plan.number if ready is not None and wanted else 0
+        return self._channel.newest(self._generation)
 
     def report(self, measurements: Mapping[str, float | int | None]) -> None:
         """Leave the newest measurements for the scheduler; nothing happens when nobody drives us."""
@@ -74,51 +96,100 @@ class Seat:
             self._channel.report(measurements)
 
     def found(self) -> None:
-        """Meet the other founders; nothing happens when nobody drives us. Blocks."""
+        """Meet the other founders; nothing happens when nobody drives us. Blocks. Raises Abandoned."""
         if self._channel is None:
             return
-        self._channel.announce(protocol.ready_key(self._channel.member))
-        ready = self._channel.next_after(0, FOUNDING_TIMEOUT_S, recover=False)
+        try:
+            self._channel.announce(protocol.ready_key(self._channel.member))
+            ready = self._channel.next_after(0, FOUNDING_TIMEOUT_S, recover=False)
+        except ControllerLost as loss:
+            raise self._abandoned(loss) from None
         if not self._enter(ready):
             self.recover()
 
     def join(self) -> None:
-        """Warmed up: say so, and wait until a group has taken this worker in."""
+        """Warmed up: say so, and wait until a group has taken this worker in. Raises Abandoned."""
         assert self._channel is not None
-        self._channel.announce(protocol.ready_key(self._channel.member))
-        tried = 0
-        while self.warming_up:
-            ready = self._channel.next_after(tried, float("inf"), recover=False)
-            tried = ready.plan.number  # if the group that is to take us in breaks, wait for the next
-            self.warming_up = not self._enter(ready)
+        try:
+            self._channel.announce(protocol.ready_key(self._channel.member))
+            tried = 0
+            while self.warming_up:
+                ready = self._channel.next_after(tried, float("inf"), recover=False)
+                tried = ready.plan.number  # if the group that is to take us in breaks, wait for the next
+                self.warming_up = not self._enter(ready)
+        except ControllerLost as loss:
+            raise self._abandoned(loss) from None
+
+    def end_step(self, flag: int) -> None:
+        """At a step's boundary: follow the plan that was flagged, or stop when the controller is gone.
+
+        Raises Left when the plan goes on without us, and Abandoned.
+        """
+        if self._channel is None:
+            return
+        if self._channel.lost:
+            raise self._abandoned(None)
+        if flag:
+            self.switch(flag)
 
     def switch(self, number: int) -> None:
-        """Follow plan ``number`` at this step boundary. Raises Left when it goes on without us."""
+        """Follow plan ``number`` at this boundary. Raises Left when it goes on without us, and Abandoned."""
         assert self._channel is not None
-        plan = self._channel.plan(number)
-        if self._channel.member not in plan.members:
-            self._channel.announce(protocol.switched_key(number, self._channel.member))
-            raise Left
-        if not self._enter(self._channel.agreed(number, RECOVERY_TIMEOUT_S)):
-            self.recover()
+        began_s = time.monotonic()
+        try:
+            plan = self._channel.plan(number)
+            if self._channel.member not in plan.members:
+                self._leave(plan)
+            if self._enter(self._channel.agreed(number, AGREED_TIMEOUT_S), began_s):
+                return
+        except GroupBroken:
+            pass  # committed, yet not to be had: the others find the group broken as well, and regroup
+        except ControllerLost as loss:
+            raise self._abandoned(loss) from None
+        self.recover()
 
     def recover(self) -> None:
         """Leave the broken group, say how far we are, and enter whatever the survivors agree on.
 
-        Raises GroupBroken when nobody drives us: then there is no one to form another.
+        Raises GroupBroken when nobody drives us: then there is no one to form another. Raises Abandoned.
         """
         if self._channel is None:
             raise GroupBroken("the group broke and no controller is there to mend it")
-        entered = False
+        began_s, entered = time.monotonic(), False
         while not entered:
             broken = self._generation
             self.group.abort()
-            self._channel.announce(
-                protocol.lost_key(broken, self._channel.member), str(self._holder.next_step)
-            )
-            entered = self._enter(self._channel.next_after(broken, RECOVERY_TIMEOUT_S, recover=True))
+            step = str(self._holder.next_step)
+            try:
+                self._channel.announce(protocol.lost_key(broken, self._channel.member), step)
+                ready = self._channel.next_after(broken, RECOVERY_TIMEOUT_S, recover=True)
+                entered = self._enter(ready, began_s)
+            except ControllerLost as loss:
+                raise self._abandoned(loss) from None
 
-    def _enter(self, ready: Ready) -> bool:
+    def _leave(self, plan: Plan) -> NoReturn:
+        assert self._channel is not None
+        if not plan.members and self.group.rank == 0:
+            self._keep()  # all leave: the training is to be resumed from here
+        self._channel.announce(protocol.switched_key(plan.number, self._channel.member), "")
+        raise Left
+
+    def _abandoned(self, loss: ControllerLost | None) -> Abandoned:
+        assert self._channel is not None
+        where = f"the controller at {self._channel.address} is gone" + (f" ({loss})" if loss else "")
+        worker, step = self._channel.member, self._holder.next_step
+        if self.warming_up or self._generation == 0:
+            return Abandoned(f"{where}; {worker} had not joined yet and ends")
+        kept = self._keep() if self.group.rank == 0 else None
+        if kept is not None:
+            resume = f"saved to {kept}: start the same command again to go on from there"
+        elif self.group.rank == 0:
+            resume = "nothing is saved: give elastic() a checkpoint path to resume from another time"
+        else:
+            resume = "rank 0 saves where there is a checkpoint path; start the same command again to resume"
+        return Abandoned(f"{where}; {worker} stopped after {step} steps; {resume}")
+
+    def _enter(self, ready: Ready, began_s: float | None = None) -> bool:
         """Become a member of an agreed group: hand over or take the state, and say so. False if it broke."""
         assert self._channel is not None
         plan = ready.plan
@@ -127,14 +198,18 @@ class Seat:
             self._generation = max(self._generation, plan.number if plan.recover else 0)
             return False
         old, self.group, self._generation = self.group, ready.group, plan.number
-        self._channel.announce(
-            protocol.switched_key(plan.number, self._channel.member), str(time.monotonic_ns())
-        )
+        self._channel.sit(plan.number, ready.group)
+        pause_ms = "" if began_s is None else f"{(time.monotonic() - began_s) * 1000:.1f}"
+        self._channel.announce(protocol.switched_key(plan.number, self._channel.member), pause_ms)
         old.abort()
         return True
 
     def _hand_over(self, ready: Ready) -> bool:
-        """This worker's transfers of the plan; false when the group broke."""
+        """This worker's transfers of the plan, and proof that all are at one step; false when it broke.
+
+        Who holds a state of its own takes another in only when it is whole: if the source died half-way, this
+        worker could be asked to be the next one.
+        """
         assert self._channel is not None
         me = ready.plan.members.index(self._channel.member)
         holder = self._holder
@@ -143,7 +218,22 @@ class Seat:
                 if source == me:
                     send_state(ready.group, receiver, holder.state(), holder.device)
                 elif receiver == me:
-                    holder.load(receive_state(ready.group, source, holder.state(), holder.device))
+                    twins = holder.state() if self.warming_up else None
+                    holder.load(receive_state(ready.group, source, twins, holder.device))
+            _compare_steps(ready.group, holder.next_step, holder.device)
         except GroupBroken:
             return False
         return True
+
+
+def _compare_steps(group: Group, step: int, device: torch.device) -> None:
+    """All members are about to compute the same step; raises GroupBroken otherwise.
+
+    Sum and sum of squares together: both fit only where all are equal.
+    """
+    if group.world_size == 1:
+        return
+    sums = torch.tensor([step, step * step], dtype=torch.int64, device=device)
+    group.all_reduce([sums])
+    if sums.tolist() != [step * group.world_size, step * step * group.world_size]:
+        raise GroupBroken(f"the members of the new group are at different steps; this one is at {step}")

@@ -143,7 +143,10 @@ class Run:
 
 
 def run(train: Train, workers: int, script: Mapping[int, int] | None = None, maximum: int = 4) -> Run:
-    """Run to the end; ``script`` maps a step, once it was committed anywhere, to the world asked for then."""
+    """Run to the end; ``script`` maps a step, once it was committed anywhere, to the world asked for then.
+
+    The next world is asked for when the last one was reached.
+    """
     started: list[ThreadWorker] = []
 
     def spawn(environment: Mapping[str, str]) -> ThreadWorker:
@@ -154,7 +157,9 @@ def run(train: Train, workers: int, script: Mapping[int, int] | None = None, max
 
     def poll(controller: Controller) -> None:
         furthest = max((len(w.outcome.steps) and w.outcome.steps[-1].number for w in started), default=0)
-        for step in [step for step in asked if step <= furthest]:
+        reached = len(controller.view.members) == controller.view.target
+        due = [step for step in asked if step <= furthest] if reached else []
+        for step in due[:1]:
             controller.resize(asked.pop(step))
 
     controller = Controller(spawn, workers=workers, maximum=maximum, limits=LIMITS)

@@ -6,26 +6,13 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fallow.membership import (
-    Action,
-    Adopt,
-    Cancel,
-    Commit,
-    GiveUp,
-    Kill,
-    Limits,
-    Pending,
-    Phase,
-    Publish,
-    Start,
-    View,
-    Worker,
-    decide,
-    losses,
-)
+from fallow import events
+from fallow.actions import Action, Adopt, Cancel, Commit, GiveUp, Kill, Publish, Settle, Start
+from fallow.membership import Limits, Pending, Phase, View, Worker, decide
 from fallow.protocol import MemberId, Plan, decode_plan, encode_plan
 
 LIMITS = Limits(start_ms=1000, connect_ms=100, switch_ms=200, report_ms=50)
+PATIENT = replace(LIMITS, failures=10**6, stalled=10**6, start_ms=10**6, report_ms=10**6)
 A, B, C, D = (MemberId(name) for name in "abcd")
 
 
@@ -87,7 +74,7 @@ def test_a_joiner_that_never_connects_costs_the_members_nothing() -> None:
     base = ready(view(2, "a", pending=pending, next_number=5), B)
     drop, kill = decide(base, 101, LIMITS)
     assert isinstance(drop, Cancel)
-    assert kill == Kill(B, "did not connect in time")
+    assert kill == Kill(B, "did not connect within 0.1 s")
 
 
 def test_a_joiner_that_dies_before_the_commit_cancels_the_plan() -> None:
@@ -151,9 +138,18 @@ def test_a_founder_lost_while_the_first_group_forms_does_not_lose_the_training()
 
 
 def test_a_script_that_cannot_start_is_not_started_for_ever() -> None:
-    (action,) = decide(View(target=1, failed_starts=3), 0, LIMITS)
-    assert isinstance(action, GiveUp)
-    assert decide(view(2, "a", failed_starts=3), 0, LIMITS) == ()
+    (action,) = decide(View(target=1, failures=5, last_failure="w4 ended with 1"), 0, LIMITS)
+    assert action == GiveUp("5 starts in a row failed; the last: w4 ended with 1")
+
+
+def test_joiners_that_fail_again_and_again_leave_the_old_size_and_say_so() -> None:
+    failing = view(2, "a", failures=5, last_failure="b did not connect within 0.1 s")
+    (action,) = decide(failing, 0, LIMITS)
+    assert action == Settle("5 attempts in a row failed; the last: b did not connect within 0.1 s")
+    settled = events.settled(failing)
+    assert settled.target == 1
+    assert decide(settled, 0, LIMITS) == ()
+    assert decide(events.asked(settled, 2), 0, LIMITS) == (Start(1, False),)
 
 
 def test_a_finished_training_is_not_repaired() -> None:
@@ -181,32 +177,29 @@ class World:
         self.numbers: list[int] = []
 
     def kill(self, member: MemberId) -> None:
-        self.view = without(self.view, member)
+        self.view = events.ended(self.view, member, -9, None, self.now)
         self._notice()
 
     def act(self, action: Action) -> None:
         match action:
             case Start(count=count, founder=founder):
                 for _ in range(count):
-                    name = MemberId(f"w{self.born}")
+                    self.view = events.started(self.view, MemberId(f"w{self.born}"), founder, self.now)
                     self.born += 1
-                    phase = worker(Phase.STARTING, self.now, founder)
-                    self.view = replace(self.view, workers={**self.view.workers, name: phase})
             case Publish(plan=plan):
                 self._check(plan)
-                pending = Pending(plan=plan, published_ms=self.now)
-                self.view = replace(
-                    self.view, lost=losses(self.view), pending=pending, next_number=plan.number + 1
-                )
+                self.view = events.published(self.view, plan, self.now)
             case Commit():
-                assert self.view.pending is not None
-                self.view = replace(self.view, pending=replace(self.view.pending, committed=True))
+                self.view = events.committed(self.view)
             case Cancel():
-                self.view = replace(self.view, pending=None)
+                self.view = events.cancelled(self.view, action, self.now)
             case Adopt(plan=plan):
                 self._adopt(plan)
             case Kill(member=member):
+                self.view = events.condemned(self.view, action, self.now)
                 self.kill(member)
+            case Settle():
+                raise AssertionError("nobody failed that often")
             case GiveUp():
                 raise AssertionError("somebody who holds the state was alive")
 
@@ -240,9 +233,7 @@ class World:
         dead = [m for m in self.view.members if m not in self.view.workers]
         if dead:
             lost = {m: self.steps.get(m, 0) for m in self.view.members if m in self.view.workers}
-            lost = {**self.view.lost, **lost}
-            began = self.view.broken_since_ms if self.view.broken_since_ms is not None else self.now
-            self.view = replace(self.view, lost=lost, broken_since_ms=began)
+            self.view = events.lost(self.view, lost, self.now)
         pending = self.view.pending
         if pending is not None and any(m not in self.view.workers for m in pending.plan.members):
             involved = pending.plan.members if pending.plan.base == 0 else pending.switched
@@ -259,17 +250,12 @@ class World:
 
     def _adopt(self, plan: Plan) -> None:
         furthest = max(self.steps.get(m, 0) for m in plan.members)
-        workers = {}
-        for name, one in self.view.workers.items():
-            if name in plan.members:
-                workers[name] = replace(one, phase=Phase.MEMBER)
-                self.steps[name] = furthest + 1
-            elif name not in self.view.members:
-                workers[name] = one
-        self.view = replace(
-            self.view, generation=plan.number, members=plan.members, workers=workers, pending=None,
-            lost={}, broken_since_ms=None,
-        )  # fmt: skip
+        self.view = events.adopted(self.view, plan, self.now)
+        for name in plan.members:
+            self.steps[name] = furthest + 1
+        for name, one in list(self.view.workers.items()):
+            if one.phase is Phase.LEAVING:
+                self.view = events.ended(self.view, name, 0, None, self.now)
 
 
 @settings(max_examples=300, deadline=None)
@@ -297,13 +283,13 @@ def test_whatever_the_order_of_events_the_training_reaches_its_target(
                 world.kill(victim)
         else:
             world.progress(choice)
-        for action in decide(world.view, world.now, LIMITS):
+        for action in decide(world.view, world.now, PATIENT):
             world.act(action)
     order = random.Random(seed)
     for _ in range(60):
         for choice in order.sample(range(12), 12):
             world.progress(choice)
-            for action in decide(world.view, world.now, LIMITS):
+            for action in decide(world.view, world.now, PATIENT):
                 world.act(action)
     assert len(world.view.members) == world.view.target
     assert all(member in world.view.workers for member in world.view.members)

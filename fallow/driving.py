@@ -1,0 +1,173 @@
+"""The controller's command line: start a training and drive it, or say something to one that runs.
+
+    python -m fallow.controller --min 1 --max 4 --workers 2 --spare 1 -- train.py --epochs 3
+    python -m fallow.controller --socket PATH resize 3
+
+Exit codes: 0 the training came to its end, 1 it failed, 2 wrong usage, 75 it was stopped on request (and
+saved, where it has a path), 130 Ctrl-C, 143 SIGTERM or a hang-up; the last two after a clean stop as well.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from fallow.control_socket import ControlSocket, ask
+from fallow.controller import Controller
+from fallow.membership import Limits
+from fallow.nursery import Nursery
+
+STOPPED = 75
+"""EX_TEMPFAIL: not finished, to be resumed."""
+INTERRUPTED, TERMINATED = 130, 143
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    own, training = _split(given)
+    parser = _parser()
+    options = parser.parse_args(own)
+    if training:
+        _check(parser, options, training)
+        return _drive(options, training)
+    if options.socket is None or not options.ask:
+        parser.error("give a training after --, or --socket PATH and what to ask")
+    return _ask(options.socket, options.ask)
+
+
+def threads(environment: Mapping[str, str], maximum: int) -> dict[str, str]:
+    """One compute thread a worker, as torchrun sets it, unless the user chose: many share the machine."""
+    return {} if "OMP_NUM_THREADS" in environment or maximum == 1 else {"OMP_NUM_THREADS": "1"}
+
+
+def _drive(options: argparse.Namespace, training: list[str]) -> int:
+    control = ControlSocket(options.socket or Path(tempfile.mkdtemp(prefix="fallow-")) / "control")
+    driven: list[Controller] = []
+
+    def wake() -> None:
+        for controller in driven:
+            controller.wake()
+
+    nursery = Nursery(
+        training,
+        threads(os.environ, options.maximum),
+        warm=not options.cold,
+        preload=options.preload,
+        on_news=wake,
+    )
+    controller = Controller(
+        nursery.spawn,
+        workers=options.workers or options.minimum,
+        minimum=options.minimum,
+        maximum=options.maximum,
+        spare=options.spare,
+        limits=_limits(options),
+        tell=_tell,
+    )
+    driven.append(controller)
+    signals = _stop_on_signals(controller)
+    _tell(f"resize with: python -m fallow.controller --socket {control.path} resize N")
+    try:
+        code = controller.run(listeners=(control,))
+    finally:
+        control.close()
+        nursery.close()
+    return _sum_up(controller, code, signals)
+
+
+def _sum_up(controller: Controller, code: int, signals: list[int]) -> int:
+    if controller.view.finished and code == 0:
+        return 0
+    if signals:
+        _tell(f"stopped by {signal.Signals(signals[0]).name}")
+        return INTERRUPTED if signals[0] == signal.SIGINT else TERMINATED
+    _tell(f"the training stopped: {controller.exit_reason}")
+    return STOPPED if controller.stopped else code
+
+
+def _stop_on_signals(controller: Controller) -> list[int]:
+    """Stop cleanly when asked to; asked a second time, at once. Returns the signals that will have come."""
+    came: list[int] = []
+
+    def stop(number: int, frame: object) -> None:
+        came.append(number)
+        controller.ask_to_stop(signal.Signals(number).name)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
+    return came
+
+
+def _ask(path: Path, words: Sequence[str]) -> int:
+    try:
+        answer = ask(path, words)
+    except OSError as error:
+        print(f"fallow: no controller answers at {path}: {error}", file=sys.stderr)
+        return 1
+    print(answer)
+    return 1 if '"error"' in answer else 0
+
+
+def _limits(options: argparse.Namespace) -> Limits:
+    return replace(Limits(), start_ms=int(options.start_timeout * 1000), failures=options.failures)
+
+
+def _tell(line: str) -> None:
+    print(f"fallow: {line}", file=sys.stderr, flush=True)
+
+
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    if "--" not in arguments:
+        return arguments, []
+    place = arguments.index("--")
+    return arguments[:place], arguments[place + 1 :]
+
+
+def _check(parser: argparse.ArgumentParser, options: argparse.Namespace, training: list[str]) -> None:
+    if not 1 <= options.minimum <= options.maximum:
+        parser.error(f"--min {options.minimum} --max {options.maximum}: they must be 1 <= min <= max")
+    if options.workers is not None and not options.minimum <= options.workers <= options.maximum:
+        parser.error(
+            f"--workers {options.workers} lies outside --min {options.minimum} --max {options.maximum}"
+        )
+    if options.spare < 0:
+        parser.error("--spare must be 0 or more")
+    if training[0] != "-m" and not Path(training[0]).is_file():
+        parser.error(f"no such script: {training[0]}")
+    if training == ["-m"]:
+        parser.error("-m needs a module")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m fallow.controller",
+        description="Drive an elastic training, or ask one that runs.",
+        usage="%(prog)s [options] -- SCRIPT|-m MODULE [ARGUMENT ...]\n"
+        "       %(prog)s --socket PATH resize N | status | release WORKER | stop",
+    )
+    parser.add_argument("--min", dest="minimum", type=int, default=1, help="fewest workers (1)")
+    parser.add_argument("--max", dest="maximum", type=int, default=64, help="most workers (64)")
+    parser.add_argument("--workers", type=int, help="workers at the start (--min)")
+    parser.add_argument("--spare", type=int, default=0, help="warm workers kept waiting to join (0)")
+    parser.add_argument("--cold", action="store_true", help="start each worker as a fresh interpreter")
+    parser.add_argument(
+        "--preload", action="append", default=[], metavar="MODULE", help="import this once for all workers"
+    )
+    parser.add_argument(
+        "--start-timeout", type=float, default=600.0, metavar="S", help="longest start of a worker (600)"
+    )
+    parser.add_argument(
+        "--failures",
+        type=int,
+        default=5,
+        metavar="N",
+        help="failures in a row before it is tried no more (5)",
+    )
+    parser.add_argument("--socket", type=Path, help="where to listen, or whom to ask")
+    parser.add_argument("ask", nargs="*", help=argparse.SUPPRESS)
+    return parser
