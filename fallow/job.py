@@ -4,27 +4,31 @@ The same script runs under nobody, and then nothing here opens a socket or start
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from fallow import protocol
+from fallow import protocol, static_world
 from fallow.channel import Channel, from_environment
+from fallow.group import Group
 from fallow.memory import JobMemory
-from fallow.mistakes import StateMistake
+from fallow.mistakes import Mistake, StateMistake
 from fallow.recipe import Recipe
+from fallow.reporting import Reporter
 from fallow.trainer import Trainer
 
 
 class Job:
     """This process's part in a training. ``driven`` says whether a controller decides its world size."""
 
-    def __init__(self, channel: Channel | None, founder: bool, device: torch.device):
+    def __init__(self, channel: Channel | None, founder: bool, device: torch.device, group: Group | None):
         self._channel = channel
         self._founder = founder
+        self._group = group
+        self._reporter = Reporter(channel.report if channel is not None else None)
         self._trainer: Trainer | None = None
         self.device = device
         self.memory = JobMemory(device)
@@ -44,7 +48,9 @@ class Job:
         seed: int = 0,
         deterministic: bool = False,
         micro_batches: int | None = None,
+        balance_by_speed: bool = False,
         max_grad_norm: float | None = None,
+        on_gradient: Callable[[Any], None] | None = None,
         schedulers: Sequence[Any] = (),
         scaler: Any = None,
         state: Mapping[str, Any] | None = None,
@@ -53,11 +59,14 @@ class Job:
     ) -> Trainer:
         """A trainer whose global batch is ``global_batch`` samples at any world size.
 
-        ``max_micro_batch`` is what fits a worker's memory. ``schedulers`` are stepped once a committed
-        step. ``max_grad_norm`` clips the true global gradient. ``state`` names extra objects with
-        ``state_dict`` and ``load_state_dict`` to hand to joiners. ``checkpoint`` is saved on SIGUSR1 and
+        ``max_micro_batch`` is what fits a worker's memory. ``deterministic`` asks for the same bits at any
+        world size: ``micro_batches`` pieces a step (default: as few as the cap allows), summed along one
+        tree. ``balance_by_speed`` gives slower workers smaller shares. ``max_grad_norm`` clips the true
+        global gradient; before that, ``on_gradient(model)`` may look at it or change it. ``schedulers`` are
+        stepped once a committed step. ``state`` names extra objects with ``state_dict`` and
+        ``load_state_dict`` to hand to joiners. ``checkpoint`` is saved on SIGUSR1 or ``checkpoint()``, and
         resumed from, at any world size. ``allow_non_finite`` goes on when a step's loss is inf or nan.
-        Raises BatchError for an impossible cut.
+        Raises BatchError for an impossible cut, Mistake for a model or optimizer that cannot be trained.
         """
         recipe = Recipe(
             global_batch=global_batch,
@@ -65,14 +74,25 @@ class Job:
             seed=seed,
             deterministic=deterministic,
             micro_batches=micro_batches,
+            balance_by_speed=balance_by_speed,
             max_grad_norm=max_grad_norm,
-            schedulers=schedulers,
+            on_gradient=on_gradient,
+            schedulers=tuple(schedulers),
             scaler=scaler,
             state=state,
             checkpoint=Path(checkpoint) if checkpoint is not None else None,
             allow_non_finite=allow_non_finite,
         )
-        self._trainer = Trainer(model, optimizer, recipe, self._channel, self._founder)
+        self._check_device(model)
+        self._trainer = Trainer(
+            model,
+            optimizer,
+            recipe,
+            channel=self._channel,
+            founder=self._founder,
+            group=self._group,
+            reporter=self._reporter,
+        )
         return self._trainer
 
     def checkpoint(self) -> int | None:
@@ -87,17 +107,32 @@ class Job:
         return self._trainer.save()
 
     def report(self, **measurements: float | int | None) -> None:
-        """Tell the scheduler, e.g. ``remaining_steps=…, step_time_s=…``; nothing happens when alone."""
-        if self._channel is not None:
-            self._channel.report(measurements)
+        """Tell the scheduler, e.g. ``remaining_steps=…, tokens_per_s=…``; nothing happens when alone.
+
+        Step time, samples a second, remaining steps and memory are measured and reported without it; what
+        is told here stays in every later report and wins. Raises Mistake for what is no figure.
+        """
+        self._reporter.tell(measurements)
+
+    def _check_device(self, model: nn.Module) -> None:
+        found = next((parameter.device for parameter in model.parameters()), self.device)
+        if found.type != self.device.type:
+            raise Mistake(
+                f"the model is on {found}, but this job was connected for {self.device}: call "
+                f"fallow.connect({found.type!r}), and move the model to job.device"
+            )
 
 
 def connect(device: torch.device | str = "cpu", environment: Mapping[str, str] | None = None) -> Job:
-    """This process's job: driven when a controller started it, alone otherwise.
+    """This process's job: driven when a controller started it, in a fixed world under torchrun, else alone.
 
-    ``environment`` stands in for the process's own variables.
+    ``device`` is where the model will be; a GPU without a number is the one for this process, and
+    ``job.device`` says which. ``environment`` stands in for the process's own variables. Under torchrun it
+    blocks until all workers have come.
     """
     given = os.environ if environment is None else environment
     founder = given.get(protocol.ENV_ROLE, protocol.FOUNDER) == protocol.FOUNDER
-    place = torch.device(device)
-    return Job(from_environment(given, place), founder, place)
+    place = static_world.place(device, given)
+    channel = from_environment(given, place)
+    group = static_world.from_environment(given, place) if channel is None else None
+    return Job(channel, founder, place, group)

@@ -1,19 +1,29 @@
-"""Randomness keyed by what is computed, not by who computes it: (seed, step, micro-batch).
+"""Randomness keyed by what is computed, not by who computes it: (seed, step, micro-batch, stage).
 
-Python's, torch's and, if the script uses it, NumPy's global generators are set, so that dropout and
-augmentation draw the same numbers for a micro-batch in whichever worker it lands.
+Python's, torch's and, if the script uses it, NumPy's global generators are set, so that augmentation and
+dropout draw the same numbers for a micro-batch in whichever worker, and whichever loader process, it lands.
+A generator of the script's own can follow with ``torch.initial_seed()``.
 """
 
 import hashlib
 import random
 import sys
+from enum import StrEnum
+from typing import Any
 
 import torch
 
 
-def seed(seed: int, step: int, micro_batch: int) -> None:
+class Stage(StrEnum):
+    """What the numbers are drawn for: reading samples, or computing with them."""
+
+    DATA = "data"
+    MODEL = "model"
+
+
+def seed(seed: int, step: int, micro_batch: int, stage: Stage = Stage.MODEL) -> None:
     """Set the global generators for one micro-batch of one step."""
-    digest = hashlib.blake2b(f"{seed}/{step}/{micro_batch}".encode(), digest_size=8).digest()
+    digest = hashlib.blake2b(f"{seed}/{step}/{micro_batch}/{stage}".encode(), digest_size=8).digest()
     key = int.from_bytes(digest, "little") >> 1
     random.seed(key)
     torch.default_generator.manual_seed(key)
@@ -21,3 +31,25 @@ def seed(seed: int, step: int, micro_batch: int) -> None:
         torch.cuda.manual_seed(key)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(key % 2**32)
+
+
+def snapshot() -> dict[str, Any]:
+    """The global generators as they stand, in types that a checkpoint can hold."""
+    state: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        state["cuda"] = torch.cuda.get_rng_state()
+    if "numpy" in sys.modules:
+        kind, keys, position, has_gauss, gauss = sys.modules["numpy"].random.get_state()
+        state["numpy"] = (kind, keys.tolist(), int(position), int(has_gauss), float(gauss))
+    return state
+
+
+def restore(state: dict[str, Any]) -> None:
+    """Put the global generators where ``snapshot`` found them."""
+    version, numbers, gauss = state["python"]
+    random.setstate((version, tuple(numbers), gauss))
+    torch.set_rng_state(state["torch"].cpu())
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"].cpu())
+    if "numpy" in state and "numpy" in sys.modules:
+        sys.modules["numpy"].random.set_state(state["numpy"])

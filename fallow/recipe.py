@@ -1,6 +1,6 @@
 """What a training is, and what a step of it came to: values that a script and ``fallow`` exchange."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,33 +8,33 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A committed step: the mean loss over the global batch, and in how many workers it was computed."""
+    """A committed step: the mean loss over the global batch, and in how many workers it was computed.
+
+    ``grad_norm`` is the true global gradient's before clipping, if it is clipped. ``skipped`` says that the
+    scaler found an inf or nan in the gradients, so that the optimizer took no step.
+    """
 
     number: int
     loss: float
     world_size: int
     grad_norm: float | None = None
+    skipped: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What the training is, the same in every worker. ``schedulers`` are stepped once a committed step.
-
-    ``deterministic`` asks for the same bits at any world size: ``micro_batches`` pieces a step (default:
-    as few as the cap allows), summed along one tree, with randomness keyed by (seed, step, piece).
-    ``allow_non_finite`` lets a step with a loss of inf or nan be taken; with a ``scaler`` it always may,
-    because the scaler skips it. ``checkpoint`` is where the training is saved on SIGUSR1 or ``save()``, and
-    resumed from at the start.
-    """
+    """What the training is, the same in every worker; ``Job.elastic`` says what each part means."""
 
     global_batch: int
     max_micro_batch: int
     seed: int = 0
     deterministic: bool = False
     micro_batches: int | None = None
+    balance_by_speed: bool = False
     max_grad_norm: float | None = None
+    on_gradient: Callable[[Any], None] | None = None
     schedulers: Sequence[Any] = ()
     scaler: Any = None
-    state: Mapping[str, Any] | None = None  # extra things with state_dict() and load_state_dict()
+    state: Mapping[str, Any] | None = None
     checkpoint: Path | None = None
     allow_non_finite: bool = False

@@ -3,60 +3,73 @@
 A step is a transaction. Gradients are summed in one go, together with the switch flag; only when that sum
 has arrived everywhere is the step committed. A broken group leaves the step uncommitted: it is taken
 again, with the same samples, in whatever group comes next. A resize is never counted as a retry.
-How this worker comes into another group, ``seat`` says.
+How this worker comes into another group, ``seat`` says; where its samples come from, ``intake`` and below.
 """
 
 import math
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from contextlib import closing
 from typing import Any
 
 import torch
 from torch import nn
 
-from fallow import batch, checkpoint, memory, randomness
-from fallow.batch import MicroBatch, StepShape
+from fallow import checkpoint, cut, memory, randomness, speeds, static_world
+from fallow.batch import MicroBatch
 from fallow.channel import Channel
-from fallow.feeding import Dataset, Feed
+from fallow.cut import Cut
+from fallow.feed import Feed
 from fallow.group import Group, GroupBroken
+from fallow.intake import Asked, Intake, take_in
 from fallow.mistakes import LoopMistake, LossMistake, StateMistake
 from fallow.open_step import ONCE_EACH, OpenStep
 from fallow.pace import Pace
 from fallow.recipe import Recipe, Step
 from fallow.reduction import Local, Plain, Reducer, Summed, Tree
 from fallow.replica import Replica
-from fallow.sampling import Order
+from fallow.reporting import Measurements, Reporter
+from fallow.sampling import ENDLESS, Order, Piece
+from fallow.save_signal import SaveSignal
 from fallow.seat import Seat
+from fallow.stopwatch import Stopwatch
 
-REPORT_S = 1.0
 NOTES = 2
-"""What a worker adds to a step's sum: the number of the plan to switch to, and whether to save."""
+"""What a worker adds to a step's sum: the number of the plan to switch to, and whether to save. If shares go
+by speed, its seconds a sample follow in its rank's place."""
 
 
 class Trainer:
-    """Runs one training in this worker; made by ``Job.elastic``."""
+    """Runs one training in this worker; made by ``Job.elastic``. ``group`` is a launcher's static world."""
 
     def __init__(
         self,
         model: nn.Module,
         optimizer: torch.optim.Optimizer,
         recipe: Recipe,
-        channel: Channel | None,
-        founder: bool,
+        *,
+        channel: Channel | None = None,
+        founder: bool = True,
+        group: Group | None = None,
+        reporter: Reporter | None = None,
     ):
+        cut.check(recipe)
         self.recipe = recipe
         self._replica = Replica(model, optimizer, recipe)
-        self._seat = Seat(self._replica, channel, founder)
-        self._reduced_in: Group = self._seat.group
-        self._reducer: Reducer = self._new_reducer()
+        self._seat = Seat(self._replica, channel, founder, group)
+        self._reporter = reporter or Reporter(None)
+        self._keyed = recipe.deterministic or self._seat.driven or self.world_size > 1
+        self._sits_in: Group | None = None
+        self._trainable: tuple[bool, ...] = ()
+        self._reducer: Reducer
+        self._speeds = speeds.even(1)
         self._open: OpenStep | None = None
+        self._order: Order | None = None
         self._total_steps: int | None = None
+        self._save_signal = SaveSignal()
+        self._busy = Stopwatch(self._replica.device)
+        self._busy_s_per_sample = 0.0
         self._pace = Pace(world_size=0, last_end_s=time.monotonic())
-        self._reported_s = 0.0
-        self._save_asked = False
 
     @property
     def next_step(self) -> int:
@@ -78,43 +91,60 @@ class Trainer:
         """This worker's place among them."""
         return self._seat.group.rank
 
+    @property
+    def epoch(self) -> int:
+        """The epoch of the step that comes next, 0-based; 0 before ``steps``."""
+        return 0 if self._order is None else self._order.epoch(self.next_step)
+
+    @property
+    def samples_per_s(self) -> float | None:
+        """Throughput of all workers together, smoothed; ``None`` until steps of this world were timed."""
+        return self._pace.samples_per_s(self.recipe.global_batch)
+
     def steps(
         self,
-        dataset: Dataset,
-        total_steps: int,
+        data: Any,
+        total_steps: int | None = None,
         *,
+        epochs: int | None = None,
         collate: Callable[[list[Any]], Any] | None = None,
-        shuffle: bool = True,
-        drop_last: bool = False,
+        shuffle: bool | None = None,
+        drop_last: bool | None = None,
+        order: Callable[[int], Sequence[int]] | None = None,
+        workers: int | None = None,
+        prefetch: int | None = None,
+        pin_memory: bool | None = None,
+        worker_init: Callable[[int], None] | None = None,
+        samples_per_epoch: int | None = None,
     ) -> Iterator[tuple[int, Iterator[Any]]]:
         """Each step still to do, with this worker's micro-batches of it; the loop body must call ``step()``.
 
+        ``data`` is a data set that can be indexed, a stream, or a torch DataLoader, from which all but the
+        batch size is taken. Train for ``total_steps`` or for so many ``epochs``. ``order`` gives an epoch's
+        indices in place of the seeded shuffle. ``workers`` processes read ``prefetch`` micro-batches ahead
+        each, pinned if asked. ``samples_per_epoch`` is the length of a stream that doesn't know it.
+
         A step whose group broke is yielded again. A joiner gets one step to warm up, whose result is
-        thrown away (``warming_up`` is true meanwhile). Raises Left when this worker has been let go.
+        thrown away (``warming_up`` is true meanwhile). Raises Left when this worker has been let go, and
+        DataMistake, BatchError or StateMistake before the first step for what cannot be trained on.
         """
-        order = Order(
-            samples=len(dataset),
-            global_batch=self.recipe.global_batch,
-            seed=self.recipe.seed,
+        asked = Asked(
+            collate=collate,
             shuffle=shuffle,
             drop_last=drop_last,
+            order=order,
+            workers=workers,
+            prefetch=prefetch,
+            pin_memory=pin_memory,
+            worker_init=worker_init,
+            samples_per_epoch=samples_per_epoch,
         )
-        feed = Feed(dataset, collate)
-        self._total_steps = total_steps
-        if not self.warming_up:
-            self._resume()
-            self._seat.found()
-        epoch, permutation = -1, order.permutation(0)
-        while self.next_step < total_steps:
-            if epoch != order.epoch(self.next_step):
-                epoch = order.epoch(self.next_step)
-                permutation = order.permutation(epoch)
-            indices = order.indices(self.next_step, permutation)
-            yield self.next_step, self._micro_batches(feed, indices, self._begin(len(indices)))
-            if self._open is not None:
-                raise LoopMistake(
-                    f"step {self.next_step}: the loop went on without trainer.step(). {ONCE_EACH}"
-                )
+        seed = self.recipe.seed
+        intake = take_in(data, asked, self.recipe.global_batch, seed, seed if self._keyed else None)
+        self._order = intake.order
+        self._total_steps = _total(total_steps, epochs, intake.order)
+        self._replica.identity |= intake.order.identity
+        return self._run(intake, self._total_steps)
 
     def backward(self, loss: torch.Tensor, count: float | None = None) -> None:
         """Accumulate the gradient of ``loss``, the mean over the next micro-batch of this step.
@@ -129,7 +159,7 @@ class Trainer:
         if count == 0:
             weighted = torch.zeros((), device=self._replica.device)
         else:
-            weighted = check_loss(loss, part.micro, self._open.number) * part.weight
+            weighted = _checked(loss, part.micro, self._open.number) * part.weight
             scaler = self.recipe.scaler
             (weighted if scaler is None else scaler.scale(weighted)).backward()
         self._reducer.end_micro_batch(part.micro.index, part.fraction, weighted.detach(), part.count)
@@ -145,10 +175,12 @@ class Trainer:
         opened.close()
         if self.warming_up:
             self._replica.roll_back()
-            self._replica.optimizer.zero_grad(set_to_none=True)
+            self._replica.forget_gradients()
             self._seat.join()
             return None
-        summed = self._sum([_block(rank) for rank in opened.shape.ranks])
+        self._settle()
+        self._busy.stop()
+        summed = self._sum(opened)
         if summed is None:
             self._replica.roll_back()
             self._seat.recover()
@@ -156,26 +188,102 @@ class Trainer:
         return self._commit(opened, summed)
 
     def save(self) -> int | None:
-        """Save the training as it stands; returns the bytes written, ``None`` if another rank does."""
-        self._save_asked = False
-        if self.recipe.checkpoint is None:
+        """Save the training as it stands; returns the bytes written, ``None`` if another rank does.
+
+        Blocks until the file is on disk. Raises StateMistake without a path; OSError, the old file intact.
+        """
+        path = self.recipe.checkpoint
+        if path is None:
             raise StateMistake("this training has no checkpoint path: pass checkpoint=PATH to job.elastic()")
-        return checkpoint.save(self.recipe.checkpoint, self._replica.state()) if self.rank == 0 else None
+        if self._open is not None:
+            raise LoopMistake(f"step {self.next_step} is half done: save after trainer.step()")
+        if self.rank != 0:
+            return None
+        return checkpoint.save(path, self._replica.state(generators=not self._keyed))
 
     # -- one step ---------------------------------------------------------------------------------------
 
-    def _begin(self, samples: int) -> OpenStep:
+    def _run(self, intake: Intake, until: int) -> Iterator[tuple[int, Iterator[Any]]]:
+        own = torch.Generator().manual_seed(self.recipe.seed) if self._keyed else None
+        feed = Feed(intake, until, own)
+        with closing(feed), self._save_signal.heard(self.recipe.checkpoint is not None):
+            if not self.warming_up:
+                self._start()
+            while self.next_step < until:
+                yield self.next_step, self._begin(feed)
+                if self._open is not None:
+                    raise LoopMistake(
+                        f"step {self.next_step}: the loop went on without trainer.step(). {ONCE_EACH}"
+                    )
+
+    def _start(self) -> None:
+        """Take up a saved training, and meet the others."""
+        if self.recipe.checkpoint is not None:
+            state = checkpoint.load(self.recipe.checkpoint, self._replica.device)
+            if state is not None:
+                self._replica.load(state)
+        self._seat.found()
+        if not self._seat.driven and self.world_size > 1:
+            static_world.spread(self._seat.group, self._replica)
+
+    def _begin(self, feed: Feed) -> Iterator[Any]:
         """Cut the step for the group we sit in now, and forget what an uncommitted one gathered."""
-        if self._reduced_in is not self._seat.group:
-            self._reduced_in = self._seat.group
+        group = self._seat.group
+        if self._sits_in is not group:
+            self._sits_in, self._speeds = group, speeds.even(group.world_size)
+            self._busy_s_per_sample = 0.0
             self._reducer = self._new_reducer()
-        shape = self._cut(samples)
-        mine = shape.micro_batches[:1] if self.warming_up else shape.ranks[self.rank]
-        self._open = OpenStep(self.next_step, shape, mine)
+        weights = self._speeds.weights if self.recipe.balance_by_speed else None
+        now = Cut(
+            recipe=self.recipe,
+            world_size=group.world_size,
+            rank=group.rank,
+            weights=weights,
+            warming_up=self.warming_up,
+        )
+        shape, pieces = feed.open(now, self.next_step)
+        self._open = OpenStep(self.next_step, shape, tuple(piece.micro for piece in pieces))
         if self._seat.driven:
             self._replica.keep_buffers()
         self._reducer.begin()
-        return self._open
+        self._busy.start()
+        return self._micro_batches(feed, self._open, pieces)
+
+    def _micro_batches(self, feed: Feed, opened: OpenStep, pieces: Sequence[Piece]) -> Iterator[Any]:
+        for piece in pieces:
+            self._settle()
+            opened.hand_out(piece.micro)
+            self._reducer.begin_micro_batch()
+            fetched = feed.fetch(piece)
+            if self._keyed:
+                randomness.seed(self.recipe.seed, piece.step, piece.micro.index)
+            yield fetched
+
+    def _settle(self) -> None:
+        """Scripts freeze and unfreeze parameters before a step's first pass: what is summed must follow."""
+        if self._trainable != self._replica.trainable():
+            self._reducer = self._new_reducer()
+            self._reducer.begin()
+
+    def _new_reducer(self) -> Reducer:
+        self._trainable = self._replica.trainable()
+        model, group = self._replica.model, self._seat.group
+        notes = NOTES + (group.world_size if self.recipe.balance_by_speed else 0)
+        if self.recipe.deterministic:
+            return Tree(model, group, notes)
+        return Local(model) if group.world_size == 1 else Plain(model, group, notes)
+
+    def _sum(self, opened: OpenStep) -> Summed | None:
+        """The step's exchange; ``None`` when the group broke. No traceback may outlive it: one that did would
+        keep the broken group's sockets open, and peers would wait for us.
+        """
+        notes = [float(self._seat.flag()), float(self._save_signal.asked)]
+        if self.recipe.balance_by_speed:
+            notes += [self._busy_s_per_sample if at == self.rank else 0.0 for at in range(self.world_size)]
+        try:
+            return self._reducer.finish([_block(rank) for rank in opened.shape.ranks], notes)
+        except GroupBroken:
+            return None
 
     def _commit(self, opened: OpenStep, summed: Summed) -> Step:
         scale = opened.scale(summed.count)
@@ -185,79 +293,38 @@ class Trainer:
                 f"step {opened.number}: the loss over the global batch is {loss}; nothing was updated. Look "
                 "at the learning rate and at this step's samples, or pass allow_non_finite=True to go on"
             )
+        norm, skipped = self._replica.update(loss, scale)
         world_size = self.world_size
-        grad_norm = self._replica.update(scale)
-        done = Step(number=opened.number, loss=loss, world_size=world_size, grad_norm=grad_norm)
+        done = Step(number=opened.number, loss=loss, world_size=world_size, grad_norm=norm, skipped=skipped)
         self._pace = self._pace.after(time.monotonic(), world_size)
-        self._report()
-        flag, save = (round(note) for note in summed.notes)
-        if save:
-            self.save()
-        if flag:
-            self._seat.switch(flag)
+        self._reporter.measured(self._pace.last_end_s, self._measure)
+        self._follow(opened, summed.notes)
         return done
 
-    def _sum(self, blocks: Sequence[tuple[int, int]]) -> Summed | None:
-        """The step's exchange; ``None`` when the group broke. No traceback may outlive it: one that did would
-        keep the broken group's sockets open, and peers would wait for us.
-        """
-        try:
-            return self._reducer.finish(blocks, [self._seat.flag(), self._save_asked])
-        except GroupBroken:
-            return None
+    def _follow(self, opened: OpenStep, notes: Sequence[float]) -> None:
+        """Do what rode in with the sum: new shares, a save, a switch."""
+        flag, save, *seconds = notes
+        if self.recipe.balance_by_speed:
+            self._speeds = self._speeds.after(seconds)
+            samples = opened.shape.samples(self.rank)
+            self._busy_s_per_sample = self._busy.seconds() / samples if samples else 0.0
+        if save:
+            self._save_signal.done()
+            self.save()
+        if flag:
+            self._seat.switch(round(flag))
 
-    def _new_reducer(self) -> Reducer:
-        model, group = self._replica.model, self._seat.group
-        if self.recipe.deterministic:
-            return Tree(model, group, NOTES)
-        return Local(model) if group.world_size == 1 else Plain(model, group, NOTES)
-
-    def _cut(self, samples: int) -> StepShape:
-        """The shape of a step of ``samples``; ranks beyond its pieces have nothing to do."""
-        recipe, world = self.recipe, self.world_size
-        if not recipe.deterministic:
-            shape = batch.balanced(samples, recipe.max_micro_batch, min(world, samples))
-        else:
-            pieces = min(samples, recipe.micro_batches or -(-samples // recipe.max_micro_batch))
-            shape = batch.fixed(samples, recipe.max_micro_batch, pieces, min(world, pieces))
-        idle = ((),) * (world - shape.world_size)
-        return replace(shape, ranks=(*shape.ranks, *idle))
-
-    def _micro_batches(self, feed: Feed, indices: Sequence[int], opened: OpenStep) -> Iterator[Any]:
-        for micro, fetch in feed.micro_batches(indices, opened.mine):
-            opened.hand_out(micro)
-            self._reducer.begin_micro_batch()
-            if self.recipe.deterministic:
-                randomness.seed(self.recipe.seed, opened.number, micro.index)
-            yield fetch()
-
-    def _resume(self) -> None:
-        """Take up a saved training, and listen for the signal that asks to save it."""
-        if self.recipe.checkpoint is None:
-            return
-        state = checkpoint.load(self.recipe.checkpoint, self._replica.device)
-        if state is not None:
-            self._replica.load(state)
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGUSR1, lambda *_: setattr(self, "_save_asked", True))
-
-    def _report(self) -> None:
-        """Leave the newest measurements for the scheduler, at most once in REPORT_S."""
-        if not self._seat.driven or self._pace.last_end_s - self._reported_s < REPORT_S:
-            return
-        self._reported_s = self._pace.last_end_s
+    def _measure(self) -> Measurements:
         used = memory.measure(self._replica.device)
-        self._seat.report(
-            {
-                "step": self.next_step,
-                "remaining_steps": None if self._total_steps is None else self._total_steps - self.next_step,
-                "world_size": self.world_size,
-                "step_time_s": self._pace.step_time_s,
-                "samples_per_s": self._pace.samples_per_s(self.recipe.global_batch),
-                "memory_reserved_bytes": used.reserved_bytes,
-                "memory_peak_bytes": used.peak_needed_bytes,
-            }
-        )
+        return {
+            "step": self.next_step,
+            "remaining_steps": None if self._total_steps is None else self._total_steps - self.next_step,
+            "world_size": self.world_size,
+            "step_time_s": self._pace.step_time_s,
+            "samples_per_s": self.samples_per_s,
+            "memory_reserved_bytes": used.reserved_bytes,
+            "memory_peak_bytes": used.peak_needed_bytes,
+        }
 
 
 def _block(rank: Sequence[MicroBatch]) -> tuple[int, int]:
@@ -265,7 +332,20 @@ def _block(rank: Sequence[MicroBatch]) -> tuple[int, int]:
     return (rank[0].index, rank[-1].index + 1) if rank else (0, 0)
 
 
-def check_loss(loss: torch.Tensor, micro: MicroBatch, step: int) -> torch.Tensor:
+def _total(total_steps: int | None, epochs: int | None, order: Order) -> int:
+    if (total_steps is None) == (epochs is None):
+        raise LoopMistake("steps() takes either total_steps or epochs")
+    asked = total_steps if epochs is None else epochs
+    if isinstance(asked, bool) or not isinstance(asked, int) or asked < 0:
+        raise LoopMistake(f"steps() cannot train for {asked!r} steps or epochs: pass a whole number")
+    if epochs is None:
+        return asked
+    if order.samples == ENDLESS:
+        raise LoopMistake("this stream has no length, so no epochs: pass total_steps or samples_per_epoch")
+    return asked * order.steps_per_epoch
+
+
+def _checked(loss: torch.Tensor, micro: MicroBatch, step: int) -> torch.Tensor:
     """``loss`` if it is a scalar that hangs on a parameter. Raises LossMistake."""
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         found = f"shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else repr(type(loss).__name__)

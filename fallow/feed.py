@@ -1,0 +1,43 @@
+"""This worker's food: the samples of its coming steps, in order, cut for the world as it is now."""
+
+from typing import Any
+
+import torch
+
+from fallow.batch import StepShape
+from fallow.cut import Cut
+from fallow.intake import Intake
+from fallow.prefetch import Ahead, Direct, Supply
+from fallow.sampling import Course, Piece
+
+
+class Feed:
+    """Open from the first step to ``until``; loader processes, if any are asked for, live as long.
+
+    They are forked here, before this worker connects to others, whose sockets they would hold open.
+    """
+
+    def __init__(self, intake: Intake, until: int, generator: torch.Generator | None):
+        self._course = Course(intake.order)
+        self._until = until
+        self._supply: Supply = Direct(intake.reader)
+        if intake.loading.workers or intake.loading.pin_memory:
+            self._supply = Ahead(intake.reader, intake.loading, generator)
+
+    def open(self, cut: Cut, step: int) -> tuple[StepShape, tuple[Piece, ...]]:
+        """The shape of ``step`` under ``cut``, and this worker's pieces of it, which may now be fetched."""
+
+        def pieces_of(later: int) -> tuple[Piece, ...]:
+            shape = cut.shape(self._course.order.batch_size(later))
+            return tuple([self._course.piece(later, micro) for micro in cut.mine(shape)])
+
+        self._supply.aim(cut, step, step + 1 if cut.warming_up else self._until, pieces_of)
+        return cut.shape(self._course.order.batch_size(step)), pieces_of(step)
+
+    def fetch(self, piece: Piece) -> Any:
+        """The collated samples of ``piece``; blocks until they are there."""
+        return self._supply.fetch(piece)
+
+    def close(self) -> None:
+        """End the loader processes."""
+        self._supply.close()
