@@ -1,0 +1,29 @@
+"""An engine that touches nothing: it says of each step whether it could be taken, by the planner's own rules.
+
+Steps are taken one after the other in a state of its own, so a plan that only works as a whole is tried as
+a whole.
+"""
+
+from advisor.engines.engine import Done, Outcome, Stale
+from advisor.model import ClusterState
+from advisor.steps import Step
+from advisor.transition import Draft, StepError
+
+
+class DryRun:
+    """Takes steps in a copy of ``state``; the world stays as it is."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._draft = Draft(state)
+
+    def do(self, step: Step) -> Outcome:
+        """``Done`` when ``transition`` allows the step after those before it, else ``Stale`` with its reason."""
+        try:
+            self._draft.take(step)
+        except StepError as error:
+            return Stale(found=str(error))
+        return Done(note="dry run: nothing was touched")
+
+    def would_be(self) -> ClusterState:
+        """The state that the steps so far lead to."""
+        return self._draft.state()
