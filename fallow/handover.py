@@ -1,66 +1,133 @@
-"""Moves a training's state from one worker to another over a group, without a disk.
+"""Moves a training's state from one worker to others over a group, without a disk.
 
 A state is any nesting of dicts, lists and tuples with tensors among its leaves. The skeleton travels
-pickled (the peers are one job and trust each other), the tensors in flat buckets of one dtype; a tensor
-that fills a bucket alone travels without a copy, and lands in place when the receiver has its twin.
+pickled (the peers are one job and trust each other), the tensors in ``parcels``: large ones from where they
+lie to where they belong, without a copy. Several receivers of one source form a chain, each handing on what
+it has got while the next piece arrives, so that a source sends everything once however many join. Which rank
+sends to whom, the plan says.
 """
 
 import pickle
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from fallow.group import Group
+from fallow import parcels
+from fallow.group import Group, Work
+from fallow.parcels import Parcel
 
-BUCKET_BYTES = 32 * 1024 * 1024
+AHEAD = 6
+"""Messages under way at once: one is copied while others travel, and the memory for packing is bounded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Where a tensor stood in the skeleton."""
+    """Where a tensor stood in the skeleton; tensors that share their memory share an ``index``."""
 
     index: int
     shape: torch.Size
     dtype: torch.dtype
+    on_cpu: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One rank's place in a hand-over: whom it receives from, and whom it sends or forwards to."""
+
+    source: int | None = None
+    onward: int | None = None
+
+
+def route(transfers: Sequence[tuple[int, int]], rank: int) -> Route:
+    """Where ``rank`` stands when the receivers of each source form a chain.
+
+    ``transfers`` are pairs of source and receiver rank; each rank receives once at most.
+    """
+    chains: dict[int, list[int]] = {}
+    for source, receiver in transfers:
+        chains.setdefault(source, [source]).append(receiver)
+    for chain in chains.values():
+        if rank in chain:
+            before = chain[: chain.index(rank)]
+            after = chain[chain.index(rank) + 1 :]
+            return Route(source=before[-1] if before else None, onward=after[0] if after else None)
+    return Route()
 
 
 def send_state(group: Group, to: int, state: Any, device: torch.device) -> int:
     """Hand ``state`` to rank ``to``; returns the bytes of tensors sent. Blocks. Raises GroupBroken."""
     tensors: list[torch.Tensor] = []
-    skeleton = _strip(state, tensors)
-    header = torch.frombuffer(bytearray(pickle.dumps(skeleton)), dtype=torch.uint8).to(device)
-    group.send(torch.tensor([header.numel()], dtype=torch.int64, device=device), to)
-    group.send(header, to)
-    for bucket in _buckets(tensors):
-        group.send(_packed(bucket, device), to)
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    skeleton = _strip(state, tensors, {})
+    _send_header(group, to, pickle.dumps(skeleton), device)
+    under_way: deque[Work] = deque()
+    for parcel in parcels.outgoing(tensors, device):
+        if len(under_way) == AHEAD:
+            under_way.popleft().wait()
+        under_way.append(group.start_send(parcels.content(parcel, device), to))
+    _finish(under_way)
+    return sum(parcels.nbytes(tensor) for tensor in tensors)
 
 
-def receive_state(group: Group, source: int, twins: Any, device: torch.device) -> Any:
-    """The state that rank ``source`` sends. Tensors of ``twins`` at the same place, with the same shape and
-    dtype, are filled in place and returned; others are new, on ``device``. Raises GroupBroken.
+def receive_state(
+    group: Group, source: int, twins: Any, device: torch.device, onward: int | None = None
+) -> Any:
+    """The state that rank ``source`` sends, handed on to rank ``onward`` as it comes in.
+
+    Tensors of ``twins`` at the same place, with the same shape and dtype, are filled in place and returned;
+    others are new, on ``device`` or on the CPU where the source had them there. Raises GroupBroken.
     """
-    length = torch.zeros(1, dtype=torch.int64, device=device)
-    group.receive(length, source)
-    header = torch.zeros(int(length), dtype=torch.uint8, device=device)
-    group.receive(header, source)
-    skeleton = pickle.loads(bytes(header.cpu().numpy()))
-    tensors = [_target(slot, twin, device) for slot, twin in _slots(skeleton, twins)]
-    for bucket in _buckets(tensors):
-        _fill(group, source, bucket, device)
+    header = _receive_header(group, source, device)
+    if onward is not None:
+        _send_header(group, onward, header, device)
+    skeleton = pickle.loads(header)
+    tensors = _targets(skeleton, twins, device)
+    leaving: deque[Work] = deque()
+    for parcel, landed in _arrivals(group, source, parcels.incoming(tensors, device), device):
+        if onward is not None:
+            leaving.append(group.start_send(landed, onward))
+        parcels.settle(parcel, landed)
+        if len(leaving) == AHEAD:
+            leaving.popleft().wait()
+    _finish(leaving)
     return _restore(skeleton, tensors)
 
 
-def _strip(node: Any, tensors: list[torch.Tensor]) -> Any:
-    if isinstance(node, torch.Tensor):
-        tensors.append(node.detach())
-        return Slot(len(tensors) - 1, node.shape, node.dtype)
+def _arrivals(
+    group: Group, source: int, expected: Iterator[Parcel], device: torch.device
+) -> Iterator[tuple[Parcel, torch.Tensor]]:
+    """Each parcel when its bytes are there; the next ones are under way meanwhile."""
+    arriving: deque[tuple[Work, Parcel, torch.Tensor]] = deque()
+    more = True
+    while more or arriving:
+        parcel = next(expected, None)
+        more = parcel is not None
+        if parcel is not None:
+            landed = parcels.landing(parcel, device)
+            arriving.append((group.start_receive(landed, source), parcel, landed))
+        if arriving and (len(arriving) == AHEAD or not more):
+            work, parcel, landed = arriving.popleft()
+            work.wait()
+            yield parcel, landed
+
+
+# -- the skeleton -----------------------------------------------------------------------------------------
+
+
+def _strip(node: Any, tensors: list[torch.Tensor], known: dict[Any, Slot]) -> Any:
+    if isinstance(node, torch.Tensor) and node.layout is torch.strided:
+        tensor = node.detach()
+        place = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
+        if place not in known:
+            known[place] = Slot(len(tensors), tensor.shape, tensor.dtype, tensor.device.type == "cpu")
+            tensors.append(tensor)
+        return known[place]
     if isinstance(node, dict):
-        return {key: _strip(value, tensors) for key, value in node.items()}
+        return {key: _strip(value, tensors, known) for key, value in node.items()}
     if isinstance(node, list | tuple):
-        return type(node)([_strip(value, tensors) for value in node])
+        return _rebuilt(node, [_strip(value, tensors, known) for value in node])
     return node
 
 
@@ -70,8 +137,21 @@ def _restore(node: Any, tensors: Sequence[torch.Tensor]) -> Any:
     if isinstance(node, dict):
         return {key: _restore(value, tensors) for key, value in node.items()}
     if isinstance(node, list | tuple):
-        return type(node)([_restore(value, tensors) for value in node])
+        return _rebuilt(node, [_restore(value, tensors) for value in node])
     return node
+
+
+def _rebuilt(node: Any, values: list[Any]) -> Any:
+    return type(node)(*values) if hasattr(node, "_fields") else type(node)(values)
+
+
+def _targets(skeleton: Any, twins: Any, device: torch.device) -> list[torch.Tensor]:
+    """One tensor an index, in order; a twin where the first place of it has a fitting one."""
+    targets: dict[int, torch.Tensor] = {}
+    for slot, twin in _slots(skeleton, twins):
+        if slot.index not in targets:
+            targets[slot.index] = _target(slot, twin, device)
+    return [targets[index] for index in range(len(targets))]
 
 
 def _slots(node: Any, twin: Any) -> Iterator[tuple[Slot, Any]]:
@@ -89,38 +169,22 @@ def _slots(node: Any, twin: Any) -> Iterator[tuple[Slot, Any]]:
 def _target(slot: Slot, twin: Any, device: torch.device) -> torch.Tensor:
     if isinstance(twin, torch.Tensor) and twin.shape == slot.shape and twin.dtype == slot.dtype:
         return twin.detach()
-    return torch.empty(slot.shape, dtype=slot.dtype, device=device)
+    return torch.empty(slot.shape, dtype=slot.dtype, device="cpu" if slot.on_cpu else device)
 
 
-def _buckets(tensors: Sequence[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
-    """Runs of one dtype up to BUCKET_BYTES; both sides cut alike because both know all shapes and dtypes."""
-    bucket: list[torch.Tensor] = []
-    size = 0
-    for tensor in tensors:
-        nbytes = tensor.numel() * tensor.element_size()
-        if nbytes == 0:
-            continue
-        if bucket and (bucket[0].dtype != tensor.dtype or size + nbytes > BUCKET_BYTES):
-            yield bucket
-            bucket, size = [], 0
-        bucket.append(tensor)
-        size += nbytes
-    if bucket:
-        yield bucket
+def _finish(works: deque[Work]) -> None:
+    while works:
+        works.popleft().wait()
 
 
-def _packed(bucket: Sequence[torch.Tensor], device: torch.device) -> torch.Tensor:
-    if len(bucket) == 1:
-        return bucket[0].to(device).contiguous()
-    return torch.cat([tensor.to(device).reshape(-1) for tensor in bucket])
+def _send_header(group: Group, to: int, header: bytes, device: torch.device) -> None:
+    group.send(torch.tensor([len(header)], dtype=torch.int64, device=device), to)
+    group.send(torch.frombuffer(bytearray(header), dtype=torch.uint8).to(device), to)
 
 
-def _fill(group: Group, source: int, bucket: Sequence[torch.Tensor], device: torch.device) -> None:
-    only = bucket[0]
-    if len(bucket) == 1 and only.is_contiguous() and only.device == device:
-        group.receive(only, source)
-        return
-    flat = torch.empty(sum(tensor.numel() for tensor in bucket), dtype=only.dtype, device=device)
-    group.receive(flat, source)
-    for tensor, part in zip(bucket, flat.split([tensor.numel() for tensor in bucket]), strict=True):
-        tensor.copy_(part.view(tensor.shape))
+def _receive_header(group: Group, source: int, device: torch.device) -> bytes:
+    length = torch.zeros(1, dtype=torch.int64, device=device)
+    group.receive(length, source)
+    header = torch.zeros(int(length), dtype=torch.uint8, device=device)
+    group.receive(header, source)
+    return bytes(header.cpu().numpy())

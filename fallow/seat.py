@@ -15,7 +15,7 @@ import torch
 from fallow import protocol
 from fallow.channel import Channel, ControllerLost, Ready
 from fallow.group import Alone, Group, GroupBroken
-from fallow.handover import receive_state, send_state
+from fallow.handover import receive_state, route, send_state
 from fallow.protocol import Plan
 
 AGREED_TIMEOUT_S = 60.0
@@ -214,12 +214,13 @@ class Seat:
         me = ready.plan.members.index(self._channel.member)
         holder = self._holder
         try:
-            for source, receiver in ready.plan.transfers:
-                if source == me:
-                    send_state(ready.group, receiver, holder.state(), holder.device)
-                elif receiver == me:
-                    twins = holder.state() if self.warming_up else None
-                    holder.load(receive_state(ready.group, source, twins, holder.device))
+            place = route(ready.plan.transfers, me)
+            if place.source is not None:
+                twins = holder.state() if self.warming_up else None
+                state = receive_state(ready.group, place.source, twins, holder.device, place.onward)
+                holder.load(state)
+            elif place.onward is not None:
+                send_state(ready.group, place.onward, holder.state(), holder.device)
             _compare_steps(ready.group, holder.next_step, holder.device)
         except GroupBroken:
             return False

@@ -72,6 +72,9 @@ def main() -> None:
     seat.receive_state = dying(seat.receive_state, "before-receive", "after-receive")
     group.TorchGroup.all_reduce = summing(group.TorchGroup.all_reduce)  # type: ignore[method-assign]
     group.TorchGroup.send = dying(group.TorchGroup.send, "amid-send", None)  # type: ignore[method-assign]
+    group.TorchGroup.start_send = dying(  # type: ignore[method-assign]
+        group.TorchGroup.start_send, "before-parcel", "after-parcel"
+    )
 
     model = network()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)

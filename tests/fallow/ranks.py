@@ -1,0 +1,40 @@
+"""Several ranks of one gloo group as threads of the test."""
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+
+from fallow import group as groups
+from fallow.group import Group
+
+T = TypeVar("T")
+CPU = torch.device("cpu")
+
+
+def together(world: int, work: Callable[[Group], T]) -> list[T | BaseException]:
+    """What each rank's ``work`` returned or raised, in rank order."""
+    host = dist.TCPStore(
+        "127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=20)
+    )
+    results: list[T | BaseException] = [RuntimeError("not ended")] * world
+
+    def run(rank: int) -> None:
+        store = dist.TCPStore("127.0.0.1", host.port, is_master=False, timeout=timedelta(seconds=20))
+        group = groups.connect(store, rank, world, CPU)
+        try:
+            results[rank] = work(group)
+        except BaseException as error:
+            results[rank] = error
+        finally:
+            group.abort()
+
+    threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(world)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return results
