@@ -201,7 +201,7 @@ class Channel:
         try:
             door = self._open_door(self.address)
             with self._changed:
-                self._door = door
+                self._door = self._open_door(self.address)  # one in a wait would hold up what is said
                 self._changed.notify_all()
             while not self._closed:
                 self._heard_s = time.monotonic()
