@@ -1,11 +1,13 @@
 """What can be done: one small value a verb, and ``Step``, the closed set of them.
 
 Pure values. ``advisor.transition`` says what each does to a ``ClusterState``, and nothing else does.
-Every step carries a ``reason`` for people: a sentence, without the verb's own words.
+Every step carries a ``reason`` for people: a sentence, without the verb's own words. ``for_job`` is the job
+that is to get what another gives up, ``action`` the class of action that the step is switched with.
 """
 
 from dataclasses import dataclass
 
+from advisor.model import ActionClass
 from collector.model import GpuUuid, JobId
 
 
@@ -25,6 +27,7 @@ class Resize:
 
     job: JobId
     gpus: tuple[GpuUuid, ...]
+    for_job: JobId | None = None
     reason: str = ""
 
 
@@ -33,6 +36,8 @@ class Pause:
     """Take a running job off its GPUs into host memory, nothing lost."""
 
     job: JobId
+    for_job: JobId | None = None
+    action: ActionClass = ActionClass.RECLAIM
     reason: str = ""
 
 
@@ -50,6 +55,8 @@ class Requeue:
     """Stop a job and put it back in its queue; it goes on from its newest checkpoint."""
 
     job: JobId
+    for_job: JobId | None = None
+    action: ActionClass = ActionClass.FAIR_SHARE
     reason: str = ""
 
 
@@ -60,6 +67,8 @@ class Move:
     job: JobId
     gpus: tuple[GpuUuid, ...]
     share: float | None = None
+    for_job: JobId | None = None
+    action: ActionClass = ActionClass.CONSOLIDATE
     reason: str = ""
 
 
@@ -69,6 +78,7 @@ class ReleaseCaches:
 
     job: JobId
     frees_bytes: int
+    action: ActionClass = ActionClass.CAP_MEMORY
     reason: str = ""
 
 

@@ -1,0 +1,207 @@
+"""What is never done, and the only maker of ``Approved``: a policy cannot reach an engine by type.
+
+Pure. The planner asks ``advisor.protection`` before it chooses whom to disturb; ``approve`` asks again for
+every step of the finished plan, so that no policy can forget. Never touched (docs/decide.md): in-quota jobs,
+jobs that are not preemptible, inference, whoever opted out or asked to be kept, jobs in their minimal run time
+or cooling down, GPUs whose telemetry is suspect or unknown, an interactive job that somebody sits at, or may.
+"""
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from advisor.limits import Limits, Mode
+from advisor.model import ActionClass, ClusterState, Job, Placement, ProjectName
+from advisor.plan import Plan, Refusal, Rule
+from advisor.protection import Objection, against_disturbing, against_touching, disturbed_lately
+from advisor.quota import Cover, quota_cover
+from advisor.steps import (
+    CapAtNextLaunch,
+    Move,
+    Pause,
+    Promise,
+    ReleaseCaches,
+    Requeue,
+    Resize,
+    Resume,
+    Start,
+    Step,
+    Tell,
+    Terminate,
+)
+from advisor.transition import SHARE_SLACK, Draft, StepError
+from collector.model import JobId
+
+_SEAL = object()
+
+
+class Approved:
+    """The steps of a plan that may be done now, in order. Only ``approve`` can make one."""
+
+    __slots__ = ("as_of_ms", "steps")
+
+    def __init__(self, *, as_of_ms: int, steps: tuple[Step, ...], seal: object) -> None:
+        if seal is not _SEAL:
+            raise TypeError("only the guard approves: call advisor.guard.approve(plan, state, limits)")
+        self.as_of_ms = as_of_ms
+        self.steps = steps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """What the guard made of a plan: what may be done, and what may not with the reason."""
+
+    approved: Approved
+    refused: tuple[Refusal, ...]
+
+
+def approve(plan: Plan, state: ClusterState, limits: Limits, agreed: frozenset[Step] = frozenset()) -> Ruling:
+    """The steps of ``plan`` that the rules and the modes allow in ``state``, which may be newer.
+
+    ``agreed`` are the steps that a person has agreed to, where the mode is ASK. A step that rests on
+    a refused one is refused as well.
+    """
+    draft, cover = Draft(state), quota_cover(state)
+    brake = _Brake(disturbed_lately(state), limits.actions_per_hour)
+    steps: list[Step] = []
+    refused: list[Refusal] = []
+    for step in plan.steps:
+        found = (
+            _unswitched(step, limits, agreed)
+            or _forbidden(step, draft, state, limits, cover)
+            or brake.objection(step)
+            or _impossible(step, draft)
+        )
+        if found is None:
+            brake.note(step)
+            steps.append(step)
+        else:
+            refused.append(refusal(step, found))
+    approved = Approved(as_of_ms=state.as_of_ms, steps=tuple(steps), seal=_SEAL)
+    return Ruling(approved=approved, refused=tuple(refused))
+
+
+def refusal(step: Step, found: Objection) -> Refusal:
+    """The objection to a step, as a plan keeps it."""
+    return Refusal(
+        job=step.job,
+        action=action_of(step),
+        rule=found.rule,
+        reason=found.reason,
+        would_change=found.would_change,
+        step=step,
+    )
+
+
+def action_of(step: Step) -> ActionClass:
+    """The class of action that a step is switched with."""
+    match step:
+        case Start() | Resume() | Promise():
+            return ActionClass.SCHEDULE
+        case Resize():
+            return ActionClass.RESIZE
+        case Requeue() | Pause() | Move() | ReleaseCaches():
+            return step.action
+        case CapAtNextLaunch():
+            return ActionClass.CAP_MEMORY
+        case Tell():
+            return ActionClass.RECLAIM
+        case Terminate():
+            return ActionClass.TERMINATE
+        case _:
+            assert_never(step)
+
+
+class _Brake:
+    """Counts disturbances; what was begun for one job under the bound is finished, a gang being one deed."""
+
+    def __init__(self, lately: int, bound: int | None) -> None:
+        self._count, self._bound = lately, bound
+        self._begun: set[JobId] = set()
+
+    def objection(self, step: Step) -> Objection | None:
+        if self._bound is None or not isinstance(step, Pause | Requeue | Move | Terminate):
+            return None
+        if self._count < self._bound or (not isinstance(step, Terminate) and step.for_job in self._begun):
+            return None
+        return Objection(
+            rule=Rule.RATE,
+            reason=f"{self._count} jobs were disturbed within the hour, and {self._bound} is the bound",
+            would_change="time, or a higher bound",
+        )
+
+    def note(self, step: Step) -> None:
+        if isinstance(step, Pause | Requeue | Move | Terminate):
+            self._count += 1
+            if not isinstance(step, Terminate) and step.for_job is not None:
+                self._begun.add(step.for_job)
+
+
+def _impossible(step: Step, draft: Draft) -> Objection | None:
+    """Take the step, or say why it cannot be taken: one before it was refused, or the world moved on."""
+    try:
+        draft.take(step)
+    except StepError as error:
+        return Objection(rule=Rule.STALE, reason=str(error), would_change="a new plan on the newest state")
+    return None
+
+
+def _unswitched(step: Step, limits: Limits, agreed: frozenset[Step]) -> Objection | None:
+    action = action_of(step)
+    mode = limits.mode(action)
+    if mode is Mode.AUTO or (mode is Mode.ASK and step in agreed):
+        return None
+    wanted = (
+        "somebody's approval of this step" if mode is Mode.ASK else f"the mode of {action.value} set to auto"
+    )
+    return Objection(
+        rule=Rule.MODE, reason=f"the mode of {action.value} is {mode.value}", would_change=wanted
+    )
+
+
+def _forbidden(
+    step: Step, draft: Draft, state: ClusterState, limits: Limits, cover: Cover
+) -> Objection | None:
+    job, placement = draft.jobs.get(step.job), draft.placements.get(step.job)
+    if job is None or placement is None:
+        return None
+    match step:
+        case Start() | Resume() | Tell() | Promise() | CapAtNextLaunch():
+            return None
+        case ReleaseCaches():
+            return against_touching(job, placement.gpus, step.action, state)
+        case Resize():
+            return _against_resize(step, job, placement, state, cover)
+        case Pause() | Requeue() | Move() | Terminate():
+            against = _asker(step, draft)
+            if cover.gpus(job, against) > 0:
+                return Objection(
+                    rule=Rule.IN_QUOTA,
+                    reason=f"the quota of {job.project} covers it",
+                    would_change="a smaller quota",
+                )
+            return against_disturbing(job, placement.gpus, action_of(step), state, limits)
+        case _:
+            assert_never(step)
+
+
+def _against_resize(
+    step: Resize, job: Job, placement: Placement, state: ClusterState, cover: Cover
+) -> Objection | None:
+    covered = cover.gpus(job)
+    asker = state.jobs.get(step.for_job) if step.for_job is not None else None
+    if asker is not None and asker.project != job.project:
+        covered = cover.gpus(job, asker.project)
+        if len(step.gpus) * placement.share < min(covered, placement.size_gpus) - SHARE_SLACK:
+            return Objection(
+                rule=Rule.IN_QUOTA,
+                reason=f"the quota of {job.project} covers {covered:g} of its GPUs",
+                would_change="a smaller quota",
+            )
+    return against_touching(job, placement.gpus, ActionClass.RESIZE, state)
+
+
+def _asker(step: Pause | Requeue | Move | Terminate, draft: Draft) -> ProjectName | None:
+    if isinstance(step, Terminate) or step.for_job is None:
+        return None
+    asker = draft.jobs.get(step.for_job)
+    return None if asker is None else asker.project

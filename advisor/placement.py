@@ -1,0 +1,294 @@
+"""Where a job could lie: whole GPUs, gangs packed on nodes, fractions beside jobs they may share with.
+
+``Board`` is what is free during one decision: private to it, mutable, filled from a ``ClusterState``. It
+finds places and keeps the books; whether somebody *should* get a place is decided elsewhere.
+
+- A gang lies within one kind of GPU (model and memory), on the fullest node that fits, else on the fewest.
+- A fraction goes to the fullest GPU that fits it by share and memory, and only beside jobs of the same user
+  or jobs that allow it as well; asking for a fraction is allowing it.
+- A GPU that was promised to the head of a queue is held back. It is lent only to a job that is sure to be
+  gone by then.
+"""
+
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import islice
+
+from advisor.model import ClusterState, Gpu, Job, Placement
+from advisor.pool import Cell, Pool
+from advisor.transition import SHARE_SLACK, SHARED_RESERVE_BYTES, memory_beside, memory_charged
+from collector.model import GpuUuid, JobId, NodeName
+
+
+@dataclass(slots=True)
+class _Shared:
+    """A GPU that fractions lie on: who, how much of it, and of its memory; ``None`` is not known."""
+
+    free: float = 1.0
+    tenants: dict[JobId, tuple[Job, float, int | None]] = field(default_factory=dict)
+
+
+def may_share(one: Job, other: Job) -> bool:
+    """Whether two jobs may lie on one GPU: one user's own, or both opted in."""
+    if one.user is not None and one.user == other.user:
+        return True
+    return all(job.may_share or job.share < 1 for job in (one, other))
+
+
+def shrunk(state: ClusterState, gpus: tuple[GpuUuid, ...], keep: int) -> tuple[GpuUuid, ...]:
+    """The ``keep`` GPUs to go on with: those of the nodes where the job has most, in their old order."""
+    by_node: defaultdict[NodeName, list[GpuUuid]] = defaultdict(list)
+    for uuid in gpus:
+        by_node[state.gpus[uuid].node].append(uuid)
+    fullest_first = sorted(by_node.values(), key=lambda own: (-len(own), gpus.index(own[0])))
+    kept = set([uuid for own in fullest_first for uuid in own][:keep])
+    return tuple(uuid for uuid in gpus if uuid in kept)
+
+
+class Board:
+    """What is free, and what is held back for whom, during one decision."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._gpus = state.gpus
+        self._cells: dict[GpuUuid, tuple[Pool, Cell]] = {}
+        self._shared: dict[GpuUuid, _Shared] = {}
+        self._partial: list[tuple[float, GpuUuid]] = []
+        self._promised: dict[GpuUuid, tuple[JobId, int]] = {}
+        self._waiting: dict[GpuUuid, None] = {}
+        whole = {uuid for placement in state.placements.values() for uuid in placement.gpus}
+        self.pools = self._pools(state, whole)
+        for job, placement in state.placements.items():
+            if placement.share < 1:
+                self._share(state.jobs[job], placement)
+
+    @property
+    def free_gpus(self) -> int:
+        """Whole GPUs that are free and not held back."""
+        return sum(pool.free for pool in self.pools)
+
+    def may_use(self, job: Job) -> list[Pool]:
+        """The kinds of GPU the job can run on, its profile's own first, then where most is free."""
+        need = memory_charged(job)
+        own = job.profile.gpu_model if job.profile is not None else None
+        fit = [
+            pool
+            for pool in self.pools
+            if (not job.gpu_models or pool.model in job.gpu_models)
+            and (need is None or pool.memory_bytes is None or need <= pool.memory_bytes)
+        ]
+        if len(fit) > 1:
+            fit.sort(key=lambda pool: (pool.model != own or own is None, -pool.free, pool.model or ""))
+        return fit
+
+    def find(self, job: Job, count: int, gone_ms: int | None = None) -> tuple[GpuUuid, ...] | None:
+        """Where ``count`` GPUs for the job are free; nothing is taken. ``None`` when there is no such place.
+
+        ``gone_ms`` is when the job is sure to have ended: what is promised from then on is lent to it.
+        """
+        lent = self._lend(gone_ms)
+        try:
+            if job.share < 1:
+                return self._find_shared(job, count)
+            picks = (pool.pick(count) for pool in self.may_use(job))
+            return next((pick for pick in picks if pick is not None), None)
+        finally:
+            self._hold_back(lent)
+
+    def find_beside(self, job: Job, own: tuple[GpuUuid, ...], more: int) -> tuple[GpuUuid, ...] | None:
+        """``more`` whole GPUs of the same kind for a job that runs on ``own``, on its own nodes first."""
+        if own[0] not in self._cells:
+            return None
+        pool = self._cells[own[0]][0]
+        if pool.free < more:
+            return None
+        near: list[GpuUuid] = []
+        for cell in dict.fromkeys(self._cells[uuid][1] for uuid in own if uuid in self._cells):
+            near += cell.free[: more - len(near)]
+        if len(near) == more:
+            return tuple(near)
+        self._take_whole(near)
+        rest = pool.pick(more - len(near))
+        self._put_whole(near)
+        return None if rest is None else (*near, *rest)
+
+    def find_on(self, job: Job, before: tuple[GpuUuid, ...]) -> tuple[GpuUuid, ...] | None:
+        """As many free GPUs of the job's kind on each of the nodes that ``before`` lies on."""
+        picked: list[GpuUuid] = []
+        for uuid in before:
+            pool, cell = self._cells.get(uuid, (None, None))
+            if pool is None or cell is None:
+                return None
+            free = next((each for each in cell.free if each not in picked), None)
+            if free is None:
+                return None
+            picked.append(free)
+        return tuple(picked)
+
+    def occupy(self, job: Job, placement: Placement) -> None:
+        """Take the place for the job."""
+        if placement.share < 1:
+            self._take_whole(uuid for uuid in placement.gpus if uuid not in self._shared)
+            self._share(job, placement)
+        else:
+            self._take_whole(placement.gpus)
+
+    def vacate(self, job: JobId, placement: Placement) -> None:
+        """Give the place back; GPUs that may not be given away stay out."""
+        if placement.share < 1:
+            self._put_whole(uuid for uuid in placement.gpus if self._unshare(uuid, job))
+        else:
+            self._put_whole(placement.gpus)
+
+    def promise(self, job: JobId, start_ms: int, gpus: Iterable[GpuUuid]) -> None:
+        """Hold these GPUs back for the head of a queue, now or as soon as they come free."""
+        for uuid in gpus:
+            self._promised[uuid] = (job, start_ms)
+            if uuid in self._cells and uuid in self._cells[uuid][1].free:
+                pool, cell = self._cells[uuid]
+                pool.take(cell, (uuid,))
+                self._waiting[uuid] = None
+
+    def fulfil(self, job: JobId) -> None:
+        """Hold nothing back for this job any more."""
+        own = [uuid for uuid, (head, _) in self._promised.items() if head == job]
+        for uuid in own:
+            del self._promised[uuid]
+            if uuid in self._waiting:
+                del self._waiting[uuid]
+                pool, cell = self._cells[uuid]
+                pool.put(cell, (uuid,))
+
+    def promised_to(self, uuid: GpuUuid) -> JobId | None:
+        """The head of a queue that this GPU is held back for."""
+        promised = self._promised.get(uuid)
+        return None if promised is None else promised[0]
+
+    def is_free(self, uuid: GpuUuid) -> bool:
+        """Whether the whole GPU is free, held back or not."""
+        if uuid in self._waiting:
+            return True
+        return uuid in self._cells and uuid in self._cells[uuid][1].free
+
+    def free_in(self, pool: Pool) -> list[GpuUuid]:
+        """All whole free GPUs of a kind, in order, those held back left out."""
+        return [uuid for cell in pool.cells for uuid in cell.free]
+
+    def pool_of(self, uuid: GpuUuid) -> Pool | None:
+        """The kind of a GPU that may be given away."""
+        found = self._cells.get(uuid)
+        return None if found is None else found[0]
+
+    def _pools(self, state: ClusterState, taken: set[GpuUuid]) -> list[Pool]:
+        pools: dict[tuple[str, int], Pool] = {}
+        cells: dict[tuple[str, tuple[str, int]], Cell] = {}
+        blocked = {name for name, node in state.nodes.items() if not node.schedulable}
+        for gpu in state.gpus.values():
+            if not gpu.healthy or gpu.occupied or gpu.node in blocked:
+                continue
+            kind = (gpu.model or "", gpu.memory_bytes or 0)
+            cell = cells.get((gpu.node, kind))
+            if cell is None:
+                pool = pools.get(kind)
+                if pool is None:
+                    pool = pools[kind] = Pool(gpu.model, gpu.memory_bytes)
+                cell = cells[gpu.node, kind] = Cell(gpu.node, 0)
+                pool.cells.append(cell)
+            self._cells[gpu.uuid] = (pools[kind], cell)
+            if gpu.uuid not in taken:
+                cell.free.append(gpu.uuid)
+        for pool in pools.values():
+            pool.cells.sort(key=lambda each: each.node)
+            pool.settle()
+        return [pools[kind] for kind in sorted(pools)]
+
+    def _take_whole(self, gpus: Iterable[GpuUuid]) -> None:
+        by_cell: dict[Cell, list[GpuUuid]] = {}
+        for uuid in gpus:
+            if uuid in self._waiting:
+                del self._waiting[uuid]
+            else:
+                by_cell.setdefault(self._cells[uuid][1], []).append(uuid)
+        for cell, own in by_cell.items():
+            self._cells[own[0]][0].take(cell, own)
+
+    def _put_whole(self, gpus: Iterable[GpuUuid]) -> None:
+        by_cell: dict[Cell, list[GpuUuid]] = {}
+        for uuid in gpus:
+            if uuid not in self._cells:
+                continue
+            if uuid in self._promised:
+                self._waiting[uuid] = None
+            else:
+                by_cell.setdefault(self._cells[uuid][1], []).append(uuid)
+        for cell, own in by_cell.items():
+            self._cells[own[0]][0].put(cell, own)
+
+    def _lend(self, gone_ms: int | None) -> list[GpuUuid]:
+        if gone_ms is None or not self._waiting:
+            return []
+        lent = [uuid for uuid in self._waiting if self._promised[uuid][1] >= gone_ms]
+        for uuid in lent:
+            pool, cell = self._cells[uuid]
+            pool.put(cell, (uuid,))
+        return lent
+
+    def _hold_back(self, lent: list[GpuUuid]) -> None:
+        for uuid in lent:
+            pool, cell = self._cells[uuid]
+            pool.take(cell, (uuid,))
+
+    def _share(self, job: Job, placement: Placement) -> None:
+        for uuid in placement.gpus:
+            shared = self._shared.setdefault(uuid, _Shared())
+            self._drop_partial(uuid, shared)
+            need = memory_beside(job, self._gpus[uuid], placement.share)
+            shared.tenants[job.id] = (job, placement.share, need)
+            shared.free -= placement.share
+            self._note_partial(uuid, shared)
+
+    def _unshare(self, uuid: GpuUuid, job: JobId) -> bool:
+        """Take the job off a shared GPU; true when nobody is left on it."""
+        shared = self._shared[uuid]
+        self._drop_partial(uuid, shared)
+        shared.free += shared.tenants.pop(job)[1]
+        if shared.tenants:
+            self._note_partial(uuid, shared)
+            return False
+        del self._shared[uuid]
+        return True
+
+    def _note_partial(self, uuid: GpuUuid, shared: _Shared) -> None:
+        if uuid in self._cells and uuid not in self._promised:
+            insort(self._partial, (shared.free, uuid))
+
+    def _drop_partial(self, uuid: GpuUuid, shared: _Shared) -> None:
+        at = bisect_left(self._partial, (shared.free, uuid))
+        if at < len(self._partial) and self._partial[at] == (shared.free, uuid):
+            del self._partial[at]
+
+    def _find_shared(self, job: Job, count: int) -> tuple[GpuUuid, ...] | None:
+        kinds = self.may_use(job)
+        picked: list[GpuUuid] = []
+        first = bisect_left(self._partial, (job.share - SHARE_SLACK, ""))
+        for _, uuid in islice(self._partial, first, None):
+            if len(picked) == count:
+                break
+            if self._cells[uuid][0] in kinds and self._fits_beside(job, self._gpus[uuid]):
+                picked.append(uuid)
+        if len(picked) == count:
+            return tuple(picked)
+        rest = (pool.pick(count - len(picked)) for pool in kinds)
+        more = next((pick for pick in rest if pick is not None), None)
+        return None if more is None else (*picked, *more)
+
+    def _fits_beside(self, job: Job, gpu: Gpu) -> bool:
+        need = memory_beside(job, gpu, job.share)
+        if need is None or gpu.memory_bytes is None:
+            return False
+        for tenant, _, occupied in self._shared[gpu.uuid].tenants.values():
+            if occupied is None or not may_share(job, tenant):
+                return False
+            need += occupied
+        return need <= gpu.memory_bytes - SHARED_RESERVE_BYTES

@@ -1,0 +1,121 @@
+"""The whole free GPUs of one kind, by node: where a gang of n lies best, found without looking at every node.
+
+Private to one decision, mutable. A cell is what one node has of the kind. Cells are bucketed by how many GPUs
+they have free, so that "the fullest node that still fits" and "the fewest nodes" are a look at a few buckets.
+"""
+
+from bisect import insort
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from heapq import heappop, heappush, nsmallest
+
+from collector.model import GpuUuid, NodeName
+
+
+@dataclass(slots=True, eq=False)
+class Cell:
+    """One node's free GPUs of one kind, in order; ``at`` is the node's rank, which settles ties."""
+
+    node: NodeName
+    at: int
+    free: list[GpuUuid] = field(default_factory=list)
+
+
+class Pool:
+    """Free GPUs of one model and memory. ``free`` counts them."""
+
+    def __init__(self, model: str | None, memory_bytes: int | None) -> None:
+        self.model, self.memory_bytes = model, memory_bytes
+        self.free = 0
+        self.cells: list[Cell] = []
+        self._buckets: dict[int, _Bucket] = {}
+
+    def settle(self) -> None:
+        """Sort the cells into their buckets, once, after all of them were filled."""
+        for at, cell in enumerate(self.cells):
+            cell.at = at
+            cell.free.sort()
+            self.free += len(cell.free)
+            self._bucket(len(cell.free)).add(at)
+
+    def pick(self, count: int) -> tuple[GpuUuid, ...] | None:
+        """``count`` free GPUs: all on the fullest node that fits, else on as few nodes as can be.
+
+        Nothing is taken. ``None`` when fewer are free.
+        """
+        if self.free < count:
+            return None
+        for size in sorted(size for size in self._buckets if size >= count):
+            at = self._buckets[size].least()
+            if at is not None:
+                return tuple(self.cells[at].free[:count])
+        return self._pick_spread(count)
+
+    def take(self, cell: Cell, gpus: Iterable[GpuUuid]) -> None:
+        """Take free GPUs out of a cell."""
+        before = len(cell.free)
+        for uuid in gpus:
+            cell.free.remove(uuid)
+        self._rebucket(cell, before)
+
+    def put(self, cell: Cell, gpus: Iterable[GpuUuid]) -> None:
+        """Put GPUs back into their cell."""
+        before = len(cell.free)
+        for uuid in gpus:
+            insort(cell.free, uuid)
+        self._rebucket(cell, before)
+
+    def _pick_spread(self, count: int) -> tuple[GpuUuid, ...]:
+        """The fullest nodes whole, then the rest on the node that it fits best."""
+        picked: list[GpuUuid] = []
+        used: set[int] = set()
+        for size in sorted((size for size in self._buckets if size > 0), reverse=True):
+            members = self._buckets[size].members
+            for at in nsmallest((count - len(picked)) // size, members):
+                picked += self.cells[at].free
+                used.add(at)
+            rest = count - len(picked)
+            if rest == 0 or not members <= used:
+                return (*picked, *self._rest(rest, used))
+        raise AssertionError("free counts and buckets disagree")
+
+    def _rest(self, count: int, used: set[int]) -> tuple[GpuUuid, ...]:
+        if count == 0:
+            return ()
+        for size in sorted(size for size in self._buckets if size >= count):
+            unused = self._buckets[size].members - used
+            if unused:
+                return tuple(self.cells[min(unused)].free[:count])
+        raise AssertionError("free counts and buckets disagree")
+
+    def _rebucket(self, cell: Cell, before: int) -> None:
+        after = len(cell.free)
+        self.free += after - before
+        self._buckets[before].members.discard(cell.at)
+        self._bucket(after).add(cell.at)
+
+    def _bucket(self, size: int) -> "_Bucket":
+        bucket = self._buckets.get(size)
+        if bucket is None:
+            bucket = self._buckets[size] = _Bucket()
+        return bucket
+
+
+class _Bucket:
+    """Ranks of cells with equally many free GPUs; the least is found by a heap that forgets lazily."""
+
+    __slots__ = ("_heap", "members")
+
+    def __init__(self) -> None:
+        self.members: set[int] = set()
+        self._heap: list[int] = []
+
+    def add(self, at: int) -> None:
+        if at not in self.members:
+            self.members.add(at)
+            heappush(self._heap, at)
+
+    def least(self) -> int | None:
+        while self._heap and self._heap[0] not in self.members:
+            heappop(self._heap)
+        return self._heap[0] if self._heap else None
