@@ -180,14 +180,22 @@ class Seat:
         worker, step = self._channel.member, self._holder.next_step
         if self.warming_up or self._generation == 0:
             return Abandoned(f"{where}; {worker} had not joined yet and ends")
-        kept = self._keep() if self.group.rank == 0 else None
-        if kept is not None:
+        kept = self._kept() if self.group.rank == 0 else None
+        if isinstance(kept, OSError):
+            resume = f"it could not be saved: {kept}"
+        elif kept is not None:
             resume = f"saved to {kept}: start the same command again to go on from there"
         elif self.group.rank == 0:
             resume = "nothing is saved: give elastic() a checkpoint path to resume from another time"
         else:
             resume = "rank 0 saves where there is a checkpoint path; start the same command again to resume"
         return Abandoned(f"{where}; {worker} stopped after {step} steps; {resume}")
+
+    def _kept(self) -> object:
+        try:
+            return self._keep()
+        except OSError as error:
+            return error
 
     def _enter(self, ready: Ready, began_s: float | None = None) -> bool:
         """Become a member of an agreed group: hand over or take the state, and say so. False if it broke."""
