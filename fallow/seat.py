@@ -80,6 +80,11 @@ class Seat:
         self._generation = 0
 
     @property
+    def generation(self) -> int:
+        """The number of the plan that seated this worker; 0 before the first, and when nobody drives us."""
+        return self._generation
+
+    @property
     def driven(self) -> bool:
         """Whether a controller may move this worker."""
         return self._channel is not None
