@@ -84,6 +84,11 @@ class Job:
             allow_non_finite=allow_non_finite,
         )
         self._check_device(model)
+        if self.driven and self._trainer is not None:
+            raise Mistake(
+                "elastic() was called a second time in a job that a controller resizes: one training a job; "
+                "start another job for the other, or train both as parts of one model"
+            )
         self._trainer = Trainer(
             model,
             optimizer,

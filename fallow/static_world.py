@@ -41,8 +41,9 @@ def from_environment(environment: Mapping[str, str], device: torch.device) -> Gr
             + ": start the workers with torchrun, or unset them to train alone"
         )
     store = _store(environment, rank, world_size)
-    round_number = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
-    meeting = dist.PrefixStore(f"fallow/{round_number}", store)
+    restarts = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
+    turn = store.add(f"fallow/{restarts}/turn/{rank}", 1)  # a script may connect more than once
+    meeting = dist.PrefixStore(f"fallow/{restarts}/{turn}", store)
     meeting.set(f"here/{rank}", "1")
     try:
         meeting.wait([f"here/{other}" for other in range(world_size)], MEET_TIMEOUT)

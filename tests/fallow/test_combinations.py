@@ -1,0 +1,95 @@
+"""Whatever of torch a training uses, three uneven workers learn what one plain torch loop learns."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
+
+import fallow  # noqa: E402
+from tests.fallow import combinations  # noqa: E402
+from tests.fallow.combinations import CASES  # noqa: E402
+
+ROOT = Path(__file__).parents[2]
+WORLD = 3
+TOLERANCE = 1e-12
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What each of three workers under torchrun learned, in all trainings."""
+    out = tmp_path_factory.mktemp("combinations") / "learned"
+    launched = subprocess.run(
+        [
+            *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
+            *(f"--nproc-per-node={WORLD}", "-m", "tests.fallow.combinations"),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "OUT": str(out), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+    assert launched.returncode == 0, launched.stderr[-3000:]
+    return [torch.load(f"{out}.{rank}", weights_only=False) for rank in range(WORLD)]
+
+
+def assert_same(learned: dict[str, Any], reference: dict[str, Any], case: combinations.Case) -> None:
+    for name, value in reference["parameters"].items():
+        torch.testing.assert_close(learned["parameters"][name], value, rtol=0, atol=TOLERANCE, msg=name)
+    torch.testing.assert_close(learned["average"], reference["average"], rtol=0, atol=TOLERANCE)
+    for step, loss in reference["losses"].items():
+        if step not in case.infinite_steps:
+            assert learned["losses"][step] == pytest.approx(loss, rel=0, abs=TOLERANCE), step
+    for step, norm in reference["norms"].items():
+        if step not in case.infinite_steps:
+            assert learned["norms"][step] == pytest.approx(norm, rel=0, abs=TOLERANCE), step
+    assert learned["skipped"] == reference["skipped"]
+    assert learned["scale"] == reference["scale"]
+    assert sorted(learned["losses"]) == sorted(reference["losses"])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_alone_it_learns_what_a_plain_loop_over_whole_batches_learns(name: str) -> None:
+    case = CASES[name]
+    assert_same(combinations.elastic(case, fallow.connect(environment={})), combinations.plain(case), case)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_three_workers_under_torchrun_learn_what_a_plain_loop_learns(
+    name: str, learned: list[dict[str, Any]]
+) -> None:
+    reference = combinations.plain(CASES[name])
+    for of_rank in learned:
+        assert_same(of_rank["plain"][name], reference, CASES[name])
+
+
+@pytest.mark.parametrize("name", ["plain", "counted-tokens"])
+def test_three_workers_learn_the_same_bits_as_one_when_asked(
+    name: str, learned: list[dict[str, Any]]
+) -> None:
+    alone = combinations.elastic(CASES[name], fallow.connect(environment={}), deterministic=True)
+    for of_rank in learned:
+        mine = of_rank["deterministic"][name]
+        assert mine["losses"] == alone["losses"]
+        for key, value in alone["parameters"].items():
+            assert torch.equal(mine["parameters"][key], value), key
+
+
+def test_the_shares_of_a_step_sum_to_the_global_batch(learned: list[dict[str, Any]]) -> None:
+    for name in CASES:
+        sizes = [of_rank["plain"][name]["sizes"] for of_rank in learned]
+        totals = [sum(of_step) for of_step in zip(*sizes, strict=True)]
+        whole = [len(batch) for batch in combinations.global_batches(CASES[name], 331)]
+        assert totals == whole, name
+
+
+def test_a_slower_worker_is_given_less_once_its_speed_is_known(learned: list[dict[str, Any]]) -> None:
+    first, *_, slowest = [of_rank["plain"]["balanced-by-speed"]["sizes"] for of_rank in learned]
+    assert first[0] == slowest[0] == 16
+    assert first[14] > 1.5 * slowest[14]  # one sample takes the last rank five times as long
