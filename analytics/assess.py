@@ -21,6 +21,7 @@ from analytics.model import (
     Coverage,
     Finding,
     GpuPast,
+    Intruder,
     Onset,
     Pattern,
     Verdict,
@@ -151,7 +152,16 @@ def _pasts(connection: Connection, at: Moment, t: Thresholds) -> list[GpuPast]:
     bins = bins_by_gpu(run(connection, "assess_bins", window), end_ms, (end_ms - at.from_ms) // BIN_MS)
     claims = _claims(run(connection, "assess_claims", {"as_of": now_ms}).to_pylist())
     none = Bins(end_ms=end_ms)
-    plain = {row["gpu_id"]: _past(row, bins.get(row["gpu_id"], none), claims[row["gpu_id"]]) for row in gpus}
+    strangers = _intruders(
+        run(connection, "assess_intruders", {"as_of": now_ms, "bins_from": at.from_ms}).to_pylist()
+    )
+    plain = {
+        row["gpu_id"]: replace(
+            _past(row, bins.get(row["gpu_id"], none), claims[row["gpu_id"]]),
+            intruders=tuple(strangers[row["gpu_id"]]),
+        )
+        for row in gpus
+    }
     used = _with_use(connection, now_ms, plain, t)
     onsets = _onsets(connection, now_ms, used, t)
     fresh = {gpu_id for gpu_id, past in used.items() if stale(past, now_ms, t, at.tick_ms) is None}
@@ -188,6 +198,24 @@ def _claims(rows: list[Row]) -> Mapping[int, list[Claim]]:
             Claim(holder=_holder(row), share=row["share"], from_ms=row["from_ms"], holder_id=row["holder_id"])
         )
     return claims
+
+
+def _intruders(rows: list[Row]) -> Mapping[int, list[Intruder]]:
+    found: dict[int, list[Intruder]] = defaultdict(list)
+    for row in rows:
+        found[row["gpu_id"]].append(
+            Intruder(
+                pid=row["pid"],
+                from_ms=row["from_ms"],
+                to_ms=row["to_ms"],
+                user=row["user_name"],
+                name=row["process_name"],
+                command=row["command"],
+                memory_used_bytes=row["memory_used_bytes"],
+                sm_ratio=row["sm_ratio"],
+            )
+        )
+    return found
 
 
 def _holder(row: Row) -> Holder:

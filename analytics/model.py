@@ -27,6 +27,7 @@ class FindingKind(StrEnum):
     SUSPECT_COUNTERS = "suspect-counters"
     ZOMBIE_MEMORY = "zombie-memory"
     FALLING_GPU = "falling-gpu"
+    INTRUDER = "intruder"
 
 
 class PatternKind(StrEnum):
@@ -107,6 +108,20 @@ class Bins:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Intruder:
+    """A process on a GPU that was given to others; ``to_ms`` is ``None`` while it is there."""
+
+    pid: int
+    from_ms: int
+    to_ms: int | None = None
+    user: str | None = None
+    name: str | None = None
+    command: str | None = None
+    memory_used_bytes: int | None = None
+    sm_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuPast:
     """One GPU as it has been lately: everything a judgement may look at.
 
@@ -127,6 +142,7 @@ class GpuPast:
     rung: Rung = Rung.UNKNOWN
     bins: Bins = field(default_factory=lambda: Bins(end_ms=0))
     claims: tuple[Claim, ...] = ()
+    intruders: tuple[Intruder, ...] = ()
     onset: Onset | None = None
     siblings_fresh: bool | None = None
     lost_ms: int | None = None

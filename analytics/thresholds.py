@@ -33,6 +33,7 @@ class Thresholds:
     suspect_ratio, suspect_power  at least this busy by the driver's count with no process, or at idle power
                                   (Blackwell latches 100% while idle)
     fault_window_s                how long counters must contradict, or memory be left behind
+    intruder_s                    how long a process must be on a GPU that others were given
     silent_s                      how long one GPU must be silent while its neighbours answer
     ============================= ==========================================================================
     """
@@ -60,6 +61,7 @@ class Thresholds:
     suspect_ratio: float = bounded(0.9, 0.5, 1.0)
     suspect_power: float = bounded(1.1, 1.0, 2.0)
     fault_window_s: int = bounded(600, 60, 7200)
+    intruder_s: int = bounded(300, 60, 7200)
     silent_s: int = bounded(120, 20, 7200)
     pattern_window_s: int = bounded(86_400, 3600, 604_800)
     burst_minutes: int = bounded(30, 1, 240)

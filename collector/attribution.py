@@ -20,6 +20,7 @@ from collector.model import (
     Gpu,
     GpuUuid,
     Holder,
+    Intrusion,
     JobId,
     NodeClaim,
     Process,
@@ -54,14 +55,6 @@ BYSTANDERS = frozenset(
 
 Claims = Mapping[GpuUuid, tuple[Allocation, ...]]
 Verdicts = Mapping[tuple[ProcessKey, GpuUuid], Verdict]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Intrusion:
-    """A process on a GPU that was given to others, whatever it owns elsewhere."""
-
-    key: ProcessKey
-    uuid: GpuUuid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,6 +92,8 @@ class Loop:
             outcomes=outcomes,
             allocations=None if found is None else found.allocations,
             owners=() if found is None else tuple(found.owners.items()),
+            intrusions=() if found is None else found.intrusions,
+            unclear=() if found is None else found.unclear,
             gaps=(*self._owed, *self._lateness(now_ms)),
         )
         self._last_ms = now_ms

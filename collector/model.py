@@ -216,6 +216,14 @@ class NodeClaim:
     source: ClaimSource = ClaimSource.SLURM
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Intrusion:
+    """A process on a GPU that was given to others, whatever it owns elsewhere."""
+
+    key: ProcessKey
+    uuid: GpuUuid
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """Something that happened to a GPU: an XID, a fall off the bus, a return, a counter reset."""
@@ -275,7 +283,8 @@ class Tick:
 
     ``allocations`` are the effective ones, after attribution; ``None`` means that nobody looked and the
     open intervals stay open. A GPU missing from a tuple is held by nobody. ``owners`` says whose job each
-    process is, where that is known.
+    process is, where that is known. ``unclear`` says which environments could not be read as
+    a claim, and why.
     """
 
     at_ms: int
@@ -284,3 +293,5 @@ class Tick:
     allocations: tuple[Allocation, ...] | None = None
     gaps: tuple[Gap, ...] = field(default_factory=tuple)
     owners: tuple[tuple[ProcessKey, JobId], ...] = ()
+    intrusions: tuple[Intrusion, ...] = ()
+    unclear: tuple[tuple[ProcessKey, str], ...] = ()

@@ -1,6 +1,6 @@
 """All judgements about one GPU, in order: can anything be said, is it faulty, how is it used."""
 
-from analytics.findings import faults, holding, saturation
+from analytics.findings import faults, holding, intruders, saturation
 from analytics.findings.window import stale
 from analytics.model import Finding, FindingKind, GpuPast, StartingUp, Unknown, Verdict
 from analytics.thresholds import Thresholds
@@ -23,11 +23,18 @@ def judge(past: GpuPast, now_ms: int, thresholds: Thresholds, tick_ms: int) -> V
     answers: list[Finding | Unknown | StartingUp | None] = [
         faults.suspect(past, thresholds),
         faults.zombie(past, thresholds),
+        intruders.intruder(past, thresholds),
     ]
     for claim in past.claims:
-        answers.append(holding.held(past, claim, now_ms, thresholds))
-        answers.append(saturation.low_saturation(past, claim, now_ms, thresholds))
-        answers.append(saturation.memory_hog(past, claim, now_ms, thresholds))
+        about_holder = (
+            holding.held(past, claim, now_ms, thresholds),
+            saturation.low_saturation(past, claim, now_ms, thresholds),
+            saturation.memory_hog(past, claim, now_ms, thresholds),
+        )
+        answers += [
+            intruders.unless_intruded(past, each) if isinstance(each, Finding) else each
+            for each in about_holder
+        ]
     return Verdict(
         findings=tuple(answer for answer in answers if isinstance(answer, Finding)),
         unknown=_merged(past, [answer for answer in answers if isinstance(answer, Unknown)]),

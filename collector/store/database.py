@@ -18,6 +18,7 @@ from collector.batch import History
 from collector.model import Gap, Tick
 from collector.store import history as history_rows
 from collector.store import judgements, ledger_inputs, ticks
+from collector.store.doubts import DoubtBook, read_doubts, write_doubts
 from collector.store.errors import StoreMissing, translated
 from collector.store.export import Exported, Format, export
 from collector.store.gaps import stopped_gaps
@@ -136,6 +137,7 @@ class Store:
         """
         with self._writing("writing a tick"):
             ticks.write_tick(self._connection, self._live, tick)
+            write_doubts(self._connection, self._live.registry, self._doubts, tick)
 
     def write_history(self, history: History) -> int:
         """Store a stretch of the past; the number of samples that were not there. Safe to repeat."""
@@ -227,7 +229,16 @@ class Store:
                 aside = sweep(self._connection, self.folder)
                 missing = renew_view(self._connection, self.folder)
             self.remarks = (*(f"set aside {path}: no record explains it" for path in aside), *missing)
+        self._remember()
+
+    def _remember(self) -> None:
+        """Learn from the file where things stand."""
         self._live = ticks.read_live(self._connection)
+        self._doubts = (
+            DoubtBook(intruding=frozenset(), unread=frozenset(), looked_ms=None)
+            if self.read_only
+            else read_doubts(self._connection, self._live.ticked_ms)
+        )
 
     def _size(self) -> FileSize:
         row = self._connection.execute(statement("file_size")).fetchone()
@@ -255,11 +266,11 @@ class Store:
         with suppress(duckdb.Error):
             self._connection.execute("ROLLBACK")
         try:
-            self._live = ticks.read_live(self._connection)
+            self._remember()
         except duckdb.Error:
             self._connection.close()
             self._connection = _connect(self.path, self._limits, read_only=self.read_only)
-            self._live = ticks.read_live(self._connection)
+            self._remember()
 
 
 def _connect_soon(path: Path, limits: Limits) -> duckdb.DuckDBPyConnection:

@@ -20,8 +20,8 @@ KEPT_MINUTES = "minutes_kept"
 class Retention:
     """Days to keep; samples count whether sealed or not.
 
-    ``samples_days`` also holds for the record of ticks, ``hours_days`` for gaps, events, ended allocations
-    and closed findings.
+    ``samples_days`` also holds for the record of ticks, ``process_samples_days`` for ended intrusions and
+    unclear claims, ``hours_days`` for gaps, events, ended allocations and closed findings.
     """
 
     samples_days: float = 30.0
@@ -73,6 +73,8 @@ _LEVELS = (
     ("expire_events", "hours"),
     ("expire_allocations", "hours"),
     ("expire_findings", "hours"),
+    ("expire_intrusions", "process_samples"),
+    ("expire_unclear_claims", "process_samples"),
 )
 
 

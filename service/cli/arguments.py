@@ -158,6 +158,9 @@ def _findings(verbs: Verbs) -> None:
     verb.add_argument("--all", action="store_true", help="closed ones too (default: those that are open)")
     instead = verb.add_mutually_exclusive_group()
     instead.add_argument("--unknown", action="store_true", help="what was not judged instead, and why")
+    instead.add_argument(
+        "--intruders", action="store_true", help="processes on GPUs that others were given instead"
+    )
     instead.add_argument("--patterns", action="store_true", help="how each holder works instead")
     _window(verb, "24h")
     _filters(verb)

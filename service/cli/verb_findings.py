@@ -22,6 +22,7 @@ KIND_STYLES = {
     "suspect-counters": "bold magenta",
     "zombie-memory": "magenta",
     "falling-gpu": "bold red",
+    "intruder": "bold red",
 }
 MOST_REASONS = 3
 
@@ -34,6 +35,9 @@ def run(flags: argparse.Namespace) -> int:
     with connect(flags.data) as client:
         if flags.unknown:
             return _list_unjudged(client.rows("unjudged", **filters), as_json=flags.json)
+        if flags.intruders:
+            asked = {"from_ts": start, "to_ts": end, "open": only_open, **filters}
+            return _list_intruders(client.rows("intrusions", **asked), as_json=flags.json)
         if flags.patterns:
             return _list_patterns(client.rows("patterns", **filters), as_json=flags.json)
         unjudged = [] if flags.json else _unjudged(client, filters)
@@ -99,6 +103,27 @@ def _list_patterns(rows: list[dict[str, Any]], *, as_json: bool) -> int:
         print_json(rows)
     else:
         console().print(patterns.draw(rows))
+    return 0
+
+
+def _list_intruders(rows: list[dict[str, Any]], *, as_json: bool) -> int:
+    if as_json:
+        print_json(rows)
+        return 0
+    screen = console()
+    if not rows:
+        screen.print("No process is seen on a GPU that somebody else was given.")
+    now = datetime.now(UTC)
+    for row in rows:
+        over = "" if row["to_ts"] is None else f" · until {words.clock_time(row['to_ts'])}"
+        head = Text.assemble(
+            (f"{row['user_name'] or 'somebody'}'s {row['process_name'] or 'process'}", "bold red"),
+            f" (pid {row['pid']}) on {place(row)}, given to {row['given_to'] or 'others'}",
+            (f" · since {words.span(words.since(row['from_ts'], now))}{over}", "bright_black"),
+            f" · {words.memory(row['memory_used_bytes'], None)}",
+            f" · {words.percent(row['sm_ratio'])} of its time",
+        )
+        screen.print(Group(head, Padding(Text(row["command"] or ""), (0, 0, 0, 2), expand=False)))
     return 0
 
 

@@ -1,5 +1,6 @@
 """Cluster: how busy each GPU was over time and who held it; a click leads to a GPU, or into a node."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -7,10 +8,10 @@ import pandas as pd
 import streamlit as st
 
 from service.pages import feed, wording
-from service.pages.chart_frame import TimeAxis
+from service.pages.chart_frame import TimeAxis, rows
 from service.pages.chart_heat import MOST_GPUS, PICK, heat_map, most_steps, nodes_as_rows
 from service.pages.palette import label_of
-from service.pages.pieces import facts, heat_keys
+from service.pages.pieces import facts, heat_keys, kind_label
 from service.pages.scene import Scene, Site, drawn, go, nothing_matches, open_gpu
 from service.pages.view import step_for
 
@@ -24,6 +25,7 @@ COLUMNS = {
     "job_name": "Job",
     "utilization": "Utilization",
     "memory": "Memory",
+    "found": "Found",
     "power_w": "Power",
     "temperature_c": "Temp.",
     "process_count": "Processes",
@@ -115,7 +117,7 @@ def _table(scene: Scene) -> None:
         return
     st.subheader("Each GPU now", anchor=False)
     picked = st.dataframe(
-        gpu_table(gpus, scene),
+        gpu_table(gpus, scene, _found(scene)),
         hide_index=True,
         width="stretch",
         height=min(38 + 35 * len(gpus), 760),
@@ -131,8 +133,8 @@ def _table(scene: Scene) -> None:
         open_gpu(scene, str(gpus.iloc[chosen[0]]["uuid"]))
 
 
-def gpu_table(gpus: pd.DataFrame, scene: Scene) -> pd.DataFrame:
-    """``gpus_now`` as it stands on the screen; ratios as percent."""
+def gpu_table(gpus: pd.DataFrame, scene: Scene, found: Mapping[str, str]) -> pd.DataFrame:
+    """``gpus_now`` as it stands on the screen, with what was ``found`` by UUID; ratios as percent."""
     named = zip(gpus["node"], gpus["gpu_index"], gpus["uuid"], strict=True)
     shown = gpus.assign(
         gpu=[wording.short_gpu(*each) for each in named],
@@ -140,8 +142,17 @@ def gpu_table(gpus: pd.DataFrame, scene: Scene) -> pd.DataFrame:
         since=["just now" if wording.missing(at) else scene.when(at) for at in gpus["state_since"]],
         utilization=gpus["utilization_ratio"] * 100,
         memory=gpus["memory_used_bytes"] / gpus["memory_total_bytes"] * 100,
+        found=gpus["uuid"].map(found),
     )
     return shown[list(COLUMNS)]
+
+
+def _found(scene: Scene) -> dict[str, str]:
+    """The kinds of open findings by GPU, in words."""
+    kinds: dict[str, list[str]] = {}
+    for row in rows(feed.ask("findings", open=True, **scene.asked_until_now)):
+        kinds.setdefault(row.uuid, []).append(kind_label(row.kind))
+    return {uuid: ", ".join(dict.fromkeys(each)) for uuid, each in kinds.items()}
 
 
 def _columns() -> dict[str, Any]:

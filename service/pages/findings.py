@@ -1,6 +1,5 @@
 """Findings: each in a sentence, with window, coverage, measure and evidence; and what is unknown."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,23 +10,13 @@ from service.pages import feed, wording
 from service.pages.chart_frame import rows
 from service.pages.evidence import told
 from service.pages.measures import RUNGS
-from service.pages.pieces import facts, plain, tag_of_kind
+from service.pages.pieces import KINDS, facts, kind_label, plain, tag_of_kind
 from service.pages.scene import Scene, Site, current_view, drawn, go
 from service.pages.unjudged import unjudged
 from service.pages.unknowns import unknowns
 from service.pages.view import address, shared
 
 PER_PAGE = 12
-KINDS: Mapping[str, str] = {
-    "held-idle": "Held, idle",
-    "allocated-empty": "Held, empty",
-    "not-started": "Not started yet",
-    "low-saturation": "Low saturation",
-    "memory-hog": "Memory hog",
-    "suspect-counters": "Suspect counters",
-    "zombie-memory": "Zombie memory",
-    "falling-gpu": "Falling GPU",
-}
 
 
 def show(site: Site) -> None:
@@ -75,7 +64,7 @@ def _kinds(scene: Scene, found: pd.DataFrame) -> None:
         "Kind of finding",
         options,
         key="kind",
-        format_func=lambda kind: f"{KINDS.get(kind, kind)} {counts.get(kind, 0)}",
+        format_func=lambda kind: f"{kind_label(kind)} {counts.get(kind, 0)}",
         label_visibility="collapsed",
         on_change=lambda: go(replace(current_view(), kind=st.session_state["kind"])),
     )
@@ -94,7 +83,7 @@ def _finding(scene: Scene, row: Any) -> None:
     carried = address(shared(scene.view))
     with st.container(border=True, key=f"finding-{row.finding_id}", gap="xsmall"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            st.html(tag_of_kind(row.kind, KINDS.get(row.kind, row.kind), scene.colours), width="content")
+            st.html(tag_of_kind(row.kind, kind_label(row.kind), scene.colours), width="content")
             st.page_link(
                 scene.site["gpu"],
                 label=wording.short_gpu(row.node, row.gpu_index, row.uuid),

@@ -42,6 +42,7 @@ def _body(scene: Scene) -> None:
         _processes(scene, row)
     with right:
         _events(scene, row)
+    _strangers(scene, row)
     _holders(scene, row)
 
 
@@ -134,6 +135,45 @@ def _events(scene: Scene, row: Any) -> None:
         return
     shown = pd.DataFrame({"When": mine["ts"].map(scene.when), "What": mine["kind"], "Detail": mine["detail"]})
     st.dataframe(shown, hide_index=True)
+
+
+def _strangers(scene: Scene, row: Any) -> None:
+    """Who was on it though others were given it, and whose claim could not be read; silent when nobody."""
+    asked = {"uuid": row["uuid"], **scene.window.span}
+    found, unclear = feed.ask_if_kept("intrusions", **asked), feed.ask_if_kept("unclear_claims", **asked)
+    if found is not None and not found.empty:
+        st.subheader("On it, though it was given to others", anchor=False)
+        st.dataframe(intruders_table(found, scene), hide_index=True, placeholder=wording.DASH)
+    if unclear is not None and not unclear.empty:
+        st.subheader("Claims that could not be read", anchor=False)
+        shown = pd.DataFrame(
+            {
+                "Person": unclear["user_name"],
+                "pid": unclear["pid"].astype(str),
+                "Name": unclear["process_name"],
+                "Why": unclear["reason"],
+                "From": unclear["from_ts"].map(scene.when),
+                "To": ["still" if wording.missing(at) else scene.when(at) for at in unclear["to_ts"]],
+            }
+        )
+        st.dataframe(shown, hide_index=True, placeholder=wording.DASH)
+
+
+def intruders_table(found: pd.DataFrame, scene: Scene) -> pd.DataFrame:
+    """``intrusions`` as they stand on the screen."""
+    return pd.DataFrame(
+        {
+            "Person": found["user_name"],
+            "pid": found["pid"].astype(str),
+            "Name": found["process_name"],
+            "Given to": found["given_to"],
+            "From": found["from_ts"].map(scene.when),
+            "To": ["still" if wording.missing(at) else scene.when(at) for at in found["to_ts"]],
+            "Memory": found["memory_used_bytes"].map(wording.gibibytes),
+            "GPU time": found["sm_ratio"].map(wording.percent),
+            "Command": found["command"],
+        }
+    )
 
 
 def _holders(scene: Scene, row: Any) -> None:

@@ -4,7 +4,7 @@ Text that came from a user's job (names, commands, sentences) is escaped before 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,18 @@ from service.pages import wording
 from service.pages.palette import STATES, Palette
 
 STYLE = Path(__file__).with_name("dashboard.css")
+KINDS: Mapping[str, str] = {
+    "held-idle": "Held, idle",
+    "allocated-empty": "Held, empty",
+    "not-started": "Not started yet",
+    "low-saturation": "Low saturation",
+    "memory-hog": "Memory hog",
+    "suspect-counters": "Suspect counters",
+    "zombie-memory": "Zombie memory",
+    "falling-gpu": "Falling GPU",
+    "intruder": "Intruder",
+}
+"""The kinds of finding, as they are called on screens."""
 
 
 def style(colours: Palette) -> None:
@@ -103,6 +115,11 @@ def heat_keys(colours: Palette) -> None:
     st.html(f'<div class="keys">{"".join(parts)}</div>')
 
 
+def kind_label(kind: str) -> str:
+    """What a kind of finding is called; one that only a newer Fallow knows keeps its own name."""
+    return KINDS.get(kind, kind)
+
+
 def tag_of_kind(kind: str, label: str, colours: Palette) -> str:
     """The label of a finding's kind, in the colour of the state it is about."""
     like = {
@@ -113,6 +130,7 @@ def tag_of_kind(kind: str, label: str, colours: Palette) -> str:
         "suspect-counters": "suspect",
         "zombie-memory": "suspect",
         "falling-gpu": "unknown",
+        "intruder": "held-idle",
     }
     ground = colours.states[like.get(kind, "free")]
     return tag(label, ground, ink_on(ground))

@@ -7,7 +7,7 @@ from service.pages import feed, wording
 from service.pages.chart_frame import rows
 from service.pages.scene import Scene
 
-EVERY_KIND = 8
+EVERY_KIND = 9
 """A GPU that is silent is judged by its silence alone; then every kind is listed."""
 FILTERS = ("node", "project", "user", "model")
 

@@ -77,6 +77,6 @@ def test_what_was_not_judged_names_gpu_and_reason() -> None:
     (shown,) = table(found).to_dict("records")
     assert "3" in shown["GPU"]
     assert shown["Not judged for"] == "held-idle"
-    (silent,) = table(found.assign(kinds=", ".join("abcdefgh"))).to_dict("records")
+    (silent,) = table(found.assign(kinds=", ".join("abcdefghi"))).to_dict("records")
     assert silent["Not judged for"] == "anything but its silence"
     assert shown["Why"] == "only 60% of the last 30 min were measured"

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from collector.attribution import Attribution, Intrusion, attribute, effective
+from collector.attribution import Attribution, attribute, effective
 from collector.model import (
     Allocation,
     ClaimSource,
     Gpu,
     GpuUuid,
     Holder,
+    Intrusion,
     JobId,
     JobKind,
     NodeClaim,

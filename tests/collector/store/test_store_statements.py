@@ -19,6 +19,8 @@ PARAMETERS = {
     "clear_patterns": "",
     "clear_unjudged": "",
     "close_allocations": "to_ms",
+    "close_intrusions": "gpu_id process_id to_ms",
+    "close_unclear_claims": "process_id reason to_ms",
     "close_findings": "at_ms finding_ids",
     "count_hot": "from_ms to_ms",
     "drop_sealed": "before_ms",
@@ -27,6 +29,8 @@ PARAMETERS = {
     "expire_findings": "before_ms",
     "expire_gaps": "before_ms",
     "expire_hours": "before_ms",
+    "expire_intrusions": "before_ms",
+    "expire_unclear_claims": "before_ms",
     "expire_minutes": "before_ms",
     "expire_process_samples": "before_ms",
     "expire_samples": "before_ms",
@@ -68,6 +72,8 @@ PARAMETERS = {
         "at_ms coverage evidence gpu_id holder_id kind rung sentence wasted_gpu_hours "
         "window_from_ms window_to_ms"
     ),
+    "open_intrusions": "from_ms gpu_ids process_ids",
+    "open_unclear_claims": "from_ms process_ids reasons",
     "open_findings": "",
     "open_leases": "",
     "raise_watermark": "complete_to_ms name",

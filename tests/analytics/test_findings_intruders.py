@@ -1,0 +1,110 @@
+"""Processes on GPUs that others were given: told in themselves, and nobody else is judged by what they do."""
+
+from typing import Any
+
+import pytest
+
+from analytics.findings import judge
+from analytics.model import FindingKind, GpuPast, Intruder, Verdict
+from analytics.thresholds import Thresholds
+from tests.analytics.pasts import (
+    BINS,
+    GIB,
+    NOON_MS,
+    TICK_MS,
+    bins,
+    claim,
+    minutes_before_noon,
+    past,
+    then,
+)
+
+T = Thresholds()
+
+
+def judged(gpu: GpuPast) -> Verdict:
+    return judge(gpu, NOON_MS, T, TICK_MS)
+
+
+def stranger(minutes: float, until: float | None = None, **changes: Any) -> Intruder:
+    """ben's python, on the GPU since so many minutes before noon, until then if it left."""
+    values: dict[str, Any] = {
+        "pid": 4242,
+        "user": "ben",
+        "name": "python",
+        "command": "python mine.py",
+        "memory_used_bytes": 12 * GIB,
+        "sm_ratio": 0.5,
+    }
+    to_ms = None if until is None else minutes_before_noon(until)
+    return Intruder(from_ms=minutes_before_noon(minutes), to_ms=to_ms, **(values | changes))
+
+
+def test_intruder_is_told_with_whose_it_is_and_whose_the_gpu_is() -> None:
+    (finding,) = judged(past(claim(), bins=bins(utilization=0.6), intruders=(stranger(25),))).findings
+    assert finding.kind is FindingKind.INTRUDER
+    assert finding.holder is not None and finding.holder.user == "amara"
+    assert finding.sentence == (
+        "GPU 3 of node1 was given to amara (job sweep), and ben's python (pid 4242) has been on it for "
+        "25 min, with 12.0 GiB of its memory: nothing ties it to what was given."
+    )
+    assert {e.name: e.value for e in finding.evidence} == {
+        "processes": 1,
+        "user": "ben",
+        "pid": "4242",
+        "command": "python mine.py",
+        "memory_used_bytes": 12 * GIB,
+        "gpu_time_ratio": 0.5,
+    }
+    assert (finding.since_ms, finding.wasted_gpu_hours) == (minutes_before_noon(25), None)
+
+
+@pytest.mark.parametrize(("minutes", "told"), [(5, True), (4.9, False)])
+def test_a_short_visit_is_no_finding(minutes: float, told: bool) -> None:
+    found = judged(past(claim(), bins=bins(utilization=0.6), intruders=(stranger(minutes),))).findings
+    assert bool(found) == told
+
+
+def test_an_intruder_that_left_is_no_finding() -> None:
+    gpu = past(claim(), bins=bins(utilization=0.6), intruders=(stranger(60, until=1),))
+    assert judged(gpu) == Verdict()
+
+
+def test_several_are_told_together_and_the_crowd_is_counted() -> None:
+    crowd = tuple(stranger(10 + n, pid=n, user=None if n == 1 else "ben") for n in range(5))
+    (finding,) = judged(past(claim(), bins=bins(utilization=0.6), intruders=crowd)).findings
+    assert "ben's python (pid 0), somebody's python (pid 1), ben's python (pid 2) and 2 more have" in (
+        finding.sentence
+    )
+
+
+@pytest.mark.parametrize(
+    ("gpu", "kind"),
+    [
+        (past(claim(), bins=bins(utilization=0.0)), FindingKind.HELD_IDLE),
+        (past(claim(), bins=bins(utilization=0.1)), FindingKind.LOW_SATURATION),
+        (past(claim(), bins=bins(utilization=0.2, memory_bytes=70 * GIB)), FindingKind.MEMORY_HOG),
+    ],
+)
+def test_holder_is_not_judged_by_what_an_intruder_did(gpu: GpuPast, kind: FindingKind) -> None:
+    assert kind in {finding.kind for finding in judged(gpu).findings}, "without an intruder it is found"
+    values = {name: getattr(gpu, name) for name in gpu.__slots__}
+    intruded = judged(GpuPast(**(values | {"intruders": (stranger(45, until=2),)})))
+    assert intruded.findings == ()
+    (unknown,) = intruded.unknown
+    assert kind in unknown.kinds
+    assert unknown.reason.startswith("a process that is not its holder's was on it")
+
+
+def test_holder_is_judged_again_when_the_window_is_the_holder_s_own() -> None:
+    gpu = past(claim(), bins=bins(utilization=0.0), intruders=(stranger(300, until=61),))
+    assert {finding.kind for finding in judged(gpu).findings} == {FindingKind.HELD_IDLE}
+
+
+def test_thin_data_make_an_intruder_unknown() -> None:
+    holes = then((BINS - 1, True), (1, False))
+    verdict = judged(past(claim(), bins=bins(utilization=0.6, covered=holes), intruders=(stranger(25),)))
+    assert verdict.findings == ()
+    assert [(entry.kinds, entry.reason) for entry in verdict.unknown] == [
+        ((FindingKind.INTRUDER,), "only 90% of the last 5 min were measured")
+    ]
