@@ -95,13 +95,16 @@ class Replica:
         """No parameter has a gradient afterwards."""
         self.optimizer.zero_grad(set_to_none=True)
 
-    def update(self, loss: float, scale: float = 1.0) -> tuple[float | None, bool]:
-        """Commit the gradients in ``grad``, times ``scale``.
+    def scale(self, by: float) -> None:
+        """Multiply all gradients."""
+        if by != 1.0:
+            torch._foreach_mul_([p.grad for p in self._parameters if p.grad is not None], by)
+
+    def update(self, loss: float) -> tuple[float | None, bool]:
+        """Commit the gradients in ``grad``.
 
         Returns their norm, if the recipe clips it, and whether the scaler made the optimizer skip the step.
         """
-        if scale != 1.0:
-            torch._foreach_mul_([p.grad for p in self._parameters if p.grad is not None], scale)
         norm = self._shape_gradients()
         skipped = self._step_optimizer()
         for scheduler in self.recipe.schedulers:

@@ -10,6 +10,8 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,6 +24,7 @@ from fallow.cut import Cut
 from fallow.feed import Feed
 from fallow.group import Group, GroupBroken
 from fallow.intake import Asked, Intake, take_in
+from fallow.losses import checked
 from fallow.mistakes import LoopMistake, LossMistake, StateMistake
 from fallow.open_step import ONCE_EACH, OpenStep
 from fallow.pace import Pace
@@ -37,6 +40,14 @@ from fallow.stopwatch import Stopwatch
 NOTES = 2
 """What a worker adds to a step's sum: the number of the plan to switch to, and whether to save. If shares go
 by speed, its seconds a sample follow in its rank's place."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What the step's exchange came to; without ``summed`` it is not to be committed."""
+
+    summed: Summed | None
+    loss: float
 
 
 class Trainer:
@@ -56,7 +67,7 @@ class Trainer:
         cut.check(recipe)
         self.recipe = recipe
         self._replica = Replica(model, optimizer, recipe)
-        self._seat = Seat(self._replica, channel, founder, group)
+        self._seat = Seat(self._replica, channel, founder, group, self._keep)
         self._reporter = reporter or Reporter(None)
         self._keyed = recipe.deterministic or self._seat.driven or self.world_size > 1
         self._sits_in: Group | None = None
@@ -64,6 +75,7 @@ class Trainer:
         self._reducer: Reducer
         self._speeds = speeds.even(1)
         self._open: OpenStep | None = None
+        self._outcome: _Outcome | None = None
         self._order: Order | None = None
         self._total_steps: int | None = None
         self._save_signal = SaveSignal()
@@ -90,6 +102,11 @@ class Trainer:
     def rank(self) -> int:
         """This worker's place among them."""
         return self._seat.group.rank
+
+    @property
+    def generation(self) -> int:
+        """The number of the group that computes the current step: it grows with every change; 0 when alone."""
+        return self._seat.generation
 
     @property
     def epoch(self) -> int:
@@ -159,33 +176,44 @@ class Trainer:
         if count == 0:
             weighted = torch.zeros((), device=self._replica.device)
         else:
-            weighted = _checked(loss, part.micro, self._open.number) * part.weight
+            weighted = checked(loss, part.micro, self._open.number) * part.weight
             scaler = self.recipe.scaler
             (weighted if scaler is None else scaler.scale(weighted)).backward()
         self._reducer.end_micro_batch(part.micro.index, part.fraction, weighted.detach(), part.count)
+
+    def reduce(self) -> bool:
+        """Sum the step's gradients over all workers now, so that ``grad`` is the global one until ``step()``.
+
+        For frameworks whose loops look at gradients, or clip them, between backward pass and update. False
+        while warming up and when the group broke: ``step()`` must be called none the less, and returns
+        ``None``. Calling it again changes nothing. Raises LossMistake as ``step()`` does.
+        """
+        if self._open is None:
+            raise LoopMistake("step() was called twice, or outside the loop over trainer.steps(...)")
+        if self._outcome is None:
+            opened, self._open = self._open, None
+            self._outcome = self._reduced(opened)
+            self._open = opened
+        return self._outcome.summed is not None
 
     def step(self) -> Step | None:
         """Sum, commit and update; ``None`` when not committed (warming up, or the group broke).
 
         Raises LossMistake, on every worker and before anything is updated, when the loss is not finite.
         """
-        if self._open is None:
-            raise LoopMistake("step() was called twice, or outside the loop over trainer.steps(...)")
+        self.reduce()
         opened, self._open = self._open, None
-        opened.close()
+        outcome, self._outcome = self._outcome, None
+        assert opened is not None
+        assert outcome is not None
         if self.warming_up:
-            self._replica.roll_back()
             self._replica.forget_gradients()
             self._seat.join()
             return None
-        self._settle()
-        self._busy.stop()
-        summed = self._sum(opened)
-        if summed is None:
-            self._replica.roll_back()
+        if outcome.summed is None:
             self._seat.recover()
             return None
-        return self._commit(opened, summed)
+        return self._commit(opened, outcome.summed, outcome.loss)
 
     def save(self) -> int | None:
         """Save the training as it stands; returns the bytes written, ``None`` if another rank does.
@@ -285,7 +313,17 @@ class Trainer:
         except GroupBroken:
             return None
 
-    def _commit(self, opened: OpenStep, summed: Summed) -> Step:
+    def _reduced(self, opened: OpenStep) -> _Outcome:
+        opened.close()
+        if self.warming_up:
+            self._replica.roll_back()
+            return _Outcome(None, 0.0)
+        self._settle()
+        self._busy.stop()
+        summed = self._sum(opened)
+        if summed is None:
+            self._replica.roll_back()
+            return _Outcome(None, 0.0)
         scale = opened.scale(summed.count)
         loss = summed.loss * scale
         if not (math.isfinite(loss) or self.recipe.scaler is not None or self.recipe.allow_non_finite):
@@ -293,7 +331,11 @@ class Trainer:
                 f"step {opened.number}: the loss over the global batch is {loss}; nothing was updated. Look "
                 "at the learning rate and at this step's samples, or pass allow_non_finite=True to go on"
             )
-        norm, skipped = self._replica.update(loss, scale)
+        self._replica.scale(scale)
+        return _Outcome(summed, loss)
+
+    def _commit(self, opened: OpenStep, summed: Summed, loss: float) -> Step:
+        norm, skipped = self._replica.update(loss)
         world_size = self.world_size
         done = Step(number=opened.number, loss=loss, world_size=world_size, grad_norm=norm, skipped=skipped)
         self._pace = self._pace.after(time.monotonic(), world_size)
@@ -311,8 +353,13 @@ class Trainer:
         if save:
             self._save_signal.done()
             self.save()
-        if flag:
-            self._seat.switch(round(flag))
+        self._seat.end_step(round(flag))
+
+    def _keep(self) -> Path | None:
+        """Save where there is a path; returns it. Asked before a training is left unfinished."""
+        if self.recipe.checkpoint is not None:
+            self.save()
+        return self.recipe.checkpoint
 
     def _measure(self) -> Measurements:
         used = memory.measure(self._replica.device)
@@ -343,19 +390,3 @@ def _total(total_steps: int | None, epochs: int | None, order: Order) -> int:
     if order.samples == ENDLESS:
         raise LoopMistake("this stream has no length, so no epochs: pass total_steps or samples_per_epoch")
     return asked * order.steps_per_epoch
-
-
-def _checked(loss: torch.Tensor, micro: MicroBatch, step: int) -> torch.Tensor:
-    """``loss`` if it is a scalar that hangs on a parameter. Raises LossMistake."""
-    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
-        found = f"shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else repr(type(loss).__name__)
-        raise LossMistake(
-            f"step {step}, micro-batch {micro.index}: the loss must be one number, the mean over the "
-            f"micro-batch, but has {found}. Use reduction='mean' or loss.mean()"
-        )
-    if not loss.requires_grad:
-        raise LossMistake(
-            f"step {step}, micro-batch {micro.index}: the loss depends on no trainable parameter. Look for "
-            "no_grad(), detach(), item() or a wholly frozen model on its way"
-        )
-    return loss
