@@ -2,8 +2,8 @@
 
 Pure. The planner asks ``advisor.protection`` before it chooses whom to disturb; ``approve`` asks again for
 every step of the finished plan, so that no policy can forget. Never touched (docs/decide.md): in-quota jobs,
-jobs that are not preemptible, inference, whoever opted out or asked to be kept, jobs in their minimal run time
-or cooling down, GPUs whose telemetry is suspect or unknown, an interactive job that somebody sits at, or may.
+jobs that are not preemptible, inference, whoever opted out or asked to be kept, jobs in their minimal run
+time or cooling down, GPUs of suspect or unknown telemetry, an interactive job that somebody sits at, or may.
 """
 
 from dataclasses import dataclass

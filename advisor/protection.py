@@ -60,7 +60,7 @@ def against_disturbing(
     if ran_ms < limits.min_runtime_s * 1000:
         return Objection(
             rule=Rule.MIN_RUNTIME,
-            reason=f"it started {_span(ran_ms)} ago; its first {_span(limits.min_runtime_s * 1000)} are its own",
+            reason=f"it started {_span(ran_ms)} ago, under {_span(limits.min_runtime_s * 1000)}",
             would_change=f"{_span(limits.min_runtime_s * 1000 - ran_ms)} more",
         )
     if job.acted_ms is not None and state.as_of_ms - job.acted_ms < limits.cooldown_s * 1000:
