@@ -34,10 +34,11 @@ class Advice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abstain:
-    """Nothing is advised, and why: thin data, a rule, an owner's word."""
+    """Nothing is advised, why (thin data, a rule, an owner's word), and what would change that."""
 
     action: ActionClass
     reason: str
+    would_change: str = ""
     job: JobId | None = None
     gpus: tuple[GpuUuid, ...] = ()
     evidence: tuple[Evidence, ...] = ()

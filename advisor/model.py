@@ -169,6 +169,7 @@ class Job:
     resized_ms: int | None = None
     requeues: int = 0
     told_ms: int | None = None
+    tells: int = 0
     paused_on: tuple[GpuUuid, ...] = ()
     next_launch: tuple[tuple[str, str], ...] = ()
     profile: Profile | None = None

@@ -213,7 +213,8 @@ class Draft:
                 kept = tuple(pair for pair in job.next_launch if pair[0] not in dict(step.settings))
                 self._put(job, next_launch=kept + step.settings)
             case Tell():
-                self._put(job, told_ms=job.told_ms if job.told_ms is not None else self._now)
+                first = job.told_ms if job.told_ms is not None else self._now
+                self._put(job, told_ms=first, tells=job.tells + 1)
             case Promise():
                 self.reservations[step.job] = Reservation(start_ms=step.start_ms, gpus=step.gpus)
 

@@ -1,0 +1,182 @@
+"""What to do about holders that use nothing: the ladder, rung by rung, each with its clock and consent. Pure.
+
+The gain is what is expected to lie idle from now on, up to the horizon: how long such stretches went on at
+this site (``foresight``), times the GPUs, less what bringing the job back costs. What was wasted already is
+evidence, not gain.
+"""
+
+from advisor.advice import Abstain, Advice
+from advisor.limits import Limits
+from advisor.model import ActionClass, ClusterState, Job, Use
+from advisor.observed import Observed
+from advisor.policies.foresight import Foresight, foresee
+from advisor.policies.ladder import Rung, Standing, standing
+from advisor.policies.protection import restraint, silence
+from advisor.policies.sayings import job_name, lasting, money_of, places, risk_of_waking
+from advisor.quota import Cover, quota_cover
+from advisor.rules import AdviceRules
+from advisor.steps import Pause, ReleaseCaches, Requeue, Step, Tell, Terminate
+from analytics.model import Evidence
+
+MS_PER_S = 1000
+UNSEEN_CONFIDENCE = 0.3
+"""With no history, that it lasts as long again as it has lasted is a guess (Gott 1993)."""
+
+
+def advise(
+    state: ClusterState, observed: Observed, limits: Limits, rules: AdviceRules
+) -> tuple[Advice | Abstain, ...]:
+    """One answer for each running job that is idle, or whose use is not known; the largest gain first."""
+    cover = quota_cover(state)
+    jobs = (state.jobs[job_id] for job_id in sorted(state.placements))
+    answers = [
+        answer
+        for job in jobs
+        if (answer := _judged(state, observed, (limits, rules), cover, job)) is not None
+    ]
+    return tuple(sorted(answers, key=lambda each: -each.gain_gpu_hours if isinstance(each, Advice) else 1.0))
+
+
+def _judged(
+    state: ClusterState,
+    observed: Observed,
+    bounds: tuple[Limits, AdviceRules],
+    cover: Cover,
+    job: Job,
+) -> Advice | Abstain | None:
+    limits, rules = bounds
+    if job.use is Use.ACTIVE:
+        return None
+    silent = silence(state, job, ActionClass.RECLAIM, limits, rules)
+    if silent is not None:
+        return _abstain(state, job, silent.reason, silent.would_change)
+    if job.idle_since_ms is None:
+        return _abstain(state, job, "since when it is idle is not known", "a longer record")
+    held = restraint(state, job, ActionClass.RECLAIM, limits, cover)
+    found = standing(job, state.as_of_ms, limits, rules, None if held is None else held.reason)
+    if found.due is Rung.NONE:
+        return None
+    return _advice(state, observed, rules, job, found)
+
+
+def _advice(state: ClusterState, observed: Observed, rules: AdviceRules, job: Job, found: Standing) -> Advice:
+    placement = state.placements[job.id]
+    idle_s = (state.as_of_ms - (job.idle_since_ms or 0)) / MS_PER_S
+    seen = foresee(idle_s, rules.horizon_s, job.user, job.kind, observed.stretches)
+    still_s = min(idle_s, rules.horizon_s) if seen is None else seen.expected_s
+    gain = max(0.0, still_s - _cost_s(job, rules)) / 3600 * placement.size_gpus
+    return Advice(
+        action=ActionClass.TERMINATE if found.due is Rung.TERMINATE else ActionClass.RECLAIM,
+        what=_what(state, job, found),
+        why=_why(job, idle_s, seen, observed),
+        job=job.id,
+        gpus=placement.gpus,
+        steps=_steps(job, found, idle_s),
+        evidence=_evidence(job, idle_s, seen, found),
+        gain_gpu_hours=gain,
+        gain_money=money_of(state, observed, placement.gpus, gain),
+        horizon_s=float(rules.horizon_s),
+        risk=_risk(job, found),
+        risk_to=() if job.user is None else (job.user,),
+        confidence=_confidence(seen, rules),
+    )
+
+
+def _abstain(state: ClusterState, job: Job, reason: str, would_change: str) -> Abstain:
+    gpus = state.placements[job.id].gpus
+    return Abstain(
+        action=ActionClass.RECLAIM, reason=reason, would_change=would_change, job=job.id, gpus=gpus
+    )
+
+
+def _cost_s(job: Job, rules: AdviceRules) -> float:
+    measured = None if job.profile is None else job.profile.resize_s
+    return rules.resume_s if measured is None else measured
+
+
+def _what(state: ClusterState, job: Job, found: Standing) -> str:
+    name, where = job_name(job), places(state, state.placements[job.id].gpus)
+    match found.due:
+        case Rung.SHOW:
+            return f"Show that {name} is idle on {where}"
+        case Rung.TELL:
+            return f"Tell {job.user or 'the owner'} that {name} is idle on {where}"
+        case Rung.RELEASE:
+            return f"Have {name} give its cached memory back on {where}"
+        case Rung.PAUSE:
+            return f"Pause {name} and free {where}"
+        case Rung.REQUEUE:
+            return f"Put {name} back in its queue and free {where}"
+        case _:
+            return f"End {name} and free {where}"
+
+
+def _why(job: Job, idle_s: float, seen: Foresight | None, observed: Observed) -> str:
+    found = next((each.sentence for each in observed.findings_of(job.id) if _is_idleness(each.kind)), None)
+    first = found or f"It has done nothing for {lasting(idle_s)}."
+    if seen is None:
+        return f"{first} Too few such times were recorded to say how long they go on."
+    return (
+        f"{first} Of {seen.stretches} idle times of {seen.of} that lasted this long, four of five went on "
+        f"for another {lasting(seen.low_s)} to {lasting(seen.high_s)}."
+    )
+
+
+def _is_idleness(kind: str) -> bool:
+    return kind in ("held-idle", "allocated-empty")
+
+
+def _steps(job: Job, found: Standing, idle_s: float) -> tuple[Step, ...]:
+    reason = f"idle for {lasting(idle_s)}"
+    match found.due:
+        case Rung.TELL:
+            message = f"{job_name(job)} has held its GPUs without using them for {lasting(idle_s)}."
+            return () if job.told_ms is not None else (Tell(job=job.id, message=message, reason=reason),)
+        case Rung.RELEASE:
+            spare = (job.memory_held_bytes or 0) - (job.memory_bytes or 0)
+            return (ReleaseCaches(job=job.id, frees_bytes=spare, action=ActionClass.RECLAIM, reason=reason),)
+        case Rung.PAUSE:
+            return (Pause(job=job.id, reason=reason),)
+        case Rung.REQUEUE:
+            return (
+                Requeue(job=job.id, action=ActionClass.RECLAIM, reason=f"{reason}, with a fresh checkpoint"),
+            )
+        case Rung.TERMINATE:
+            return (Terminate(job=job.id, reason=f"{reason}, after {job.tells} warnings"),)
+        case _:
+            return ()
+
+
+def _risk(job: Job, found: Standing) -> str:
+    if found.due <= Rung.TELL:
+        return "none: nothing is done to the job"
+    if found.due is Rung.RELEASE:
+        return "its next allocations are slower, once"
+    if found.due is Rung.PAUSE:
+        return f"{risk_of_waking(job.kind)}; nothing is lost"
+    if found.due is Rung.REQUEUE:
+        return f"{risk_of_waking(job.kind)}; work since its checkpoint is lost"
+    return "everything that it did not save is lost"
+
+
+def _evidence(job: Job, idle_s: float, seen: Foresight | None, found: Standing) -> tuple[Evidence, ...]:
+    skipped = "; ".join(f"{rung.name.lower()}: {reason}" for rung, reason in found.skipped)
+    return (
+        Evidence(name="idle_s", value=round(idle_s)),
+        Evidence(name="idle_gpu_hours", value=job.idle_gpu_hours),
+        Evidence(name="rung", value=found.due.name.lower()),
+        Evidence(name="next_rung", value=None if found.next is None else found.next.name.lower()),
+        Evidence(name="next_rung_ms", value=found.next_ms),
+        Evidence(name="rungs_held_back", value=skipped or None),
+        Evidence(name="expected_idle_s", value=None if seen is None else round(seen.expected_s)),
+        Evidence(name="expected_low_s", value=None if seen is None else round(seen.low_s)),
+        Evidence(name="expected_high_s", value=None if seen is None else round(seen.high_s)),
+        Evidence(name="stretches", value=0 if seen is None else seen.stretches),
+    )
+
+
+def _confidence(seen: Foresight | None, rules: AdviceRules) -> float:
+    """The narrower the band of what such stretches did, the surer."""
+    if seen is None:
+        return UNSEEN_CONFIDENCE
+    return 1.0 - (seen.high_s - seen.low_s) / (2 * rules.horizon_s)

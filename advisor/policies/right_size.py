@@ -1,0 +1,208 @@
+"""Who asked for more GPU than they use, and what would do: fewer, a slice, a share, another model. Pure.
+
+Measured over at least ``fit_window_s`` of running: peak memory, and SM active in the busiest minutes,
+because a mean hides what a job needs when it works. A slice must hold the peak with room, and give the SMs
+of the busiest minutes with room. On MISO's measured A100 jobs (SoCC '22) compute is not all: jobs that read
+memory more than a tenth of the time ran at 0.6 to 0.85 of their speed on a slice that had SMs enough; they
+are not advised one.
+
+Nothing is done to a running job: it is advice for the next request, so its steps are empty.
+"""
+
+from dataclasses import dataclass
+
+from advisor.advice import Abstain, Advice
+from advisor.limits import Limits
+from advisor.model import ActionClass, ClusterState, Gpu, Job, Use
+from advisor.observed import JobUse, Observed
+from advisor.policies.protection import silence
+from advisor.policies.sayings import gib, job_name, lasting, money_of, percent
+from advisor.policies.slices import slices_of
+from advisor.rules import AdviceRules
+from analytics.model import Evidence
+from collector.model import JobKind, Rung
+
+MIG_WORST = 0.85
+"""The slowest that a job which passes these rules ran on its slice in MISO's measurements; see the tests."""
+SMALLEST_SHARE = 0.1
+LEAST_SAVING = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """A smaller thing that would do: what to ask for, its part of the present hours, and the risk."""
+
+    ask: str
+    hours_ratio: float
+    risk: str
+    confidence: float
+
+
+def advise(
+    state: ClusterState, observed: Observed, limits: Limits, rules: AdviceRules
+) -> tuple[Advice | Abstain, ...]:
+    """One answer for each running job that was measured long enough, or the reason why there is none."""
+    answers: list[Advice | Abstain] = []
+    for job_id in sorted(state.placements):
+        job = state.jobs[job_id]
+        if job.use is Use.IDLE:
+            continue  # an idle job is reclaimed: what it needs when it works is not what it does now
+        silent = silence(state, job, ActionClass.RIGHT_SIZE, limits, rules)
+        thin = _thin(job, observed.uses.get(job_id), rules)
+        if silent is not None:
+            answers.append(_abstain(state, job, silent.reason, silent.would_change))
+        elif thin is not None:
+            answers.append(_abstain(state, job, thin, "a longer record of it alone"))
+        elif (fit := _smallest(state, observed, job, rules)) is None:
+            answers.append(_abstain(state, job, "what it has fits what it uses", "using less"))
+        else:
+            answers.append(_advice(state, observed, job, fit))
+    return tuple(sorted(answers, key=lambda each: -each.gain_gpu_hours if isinstance(each, Advice) else 1.0))
+
+
+def _thin(job: Job, use: JobUse | None, rules: AdviceRules) -> str | None:
+    """Why what was measured is not enough to say how much it needs."""
+    if job.kind is JobKind.INFERENCE:
+        return "it serves others: minutes say nothing of how fast it has to answer"
+    if use is None or use.measured_s < rules.fit_window_s * rules.coverage_ratio:
+        seen = 0.0 if use is None else use.measured_s
+        return f"measured for {lasting(seen)}; it takes {lasting(rules.fit_window_s)} to tell"
+    if use.coverage_ratio < rules.coverage_ratio:
+        return f"only {percent(use.coverage_ratio)} of its time was measured"
+    if use.others:
+        return "its GPU had others on it, so what was measured is not its own"
+    if use.utilization_p95_ratio is None or use.memory_peak_bytes is None:
+        return "its utilization or memory is not measured"
+    return None
+
+
+def _smallest(state: ClusterState, observed: Observed, job: Job, rules: AdviceRules) -> Fit | None:
+    """The cheapest of what would do; ``None`` when nothing saves enough to be worth a change."""
+    use, placement = observed.uses[job.id], state.placements[job.id]
+    gpu = state.gpus[placement.gpus[0]]
+    fits = (
+        [_fewer(use, len(placement.gpus))]
+        if len(placement.gpus) > 1
+        else [
+            _slice(use, gpu, rules),
+            _share(use, gpu, placement.share, rules),
+            _model(state, observed, use, gpu),
+        ]
+    )
+    worth = [fit for fit in fits if fit is not None and fit.hours_ratio <= 1 - LEAST_SAVING]
+    return min(worth, key=lambda fit: (fit.hours_ratio, fit.ask), default=None)
+
+
+def _fewer(use: JobUse, gpus: int) -> Fit | None:
+    """Of several GPUs some never computed."""
+    if use.gpus_used is None or not 0 < use.gpus_used < gpus:
+        return None
+    return Fit(
+        ask=f"{use.gpus_used} instead of {gpus} GPUs",
+        hours_ratio=use.gpus_used / gpus,
+        risk="none seen: the others never computed",
+        confidence=0.95,
+    )
+
+
+def _slice(use: JobUse, gpu: Gpu, rules: AdviceRules) -> Fit | None:
+    """The smallest MIG profile of this model that holds it."""
+    busy, peak = use.utilization_p95_ratio or 0.0, use.memory_peak_bytes or 0
+    if use.controller_p95_ratio is None or use.controller_p95_ratio > rules.fit_controller:
+        return None
+    for piece in slices_of(gpu.model, gpu.memory_bytes):
+        if busy <= rules.fit_p95 * piece.compute_ratio and peak <= rules.fit_memory * piece.memory_bytes:
+            return Fit(
+                ask=f"a {piece.name} slice instead of a whole {gpu.model}",
+                hours_ratio=piece.compute_ratio,
+                risk=f"it may run at {percent(MIG_WORST)} of its speed (the slowest such job of MISO's)",
+                confidence=0.8 if use.rung is Rung.SM_ACTIVE else 0.7,
+            )
+    return None
+
+
+def _share(use: JobUse, gpu: Gpu, share: float, rules: AdviceRules) -> Fit | None:
+    """A fraction of the GPU in tenths, for sites that give fractions; it holds compute and memory both."""
+    if gpu.memory_bytes is None or use.rung is not Rung.SM_ACTIVE:
+        return None
+    compute = (use.utilization_p95_ratio or 0.0) / rules.fit_p95
+    room = gpu.memory_bytes - rules.shared_reserve_bytes
+    memory = (use.memory_peak_bytes or 0) / rules.fit_memory / room if room > 0 else 1.0
+    needed = max(SMALLEST_SHARE, -(-max(compute, memory) * 10 // 1) / 10)
+    if needed >= share:
+        return None
+    return Fit(
+        ask=f"{needed:g} of a {gpu.model or 'GPU'} instead of {share:g}",
+        hours_ratio=needed / share,
+        risk="it has a neighbour then, and nothing isolates the two",
+        confidence=0.6,
+    )
+
+
+def _model(state: ClusterState, observed: Observed, use: JobUse, gpu: Gpu) -> Fit | None:
+    """A cheaper model that is here and has the memory; how fast it would run there nobody measured."""
+    mine = observed.price_of(gpu.model)
+    if mine is None or mine.per_gpu_hour <= 0:
+        return None
+    peak, busy = use.memory_peak_bytes or 0, use.utilization_p95_ratio or 0.0
+    offers = []
+    for other in state.gpus.values():
+        price = observed.price_of(other.model)
+        roomy = other.memory_bytes is not None and peak <= 0.85 * other.memory_bytes
+        if other.model not in (None, gpu.model) and roomy and price is not None:
+            offers.append((price.per_gpu_hour / mine.per_gpu_hour, str(other.model)))
+    if not offers or busy > 0.25:
+        return None
+    ratio, name = min(offers)
+    return Fit(
+        ask=f"a {name} instead of a {gpu.model}",
+        hours_ratio=ratio,
+        risk=f"how fast it runs on a {name} was never measured: try it for an hour first",
+        confidence=0.4,
+    )
+
+
+def _advice(state: ClusterState, observed: Observed, job: Job, fit: Fit) -> Advice:
+    use, placement = observed.uses[job.id], state.placements[job.id]
+    gpu = state.gpus[placement.gpus[0]]
+    gain = use.held_gpu_hours * (1 - fit.hours_ratio)
+    window_s = (use.to_ms - use.from_ms) / 1000
+    took, total = gib(use.memory_peak_bytes or 0), "?" if gpu.memory_bytes is None else gib(gpu.memory_bytes)
+    return Advice(
+        action=ActionClass.RIGHT_SIZE,
+        what=f"Next time, ask for {fit.ask} for {job_name(job)}",
+        why=(
+            f"It used {took} of {total} and {percent(use.utilization_p95_ratio or 0.0)} of a "
+            f"{gpu.model or 'GPU'} in its busiest minutes, over {lasting(window_s)}."
+        ),
+        job=job.id,
+        gpus=placement.gpus,
+        evidence=_evidence(use),
+        gain_gpu_hours=gain,
+        gain_money=money_of(state, observed, placement.gpus, gain),
+        horizon_s=window_s,
+        risk=fit.risk,
+        risk_to=() if job.user is None else (job.user,),
+        confidence=fit.confidence,
+    )
+
+
+def _evidence(use: JobUse) -> tuple[Evidence, ...]:
+    return (
+        Evidence(name="window_s", value=round((use.to_ms - use.from_ms) / 1000)),
+        Evidence(name="coverage_ratio", value=round(use.coverage_ratio, 3)),
+        Evidence(name="rung", value=use.rung.name.lower()),
+        Evidence(name="utilization_p95_ratio", value=use.utilization_p95_ratio),
+        Evidence(name="utilization_mean_ratio", value=use.utilization_mean_ratio),
+        Evidence(name="memory_controller_p95_ratio", value=use.controller_p95_ratio),
+        Evidence(name="memory_peak_bytes", value=use.memory_peak_bytes),
+        Evidence(name="gpus_used", value=use.gpus_used),
+        Evidence(name="held_gpu_hours", value=round(use.held_gpu_hours, 3)),
+    )
+
+
+def _abstain(state: ClusterState, job: Job, reason: str, would_change: str) -> Abstain:
+    gpus = state.placements[job.id].gpus
+    return Abstain(
+        action=ActionClass.RIGHT_SIZE, reason=reason, would_change=would_change, job=job.id, gpus=gpus
+    )
