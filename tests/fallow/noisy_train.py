@@ -1,0 +1,104 @@
+"""A training that draws random numbers wherever trainings do, in loader processes too; all in float32.
+
+Augmentation draws from Python's, torch's and NumPy's generators, the model has dropout and BatchNorm, the
+optimizer a scaler and schedulers. What each worker saw goes to OUT.PID a line a step, the end to OUT.pt.
+"""
+
+import functools
+import json
+import os
+import random
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+import fallow
+from fallow.job import Job
+
+STEPS = 60
+Sample = tuple[torch.Tensor, torch.Tensor]
+
+
+class Augmented:
+    """The same samples, never seen twice alike."""
+
+    def __init__(self) -> None:
+        generator = torch.Generator().manual_seed(3)
+        self.x = torch.randn(203, 12, generator=generator)
+        self.y = torch.randint(0, 4, (203,), generator=generator)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, index: int) -> Sample:
+        own = np.random.default_rng(torch.initial_seed() + index)  # as docs/elastic.md says
+        noise = torch.randn(12) * random.random() + float(np.random.rand()) + float(own.random())
+        return self.x[index] + 0.1 * noise, self.y[index]
+
+
+def build() -> tuple[nn.Module, torch.optim.Optimizer, dict[str, Any]]:
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Linear(12, 24), nn.BatchNorm1d(24), nn.ReLU(), nn.Dropout(0.3), nn.Linear(24, 4)
+    )  # fmt: skip
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    options = {
+        "scaler": torch.amp.GradScaler("cpu", init_scale=2.0**12, growth_interval=5),
+        "schedulers": [
+            torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.02, total_steps=STEPS),
+            torch.optim.lr_scheduler.MultiStepLR(optimizer, [20, 40]),
+        ],
+        "max_grad_norm": 1.0,
+    }
+    return model, optimizer, options
+
+
+def note_process(out: Path, worker: int) -> None:
+    with Path(f"{out}.loaders").open("a") as file:
+        file.write(f"{os.getppid()} {os.getpid()}\n")
+
+
+def train(job: Job, loader_processes: int, out: Path | None = None, **options: Any) -> list[list[Any]]:
+    """The losses of the steps that this worker took part in, exactly; the end is left at ``out``.pt."""
+    model, optimizer, built = build()
+    asked: dict[str, Any] = {"deterministic": True, "micro_batches": 6, **built, **options}
+    trainer = job.elastic(model, optimizer, global_batch=30, max_micro_batch=5, **asked)
+    loader = DataLoader(
+        Augmented(),
+        num_workers=loader_processes,
+        shuffle=True,
+        worker_init_fn=functools.partial(note_process, out) if loader_processes and out else None,
+    )
+    seen: list[list[Any]] = []
+    for step, batches in trainer.steps(loader, STEPS):
+        for x, y in batches:
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                loss = nn.functional.cross_entropy(model(x), y)
+            trainer.backward(loss)
+        done = trainer.step()
+        if done is None:
+            continue
+        seen.append([step, done.loss.hex(), done.world_size])
+        if out is not None:
+            time.sleep(float(os.environ.get("PAUSE_S", "0")))
+            with Path(f"{out}.{os.getpid()}").open("a") as file:
+                file.write(json.dumps(seen[-1]) + "\n")
+    if out is not None and trainer.rank == 0:
+        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, f"{out}.pt")
+    return seen
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    options = {"checkpoint": os.environ["CHECKPOINT"]} if "CHECKPOINT" in os.environ else {}
+    train(fallow.connect(), int(os.environ["LOADERS"]), Path(os.environ["OUT"]), **options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
