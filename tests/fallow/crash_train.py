@@ -1,6 +1,8 @@
-"""A training that kills itself with SIGKILL at one point of the protocol, named by its environment.
+"""A training in which something goes wrong at one point of the protocol, named by its environment.
 
-CRASH is ``member/point/n``: worker ``member`` dies when it passes ``point`` for the n-th time (0-based).
+CRASH holds words like ``member/point/n`` or ``member/point/n/what``: worker ``member`` suffers ``what`` when
+it passes ``point`` for the n-th time (0-based): kill (the default), stop, raise, sleep, hang or exit. A ``*``
+is any worker or time. LEDGER is where the workers write down what they do, OUT where the last rank 0 leaves the parameters.
 """
 
 import os
@@ -16,8 +18,11 @@ from torch import nn
 import fallow
 from fallow import channel, group, protocol, seat
 from tests.fallow.crew import network, task
+from tests.fallow.ledger import Ledger
 
-STEPS = 60
+STEPS = int(os.environ.get("STEPS", "45"))
+PACE_S = float(os.environ.get("PACE_S", "0.02"))
+MEMBER = os.environ.get(protocol.ENV_MEMBER, "alone")
 
 
 def dying(function: Callable[..., Any], before: str | None, after: str | None) -> Callable[..., Any]:
@@ -41,8 +46,27 @@ _crashes = [crash.split("/") for crash in os.environ.get("CRASH", "").split() if
 def passes(point: str) -> None:
     count = _passed.get(point, 0)
     _passed[point] = count + 1
-    if [os.environ.get(protocol.ENV_MEMBER), point, str(count)] in _crashes:
-        os.kill(os.getpid(), signal.SIGKILL)
+    for member, where, when, *what in _crashes:
+        if member in (MEMBER, "*") and where == point and when in (str(count), "*"):
+            suffers(what[0] if what else "kill")
+
+
+def suffers(what: str) -> None:
+    match what:
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        case "raise":
+            raise ValueError(f"sample 17 of {MEMBER} is spoiled")
+        case "sleep":
+            time.sleep(3)
+        case "hang":
+            time.sleep(10_000)
+        case "exit":
+            sys.exit(3)
+        case _:
+            raise AssertionError(what)
 
 
 def announcing(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -56,10 +80,11 @@ def announcing(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def summing(function: Callable[..., Any]) -> Callable[..., Any]:
-    def wrapped(self: Any, buffers: Any) -> None:
+    def wrapped(self: Any, *arguments: Any) -> Any:
         passes(f"before-sum-of-{self.world_size}")
-        function(self, buffers)
+        result = function(self, *arguments)
         passes(f"after-sum-of-{self.world_size}")
+        return result
 
     return wrapped
 
@@ -72,21 +97,36 @@ def main() -> None:
     seat.receive_state = dying(seat.receive_state, "before-receive", "after-receive")
     group.TorchGroup.all_reduce = summing(group.TorchGroup.all_reduce)  # type: ignore[method-assign]
     group.TorchGroup.send = dying(group.TorchGroup.send, "amid-send", None)  # type: ignore[method-assign]
-    group.TorchGroup.start_send = dying(  # type: ignore[method-assign]
-        group.TorchGroup.start_send, "before-parcel", "after-parcel"
-    )
 
+    passes("start")
     model = network()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     job = fallow.connect()
-    run = job.elastic(model, optimizer, global_batch=48, max_micro_batch=7)
+    run = job.elastic(
+        model,
+        optimizer,
+        global_batch=48,
+        max_micro_batch=7,
+        deterministic="DETERMINISTIC" in os.environ,
+        checkpoint=os.environ.get("CHECKPOINT"),
+    )
+    ledger = Ledger(os.environ["LEDGER"], MEMBER) if "LEDGER" in os.environ else None
     loss_of = nn.CrossEntropyLoss()
-    for _, batches in run.steps(task(), STEPS):
-        for x, y in batches:
+    for step, batches in run.steps(task(numbered=True), STEPS):
+        ids: list[int] = []
+        for x, y, number in batches:
+            ids += number.tolist()
             run.backward(loss_of(model(x), y))
-        time.sleep(0.02)  # long enough for the joiner to come while there are steps left
-        run.step()
-    if run.rank == 0:
+        passes("warm-up" if run.warming_up else "amid-step")
+        time.sleep(PACE_S)  # long enough for the joiner to come while there are steps left
+        generation = run.generation
+        if ledger and not run.warming_up:
+            ledger.part(step, generation, ids)
+        done = run.step()
+        if done is not None and ledger:
+            ledger.commit(step, generation, done.loss)
+    passes("end")
+    if run.rank == 0 and "OUT" in os.environ:
         torch.save(model.state_dict(), os.environ["OUT"])
 
 

@@ -20,11 +20,14 @@ from fallow.trainer import Trainer
 LIMITS = Limits(start_ms=30_000, connect_ms=5_000, switch_ms=10_000, report_ms=5_000)
 
 
-def task(samples: int = 331, seed: int = 1) -> torch.utils.data.Dataset[tuple[torch.Tensor, ...]]:
-    """A small classification data set in float64."""
+def task(
+    samples: int = 331, seed: int = 1, *, numbered: bool = False
+) -> torch.utils.data.Dataset[tuple[torch.Tensor, ...]]:
+    """A small classification data set in float64; ``numbered`` adds each sample's index to it."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(samples, 12, generator=generator, dtype=torch.float64)
-    return torch.utils.data.TensorDataset(x, torch.randint(0, 4, (samples,), generator=generator))
+    y = torch.randint(0, 4, (samples,), generator=generator)
+    return torch.utils.data.TensorDataset(x, y, *([torch.arange(samples)] if numbered else []))
 
 
 _SEEDING = threading.Lock()  # the global generator is shared by all threads
