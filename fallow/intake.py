@@ -11,7 +11,7 @@ from typing import Any
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
 from fallow.batch import BatchError
-from fallow.mistakes import DataMistake
+from fallow.mistakes import DataMistake, LoopMistake
 from fallow.prefetch import Loading
 from fallow.readers import Collate, MapReader, Reader, StreamReader
 from fallow.sampling import ENDLESS, Order
@@ -70,6 +70,20 @@ def take_in(source: Any, asked: Asked, global_batch: int, seed: int, key: int | 
         visit=asked.order,
     )
     return Intake(order=order, reader=MapReader(dataset, collate, key), loading=loading)
+
+
+def length(total_steps: int | None, epochs: int | None, order: Order) -> int:
+    """The steps of the whole training, asked for one way or the other. Raises LoopMistake."""
+    if (total_steps is None) == (epochs is None):
+        raise LoopMistake("steps() takes either total_steps or epochs")
+    asked = total_steps if epochs is None else epochs
+    if isinstance(asked, bool) or not isinstance(asked, int) or asked < 0:
+        raise LoopMistake(f"steps() cannot train for {asked!r} steps or epochs: pass a whole number")
+    if epochs is None:
+        return asked
+    if order.samples == ENDLESS:
+        raise LoopMistake("this stream has no length, so no epochs: pass total_steps or samples_per_epoch")
+    return asked * order.steps_per_epoch
 
 
 def _is_stream(dataset: Any) -> bool:

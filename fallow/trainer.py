@@ -23,7 +23,7 @@ from fallow.channel import Channel
 from fallow.cut import Cut
 from fallow.feed import Feed
 from fallow.group import Group, GroupBroken
-from fallow.intake import Asked, Intake, take_in
+from fallow.intake import Asked, Intake, length, take_in
 from fallow.losses import checked
 from fallow.mistakes import LoopMistake, LossMistake, StateMistake
 from fallow.open_step import ONCE_EACH, OpenStep
@@ -32,7 +32,7 @@ from fallow.recipe import Recipe, Step
 from fallow.reduction import Local, Plain, Reducer, Summed, Tree
 from fallow.replica import Replica
 from fallow.reporting import Measurements, Reporter
-from fallow.sampling import ENDLESS, Order, Piece
+from fallow.sampling import Order, Piece
 from fallow.save_signal import SaveSignal
 from fallow.seat import Seat
 from fallow.stopwatch import Stopwatch
@@ -76,6 +76,7 @@ class Trainer:
         self._speeds = speeds.even(1)
         self._open: OpenStep | None = None
         self._outcome: _Outcome | None = None
+        self._notes: tuple[float, ...] | None = None
         self._order: Order | None = None
         self._total_steps: int | None = None
         self._save_signal = SaveSignal()
@@ -105,8 +106,13 @@ class Trainer:
 
     @property
     def generation(self) -> int:
-        """The number of the group that computes the current step: it grows with every change; 0 when alone."""
+        """The number of the group that computes the current step: it grows with each change; 0 when alone."""
         return self._seat.generation
+
+    @property
+    def micro_batches(self) -> int:
+        """This worker's micro-batches of the step in hand: 0 for an idle worker, and between steps."""
+        return 0 if self._open is None else len(self._open.mine)
 
     @property
     def epoch(self) -> int:
@@ -159,7 +165,7 @@ class Trainer:
         seed = self.recipe.seed
         intake = take_in(data, asked, self.recipe.global_batch, seed, seed if self._keyed else None)
         self._order = intake.order
-        self._total_steps = _total(total_steps, epochs, intake.order)
+        self._total_steps = length(total_steps, epochs, intake.order)
         self._replica.identity |= intake.order.identity
         return self._run(intake, self._total_steps)
 
@@ -243,6 +249,7 @@ class Trainer:
                     raise LoopMistake(
                         f"step {self.next_step}: the loop went on without trainer.step(). {ONCE_EACH}"
                     )
+                self._cross_boundary()
 
     def _start(self) -> None:
         """Take up a saved training, and meet the others."""
@@ -340,16 +347,23 @@ class Trainer:
         done = Step(number=opened.number, loss=loss, world_size=world_size, grad_norm=norm, skipped=skipped)
         self._pace = self._pace.after(time.monotonic(), world_size)
         self._reporter.measured(self._pace.last_end_s, self._measure)
-        self._follow(opened, summed.notes)
+        self._notes = summed.notes
+        samples = opened.shape.samples(self.rank)
+        if self.recipe.balance_by_speed:
+            self._busy_s_per_sample = self._busy.seconds() / samples if samples else 0.0
         return done
 
-    def _follow(self, opened: OpenStep, notes: Sequence[float]) -> None:
-        """Do what rode in with the sum: new shares, a save, a switch."""
-        flag, save, *seconds = notes
+    def _cross_boundary(self) -> None:
+        """Do what rode in with the sum: new shares, a save, a switch.
+
+        Not before the script comes back for the next step: what it does after a step, to a state that it
+        asked to hand over, say, belongs to that step.
+        """
+        if self._notes is None:
+            return
+        (flag, save, *seconds), self._notes = self._notes, None
         if self.recipe.balance_by_speed:
             self._speeds = self._speeds.after(seconds)
-            samples = opened.shape.samples(self.rank)
-            self._busy_s_per_sample = self._busy.seconds() / samples if samples else 0.0
         if save:
             self._save_signal.done()
             self.save()
@@ -377,16 +391,3 @@ class Trainer:
 def _block(rank: Sequence[MicroBatch]) -> tuple[int, int]:
     """The half-open range of micro-batch indices of one rank; empty when it has none."""
     return (rank[0].index, rank[-1].index + 1) if rank else (0, 0)
-
-
-def _total(total_steps: int | None, epochs: int | None, order: Order) -> int:
-    if (total_steps is None) == (epochs is None):
-        raise LoopMistake("steps() takes either total_steps or epochs")
-    asked = total_steps if epochs is None else epochs
-    if isinstance(asked, bool) or not isinstance(asked, int) or asked < 0:
-        raise LoopMistake(f"steps() cannot train for {asked!r} steps or epochs: pass a whole number")
-    if epochs is None:
-        return asked
-    if order.samples == ENDLESS:
-        raise LoopMistake("this stream has no length, so no epochs: pass total_steps or samples_per_epoch")
-    return asked * order.steps_per_epoch

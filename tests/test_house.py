@@ -139,8 +139,20 @@ def test_the_library_that_rides_along_needs_only_torch() -> None:
     for path in sources():
         if room(path) == "fallow":
             roots = {module.split(".")[0] for module in imports(path)}
-            foreign = roots - sys.stdlib_module_names - {"fallow", "torch"}
+            foreign = roots - sys.stdlib_module_names - {"fallow", "torch"} - rides_with(path)
             assert not foreign, f"{relative(path)} imports {foreign}: only the standard library and torch"
+
+
+def rides_with(path: Path) -> set[str]:
+    """The framework that a plug-in is named after (docs/decisions/0005-plug-ins-beside-the-library.md)."""
+    return {path.stem} if relative(path.parent) == "fallow/plugins" else set()
+
+
+def test_plug_ins_are_imported_by_nothing_of_ours() -> None:
+    for path in sources():
+        if not relative(path).startswith("fallow/plugins/"):
+            plugged = [m for m in imports(path) if m.startswith("fallow.plugins")]
+            assert not plugged, f"{relative(path)} imports {plugged}: plug-ins are for scripts to import"
 
 
 def test_init_files_import_nothing_heavy() -> None:
