@@ -17,7 +17,7 @@ class DryRun:
         self._draft = Draft(state)
 
     def do(self, step: Step) -> Outcome:
-        """``Done`` when ``transition`` allows the step after those before it, else ``Stale`` with its reason."""
+        """``Done`` when the step may be taken after those before it, else ``Stale`` with the reason."""
         try:
             self._draft.take(step)
         except StepError as error:

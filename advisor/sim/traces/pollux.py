@@ -25,7 +25,8 @@ def read_pollux(path: Path, pick: str | None = None) -> Workload:
     if len(wanted) != 2:
         raise TraceError(f"--pick {pick!r}: for pollux give LOAD/WORKLOAD, like 1.0/1")
     applications = read_applications(path.parent)
-    return read_rows(path, COLUMNS, lambda row: _job(row, wanted, applications))
+    curves: dict[tuple[str, int], ConstantBatch] = {}
+    return read_rows(path, COLUMNS, lambda row: _job(row, wanted, applications, curves))
 
 
 def read_applications(folder: Path) -> Mapping[str, Application]:
@@ -58,7 +59,12 @@ def _first(path: Path) -> str:
     return next((f"{row['load']}/{row['workload']}" for row in table(path, COLUMNS)), "")
 
 
-def _job(row: Row, wanted: tuple[str, ...], applications: Mapping[str, Application]) -> TraceJob:
+def _job(
+    row: Row,
+    wanted: tuple[str, ...],
+    applications: Mapping[str, Application],
+    curves: dict[tuple[str, int], ConstantBatch],
+) -> TraceJob:
     if (row["load"], row["workload"]) != wanted:
         raise Unwanted("of another workload")
     app = applications.get(row["application"])
@@ -67,7 +73,7 @@ def _job(row: Row, wanted: tuple[str, ...], applications: Mapping[str, Applicati
     batch = whole(row, "batch_size", least=1)
     if batch not in app.iterations:
         raise Refused(f"{app.name} has no validation run at batch {batch}")
-    times = ConstantBatch(application=app, batch=batch)
+    times = curves.setdefault((app.name, batch), ConstantBatch(application=app, batch=batch))
     most = times.most_gpus(MOST_GPUS)
     gpus = whole(row, "num_replicas", least=1)
     if gpus > most:
