@@ -55,6 +55,40 @@ def test_a_training_resized_up_and_down_equals_one_alone() -> None:
         assert_same_training(outcome, reference)
 
 
+class Average:
+    """A state of the script's own, changed after each step."""
+
+    def __init__(self) -> None:
+        self.losses: list[float] = []
+
+    def state_dict(self) -> dict[str, list[float]]:
+        return {"losses": list(self.losses)}
+
+    def load_state_dict(self, state: dict[str, list[float]]) -> None:
+        self.losses = list(state["losses"])
+
+
+def test_what_the_script_does_after_a_step_is_handed_over_with_that_step() -> None:
+    averages: list[Average] = []
+
+    def train(environment: object, outcome: Outcome) -> None:
+        average = Average()
+        averages.append(average)
+
+        def after(trainer: object) -> None:
+            average.losses.append(outcome.steps[-1].loss)
+            time.sleep(0.005)
+
+        training(60, state={"average": average}, after_step=after)(environment, outcome)  # type: ignore[arg-type]
+
+    done = run(train, 1, {5: 3, 20: 2, 30: 4})
+    assert done.exit_code == 0, done.journal
+    reference = [step.loss for step in alone(60).steps]
+    for average, outcome in zip(averages, done.outcomes, strict=True):
+        if outcome.parameters is not None:
+            assert average.losses == pytest.approx(reference, abs=TOLERANCE)
+
+
 def test_alone_opens_no_store_and_starts_no_thread() -> None:
     import threading
 
