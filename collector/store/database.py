@@ -35,6 +35,7 @@ from collector.store.sealing import (
     seal_day,
     sweep,
 )
+from collector.store.standing import StandingBook, write_standings
 from collector.store.statements import statement
 
 FILE_NAME = "fallow.duckdb"
@@ -138,6 +139,7 @@ class Store:
         with self._writing("writing a tick"):
             ticks.write_tick(self._connection, self._live, tick)
             write_doubts(self._connection, self._live.registry, self._doubts, tick)
+            write_standings(self._connection, len(self._live.registry.gpu_ids), self._standings, tick)
 
     def write_history(self, history: History) -> int:
         """Store a stretch of the past; the number of samples that were not there. Safe to repeat."""
@@ -234,6 +236,7 @@ class Store:
     def _remember(self) -> None:
         """Learn from the file where things stand."""
         self._live = ticks.read_live(self._connection)
+        self._standings = StandingBook()
         self._doubts = (
             DoubtBook(intruding=frozenset(), unread=frozenset(), looked_ms=None)
             if self.read_only

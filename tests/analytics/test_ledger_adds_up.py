@@ -24,19 +24,25 @@ from collector.model import (
     Rung,
 )
 from collector.store.database import open_store
+from collector.store.statements import statement
 
 MINUTE_MS, HOUR_MS, BIN_MS = 60_000, 3_600_000, 30_000
 START_MS = 1_793_188_800_000 - HOUR_MS
 SPAN_MINUTES = 150
+END_MS = START_MS + SPAN_MINUTES * MINUTE_MS
 STATES = ("free", "allocated_empty", "held_idle", "low_saturation", "moderate", "good", "suspect", "unknown")
 
 
 @dataclass(frozen=True)
 class Story:
-    """One GPU's samples (end, width, level), gaps left out, and who held what part of it when."""
+    """One GPU's samples (end, width, level), gaps left out, and who held what part of it when.
+
+    ``gone``: it was taken out with its last sample.
+    """
 
     samples: tuple[tuple[int, int, float | None], ...]
     held: tuple[tuple[str, float, int, int | None], ...]
+    gone: bool
 
 
 @st.composite
@@ -54,7 +60,7 @@ def stories(draw: st.DrawFn) -> Story:
         if not START_MS + hole_from < end <= START_MS + hole_from + hole_ms
     )
     held = draw(st.lists(holds(), max_size=4, unique_by=lambda hold: hold[0]))
-    return Story(samples=samples, held=tuple(held))
+    return Story(samples=samples, held=tuple(held), gone=draw(st.booleans()))
 
 
 @st.composite
@@ -88,6 +94,10 @@ def test_states_of_every_gpu_sum_to_its_installed_time(
         for number, story in enumerate(told):
             store.write_history(_history(number, story))
         with store.reader() as reader:
+            for number, story in enumerate(told):
+                if story.gone:
+                    asked = {"uuid": _uuid(number), "to_ms": END_MS, "at_last_sample": True}
+                    reader.execute(statement("end_installed"), asked)
             _check(reader, told, window, step_minutes)
 
 
@@ -153,7 +163,11 @@ def _ms(gpu_hours: float) -> int:
 
 
 def _installed_ms(story: Story, window: tuple[int, int]) -> int:
-    """From the start of the bin in which its first sample begins to the end of the window."""
+    """From the start of the bin in which its first sample begins to the end of the window.
+
+    One that is gone ends with the bin in which its last sample ends.
+    """
     first_end, width, _ = story.samples[0]
     installed_from = (first_end - width) // BIN_MS * BIN_MS
-    return max(0, window[1] - max(window[0], installed_from))
+    installed_to = -(-story.samples[-1][0] // BIN_MS) * BIN_MS if story.gone else window[1]
+    return max(0, min(window[1], installed_to) - max(window[0], installed_from))

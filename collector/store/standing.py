@@ -1,0 +1,172 @@
+"""When a GPU stops being installed: a MIG instance that was destroyed, a board that was taken out.
+
+A GPU that falls off the bus, or whose node or collector is down, stays installed, and unknown. It is
+*unlisted* only while the source that reported it can be read, tells of no gap that would explain it, and
+does not name it.
+
+=============  =======================================  ===================================================
+what           is gone when unlisted for                its installed time ends
+=============  =======================================  ===================================================
+MIG instance   a minute, its board being listed         with its last sample
+board          seven days: until then it may have       at that moment, so that no sum of the past changes
+               fallen off the bus, or be under repair
+=============  =======================================  ===================================================
+
+What is listed again is installed again; the time between then counts as unknown. Pure decisions on top, the
+writing below, inside the caller's transaction.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+import duckdb
+
+from collector.model import Reading, Tick, Unavailable
+from collector.store.statements import statement
+
+CHECK_MS = 30_000
+INSTANCE_GONE_MS = 60_000
+BOARD_GONE_MS = 7 * 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How one GPU stands; ``unlisted_ms`` is since when it is not listed, ``None`` when it is."""
+
+    uuid: str
+    node: str
+    source: str
+    parent_uuid: str | None
+    is_gone: bool
+    unlisted_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """The source names it: a GPU that was gone is installed again."""
+
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unlisted:
+    """The source began to leave it out."""
+
+    uuid: str
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gone:
+    """It was left out for long enough."""
+
+    uuid: str
+    at_ms: int
+    is_instance: bool
+
+
+Change = Listed | Unlisted | Gone
+
+
+@dataclass(slots=True, kw_only=True)
+class StandingBook:
+    """Every GPU's standing as it is in the store, and when it was last looked at."""
+
+    checked_ms: int | None = None
+    standings: dict[str, Standing] = field(default_factory=dict)
+
+
+def changes(standings: Iterable[Standing], tick: Tick) -> Iterator[Change]:
+    """What the tick means for the GPUs; nothing for those of a source that could not be read."""
+    sight = _Sight.of(tick)
+    for each in standings:
+        if each.uuid in sight.listed:
+            if each.is_gone or each.unlisted_ms is not None:
+                yield Listed(uuid=each.uuid)
+        elif each.is_gone or not sight.tells_of(each):
+            continue
+        elif each.unlisted_ms is None:
+            yield Unlisted(uuid=each.uuid, since_ms=tick.at_ms)
+        elif tick.at_ms - each.unlisted_ms >= sight.patience_ms(each):
+            is_instance = each.parent_uuid is not None
+            at_ms = each.unlisted_ms if is_instance else tick.at_ms
+            yield Gone(uuid=each.uuid, at_ms=at_ms, is_instance=is_instance)
+
+
+def write_standings(
+    connection: duckdb.DuckDBPyConnection, known: int, book: StandingBook, tick: Tick
+) -> None:
+    """Note what the tick changes, every CHECK_MS; ``known`` is how many GPUs the store has."""
+    if book.checked_ms is not None and 0 <= tick.at_ms - book.checked_ms < CHECK_MS:
+        return
+    book.checked_ms = tick.at_ms
+    if len(book.standings) != known:
+        book.standings = _read(connection)
+    for change in tuple(changes(book.standings.values(), tick)):
+        _write(connection, change)
+        book.standings[change.uuid] = _after(book.standings[change.uuid], change)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sight:
+    """What a tick's sources name, and where they say themselves that they see nothing."""
+
+    listed: frozenset[str]
+    nodes: frozenset[str]
+    silent: frozenset[str]
+    blind: frozenset[tuple[str, str | None]]
+    excused: frozenset[str]
+
+    @classmethod
+    def of(cls, tick: Tick) -> "_Sight":
+        readings = [outcome for outcome in tick.outcomes if isinstance(outcome, Reading)]
+        gpus = [gpu for reading in readings for gpu in reading.gpus]
+        told = [(reading.source, gap) for reading in readings for gap in reading.gaps]
+        return cls(
+            listed=frozenset(gpu.uuid for gpu in gpus),
+            nodes=frozenset(gpu.node for gpu in gpus),
+            silent=frozenset(o.source for o in tick.outcomes if isinstance(o, Unavailable)),
+            blind=frozenset((source, gap.node) for source, gap in told if gap.uuid is None),
+            excused=frozenset(gap.uuid for _, gap in told if gap.uuid is not None),
+        )
+
+    def tells_of(self, gpu: Standing) -> bool:
+        """Whether leaving the GPU out means something."""
+        if not self.listed or gpu.source in self.silent or gpu.uuid in self.excused:
+            return False
+        return gpu.node in self.nodes or not {(gpu.source, gpu.node), (gpu.source, None)} & self.blind
+
+    def patience_ms(self, gpu: Standing) -> int:
+        return INSTANCE_GONE_MS if gpu.parent_uuid in self.listed else BOARD_GONE_MS
+
+
+def _read(connection: duckdb.DuckDBPyConnection) -> dict[str, Standing]:
+    names = ("uuid", "node", "source", "parent_uuid", "is_gone", "unlisted_ms")
+    rows = connection.execute(statement("gpu_standings")).fetchall()
+    return {row[0]: Standing(**dict(zip(names, row, strict=True))) for row in rows}
+
+
+def _write(connection: duckdb.DuckDBPyConnection, change: Change) -> None:
+    match change:
+        case Listed(uuid=uuid):
+            connection.execute(statement("install_again"), {"uuid": uuid})
+        case Unlisted(uuid=uuid, since_ms=since_ms):
+            connection.execute(statement("set_unlisted"), {"uuid": uuid, "unlisted_ms": since_ms})
+        case Gone(uuid=uuid, at_ms=at_ms, is_instance=is_instance):
+            told = {"uuid": uuid, "to_ms": at_ms, "at_last_sample": is_instance}
+            connection.execute(statement("end_installed"), told)
+        case _:
+            assert_never(change)
+
+
+def _after(before: Standing, change: Change) -> Standing:
+    match change:
+        case Listed():
+            return replace(before, is_gone=False, unlisted_ms=None)
+        case Unlisted(since_ms=since_ms):
+            return replace(before, unlisted_ms=since_ms)
+        case Gone():
+            return replace(before, is_gone=True)
+        case _:
+            assert_never(change)

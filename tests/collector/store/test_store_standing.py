@@ -1,0 +1,143 @@
+"""When a GPU stops being installed, and when it must not."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from analytics.query import run
+from collector.model import Gap, Gpu, NodeName, Tick, Unavailable
+from collector.store.database import Store, open_store
+from collector.store.standing import BOARD_GONE_MS, CHECK_MS
+from tests.collector.store.store_parts import T0, TICK_MS, ask, at_path, gpu, sample, tick, uuid
+
+PART = gpu(7, parent_uuid=uuid(0), mig_profile="1g.10gb", share_of_device=1 / 7)
+GONE = "SELECT uuid, epoch_ms(installed_to) FROM gpus WHERE installed_to IS NOT NULL ORDER BY uuid"
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(at_path(tmp_path)) as opened:
+        yield opened
+
+
+def listing(at_ms: int, gpus: Iterable[Gpu], gaps: Iterable[Gap] = (), source: str = "test") -> Tick:
+    """A tick at which these GPUs are listed and measured."""
+    told = tuple(gpus)
+    made = tick(at_ms, [replace(sample(0, at_ms), uuid=each.uuid) for each in told], gpus=told, source=source)
+    (reading,) = made.outcomes
+    return replace(made, outcomes=(replace(reading, gaps=tuple(gaps)),))  # type: ignore[type-var]
+
+
+def play(store: Store, from_ms: int, to_ms: int, gpus: Iterable[Gpu], **told: object) -> None:
+    """Ticks in ``(from_ms, to_ms]``."""
+    shown = tuple(gpus)
+    for at_ms in range(from_ms + TICK_MS, to_ms + 1, TICK_MS):
+        store.write_tick(listing(at_ms, shown, **told))  # type: ignore[arg-type]
+
+
+def test_destroyed_instance_ends_with_its_last_sample(store: Store) -> None:
+    play(store, T0, T0 + 100_000, [gpu(0), gpu(1), PART])
+    play(store, T0 + 100_000, T0 + 250_000, [gpu(0), gpu(1)])
+    assert ask(store, GONE) == [(PART.uuid, T0 + 100_000)]
+
+
+def test_ledger_counts_it_for_as_long_as_it_was_there(store: Store) -> None:
+    play(store, T0, T0 + 600_000, [gpu(0), PART])
+    play(store, T0 + 600_000, T0 + 1_800_000, [gpu(0)])
+    start = datetime.fromtimestamp(T0 / 1000, UTC)
+    with store.reader() as reader:
+        window = {"from_ts": start, "to_ts": start + timedelta(minutes=30)}
+        rows = {row["key"]: row for row in run(reader, "ledger_by_gpu", window).to_pylist()}
+        (now,) = run(reader, "cluster_now").to_pylist()
+    assert rows[PART.uuid]["gpu_hours"] == pytest.approx(10 / 60 / 7)
+    assert rows[PART.uuid]["unknown_gpu_hours"] == 0.0
+    assert rows[uuid(0)]["gpu_hours"] == pytest.approx(0.5)
+    assert now["gpus"] == 1.0
+
+
+def test_instance_that_is_missing_for_a_moment_stays(store: Store) -> None:
+    play(store, T0, T0 + 100_000, [gpu(0), PART])
+    play(store, T0 + 100_000, T0 + 130_000, [gpu(0)])
+    play(store, T0 + 130_000, T0 + 300_000, [gpu(0), PART])
+    assert ask(store, GONE) == []
+    assert ask(store, "SELECT count(unlisted_from) FROM gpus") == [(0,)]
+
+
+def test_instance_that_comes_back_is_installed_again(store: Store) -> None:
+    play(store, T0, T0 + 100_000, [gpu(0), PART])
+    play(store, T0 + 100_000, T0 + 300_000, [gpu(0)])
+    assert len(ask(store, GONE)) == 1
+    play(store, T0 + 300_000, T0 + 340_000, [gpu(0), PART])
+    assert ask(store, GONE) == []
+
+
+def test_instances_of_a_board_that_is_not_listed_stay_with_it(store: Store) -> None:
+    play(store, T0, T0 + 100_000, [gpu(0), gpu(1), PART])
+    play(store, T0 + 100_000, T0 + 400_000, [gpu(1)])
+    assert ask(store, GONE) == []
+
+
+def test_board_is_gone_after_seven_days_and_no_sum_of_the_past_changes(store: Store) -> None:
+    store.write_tick(listing(T0, [gpu(0), gpu(1)]))
+    first_ms = T0 + CHECK_MS
+    for at_ms in (first_ms, first_ms + DAY_MS, first_ms + BOARD_GONE_MS - CHECK_MS):
+        store.write_tick(listing(at_ms, [gpu(0)]))
+    assert ask(store, GONE) == [], "it may have fallen off the bus"
+    store.write_tick(listing(first_ms + BOARD_GONE_MS, [gpu(0)]))
+    assert ask(store, GONE) == [(uuid(1), first_ms + BOARD_GONE_MS)]
+
+
+def test_patience_survives_a_restart(tmp_path: Path) -> None:
+    with open_store(at_path(tmp_path)) as first:
+        first.write_tick(listing(T0, [gpu(0), gpu(1)]))
+        first.write_tick(listing(T0 + CHECK_MS, [gpu(0)]))
+    with open_store(at_path(tmp_path)) as second:
+        second.write_tick(listing(T0 + CHECK_MS + BOARD_GONE_MS, [gpu(0)]))
+        assert [row[0] for row in ask(second, GONE)] == [uuid(1)]
+
+
+@pytest.mark.parametrize(
+    ("why", "gaps"),
+    [
+        (
+            "it is said to be there and lost",
+            [Gap(source="test", from_ms=0, to_ms=1, reason="r", uuid=uuid(1))],
+        ),
+        ("its node is blind", [Gap(source="test", from_ms=0, to_ms=1, reason="r", node=NodeName("n1"))]),
+        ("some endpoint is blind", [Gap(source="test", from_ms=0, to_ms=1, reason="r")]),
+    ],
+)
+def test_gpu_whose_absence_the_source_explains_stays(store: Store, why: str, gaps: list[Gap]) -> None:
+    other = gpu(1, node=NodeName("n1"))
+    store.write_tick(listing(T0, [gpu(0), other]))
+    for day in range(1, 20):
+        store.write_tick(listing(T0 + day * DAY_MS, [gpu(0)], gaps))
+    assert ask(store, GONE) == [], why
+
+
+def test_gpus_of_a_source_that_cannot_be_read_stay(store: Store) -> None:
+    store.write_tick(listing(T0, [gpu(1)], source="far"))
+    for day in range(1, 20):
+        at_ms = T0 + day * DAY_MS
+        near = listing(at_ms, [gpu(0)])
+        deaf = Unavailable(source="far", at_ms=at_ms, reason="no answer")
+        store.write_tick(replace(near, outcomes=(*near.outcomes, deaf)))
+    assert ask(store, GONE) == []
+
+
+def test_gpus_of_a_source_that_is_read_no_more_are_gone_after_seven_days(store: Store) -> None:
+    store.write_tick(listing(T0, [gpu(1)], source="simulated"))
+    store.write_tick(listing(T0 + CHECK_MS, [gpu(0)]))
+    store.write_tick(listing(T0 + CHECK_MS + BOARD_GONE_MS, [gpu(0)]))
+    assert [row[0] for row in ask(store, GONE)] == [uuid(1)]
+
+
+def test_a_tick_without_any_gpu_says_nothing(store: Store) -> None:
+    store.write_tick(listing(T0, [gpu(0)]))
+    for day in range(1, 20):
+        store.write_tick(listing(T0 + day * DAY_MS, []))
+    assert ask(store, GONE) == []
