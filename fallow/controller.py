@@ -13,14 +13,15 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Protocol, assert_never
-
-import torch.distributed as dist
+from typing import TYPE_CHECKING, Protocol, assert_never
 
 from fallow import actions, events, membership, protocol, workers
 from fallow.membership import Limits, Pending, Phase, View, Worker
 from fallow.protocol import MemberId, Plan
 from fallow.workers import Handle, Spawn, command
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
 
 __all__ = ["Controller", "Handle", "Spawn", "command"]
 
@@ -329,8 +330,10 @@ class Controller:
             self._tell(said)
 
 
-def _hosted(host: str) -> dist.TCPStore:
+def _hosted(host: str) -> "dist.TCPStore":
     """A store that listens on ``host`` alone: left to itself it would listen on every interface."""
+    import torch.distributed as dist  # takes a second, which ``resize N`` on the socket need not wait for
+
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.bind((host, 0))
     listener.listen(1024)

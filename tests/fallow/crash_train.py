@@ -2,7 +2,8 @@
 
 CRASH holds words like ``member/point/n`` or ``member/point/n/what``: worker ``member`` suffers ``what`` when
 it passes ``point`` for the n-th time (0-based): kill (the default), stop, raise, sleep, hang or exit. A ``*``
-is any worker or time. LEDGER is where the workers write down what they do, OUT where the last rank 0 leaves the parameters.
+is any worker or time. LEDGER is where the workers write down what they do, OUT where the last rank 0 leaves
+the parameters.
 """
 
 import os
