@@ -67,7 +67,7 @@ def approve(plan: Plan, state: ClusterState, limits: Limits, agreed: frozenset[S
     for step in plan.steps:
         found = (
             _unswitched(step, limits, agreed)
-            or _forbidden(step, draft, state, limits, cover)
+            or forbidden(step, draft, state, limits, cover)
             or brake.objection(step)
             or _impossible(step, draft)
         )
@@ -107,6 +107,33 @@ def action_of(step: Step) -> ActionClass:
             return ActionClass.RECLAIM
         case Terminate():
             return ActionClass.TERMINATE
+        case _:
+            assert_never(step)
+
+
+def forbidden(
+    step: Step, draft: Draft, state: ClusterState, limits: Limits, cover: Cover
+) -> Objection | None:
+    """The never-touch rule that a step would break, after those that ``draft`` has taken; or ``None``."""
+    job, placement = draft.jobs.get(step.job), draft.placements.get(step.job)
+    if job is None or placement is None:
+        return None
+    match step:
+        case Start() | Resume() | Tell() | Promise() | CapAtNextLaunch():
+            return None
+        case ReleaseCaches():
+            return against_touching(job, placement.gpus, step.action, state)
+        case Resize():
+            return _against_resize(step, job, placement, state, cover)
+        case Pause() | Requeue() | Move() | Terminate():
+            against = _asker(step, draft)
+            if cover.gpus(job, against) > 0:
+                return Objection(
+                    rule=Rule.IN_QUOTA,
+                    reason=f"the quota of {job.project} covers it",
+                    would_change="a smaller quota",
+                )
+            return against_disturbing(job, placement.gpus, action_of(step), state, limits)
         case _:
             assert_never(step)
 
@@ -156,32 +183,6 @@ def _unswitched(step: Step, limits: Limits, agreed: frozenset[Step]) -> Objectio
     return Objection(
         rule=Rule.MODE, reason=f"the mode of {action.value} is {mode.value}", would_change=wanted
     )
-
-
-def _forbidden(
-    step: Step, draft: Draft, state: ClusterState, limits: Limits, cover: Cover
-) -> Objection | None:
-    job, placement = draft.jobs.get(step.job), draft.placements.get(step.job)
-    if job is None or placement is None:
-        return None
-    match step:
-        case Start() | Resume() | Tell() | Promise() | CapAtNextLaunch():
-            return None
-        case ReleaseCaches():
-            return against_touching(job, placement.gpus, step.action, state)
-        case Resize():
-            return _against_resize(step, job, placement, state, cover)
-        case Pause() | Requeue() | Move() | Terminate():
-            against = _asker(step, draft)
-            if cover.gpus(job, against) > 0:
-                return Objection(
-                    rule=Rule.IN_QUOTA,
-                    reason=f"the quota of {job.project} covers it",
-                    would_change="a smaller quota",
-                )
-            return against_disturbing(job, placement.gpus, action_of(step), state, limits)
-        case _:
-            assert_never(step)
 
 
 def _against_resize(

@@ -82,19 +82,50 @@ class Board:
             fit.sort(key=lambda pool: (pool.model != own or own is None, -pool.free, pool.model or ""))
         return fit
 
-    def find(self, job: Job, count: int, gone_ms: int | None = None) -> tuple[GpuUuid, ...] | None:
-        """Where ``count`` GPUs for the job are free; nothing is taken. ``None`` when there is no such place.
+    @property
+    def all_free_gpus(self) -> int:
+        """Whole GPUs that are free, those held back included."""
+        return self.free_gpus + len(self._waiting)
 
-        ``gone_ms`` is when the job is sure to have ended: what is promised from then on is lent to it.
+    def find(self, job: Job, count: int) -> tuple[GpuUuid, ...] | None:
+        """Where ``count`` GPUs for the job are free, nothing taken; ``None`` when there is no such place."""
+        if job.share < 1:
+            return self._find_shared(job, count)
+        picks = (pool.pick(count) for pool in self.may_use(job))
+        return next((pick for pick in picks if pick is not None), None)
+
+    def fits(self, job: Job, count: int) -> bool:
+        """Whether ``find`` would find a place."""
+        if job.share < 1:
+            return self._find_shared(job, count) is not None
+        return any(pool.free >= count for pool in self.may_use(job))
+
+    def is_useful(self, gpus: tuple[GpuUuid, ...], job: Job) -> bool:
+        """Whether the job could use these GPUs if they were free: of its kind, and promised to nobody."""
+        if gpus[0] not in self._cells or any(uuid in self._promised for uuid in gpus):
+            return False
+        return self._cells[gpus[0]][0] in self.may_use(job)
+
+    def free_beside(self, gpus: tuple[GpuUuid, ...]) -> int:
+        """Free GPUs of the kind that these are of."""
+        return self._cells[gpus[0]][0].free if gpus[0] in self._cells else 0
+
+    def find_held(self, job: Job, count: int, gone_ms: int | None) -> tuple[GpuUuid, ...] | None:
+        """The same, with GPUs that are held back for the job itself, or from ``gone_ms`` on for others.
+
+        ``gone_ms`` is when the job is sure to have ended; ``None``: nobody knows.
         """
-        lent = self._lend(gone_ms)
-        try:
-            if job.share < 1:
-                return self._find_shared(job, count)
-            picks = (pool.pick(count) for pool in self.may_use(job))
-            return next((pick for pick in picks if pick is not None), None)
-        finally:
-            self._hold_back(lent)
+        lent = [uuid for uuid in self._waiting if self._may_lend(uuid, job.id, gone_ms)]
+        if not lent:
+            return None
+        for uuid in lent:
+            pool, cell = self._cells[uuid]
+            pool.put(cell, (uuid,))
+        gpus = self.find(job, count)
+        for uuid in lent:
+            pool, cell = self._cells[uuid]
+            pool.take(cell, (uuid,))
+        return gpus
 
     def find_beside(self, job: Job, own: tuple[GpuUuid, ...], more: int) -> tuple[GpuUuid, ...] | None:
         """``more`` whole GPUs of the same kind for a job that runs on ``own``, on its own nodes first."""
@@ -152,13 +183,16 @@ class Board:
 
     def fulfil(self, job: JobId) -> None:
         """Hold nothing back for this job any more."""
-        own = [uuid for uuid, (head, _) in self._promised.items() if head == job]
-        for uuid in own:
+        for uuid in self.held_for(job):
             del self._promised[uuid]
             if uuid in self._waiting:
                 del self._waiting[uuid]
                 pool, cell = self._cells[uuid]
                 pool.put(cell, (uuid,))
+
+    def held_for(self, job: JobId) -> tuple[GpuUuid, ...]:
+        """The GPUs that are held back for this job, or will be as soon as they come free."""
+        return tuple(uuid for uuid, (head, _) in self._promised.items() if head == job)
 
     def promised_to(self, uuid: GpuUuid) -> JobId | None:
         """The head of a queue that this GPU is held back for."""
@@ -196,6 +230,7 @@ class Board:
                 cell = cells[gpu.node, kind] = Cell(gpu.node, 0)
                 pool.cells.append(cell)
             self._cells[gpu.uuid] = (pools[kind], cell)
+            pools[kind].size += 1
             if gpu.uuid not in taken:
                 cell.free.append(gpu.uuid)
         for pool in pools.values():
@@ -225,19 +260,9 @@ class Board:
         for cell, own in by_cell.items():
             self._cells[own[0]][0].put(cell, own)
 
-    def _lend(self, gone_ms: int | None) -> list[GpuUuid]:
-        if gone_ms is None or not self._waiting:
-            return []
-        lent = [uuid for uuid in self._waiting if self._promised[uuid][1] >= gone_ms]
-        for uuid in lent:
-            pool, cell = self._cells[uuid]
-            pool.put(cell, (uuid,))
-        return lent
-
-    def _hold_back(self, lent: list[GpuUuid]) -> None:
-        for uuid in lent:
-            pool, cell = self._cells[uuid]
-            pool.take(cell, (uuid,))
+    def _may_lend(self, uuid: GpuUuid, job: JobId, gone_ms: int | None) -> bool:
+        head, start_ms = self._promised[uuid]
+        return head == job or (gone_ms is not None and gone_ms <= start_ms)
 
     def _share(self, job: Job, placement: Placement) -> None:
         for uuid in placement.gpus:

@@ -22,11 +22,11 @@ class Cell:
 
 
 class Pool:
-    """Free GPUs of one model and memory. ``free`` counts them."""
+    """Free GPUs of one model and memory: ``free`` of ``size`` that there are."""
 
     def __init__(self, model: str | None, memory_bytes: int | None) -> None:
         self.model, self.memory_bytes = model, memory_bytes
-        self.free = 0
+        self.free = self.size = 0
         self.cells: list[Cell] = []
         self._buckets: dict[int, _Bucket] = {}
 

@@ -1,0 +1,81 @@
+"""``decide(state, limits) -> Plan``: the whole decision, a pure function of one snapshot.
+
+The order of means (docs/decide.md): free GPUs first, then what advice would free (packing, caches, idle
+holders), then elastic jobs shrink, then held-idle borrowers are paused, then borrowers are requeued; what is
+left over goes to elastic jobs. The same snapshot gives the same plan, however it was built: nothing here
+looks at a clock, at chance, or at the order in which a mapping was filled.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from advisor.advice import Abstain, Advice
+from advisor.guard import forbidden, refusal
+from advisor.limits import Limits, Mode
+from advisor.model import ActionClass, ClusterState
+from advisor.plan import Plan, Refusal, Rule
+from advisor.policies.queue import fill
+from advisor.policies.resize import grow
+from advisor.protection import Objection
+from advisor.quota import quota_cover
+from advisor.round import Round
+from advisor.steps import Step
+from advisor.transition import Draft, StepError
+
+MEANS = (
+    ActionClass.PACK,
+    ActionClass.CAP_MEMORY,
+    ActionClass.RECLAIM,
+    ActionClass.CONSOLIDATE,
+    ActionClass.TERMINATE,
+)
+"""Classes of advice in the order in which their steps are tried, the gentlest first."""
+
+DEFAULTS = Limits()
+
+
+def decide(state: ClusterState, limits: Limits = DEFAULTS, advice: Sequence[Advice | Abstain] = ()) -> Plan:
+    """The plan for this snapshot. ``advice`` is what policies said of it; its steps come first.
+
+    Classes whose mode is OFF take no part. Expects what ``advisor.check.checked`` has let through.
+    """
+    followed, refused, after = _follow(state, limits, _steps(limits, advice))
+    round = Round(after, limits)
+    if limits.mode(ActionClass.SCHEDULE) is not Mode.OFF:
+        fill(round)
+    if limits.mode(ActionClass.RESIZE) is not Mode.OFF:
+        grow(round)
+    plan = round.plan()
+    return replace(plan, steps=followed + plan.steps, refused=refused + plan.refused, advice=tuple(advice))
+
+
+def _steps(limits: Limits, advice: Sequence[Advice | Abstain]) -> Iterator[Step]:
+    for action in MEANS:
+        if limits.mode(action) is Mode.OFF:
+            continue
+        for each in advice:
+            if isinstance(each, Advice) and each.action is action:
+                yield from each.steps
+
+
+def _follow(
+    state: ClusterState, limits: Limits, steps: Iterable[Step]
+) -> tuple[tuple[Step, ...], tuple[Refusal, ...], ClusterState]:
+    """The steps that can be taken and break no rule, the others with the reason, and the state after them."""
+    wanted = tuple(steps)
+    if not wanted:
+        return (), (), state
+    draft, cover = Draft(state), quota_cover(state)
+    taken: list[Step] = []
+    refused: list[Refusal] = []
+    for step in wanted:
+        found = forbidden(step, draft, state, limits, cover)
+        if found is None:
+            try:
+                draft.take(step)
+                taken.append(step)
+                continue
+            except StepError as error:
+                found = Objection(rule=Rule.STALE, reason=str(error))
+        refused.append(refusal(step, found))
+    return tuple(taken), tuple(refused), draft.state()

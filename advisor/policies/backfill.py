@@ -1,0 +1,132 @@
+"""What the head of a queue is promised, and who may use its GPUs until then. Pure.
+
+A promise rests on hard bounds only: the time limits of running jobs, never an estimate. It names the earliest
+instant by which enough GPUs of one kind are free, and which they are: those that come free first, then as few
+of the free ones as it takes. A promise that was made is kept in later rounds while its GPUs work and whoever
+is on them is bound to end by then.
+"""
+
+from advisor.model import Job
+from advisor.pool import Pool
+from advisor.round import Round
+from advisor.steps import Promise
+from collector.model import GpuUuid, JobId
+
+
+def gone_by(job: Job, start_ms: int) -> int | None:
+    """When a job that starts at ``start_ms`` has surely ended; ``None`` when nothing bounds it."""
+    return None if job.limit_s is None else start_ms + round(job.limit_s * 1000)
+
+
+class Ends:
+    """When the GPUs that are in use come free for sure, and what of it was promised."""
+
+    def __init__(self, round: Round) -> None:
+        self._round = round
+        self._by_kind: dict[Pool, list[tuple[int, GpuUuid, JobId]]] | None = None
+
+    def keep_promises(self) -> None:
+        """Hold back what earlier rounds promised and what can still be kept."""
+        round = self._round
+        if not round.state.reservations:
+            return
+        last = self._last_ends()
+        for id, kept in round.state.reservations.items():
+            sound = all(
+                round.board.pool_of(uuid) is not None and last.get(uuid, 0.0) <= kept.start_ms
+                for uuid in kept.gpus
+            )
+            waits = id in round.state.jobs and id not in round.placements
+            if waits and sound and kept.start_ms >= round.now_ms:
+                round.board.promise(id, kept.start_ms, kept.gpus)
+
+    def promise(self, job: Job) -> str:
+        """Promise the job a start when bounds allow one; returns what to tell its owner about it."""
+        round = self._round
+        known = round.state.reservations.get(job.id)
+        if known is not None and round.board.held_for(job.id):
+            return f"; promised to start within {_minutes(known.start_ms - round.now_ms)}"
+        if job.share < 1:
+            return ""
+        best = self._earliest(job)
+        if best is None:
+            return "; no start can be promised: too few of the jobs in its way have a time limit"
+        start_ms, gpus = best
+        told = f"the jobs on these GPUs must end within {_minutes(start_ms - round.now_ms)}"
+        round.promise(Promise(job=job.id, start_ms=start_ms, gpus=gpus, reason=told))
+        return f"; promised to start within {_minutes(start_ms - round.now_ms)}"
+
+    def hold(self, job: Job) -> str:
+        """Hold free GPUs back, in this round, for a head that is entitled to a place and gets one soon."""
+        board = self._round.board
+        if board.held_for(job.id) or job.share < 1:
+            return ""
+        for pool in board.may_use(job)[:1]:
+            free = board.free_in(pool)[: job.min_gpus]
+            board.promise(job.id, self._round.now_ms, free)
+            if free:
+                return f"; {len(free)} free GPUs are held back for it"
+        return ""
+
+    def _earliest(self, job: Job) -> tuple[int, tuple[GpuUuid, ...]] | None:
+        board = self._round.board
+        best: tuple[int, Pool] | None = None
+        for pool in board.may_use(job):
+            ends = self._ends(pool)
+            missing = job.min_gpus - pool.free
+            if missing > len(ends):
+                continue
+            start_ms = ends[missing - 1][0]
+            if best is None or start_ms < best[0]:
+                best = (start_ms, pool)
+        if best is None:
+            return None
+        start_ms, pool = best
+        ending = [uuid for end_ms, uuid in self._ends(pool) if end_ms <= start_ms][: job.min_gpus]
+        free = board.free_in(pool)[-(job.min_gpus - len(ending)) :] if len(ending) < job.min_gpus else []
+        return start_ms, (*ending, *free)
+
+    def _ends(self, pool: Pool) -> list[tuple[int, GpuUuid]]:
+        """GPUs of a kind that come free for sure, the earliest first; none that is promised already."""
+        if self._by_kind is None:
+            self._by_kind = self._all_ends()
+        placements, board = self._round.placements, self._round.board
+        return [
+            (end_ms, uuid)
+            for end_ms, uuid, id in self._by_kind.get(pool, ())
+            if id in placements and uuid in placements[id].gpus and board.promised_to(uuid) is None
+        ]
+
+    def _all_ends(self) -> dict[Pool, list[tuple[int, GpuUuid, JobId]]]:
+        round = self._round
+        ends: dict[Pool, list[tuple[int, GpuUuid, JobId]]] = {}
+        for id, placement in round.placements.items():
+            end_ms = self._end(id)
+            if end_ms is None or placement.share < 1:
+                continue
+            for uuid in placement.gpus:
+                pool = round.board.pool_of(uuid)
+                if pool is not None:
+                    ends.setdefault(pool, []).append((end_ms, uuid, id))
+        for own in ends.values():
+            own.sort()
+        return ends
+
+    def _end(self, id: JobId) -> int | None:
+        job = self._round.state.jobs[id]
+        started_ms = self._round.now_ms if id in self._round.new else job.started_ms
+        end_ms = None if started_ms is None else gone_by(job, started_ms)
+        return None if end_ms is None or end_ms <= self._round.now_ms else end_ms
+
+    def _last_ends(self) -> dict[GpuUuid, float]:
+        """When each GPU in use is free for sure; infinity when nothing bounds that."""
+        last: dict[GpuUuid, float] = {}
+        for id, placement in self._round.placements.items():
+            end_ms = self._end(id)
+            for uuid in placement.gpus:
+                last[uuid] = max(last.get(uuid, 0.0), float("inf") if end_ms is None else end_ms)
+        return last
+
+
+def _minutes(ms: float) -> str:
+    return f"{max(ms, 0) / 60_000:.0f} min"

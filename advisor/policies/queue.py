@@ -1,0 +1,178 @@
+"""Who starts now, in which order, and what the head of each queue is told when it cannot. Pure.
+
+Projects take turns: those under their quota first, then by priority, then whoever has least of its fair
+share, level by level of the tree. Within a project: the higher priority, then ``Limits.order``. A gang starts
+whole or not at all, at its smallest world (``resize`` lets it grow onto what nobody needs).
+
+The first job of a queue that cannot start is its *head*. It is promised the start that running jobs' time
+limits guarantee, and the GPUs for it; whoever comes later (back-fill) gets these only when sure to be gone by
+then (EASY back-filling, Lifka 1995). A head that its fair share entitles to a place, and that waits only for
+somebody's minimal run time, has free GPUs held back so that they cannot be borrowed under its eyes.
+"""
+
+from collections import defaultdict
+from heapq import heapify, heappop, heappush
+
+from advisor.goodput import gpu_time_left_s
+from advisor.limits import Order
+from advisor.model import Job, Phase, ProjectName, Use
+from advisor.plan import Rule
+from advisor.policies.backfill import Ends, gone_by
+from advisor.policies.borrowing import Firm
+from advisor.policies.reclaim import Reclaimer, Short
+from advisor.round import Round
+from advisor.steps import Requeue
+from advisor.transition import SHARE_SLACK
+from collector.model import GpuUuid
+
+Turn = tuple[tuple[bool, int, float, str], ...]
+
+
+def fill(round: Round) -> None:
+    """Start what can start, by the order above; refuse the rest with reasons."""
+    lines = _lines(round)
+    desk = _Desk(round)
+    turns = [(_turn(round, name), name) for name in lines]
+    heapify(turns)
+    while turns:
+        key, name = heappop(turns)
+        now = _turn(round, name)
+        if turns and now > turns[0][0] and now != key:
+            heappush(turns, (now, name))
+            continue
+        job = lines[name].pop()
+        desk.serve(job)
+        if lines[name]:
+            heappush(turns, (_turn(round, name), name))
+
+
+class _Desk:
+    """Serves waiting jobs one by one; remembers which queues have a head already."""
+
+    def __init__(self, round: Round) -> None:
+        self.round = round
+        self._firm = Firm(round)
+        self._ends = Ends(round)
+        self._reclaimer = Reclaimer(round)
+        self._heads: defaultdict[ProjectName, int] = defaultdict(int)
+        self._owed: set[ProjectName] = set()
+        self._ends.keep_promises()
+
+    def serve(self, job: Job) -> None:
+        """Start the job, or refuse it with the reason."""
+        size = job.min_gpus * job.share
+        limit = self.round.over_limit(job, size)
+        if limit is not None:
+            self._refuse_limit(job, size, limit)
+        elif not self._firm.may_start(job):
+            self.round.refuse(
+                job,
+                Rule.UNGUARANTEED,
+                f"it is not preemptible, and {size:g} more GPUs than the quota of {job.project} are "
+                "guaranteed to others",
+                "declaring it preemptible, or a larger quota",
+            )
+        elif job.phase is Phase.PAUSED:
+            self._resume(job)
+        else:
+            self._start(job, size)
+
+    def _start(self, job: Job, size: float) -> None:
+        board = self.round.board
+        gpus = board.find(job, job.min_gpus) or board.find_held(
+            job, job.min_gpus, gone_by(job, self.round.now_ms)
+        )
+        if gpus is not None:
+            self._place(job, gpus, "there is room")
+            return
+        short = self._reclaimer.make_room(job, may_reclaim=job.project not in self._owed)
+        if short is None:
+            gpus = board.find(job, job.min_gpus)
+            assert gpus is not None, "room was made for the job"
+            self._place(job, gpus, "others gave way")
+            return
+        self._wait(job, short)
+
+    def _place(self, job: Job, gpus: tuple[GpuUuid, ...], how: str) -> None:
+        given, fair = self.round.given[job.project], self.round.fair[job.project]
+        shrunk = f" on {len(gpus)} of the {job.max_gpus} GPUs it can use" if job.elastic else ""
+        reason = f"{how}: {job.project} has {given:g} of its fair share of {fair:.3g} GPUs; starts{shrunk}"
+        self._firm.note(job)
+        self.round.start(job, gpus, reason)
+
+    def _wait(self, job: Job, short: Short) -> None:
+        round = self.round
+        if short.entitled:
+            self._owed.add(job.project)
+        told = ""
+        if self._heads[job.project] < round.limits.heads:
+            self._heads[job.project] += 1
+            told = self._ends.promise(job) if not short.soon else self._ends.hold(job)
+        round.refuse(job, short.rule, short.reason + told, short.would_change)
+
+    def _resume(self, job: Job) -> None:
+        round = self.round
+        gpus = round.board.find_on(job, job.paused_on)
+        if gpus is not None:
+            self._place(job, gpus, "there is room again where its state lies")
+        elif round.entitled(job, job.min_gpus * job.share) and job.checkpoint_ms is not None:
+            round.steps.append(
+                Requeue(
+                    job=job.id,
+                    reason="its node is full and others have room: it restarts from its checkpoint",
+                )
+            )
+            round.refuse(job, Rule.STATE_ELSEWHERE, "it is put back in the queue first")
+        else:
+            round.refuse(
+                job,
+                Rule.STATE_ELSEWHERE,
+                "it is paused, and the node that holds its state is full",
+                "room on that node",
+            )
+
+    def _refuse_limit(self, job: Job, size: float, limit: ProjectName) -> None:
+        bound = self.round.tree.projects[limit].limit_gpus
+        self.round.refuse(
+            job,
+            Rule.LIMIT,
+            f"{limit} has {self.round.given[limit]:g} GPUs of a limit of {bound:g}; {size:g} more exceed it",
+            "jobs of the project ending, or a higher limit",
+        )
+
+
+def _lines(round: Round) -> dict[ProjectName, list[Job]]:
+    """The queue of each project, its first job last."""
+    lines: defaultdict[ProjectName, list[Job]] = defaultdict(list)
+    for job in round.state.jobs.values():
+        if job.phase is not Phase.RUNNING and not _rests(round, job):
+            lines[job.project].append(job)
+    shortest = round.limits.order is Order.SHORTEST
+    for line in lines.values():
+        line.sort(key=lambda job: _place_in_line(job, shortest), reverse=True)
+    return lines
+
+
+def _rests(round: Round, job: Job) -> bool:
+    """Whether it was disturbed just now; one that was paused for idling rests for the whole cooldown."""
+    if job.acted_ms is None:
+        return False
+    rest_s = round.limits.cooldown_s if job.use is Use.IDLE and job.phase is Phase.PAUSED else 0.0
+    return round.now_ms - job.acted_ms < max(1.0, rest_s * 1000)
+
+
+def _place_in_line(job: Job, shortest: bool) -> tuple[int, float, int, str]:
+    left = gpu_time_left_s(job) if shortest else 0.0
+    return (-job.priority, float("inf") if left is None else left, job.submitted_ms, job.id)
+
+
+def _turn(round: Round, name: ProjectName) -> Turn:
+    """Sorts the project that comes first: by level of the tree, from the top."""
+    return tuple(_standing(round, each) for each in reversed(round.tree.paths[name]))
+
+
+def _standing(round: Round, name: ProjectName) -> tuple[bool, int, float, str]:
+    given, fair = round.given[name], round.fair[name]
+    over = given >= round.tree.quotas[name] - SHARE_SLACK
+    ratio = given / fair if fair > 0 else float("inf")
+    return (over, -round.tree.projects[name].priority if over else 0, ratio, name)

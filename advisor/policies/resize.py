@@ -1,0 +1,188 @@
+"""Elastic jobs grow onto GPUs that nobody waits for, where that pays for the resize. Pure.
+
+(They shrink in ``reclaim``, before anybody is paused.) GPUs go one growth at a time to the largest marginal
+goodput: with ``S(n) = t(min) / t(n)`` the speed on ``n`` GPUs against the smallest world,
+
+    gain(n -> m) = (S(m) - S(n)) / (m - n)          per GPU, the best m a job can have
+
+first to jobs whose project still deserves them, then to the others, whose growth is borrowed and goes back
+when asked for. Nobody grows while somebody waits who is under quota and could use the same GPUs. A job that
+never measured its speed grows towards what its owner asked for, doubling each time, after all that did.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+from advisor.goodput import amplification, growth_pays, speedup
+from advisor.model import ActionClass, Job, Phase, Placement
+from advisor.pool import Pool
+from advisor.protection import against_touching
+from advisor.round import Round
+from advisor.transition import SHARE_SLACK
+from collector.model import JobId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class _Wish:
+    """A growth that would pay; the best sorts first."""
+
+    borrowed: bool
+    unmeasured: bool
+    loss: float
+    job: JobId
+    before: int
+    after: int
+
+
+def grow(round: Round) -> None:
+    """Let elastic jobs have what is left over."""
+    if round.board.free_gpus:
+        hunger = _Hunger(round)
+        hunger.settle()
+        hunger.apply()
+
+
+class _Hunger:
+    """Sizes that elastic jobs are to have; nothing is placed before all are known."""
+
+    def __init__(self, round: Round) -> None:
+        self._round = round
+        closed = _awaited(round)
+        self._jobs: dict[JobId, tuple[Job, Pool]] = {}
+        for job, pool in _growable(round):
+            if pool not in closed:
+                self._jobs[job.id] = (job, pool)
+        self._size = {id: len(round.placements[id].gpus) for id in self._jobs}
+        self._free = Counter({pool: pool.free for _, pool in self._jobs.values()})
+        self._given = dict(round.given)
+
+    def settle(self) -> None:
+        """Hand the free GPUs out, the best growth first, until none pays."""
+        wishes = [wish for id in self._jobs if (wish := self._wish(id)) is not None]
+        heapify(wishes)
+        while wishes:
+            wish = heappop(wishes)
+            again = self._wish(wish.job)
+            if again != wish:
+                if again is not None:
+                    heappush(wishes, again)
+                continue
+            job, pool = self._jobs[wish.job]
+            more = wish.after - wish.before
+            self._size[wish.job] = wish.after
+            self._free[pool] -= more
+            for name in self._round.tree.paths[job.project]:
+                self._given[name] += more
+            if (again := self._wish(wish.job)) is not None:
+                heappush(wishes, again)
+
+    def apply(self) -> None:
+        """Place what was settled."""
+        for id, size in self._size.items():
+            own = self._round.placements[id].gpus
+            job, _ = self._jobs[id]
+            more = size - len(own)
+            found = self._round.board.find_beside(job, own, more) if more else None
+            if found is not None:
+                self._round.resize(job, own + found, _reason(job, len(own), size))
+
+    def _wish(self, id: JobId) -> _Wish | None:
+        """The growth that this job would have next, ``None`` when it wants or may have none."""
+        job, pool = self._jobs[id]
+        before = self._size[id]
+        room = self._room(job)
+        most = min(job.max_gpus, before + self._free[pool], before + room)
+        best: _Wish | None = None
+        for after, gain in _gains(self._round, job, before, most):
+            borrowed = not self._deserved(job, after - before)
+            wish = _Wish(
+                borrowed=borrowed,
+                unmeasured=gain is None,
+                loss=-(gain or 0.0),
+                job=id,
+                before=before,
+                after=after,
+            )
+            best = wish if best is None else min(best, wish)
+        return best
+
+    def _room(self, job: Job) -> int:
+        """GPUs that the limits above it still allow."""
+        room = job.max_gpus
+        for name in self._round.tree.paths[job.project]:
+            limit = self._round.tree.projects[name].limit_gpus
+            if limit is not None:
+                room = min(room, int(limit - self._given[name] + SHARE_SLACK))
+        return max(room, 0)
+
+    def _deserved(self, job: Job, more: int) -> bool:
+        fair = self._round.fair
+        return all(
+            self._given[name] + more <= fair[name] + SHARE_SLACK
+            for name in self._round.tree.paths[job.project]
+        )
+
+
+def _growable(round: Round) -> Iterator[tuple[Job, Pool]]:
+    """Running and newly started elastic jobs that may be resized now, with the kind of GPU they are on."""
+    for id, placement in round.placements.items():
+        job = round.state.jobs[id]
+        if not job.elastic or job.share < 1 or len(placement.gpus) >= job.max_gpus or id in round.resized:
+            continue
+        pool = round.board.pool_of(placement.gpus[0])
+        if pool is not None and _may_be_resized(round, job, placement):
+            yield job, pool
+
+
+def _may_be_resized(round: Round, job: Job, placement: Placement) -> bool:
+    if job.id in round.new:
+        return job.phase is Phase.PENDING and ActionClass.RESIZE not in job.opted_out
+    pause_ms = round.limits.resize_pause_s * 1000
+    if job.resized_ms is not None and round.now_ms - job.resized_ms < pause_ms:
+        return False
+    return against_touching(job, placement.gpus, ActionClass.RESIZE, round.state) is None
+
+
+def _awaited(round: Round) -> set[Pool]:
+    """Kinds of GPU that somebody under quota waits for, and could get."""
+    awaited: set[Pool] = set()
+    for refusal in round.refused:
+        job = round.state.jobs[refusal.job]
+        size = job.min_gpus * job.share
+        if round.given[job.project] + size <= round.tree.quotas[job.project] + SHARE_SLACK:
+            awaited.update(pool for pool in round.board.may_use(job) if pool.size >= job.min_gpus)
+    return awaited
+
+
+def _gains(round: Round, job: Job, before: int, most: int) -> Iterator[tuple[int, float | None]]:
+    """Sizes that pay, each with its gain a GPU; for a job that was never measured the doubled size."""
+    new = job.id in round.new
+    if job.profile is None:
+        if most > before:
+            yield min(2 * before, most), None
+        return
+    for after in range(before + 1, most + 1):
+        gain = speedup(job.profile, before, after)
+        base = speedup(job.profile, job.min_gpus, before)
+        if gain is not None and base is not None and _pays(round, job, before, after, new=new):
+            yield after, base * (gain - 1) / (after - before)
+
+
+def _pays(round: Round, job: Job, before: int, after: int, *, new: bool) -> bool:
+    if not new:
+        return growth_pays(job, len(round.placements[job.id].gpus), after, round.limits) is True
+    assert job.profile is not None
+    gain = speedup(job.profile, before, after)
+    grown = amplification(job.profile, after, job.min_gpus)
+    return gain is not None and gain > 1 and grown is not None and grown <= round.limits.amplification
+
+
+def _reason(job: Job, before: int, after: int) -> str:
+    if job.profile is None:
+        return f"{after - before} more GPUs are free, and its owner asked for up to {job.max_gpus}"
+    gain = speedup(job.profile, before, after)
+    return (
+        f"{after - before} more GPUs are free, and on {after} it is {gain:.2f} times as fast as on {before}"
+    )

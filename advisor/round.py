@@ -1,0 +1,135 @@
+"""One decision in the making: the snapshot, what is left of it, and the steps and refusals so far.
+
+Private to one ``decide``, mutable, thrown away with it. It keeps the books of a plan and judges nobody: who
+comes first and who gives way is decided in ``advisor.policies``.
+"""
+
+from dataclasses import replace
+
+from advisor.limits import Limits
+from advisor.model import ActionClass, ClusterState, Job, Phase, Placement, ProjectName
+from advisor.placement import Board
+from advisor.plan import Outlook, Plan, Refusal, Rule
+from advisor.policies.fair_share import Shares, fair_shares
+from advisor.projects import allocated, upward
+from advisor.protection import disturbed_lately
+from advisor.steps import Pause, Promise, Requeue, Resize, Resume, Start, Step
+from advisor.transition import SHARE_SLACK
+from collector.model import GpuUuid, JobId
+
+
+class Round:
+    """What is known, and what was decided so far. ``given`` counts GPUs by subtree of the project tree."""
+
+    def __init__(self, state: ClusterState, limits: Limits) -> None:
+        self.state, self.limits, self.now_ms = state, limits, state.as_of_ms
+        self.shares: Shares = fair_shares(state, limits)
+        self.tree = self.shares.tree
+        self.fair = self.shares.fair_gpus
+        self.given = upward(self.tree, allocated(state))
+        self.board = Board(state)
+        self.placements = dict(state.placements)
+        self.steps: list[Step] = []
+        self.refused: list[Refusal] = []
+        self.new: dict[JobId, int] = {}
+        self.resized: dict[JobId, int] = {}
+        self.disturbed = disturbed_lately(state)
+        self._waiting = sum(1 for job in state.jobs.values() if job.phase is not Phase.RUNNING)
+
+    def entitled(self, job: Job, size_gpus: float) -> bool:
+        """Whether its project deserves that much more, on every level of the tree."""
+        return all(
+            self.given[name] + size_gpus <= self.fair[name] + SHARE_SLACK
+            for name in self.tree.paths[job.project]
+        )
+
+    def over_limit(self, job: Job, size_gpus: float) -> ProjectName | None:
+        """The project whose limit that much more would exceed; ``None`` when none does."""
+        for name in self.tree.paths[job.project]:
+            limit = self.tree.projects[name].limit_gpus
+            if limit is not None and self.given[name] + size_gpus > limit + SHARE_SLACK:
+                return name
+        return None
+
+    def start(self, job: Job, gpus: tuple[GpuUuid, ...], reason: str) -> None:
+        """Start or resume a waiting job there."""
+        self._enter(job, Placement(gpus=gpus, share=job.share))
+        self.new[job.id] = len(self.steps)
+        self._waiting -= 1
+        self.board.fulfil(job.id)
+        if job.phase is Phase.PAUSED:
+            self.steps.append(Resume(job=job.id, gpus=gpus, reason=reason))
+        else:
+            self.steps.append(Start(job=job.id, gpus=gpus, share=job.share, reason=reason))
+
+    def resize(self, job: Job, gpus: tuple[GpuUuid, ...], reason: str, for_job: JobId | None = None) -> None:
+        """Give a running job this set of GPUs.
+
+        What this plan starts is started on them at once, and what it shrinks is shrunk once: the step that
+        there is, is changed. So only a new job may grow, or one that was not resized before.
+        """
+        self._leave(job)
+        self._enter(job, Placement(gpus=gpus, share=job.share))
+        at = self.new.get(job.id, self.resized.get(job.id))
+        if at is None:
+            self.resized[job.id] = len(self.steps)
+            self.steps.append(Resize(job=job.id, gpus=gpus, for_job=for_job, reason=reason))
+            return
+        before = self.steps[at]
+        assert isinstance(before, Start | Resize)
+        self.steps[at] = replace(before, gpus=gpus, reason=f"{before.reason}; {reason}")
+
+    def give_way(self, step: Pause | Requeue) -> None:
+        """Take a running job off its GPUs."""
+        self._leave(self.state.jobs[step.job])
+        del self.placements[step.job]
+        self.disturbed += 1
+        self._waiting += 1
+        self.steps.append(step)
+
+    def promise(self, step: Promise) -> None:
+        """Hold these GPUs back for the head of a queue."""
+        self.board.promise(step.job, step.start_ms, step.gpus)
+        self.steps.append(step)
+
+    def refuse(self, job: Job, rule: Rule, reason: str, would_change: str = "") -> None:
+        """Say why the job goes on waiting."""
+        self.refused.append(
+            Refusal(
+                job=job.id,
+                action=ActionClass.SCHEDULE,
+                rule=rule,
+                reason=reason,
+                would_change=would_change,
+            )
+        )
+
+    def plan(self) -> Plan:
+        """What was decided, without what advice brought."""
+        outlook = Outlook(
+            free_gpus=self.board.all_free_gpus,
+            running=len(self.placements),
+            waiting=self._waiting,
+            allocated_gpus={name: given for name, given in self.given.items() if given > SHARE_SLACK},
+        )
+        return Plan(
+            as_of_ms=self.now_ms,
+            steps=tuple(self.steps),
+            refused=tuple(self.refused),
+            fair_gpus=dict(self.fair),
+            outlook=outlook,
+        )
+
+    def _enter(self, job: Job, placement: Placement) -> None:
+        self.board.occupy(job, placement)
+        self.placements[job.id] = placement
+        self._count(job, placement.size_gpus)
+
+    def _leave(self, job: Job) -> None:
+        placement = self.placements[job.id]
+        self.board.vacate(job.id, placement)
+        self._count(job, -placement.size_gpus)
+
+    def _count(self, job: Job, gpus: float) -> None:
+        for name in self.tree.paths[job.project]:
+            self.given[name] += gpus
