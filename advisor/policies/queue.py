@@ -62,7 +62,15 @@ class _Desk:
         """Start the job, or refuse it with the reason."""
         size = job.min_gpus * job.share
         limit = self.round.over_limit(job, size)
-        if limit is not None:
+        most = max((pool.size for pool in self.round.board.may_use(job)), default=0)
+        if job.min_gpus > most:
+            self.round.refuse(
+                job,
+                Rule.NEVER_FITS,
+                f"it needs {job.min_gpus} GPUs of one kind at once, and the cluster has {most} that it can use",
+                "a smaller request, or more such GPUs",
+            )
+        elif limit is not None:
             self._refuse_limit(job, size, limit)
         elif not self._firm.may_start(job):
             self.round.refuse(

@@ -2,10 +2,10 @@
 
 The right. A job's project must be *entitled* to it: with the job, no level of its tree is above its fair
 share. It takes from a project that is above its own fair share, and there only what no quota covers. The two
-are compared just below their common ancestor. So whoever takes ends at a saturation (given over fair share) of
-at most 1, and whoever loses was above 1: nobody can take back what was taken from him (KAI, Kueue). Within one
-project a job takes from those of strictly lower priority, and from elastic siblings what they have
-beyond their smallest world.
+are compared just below their common ancestor. So whoever takes ends at a saturation (given over fair share)
+of at most 1, and whoever loses was above 1: nobody can take back what was taken from him (KAI, Kueue). Within
+one project a job takes from those of strictly lower priority, and from elastic siblings what they have beyond
+their smallest world.
 
 The order (docs/decide.md): first elastic jobs shrink; then held-idle jobs are paused, or requeued when they
 cannot be; then others are requeued. Within each: the lowest priority, the most idle GPU-hours, the most

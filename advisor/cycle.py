@@ -1,0 +1,80 @@
+"""One cycle: look, decide, ask the guard, act, write down. The same function live, dry and simulated.
+
+There is no mode flag: what differs between those worlds are the four things that are handed in. Nothing is
+done whose intent was not written first, and the cycle stops at the first outcome that is not ``Done``: what
+it planned next rested on a world that is no more.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from advisor.advice import Abstain, Advice
+from advisor.check import checked
+from advisor.decide import decide
+from advisor.engines.engine import Done, Engine, Outcome
+from advisor.guard import Ruling, approve
+from advisor.limits import Limits
+from advisor.model import ClusterState
+from advisor.plan import Plan
+from advisor.steps import Step
+from collector.clock import Clock
+
+Observe = Callable[[], ClusterState]
+Policy = Callable[[ClusterState], Sequence[Advice | Abstain]]
+
+
+class Journal(Protocol):
+    """Where a cycle writes down what it decides and does; each call is durable when it returns."""
+
+    def decided(self, at_ms: int, plan: Plan, ruling: Ruling) -> None:
+        """A plan was made, and the guard has ruled on it."""
+        ...
+
+    def intends(self, at_ms: int, step: Step) -> int:
+        """A step is about to be done; the number of the intent."""
+        ...
+
+    def came_of(self, at_ms: int, intent: int, outcome: Outcome) -> None:
+        """What came of it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cycle:
+    """What one cycle saw to: the plan, the guard's ruling, and what came of each step that was tried."""
+
+    plan: Plan
+    ruling: Ruling
+    outcomes: tuple[tuple[Step, Outcome], ...]
+
+
+def run_cycle(
+    observe: Observe,
+    engine: Engine,
+    journal: Journal,
+    clock: Clock,
+    limits: Limits,
+    *,
+    policies: Sequence[Policy] = (),
+    agreed: frozenset[Step] = frozenset(),
+) -> Cycle:
+    """Look, decide and do what is approved. Blocks as long as the engine does.
+
+    The guard rules on a second look at the world, newer than the one that was decided on. Raises
+    ``advisor.check.BadState`` when what was observed cannot be.
+    """
+    state = checked(observe())
+    advice = tuple(each for policy in policies for each in policy(state))
+    plan = decide(state, limits, advice)
+    ruling = approve(plan, checked(observe()), limits, agreed)
+    journal.decided(clock.now_ms(), plan, ruling)
+    outcomes: list[tuple[Step, Outcome]] = []
+    for step in ruling.approved.steps:
+        intent = journal.intends(clock.now_ms(), step)
+        outcome = engine.do(step)
+        journal.came_of(clock.now_ms(), intent, outcome)
+        outcomes.append((step, outcome))
+        if not isinstance(outcome, Done):
+            break
+    return Cycle(plan=plan, ruling=ruling, outcomes=tuple(outcomes))
