@@ -7,6 +7,7 @@ to follow it, ``seat`` decides.
 """
 
 import atexit
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -33,6 +34,9 @@ DOUBT_S = 1.0
 """If this process was frozen itself, its listening thread needs a moment to hear what came meanwhile."""
 
 
+UNFINISHED = 75
+"""Exit code of a worker whose controller is gone: EX_TEMPFAIL, to be resumed."""
+
 Found = TypeVar("Found")
 
 
@@ -58,6 +62,14 @@ class Door(Protocol):
     def wait(self, keys: list[str], timeout: timedelta, /) -> None:
         """Block until all are there. Raises dist.DistStoreError when they are not in time."""
         ...
+
+
+class Abandoned(SystemExit):
+    """The controller is gone, and said so in one sentence: the process ends with exit code UNFINISHED."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(UNFINISHED)
+        sys.stderr.write(f"fallow: {sentence}\n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,12 +292,19 @@ class Channel:
 
 
 def from_environment(environment: Mapping[str, str], device: torch.device) -> Channel | None:
-    """The channel that the controller's variables describe; ``None`` when nobody drives us."""
+    """The channel that the controller's variables describe; ``None`` when nobody drives us.
+
+    Raises Abandoned when there is no such controller any more.
+    """
     address = environment.get(protocol.ENV_STORE)
     if address is None:
         return None
     host = environment.get(protocol.ENV_HOST)
-    return Channel(address, MemberId(environment[protocol.ENV_MEMBER]), device, host=host)
+    member = MemberId(environment[protocol.ENV_MEMBER])
+    try:
+        return Channel(address, member, device, host=host)
+    except (ControllerLost, GroupBroken):
+        raise Abandoned(f"no controller answers at {address}; {member} ends") from None
 
 
 def _appeared(door: Door, key: str) -> bool:

@@ -305,9 +305,8 @@ class Controller:
         ]
         paused = f", paused {max(pauses):.0f} ms" if pauses else ""
         names = f" ({' '.join(plan.members)})" if plan.members else ""
-        self._note(
-            f"Adopt({plan})", f"generation {plan.number}: {_workers(len(plan.members))}{names}{paused}"
-        )
+        said = f"generation {plan.number}: {_workers(len(plan.members))}{names}{paused}"
+        self._note(f"Adopt({plan})", said if plan.members else "all workers have left")
         self.view = events.adopted(self.view, plan, now_ms)
 
     def _start(self, founder: bool, now_ms: int) -> None:

@@ -5,7 +5,6 @@ hand-over of the state that goes with each. When a step ends or broke, the train
 the controller's plans say.
 """
 
-import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, Protocol
@@ -13,7 +12,7 @@ from typing import Any, NoReturn, Protocol
 import torch
 
 from fallow import protocol
-from fallow.channel import Channel, ControllerLost, Ready
+from fallow.channel import Abandoned, Channel, ControllerLost, Ready
 from fallow.group import Alone, Group, GroupBroken
 from fallow.handover import receive_state, route, send_state
 from fallow.protocol import Plan
@@ -23,8 +22,6 @@ AGREED_TIMEOUT_S = 60.0
 RECOVERY_TIMEOUT_S = 3600.0
 """A last resort: who keeps a recovery waiting is ended by the controller, which knows whether it lives."""
 FOUNDING_TIMEOUT_S = 3600.0
-UNFINISHED = 75
-"""Exit code of a worker whose controller is gone: EX_TEMPFAIL, to be resumed."""
 
 
 class Left(SystemExit):
@@ -32,14 +29,6 @@ class Left(SystemExit):
 
     def __init__(self) -> None:
         super().__init__(0)
-
-
-class Abandoned(SystemExit):
-    """The controller is gone, and said so in one sentence: the process ends with exit code UNFINISHED."""
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__(UNFINISHED)
-        sys.stderr.write(f"fallow: {sentence}\n")
 
 
 class Holder(Protocol):
