@@ -14,7 +14,8 @@ from typing import Protocol
 
 from collector.attribution import Attribution
 from collector.clock import Clock
-from collector.model import Gap, Reading, Tick, Unavailable
+from collector.model import Gap, MigPlace, Reading, Tick, Unavailable
+from collector.reconcile import names_of, reconciled
 from collector.snapshot import Snapshot, after
 from collector.source import Source
 
@@ -70,6 +71,7 @@ class Loop:
         self._last_ms: int | None = None
         self._owed: tuple[Gap, ...] = ()
         self._newest: dict[str, Outcome] = {}
+        self._places: dict[str, tuple[MigPlace, ...]] = {}
         self._snapshot = Snapshot()
 
     @property
@@ -83,7 +85,7 @@ class Loop:
         Raises what the sink raises, after noting the hole for the next tick.
         """
         now_ms, started_ms = self._clock.now_ms(), self._clock.monotonic_ms()
-        outcomes = self._read(now_ms)
+        outcomes = self._reconciled(self._read(now_ms))
         self._newest |= {each.source: each for each in outcomes}
         found = self._attribute(self._known(now_ms), now_ms)
         tick = Tick(
@@ -118,6 +120,12 @@ class Loop:
         asked = [feed for feed in self._feeds if feed.ask(now_ms, self._clock)]
         wait([feed.future for feed in asked if feed.future], timeout=self._timing.source_timeout_ms / 1000)
         return (*late, *(feed.answer(self._clock, self._timing) for feed in asked))
+
+    def _reconciled(self, outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
+        """One name a GPU; what NVML said of MIG holds while it is silent."""
+        self._places |= {each.source: each.mig_places for each in outcomes if isinstance(each, Reading)}
+        places = [place for told in self._places.values() for place in told]
+        return reconciled(outcomes, names_of(places))
 
     def _known(self, now_ms: int) -> tuple[Reading, ...]:
         oldest_ms = now_ms - self._timing.remember_ms

@@ -247,11 +247,20 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MigPlace:
+    """Where a MIG instance lies: its board, and the id of its GPU instance there."""
+
+    uuid: GpuUuid
+    parent_uuid: GpuUuid
+    gpu_instance: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """What one source saw at one tick; it owns all its data and never reaches back to the driver.
 
     ``processes``, ``process_samples``, ``allocations`` and ``claims`` are ``None`` when the source did not
-    look, and empty when it looked and found none.
+    look, and empty when it looked and found none. ``mig_places``: where its MIG instances lie, if it knows.
     """
 
     source: str
@@ -264,6 +273,7 @@ class Reading:
     events: tuple[Event, ...] = ()
     gaps: tuple[Gap, ...] = ()
     claims: tuple[NodeClaim, ...] | None = None
+    mig_places: tuple[MigPlace, ...] = ()
     duration_ms: float = 0.0
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from collector.model import Gpu, GpuSample, GpuUuid, NodeName, Rung
+from collector.model import Gpu, GpuSample, GpuUuid, MigPlace, NodeName, Rung
 from collector.nvml.wire import MEASURES
 
 INSTANT = "instant"
@@ -44,6 +44,17 @@ def gpus(static: Iterable[Mapping[str, Any]], node: NodeName, driver: str | None
         out.append(board)
         out += [_instance(part, board, slices) for part in parts]
     return tuple(out)
+
+
+def mig_places(static: Iterable[Mapping[str, Any]]) -> tuple[MigPlace, ...]:
+    """Where every MIG instance lies."""
+    return tuple(
+        MigPlace(
+            uuid=GpuUuid(part["uuid"]), parent_uuid=GpuUuid(told["uuid"]), gpu_instance=part["gpu_instance"]
+        )
+        for told in static
+        for part in told["instances"]
+    )
 
 
 def with_memory(known: Iterable[Gpu], samples: Iterable[GpuSample]) -> tuple[Gpu, ...]:

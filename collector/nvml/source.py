@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from collector.model import GpuSample, GpuUuid, NodeName, Reading, Unavailable
+from collector.model import GpuSample, GpuUuid, MigPlace, NodeName, Reading, Unavailable
 from collector.nvml import changes, restarts
 from collector.nvml.changes import Failure, Known
 from collector.nvml.gathering import Gathering
 from collector.nvml.identity import ProcessStarts, shares_host_pids
-from collector.nvml.reading import gpus, with_memory
+from collector.nvml.reading import gpus, mig_places, with_memory
 from collector.nvml.reasons import CONTAINER_ADVICE, explain_call
 from collector.nvml.worker import ChildLost, Worker
 
@@ -60,6 +60,7 @@ class NvmlSource:
         self._restarts = restarts.Restarts()
         self._last_reason = ""
         self._known = Known()
+        self._places: tuple[MigPlace, ...] = ()
         self._generation = -1
         self._last_ms: int | None = None
         self._ticks = 0
@@ -176,6 +177,7 @@ class NvmlSource:
             process_samples=process_samples,
             events=(*happened, *told),
             gaps=changes.gaps(known, self._name, now_ms - width_ms, now_ms),
+            mig_places=self._places,
         )
 
     def _remember(self, answer: Mapping[str, Any], samples: tuple[GpuSample, ...], now_ms: int) -> Known:
@@ -189,6 +191,8 @@ class NvmlSource:
             fresh = {gpu.uuid: gpu for gpu in gpus(answer["static"], self._node, driver)}
             missing = {uuid: present[uuid] for uuid in blind if uuid in present and uuid not in fresh}
             present = {gpu.uuid: gpu for gpu in with_memory(fresh.values(), samples)} | missing
+            unread = (place for place in self._places if place.uuid in missing)
+            self._places = (*mig_places(answer["static"]), *unread)
         return Known(gpus=present, blind=blind, energy_mj=changes.energies(self._known, samples))
 
     def _failure(self, told: Mapping[str, Any]) -> Failure:

@@ -37,6 +37,16 @@ def test_instances_are_gpus_and_the_parent_keeps_the_remainder(watch: Watch) -> 
     assert gpus[w.driver.gpu(1).uuid].share_of_device == 1.0
 
 
+def test_each_instance_tells_where_it_lies_even_while_its_board_is_lost(watch: Watch) -> None:
+    w, small, large = partitioned(watch)
+    board = w.driver.gpu(0).uuid
+    found = {place.uuid: (place.parent_uuid, place.gpu_instance) for place in w.read().mig_places}
+    assert found == {small: (board, 1), large: (board, 2)}
+    w.driver.gpu(0).lost = 1
+    w.read()
+    assert {place.uuid for place in w.read().mig_places} == {small, large}
+
+
 def test_the_slices_of_a_full_gpu_leave_nothing_to_the_parent(watch: Watch) -> None:
     w = watch()
     w.driver.gpu(0).partition(("4g.40gb", 4, 40), ("3g.40gb", 3, 40))
