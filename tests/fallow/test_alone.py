@@ -127,7 +127,8 @@ def test_it_keeps_no_tensor_beside_what_a_plain_loop_has() -> None:
         del x, y
         trainer.step()
         gc.collect()
-        own = {id(p) for p in model.parameters()} | {id(p.grad) for p in model.parameters()}
+        gradients = [p.grad for p in model.parameters()]
+        own = {id(tensor) for tensor in (*model.parameters(), *gradients)}
         tensors = [thing for thing in gc.get_objects() if isinstance(thing, torch.Tensor)]
         large = [t.shape for t in tensors if t.is_floating_point() and t.dim() and id(t) not in before | own]
         assert not large
