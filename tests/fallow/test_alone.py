@@ -127,12 +127,16 @@ def test_it_keeps_no_tensor_beside_what_a_plain_loop_has() -> None:
         del x, y
         trainer.step()
         gc.collect()
-        gradients = [p.grad for p in model.parameters()]
-        own = {id(tensor) for tensor in (*model.parameters(), *gradients)}
-        tensors = [thing for thing in gc.get_objects() if isinstance(thing, torch.Tensor)]
-        large = [t.shape for t in tensors if t.is_floating_point() and t.dim() and id(t) not in before | own]
-        assert not large
+        assert not others(before, model)
         assert all(p.grad._base is None for p in model.parameters())  # torch's own, no view of a buffer
+
+
+def others(before: set[int], model: "torch.nn.Module") -> "list[torch.Size]":
+    """The shapes of floating tensors that came since ``before`` and are neither parameters nor gradients."""
+    gradients = [parameter.grad for parameter in model.parameters()]
+    known = before | {id(tensor) for tensor in (*model.parameters(), *gradients)}
+    tensors = [thing for thing in gc.get_objects() if isinstance(thing, torch.Tensor)]
+    return [t.shape for t in tensors if t.is_floating_point() and t.dim() and id(t) not in known]
 
 
 def test_importing_the_pure_files_takes_no_torch() -> None:
