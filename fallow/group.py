@@ -79,6 +79,16 @@ class Group(Protocol):
         """Begin to fill a contiguous tensor from rank ``source``. Doesn't block."""
         ...
 
+    def start_exchange(
+        self, sends: Sequence[tuple[torch.Tensor, int]], receives: Sequence[tuple[torch.Tensor, int]]
+    ) -> "Work":
+        """Begin to send contiguous tensors to ranks and to fill others from ranks. Doesn't block.
+
+        All ranks must begin their exchanges in the same order, and between two ranks tensors are matched in
+        the order in which both list them.
+        """
+        ...
+
     def abort(self) -> None:
         """Drop all connections, so that peers waiting for us fail at once; safe to call twice."""
         ...
@@ -122,6 +132,13 @@ class Alone:
     def start_receive(self, tensor: torch.Tensor, source: int) -> Work:
         """Raises GroupBroken: there is nobody to receive from."""
         raise GroupBroken(f"no rank {source} in a world of one")
+
+    def start_exchange(
+        self, sends: Sequence[tuple[torch.Tensor, int]], receives: Sequence[tuple[torch.Tensor, int]]
+    ) -> Work:
+        """There is nobody to exchange anything with: over at once."""
+        assert not sends and not receives
+        return Started(())
 
     def abort(self) -> None:
         """Nothing is connected."""
@@ -192,6 +209,20 @@ class TorchGroup:
         """Begin to fill a contiguous tensor from rank ``source``."""
         with _breaking():
             return Started([self._alive().recv([tensor], source, 0)], tensor)
+
+    def start_exchange(
+        self, sends: Sequence[tuple[torch.Tensor, int]], receives: Sequence[tuple[torch.Tensor, int]]
+    ) -> Work:
+        """Begin to send tensors and to fill others; NCCL takes all as one, lest they wait in a ring."""
+        tensors = [tensor for tensor, _ in (*sends, *receives)]
+        with _breaking():
+            group = self._alive()
+            together = bool(group.supports_coalescing) and bool(tensors)
+            if together:
+                group._start_coalescing()
+            works = [group.send([tensor], to, 0) for tensor, to in sends]
+            works += [group.recv([tensor], source, 0) for tensor, source in receives]
+            return Started([group._end_coalescing()] if together else works, *tensors)
 
     def abort(self) -> None:
         """Drop all connections."""

@@ -19,9 +19,11 @@ from torch import nn
 
 from fallow import checkpoint, cut, memory, randomness, speeds, static_world
 from fallow.batch import MicroBatch
+from fallow.bucketed import Plain
 from fallow.channel import Channel
 from fallow.cut import Cut
 from fallow.feed import Feed
+from fallow.folded import Tree
 from fallow.group import Group, GroupBroken
 from fallow.intake import Asked, Intake, length, take_in
 from fallow.losses import checked
@@ -29,7 +31,7 @@ from fallow.mistakes import LoopMistake, LossMistake, StateMistake
 from fallow.open_step import ONCE_EACH, OpenStep
 from fallow.pace import Pace
 from fallow.recipe import Recipe, Step
-from fallow.reduction import Local, Plain, Reducer, Summed, Tree
+from fallow.reduction import Local, Reducer, Summed
 from fallow.replica import Replica
 from fallow.reporting import Measurements, Reporter
 from fallow.sampling import Order, Piece
@@ -72,7 +74,7 @@ class Trainer:
         self._keyed = recipe.deterministic or self._seat.driven or self.world_size > 1
         self._sits_in: Group | None = None
         self._trainable: tuple[bool, ...] = ()
-        self._reducer: Reducer
+        self._reducer: Reducer = Local(model)
         self._speeds = speeds.even(1)
         self._open: OpenStep | None = None
         self._outcome: _Outcome | None = None
@@ -288,7 +290,7 @@ class Trainer:
         for piece in pieces:
             self._settle()
             opened.hand_out(piece.micro)
-            self._reducer.begin_micro_batch()
+            self._reducer.begin_micro_batch(piece is pieces[-1])
             fetched = feed.fetch(piece)
             if self._keyed:
                 randomness.seed(self.recipe.seed, piece.step, piece.micro.index)
@@ -304,9 +306,10 @@ class Trainer:
         self._trainable = self._replica.trainable()
         model, group = self._replica.model, self._seat.group
         notes = NOTES + (group.world_size if self.recipe.balance_by_speed else 0)
+        spare = self._reducer.close()
         if self.recipe.deterministic:
-            return Tree(model, group, notes)
-        return Local(model) if group.world_size == 1 else Plain(model, group, notes)
+            return Tree(model, group, notes, spare)
+        return Local(model) if group.world_size == 1 else Plain(model, group, notes, spare)
 
     def _sum(self, opened: OpenStep) -> Summed | None:
         """The step's exchange; ``None`` when the group broke. No traceback may outlive it: one that did would

@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -80,12 +81,22 @@ def announcing(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def summing(function: Callable[..., Any]) -> Callable[..., Any]:
-    def wrapped(self: Any, *arguments: Any) -> Any:
-        passes(f"before-sum-of-{self.world_size}")
-        result = function(self, *arguments)
+@dataclass
+class Summing:
+    """A sum that was begun."""
+
+    work: group.Work
+    world_size: int
+
+    def wait(self) -> None:
+        self.work.wait()
         passes(f"after-sum-of-{self.world_size}")
-        return result
+
+
+def summing(function: Callable[..., Any]) -> Callable[..., Any]:
+    def wrapped(self: Any, *arguments: Any) -> Summing:
+        passes(f"before-sum-of-{self.world_size}")
+        return Summing(function(self, *arguments), self.world_size)
 
     return wrapped
 
@@ -96,7 +107,12 @@ def main() -> None:
     group.connect = dying(group.connect, "before-connect", "after-connect")
     seat.send_state = dying(seat.send_state, "before-send", "after-send")
     seat.receive_state = dying(seat.receive_state, "before-receive", "after-receive")
-    group.TorchGroup.all_reduce = summing(group.TorchGroup.all_reduce)  # type: ignore[method-assign]
+    group.TorchGroup.start_all_reduce = summing(  # type: ignore[method-assign]
+        group.TorchGroup.start_all_reduce
+    )
+    group.TorchGroup.start_send = dying(  # type: ignore[method-assign]
+        group.TorchGroup.start_send, "before-parcel", "after-parcel"
+    )
     group.TorchGroup.send = dying(group.TorchGroup.send, "amid-send", None)  # type: ignore[method-assign]
 
     passes("start")

@@ -28,6 +28,8 @@ CRASHES = [
     "w0/after-connect/0",
     "w0/before-send/0",
     "w0/amid-send/1",
+    "w0/before-parcel/0",
+    "w0/after-parcel/0",
     "w1/before-receive/0",
     "w1/after-receive/0",
     "w0/before-switched/0",
