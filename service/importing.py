@@ -6,7 +6,7 @@ The service owns the store, so while it runs it does the importing, in small pie
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from service.trouble import Trouble
@@ -27,13 +27,19 @@ class ImportRefused(Trouble):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOrder:
-    """What to read from where; times in UTC ms, half-open. ``token`` goes to the server as a bearer's."""
+    """What to read from where; times in UTC ms, half-open.
+
+    ``headers`` go with each request and tell tenants apart, so they are part of the origin's name;
+    ``secrets`` are headers too, and are told nowhere. ``ca_pem`` is the certificate behind the server's https.
+    """
 
     url: str
     from_ms: int
     to_ms: int
     match: str = ""
-    token: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    ca_pem: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,17 +183,26 @@ def _order(given: Mapping[str, Any]) -> ImportOrder:
             from_ms=int(given["from_ms"]),
             to_ms=int(given["to_ms"]),
             match=str(given.get("match") or ""),
-            token=None if given.get("token") is None else str(given["token"]),
+            headers=_headers(given.get("headers")),
+            secrets=_headers(given.get("secrets")),
+            ca_pem=None if given.get("ca_pem") is None else str(given["ca_pem"]),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise ImportRefused(f"an import needs url, from_ms and to_ms; found {error!r}") from error
+        raise ImportRefused(
+            f"an import needs url, from_ms and to_ms, and headers as an object of texts; found {error!r}"
+        ) from error
     if order.to_ms <= order.from_ms:
         raise ImportRefused("an import's to_ms must be after its from_ms")
     return order
 
 
+def _headers(given: Any) -> dict[str, str]:
+    if given is not None and not isinstance(given, Mapping):
+        raise TypeError("headers that are no object")
+    return {str(name): str(value) for name, value in (given or {}).items()}
+
+
 def _access(order: ImportOrder) -> Any:
     from collector.backfill.server import Access
 
-    headers = {"Authorization": f"Bearer {order.token}"} if order.token else {}
-    return Access(url=order.url, headers=headers)
+    return Access(url=order.url, headers=order.headers, secrets=order.secrets, ca_pem=order.ca_pem)

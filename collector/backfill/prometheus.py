@@ -168,7 +168,7 @@ def import_history(
 def _survey(
     server: PrometheusServer, access: Access, window: Range, store: ImportStore, settings: ImportSettings
 ) -> Survey:
-    origin = f"{place(access.url)} {_selector(settings.match)}" if settings.match else place(access.url)
+    origin = _origin(access, settings.match)
     every = server.names(_selector(_DCGM, settings.match), *window)
     metrics = tuple(sorted(name for name in every if is_known(name)))
     if not metrics:
@@ -179,6 +179,12 @@ def _survey(
     return Survey(
         origin=origin, metrics=metrics, step_ms=step_ms, series=series, exported=bool(exported), todo=todo
     )
+
+
+def _origin(access: Access, match: str) -> str:
+    """What was read, by name: another tenant or another selector is another origin."""
+    told = [f"{name}: {value}" for name, value in sorted(access.headers.items())]
+    return " ".join([place(access.url), *([_selector(match)] if match else []), *told])
 
 
 def _nothing(server: PrometheusServer, origin: str, window: Range) -> str:

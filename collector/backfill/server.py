@@ -13,6 +13,7 @@ a gap. Blocks; may be shared between threads, as httpx's client may.
 import json
 import random
 import re
+import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from collector.dcgm.fetch import place
 
 _VALUES = re.compile(rb'"values":\[\[(.*?)\]\]', re.DOTALL)
 _TOO_MUCH = ("too many samples", "maximum resolution", "timed out", "limit", "too long", "too large")
+DISTRUST = "CERTIFICATE_VERIFY_FAILED"
 UNAUTHORIZED = frozenset({401, 403})
 NOT_A_PROMETHEUS = "Give the address of its web page, for example http://prometheus:9090"
 
@@ -71,10 +73,16 @@ class Patience:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Where the server is and what it wants to see; ``headers`` may carry a secret and are never told."""
+    """Where the server is and what it wants to see.
+
+    ``headers`` choose what it shows (a tenant), so they are part of an origin's name. ``secrets`` are headers
+    too, and are told nowhere. ``ca_pem`` is the certificate that its own is checked against.
+    """
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    ca_pem: str | None = field(default=None, repr=False)
     patience: Patience = field(default_factory=Patience)
 
 
@@ -86,9 +94,10 @@ class PrometheusServer:
         self._where = place(access.url)
         self._client = httpx.Client(
             base_url=access.url.rstrip("/"),
-            headers=dict(access.headers),
+            headers={**access.headers, **access.secrets},
             timeout=access.patience.timeout_s,
             trust_env=False,
+            verify=_trust(access),
         )
 
     def __enter__(self) -> "PrometheusServer":
@@ -143,7 +152,7 @@ class PrometheusServer:
             try:
                 return self._answer(self._client.get(path, params=dict(query)))
             except (httpx.TransportError, _Passing) as error:
-                if not left:
+                if not left or DISTRUST in str(error):
                     raise self._gave_up(error) from error
                 nth = self._patience.tries - 1 - left
                 time.sleep(self._patience.pause_s * 2**nth * random.uniform(0.5, 1.5))
@@ -156,7 +165,10 @@ class PrometheusServer:
         if status == httpx.codes.OK:
             return response.content
         if status in UNAUTHORIZED:
-            raise Refused(f"{self._where} answered HTTP {status}: give a token or password that may query it")
+            raise Refused(
+                f"{self._where} answered HTTP {status}{_words_of(response)}: give a token or password that "
+                "may query it, or the header that it asks for"
+            )
         reason = _error_in(response)
         if reason is None and status < httpx.codes.INTERNAL_SERVER_ERROR:
             raise NotPrometheus(
@@ -171,6 +183,11 @@ class PrometheusServer:
     def _gave_up(self, error: Exception) -> ImportFailed:
         tried = f"{self._patience.tries} tries"
         match error:
+            case httpx.ConnectError() if DISTRUST in str(error):
+                return Refused(
+                    f"the certificate of {self._where} cannot be verified: {error}. Give the certificate of "
+                    "the CA that signed it"
+                )
             case httpx.ConnectError():
                 return NotPrometheus(
                     f"cannot connect to {self._where} after {tried}: {error}. {NOT_A_PROMETHEUS}"
@@ -180,6 +197,28 @@ class PrometheusServer:
                     f"{self._where} failed to answer after {tried}: {error or type(error).__name__}. What "
                     "was imported is kept; run the same command again to go on from there"
                 )
+
+
+def _trust(access: Access) -> ssl.SSLContext | bool:
+    """The system's CAs, and the one that was given. Raises NotPrometheus for what is no certificate."""
+    if access.ca_pem is None:
+        return True
+    try:
+        context = ssl.create_default_context()
+        context.load_verify_locations(cadata=access.ca_pem)
+    except (ssl.SSLError, ValueError) as error:
+        raise NotPrometheus(
+            f"the CA given for {place(access.url)} is no certificate in PEM ({error})"
+        ) from error
+    return context
+
+
+def _words_of(response: httpx.Response) -> str:
+    """The first line of a plain answer, for a person: a proxy says what it misses."""
+    if "html" in response.headers.get("content-type", ""):
+        return ""
+    line = next(iter(response.text[:200].splitlines()), "").strip()
+    return f" ({line})" if line.isprintable() and line else ""
 
 
 class _Passing(Exception):

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from service.cli import credentials
 from service.trouble import Trouble
 
 LEDGER_KEYS = ("state", "node", "gpu", "user", "project", "job", "framework", "model", "hour", "day")
+
+ADVICE_CLASSES = ("reclaim", "cap-memory", "pack", "consolidate", "right-size", "terminate")
 
 
 class BadUsage(Trouble):
@@ -58,7 +61,21 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
-    for add in (_up, _serve, _status, _collect, _ledger, _findings, _import, _export, _doctor, _config):
+    for add in (
+        _up,
+        _serve,
+        _status,
+        _collect,
+        _ledger,
+        _findings,
+        _advise,
+        _plan,
+        _explain,
+        _import,
+        _export,
+        _doctor,
+        _config,
+    ):
         add(verbs)
     return parser
 
@@ -167,6 +184,36 @@ def _findings(verbs: Verbs) -> None:
     _json(verb)
 
 
+def _advise(verbs: Verbs) -> None:
+    verb = _verb(
+        verbs, "advise", "what would give GPU-hours back, with evidence, gain and risk; nothing is done"
+    )
+    verb.add_argument(
+        "--all", action="store_true", help="also every job that nothing is advised for, and why"
+    )
+    verb.add_argument("--only", choices=ADVICE_CLASSES, metavar="CLASS", help=", ".join(ADVICE_CLASSES))
+    _json(verb)
+
+
+def _plan(verbs: Verbs) -> None:
+    verb = _verb(verbs, "plan", "what would be done now, in order, and what is refused; nothing is done")
+    verb.add_argument(
+        "--want",
+        action="append",
+        metavar="PROJECT:GPUS[:MODEL]",
+        help="as if this job waited, for example vision:4; may be repeated",
+    )
+    _json(verb)
+
+
+def _explain(verbs: Verbs) -> None:
+    verb = _verb(verbs, "explain", "why something is advised, why nothing else, and what would change it")
+    verb.add_argument(
+        "name", metavar="JOB|GPU|ADVICE", help="a job's id, a GPU (node:index or UUID), an advice"
+    )
+    _json(verb)
+
+
 def _import(verbs: Verbs) -> None:
     verb = _verb(verbs, "import", "read history from elsewhere into the store; safe to repeat")
     verb.add_argument("origin", choices=("prometheus",), metavar="prometheus", help="where from")
@@ -174,6 +221,7 @@ def _import(verbs: Verbs) -> None:
     verb.add_argument("--since", default="30d", metavar="TIME", help="how far back (default 30d)")
     verb.add_argument("--until", metavar="TIME", help="up to when; default now")
     verb.add_argument("--match", metavar="SELECTOR", help='only these series, e.g. job="dcgm"')
+    credentials.add_flags(verb)
     verb.add_argument("--yes", action="store_true", help="do it; without, say what would be done")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from service.cli import words
+from service.cli import credentials, words
 from service.cli.screen import console
 from service.cli.settings import Settings, settle
 from service.cli.spans import window
@@ -19,7 +19,6 @@ from service.client import Client, ImportFailed, connect
 if TYPE_CHECKING:
     from collector.backfill.prometheus import Progress as Read
 
-TOKEN_VARIABLE = "FALLOW_PROMETHEUS_TOKEN"
 POLL_S = 0.5
 DAY_MS = 86_400_000
 
@@ -32,7 +31,7 @@ def run(flags: argparse.Namespace) -> int:
         "from_ms": round(start.timestamp() * 1000),
         "to_ms": round(end.timestamp() * 1000),
         "match": flags.match,
-        "token": os.environ.get(TOKEN_VARIABLE),
+        **credentials.wanted(flags, os.environ),
     }
     settings = settle(flags)
     with connect(settings.data) as client:
