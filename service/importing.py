@@ -30,7 +30,7 @@ class ImportOrder:
     """What to read from where; times in UTC ms, half-open.
 
     ``headers`` go with each request and tell tenants apart, so they are part of the origin's name;
-    ``secrets`` are headers too, and are told nowhere. ``ca_pem`` is the certificate behind the server's https.
+    ``secrets`` are headers too, told nowhere. ``ca_pem`` is the certificate behind the server's https.
     """
 
     url: str
