@@ -6,7 +6,6 @@ destructive an action, the longer its clock.
 
 from dataclasses import dataclass, fields
 
-from advisor.policies.pairing import PairingRules
 from analytics.thresholds import bounded
 
 
@@ -82,8 +81,3 @@ class AdviceRules:
             value, low, high = getattr(self, item.name), item.metadata["low"], item.metadata["high"]
             if not low <= value <= high:
                 raise ValueError(f"advice {item.name} must lie in [{low}, {high}]; got {value}")
-
-    @property
-    def pairing(self) -> PairingRules:
-        """How pairs are chosen and undone: 10% slower, three windows in a row."""
-        return PairingRules()

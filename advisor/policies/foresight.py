@@ -24,6 +24,7 @@ class Foresight:
     expected_s: float
     low_s: float
     high_s: float
+    horizon_s: float
     stretches: int
     of: str
 
@@ -74,6 +75,7 @@ def _expected(idle_s: float, horizon_s: float, group: list[IdleStretch], name: s
         expected_s=area,
         low_s=_quantile(curve, 0.9, idle_s, end) - idle_s,
         high_s=_quantile(curve, 0.1, idle_s, end) - idle_s,
+        horizon_s=horizon_s,
         stretches=len(group),
         of=name,
     )

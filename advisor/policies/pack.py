@@ -15,7 +15,7 @@ from advisor.model import ActionClass, ClusterState, Gpu, Job, Use
 from advisor.observed import JobUse, Observed
 from advisor.placement import may_share
 from advisor.plan import Rule
-from advisor.policies.pairing import Experience, Pairing, choose_pairs
+from advisor.policies.pairing import Experience, Pairing, PairingRules, choose_pairs
 from advisor.policies.protection import restraint, silence
 from advisor.policies.sayings import gib, job_name, lasting, money_of, percent
 from advisor.protection import Objection
@@ -25,6 +25,8 @@ from advisor.steps import Move
 from analytics.model import Evidence
 from collector.model import GpuUuid, Rung
 
+PAIRING = PairingRules()
+"""10% slower, three windows in a row."""
 MEASURED_CONFIDENCE = 0.9
 UNTRIED_CONFIDENCE = 0.5
 UNDO_WINDOW_S = 30
@@ -125,7 +127,7 @@ def _paired(
         uses = observed.uses[one.id], observed.uses[two.id]
         return may_share(one, two) and crowding(gpu, *uses, rules) is None
 
-    pairs = choose_pairs([profile_of(job) for job in jobs], experience, rules.pairing, may)
+    pairs = choose_pairs([profile_of(job) for job in jobs], experience, PAIRING, may)
     paired = {place for pair in pairs for place in (pair.foreground, pair.guest)}
     advices: list[Advice | Abstain] = [
         _advice(state, observed, rules, (jobs[pair.foreground], jobs[pair.guest]), pair) for pair in pairs
@@ -167,7 +169,7 @@ def _advice(
         horizon_s=float(rules.horizon_s),
         risk=(
             f"{host.user or 'the owner'} may run at {percent(pair.foreground_worst)} of full speed for "
-            f"{lasting(rules.pairing.undo_windows * UNDO_WINDOW_S)} before it is undone; nothing isolates "
+            f"{lasting(PAIRING.undo_windows * UNDO_WINDOW_S)} before it is undone; nothing isolates "
             "the two, and a fault of one can end both"
         ),
         risk_to=tuple(sorted({user for user in (host.user, guest.user) if user is not None})),

@@ -100,7 +100,8 @@ def _what(state: ClusterState, job: Job, found: Standing) -> str:
         case Rung.SHOW:
             return f"Show that {name} is idle on {where}"
         case Rung.TELL:
-            return f"Tell {job.user or 'the owner'} that {name} is idle on {where}"
+            short = f"{job.name or job.kind.value} ({job.id})"
+            return f"Tell {job.user or 'the owner'} that {short} is idle on {where}"
         case Rung.RELEASE:
             return f"Have {name} give its cached memory back on {where}"
         case Rung.PAUSE:
@@ -116,10 +117,15 @@ def _why(job: Job, idle_s: float, seen: Foresight | None, observed: Observed) ->
     first = found or f"It has done nothing for {lasting(idle_s)}."
     if seen is None:
         return f"{first} Too few such times were recorded to say how long they go on."
-    return (
-        f"{first} Of {seen.stretches} idle times of {seen.of} that lasted this long, four of five went on "
-        f"for another {lasting(seen.low_s)} to {lasting(seen.high_s)}."
-    )
+    return f"{first} Of {seen.stretches} idle times of {seen.of} that lasted this long, {_band(seen)}."
+
+
+def _band(seen: Foresight) -> str:
+    """What four of five of them did; the horizon cuts what is looked at."""
+    if seen.low_s >= seen.horizon_s:
+        return f"nine of ten went on for {lasting(seen.horizon_s)} or more"
+    more = " or more" if seen.high_s >= seen.horizon_s else ""
+    return f"four of five went on for another {lasting(seen.low_s)} to {lasting(seen.high_s)}{more}"
 
 
 def _is_idleness(kind: str) -> bool:

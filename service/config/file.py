@@ -103,10 +103,24 @@ def _claim(
                     f"{place.at(where)}: {'.'.join(where)} is a table: write [{'.'.join(where)}]"
                 )
             _claim(hints[key], value, where, place, out)
+        elif _named_tables(hints[key]) is not None:
+            if not isinstance(value, dict):
+                raise ConfigError(f"{place.at(where)}: {key} holds tables: write [{key}.NAME]")
+            for name, inner in value.items():
+                if not isinstance(inner, dict):
+                    at = place.at((*where, name))
+                    raise ConfigError(f"{at}: {key}.{name} is a table: write [{key}.{name}]")
+                _claim(_named_tables(hints[key]), inner, (*where, name), place, out)
         elif isinstance(value, dict) and get_origin(hints[key]) is Mapping:
             out.update({".".join((*where, inner)): place.at((*where, inner)) for inner in value})
         else:
             out[".".join(where)] = place.at(where)
+
+
+def _named_tables(hint: Any) -> Any:
+    """The dataclass of a table of tables, one for each name; ``None`` for any other key."""
+    inner = get_args(hint)
+    return inner[1] if get_origin(hint) is Mapping and is_dataclass(inner[1]) else None
 
 
 def _unknown(at: str, where: tuple[str, ...], known: tuple[str, ...], kind: Any) -> str:
@@ -137,6 +151,11 @@ def _build(
         where = (*path, item.name)
         if is_dataclass(hints[item.name]):
             values[item.name] = _build(hints[item.name], tree.get(item.name, {}), where, place, origins)
+        elif _named_tables(hints[item.name]) is not None:
+            values[item.name] = {
+                name: _build(_named_tables(hints[item.name]), inner, (*where, name), place, origins)
+                for name, inner in tree.get(item.name, {}).items()
+            }
         elif item.name in tree:
             named = _Named(where=where, place=place, origins=origins)
             values[item.name] = _value(hints[item.name], tree[item.name], item.metadata, named)
@@ -157,7 +176,7 @@ def _value(hint: Any, value: Any, bounds: Mapping[str, Any], named: _Named) -> A
     if origin is Mapping:
         if not isinstance(value, dict):
             raise ConfigError(f"{named} is a table of names and values, not {value!r}")
-        return {str(k): _scalar(inner[1], v, bounds, named.within(str(k))) for k, v in value.items()}
+        return {str(k): _value(inner[1], v, bounds, named.within(str(k))) for k, v in value.items()}
     return _scalar(hint, value, bounds, named)
 
 
@@ -189,6 +208,9 @@ def _flatten(value: Any, path: tuple[str, ...]) -> list[tuple[str, object]]:
         inner, where = getattr(value, item.name), (*path, item.name)
         if is_dataclass(inner) and not isinstance(inner, type):
             rows += _flatten(inner, where)
+        elif isinstance(inner, Mapping) and inner and all(map(is_dataclass, inner.values())):
+            for key, each in inner.items():
+                rows += _flatten(each, (*where, key))
         elif isinstance(inner, Mapping) and inner:
             rows += [(".".join((*where, key)), each) for key, each in inner.items()]
         else:

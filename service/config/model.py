@@ -5,9 +5,12 @@ default < file < flag. Environment variables carry secrets and paths only, never
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
+from advisor.limits import Mode
+from advisor.model import ActionClass
+from advisor.rules import AdviceRules
 from analytics.thresholds import Thresholds
 from service.trouble import Trouble
 
@@ -100,6 +103,68 @@ class StoreConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaConfig:
+    """What one project of the tree is guaranteed: ``[quotas.NAME]``.
+
+    ``gpus`` is guaranteed, ``limit`` never exceeded (0: no limit); what is left over goes to the highest
+    ``priority``, and by ``weight`` among equals. ``parent`` names another project with a table here.
+    """
+
+    gpus: float = bounded(0.0, 0, 1e6)
+    limit: float = bounded(0.0, 0, 1e6)
+    weight: float = bounded(1.0, 0, 1e6)
+    priority: int = bounded(0, -1000, 1000)
+    parent: str = ""
+
+    def __post_init__(self) -> None:
+        if 0 < self.limit < self.gpus:
+            raise ValueError(f"a limit of {self.limit:g} GPUs is below the quota of {self.gpus:g}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsentConfig:
+    """Who allows what with running jobs: lists of users or projects, ``"*"`` is everybody; nobody by default.
+
+    ``opt_out`` maps a user or project to the classes of action that are never even advised for its jobs.
+    """
+
+    share: tuple[str, ...] = ()
+    preemptible: tuple[str, ...] = ()
+    checkpointable: tuple[str, ...] = ()
+    opt_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        known = [each.value for each in ActionClass]
+        for name, classes in self.opt_out.items():
+            for each in classes:
+                if each not in known:
+                    raise ValueError(f"opt_out of {name} names {each!r}; the classes are {', '.join(known)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModesConfig:
+    """How far each class of action goes by itself: off, advise, ask (approve each plan) or auto."""
+
+    schedule: str = "advise"
+    fair_share: str = "advise"
+    reclaim: str = "advise"
+    cap_memory: str = "advise"
+    pack: str = "advise"
+    resize: str = "advise"
+    consolidate: str = "advise"
+    right_size: str = "advise"
+    terminate: str = "off"
+
+    def __post_init__(self) -> None:
+        known = [each.value for each in Mode]
+        for item in fields(self):
+            if getattr(self, item.name) not in known:
+                raise ValueError(
+                    f"the mode of {item.name} is one of {', '.join(known)}, not {getattr(self, item.name)!r}"
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """The whole tree.
 
@@ -114,6 +179,10 @@ class Config:
     projects: Mapping[str, str] = field(default_factory=dict)
     project_groups: Mapping[str, str] = field(default_factory=dict)
     findings: Thresholds = field(default_factory=Thresholds)
+    quotas: Mapping[str, QuotaConfig] = field(default_factory=dict)
+    consent: ConsentConfig = field(default_factory=ConsentConfig)
+    modes: ModesConfig = field(default_factory=ModesConfig)
+    advice: AdviceRules = field(default_factory=AdviceRules)
     api: ApiConfig = field(default_factory=ApiConfig)
     dashboard: DashboardConfig = field(default_factory=DashboardConfig)
     store: StoreConfig = field(default_factory=StoreConfig)

@@ -1,0 +1,195 @@
+"""Why something is advised, done or left alone, and what would change it: one answer about one subject.
+
+Pure. It gathers what policies, planner and guard have said already; no rule is asked anew here, so that an
+explanation can never differ from the decision.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from advisor.advice import Abstain, Advice
+from advisor.model import ClusterState, Gpu, Job
+from advisor.observed import Observed
+from advisor.plan import Plan
+from advisor.policies.sayings import gib, lasting, percent
+from advisor.steps import Step
+from collector.model import GpuUuid, JobId
+
+Name = TypeVar("Name", JobId, GpuUuid)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhyNot:
+    """Something that is not done or not advised: of which class, why, and what would change it."""
+
+    action: str
+    reason: str
+    would_change: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """All that was said of one subject; ``kind`` is job, gpu or advice. ``facts`` are sentences."""
+
+    kind: str
+    name: str
+    facts: tuple[str, ...]
+    advice: tuple[Advice, ...] = ()
+    steps: tuple[Step, ...] = ()
+    why_not: tuple[WhyNot, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoSuch:
+    """Nothing has this name; ``near`` are names that it may have meant."""
+
+    name: str
+    near: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """All that was decided about one snapshot."""
+
+    state: ClusterState
+    observed: Observed
+    answers: tuple[Advice | Abstain, ...]
+    plan: Plan
+
+
+def explain(name: str, said: Said, places: dict[str, GpuUuid]) -> Explanation | NoSuch:
+    """The answer about ``name``: an advice's id, a job's id (or its end), a GPU's UUID or its place."""
+    for each in said.answers:
+        if isinstance(each, Advice) and advice_id(each) == name:
+            return _of_advice(each, said)
+    job = _only(job for job in said.state.jobs if job == name or job.split(":")[-1] == name)
+    if job is not None:
+        return _of_job(said.state.jobs[job], said)
+    uuid = places.get(name) or _only(uuid for uuid in said.state.gpus if uuid.startswith(name))
+    if uuid is not None:
+        return _of_gpu(said.state.gpus[uuid], said, places)
+    known = [*said.state.jobs, *places, *(advice_id(a) for a in said.answers if isinstance(a, Advice))]
+    return NoSuch(name=name, near=tuple(each for each in known if name.lower() in each.lower())[:5])
+
+
+def advice_id(advice: Advice | Abstain) -> str:
+    """What an advice is called: its class and its job, for example ``reclaim/slurm:812``."""
+    return f"{advice.action.value}/{advice.job or ','.join(advice.gpus)}"
+
+
+def _of_advice(advice: Advice, said: Said) -> Explanation:
+    job = None if advice.job is None else said.state.jobs.get(advice.job)
+    facts = (advice.what, advice.why, *(() if job is None else job_facts(job, said)))
+    inner = () if job is None else _why_not((job.id,), said, action=advice.action.value)
+    return Explanation(
+        kind="advice",
+        name=advice_id(advice),
+        facts=facts,
+        advice=(advice,),
+        steps=_steps((advice.job,), said.plan),
+        why_not=(*_held_back(advice), *inner),
+    )
+
+
+def _of_job(job: Job, said: Said) -> Explanation:
+    advices = tuple(each for each in said.answers if isinstance(each, Advice) and _concerns(each, (job.id,)))
+    back = tuple(entry for advice in advices for entry in _held_back(advice))
+    return Explanation(
+        kind="job",
+        name=job.id,
+        facts=job_facts(job, said),
+        advice=advices,
+        steps=_steps((job.id,), said.plan),
+        why_not=(*back, *_why_not((job.id,), said)),
+    )
+
+
+def _of_gpu(gpu: Gpu, said: Said, places: dict[str, GpuUuid]) -> Explanation:
+    jobs = tuple(job for job, placement in said.state.placements.items() if gpu.uuid in placement.gpus)
+    place = next((name for name, uuid in places.items() if uuid == gpu.uuid), gpu.uuid)
+    facts = [f"{place} is a {gpu.model or 'GPU'}, UUID {gpu.uuid}."]
+    if not jobs:
+        facts.append("Nobody holds it." if not gpu.occupied else "Nobody was given it, and somebody uses it.")
+    facts += [f"{fact}" for job in jobs for fact in job_facts(said.state.jobs[job], said)]
+    facts += [f.sentence for f in said.observed.analysis.findings if f.uuid == gpu.uuid and f.holder is None]
+    facts += [f"Not judged: {u.reason}." for u in said.observed.analysis.unknown if u.uuid == gpu.uuid]
+    advices = tuple(
+        each
+        for each in said.answers
+        if isinstance(each, Advice) and (gpu.uuid in each.gpus or _concerns(each, jobs))
+    )
+    return Explanation(
+        kind="gpu",
+        name=place,
+        facts=tuple(facts),
+        advice=advices,
+        steps=_steps(jobs, said.plan),
+        why_not=(*(entry for advice in advices for entry in _held_back(advice)), *_why_not(jobs, said)),
+    )
+
+
+def job_facts(job: Job, said: Said) -> tuple[str, ...]:
+    """What is known of a job, a sentence each."""
+    placement = said.state.placements.get(job.id)
+    size = f"{job.min_gpus}" if not job.elastic else f"{job.min_gpus} to {job.max_gpus}"
+    facts = [
+        f"{job.id} is {job.user or 'somebody'}'s {job.kind.value} job "
+        f"{job.name or ''} of project {job.project}, {job.phase.value}.".replace("  ", " "),
+        f"It holds {placement.size_gpus:g} GPUs." if placement is not None else f"It waits for {size} GPUs.",
+    ]
+    if job.idle_since_ms is not None:
+        facts.append(f"It has been idle for {lasting((said.state.as_of_ms - job.idle_since_ms) / 1000)}.")
+    else:
+        facts.append(f"Its use is judged {job.use.value}.")
+    use = said.observed.uses.get(job.id)
+    if use is not None and use.utilization_p95_ratio is not None and use.memory_peak_bytes is not None:
+        facts.append(
+            f"In its busiest minutes it fills {percent(use.utilization_p95_ratio)} of a GPU and takes "
+            f"{gib(use.memory_peak_bytes)} ({percent(use.coverage_ratio)} of its time was measured)."
+        )
+    facts += [finding.sentence for finding in said.observed.findings_of(job.id)]
+    return tuple(facts)
+
+
+def _held_back(advice: Advice) -> Iterable[WhyNot]:
+    """The rungs above the one that is advised: which are due and may not be, and which comes next."""
+    known = {each.name: each.value for each in advice.evidence}
+    for part in str(known.get("rungs_held_back") or "").split("; "):
+        rung, _, reason = part.partition(": ")
+        if reason:
+            yield WhyNot(action=rung, reason=reason, would_change="")
+    if known.get("next_rung"):
+        yield WhyNot(
+            action=str(known["next_rung"]),
+            reason="its clock has not run out",
+            would_change="time, if it stays idle",
+        )
+
+
+def _why_not(jobs: Sequence[JobId], said: Said, action: str | None = None) -> tuple[WhyNot, ...]:
+    abstained = [
+        WhyNot(action=each.action.value, reason=each.reason, would_change=each.would_change)
+        for each in said.answers
+        if isinstance(each, Abstain) and each.job in jobs
+    ]
+    refused = [
+        WhyNot(action=each.action.value, reason=each.reason, would_change=each.would_change)
+        for each in said.plan.refused
+        if each.job in jobs
+    ]
+    found = [each for each in (*abstained, *refused) if action is None or each.action == action]
+    return tuple(dict.fromkeys(found))
+
+
+def _concerns(advice: Advice, jobs: Sequence[JobId]) -> bool:
+    return advice.job in jobs or any(step.job in jobs for step in advice.steps)
+
+
+def _steps(jobs: Sequence[JobId | None], plan: Plan) -> tuple[Step, ...]:
+    return tuple(step for step in plan.steps if step.job in jobs)
+
+
+def _only(names: Iterable[Name]) -> Name | None:
+    found = list(names)
+    return found[0] if len(found) == 1 else None

@@ -1,0 +1,39 @@
+-- Every installed GPU at an instant, as a decision looks at it: what it is, what is on it, what an hour costs.
+--
+-- @param as_of instant: the instant
+-- @column uuid text: the GPU, or the MIG instance
+-- @column node text: its machine
+-- @column gpu_index integer: its index there
+-- @column model text: its model
+-- @column memory_total_bytes bigint (bytes): its memory
+-- @column is_parent boolean: it is cut into MIG instances that are installed themselves
+-- @column newest_ms bigint (ms): its newest sample within ten minutes
+-- @column memory_used_bytes bigint (bytes): used then
+-- @column is_busy boolean: it did something then
+-- @column is_taken boolean: it did something then, or a process was on it, or memory above its idle floor
+-- @column per_gpu_hour double (currency): the price of an hour
+-- @column currency text: of the price
+-- @null newest_ms, memory_used_bytes, is_busy, is_taken: not measured; prices: none is configured
+WITH newest AS (
+    SELECT
+        gpu_id, max(ts) AS ts, arg_max(memory_used_bytes, ts) AS memory_used_bytes,
+        arg_max(process_count, ts) AS process_count, arg_max(utilization_e4, ts) AS utilization_e4
+    FROM samples_all
+    WHERE ts > $as_of - INTERVAL 10 MINUTE AND ts <= $as_of
+    GROUP BY gpu_id
+)
+SELECT
+    g.uuid, g.node, g.gpu_index, g.model, g.memory_total_bytes,
+    EXISTS (
+        SELECT 1 FROM gpus AS i
+        WHERE i.parent_uuid = g.uuid AND i.installed_from <= $as_of
+            AND (i.installed_to IS NULL OR i.installed_to > $as_of)) AS is_parent,
+    epoch_ms(n.ts) AS newest_ms, n.memory_used_bytes, n.utilization_e4 > 100 AS is_busy,
+    coalesce(n.utilization_e4 > 100, false)
+        OR process_is_present(n.process_count, n.memory_used_bytes, g.memory_total_bytes) AS is_taken,
+    p.per_gpu_hour, p.currency
+FROM gpus AS g
+JOIN gpu_prices AS p USING (gpu_id)
+LEFT JOIN newest AS n USING (gpu_id)
+WHERE g.installed_from <= $as_of AND (g.installed_to IS NULL OR g.installed_to > $as_of)
+ORDER BY g.node, g.gpu_index, g.uuid;

@@ -1,0 +1,96 @@
+-- Who holds which GPU at an instant, and what each job made of it since `from_ts`, from the minute roll-up.
+--
+-- A hold that was broken for at most ten minutes (the service began anew) is one hold. Busy is any minute with time in
+-- a working state. The roll-up splits the minutes of a shared GPU among its holders: measured time is made whole again. What two jobs did on one GPU cannot be told apart.
+--
+-- @param as_of instant: the instant
+-- @param from_ts minute: start of the window that is looked at
+-- @column uuid text: the GPU
+-- @column job text: the job's id
+-- @column user_name text: whose
+-- @column project text: for which project
+-- @column job_name text: its name
+-- @column kind text: interactive, batch or inference
+-- @column framework text: the likeliest framework
+-- @column share double (fraction): how much of the GPU it was given
+-- @column from_ms bigint (ms): since when
+-- @column seen_from_ms bigint (ms): start of the part of the window in which it held this GPU
+-- @column measured_ms bigint (ms): of that part, what was measured
+-- @column idle_ms bigint (ms): of that, empty or idle
+-- @column busy_minutes bigint: minutes with any work
+-- @column busy_until_ms bigint (ms): end of the last of them
+-- @column quiet_ms bigint (ms): measured since then, or since it began if it never worked
+-- @column utilization_mean_ratio double (ratio): used over measured time
+-- @column utilization_p95_ratio double (ratio): that 19 of 20 measured minutes do not exceed
+-- @column memory_peak_bytes bigint (bytes): the most used
+-- @column rung tinyint: the lowest rung that went in (1 GPU utilization: an upper bound; 3 SM active)
+-- @column others bigint: other jobs that had a part of this GPU in that time
+-- @null busy_until_ms: it did not work in the window; else: not known or not measured
+WITH spells AS (
+    SELECT
+        gpu_id, holder_id, share, from_ts, to_ts,
+        coalesce(from_ts - max(coalesce(to_ts, $as_of)) OVER w > INTERVAL 10 MINUTE, true) AS begins
+    FROM allocations
+    WHERE from_ts <= $as_of
+        AND holder_id IN (SELECT holder_id FROM allocations WHERE from_ts <= $as_of AND (to_ts IS NULL OR to_ts > $as_of))
+    WINDOW w AS (
+        PARTITION BY gpu_id, holder_id ORDER BY from_ts ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+), claims AS (
+    SELECT
+        gpu_id, holder_id, sum(share) FILTER (WHERE to_ts IS NULL OR to_ts > $as_of) AS share,
+        max(from_ts) FILTER (WHERE begins) AS from_ts
+    FROM spells
+    GROUP BY ALL
+    HAVING bool_or(to_ts IS NULL OR to_ts > $as_of)
+), rows AS (
+    SELECT
+        *, low_saturation_ms + moderate_ms + good_ms AS work_ms,
+        free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms + good_ms + suspect_ms AS own_ms,
+        own_ms + unknown_ms AS part_ms
+    FROM rollup_1m
+    WHERE ts >= $from_ts AND ts < $as_of AND gpu_id IN (SELECT gpu_id FROM claims)
+), whole AS (
+    SELECT gpu_id, ts, sum(part_ms) AS whole_ms FROM rows GROUP BY ALL
+), minutes AS (
+    SELECT u.*, u.own_ms * w.whole_ms / nullif(u.part_ms, 0) AS known_ms
+    FROM rows AS u
+    JOIN whole AS w USING (gpu_id, ts)
+    JOIN claims AS c USING (gpu_id, holder_id)
+    WHERE u.ts >= time_bucket(INTERVAL 1 MINUTE, c.from_ts)
+), sums AS (
+    SELECT
+        gpu_id, holder_id, sum(known_ms) AS measured_ms,
+        sum(allocated_empty_ms + held_idle_ms) AS idle_ms, count(*) FILTER (WHERE work_ms > 0) AS busy_minutes,
+        max(ts) FILTER (WHERE work_ms > 0) + INTERVAL 1 MINUTE AS busy_until,
+        sum(used_ms) / nullif(sum(measured_ms), 0) AS mean_ratio,
+        quantile_disc(used_ms / measured_ms, 0.95) FILTER (WHERE measured_ms > 0) AS p95_ratio,
+        max(memory_used_max_bytes) AS memory_peak_bytes, min(rung) FILTER (WHERE measured_ms > 0) AS rung
+    FROM minutes
+    GROUP BY ALL
+), quiet AS (
+    SELECT m.gpu_id, m.holder_id, sum(m.known_ms) AS quiet_ms
+    FROM minutes AS m
+    JOIN sums AS s ON s.gpu_id = m.gpu_id AND s.holder_id = m.holder_id
+    WHERE s.busy_until IS NULL OR m.ts >= s.busy_until
+    GROUP BY ALL
+), beside AS (
+    SELECT c.gpu_id, c.holder_id, count(DISTINCT o.holder_id) AS others
+    FROM claims AS c
+    JOIN allocations AS o ON o.gpu_id = c.gpu_id AND o.holder_id <> c.holder_id AND o.from_ts < $as_of
+        AND (o.to_ts IS NULL OR o.to_ts > greatest(c.from_ts, $from_ts))
+    GROUP BY ALL
+)
+SELECT
+    g.uuid, h.job, h.user_name, h.project, h.job_name, h.kind, h.framework, c.share, epoch_ms(c.from_ts) AS from_ms,
+    epoch_ms(greatest(c.from_ts, $from_ts)) AS seen_from_ms, coalesce(s.measured_ms, 0)::BIGINT AS measured_ms,
+    coalesce(s.idle_ms, 0)::BIGINT AS idle_ms,
+    coalesce(s.busy_minutes, 0) AS busy_minutes, epoch_ms(s.busy_until) AS busy_until_ms,
+    coalesce(d.quiet_ms, 0)::BIGINT AS quiet_ms, s.mean_ratio AS utilization_mean_ratio,
+    s.p95_ratio AS utilization_p95_ratio, s.memory_peak_bytes, s.rung, coalesce(b.others, 0) AS others
+FROM claims AS c
+JOIN gpus AS g USING (gpu_id)
+JOIN holders AS h USING (holder_id)
+LEFT JOIN sums AS s ON s.gpu_id = c.gpu_id AND s.holder_id = c.holder_id
+LEFT JOIN quiet AS d ON d.gpu_id = c.gpu_id AND d.holder_id = c.holder_id
+LEFT JOIN beside AS b ON b.gpu_id = c.gpu_id AND b.holder_id = c.holder_id
+ORDER BY h.job, g.node, g.gpu_index, g.uuid;

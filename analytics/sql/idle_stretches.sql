@@ -1,0 +1,82 @@
+-- When each job had GPUs and did nothing on any of them for a while, in a window.
+--
+-- A minute of work counts when another lies within ten minutes of it: less is a blip. What lies between two such
+-- minutes, or between the last one and the end of the job, is a stretch. A job that never worked has one only if
+-- no process of it was ever there: otherwise it was starting up. Stretches of which over 5% were not measured are
+-- left out; the last two minutes may not be rolled up yet.
+--
+-- @param from_ts minute: start of the window
+-- @param to_ts minute: end of the window, exclusive
+-- @param least_minutes count = 10: shorter ones are left out
+-- @column job text: the job's id
+-- @column user_name text: whose
+-- @column project text: for which project
+-- @column kind text: interactive, batch or inference
+-- @column gpus bigint (GPUs): how many it held
+-- @column model text: their model
+-- @column from_ms bigint (ms): start
+-- @column to_ms bigint (ms): end
+-- @column open boolean: it lasted until the end of the window, so it is cut short
+-- @column first boolean: the job never worked before it
+-- @null not known
+WITH held AS (
+    SELECT
+        holder_id, count(DISTINCT gpu_id) AS gpus, greatest(min(from_ts), $from_ts) AS from_ts,
+        least(max(coalesce(to_ts, $to_ts)), $to_ts) AS to_ts,
+        bool_or(to_ts IS NULL OR to_ts >= $to_ts) AS goes_on, min(from_ts) < $from_ts AS came_before,
+        min(g.model) AS model
+    FROM allocations JOIN gpus AS g USING (gpu_id)
+    WHERE from_ts < $to_ts AND (to_ts IS NULL OR to_ts > $from_ts)
+    GROUP BY holder_id
+), rows AS (
+    SELECT
+        ts, gpu_id, holder_id, low_saturation_ms + moderate_ms + good_ms AS work_ms, held_idle_ms AS idle_ms,
+        free_ms + allocated_empty_ms + held_idle_ms + work_ms AS own_ms, own_ms + suspect_ms + unknown_ms AS part_ms
+    FROM rollup_1m
+    WHERE ts >= $from_ts AND ts < $to_ts
+), whole AS (
+    SELECT gpu_id, ts, sum(part_ms) AS whole_ms FROM rows GROUP BY ALL
+), minutes AS (
+    SELECT
+        u.holder_id, u.ts, sum(u.work_ms) AS work_ms, sum(u.idle_ms) AS idle_ms,
+        sum(u.own_ms * w.whole_ms / nullif(u.part_ms, 0)) AS known_ms
+    FROM rows AS u JOIN whole AS w USING (gpu_id, ts)
+    WHERE u.holder_id IS NOT NULL
+    GROUP BY ALL
+), near AS (
+    SELECT
+        holder_id, ts, lag(ts) OVER w AS before_ts, lead(ts) OVER w AS after_ts
+    FROM minutes WHERE work_ms > 0
+    WINDOW w AS (PARTITION BY holder_id ORDER BY ts)
+), busy AS (
+    SELECT holder_id, ts FROM near
+    WHERE ts - before_ts <= INTERVAL 10 MINUTE OR after_ts - ts <= INTERVAL 10 MINUTE
+), between_work AS (
+    SELECT
+        b.holder_id, b.ts + INTERVAL 1 MINUTE AS from_ts,
+        coalesce(lead(b.ts) OVER (PARTITION BY b.holder_id ORDER BY b.ts), h.to_ts) AS to_ts,
+        lead(b.ts) OVER (PARTITION BY b.holder_id ORDER BY b.ts) IS NULL AND h.goes_on AS open, false AS first
+    FROM busy AS b JOIN held AS h USING (holder_id)
+), never AS (
+    SELECT h.holder_id, h.from_ts, h.to_ts, h.goes_on AS open, true AS first
+    FROM held AS h
+    ANTI JOIN busy AS b USING (holder_id)
+    WHERE NOT EXISTS (SELECT 1 FROM minutes AS m WHERE m.holder_id = h.holder_id AND m.idle_ms > 0)
+        AND NOT h.came_before
+), stretches AS (
+    SELECT * FROM between_work UNION ALL SELECT * FROM never
+), measured AS (
+    SELECT s.holder_id, s.from_ts, sum(m.known_ms) AS known_ms
+    FROM stretches AS s JOIN minutes AS m ON m.holder_id = s.holder_id AND m.ts >= s.from_ts AND m.ts < s.to_ts
+    WHERE s.to_ts - s.from_ts >= to_minutes($least_minutes)
+    GROUP BY ALL
+)
+SELECT
+    h.job, h.user_name, h.project, h.kind, a.gpus, a.model, epoch_ms(s.from_ts) AS from_ms, epoch_ms(s.to_ts) AS to_ms,
+    s.open, s.first
+FROM stretches AS s
+JOIN held AS a USING (holder_id)
+JOIN holders AS h USING (holder_id)
+JOIN measured AS m ON m.holder_id = s.holder_id AND m.from_ts = s.from_ts
+WHERE m.known_ms >= 0.95 * a.gpus * (epoch_ms(s.to_ts) - epoch_ms(s.from_ts) - 120000)
+ORDER BY s.from_ts, h.job;

@@ -1,0 +1,187 @@
+"""Joins the advisor to what a client can ask: configuration and named queries in, advice and plan out.
+
+Reading only: nothing here reaches an engine, and no mode is looked at but to say what would be done.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from service.trouble import Trouble
+
+if TYPE_CHECKING:
+    from advisor.advice import Abstain, Advice
+    from advisor.explain import Said
+    from advisor.guard import Ruling
+    from advisor.limits import Limits
+    from advisor.model import ClusterState, Job
+    from advisor.observed import Observed
+    from advisor.rules import AdviceRules
+    from advisor.state import Site
+    from collector.model import GpuUuid
+    from service.client import Client
+    from service.config.model import Config
+
+
+class CannotAdvise(Trouble):
+    """There is nothing to decide on, or what was configured cannot be; the message says which."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """What was decided about the live cluster, and how the guard rules on it.
+
+    ``places`` maps ``node:index`` to a GPU; ``currency`` is ``None`` without prices.
+    """
+
+    said: "Said"
+    ruling: "Ruling"
+    limits: "Limits"
+    rules: "AdviceRules"
+    places: "dict[str, GpuUuid]"
+    currency: str | None
+
+
+def consult(client: "Client", config: "Config", wanted: "Sequence[Job]" = ()) -> Desk:
+    """Read the live cluster, ask every policy, plan, and ask the guard. Blocks.
+
+    ``wanted`` are jobs that wait, which nobody but the caller knows of. Raises ``ClientError`` and
+    ``CannotAdvise``.
+    """
+    from advisor.check import BadState, checked
+    from advisor.decide import decide
+    from advisor.explain import Said
+    from advisor.guard import approve
+    from advisor.recorded import moment_ms, recorded_analysis
+    from advisor.state import read_live
+
+    limits = limits_of(config)
+    at = newest(client)
+    minute = at.replace(second=0, microsecond=0)
+    span = {"from_ts": minute - timedelta(days=30), "to_ts": minute + timedelta(minutes=2)}
+    findings = client.rows("findings", open=True, **span)
+    analysis = recorded_analysis(findings, client.rows("unjudged"), moment_ms(at))
+    live = read_live(lambda name, given: client.rows(name, **given), analysis, site_of(config), config.advice)
+    try:
+        state = checked(with_jobs(live.state, wanted))
+    except BadState as error:
+        raise CannotAdvise(f"nothing can be decided: {error}") from error
+    answers = ask_policies(state, live.observed, limits, config.advice)
+    plan = decide(state, limits, answers)
+    places = {
+        f"{row['node']}:{row['gpu_index']}": row["uuid"]
+        for row in client.rows("gpus_now")
+        if row["gpu_index"] is not None and row["uuid"] in state.gpus
+    }
+    return Desk(
+        said=Said(state=state, observed=live.observed, answers=answers, plan=plan),
+        ruling=approve(plan, state, limits),
+        limits=limits,
+        rules=config.advice,
+        places=places,
+        currency=next((price.currency for price in live.observed.prices.values()), None),
+    )
+
+
+def ask_policies(
+    state: "ClusterState", observed: "Observed", limits: "Limits", rules: "AdviceRules"
+) -> "tuple[Advice | Abstain, ...]":
+    """What every policy says of one snapshot: advice by gain, then the reasons for none."""
+    from advisor.advice import Advice
+    from advisor.policies import cap_memory, consolidate, pack, reclaim_idle, right_size
+
+    answers = [
+        answer
+        for policy in (reclaim_idle, cap_memory, pack, consolidate, right_size)
+        for answer in policy.advise(state, observed, limits, rules)
+    ]
+    advised = sorted((a for a in answers if isinstance(a, Advice)), key=lambda each: -each.gain_gpu_hours)
+    return (*advised, *(a for a in answers if not isinstance(a, Advice)))
+
+
+def newest(client: "Client") -> datetime:
+    """The instant of the newest sample: what is advised is advised as of then."""
+    rows = client.rows("span")
+    if not rows or rows[0]["last_ts"] is None:
+        raise CannotAdvise("nothing was measured yet; start a service with `fallow serve` and wait a minute")
+    at = datetime.fromisoformat(rows[0]["last_ts"])
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at
+
+
+def limits_of(config: "Config") -> "Limits":
+    """The decision's bounds with the modes that were configured."""
+    from advisor.limits import Limits, Mode
+    from advisor.model import ActionClass
+
+    modes = {action: Mode(getattr(config.modes, action.value.replace("-", "_"))) for action in ActionClass}
+    return replace(Limits(), modes=modes)
+
+
+def site_of(config: "Config") -> "Site":
+    """Quotas and consent as decisions take them; a project above others without GPUs sums theirs."""
+    from advisor.model import ActionClass, Project, ProjectName
+    from advisor.state import Site
+
+    parents = {quota.parent for quota in config.quotas.values() if quota.parent}
+    return Site(
+        projects={
+            ProjectName(name): Project(
+                name=ProjectName(name),
+                parent=ProjectName(quota.parent) if quota.parent else None,
+                quota_gpus=None if name in parents and quota.gpus == 0 else quota.gpus,
+                limit_gpus=quota.limit or None,
+                weight=quota.weight,
+                priority=quota.priority,
+            )
+            for name, quota in config.quotas.items()
+        },
+        may_share=frozenset(config.consent.share),
+        preemptible=frozenset(config.consent.preemptible),
+        checkpointable=frozenset(config.consent.checkpointable),
+        opted_out={
+            name: frozenset(ActionClass(each) for each in classes)
+            for name, classes in config.consent.opt_out.items()
+        },
+    )
+
+
+def with_jobs(state: "ClusterState", wanted: "Sequence[Job]") -> "ClusterState":
+    """The state with jobs that wait added to it."""
+    return replace(state, jobs={**state.jobs, **{job.id: job for job in wanted}})
+
+
+def parse_want(text: str, number: int, now_ms: int) -> "Job":
+    """A job that waits, from ``PROJECT:GPUS`` or ``PROJECT:GPUS:MODEL``. Raises ``CannotAdvise``."""
+    from advisor.model import Job, ProjectName
+    from collector.model import JobId
+
+    project, _, rest = text.partition(":")
+    count, _, model = rest.partition(":")
+    size = _number(count)
+    if not project or size is None:
+        raise CannotAdvise(
+            f"cannot read {text!r} as a wish; write PROJECT:GPUS or PROJECT:GPUS:MODEL, for example vision:4"
+        )
+    whole = size >= 1
+    return Job(
+        id=JobId(f"want:{number}"),
+        project=ProjectName(project),
+        name=text,
+        min_gpus=int(size) if whole else 1,
+        max_gpus=int(size) if whole else 1,
+        share=1.0 if whole else size,
+        gpu_models=(model,) if model else (),
+        submitted_ms=now_ms,
+        preemptible=True,
+        may_share=not whole,
+    )
+
+
+def _number(text: str) -> float | None:
+    read: Callable[[str], Any] = float
+    try:
+        value: float = read(text)
+    except ValueError:
+        return None
+    return value if 0 < value < 1 or (value >= 1 and value.is_integer()) else None

@@ -1,0 +1,144 @@
+"""How advice, steps and refusals read on a terminal, and as JSON: shared by advise, plan and explain."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from service.cli import words
+
+if TYPE_CHECKING:
+    from advisor.advice import Abstain, Advice
+    from advisor.explain import WhyNot
+    from advisor.steps import Step
+
+CLASS_STYLES = {
+    "reclaim": "red",
+    "cap-memory": "yellow",
+    "pack": "cyan",
+    "consolidate": "cyan",
+    "right-size": "green",
+    "terminate": "bold red",
+}
+MOST_REASONS = 6
+
+
+def advice_row(advice: "Advice", currency: str | None) -> dict[str, Any]:
+    """One advice as JSON."""
+    from advisor.explain import advice_id
+
+    return {
+        "id": advice_id(advice),
+        "class": advice.action.value,
+        "job": advice.job,
+        "gpus": list(advice.gpus),
+        "what": advice.what,
+        "why": advice.why,
+        "gain_gpu_hours": advice.gain_gpu_hours,
+        "gain_money": advice.gain_money,
+        "currency": currency if advice.gain_money is not None else None,
+        "horizon_s": advice.horizon_s,
+        "risk": advice.risk,
+        "risk_to": list(advice.risk_to),
+        "confidence": advice.confidence,
+        "steps": [step_row(step) for step in advice.steps],
+        "evidence": {each.name: each.value for each in advice.evidence},
+    }
+
+
+def abstain_row(abstain: "Abstain") -> dict[str, Any]:
+    """One reason for no advice as JSON."""
+    return {
+        "class": abstain.action.value,
+        "job": abstain.job,
+        "gpus": list(abstain.gpus),
+        "reason": abstain.reason,
+        "would_change": abstain.would_change,
+    }
+
+
+def step_row(step: "Step") -> dict[str, Any]:
+    """One step as JSON: its verb and all its fields."""
+    fields = {name: _plain(value) for name, value in asdict(step).items()}
+    return {"verb": verb_of(step), **fields}
+
+
+def verb_of(step: "Step") -> str:
+    """``ReleaseCaches`` as people say it: release caches."""
+    name = type(step).__name__
+    return "".join(
+        f" {each.lower()}" if each.isupper() and at else each.lower() for at, each in enumerate(name)
+    )
+
+
+def step_line(step: "Step") -> str:
+    """One step in a line: what, on what, and why."""
+    gpus = getattr(step, "gpus", ())
+    on = f" on {len(gpus)} GPU{'' if len(gpus) == 1 else 's'}" if gpus else ""
+    settings = getattr(step, "settings", ())
+    what = " with " + " ".join(f"{name}={value}" for name, value in settings) if settings else ""
+    return f"{verb_of(step)} {step.job}{on}{what}" + (f": {step.reason}" if step.reason else "")
+
+
+def draw_advice(advice: "Advice", currency: str | None) -> RenderableType:
+    """An advice for a terminal: its class and gain, then what, why and the risk."""
+    from advisor.explain import advice_id
+
+    gain = f"{words.hours(advice.gain_gpu_hours)} GPU-hours"
+    money = f", {words.money(advice.gain_money, currency)}" if advice.gain_money and currency else ""
+    over = f" within {words.span(advice.horizon_s)}" if advice.horizon_s else ""
+    gained = f" · {gain}{money}{over}" if advice.gain_gpu_hours else ""
+    head = Text.assemble(
+        (advice.action.value, CLASS_STYLES.get(advice.action.value, "bold")),
+        f"  {advice.what}",
+        (gained, "green"),
+    )
+    tail = f"risk: {advice.risk}" + (f" ({', '.join(advice.risk_to)})" if advice.risk_to else "")
+    sure = f"{words.percent(advice.confidence)} sure · explain {advice_id(advice)}"
+    return Group(
+        head,
+        Padding(Text(advice.why), (0, 0, 0, 2), expand=False),
+        Padding(Text(f"{tail} · {sure}", style="bright_black"), (0, 0, 0, 2), expand=False),
+    )
+
+
+def reasons(abstains: Iterable["Abstain"]) -> list[str]:
+    """What is not advised, one line a class: how many jobs, and the commonest reasons."""
+    by_class: dict[str, Counter[str]] = {}
+    for each in abstains:
+        by_class.setdefault(each.action.value, Counter())[each.reason] += 1
+    lines = []
+    for action, counted in by_class.items():
+        most = counted.most_common(MOST_REASONS)
+        more = len(counted) - len(most)
+        said = "; ".join(f"{reason} ({count})" if count > 1 else reason for reason, count in most)
+        jobs = sum(counted.values())
+        rest = f"; {more} reasons more" if more > 0 else ""
+        lines.append(f"{action}: nothing for {jobs} job{'' if jobs == 1 else 's'}: {said}{rest}")
+    return lines
+
+
+def draw_why_not(entries: Sequence["WhyNot"]) -> list[Text]:
+    """Lines of what is not done, why, and what would change it."""
+    lines = []
+    for each in entries:
+        line = Text.assemble((f"{each.action}: ", "bold"), each.reason)
+        if each.would_change:
+            line.append(f"; would change with {each.would_change}", style="bright_black")
+        lines.append(line)
+    return lines
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case Enum():
+            return value.value
+        case tuple():
+            return [_plain(each) for each in value]
+        case _:
+            return value

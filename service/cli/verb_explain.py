@@ -1,0 +1,74 @@
+"""``fallow explain JOB|GPU|ADVICE``: why, why not, and what would change it."""
+
+import argparse
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from rich.padding import Padding
+
+from service.advising import Desk, consult
+from service.cli import advices
+from service.cli.screen import console, print_json
+from service.cli.settings import settle
+from service.client import connect
+from service.trouble import Trouble
+
+if TYPE_CHECKING:
+    from advisor.explain import Explanation
+
+
+class NothingOfThatName(Trouble):
+    """No job, GPU or advice is called so."""
+
+
+def run(flags: argparse.Namespace) -> int:
+    """Print all that was decided about one job, GPU or advice."""
+    from advisor.explain import NoSuch, explain
+
+    settings = settle(flags)
+    with connect(flags.data) as client:
+        desk = consult(client, settings.effective.config)
+    found = explain(flags.name, desk.said, desk.places)
+    if isinstance(found, NoSuch):
+        near = f"; nearest: {', '.join(found.near)}" if found.near else ""
+        raise NothingOfThatName(
+            f"no running job, GPU or advice is called {flags.name!r}{near}; "
+            "`fallow status` and `fallow advise` list them"
+        )
+    if flags.json:
+        print_json([_row(found, desk)])
+        return 0
+    _draw(found, desk)
+    return 0
+
+
+def _draw(found: "Explanation", desk: Desk) -> None:
+    screen = console()
+    screen.print(f"{found.kind} {found.name}", style="bold")
+    for fact in found.facts:
+        screen.print(Padding(fact, (0, 0, 0, 2), expand=False))
+    screen.print("Advised" if found.advice else "Nothing is advised", style="bold")
+    for advice in found.advice:
+        screen.print(Padding(advices.draw_advice(advice, desk.currency), (0, 0, 0, 2), expand=False))
+        for each in advice.evidence:
+            if each.value is not None and each.name != "rungs_held_back":
+                screen.print(f"    {each.name}: {each.value}", style="bright_black")
+    if found.steps:
+        screen.print("In the plan", style="bold")
+    for step in found.steps:
+        screen.print(f"  {advices.step_line(step)}")
+    if found.why_not:
+        screen.print("Why nothing else", style="bold")
+    for line in advices.draw_why_not(found.why_not):
+        screen.print(Padding(line, (0, 0, 0, 2), expand=False))
+
+
+def _row(found: "Explanation", desk: Desk) -> dict[str, Any]:
+    return {
+        "kind": found.kind,
+        "name": found.name,
+        "facts": list(found.facts),
+        "advice": [advices.advice_row(each, desk.currency) for each in found.advice],
+        "steps": [advices.step_row(step) for step in found.steps],
+        "why_not": [asdict(each) for each in found.why_not],
+    }

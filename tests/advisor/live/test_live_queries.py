@@ -1,0 +1,78 @@
+"""What a decision reads from the store, counted by hand on the store of ``tests/analytics/world.py``."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.analytics.world import A0, A1, B0, GIB, MINUTE_MS, NOON_MS, ONE_MS, TWO_MS
+
+Ask = Callable[..., list[dict[str, Any]]]
+HOUR_MS = 60 * MINUTE_MS
+
+
+def test_decide_gpus_says_what_is_there_and_what_it_costs(ask: Ask) -> None:
+    rows = {row["uuid"]: row for row in ask("decide_gpus", as_of=TWO_MS)}
+    assert set(rows) == {A0, A1, B0}
+    assert rows[A0]["per_gpu_hour"] == 4.0 and rows[A0]["currency"] == "EUR"
+    assert rows[B0]["per_gpu_hour"] is None
+    assert (rows[A0]["is_taken"], rows[A0]["is_busy"], rows[A0]["memory_used_bytes"]) == (
+        True,
+        False,
+        30 * GIB,
+    )
+    assert (rows[A1]["is_taken"], rows[B0]["is_taken"]) == (False, False)
+    assert not any(row["is_parent"] for row in rows.values())
+    assert rows[A1]["newest_ms"] == TWO_MS
+
+
+def test_decide_gpus_at_an_earlier_instant_knows_nothing_of_later(ask: Ask) -> None:
+    rows = {row["uuid"]: row for row in ask("decide_gpus", as_of=ONE_MS - MINUTE_MS)}
+    assert B0 not in rows
+    assert rows[A0]["is_busy"] is True
+
+
+def test_decide_jobs_counts_what_each_made_of_its_gpu(ask: Ask) -> None:
+    rows = {row["job"]: row for row in ask("decide_jobs", as_of=TWO_MS, from_ts=NOON_MS)}
+    assert set(rows) == {"slurm:1", "slurm:3"}
+    one, three = rows["slurm:1"], rows["slurm:3"]
+    assert (one["measured_ms"], one["idle_ms"], one["quiet_ms"]) == (2 * HOUR_MS, HOUR_MS, HOUR_MS)
+    assert (one["busy_minutes"], one["busy_until_ms"]) == (60, ONE_MS)
+    assert one["utilization_mean_ratio"] == pytest.approx(0.4)
+    assert one["utilization_p95_ratio"] == pytest.approx(0.8)
+    assert one["memory_peak_bytes"] == 30 * GIB
+    assert one["others"] == 0
+    assert three["busy_until_ms"] is None
+    assert (three["measured_ms"], three["quiet_ms"]) == (45 * MINUTE_MS, 45 * MINUTE_MS)
+
+
+def test_decide_jobs_counts_neighbours(ask: Ask) -> None:
+    rows = ask("decide_jobs", as_of=ONE_MS - MINUTE_MS, from_ts=NOON_MS)
+    shared = {row["job"]: row["others"] for row in rows if row["uuid"] == A1}
+    assert shared == {"slurm:2": 1, "pod:lm/x": 1}
+
+
+def test_decide_controller_looks_at_working_samples_only(ask: Ask) -> None:
+    rows = {
+        row["uuid"]: row["controller_p95_ratio"]
+        for row in ask("decide_controller", as_of=TWO_MS, from_ts=NOON_MS)
+    }
+    assert rows == {A0: pytest.approx(0.4)}
+
+
+def test_idle_stretches_are_what_lies_after_work_and_what_never_began(ask: Ask) -> None:
+    rows = {row["job"]: row for row in ask("idle_stretches", from_ts=NOON_MS, to_ts=TWO_MS)}
+    one = rows["slurm:1"]
+    assert (one["from_ms"], one["to_ms"], one["open"], one["first"]) == (ONE_MS, TWO_MS, True, False)
+    assert "slurm:3" not in rows, "a quarter of it was not measured"
+    assert "slurm:2" not in rows and "pod:lm/x" not in rows, "they worked until they ended"
+
+
+def test_project_use_weighs_the_older_less(ask: Ask) -> None:
+    rows = {row["project"]: row for row in ask("project_use", from_ts=NOON_MS, to_ts=TWO_MS, half_life_h=1)}
+    even = {
+        row["project"]: row for row in ask("project_use", from_ts=NOON_MS, to_ts=TWO_MS, half_life_h=10**6)
+    }
+    assert sum(row["allocated_ratio"] for row in even.values()) <= 1.0
+    assert even["vision"]["held_idle_ratio"] == pytest.approx(1 / 4.75, abs=1e-3)
+    assert rows["vision"]["held_idle_ratio"] > even["vision"]["held_idle_ratio"]
