@@ -99,7 +99,8 @@ class Limits:
 
     ``switch_ms`` counts from the first member's switch, and covers handing the state over. ``report_ms`` is
     for a member that is alive and doesn't come to the end of its step, ``silence_ms`` for a process that
-    doesn't even pulse: stopped, or out of reach. Joiners that are ready wait ``gather_ms`` for slower ones,
+    doesn't even pulse: stopped, or out of reach; ``idle_silence_ms`` for one that is ready and only waits.
+    Joiners that are ready wait ``gather_ms`` for slower ones,
     so that one pause takes all in. A generation of the wanted size that lived for ``steady_ms`` clears
     failures.
     """
@@ -109,6 +110,7 @@ class Limits:
     switch_ms: int = 600_000
     report_ms: int = 900_000
     silence_ms: int = 30_000
+    idle_silence_ms: int = 5_000
     leave_ms: int = 60_000
     gather_ms: int = 2_000
     steady_ms: int = 10_000
@@ -194,13 +196,18 @@ def _stuck(view: View, now_ms: int, limits: Limits) -> tuple[Action, ...]:
     silent = {
         member: f"silent for {(now_ms - worker.heard_ms) / 1000:.0f} s: stopped, or out of reach"
         for member, worker in view.workers.items()
-        if worker.heard_ms is not None and now_ms - worker.heard_ms > limits.silence_ms
+        if worker.heard_ms is not None and now_ms - worker.heard_ms > _silence_ms(worker, limits)
     }
     holding = set(holders(view))
     if holding and holding <= silent.keys() and not view.finished:
         silent = {member: reason for member, reason in silent.items() if member not in holding}
     doomed = {member: reason for member, reason in {**late, **silent}.items() if member not in view.condemned}
     return tuple(Kill(member, reason) for member, reason in doomed.items())
+
+
+def _silence_ms(worker: Worker, limits: Limits) -> int:
+    waits = worker.phase is Phase.READY and not worker.founder
+    return min(limits.silence_ms, limits.idle_silence_ms) if waits else limits.silence_ms
 
 
 def _recover(view: View, now_ms: int, limits: Limits) -> tuple[Action, ...]:

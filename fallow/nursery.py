@@ -15,11 +15,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 from fallow import cradle
 
 PR_SET_CHILD_SUBREAPER = 36
+INHERITED_POLL_S = 0.05
+"""Nobody tells of the end of a child whose parent is dead: it is asked after."""
 
 
 class Nursery:
@@ -44,6 +47,7 @@ class Nursery:
         self._on_news = on_news
         self._changed = threading.Condition()
         self._pids: dict[int, int] = {}
+        self._parents: dict[int, subprocess.Popen[bytes]] = {}
         self._codes: dict[int, int] = {}
         self._reasons: dict[int, str] = {}
         self._asked = 0
@@ -56,6 +60,7 @@ class Nursery:
         if self._parent.poll() is not None and not self._closed:
             self._open()
         number, self._asked = self._asked, self._asked + 1
+        self._parents[number] = self._parent
         request = {"number": number, "words": self._words, "environment": dict(variables)}
         try:
             os.write(self._requests, (json.dumps(request) + "\n").encode())
@@ -90,7 +95,7 @@ class Nursery:
     def code(self, number: int) -> int | None:
         """How child ``number`` ended, negative for a signal; ``None`` while it runs."""
         known = self._codes.get(number)
-        if known is not None or self._parent.poll() is None:
+        if known is not None or self._parents[number].poll() is None:
             return known
         pid = self._pids.get(number)
         if pid is None:
@@ -99,12 +104,15 @@ class Nursery:
 
     def wait(self, number: int, timeout: float | None) -> int:
         """Block until child ``number`` has ended. Raises subprocess.TimeoutExpired."""
+        deadline = None if timeout is None else time.monotonic() + timeout
         with self._changed:
-            if not self._changed.wait_for(lambda: self.code(number) is not None, timeout):
-                raise subprocess.TimeoutExpired(self._words, timeout or 0)
-        code = self.code(number)
-        assert code is not None
-        return code
+            while True:
+                code = self.code(number)
+                if code is not None:
+                    return code
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise subprocess.TimeoutExpired(self._words, timeout or 0)
+                self._changed.wait(INHERITED_POLL_S)
 
     def _open(self) -> None:
         environment, warm, preload = self._start
@@ -120,9 +128,11 @@ class Nursery:
         )
         os.close(read_requests)
         os.close(write_news)
-        threading.Thread(target=self._listen, args=(news,), name="fallow-nursery", daemon=True).start()
+        threading.Thread(
+            target=self._listen, args=(news, self._parent), name="fallow-nursery", daemon=True
+        ).start()
 
-    def _listen(self, news: int) -> None:
+    def _listen(self, news: int, parent: "subprocess.Popen[bytes]") -> None:
         with os.fdopen(news, "rb") as lines:
             for line in lines:
                 told = json.loads(line)
@@ -131,7 +141,7 @@ class Nursery:
                 else:
                     self._end(told["number"], told["code"], told.get("reason"))
                 self._tell()
-        self._parent.wait()
+        parent.wait()
         self._tell()
 
     def _tell(self) -> None:

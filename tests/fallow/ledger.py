@@ -37,8 +37,11 @@ class Account:
     losses: dict[int, float]
 
 
-def audit(path: Path, steps: int, samples: int, global_batch: int) -> Account:
-    """Check a whole training's ledger; raises AssertionError where a batch was wrong, double or missing."""
+def audit(path: Path, steps: int | None, samples: int, global_batch: int) -> Account:
+    """Check a training's ledger; raises AssertionError where a batch was wrong, double or missing.
+
+    ``steps`` is how many it must hold; ``None`` for however many a training did before it was stopped.
+    """
     entries = [json.loads(line) for line in path.read_text().splitlines()]
     parts: dict[tuple[int, int], list[int]] = defaultdict(list)
     commits: dict[int, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
@@ -52,6 +55,7 @@ def audit(path: Path, steps: int, samples: int, global_batch: int) -> Account:
             commits[step][generation].add(entry["member"])
             done[entry["member"]].append(step)
             losses[step] = entry["loss"]
+    steps = len(commits) if steps is None else steps
     assert sorted(commits) == list(range(steps)), "a step is missing"
     for member, own in done.items():
         assert own == sorted(set(own)), f"{member} committed a step twice"
