@@ -30,7 +30,6 @@ from accelerate.utils import GradientAccumulationPlugin, send_to_device
 
 import fallow
 from fallow.mistakes import Mistake
-from fallow.plugins.position import Position
 from fallow.plugins.single import single_process
 from fallow.recipe import Step
 from fallow.trainer import Trainer
@@ -72,7 +71,6 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc]
         accumulation = GradientAccumulationPlugin(num_steps=1, adjust_scheduler=False)
         with single_process():
             super().__init__(cpu=cpu, gradient_accumulation_plugin=accumulation, **options)
-        self.position = Position(self.scaler)
         if self.num_processes != 1:
             raise Mistake(
                 f"Accelerate had formed a world of {self.num_processes} processes before ElasticAccelerator "
@@ -173,10 +171,7 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc]
             self._optimizer.optimizer,
             global_batch=loader.global_batch,
             scaler=self.scaler,
-            state={
-                "position": self.position,
-                **{f"scheduler {at}": part for at, part in enumerate(self._schedules)},
-            },
+            state={f"scheduler {at}": part for at, part in enumerate(self._schedules)},
             **self._asked,
         )
         return trainer, trainer.steps(loader.source, self._total_steps, epochs=self._epochs)
@@ -222,7 +217,7 @@ class ElasticLoader:
             step, self._next = self._next or next(self._steps, None), None
             if step is None:
                 return
-            yield from self._bodies(trainer, *step)
+            yield from self._bodies(trainer, step[1])
             if entered_in is None and not trainer.warming_up:
                 entered_in = trainer.epoch  # a joiner goes on in the epoch that it was taken into
 
@@ -248,13 +243,12 @@ class ElasticLoader:
             self.trainer, self._steps = self._accelerator._begin(self)
         return self.trainer
 
-    def _bodies(self, trainer: Trainer, step: int, batches: Iterator[Any]) -> Iterator[Any]:
+    def _bodies(self, trainer: Trainer, batches: Iterator[Any]) -> Iterator[Any]:
         """The micro-batches of one step; a worker without any gets one whose loss isn't counted, so that the
         loop's body clips, updates and schedules there too.
         """
         accelerator = self._accelerator
         accelerator._stand_at(trainer.rank if not trainer.warming_up else max(trainer.rank, 1))
-        accelerator.position.enter(step)
         count = trainer.micro_batches
         self._counted = count > 0
         if not self._counted:
@@ -284,9 +278,8 @@ class ElasticOptimizer(AcceleratedOptimizer):  # type: ignore[misc]
             raise Mistake("an elastic step cannot be computed by a closure")
         if not self.gradient_state.sync_gradients:
             return
-        trainer, position = self._accelerator.trainer, self._accelerator.position
-        done = trainer.step()
-        self._skipped = not position.is_committed(trainer.next_step) or position.skipped
+        done = self._accelerator.trainer.step()
+        self._skipped = done is None or done.skipped
         self.committed = done or self.committed
 
     def zero_grad(self, set_to_none: bool | None = None) -> None:
