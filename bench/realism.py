@@ -50,7 +50,7 @@ SERVICES = (TruthKind.INFERENCE, TruthKind.FORGOTTEN_SERVICE)
 IDLE_W = 58.0
 MISO_IDLE_W = 36.0  # MISO's "dummy" job on its A100 PCIe
 
-Floats = npt.NDArray[np.float64]
+Floats, Ints = npt.NDArray[np.float64], npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class Rows:
     controller: Floats
     power_w: Floats
     memory: Floats
-    kind: npt.NDArray[np.int64]
+    kind: Ints
     training: npt.NDArray[np.bool_]
     ampere: npt.NDArray[np.bool_]
 
@@ -374,9 +374,7 @@ def _rows_of(cluster: SimulatedCluster, days: int) -> Rows:
     )
 
 
-def _kinds(
-    cluster: SimulatedCluster, from_ms: int, gpu: npt.NDArray[np.int64], at_ms: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
+def _kinds(cluster: SimulatedCluster, from_ms: int, gpu: Ints, at_ms: Ints) -> Ints:
     """The label of each row; of two holders' labels the first."""
     order = {g.uuid: place for place, g in enumerate(cluster.gpus)}
     truth = cluster.truth(from_ms, TO_MS)

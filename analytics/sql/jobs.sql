@@ -23,6 +23,7 @@
 -- @column utilization_ratio double (ratio): used over measured time
 -- @column memory_used_max_bytes bigint (bytes): the most used on one of its GPUs
 -- @column cost double (currency): of gpu_hours
+-- @column currency text: of the cost
 -- @null to_ts: it still holds one; cost: no price; else: not known or not measured
 WITH sums AS (
     SELECT
@@ -30,7 +31,7 @@ WITH sums AS (
         sum_hours(used_ms, share_of_device) AS used_gpu_hours, sum_hours(wasted_ms, share_of_device) AS wasted_gpu_hours,
         sum_ratio(used_ms, measured_ms, share_of_device) AS utilization_ratio,
         max(memory_used_max_bytes) AS memory_used_max_bytes,
-        sum_money(total_ms, share_of_device, per_gpu_hour, currency) AS cost
+        sum_money(total_ms, share_of_device, per_gpu_hour, currency) AS cost, one_currency(currency) AS currency
     FROM holder_rows($from_ts, $to_ts, $hours_to, $node, $project, $user, $model)
     WHERE holder_id IS NOT NULL
     GROUP BY holder_id
@@ -42,7 +43,7 @@ WITH sums AS (
 )
 SELECT
     h.job, h.job_name, h.user_name, h.project, h.framework, h.kind, h.command, a.gpus, a.from_ts, a.to_ts, s.gpu_hours,
-    s.used_gpu_hours, s.wasted_gpu_hours, s.utilization_ratio, s.memory_used_max_bytes, s.cost
+    s.used_gpu_hours, s.wasted_gpu_hours, s.utilization_ratio, s.memory_used_max_bytes, s.cost, s.currency
 FROM sums AS s
 JOIN holders AS h USING (holder_id)
 LEFT JOIN spans AS a USING (holder_id)

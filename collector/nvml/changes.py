@@ -63,6 +63,25 @@ def gaps(now: Known, source: str, from_ms: int, to_ms: int) -> tuple[Gap, ...]:
     )
 
 
+def unnamed(
+    known: Known, failures: Iterable[Failure], source: str, from_ms: int, to_ms: int
+) -> tuple[Gap, ...]:
+    """A gap for each device that did not answer and was never seen before: it is there, and has no name."""
+    boards = {gpu.index for gpu in known.gpus.values() if gpu.parent_uuid is None}
+    node = next((gpu.node for gpu in known.gpus.values()), None)
+    return tuple(
+        Gap(
+            source=source,
+            from_ms=from_ms,
+            to_ms=to_ms,
+            reason=f"the GPU at index {failure.index}: {failure.reason}",
+            node=node,
+        )
+        for failure in failures
+        if not failure.uuid and failure.index not in boards
+    )
+
+
 def events(before: Known, after: Known, read: Iterable[GpuSample], at_ms: int) -> tuple[Event, ...]:
     """What the two states say has happened; nothing at the very first reading, when all is new."""
     out: list[Event] = []

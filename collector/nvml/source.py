@@ -176,13 +176,15 @@ class NvmlSource:
             processes=processes,
             process_samples=process_samples,
             events=(*happened, *told),
-            gaps=changes.gaps(known, self._name, now_ms - width_ms, now_ms),
+            gaps=(
+                *changes.gaps(known, self._name, now_ms - width_ms, now_ms),
+                *changes.unnamed(known, self._failures(answer), self._name, now_ms - width_ms, now_ms),
+            ),
             mig_places=self._places,
         )
 
     def _remember(self, answer: Mapping[str, Any], samples: tuple[GpuSample, ...], now_ms: int) -> Known:
-        failures = [self._failure(told) for told in answer["failed"]]
-        blind = changes.blind_now(self._known, failures)
+        blind = changes.blind_now(self._known, self._failures(answer))
         self._note_lost(blind, {row.uuid for row in samples}, now_ms)
         present = self._known.gpus
         if "static" in answer:
@@ -194,6 +196,9 @@ class NvmlSource:
             unread = (place for place in self._places if place.uuid in missing)
             self._places = (*mig_places(answer["static"]), *unread)
         return Known(gpus=present, blind=blind, energy_mj=changes.energies(self._known, samples))
+
+    def _failures(self, answer: Mapping[str, Any]) -> list[Failure]:
+        return [self._failure(told) for told in answer["failed"]]
 
     def _failure(self, told: Mapping[str, Any]) -> Failure:
         index, call, code = told["index"], told["call"], told["code"]

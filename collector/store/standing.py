@@ -135,7 +135,11 @@ class _Sight:
         """Whether leaving the GPU out means something."""
         if not self.listed or gpu.source in self.silent or gpu.uuid in self.excused:
             return False
-        return gpu.node in self.nodes or not {(gpu.source, gpu.node), (gpu.source, None)} & self.blind
+        if gpu.parent_uuid in self.listed:
+            return True
+        if (gpu.source, gpu.node) in self.blind:
+            return False
+        return gpu.node in self.nodes or (gpu.source, None) not in self.blind
 
     def patience_ms(self, gpu: Standing) -> int:
         return INSTANCE_GONE_MS if gpu.parent_uuid in self.listed else BOARD_GONE_MS

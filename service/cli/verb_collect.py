@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from dataclasses import asdict
 from typing import Any
 
 from rich.text import Text
@@ -34,7 +35,7 @@ def run(flags: argparse.Namespace) -> int:
 
     tick, remarks = read_once(settle(flags).effective.config)
     rows = rows_of(tick)
-    for each in (*remarks, *_silent(tick)):
+    for each in (*remarks, *unread(tick)):
         print(f"fallow: {each}", file=sys.stderr)
     if flags.json:
         print_json(rows)
@@ -83,8 +84,21 @@ def _row(source: str, gpu: Gpu, sample: GpuSample | None, holders: list[Holder])
     }
 
 
-def _silent(tick: Tick) -> list[str]:
-    return [f"{each.source}: {each.reason}" for each in tick.outcomes if isinstance(each, Unavailable)]
+def unread(tick: Tick) -> list[str]:
+    """What could not be read, each reason once: whole sources, and single GPUs or nodes of one that could."""
+    told: dict[tuple[str, str], list[str]] = {}
+    for each in tick.outcomes:
+        if isinstance(each, Unavailable):
+            told.setdefault((each.source, each.reason), [])
+            continue
+        names = {gpu.uuid: place({**asdict(gpu), "gpu_index": gpu.index}) for gpu in each.gpus}
+        for gap in each.gaps:
+            where = names.get(gap.uuid, gap.uuid) if gap.uuid is not None else gap.node
+            told.setdefault((each.source, gap.reason), []).extend([str(where)] if where is not None else [])
+    return [
+        f"{source}: {', '.join(sorted(places))}{': ' if places else ''}{reason}"
+        for (source, reason), places in told.items()
+    ]
 
 
 def _draw(rows: list[dict[str, Any]]) -> Any:

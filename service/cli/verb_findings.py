@@ -146,4 +146,4 @@ def _draw(row: dict[str, Any], now: datetime) -> RenderableType:
         (f" · found {lasted} ago{over}", "bright_black"),
         (f" · {words.hours(row['wasted_gpu_hours'])} GPU-hours", "red") if row["wasted_gpu_hours"] else "",
     )
-    return Group(head, Padding(Text(row["sentence"]), (0, 0, 0, 2), expand=False))
+    return Group(head, Padding(Text(words.localized(row["sentence"])), (0, 0, 0, 2), expand=False))

@@ -1,9 +1,11 @@
 """How values read on a screen: percent, GPU-hours, memory, money, spans. Pure; never part of an answer."""
 
+import re
 from datetime import UTC, datetime
 
 NOTHING = "-"
 FULL, EMPTY = "█", "░"
+_STAMP = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d) UTC\b")
 EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
@@ -76,6 +78,11 @@ def moment(text: str) -> datetime:
 def clock_time(text: str | None) -> str:
     """A time in the reader's own zone, to the minute."""
     return NOTHING if text is None else f"{moment(text).astimezone():%Y-%m-%d %H:%M}"
+
+
+def localized(sentence: str) -> str:
+    """A stored sentence, which speaks in UTC, with its times in the reader's own zone."""
+    return _STAMP.sub(lambda found: clock_time(f"{found[1]}+00:00"), sentence)
 
 
 def bar(ratio: float | None, width: int) -> str:

@@ -101,7 +101,7 @@ def _finding(scene: Scene, row: Any) -> None:
             with st.popover("Evidence", type="tertiary", icon=":material/query_stats:"):
                 for what, much in told(row.evidence):
                     st.markdown(f"{plain(what)}: **{plain(much)}**")
-        st.markdown(plain(row.sentence))
+        st.markdown(plain(wording.localized(row.sentence, scene.zone)))
         facts(_facts(scene, row))
 
 

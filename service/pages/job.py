@@ -154,17 +154,11 @@ def _facts(scene: Scene, row: Any) -> None:
         ("id", str(row["job"])),
     ]
     if not wording.missing(row["cost"]):
-        items.append(("cost", wording.money(row["cost"], _currency(scene))))
+        items.append(("cost", wording.money(row["cost"], row["currency"])))
     facts(items)
     found = feed.ask_if_kept("patterns", project=scene.asked.get("project"), user=scene.asked.get("user"))
     if (told := pattern_of_job(found, str(row["job"]))) is not None:
         facts([("worked in the last 24 hours", told)])
-
-
-def _currency(scene: Scene) -> str | None:
-    """Of all costs; the ledger names it, ``jobs`` does not."""
-    named = feed.ask("ledger_by_state", **scene.asked)["currency"].dropna()
-    return None if named.empty else str(named.iloc[0])
 
 
 def _gpus(scene: Scene, timeline: pd.DataFrame) -> None:

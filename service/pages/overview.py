@@ -158,7 +158,7 @@ def _findings(scene: Scene, found: pd.DataFrame) -> None:
         hours = (
             f" · {wording.hours(row.wasted_gpu_hours)}" if not wording.missing(row.wasted_gpu_hours) else ""
         )
-        st.markdown(f"**{plain(row.kind)}**{hours}  \n{plain(row.sentence)}")
+        st.markdown(f"**{plain(row.kind)}**{hours}  \n{plain(wording.localized(row.sentence, scene.zone))}")
     st.page_link(
         scene.site["findings"],
         label="All findings",

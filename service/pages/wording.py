@@ -4,6 +4,7 @@ Percent exists only here; ``None`` and NaN are written as a dash, never as 0. A 
 not break parts a number from its unit, a thin one groups thousands.
 """
 
+import re
 from datetime import UTC, datetime, tzinfo
 
 import pandas as pd
@@ -12,6 +13,7 @@ THIN = "\u202f"
 GAP = "\u00a0"
 DASH = "\u2013"
 GIB = 1024**3
+_STAMP = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d) UTC\b")
 
 
 def percent(ratio: float | None, *, digits: int | None = None) -> str:
@@ -93,6 +95,11 @@ def moment(at: datetime | None, zone: tzinfo = UTC) -> str:
         return DASH
     aware = at.replace(tzinfo=UTC) if at.tzinfo is None else at
     return aware.astimezone(zone).strftime("%d %b %H:%M").lstrip("0")
+
+
+def localized(sentence: str, zone: tzinfo = UTC) -> str:
+    """A stored sentence, which speaks in UTC, with its times as the rest of the screen writes them."""
+    return _STAMP.sub(lambda found: moment(datetime.fromisoformat(f"{found[1]}+00:00"), zone), sentence)
 
 
 def missing(value: object) -> bool:

@@ -187,4 +187,5 @@ def test_jobs(ask: Ask) -> None:
     assert list(rows) == ["slurm:1", "slurm:3", "pod:lm/x", "slurm:2"]  # the most wasteful first
     fit, pod = rows["slurm:1"], rows["pod:lm/x"]
     assert (fit["gpus"], fit["to_ts"], fit["memory_used_max_bytes"] >> 30, fit["cost"]) == (1, None, 30, 8.0)
+    assert (fit["currency"], rows["slurm:3"]["currency"]) == ("EUR", None)
     assert (pod["from_ts"].hour, pod["to_ts"].hour, pod["kind"]) == (12, 13, "inference")

@@ -5,8 +5,10 @@ A factory may skip, naming what is missing.
 """
 
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -257,7 +259,25 @@ def test_faults_of_the_world_are_values_and_pass_when_it_is_mended(ticking: Tick
     assert isinstance(ticking.readings(2)[-1], Reading)
 
 
-def test_closing_twice_is_safe(ticking: Ticking) -> None:
-    ticking.read()
+def test_closing_gives_back_what_reading_took_and_may_be_done_twice(ticking: Ticking) -> None:
+    before = taken()
+    ticking.readings(2)
     ticking.case.source.close()
+    after = _settled(before)
+    assert after == before, "descriptors and child processes"
     ticking.case.source.close()
+    assert taken() == after
+
+
+def taken() -> tuple[int, frozenset[str]]:
+    """How many descriptors this process has open, and its child processes."""
+    children = (path.read_text() for path in Path("/proc/self/task").glob("*/children"))
+    return sum(1 for _ in Path("/proc/self/fd").iterdir()), frozenset(" ".join(children).split())
+
+
+def _settled(expected: tuple[int, frozenset[str]]) -> tuple[int, frozenset[str]]:
+    """What is taken, once the other ends of closed connections (in this process too) have let go."""
+    deadline = time.monotonic() + 10
+    while (now := taken()) != expected and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return now

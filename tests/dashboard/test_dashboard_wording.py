@@ -1,6 +1,6 @@
 """Numbers, times and amounts read the same everywhere; what was not measured is never a zero."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -71,3 +71,12 @@ def test_moments_are_shown_in_the_zone_asked_for() -> None:
 def test_a_gpu_without_an_index_is_named_by_its_uuid() -> None:
     assert wording.short_gpu("n1", 3, "GPU-abc") == f"n1 · GPU{G}3"
     assert wording.short_gpu("n1", float("nan"), "MIG-0123456789abc") == "n1 · MIG-01234567"
+
+
+def test_stored_sentences_are_told_in_the_screen_s_zone() -> None:
+    stored = "ana has held GPU 3 of n since 2026-11-20 20:05 UTC, and rests."
+    assert (
+        wording.localized(stored, ZoneInfo("Asia/Kolkata"))
+        == "ana has held GPU 3 of n since 21 Nov 01:35, and rests."
+    )
+    assert wording.localized(stored, UTC) == "ana has held GPU 3 of n since 20 Nov 20:05, and rests."

@@ -1,5 +1,6 @@
 """What people type, read: lengths of time, windows, sources; and what they see, written."""
 
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -136,3 +137,15 @@ def test_narrow_terminal_cuts_only_what_may_give_way() -> None:
     assert fitted(columns, lines, 100) == [8, 20, 8]
     assert fitted(columns, lines, 30) == [8, 10, 8]
     assert fitted(columns, lines, 10) == [8, 5, 3]
+
+
+def test_stored_sentences_are_told_in_the_reader_s_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        told = words.localized("ana has held GPU 3 of n since 2026-11-20 20:05 UTC, twice.")
+        assert told == "ana has held GPU 3 of n since 2026-11-21 01:35, twice."
+        assert words.localized("no time in it, only 20:05 UTC") == "no time in it, only 20:05 UTC"
+    finally:
+        monkeypatch.undo()
+        time.tzset()

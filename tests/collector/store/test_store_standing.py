@@ -108,11 +108,15 @@ def test_patience_survives_a_restart(tmp_path: Path) -> None:
             [Gap(source="test", from_ms=0, to_ms=1, reason="r", uuid=uuid(1))],
         ),
         ("its node is blind", [Gap(source="test", from_ms=0, to_ms=1, reason="r", node=NodeName("n1"))]),
+        (
+            "a GPU of its node has no name",
+            [Gap(source="test", from_ms=0, to_ms=1, reason="r", node=gpu(0).node)],
+        ),
         ("some endpoint is blind", [Gap(source="test", from_ms=0, to_ms=1, reason="r")]),
     ],
 )
 def test_gpu_whose_absence_the_source_explains_stays(store: Store, why: str, gaps: list[Gap]) -> None:
-    other = gpu(1, node=NodeName("n1"))
+    other = gpu(1, node=gaps[0].node or NodeName("n1"))
     store.write_tick(listing(T0, [gpu(0), other]))
     for day in range(1, 20):
         store.write_tick(listing(T0 + day * DAY_MS, [gpu(0)], gaps))

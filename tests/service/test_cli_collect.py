@@ -1,0 +1,48 @@
+"""``fallow collect --once`` says what could not be read, of whole sources and of single GPUs."""
+
+from pathlib import Path
+
+import pytest
+
+from collector.model import Gap, Gpu, GpuUuid, NodeName, Reading, Tick, Unavailable
+from service.cli.verb_collect import unread
+from tests.driver.driver import CompilerMissing, Driver
+from tests.service.conftest import fallow
+
+NODE = NodeName("n0")
+
+
+def gap(reason: str, uuid: str | None = None, node: str | None = None) -> Gap:
+    return Gap(
+        source="s",
+        from_ms=0,
+        to_ms=1,
+        reason=reason,
+        uuid=None if uuid is None else GpuUuid(uuid),
+        node=None if node is None else NodeName(node),
+    )
+
+
+def test_each_reason_is_told_once_with_all_it_befell() -> None:
+    gpus = tuple(Gpu(uuid=GpuUuid(f"GPU-{n}"), node=NODE, index=n) for n in range(3))
+    gaps = (gap("lost", "GPU-0"), gap("lost", "GPU-2"), gap("down", node="n9"), gap("slow"))
+    reading = Reading(source="s", at_ms=1, gpus=gpus, gaps=gaps)
+    silent = Unavailable(source="other", at_ms=1, reason="no answer")
+    assert unread(Tick(at_ms=1, width_ms=1, outcomes=(reading, silent))) == [
+        "s: n0:0, n0:2: lost",
+        "s: n9: down",
+        "s: slow",
+        "other: no answer",
+    ]
+
+
+def test_a_lost_gpu_is_told_of_beside_those_that_answer(tmp_path: Path) -> None:
+    try:
+        driver = Driver(tmp_path, gpus=2)
+    except CompilerMissing as missing:
+        pytest.skip(str(missing))
+    with driver:
+        driver.gpu(1).lost = 1
+        done = fallow("collect", "--once", "--source", "nvml", env=dict(driver.environment()))
+    assert done.returncode == 0
+    assert "the GPU at index 1" in done.stderr, done.stderr
