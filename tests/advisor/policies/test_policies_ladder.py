@@ -1,0 +1,200 @@
+"""The ladder: each rung at its clock, with its grace and consent, and the owner's right to keep a job."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.limits import Limits, Mode
+from advisor.model import ActionClass, Job
+from advisor.policies import reclaim_idle
+from advisor.policies.ladder import KEEP_HOURS, NotKept, Rung, clock_ms, keep, standing
+from advisor.rules import AdviceRules
+from advisor.steps import Pause, ReleaseCaches, Requeue, Tell, Terminate
+from collector.model import JobKind
+from tests.advisor.policies.scene import (
+    GIB,
+    HOUR_MS,
+    MINUTE_MS,
+    NOW_MS,
+    advised,
+    cluster,
+    idle_job,
+    observed,
+    stretch,
+)
+
+RULES, LIMITS = AdviceRules(), Limits()
+ON = Limits(modes={ActionClass.TERMINATE: Mode.ASK})
+INTERACTIVE = {"kind": JobKind.INTERACTIVE, "attached": False}
+
+
+def fresh(minutes: float, **changes: object) -> Job:
+    """Idle, with a checkpoint that is newer than its last work."""
+    made = idle_job(minutes=minutes, checkpoint_ms=NOW_MS - round(minutes * MINUTE_MS) + 1)
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("minutes", "batch", "interactive"),
+    [
+        (4, Rung.NONE, Rung.NONE),
+        (5, Rung.SHOW, Rung.SHOW),
+        (29, Rung.SHOW, Rung.SHOW),
+        (30, Rung.SHOW, Rung.TELL),
+        (59, Rung.SHOW, Rung.TELL),
+        (60, Rung.TELL, Rung.PAUSE),
+        (119, Rung.TELL, Rung.PAUSE),
+        (120, Rung.PAUSE, Rung.PAUSE),
+        (239, Rung.PAUSE, Rung.PAUSE),
+        (240, Rung.PAUSE, Rung.REQUEUE),
+        (299, Rung.PAUSE, Rung.REQUEUE),
+        (300, Rung.REQUEUE, Rung.REQUEUE),
+        (100_000, Rung.REQUEUE, Rung.REQUEUE),
+    ],
+)
+def test_rungs_are_due_by_their_clocks(minutes: int, batch: Rung, interactive: Rung) -> None:
+    long_ago = {"started_ms": NOW_MS - 200_000 * MINUTE_MS}
+    assert standing(fresh(minutes, **long_ago), NOW_MS, LIMITS, RULES).due is batch
+    person = fresh(minutes, **long_ago, **INTERACTIVE)
+    assert standing(person, NOW_MS, LIMITS, RULES).due is interactive
+
+
+def test_caches_are_released_before_anything_is_paused() -> None:
+    holds = {"memory_held_bytes": 30 * GIB, "memory_bytes": 10 * GIB}
+    assert standing(fresh(70, **holds), NOW_MS, LIMITS, RULES).due is Rung.RELEASE
+    assert standing(fresh(150, **holds), NOW_MS, LIMITS, RULES).due is Rung.PAUSE
+
+
+@pytest.mark.parametrize(("told_minutes_ago", "due"), [(None, Rung.TELL), (14, Rung.TELL), (15, Rung.PAUSE)])
+def test_nobody_is_paused_without_a_word_a_quarter_of_an_hour_before(
+    told_minutes_ago: int | None, due: Rung
+) -> None:
+    told_ms = None if told_minutes_ago is None else NOW_MS - told_minutes_ago * MINUTE_MS
+    found = standing(fresh(200, told_ms=told_ms), NOW_MS, LIMITS, RULES)
+    assert found.due is due
+    if due is Rung.TELL:
+        assert dict(found.skipped)[Rung.PAUSE] == "its owner must have been told 15 min before"
+
+
+@pytest.mark.parametrize(
+    ("checkpoint_minutes_ago", "due"),
+    [(None, Rung.PAUSE), (601, Rung.PAUSE), (599, Rung.REQUEUE), (20, Rung.REQUEUE)],
+)
+def test_requeue_loses_no_work(checkpoint_minutes_ago: int | None, due: Rung) -> None:
+    at_ms = None if checkpoint_minutes_ago is None else NOW_MS - checkpoint_minutes_ago * MINUTE_MS
+    tired = fresh(600, checkpoint_ms=at_ms, started_ms=NOW_MS - 30 * HOUR_MS)
+    assert standing(tired, NOW_MS, LIMITS, RULES).due is due
+
+
+def test_requeue_waits_two_hours_from_the_start_even_when_idle_all_along() -> None:
+    rules = AdviceRules(requeue_batch_s=3600)
+    young = fresh(90, started_ms=NOW_MS - 100 * MINUTE_MS)
+    assert clock_ms(Rung.REQUEUE, young, rules) == NOW_MS + 20 * MINUTE_MS
+    assert standing(young, NOW_MS, LIMITS, rules).due is not Rung.REQUEUE
+
+
+def test_nothing_is_ended_unless_an_administrator_switched_it_on() -> None:
+    old = fresh(3000, started_ms=NOW_MS - 100 * HOUR_MS, tells=5)
+    assert standing(old, NOW_MS, LIMITS, RULES).due is Rung.REQUEUE
+    assert standing(old, NOW_MS, ON, RULES).due is Rung.TERMINATE
+
+
+def test_two_warnings_come_before_the_end() -> None:
+    once = fresh(3000, started_ms=NOW_MS - 100 * HOUR_MS, tells=1)
+    found = standing(once, NOW_MS, ON, RULES)
+    assert found.due is Rung.REQUEUE
+    assert dict(found.skipped)[Rung.TERMINATE] == "its owner was warned 1 of 2 times"
+
+
+def test_restrained_job_is_told_and_no_more() -> None:
+    found = standing(fresh(3000), NOW_MS, ON, RULES, "its quota covers it")
+    assert found.due is Rung.TELL
+    assert {reason for _, reason in found.skipped} == {"its quota covers it"}
+
+
+@given(st.floats(0, 5000), st.floats(0, 5000), st.booleans())
+def test_longer_idleness_never_lowers_the_rung(first: float, second: float, interactive: bool) -> None:
+    kind = INTERACTIVE if interactive else {}
+    long_ago = NOW_MS - 9000 * MINUTE_MS
+    low, high = sorted((first, second))
+    rungs = [
+        standing(fresh(minutes, started_ms=long_ago, tells=9, **kind), NOW_MS, ON, RULES).due
+        for minutes in (low, high)
+    ]
+    assert rungs[0] <= rungs[1]
+
+
+@pytest.mark.parametrize("hours", KEEP_HOURS)
+def test_owner_keeps_a_job_for_as_long_as_asked(hours: int) -> None:
+    kept = keep(idle_job(), hours, NOW_MS, RULES)
+    assert isinstance(kept, Job)
+    assert (kept.keep_until_ms, kept.keeps) == (NOW_MS + hours * HOUR_MS, 1)
+
+
+def test_owner_keeps_a_job_three_times_then_an_administrator_has_to() -> None:
+    held: Job | NotKept = idle_job()
+    for _ in range(3):
+        assert isinstance(held, Job)
+        held = keep(held, 4, NOW_MS, RULES)
+    assert isinstance(held, Job)
+    refused = keep(held, 4, NOW_MS, RULES)
+    assert refused == NotKept(reason="it was kept 3 times already; now an administrator has to")
+    by_other = keep(held, 4, NOW_MS, RULES, by_administrator=True)
+    assert isinstance(by_other, Job) and by_other.keeps == 3
+
+
+def test_a_job_is_kept_for_4_8_or_24_hours_only() -> None:
+    assert isinstance(keep(idle_job(), 5, NOW_MS, RULES), NotKept)
+
+
+def test_keeping_never_shortens_what_was_granted() -> None:
+    long = keep(idle_job(), 24, NOW_MS, RULES)
+    assert isinstance(long, Job)
+    short = keep(long, 4, NOW_MS + HOUR_MS, RULES)
+    assert isinstance(short, Job) and short.keep_until_ms == NOW_MS + 24 * HOUR_MS
+
+
+@pytest.mark.parametrize(
+    ("job", "step"),
+    [
+        (fresh(90, told_ms=None), Tell),
+        (fresh(70, memory_held_bytes=30 * GIB), ReleaseCaches),
+        (fresh(150), Pause),
+        (fresh(400), Requeue),
+        (fresh(3000, tells=2, started_ms=NOW_MS - 99 * HOUR_MS), Terminate),
+    ],
+)
+def test_each_rung_has_its_step_with_a_reason(job: Job, step: type) -> None:
+    (advice,) = advised(reclaim_idle.advise(cluster([(job, ("g0", "g1"))]), observed(), ON, RULES))
+    (only,) = advice.steps
+    assert type(only) is step
+    assert only.reason.startswith("idle for")
+    assert advice.risk and advice.why and advice.what
+
+
+def test_owner_is_told_once() -> None:
+    (advice,) = advised(
+        reclaim_idle.advise(cluster([(idle_job(minutes=90), ("g0",))]), observed(), LIMITS, RULES)
+    )
+    assert advice.steps == ()
+
+
+def test_gain_is_what_such_times_went_on_for_here_times_the_gpus_less_the_way_back() -> None:
+    past = tuple(stretch(minutes) for minutes in [150 + 60 * n for n in range(1, 11)])
+    state = cluster([(idle_job(minutes=150), ("g0", "g1"))])
+    (advice,) = advised(reclaim_idle.advise(state, observed(stretches=past), LIMITS, RULES))
+    expected_h = sum(min(n, 4) for n in range(1, 11)) / 10 - RULES.resume_s / 3600
+    assert advice.gain_gpu_hours == pytest.approx(2 * expected_h)
+    assert advice.gain_money == pytest.approx(2 * expected_h * 3.0)
+    assert "Of 10 idle times of ann's batch jobs" in advice.why
+
+
+def test_thin_history_is_said_and_lowers_the_confidence() -> None:
+    state = cluster([(idle_job(minutes=150), ("g0",))])
+    (thin,) = advised(reclaim_idle.advise(state, observed(stretches=(stretch(400),)), LIMITS, RULES))
+    many = observed(stretches=tuple(stretch(1000) for _ in range(20)))
+    (sure,) = advised(reclaim_idle.advise(state, many, LIMITS, RULES))
+    assert "Too few" in thin.why
+    assert thin.confidence < sure.confidence == 1.0

@@ -1,0 +1,298 @@
+"""Memory caps, smaller sizes and moves: what is set, what it frees, and when nothing is said."""
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.advice import Abstain, Advice
+from advisor.limits import Limits
+from advisor.model import Phase, Use
+from advisor.observed import Price
+from advisor.policies import cap_memory, consolidate, pack, right_size
+from advisor.policies.frameworks import launch_settings
+from advisor.policies.slices import slices_of
+from advisor.rules import AdviceRules
+from advisor.steps import CapAtNextLaunch, Move, ReleaseCaches, Start, Tell
+from advisor.transition import replay
+from collector.model import JobKind, Rung
+from tests.advisor.policies.scene import GIB, H100, advised, cluster, gpu, hog, idle_job, job, observed, use
+
+RULES, LIMITS = AdviceRules(), Limits()
+TOTAL = 80 * GIB
+
+
+@pytest.mark.parametrize(
+    ("framework", "cap", "version", "settings"),
+    [
+        ("TensorFlow", None, None, {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}),
+        ("TensorFlow", 20 * GIB, None, {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}),
+        ("JAX", None, None, {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}),
+        ("JAX", 20 * GIB, None, {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.25"}),
+        (
+            "PyTorch",
+            20 * GIB,
+            None,
+            {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True,garbage_collection_threshold:0.80"},
+        ),
+        (
+            "PyTorch",
+            20 * GIB,
+            (2, 13),
+            {
+                "PYTORCH_ALLOC_CONF": "expandable_segments:True,garbage_collection_threshold:0.80,"
+                "per_process_memory_fraction:0.25"
+            },
+        ),
+    ],
+)
+def test_settings_are_the_frameworks_own(
+    framework: str, cap: int | None, version: Any, settings: dict[str, str]
+) -> None:
+    found = launch_settings(framework, cap, TOTAL, version)
+    assert found is not None
+    assert dict(found.settings) == settings
+
+
+def test_only_settings_that_cap_claim_a_cap() -> None:
+    tensorflow = launch_settings("TensorFlow", 20 * GIB, TOTAL)
+    old_torch = launch_settings("PyTorch", 20 * GIB, TOTAL)
+    new_torch = launch_settings("PyTorch", 20 * GIB, TOTAL, (2, 13))
+    jax = launch_settings("JAX", 20 * GIB, TOTAL)
+    caps = [None if each is None else each.cap_bytes for each in (tensorflow, old_torch, new_torch, jax)]
+    assert caps == [None, None, 20 * GIB, 20 * GIB]
+
+
+@pytest.mark.parametrize("framework", [None, "GROMACS", "llama.cpp"])
+def test_framework_without_a_setting_gets_none(framework: str | None) -> None:
+    assert launch_settings(framework, None, TOTAL) is None
+
+
+@pytest.mark.parametrize("cap", [0, -1, TOTAL + 1])
+def test_senseless_cap_is_refused(cap: int) -> None:
+    with pytest.raises(ValueError, match="a cap lies above 0"):
+        launch_settings("JAX", cap, TOTAL)
+
+
+def test_suspected_hog_is_told_what_to_set_and_no_gain_is_claimed() -> None:
+    state = cluster([(job("a", framework="TensorFlow", memory_held_bytes=77 * GIB), ("g0",))])
+    (advice,) = advised(cap_memory.advise(state, observed(use("a"), analysis=hog("a")), LIMITS, RULES))
+    (step,) = advice.steps
+    assert isinstance(step, CapAtNextLaunch)
+    assert step.settings == (("TF_FORCE_GPU_ALLOW_GROWTH", "true"),)
+    assert step.frees_bytes is None
+    assert advice.gain_gpu_hours == 0.0 and advice.confidence == 0.5
+    assert "TF_FORCE_GPU_ALLOW_GROWTH=true" in advice.what
+
+
+def test_confirmed_pytorch_hog_releases_now_and_is_capped_later() -> None:
+    state = cluster([(job("a", memory_held_bytes=70 * GIB, memory_bytes=None), ("g0",))])
+    seen = observed(use("a", memory_needed_bytes=9 * GIB), analysis=hog("a"))
+    (advice,) = advised(cap_memory.advise(state, seen, LIMITS, RULES))
+    release, cap = advice.steps
+    spare = 70 * GIB - 9 * GIB - RULES.context_bytes
+    assert isinstance(release, ReleaseCaches) and release.frees_bytes == spare
+    assert isinstance(cap, CapAtNextLaunch) and cap.frees_bytes == spare
+    assert advice.gain_gpu_hours == pytest.approx(min(spare / TOTAL, 1 - 0.14) * 4)
+    after = replay(state, advice.steps)
+    assert after.jobs[advice.job or release.job].memory_held_bytes == 70 * GIB - spare
+
+
+def test_hog_that_nobody_may_touch_is_told_only() -> None:
+    state = cluster([(job("a", preemptible=False, framework="JAX"), ("g0",))])
+    (advice,) = advised(cap_memory.advise(state, observed(analysis=hog("a")), LIMITS, RULES))
+    (step,) = advice.steps
+    assert isinstance(step, Tell) and "XLA_PYTHON_CLIENT_PREALLOCATE=false" in step.message
+
+
+@pytest.mark.parametrize("needed_gib", [75, 67, 55])
+def test_small_excess_is_no_hog(needed_gib: int) -> None:
+    state = cluster([(job("a", memory_held_bytes=72 * GIB), ("g0",))])
+    seen = observed(use("a", memory_needed_bytes=needed_gib * GIB))
+    assert cap_memory.advise(state, seen, LIMITS, RULES) == ()
+
+
+def sized(**changes: Any) -> Advice | Abstain:
+    state = cluster([(job("a"), ("g0",))])
+    (answer,) = right_size.advise(state, observed(use("a", hours=168, **changes)), LIMITS, RULES)
+    return answer
+
+
+def test_nine_of_eighty_gigabytes_and_14_percent_for_a_week_is_a_seventh_or_two_tenths() -> None:
+    answer = sized(memory_peak_bytes=9 * GIB)
+    assert isinstance(answer, Advice)
+    assert "0.2 of a" in answer.what or "1g.20gb" in answer.what
+    assert answer.steps == ()
+    assert answer.gain_gpu_hours > 100
+    assert answer.gain_money == pytest.approx(answer.gain_gpu_hours * 3.0)
+    assert "9 GiB of 80 GiB and 14%" in answer.why and "7 d" in answer.why
+
+
+def test_small_job_fits_the_smallest_slice() -> None:
+    answer = sized(memory_peak_bytes=7 * GIB, utilization_p95_ratio=0.1, rung=Rung.GPU_UTILIZATION)
+    assert isinstance(answer, Advice) and "1g.10gb" in answer.what
+    assert answer.gain_gpu_hours == pytest.approx(168 * 6 / 7)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"memory_peak_bytes": 70 * GIB},
+        {"utilization_p95_ratio": 0.9},
+        {"utilization_p95_ratio": None},
+        {"memory_peak_bytes": None},
+        {"coverage_ratio": 0.9},
+        {"others": True},
+        {"controller_p95_ratio": 0.5, "rung": Rung.GPU_UTILIZATION},
+    ],
+)
+def test_no_smaller_size_without_room_or_measurement(changes: dict[str, Any]) -> None:
+    answer = sized(**changes)
+    assert isinstance(answer, Abstain) and answer.reason
+
+
+def test_a_few_hours_are_too_thin_to_tell_a_size() -> None:
+    state = cluster([(job("a"), ("g0",))])
+    (answer,) = right_size.advise(state, observed(use("a", hours=5)), LIMITS, RULES)
+    assert isinstance(answer, Abstain) and "it takes 24 h to tell" in answer.reason
+
+
+def test_inference_is_not_sized_by_minutes() -> None:
+    state = cluster([(job("a", kind=JobKind.INFERENCE), ("g0",))])
+    (answer,) = right_size.advise(state, observed(use("a")), LIMITS, RULES)
+    assert isinstance(answer, Abstain) and "it serves others" in answer.reason
+
+
+def test_gpus_that_never_computed_are_given_back() -> None:
+    state = cluster([(job("a", min_gpus=4, max_gpus=4), ("g0", "g1", "g2", "g3"))])
+    seen = observed(use("a", gpus_used=2, held_gpu_hours=96.0))
+    (advice,) = advised(right_size.advise(state, seen, LIMITS, RULES))
+    assert "2 instead of 4 GPUs" in advice.what
+    assert advice.gain_gpu_hours == pytest.approx(48)
+
+
+def test_cheaper_model_is_named_with_a_warning() -> None:
+    small = gpu("l4", "n2", model="NVIDIA L4", memory_bytes=24 * GIB)
+    state = cluster([(job("a"), ("g0",))], gpus=(gpu("g0"), small))
+    seen = observed(
+        use("a", rung=Rung.GPU_UTILIZATION, controller_p95_ratio=None),
+        prices={
+            H100: Price(per_gpu_hour=3, currency="EUR"),
+            "NVIDIA L4": Price(per_gpu_hour=0.3, currency="EUR"),
+        },
+    )
+    (advice,) = advised(right_size.advise(state, seen, LIMITS, RULES))
+    assert "NVIDIA L4" in advice.what and "never measured" in advice.risk and advice.confidence < 0.5
+
+
+def test_slices_come_from_the_guide_and_instances_are_not_cut_again() -> None:
+    names = [piece.name for piece in slices_of("NVIDIA A100-SXM4-40GB", 40 * GIB)]
+    assert names == ["1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb"]
+    assert slices_of("NVIDIA A100-SXM4-40GB MIG 1g.5gb", 5 * GIB) == ()
+    assert slices_of("NVIDIA L4", 24 * GIB) == () == slices_of(None, None)
+
+
+def test_jobs_that_pass_the_rule_kept_their_speed_on_misos_slices(shared: Path) -> None:
+    """MISO's A100 jobs: whoever the rule gives a slice ran there at ``MIG_WORST`` or more, as measured."""
+    folder = shared / "traces" / "miso"
+    with (folder / "a100_mig_iteration_time.csv").open() as file:
+        speeds = {
+            (row["model"], row["batch_size"], row["mig_profile"]): float(row["rel_speed_vs_7g"])
+            for row in csv.DictReader(file)
+        }
+    a100 = gpu("g0", model="NVIDIA A100-PCIE-40GB", memory_bytes=40 * GIB)
+    state = cluster([(job("a"), ("g0",))], gpus=[a100])
+    reached = {}
+    with (folder / "a100_single_job_profile.csv").open() as file:
+        for row in csv.DictReader(file):
+            seen = use(
+                "a",
+                utilization_p95_ratio=float(row["sm_util_pct"]) / 100,
+                controller_p95_ratio=float(row["mem_bw_util_pct"]) / 100,
+                memory_peak_bytes=round(float(row["gpu_mem_used_mib"])) << 20,
+                rung=Rung.GPU_UTILIZATION,
+            )
+            (answer,) = right_size.advise(state, observed(seen), LIMITS, RULES)
+            if isinstance(answer, Advice):
+                profile = answer.what.split(" slice")[0].split()[-1]
+                reached[row["model"], row["batch_size"]] = speeds.get(
+                    (row["model"], row["batch_size"], profile)
+                )
+    measured = [speed for speed in reached.values() if speed is not None]
+    assert len(measured) >= 5, reached
+    assert min(measured) >= right_size.MIG_WORST, reached
+
+
+def halves(**changes: Any) -> Any:
+    """Two half-used GPUs and a gang that waits for a whole one."""
+    jobs = [
+        (job("a", share=0.5, may_share=True, **changes), ("g0",)),
+        (job("b", user="bob", share=0.5, may_share=True, **changes), ("g1",)),
+    ]
+    gang = job("gang", user="cy", phase=Phase.PENDING, started_ms=None, use=Use.UNKNOWN)
+    return cluster(jobs, gpus=(gpu("g0"), gpu("g1")), waiting=[gang])
+
+
+def test_two_half_used_gpus_become_one_for_a_gang_that_waits() -> None:
+    state = halves()
+    (advice,) = advised(consolidate.advise(state, observed(), LIMITS, RULES))
+    move, start = advice.steps
+    assert isinstance(move, Move) and isinstance(start, Start)
+    after = replay(state, advice.steps)
+    assert len({placement.gpus for placement in after.placements.values()}) == 2
+    assert after.jobs[start.job].phase is Phase.RUNNING
+    assert advice.gain_gpu_hours == pytest.approx(4 - 0.5 * RULES.move_s / 3600)
+
+
+def test_move_that_does_not_pay_is_not_advised() -> None:
+    state = halves()
+    gang = next(each for each in state.jobs.values() if each.phase is Phase.PENDING)
+    brief = replace(state, jobs={**state.jobs, gang.id: replace(gang, limit_s=50.0)})
+    (answer,) = consolidate.advise(brief, observed(), LIMITS, RULES)
+    assert isinstance(answer, Abstain) and "less than 2 times as much" in answer.reason
+
+
+@pytest.mark.parametrize(("first", "second", "pairs"), [(True, True, 1), (True, False, 0), (False, False, 0)])
+def test_strangers_are_only_paired_when_both_opted_in(first: bool, second: bool, pairs: int) -> None:
+    both = [(job("a", may_share=first), ("g0",)), (job("b", user="bob", may_share=second), ("g1",))]
+    answers = pack.advise(cluster(both), observed(use("a"), use("b")), LIMITS, RULES)
+    assert len(advised(answers)) == pairs
+
+
+def test_gang_that_fits_gets_no_moves() -> None:
+    state = halves()
+    roomy = replace(state, gpus={**state.gpus, **{gpu("g2").uuid: gpu("g2")}})
+    assert consolidate.advise(roomy, observed(), LIMITS, RULES) == ()
+
+
+def test_pair_steps_are_possible_and_free_a_gpu() -> None:
+    state = cluster([(job("a"), ("g0",)), (job("b"), ("g1",))])
+    (advice,) = advised(pack.advise(state, observed(use("a"), use("b")), LIMITS, RULES))
+    after = replay(state, advice.steps)
+    assert len({placement.gpus for placement in after.placements.values()}) == 1
+    assert "may run at" in advice.risk and advice.risk_to == ("ann",)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "says"),
+    [
+        ({"utilization_p95_ratio": 0.6}, {}, "60% busy"),
+        ({"memory_peak_bytes": 75 * GIB}, {}, "nobody who may share"),
+        ({"utilization_p95_ratio": 0.48}, {"utilization_p95_ratio": 0.48}, "nobody who may share"),
+        ({"coverage_ratio": 0.5}, {}, "only 50%"),
+        ({"rung": Rung.GPU_UTILIZATION}, {}, "SM active is not measured"),
+        ({"others": True}, {}, "not its own"),
+    ],
+)
+def test_who_does_not_fit_is_not_paired(first: dict[str, Any], second: dict[str, Any], says: str) -> None:
+    state = cluster([(job("a"), ("g0",)), (job("b"), ("g1",))])
+    answers = pack.advise(state, observed(use("a", **first), use("b", **second)), LIMITS, RULES)
+    assert not advised(answers)
+    assert any(says in answer.reason for answer in answers if isinstance(answer, Abstain)), answers
+
+
+def test_idle_jobs_are_not_packed_but_reclaimed() -> None:
+    state = cluster([(idle_job("a"), ("g0",)), (job("b"), ("g1",))])
+    assert not advised(pack.advise(state, observed(use("a"), use("b")), LIMITS, RULES))
