@@ -11,6 +11,7 @@ All of them give each job exactly the GPUs that it asked for.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import merge
 
 from advisor.model import ClusterState, Gpu, Job, Phase, Placement
 from advisor.placement import Board
@@ -30,7 +31,9 @@ class Fifo:
 
     def decide(self, sight: Sight) -> Sequence[Step]:
         """Start jobs from the head of the queue until one doesn't fit."""
-        return in_order(sight.state, _pending(sight.state))
+        state = sight.state
+        queue = (state.jobs[name] for _, name in merge(*sight.queues.values()))
+        return in_order(state, queue)
 
 
 @dataclass(slots=True)
@@ -45,13 +48,18 @@ class Static:
         state = sight.state
         if not self.own:
             self.own = partition(state)
-        queues: dict[str, list[Job]] = {}
-        for job in _pending(state):
-            queues.setdefault(job.project, []).append(job)
+        held: dict[str, float] = {}
+        for name, placement in state.placements.items():
+            owner = state.jobs[name].project
+            held[owner] = held.get(owner, 0.0) + placement.size_gpus
         steps: list[Step] = []
-        for name, queue in queues.items():
-            own = {uuid: state.gpus[uuid] for uuid in self.own.get(name, ())}
-            steps += in_order(replace(state, gpus=own, placements=_within(state, own)), queue)
+        for project, queue in sorted(sight.queues.items()):
+            head = state.jobs[queue[0][1]] if queue else None
+            if head is None or held.get(project, 0.0) + head.demand_gpus > len(self.own[project]):
+                continue
+            own = {uuid: state.gpus[uuid] for uuid in self.own[project]}
+            corner = replace(state, gpus=own, placements=_within(state, own))
+            steps += in_order(corner, (state.jobs[name] for _, name in queue))
         return steps
 
 
@@ -137,11 +145,6 @@ def preempting(state: ClusterState, ranked: Sequence[Job]) -> list[Step]:
             board.occupy(job, Placement(gpus=gpus, share=job.share))
             steps.append(Start(job=job.id, gpus=gpus, share=job.share, reason="its turn"))
     return steps
-
-
-def _pending(state: ClusterState) -> list[Job]:
-    waiting = [job for job in state.jobs.values() if job.phase is Phase.PENDING]
-    return sorted(waiting, key=lambda job: (job.submitted_ms, job.id))
 
 
 def _free(state: ClusterState) -> int:

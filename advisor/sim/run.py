@@ -5,15 +5,15 @@ Jobs come and end at their exact times. The scheduler is asked at the next tick 
 same run.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from advisor.engines.engine import Done
-from advisor.model import ClusterState, Phase
+from advisor.model import ClusterState
 from advisor.sim.cluster import Cluster
 from advisor.sim.life import MS, Life
 from advisor.sim.scheduler import Scheduler
-from advisor.sim.workload import BadRow, TraceJob, Workload
+from advisor.sim.workload import BadRow, Workload
 from advisor.sim.world import START_MS, Physics, World
 from collector.model import JobId
 
@@ -84,9 +84,9 @@ def simulate(
         done = world.do_all(steps) if steps else []
         run.decisions += 1
         run.dropped_steps += len(steps) - sum(isinstance(each, Done) for each in done)
-        idle = 0 if happened or steps or world.held.held_gpus else idle + 1
-        waiting = _note(run, world)
-        quota.look(world, waiting)
+        idle = 0 if happened or steps or world.totals.held_gpus else idle + 1
+        _note(run, world)
+        quota.look(world)
         if on_progress is not None and happened:
             on_progress(len(world.lives) - len(world.state.jobs), len(workload.jobs))
     run.violations = quota.close(world.now_ms())
@@ -117,19 +117,17 @@ def _next_tick(world: World, scheduler: Scheduler, tick_ms: int) -> int | None:
     return max(min(times), now) if times else None
 
 
-def _note(run: Run, world: World) -> list[TraceJob]:
-    state = world.state
-    waiting = [world.lives[job.id].job for job in state.jobs.values() if job.phase is not Phase.RUNNING]
+def _note(run: Run, world: World) -> None:
+    totals = world.totals
     run.points.append(
         Point(
             at_s=(world.now_ms() - START_MS) / MS,
-            held_gpus=round(world.held.held_gpus, 6),
-            used_gpus=round(world.held.used_gpus, 6),
-            waiting_jobs=len(waiting),
-            waiting_gpus=sum(job.gpus * job.share for job in waiting),
+            held_gpus=round(totals.held_gpus, 6),
+            used_gpus=round(totals.used_gpus, 6),
+            waiting_jobs=totals.waiting_jobs,
+            waiting_gpus=round(totals.waiting_gpus, 6),
         )
     )
-    return waiting
 
 
 def _stuck(world: World) -> str:
@@ -149,19 +147,15 @@ class _QuotaWatch:
         self._since: dict[str, int] = {}
         self._found: list[Violation] = []
 
-    def look(self, world: World, waiting: Sequence[TraceJob]) -> None:
+    def look(self, world: World) -> None:
         """Judge this instant: the first job in a project's queue, and whether it would fit into the quota."""
         if not self._quotas:
             return
-        heads: dict[str, TraceJob] = {}
-        for job in waiting:
-            first = heads.get(job.project)
-            if first is None or (job.submitted_s, job.name) < (first.submitted_s, first.name):
-                heads[job.project] = job
         now = world.now_ms()
         for name, quota in self._quotas.items():
-            head = heads.get(name)
-            held = world.held.by_project.get(name, 0.0)
+            queue = world.queues.get(name)
+            head = world.lives[queue[0][1]].job if queue else None
+            held = world.totals.by_project.get(name, 0.0)
             if head is not None and held + head.smallest * head.share <= quota + EPSILON:
                 self._since.setdefault(name, now)
             else:

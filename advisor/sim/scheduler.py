@@ -1,6 +1,6 @@
 """What decides in a simulated world, and what it may look at: Fallow's own policies and baselines alike."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from advisor.model import ClusterState
@@ -18,6 +18,11 @@ class Sight(Protocol):
 
     def observe(self) -> ClusterState:
         """The same with what jobs report of themselves."""
+        ...
+
+    @property
+    def queues(self) -> Mapping[str, Sequence[tuple[float, JobId]]]:
+        """The waiting jobs of each project as (second of submission, job), in that order."""
         ...
 
     def attained_gpu_s(self, job: JobId) -> float:

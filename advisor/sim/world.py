@@ -9,6 +9,7 @@ real world adds: time, progress, and what a step costs the job. Nothing in here 
     Requeue               falls back to the last checkpoint; loses nothing where jobs save when asked
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
@@ -54,11 +55,35 @@ class Physics:
 
 @dataclass(slots=True)
 class Totals:
-    """What the cluster holds now, kept as things change."""
+    """What the cluster holds now, and who waits, kept as things change.
+
+    ``queues`` are the waiting jobs of each project as (second of submission, job), in that order.
+    """
 
     held_gpus: float = 0.0
     used_gpus: float = 0.0
     by_project: dict[str, float] = field(default_factory=dict)
+    queues: dict[str, list[tuple[float, JobId]]] = field(default_factory=dict)
+    waiting_jobs: int = 0
+    waiting_gpus: float = 0.0
+
+    def hold(self, project: str, gpus: float) -> None:
+        """Count GPUs that a project holds more, or less."""
+        self.held_gpus += gpus
+        self.by_project[project] = self.by_project.get(project, 0.0) + gpus
+
+    def wait(self, job: TraceJob) -> None:
+        """Put a job into its project's queue."""
+        insort(self.queues.setdefault(job.project, []), (job.submitted_s, JobId(job.name)))
+        self.waiting_jobs += 1
+        self.waiting_gpus += job.gpus * job.share
+
+    def serve(self, job: TraceJob) -> None:
+        """Take a job out of its project's queue."""
+        queue, entry = self.queues[job.project], (job.submitted_s, JobId(job.name))
+        del queue[bisect_left(queue, entry)]
+        self.waiting_jobs -= 1
+        self.waiting_gpus -= job.gpus * job.share
 
 
 class World:
@@ -67,12 +92,16 @@ class World:
     def __init__(self, cluster: Cluster, workload: Workload, physics: Physics) -> None:
         self.cluster, self.physics = cluster, physics
         self.lives: dict[JobId, Life] = {}
-        self.held = Totals()
+        self.totals = Totals()
         self._coming = list(reversed(workload.jobs))
         self._due: list[tuple[int, JobId]] = []
         self._profiles: dict[JobId, Profile] = {}
+        self._jobs: dict[JobId, Job] = {}
+        self._placements: dict[JobId, Placement] = {}
         self._state = ClusterState(
             as_of_ms=START_MS,
+            jobs=self._jobs,
+            placements=self._placements,
             nodes=nodes_of(cluster),
             gpus=gpus_of(cluster),
             projects=projects_of(cluster, workload),
@@ -80,7 +109,7 @@ class World:
 
     @property
     def state(self) -> ClusterState:
-        """Who holds what, as of the last change; ``observe`` adds what jobs report."""
+        """Who holds what now: good until time goes on. ``observe`` gives a snapshot to keep."""
         return self._state
 
     def now_ms(self) -> int:
@@ -118,7 +147,7 @@ class World:
         for name, profile in self._profiles.items():
             if name in jobs:
                 jobs[name] = self._reported(jobs[name], profile)
-        return replace(self._state, jobs=jobs)
+        return replace(self._state, jobs=jobs, placements=dict(self._placements))
 
     def attained_gpu_s(self, job: JobId) -> float:
         """GPU-seconds that a job has held so far."""
@@ -127,6 +156,11 @@ class World:
     def left_s(self, job: JobId) -> float:
         """What no real scheduler knows of a job that reports nothing: the seconds it still needs."""
         return self.lives[job].left_s(self.now_ms())
+
+    @property
+    def queues(self) -> Mapping[str, Sequence[tuple[float, JobId]]]:
+        """The waiting jobs of each project as (second of submission, job), in that order."""
+        return self.totals.queues
 
     def do(self, step: Step) -> Outcome:
         """Carry out one step; see the top of this file for what it costs."""
@@ -145,7 +179,8 @@ class World:
             if len(steps) == 1:
                 return [Stale(found=str(error))]
             return self._one_by_one(steps)
-        self._state = after
+        self._jobs, self._placements = dict(after.jobs), dict(after.placements)
+        self._state = replace(after, jobs=self._jobs, placements=self._placements)
         self._feel(steps, before, after)
         return [Done()] * len(steps)
 
@@ -169,13 +204,16 @@ class World:
             self._touch(step)
         for name in dict.fromkeys(step.job for step in moving):
             life, placed = self.lives[name], after.placements.get(name)
-            self.held.used_gpus -= used.get(name, 0.0)
-            self._hold(life, _size(placed) - _size(before.placements.get(name)))
+            self.totals.used_gpus -= used.get(name, 0.0)
+            was = before.placements.get(name)
+            self.totals.hold(life.job.project, _size(placed) - _size(was))
+            if (placed is None) != (was is None):
+                (self.totals.wait if placed is None else self.totals.serve)(life.job)
             if placed is None:
                 life.stop()
                 continue
             life.run_on(self._counts(placed.gpus), self.now_ms())
-            self.held.used_gpus += life.used_gpus
+            self.totals.used_gpus += life.used_gpus
             assert life.due_ms is not None
             heappush(self._due, (life.due_ms, name))
 
@@ -203,11 +241,6 @@ class World:
             by_node[node] = by_node.get(node, 0) + 1
         return tuple(by_node.values())
 
-    def _hold(self, life: Life, change: float) -> None:
-        self.held.held_gpus += change
-        project = life.job.project
-        self.held.by_project[project] = self.held.by_project.get(project, 0.0) + change
-
     def _finish(self, at: int) -> int:
         done: list[JobId] = []
         while self._due and self._due[0][0] <= at:
@@ -216,29 +249,27 @@ class World:
                 done.append(name)
         if not done:
             return 0
-        jobs, placements = dict(self._state.jobs), dict(self._state.placements)
         for name in done:
             life = self.lives[name]
             life.settle(at, self.physics.checkpoint_s)
-            self._hold(life, -life.size_gpus)
-            self.held.used_gpus -= life.used_gpus
+            self.totals.hold(life.job.project, -life.size_gpus)
+            self.totals.used_gpus -= life.used_gpus
             life.done, life.end_ms = life.job.work.steps, at
             life.stop()
-            del jobs[name], placements[name]
+            del self._jobs[name], self._placements[name]
             self._profiles.pop(name, None)
-        self._state = replace(self._state, jobs=jobs, placements=placements)
         return len(done)
 
     def _submit(self, at: int) -> int:
-        come: dict[JobId, Job] = {}
+        come = 0
         while self._coming and self._submission_ms(self._coming[-1]) <= at:
             trace = self._coming.pop()
             name = JobId(trace.name)
             self.lives[name] = Life(job=trace, since_ms=at)
-            come[name] = self._as_job(trace, at)
-        if come:
-            self._state = replace(self._state, jobs={**self._state.jobs, **come})
-        return len(come)
+            self._jobs[name] = self._as_job(trace, at)
+            come += 1
+            self.totals.wait(trace)
+        return come
 
     def _submission_ms(self, job: TraceJob) -> int:
         return START_MS + round(job.submitted_s * MS)
