@@ -54,4 +54,5 @@ def check(recipe: Recipe) -> None:
             )
     if recipe.micro_batches is not None and not recipe.deterministic:
         raise BatchError("micro_batches= fixes the pieces of a step, which only deterministic=True does")
-    Cut(recipe=recipe).shape(recipe.global_batch)
+    pieces = recipe.micro_batches or -(-recipe.global_batch // recipe.max_micro_batch)
+    batch.fixed(recipe.global_batch, recipe.max_micro_batch, pieces, 1)

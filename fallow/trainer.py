@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fallow import checkpoint, cut, memory, randomness, speeds, static_world
+from fallow import cut, memory, randomness, speeds, static_world
 from fallow.batch import MicroBatch
 from fallow.bucketed import Plain
 from fallow.channel import Channel
@@ -26,8 +26,9 @@ from fallow.feed import Feed
 from fallow.folded import Tree
 from fallow.group import Group, GroupBroken
 from fallow.intake import Asked, Intake, length, take_in
+from fallow.keeper import Keeper
 from fallow.losses import checked
-from fallow.mistakes import LoopMistake, LossMistake, StateMistake
+from fallow.mistakes import LoopMistake, LossMistake
 from fallow.open_step import ONCE_EACH, OpenStep
 from fallow.pace import Pace
 from fallow.recipe import Recipe, Step
@@ -35,7 +36,6 @@ from fallow.reduction import Local, Reducer, Summed
 from fallow.replica import Replica
 from fallow.reporting import Measurements, Reporter
 from fallow.sampling import Order, Piece
-from fallow.save_signal import SaveSignal
 from fallow.seat import Seat
 from fallow.stopwatch import Stopwatch
 
@@ -72,6 +72,7 @@ class Trainer:
         self._seat = Seat(self._replica, channel, founder, group, self._keep)
         self._reporter = reporter or Reporter(None)
         self._keyed = recipe.deterministic or self._seat.driven or self.world_size > 1
+        self._keeper = Keeper(self._replica, recipe.checkpoint, generators=not self._keyed)
         self._sits_in: Group | None = None
         self._trainable: tuple[bool, ...] = ()
         self._reducer: Reducer = Local(model)
@@ -81,7 +82,6 @@ class Trainer:
         self._notes: tuple[float, ...] | None = None
         self._order: Order | None = None
         self._total_steps: int | None = None
-        self._save_signal = SaveSignal()
         self._busy = Stopwatch(self._replica.device)
         self._busy_s_per_sample = 0.0
         self._pace = Pace(world_size=0, last_end_s=time.monotonic())
@@ -228,21 +228,16 @@ class Trainer:
 
         Blocks until the file is on disk. Raises StateMistake without a path; OSError, the old file intact.
         """
-        path = self.recipe.checkpoint
-        if path is None:
-            raise StateMistake("this training has no checkpoint path: pass checkpoint=PATH to job.elastic()")
         if self._open is not None:
             raise LoopMistake(f"step {self.next_step} is half done: save after trainer.step()")
-        if self.rank != 0:
-            return None
-        return checkpoint.save(path, self._replica.state(generators=not self._keyed))
+        return self._keeper.save() if self.rank == 0 else None
 
     # -- one step ---------------------------------------------------------------------------------------
 
     def _run(self, intake: Intake, until: int) -> Iterator[tuple[int, Iterator[Any]]]:
         own = torch.Generator().manual_seed(self.recipe.seed) if self._keyed else None
         feed = Feed(intake, until, own)
-        with closing(feed), self._save_signal.heard(self.recipe.checkpoint is not None):
+        with closing(feed), self._keeper.listening():
             if not self.warming_up:
                 self._start()
             while self.next_step < until:
@@ -255,10 +250,7 @@ class Trainer:
 
     def _start(self) -> None:
         """Take up a saved training, and meet the others."""
-        if self.recipe.checkpoint is not None:
-            state = checkpoint.load(self.recipe.checkpoint, self._replica.device)
-            if state is not None:
-                self._replica.load(state)
+        self._keeper.resume()
         self._seat.found()
         if not self._seat.driven and self.world_size > 1:
             static_world.spread(self._seat.group, self._replica)
@@ -309,13 +301,14 @@ class Trainer:
         spare = self._reducer.close()
         if self.recipe.deterministic:
             return Tree(model, group, notes, spare)
-        return Local(model) if group.world_size == 1 else Plain(model, group, notes, spare)
+        alone = group.world_size == 1 and not self._seat.driven
+        return Local(model) if alone else Plain(model, group, notes, spare)
 
     def _sum(self, opened: OpenStep) -> Summed | None:
         """The step's exchange; ``None`` when the group broke. No traceback may outlive it: one that did would
         keep the broken group's sockets open, and peers would wait for us.
         """
-        notes = [float(self._seat.flag()), float(self._save_signal.asked)]
+        notes = [float(self._seat.flag()), float(self._keeper.asked)]
         if self.recipe.balance_by_speed:
             notes += [self._busy_s_per_sample if at == self.rank else 0.0 for at in range(self.world_size)]
         try:
@@ -326,7 +319,8 @@ class Trainer:
     def _reduced(self, opened: OpenStep) -> _Outcome:
         opened.close()
         if self.warming_up:
-            self._replica.roll_back()
+            self._sum(opened)
+            self._replica.warm_up()
             return _Outcome(None, 0.0)
         self._settle()
         self._busy.stop()
@@ -368,8 +362,7 @@ class Trainer:
         if self.recipe.balance_by_speed:
             self._speeds = self._speeds.after(seconds)
         if save:
-            self._save_signal.done()
-            self.save()
+            self._keeper.follow_signal(self.rank)
         self._seat.end_step(round(flag))
 
     def _keep(self) -> Path | None:

@@ -64,6 +64,13 @@ def note_process(out: Path, worker: int) -> None:
         file.write(f"{os.getppid()} {os.getpid()}\n")
 
 
+def wait_for_gate(step: int, out: Path | None) -> None:
+    """The test says how far the training may go: until the workers that it asked for can join, say."""
+    gate = Path(f"{out}.gate")
+    while out is not None and gate.is_file() and step > int(gate.read_text() or -1):
+        time.sleep(0.003)
+
+
 def train(job: Job, loader_processes: int, out: Path | None = None, **options: Any) -> list[list[Any]]:
     """The losses of the steps that this worker took part in, exactly; the end is left at ``out``.pt."""
     model, optimizer, built = build()
@@ -77,6 +84,7 @@ def train(job: Job, loader_processes: int, out: Path | None = None, **options: A
     )
     seen: list[list[Any]] = []
     for step, batches in trainer.steps(loader, STEPS):
+        wait_for_gate(step, out)
         for x, y in batches:
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 loss = nn.functional.cross_entropy(model(x), y)
@@ -86,7 +94,6 @@ def train(job: Job, loader_processes: int, out: Path | None = None, **options: A
             continue
         seen.append([step, done.loss.hex(), done.world_size])
         if out is not None:
-            time.sleep(float(os.environ.get("PAUSE_S", "0")))
             with Path(f"{out}.{os.getpid()}").open("a") as file:
                 file.write(json.dumps(seen[-1]) + "\n")
     if out is not None and trainer.rank == 0:

@@ -1,0 +1,58 @@
+"""Where a training is kept: saved when the script or a signal asks, taken up again when it starts."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fallow import checkpoint
+from fallow.mistakes import StateMistake
+from fallow.replica import Replica
+from fallow.save_signal import SaveSignal
+
+LOG = logging.getLogger("fallow")
+
+
+class Keeper:
+    """Keeps ``replica`` at ``path``, if there is one; with ``generators`` also where random numbers stood."""
+
+    def __init__(self, replica: Replica, path: Path | None, *, generators: bool):
+        self._replica = replica
+        self._path = path
+        self._generators = generators
+        self._signal = SaveSignal()
+
+    @property
+    def asked(self) -> bool:
+        """Whether this worker was asked by a signal, since the last save that was."""
+        return self._signal.asked
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Hear the signal meanwhile, if there is a path to save to."""
+        with self._signal.heard(self._path is not None):
+            yield
+
+    def resume(self) -> None:
+        """Take up what was saved, if anything was. Raises CheckpointDamaged, StateMistake or OSError."""
+        if self._path is not None:
+            state = checkpoint.load(self._path, self._replica.device)
+            if state is not None:
+                self._replica.load(state)
+
+    def save(self) -> int:
+        """Save; returns the bytes written. Blocks until they are on disk. Raises StateMistake or OSError."""
+        if self._path is None:
+            raise StateMistake("this training has no checkpoint path: pass checkpoint=PATH to job.elastic()")
+        return checkpoint.save(self._path, self._replica.state(generators=self._generators))
+
+    def follow_signal(self, rank: int) -> None:
+        """Some worker was asked to save, so rank 0 does. If it cannot, the training still goes on."""
+        self._signal.done()
+        if rank != 0:
+            return
+        try:
+            self.save()
+        except (OSError, StateMistake) as failure:
+            step = self._replica.next_step
+            LOG.error("step %d: asked to save the training, but could not: %s", step, failure)
