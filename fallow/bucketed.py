@@ -92,7 +92,8 @@ class Plain:
             self._pack(bucket)
         present = [has or number in late for number, has in enumerate(self._present)]
         extras = [float(self._loss), self._count, *notes]
-        flat.write_rest(storage, self._fraction, extras, present, len(late) + len(self._sparse))
+        fraction = self._fraction if self._group.world_size > 1 else 1.0  # not 0.9999…
+        flat.write_rest(storage, fraction, extras, present, len(late) + len(self._sparse))
         while self._sent < len(storage):
             self._send()
         self._wait()

@@ -60,7 +60,8 @@ class Replica:
         recipe = self.recipe
         self._check_identity(state["identity"])
         try:
-            self._bare.load_state_dict(state["model"])
+            if not _lies_in(state["model"], self._bare.state_dict()):
+                self._bare.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])
             for scheduler, part in zip(recipe.schedulers, state["schedulers"], strict=True):
                 scheduler.load_state_dict(part)
@@ -90,6 +91,15 @@ class Replica:
         for name, value in self._bare.named_buffers():
             if name in self._saved_buffers:
                 value.copy_(self._saved_buffers[name])
+
+    def warm_up(self) -> None:
+        """Take a throw-away step with the gradients that are there, in a replica that waits for its state.
+
+        The optimizer makes its own state, of the shapes that are about to arrive: they are then received
+        where they are to stay, in memory that was used before. Fresh memory costs more than the network.
+        """
+        self.optimizer.step()
+        self.roll_back()
 
     def forget_gradients(self) -> None:
         """No parameter has a gradient afterwards."""
@@ -148,6 +158,17 @@ class Replica:
                 f"a state was made by another recipe: {'; '.join(sorted(differing))}. Which samples a step "
                 "has depends on these, so the training cannot go on from it: set them back, or start anew"
             )
+
+
+def _lies_in(given: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
+    """Whether ``given`` is nothing but the very tensors of ``own``: they were received in place."""
+    return given.keys() == own.keys() and all(
+        isinstance(value, torch.Tensor)
+        and isinstance(own[name], torch.Tensor)
+        and value.untyped_storage().data_ptr() == own[name].untyped_storage().data_ptr()
+        and (value.storage_offset(), value.stride()) == (own[name].storage_offset(), own[name].stride())
+        for name, value in given.items()
+    )
 
 
 def _identity(recipe: Recipe) -> Identity:
