@@ -1,0 +1,1 @@
+"""Parts of the benches about elastic training."""

@@ -1,0 +1,125 @@
+"""From the workers' logs to pauses. Pure but for reading the files.
+
+A step is cut in two: computing (samples, forward and backward passes) and closing (sum, update, and whatever
+a change of the world costs). The pause of a survivor is the time from the end of computing the last step of
+the old world to the end of the first step of the new one, less what these parts take when nothing happens.
+Everything counts: switching, handing the state over, first use of new connections, fresh memory.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+QUIET_STEPS = 4
+"""Steps after a change by which the usual times are measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamp:
+    """One committed step of one worker, seconds of the monotonic clock."""
+
+    number: int
+    world_size: int
+    began_s: float
+    computed_s: float
+    done_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One end of a hand-over; ``sent_bytes`` is 0 at the receiving end."""
+
+    sent_bytes: int
+    began_s: float
+    ended_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What a change of the world cost. ``moving_s`` spans the hand-overs of ``moved_bytes`` in all;
+    ``None`` where nothing was handed over.
+    """
+
+    pause_s: float
+    decision_to_first_step_s: float
+    moved_bytes: int
+    moving_s: float | None
+
+
+Logs = dict[str, tuple[list[Stamp], list[Move]]]
+
+
+def read(folder: Path) -> Logs:
+    """Each worker's steps and moves."""
+    return {path.stem: _read(path) for path in sorted(folder.glob("*.steps"))}
+
+
+def change(logs: Logs, asked_s: float, old: int, new: int, restarts: bool = False) -> Change:
+    """What the change from ``old`` to ``new`` workers, asked for at ``asked_s``, cost.
+
+    With ``restarts``, survivors are new processes: the last step of any worker counts as their own.
+    Raises ValueError when the logs don't show it.
+    """
+    stamps = [stamp for steps, _ in logs.values() for stamp in steps]
+    firsts = [stamp for stamp in stamps if stamp.world_size == new and stamp.began_s > asked_s]
+    if not firsts:
+        raise ValueError(f"no step of {new} workers is seen after {asked_s:.3f}")
+    number = min(stamp.number for stamp in firsts)
+    first_s = min(stamp.began_s for stamp in firsts if stamp.number == number)
+    usual_old = [s for s in stamps if s.world_size == old and first_s - 30 < s.began_s < first_s]
+    usual_new = [s for s in firsts if number < s.number <= number + QUIET_STEPS]
+    usual_s = _closing(usual_old[:-1] or usual_old) + _computing(usual_new) + _closing(usual_new)
+    ends_s = [s.done_s for s in firsts if s.number == number]
+    if restarts:
+        gap_s = max(ends_s) - max(s.computed_s for s in usual_old)
+    else:
+        gap_s = max(_gaps(logs, number, old, new, asked_s))
+    moves = [m for _, found in logs.values() for m in found if asked_s < m.began_s < max(ends_s)]
+    spans = [m.ended_s for m in moves], [m.began_s for m in moves if m.sent_bytes]
+    return Change(
+        pause_s=gap_s - usual_s,
+        decision_to_first_step_s=first_s - asked_s,
+        moved_bytes=sum(m.sent_bytes for m in moves),
+        moving_s=max(spans[0]) - min(spans[1]) if moves else None,
+    )
+
+
+def _gaps(logs: Logs, number: int, old: int, new: int, asked_s: float) -> list[float]:
+    """Per survivor, from the end of computing its last old step to the end of its first new one."""
+    gaps = []
+    for steps, _ in logs.values():
+        for before, after in zip(steps, steps[1:], strict=False):
+            if (after.number, after.world_size, before.world_size) == (number, new, old):
+                if after.began_s > asked_s:
+                    gaps.append(after.done_s - before.computed_s)
+    return gaps
+
+
+def _computing(stamps: Sequence[Stamp]) -> float:
+    return median(stamp.computed_s - stamp.began_s for stamp in stamps)
+
+
+def _closing(stamps: Sequence[Stamp]) -> float:
+    return median(stamp.done_s - stamp.computed_s for stamp in stamps)
+
+
+def _read(path: Path) -> tuple[list[Stamp], list[Move]]:
+    steps, moves = [], []
+    for line in path.read_text().splitlines():
+        match line.split():
+            case [("sent" | "received"), nbytes, began, ended]:
+                moves.append(Move(sent_bytes=int(nbytes), began_s=float(began), ended_s=float(ended)))
+            case [number, world, began, computed, done]:
+                steps.append(
+                    Stamp(
+                        number=int(number),
+                        world_size=int(world),
+                        began_s=float(began),
+                        computed_s=float(computed),
+                        done_s=float(done),
+                    )
+                )
+            case _:
+                continue  # the last line of a worker that was killed
+    return steps, moves
