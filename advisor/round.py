@@ -29,7 +29,7 @@ class Round:
         self.given = upward(self.tree, allocated(state))
         self.board = Board(state)
         self.placements = dict(state.placements)
-        self.steps: list[Step] = []
+        self.steps: list[Step | None] = []
         self.refused: list[Refusal] = []
         self.new: dict[JobId, int] = {}
         self.resized: dict[JobId, int] = {}
@@ -65,19 +65,25 @@ class Round:
     def resize(self, job: Job, gpus: tuple[GpuUuid, ...], reason: str, for_job: JobId | None = None) -> None:
         """Give a running job this set of GPUs.
 
-        What this plan starts is started on them at once, and what it shrinks is shrunk once: the step that
-        there is, is changed. So only a new job may grow, or one that was not resized before.
+        What this plan starts is started on them at once, as its last step: only then are they all free. What
+        it shrinks is shrunk once, as early as before. So nobody who shrank may grow again.
         """
         self._leave(job)
         self._enter(job, Placement(gpus=gpus, share=job.share))
-        at = self.new.get(job.id, self.resized.get(job.id))
-        if at is None:
+        start, shrink = self.new.get(job.id), self.resized.get(job.id)
+        if start is not None:
+            before = self.steps[start]
+            assert isinstance(before, Start)
+            self.steps[start] = None
+            self.new[job.id] = len(self.steps)
+            self.steps.append(replace(before, gpus=gpus, reason=f"{before.reason}; {reason}"))
+        elif shrink is not None:
+            earlier = self.steps[shrink]
+            assert isinstance(earlier, Resize) and set(gpus) <= set(earlier.gpus)
+            self.steps[shrink] = replace(earlier, gpus=gpus, reason=f"{earlier.reason}; {reason}")
+        else:
             self.resized[job.id] = len(self.steps)
             self.steps.append(Resize(job=job.id, gpus=gpus, for_job=for_job, reason=reason))
-            return
-        before = self.steps[at]
-        assert isinstance(before, Start | Resize)
-        self.steps[at] = replace(before, gpus=gpus, reason=f"{before.reason}; {reason}")
 
     def give_way(self, step: Pause | Requeue) -> None:
         """Take a running job off its GPUs."""
@@ -114,7 +120,7 @@ class Round:
         )
         return Plan(
             as_of_ms=self.now_ms,
-            steps=tuple(self.steps),
+            steps=tuple(step for step in self.steps if step is not None),
             refused=tuple(self.refused),
             fair_gpus=dict(self.fair),
             outlook=outlook,
