@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from advisor.model import Gpu, Node, Project, ProjectName, Telemetry
-from advisor.sim.workload import Workload
+from advisor.sim.workload import Workload, alone_s
 from collector.model import GpuUuid, NodeName
 
 GIB = 1024**3
@@ -60,16 +60,30 @@ def sized_for(workload: Workload, load: float, gpus_per_node: int) -> Cluster:
     Demand is GPU time over the span of submissions. A quota is at least the project's largest gang, so that
     each project could live in its own GPUs alone. Nodes are rounded up to hold all quotas.
     """
-    span_s = max(workload.jobs[-1].submitted_s - workload.jobs[0].submitted_s, 1.0)
-    demand: dict[str, float] = {}
-    largest: dict[str, int] = {}
-    for job in workload.jobs:
-        gpu_s = job.work.steps * job.work.times.step_s((job.gpus,)) * job.gpus * job.share
-        demand[job.project] = demand.get(job.project, 0.0) + gpu_s / span_s
-        largest[job.project] = max(largest.get(job.project, 0), job.gpus)
+    if not 0 < load <= 1:
+        raise BadCluster(f"a load lies above 0 and at most at 1; got {load:g}")
+    demand, largest = _demand_gpus(workload, gpus_per_node), _largest(workload)
     quotas = {name: max(ceil(demand[name] / load), largest[name]) for name in sorted(demand)}
     nodes = ceil(sum(quotas.values()) / gpus_per_node)
     return Cluster(nodes=nodes, gpus_per_node=gpus_per_node, quotas=quotas)
+
+
+def shared_out(workload: Workload, gpus: int, gpus_per_node: int) -> dict[str, int]:
+    """All GPUs as quotas in proportion to demand, each at least the project's largest gang.
+
+    Raises BadCluster when those gangs alone are more than there is.
+    """
+    demand, quotas = _demand_gpus(workload, gpus_per_node), _largest(workload)
+    if sum(quotas.values()) > gpus:
+        raise BadCluster(
+            f"quotas by demand: the largest gangs of {len(quotas)} projects need {sum(quotas.values())} GPUs "
+            f"and there are {gpus}; give more nodes, or no quotas"
+        )
+    whole = sum(demand.values()) or 1.0
+    for _ in range(gpus - sum(quotas.values())):
+        poorest = min(sorted(quotas), key=lambda name: quotas[name] - gpus * demand[name] / whole)
+        quotas[poorest] += 1
+    return dict(sorted(quotas.items()))
 
 
 def nodes_of(cluster: Cluster) -> dict[NodeName, Node]:
@@ -104,3 +118,20 @@ def projects_of(cluster: Cluster, workload: Workload) -> dict[ProjectName, Proje
 def node_name(at: int) -> NodeName:
     """The name of a node by its place; names sort as places do."""
     return NodeName(f"node-{at:05d}")
+
+
+def _demand_gpus(workload: Workload, gpus_per_node: int) -> dict[str, float]:
+    """GPUs that each project's jobs keep busy on average over the span of submissions."""
+    span_s = max(workload.jobs[-1].submitted_s - workload.jobs[0].submitted_s, 1.0)
+    demand: dict[str, float] = {}
+    for job in workload.jobs:
+        gpu_s = alone_s(job, job.gpus, gpus_per_node) * job.gpus * job.share
+        demand[job.project] = demand.get(job.project, 0.0) + gpu_s / span_s
+    return demand
+
+
+def _largest(workload: Workload) -> dict[str, int]:
+    largest: dict[str, int] = {}
+    for job in workload.jobs:
+        largest[job.project] = max(largest.get(job.project, 0), job.gpus)
+    return largest

@@ -7,7 +7,7 @@ steps at one rate. A start, a resize, a move or a resume stalls it: it holds its
 from dataclasses import dataclass
 from math import ceil
 
-from advisor.sim.workload import TraceJob
+from advisor.sim.workload import TraceJob, packed
 
 MS = 1000.0
 
@@ -21,6 +21,7 @@ class Life:
     """
 
     job: TraceJob
+    gpus_per_node: int = 1
     done: float = 0.0
     saved: float = 0.0
     rate: float = 0.0
@@ -32,6 +33,7 @@ class Life:
     first_start_ms: int | None = None
     end_ms: int | None = None
     due_ms: int | None = None
+    with_gpus_s: float = 0.0
     held_gpu_s: float = 0.0
     stalled_gpu_s: float = 0.0
     useful_gpu_s: float = 0.0
@@ -55,6 +57,7 @@ class Life:
         if self.size_gpus and span_s > 0:
             stalled_s = min(max((self.ready_ms - self.since_ms) / MS, 0.0), span_s)
             worked_s = span_s - stalled_s
+            self.with_gpus_s += span_s
             self.held_gpu_s += span_s * self.size_gpus
             self.stalled_gpu_s += stalled_s * self.size_gpus
             self.useful_gpu_s += worked_s * self.size_gpus * self.efficiency
@@ -68,20 +71,25 @@ class Life:
         """GPU-seconds that it has held up to ``now_ms``, whether or not they brought it on."""
         return self.held_gpu_s + (now_ms - self.since_ms) / MS * self.size_gpus
 
+    @property
+    def asked_step_s(self) -> float:
+        """Seconds a step on as many GPUs as it asked for, packed."""
+        return self.job.work.times.step_s(packed(self.job.gpus, self.gpus_per_node))
+
     def left_s(self, now_ms: int) -> float:
         """Seconds of running that it still needs at its present rate, else on the GPUs it asked for."""
         if self.size_gpus and self.rate:
             return max((self.job.work.steps - self.done) / self.rate - (now_ms - self.since_ms) / MS, 0.0)
-        return self.steps_left * self.job.work.times.step_s((self.job.gpus,))
+        return self.steps_left * self.asked_step_s
 
     def run_on(self, counts: tuple[int, ...], now_ms: int) -> None:
         """Go on with ``counts`` GPUs on each node, from ``ready_ms`` on, or at once."""
         gpus, times = sum(counts), self.job.work.times
         step_s = times.step_s(counts)
-        least = self.job.smallest
+        least = packed(self.job.smallest, self.gpus_per_node)
         self.size_gpus = gpus * self.job.share
         self.rate = 1.0 / step_s
-        self.efficiency = min(least * times.step_s((least,)) / (gpus * step_s), 1.0)
+        self.efficiency = min(sum(least) * times.step_s(least) / (gpus * step_s), 1.0)
         self.ready_ms = max(self.ready_ms, now_ms)
         if self.first_start_ms is None:
             self.first_start_ms = now_ms
@@ -94,7 +102,6 @@ class Life:
     def fall_back(self) -> None:
         """Lose what was not saved."""
         if self.done > self.saved:
-            step_s = self.job.work.times.step_s((self.job.gpus,))
-            self.lost_gpu_s += (self.done - self.saved) * step_s * self.job.gpus * self.job.share
+            self.lost_gpu_s += (self.done - self.saved) * self.asked_step_s * self.job.gpus * self.job.share
             self.done = self.saved
         self.run_s = 0.0

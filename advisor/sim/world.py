@@ -265,7 +265,7 @@ class World:
         while self._coming and self._submission_ms(self._coming[-1]) <= at:
             trace = self._coming.pop()
             name = JobId(trace.name)
-            self.lives[name] = Life(job=trace, since_ms=at)
+            self.lives[name] = Life(job=trace, gpus_per_node=self.cluster.gpus_per_node, since_ms=at)
             self._jobs[name] = self._as_job(trace, at)
             come += 1
             self.totals.wait(trace)

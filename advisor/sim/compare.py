@@ -1,0 +1,99 @@
+"""Several policies on one workload in one world, by name, with the bounds that no schedule can beat."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from advisor.limits import Limits, Order
+from advisor.sim.baselines import Fifo, Las, Srtf, Static
+from advisor.sim.cluster import BadCluster, Cluster
+from advisor.sim.fallow import Fallow, Goodput
+from advisor.sim.run import Run, fitting, simulate
+from advisor.sim.scheduler import Scheduler
+from advisor.sim.score import GRACE_S, Score, alone_bound_s, fluid_bound_s, score
+from advisor.sim.workload import BadRow, Workload
+from advisor.sim.world import Physics
+
+Progress = Callable[[str, int, int], None]
+
+LIMITS = Limits(
+    order=Order.SHORTEST, min_runtime_s=0.0, cooldown_s=0.0, actions_per_hour=None, resize_pause_s=0.0
+)
+"""What a simulation gives Fallow by default: guarantees are kept at once, and nobody is spared a resize."""
+
+POLICIES: Mapping[str, tuple[str, Callable[[Limits], Scheduler]]] = MappingProxyType(
+    {
+        "static": ("each project in its own GPUs, first come first served", lambda _: Static()),
+        "fifo": ("one pool, first come first served", lambda _: Fifo()),
+        "srtf": ("one pool, shortest remaining time first, by an oracle", lambda _: Srtf()),
+        "las": ("Tiresias: two queues by attained GPU time", lambda _: Las()),
+        "fallow": ("quotas, queues, reclaim and growth, as it runs live", Fallow),
+        "goodput": ("elastic jobs of one pool at the sizes worth most, as it runs live", Goodput),
+    }
+)
+
+
+class UnknownPolicy(ValueError):
+    """No policy has that name; the message says which there are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The runs and scores by policy, in the order asked for, and what was left out of the workload."""
+
+    workload: Workload
+    runs: Mapping[str, Run]
+    scores: Mapping[str, Score]
+    alone_bound_s: float
+    fluid_bound_s: float
+    too_large: tuple[BadRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """All that a comparison runs under."""
+
+    cluster: Cluster
+    physics: Physics = field(default_factory=Physics)
+    limits: Limits = LIMITS
+    tick_s: float = 10.0
+    grace_s: float = GRACE_S
+
+
+def compare(
+    workload: Workload, names: Sequence[str], setting: Setting, on_progress: Progress | None = None
+) -> Comparison:
+    """Run each policy. With quotas the static partition is run too: fairness is measured against it.
+
+    Raises UnknownPolicy, BadCluster (the static partition without quotas), SimulationError.
+    """
+    unknown = [name for name in names if name not in POLICIES]
+    if unknown:
+        raise UnknownPolicy(f"no policy is called {unknown[0]!r}; there are {', '.join(POLICIES)}")
+    cluster = setting.cluster
+    if "static" in names and not cluster.quotas:
+        raise BadCluster("the static partition needs to know each project's GPUs: give quotas")
+    kept, too_large = fitting(workload, cluster)
+    if not kept.jobs:
+        raise BadCluster(f"no job fits: {too_large[0].reason}; give more nodes")
+    asked = dict.fromkeys((*(("static",) if cluster.quotas else ()), *names))
+    runs: dict[str, Run] = {}
+    for name in asked:
+        heard = None if on_progress is None else _named(on_progress, name)
+        make = POLICIES[name][1]
+        runs[name] = simulate(
+            cluster, kept, make(setting.limits), setting.physics, tick_s=setting.tick_s, on_progress=heard
+        )
+    own = runs.get("static")
+    return Comparison(
+        workload=kept,
+        runs={name: runs[name] for name in names},
+        scores={name: score(name, runs[name], own, grace_s=setting.grace_s) for name in names},
+        alone_bound_s=alone_bound_s(kept, cluster.gpus, cluster.gpus_per_node),
+        fluid_bound_s=fluid_bound_s(kept, cluster.gpus, cluster.gpus_per_node),
+        too_large=too_large,
+    )
+
+
+def _named(on_progress: Progress, name: str) -> Callable[[int, int], None]:
+    return lambda done, jobs: on_progress(name, done, jobs)
