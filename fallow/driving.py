@@ -23,7 +23,7 @@ from fallow.nursery import Nursery
 
 STOPPED = 75
 """EX_TEMPFAIL: not finished, to be resumed."""
-INTERRUPTED, TERMINATED = 130, 143
+WRONG_USAGE, INTERRUPTED, TERMINATED = 2, 130, 143
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,7 +46,11 @@ def threads(environment: Mapping[str, str], maximum: int) -> dict[str, str]:
 
 
 def _drive(options: argparse.Namespace, training: list[str]) -> int:
-    control = ControlSocket(options.socket or Path(tempfile.mkdtemp(prefix="fallow-")) / "control")
+    try:
+        control = ControlSocket(options.socket or Path(tempfile.mkdtemp(prefix="fallow-")) / "control")
+    except OSError as error:
+        _tell(f"cannot listen: {error}")
+        return WRONG_USAGE
     driven: list[Controller] = []
 
     def wake() -> None:
@@ -129,6 +133,8 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace, training: list[str]) -> None:
+    if options.ask:
+        parser.error(f"either a training or a request, not both: {' '.join(options.ask)}")
     if not 1 <= options.minimum <= options.maximum:
         parser.error(f"--min {options.minimum} --max {options.maximum}: they must be 1 <= min <= max")
     if options.workers is not None and not options.minimum <= options.workers <= options.maximum:
