@@ -19,6 +19,7 @@ loader yields its micro-batches again. Seams: ``prepare_*``, ``backward``, ``acc
 ``AcceleratedOptimizer`` (accelerate 1.15, accelerator.py and optimizer.py).
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -76,6 +77,7 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc]
                 f"Accelerate had formed a world of {self.num_processes} processes before ElasticAccelerator "
                 "was made: make it first, and start the script with python, torchrun or fallow.controller"
             )
+        self._stand_at(int(os.environ.get("RANK", "0")))
 
     @property
     def trainer(self) -> Trainer:

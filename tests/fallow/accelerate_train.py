@@ -7,13 +7,13 @@ import torch
 from torch import nn
 
 from fallow.plugins.accelerate import ElasticAccelerator
-from tests.fallow.plugged import BATCH, CAP, EPOCHS, GAMMA, LIMIT, RATE, Diary, network, task
+from tests.fallow.plugged import BATCH, CAP, ELASTIC, EPOCHS, GAMMA, LIMIT, RATE, Diary, network, task
 
 
 def main() -> None:
     torch.set_num_threads(1)
     epochs = int(os.environ.get("EPOCHS", EPOCHS))
-    accelerator = ElasticAccelerator(max_micro_batch=CAP, epochs=epochs, cpu=True)
+    accelerator = ElasticAccelerator(max_micro_batch=CAP, epochs=epochs, elastic=ELASTIC, cpu=True)
     model, diary = network(), Diary()
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, GAMMA)

@@ -1,5 +1,7 @@
 """A training script under the real controller, as processes, resized and hurt when it has come so far."""
 
+import os
+import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -79,3 +81,16 @@ def drive(
         nursery.close()
     assert not left, f"{left} did not come about: the training was over before; {controller.journal}"
     return Driven(code, tuple(controller.journal), frozenset(sizes))
+
+
+def started(words: Sequence[str], out: Path, **variables: str) -> None:
+    """Run ``words`` with nobody driving them, to their end; raises AssertionError when they fail."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "OUT": str(out),
+        "OMP_NUM_THREADS": "1",
+        **variables,
+    }
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr

@@ -16,6 +16,7 @@ SAMPLES, BATCH, CAP, EPOCHS = 203, 32, 5, 30
 STEPS_PER_EPOCH = -(-SAMPLES // BATCH)
 LIMIT, GAMMA, RATE = 0.05, 0.995, 3e-2
 PAUSE_S = 0.01
+ELASTIC = {"deterministic": "DETERMINISTIC" in os.environ}
 
 
 def task() -> torch.utils.data.TensorDataset:
@@ -88,3 +89,11 @@ def assert_equals_plain_loop(path: Path, epochs: int = EPOCHS, tolerance: float 
         assert abs(line["rate"] - reference.rates[line["step"]]) < tolerance, line
     for name, value in torch.load(f"{path}.pt").items():
         assert torch.allclose(value, reference.parameters[name], rtol=0, atol=tolerance), name
+
+
+def assert_same_bits(path: Path, other: Path) -> None:
+    """Two diaries tell of the same losses and rates, and of the same end, to the bit."""
+    told = [{line["step"]: (line["loss"], line["rate"]) for line in lines_of(each)} for each in (path, other)]
+    assert told[0] == told[1]
+    ends = [torch.load(f"{each}.pt") for each in (path, other)]
+    assert all(torch.equal(value, ends[1][name]) for name, value in ends[0].items())
