@@ -84,7 +84,7 @@ def _unfit(
         return _load(f"it runs on {len(placement.gpus)} GPUs: jobs that speak NCCL are never packed")
     if placement.share < 1:
         return _load("it shares its GPU already")
-    load = _unmeasured(observed.uses.get(job.id), rules)
+    load = too_busy(observed.uses.get(job.id), rules)
     if load is not None:
         return _load(load)
     held = restraint(state, job, ActionClass.PACK, limits, cover)
@@ -99,7 +99,8 @@ def _load(reason: str) -> Objection:
     return Objection(rule=Rule.NOT_MEASURED, reason=reason, would_change="another load, or a longer record")
 
 
-def _unmeasured(use: JobUse | None, rules: AdviceRules) -> str | None:
+def too_busy(use: JobUse | None, rules: AdviceRules) -> str | None:
+    """Why a job with this use shares with nobody: too little known of it, or too busy; ``None``: it may."""
     if use is None or use.coverage_ratio < rules.coverage_ratio:
         cover = 0.0 if use is None else use.coverage_ratio
         return f"only {percent(cover)} of its time was measured"

@@ -9,7 +9,7 @@ from advisor.advice import Abstain, Advice
 from advisor.limits import Limits
 from advisor.model import ActionClass, ClusterState, Job, Use
 from advisor.observed import Observed
-from advisor.policies.foresight import Foresight, foresee
+from advisor.policies.foresight import Foresight, Quiet, foresee
 from advisor.policies.ladder import Rung, Standing, standing
 from advisor.policies.protection import restraint, silence
 from advisor.policies.sayings import job_name, lasting, money_of, places, risk_of_waking
@@ -62,7 +62,9 @@ def _judged(
 def _advice(state: ClusterState, observed: Observed, rules: AdviceRules, job: Job, found: Standing) -> Advice:
     placement = state.placements[job.id]
     idle_s = (state.as_of_ms - (job.idle_since_ms or 0)) / MS_PER_S
-    seen = foresee(idle_s, rules.horizon_s, job.user, job.kind, observed.stretches)
+    quiet = Quiet(idle_s=idle_s, now_ms=state.as_of_ms, user=job.user, kind=job.kind)
+    others = (each for each in observed.stretches if each.job != job.id or not each.open)
+    seen = foresee(quiet, rules.horizon_s, others)
     still_s = min(idle_s, rules.horizon_s) if seen is None else seen.expected_s
     gain = max(0.0, still_s - _cost_s(job, rules)) / 3600 * placement.size_gpus
     return Advice(
