@@ -61,6 +61,7 @@ LOOKS_S = {
     FindingKind.SUSPECT_COUNTERS: 600,
     FindingKind.ZOMBIE_MEMORY: 600,
     FindingKind.FALLING_GPU: 300,
+    FindingKind.INTRUDER: 360,
 }
 IDLE_LABELS = {
     TruthKind.NOTEBOOK_AWAY,

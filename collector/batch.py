@@ -10,7 +10,7 @@ from operator import attrgetter
 
 import pyarrow as pa
 
-from collector.model import Allocation, Event, Gap, Gpu, GpuSample, Process, ProcessSample
+from collector.model import Allocation, Event, Gap, Gpu, GpuSample, Intrusion, Process, ProcessSample
 
 _RATIO = pa.float32()
 _TYPES: dict[str, pa.DataType] = {
@@ -50,6 +50,15 @@ class HeldInterval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IntrudedInterval:
+    """An intrusion and its half-open interval ``[from_ms, to_ms)``, open-ended while it lasts."""
+
+    intrusion: Intrusion
+    from_ms: int
+    to_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class History:
     """A stretch of the past from one source, to be stored at once; rows already there are not stored again.
 
@@ -65,6 +74,7 @@ class History:
     process_samples: tuple[ProcessSample, ...] = ()
     events: tuple[Event, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    intruded: tuple[IntrudedInterval, ...] = ()
 
 
 def to_table(samples: Iterable[GpuSample]) -> pa.Table:

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from collector.batch import HeldInterval, History
+from collector.batch import HeldInterval, History, IntrudedInterval
 from collector.model import Allocation, Event, Gap, Gpu, ProcessSample, Reading, Unavailable
 from collector.simulated.faults import blind_times
 from collector.simulated.hardware import Board, boards
@@ -19,7 +19,7 @@ from collector.simulated.noise import Ints
 from collector.simulated.people import DAY_MS, HOUR_MS
 from collector.simulated.plan import NodePlan, epoch_of, lane_gpus_of, plan_node
 from collector.simulated.record import samples_of, table_of
-from collector.simulated.register import begun, events, gaps, held, living, truths
+from collector.simulated.register import begun, events, gaps, held, intruded, living, truths
 from collector.simulated.signal import Played, Score, play, score
 from collector.simulated.source import SimulatedSource
 from collector.simulated.stretches import Stretches
@@ -134,6 +134,7 @@ class SimulatedCluster:
                 *(g for p, b in plans for g in gaps(p, b, source, from_ms, to_ms)),
                 *self._blind_gaps(source, from_ms, to_ms),
             ),
+            intruded=self._intruded(from_ms, to_ms, window),
         )
 
     def _intervals(self, from_ms: int, to_ms: int, window: _Window) -> tuple[HeldInterval, ...]:
@@ -146,6 +147,18 @@ class SimulatedCluster:
             for plan, mine in self._plans(from_ms, to_ms)
             for h in held(plan, mine, from_ms, to_ms)
             if max(h.from_ms, window.from_ms) >= from_ms
+        )
+
+    def _intruded(self, from_ms: int, to_ms: int, window: _Window) -> tuple[IntrudedInterval, ...]:
+        return tuple(
+            IntrudedInterval(
+                intrusion=what,
+                from_ms=max(begin, window.from_ms),
+                to_ms=None if window.ongoing and end > window.to_ms else min(end, window.to_ms),
+            )
+            for plan, mine in self._plans(from_ms, to_ms)
+            for what, begin, end in intruded(plan, mine, from_ms, to_ms)
+            if max(begin, window.from_ms) >= from_ms
         )
 
     def _allocations(self, at_ms: int) -> tuple[Allocation, ...]:

@@ -13,6 +13,7 @@ import numpy as np
 from collector.model import Process, ProcessKey
 from collector.simulated.dealing import PlannedJob, Table, deal
 from collector.simulated.hardware import Board
+from collector.simulated.intruders import Visit, visits
 from collector.simulated.noise import key_of
 from collector.simulated.people import DAY_MS, HOUR_MS, MINUTE_MS
 from collector.simulated.roster import slots_of
@@ -26,7 +27,7 @@ MAINTENANCE_MS = 6 * MINUTE_MS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedProcess:
-    """A process of a job on one GPU; ``job`` and ``lane`` are places in the plan's."""
+    """A process on one GPU; ``job`` and ``lane`` are places in the plan's. An intruder's ``job`` is -1."""
 
     process: Process
     gpu: int
@@ -39,7 +40,7 @@ class PlannedProcess:
 class NodePlan:
     """What a node does in ``[from_ms, to_ms)``; ``lanes`` has the stretches of each lane in order.
 
-    The first lanes are the GPUs, the others are second holders: ``lane_gpus`` says of which GPU.
+    The first lanes are the GPUs, the others second holders and intruders: ``lane_gpus`` says of which GPU.
     """
 
     node: int
@@ -57,8 +58,8 @@ def epoch_of(seed: int, node: int, at_ms: int) -> int:
 
 
 def lane_gpus_of(node: int, gpus_per_node: int) -> tuple[int, ...]:
-    """The GPU of each of the node's lanes: every GPU once, then those with second holders."""
-    second = [s.gpus[0] for s in slots_of(node, gpus_per_node) for _ in range(s.lanes - 1)]
+    """The GPU of each of the node's lanes: every GPU once, then those with second holders or intruders."""
+    second = [s.gpus[0] for s in slots_of(node, gpus_per_node) for _ in range(s.lanes - 1 + s.intruded)]
     return (*range(gpus_per_node), *second)
 
 
@@ -83,6 +84,11 @@ def plan_node(seed: int, node: int, epoch: int, boards: tuple[Board, ...]) -> No
                 for gpu, lane in zip(slot.gpus, lanes, strict=True):
                     rows[lane].append(_laid(filled, job, (len(jobs), lane), boards[gpu], processes))
                 jobs += [] if job is None else [job]
+        if slot.intruded:
+            own = [job for job in jobs if job.gpus == slot.gpus]
+            for visit in visits((seed, node), own, boards[slot.gpus[0]]):
+                rows[second].append(_visited(visit, second, boards[slot.gpus[0]], processes))
+            second += 1
     return NodePlan(
         node=node,
         from_ms=from_ms,
@@ -96,6 +102,17 @@ def plan_node(seed: int, node: int, epoch: int, boards: tuple[Board, ...]) -> No
 
 def _phase_ms(seed: int, node: int) -> int:
     return key_of(seed, "maintenance", node) % EPOCH_DAYS * DAY_MS + 3 * HOUR_MS
+
+
+def _visited(visit: Visit, lane: int, board: Board, processes: list[PlannedProcess]) -> Stretches:
+    """A visit's stretches in its lane; appends its process."""
+    filled = visit.filled.copy()
+    filled["process"][0] = len(processes)
+    gpu = int(board.gpu.index or 0)
+    processes.append(
+        PlannedProcess(process=visit.process, gpu=gpu, lane=lane, job=-1, to_ms=int(filled["start_ms"][1]))
+    )
+    return filled
 
 
 def _laid(

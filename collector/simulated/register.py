@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from collector.model import Allocation, Event, Gap, Holder, Process
+from collector.model import Allocation, Event, Gap, Holder, Intrusion, Process
 from collector.simulated.hardware import Board
 from collector.simulated.plan import NodePlan, PlannedProcess
 from collector.simulated.stretches import Stretches
@@ -45,6 +45,16 @@ def living(plan: NodePlan, from_ms: int, to_ms: int) -> Iterator[PlannedProcess]
     for process in plan.processes:
         if process.process.key.started_ms < to_ms and process.to_ms > from_ms:
             yield process
+
+
+def intruded(
+    plan: NodePlan, boards: tuple[Board, ...], from_ms: int, to_ms: int
+) -> Iterator[tuple[Intrusion, int, int]]:
+    """Every intrusion that touches the window, over the whole of its visit: (what, from, to)."""
+    for process in living(plan, from_ms, to_ms):
+        if process.job < 0:
+            key = process.process.key
+            yield Intrusion(key=key, uuid=boards[process.gpu].gpu.uuid), key.started_ms, process.to_ms
 
 
 def begun(plan: NodePlan, from_ms: int, to_ms: int, *, since_ms: int) -> Iterator[Process]:

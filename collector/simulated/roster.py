@@ -36,11 +36,15 @@ class Card:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """GPUs of a node that go together, and what is dealt to them; ``lanes`` people share them evenly."""
+    """GPUs of a node that go together, and what is dealt to them; ``lanes`` people share them evenly.
+
+    ``intruded``: now and then somebody else's program runs there too, without having been given the GPU.
+    """
 
     gpus: tuple[int, ...]
     deck: tuple[Card, ...]
     lanes: int = 1
+    intruded: bool = False
 
 
 RESEARCH = ("language", "vision", "genomics")
@@ -163,7 +167,7 @@ _ROLES: tuple[tuple[Slot, ...], ...] = (
         Slot(gpus=(2,), deck=(NOTEBOOK, EMPTY)),
         Slot(gpus=(3,), deck=(SMALL, WARM, BATCH)),
         Slot(gpus=(4,), deck=(SMALL, SMALL, BATCH)),
-        Slot(gpus=(5,), deck=(SMALL, BATCH, JAX)),
+        Slot(gpus=(5,), deck=(SMALL, BATCH, JAX), intruded=True),
         Slot(gpus=(6,), deck=(TENSORFLOW, BATCH, BATCH, STUCK)),
         Slot(gpus=(7,), deck=(JAX, SMALL, ZOMBIE, BATCH)),
     ),
@@ -192,5 +196,5 @@ def slots_of(node: int, gpus_per_node: int) -> tuple[Slot, ...]:
         for slot in role:
             gpus = tuple(base + gpu for gpu in slot.gpus if base + gpu < gpus_per_node)
             if gpus:
-                slots.append(Slot(gpus=gpus, deck=slot.deck, lanes=slot.lanes))
+                slots.append(Slot(gpus=gpus, deck=slot.deck, lanes=slot.lanes, intruded=slot.intruded))
     return tuple(slots)

@@ -20,6 +20,7 @@ class FindingKind(StrEnum):
     SUSPECT_COUNTERS = "suspect-counters"
     ZOMBIE_MEMORY = "zombie-memory"
     FALLING_GPU = "falling-gpu"
+    INTRUDER = "intruder"
 
 
 class TruthKind(StrEnum):
@@ -45,6 +46,7 @@ class TruthKind(StrEnum):
     STUCK_COUNTER = "stuck-counter"
     LOST = "lost"
     MAINTENANCE = "maintenance"
+    INTRUDER = "intruder"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,7 @@ class Truth:
 
     ``holder`` is ``None`` when nobody holds the GPU. A GPU that two holders share has a row for each; there
     ``findings`` are those of the GPU as a whole, so one person's absence is no finding while the other works.
+    Nobody's truth is an intruder; while one is on the GPU, its holders' rows have that finding and no other.
 
     ========================  =============================================================  ================
     kind                      what is going on                                               findings
@@ -79,6 +82,7 @@ class Truth:
     stuck-counter             100% GPU utilization with no process, at idle power            suspect-counters
     lost                      fell off the bus: not measured                                 falling-gpu
     maintenance               the node reboots: not measured
+    intruder                  somebody else's process on a GPU that was given to a job             intruder
     ========================  =============================================================  ================
 
     .. [1] memory-hog and low-saturation.
@@ -116,6 +120,7 @@ _FINDINGS: dict[TruthKind, frozenset[FindingKind]] = {
     TruthKind.ZOMBIE_MEMORY: frozenset({FindingKind.ZOMBIE_MEMORY}),
     TruthKind.STUCK_COUNTER: frozenset({FindingKind.SUSPECT_COUNTERS}),
     TruthKind.LOST: frozenset({FindingKind.FALLING_GPU}),
+    TruthKind.INTRUDER: frozenset({FindingKind.INTRUDER}),
 }
 
 
@@ -125,6 +130,11 @@ def findings_of(kind: TruthKind) -> frozenset[FindingKind]:
 
 
 def findings_together(kinds: frozenset[TruthKind]) -> frozenset[FindingKind]:
-    """The findings of a GPU whose holders do ``kinds`` at the same time: only what all of them show."""
+    """The findings of a GPU on which ``kinds`` go on at the same time: only what all holders show.
+
+    What a GPU with an intruder on it does is nobody's in particular: only the intruder is found.
+    """
+    if TruthKind.INTRUDER in kinds:
+        return findings_of(TruthKind.INTRUDER)
     shown = [findings_of(kind) for kind in kinds if kind is not TruthKind.FREE]
     return frozenset.intersection(*shown) if shown else frozenset()

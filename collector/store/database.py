@@ -18,7 +18,7 @@ from collector.batch import History
 from collector.model import Gap, Tick
 from collector.store import history as history_rows
 from collector.store import judgements, ledger_inputs, ticks
-from collector.store.doubts import DoubtBook, read_doubts, write_doubts
+from collector.store.doubts import DoubtBook, read_doubts, write_doubts, write_intruded
 from collector.store.errors import StoreMissing, translated
 from collector.store.export import Exported, Format, export
 from collector.store.gaps import stopped_gaps
@@ -144,7 +144,12 @@ class Store:
     def write_history(self, history: History) -> int:
         """Store a stretch of the past; the number of samples that were not there. Safe to repeat."""
         with self._writing("writing history"):
-            return history_rows.write_history(self._connection, self._live, history)
+            added = history_rows.write_history(self._connection, self._live, history)
+            if history.intruded:
+                at_ms = max(each.to_ms or each.from_ms for each in history.intruded)
+                write_intruded(self._connection, self._live.registry, history.intruded, at_ms)
+                self._doubts = read_doubts(self._connection, self._live.ticked_ms)
+            return added
 
     def seal_days(self, before_ms: int) -> tuple[SealedDay, ...]:
         """Move whole UTC days before ``before_ms`` to Parquet, a transaction a day; ticks go on meanwhile."""

@@ -5,10 +5,12 @@ two. After a pause longer than RESUME_MS nobody knows what went on: everything i
 before it, and begins again with the tick after it, as allocations do.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import duckdb
 
+from collector.batch import IntrudedInterval
 from collector.model import Process, ProcessKey, Tick
 from collector.store.allocations import RESUME_MS
 from collector.store.registry import Registry
@@ -68,6 +70,19 @@ def write_doubts(
     _open(connection, intruding if paused else intruding - book.intruding, from_ms)
     _open_unread(connection, unread if paused else unread - book.unread, from_ms)
     book.intruding, book.unread, book.looked_ms = intruding, unread, tick.at_ms
+
+
+def write_intruded(
+    connection: duckdb.DuckDBPyConnection, registry: Registry, found: Iterable[IntrudedInterval], at_ms: int
+) -> None:
+    """Add the intrusions of a past; one that overlaps with what is there of the same is not added again."""
+    for each in found:
+        gpu_id = registry.gpu_ids.get(each.intrusion.uuid)
+        if gpu_id is None:
+            continue
+        ids = _process_ids(registry, {each.intrusion.key}, at_ms)
+        row = {"gpu_id": gpu_id, "process_id": ids[each.intrusion.key]}
+        connection.execute(statement("add_intrusion"), {**row, "from_ms": each.from_ms, "to_ms": each.to_ms})
 
 
 def _open(connection: duckdb.DuckDBPyConnection, found: frozenset[Intruding], from_ms: int) -> None:

@@ -14,7 +14,7 @@ from collector.batch import SAMPLE_SCHEMA, to_table
 from collector.model import Reading, Unavailable
 from collector.simulated.cluster import SimulatedCluster
 from collector.simulated.people import DAY_MS, HOUR_MS, MINUTE_MS
-from collector.simulated.truth import HELD_BY_NOBODY, MEASURED_BY_NOBODY, TruthKind, findings_of
+from collector.simulated.truth import HELD_BY_NOBODY, MEASURED_BY_NOBODY, FindingKind, TruthKind, findings_of
 
 NOW_MS = 1_795_000_020_000
 FORTNIGHT_MS = 14 * DAY_MS
@@ -97,8 +97,9 @@ def test_truth_covers_every_gpu_and_moment_once(cluster: SimulatedCluster) -> No
 
 @pytest.mark.parametrize("seed", range(4))
 def test_everything_happens_within_a_fortnight(seed: int) -> None:
-    seen = {t.kind for t in SimulatedCluster(seed=seed).truth(NOW_MS - FORTNIGHT_MS, NOW_MS)}
-    assert seen >= set(TruthKind) - {TruthKind.MAINTENANCE}
+    truth = SimulatedCluster(seed=seed).truth(NOW_MS - FORTNIGHT_MS, NOW_MS)
+    assert {t.kind for t in truth} >= set(TruthKind) - {TruthKind.MAINTENANCE, TruthKind.INTRUDER}
+    assert any(FindingKind.INTRUDER in t.findings for t in truth), "an intruder is nobody's own truth"
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -167,7 +168,27 @@ def test_energy_is_the_sum_of_power_and_never_falls_between_reboots(week: pa.Tab
 def test_what_nobody_holds_has_no_holder_and_what_somebody_does_has_one(cluster: SimulatedCluster) -> None:
     for truth in cluster.truth(NOW_MS - FORTNIGHT_MS, NOW_MS):
         assert (truth.holder is None) == (truth.kind in HELD_BY_NOBODY)
-        assert truth.findings <= findings_of(truth.kind)
+        assert truth.findings <= findings_of(truth.kind) or truth.findings == {FindingKind.INTRUDER}
+
+
+def test_intruders_come_while_a_job_holds_the_gpu_and_are_somebody_else() -> None:
+    cluster = SimulatedCluster(seed=1)
+    histories = list(cluster.history(NOW_MS - FORTNIGHT_MS, NOW_MS, HOUR_MS))
+    held = [i for h in histories for i in h.held]
+    people = {p.key: p for h in histories for p in h.processes}
+    visits = [i for h in histories for i in h.intruded]
+    assert visits
+    for visit in visits:
+        assert visit.to_ms is not None
+        owners = {
+            i.allocation.holder.user
+            for i in held
+            if i.allocation.uuid == visit.intrusion.uuid
+            and i.from_ms <= visit.from_ms
+            and (i.to_ms is None or i.to_ms >= visit.to_ms)
+        }
+        assert len(owners) == 1
+        assert people[visit.intrusion.key].user not in owners
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -207,10 +228,11 @@ def test_truth_and_samples_tell_the_same_story(cluster: SimulatedCluster, week: 
         mine = table.filter(pa.array((at > truth.from_ms + MINUTE_MS) & (at <= truth.to_ms)))
         if truth.kind in MEASURED_BY_NOBODY:
             assert mine.num_rows == 0
-        elif mine.num_rows >= 30 and len(truth.findings) == len(findings_of(truth.kind)):
+        elif mine.num_rows >= 30 and truth.findings == findings_of(truth.kind):
             checked.add(truth.kind)
             _tells(truth.kind, {n: mine[n].to_numpy() for n in mine.column_names if n != "flags"})
     assert checked >= set(TruthKind) - MEASURED_BY_NOBODY - {
+        TruthKind.INTRUDER,
         TruthKind.STARTING_UP,
         TruthKind.FORGOTTEN_SERVICE,
     }

@@ -11,7 +11,7 @@ from collector.attribution import effective
 from collector.model import Reading
 from collector.simulated.cluster import SimulatedCluster
 from collector.simulated.people import DAY_MS, HOUR_MS, MINUTE_MS
-from collector.simulated.truth import MEASURED_BY_NOBODY, Truth, TruthKind
+from collector.simulated.truth import MEASURED_BY_NOBODY, FindingKind, Truth, TruthKind
 from collector.store.database import Store, open_store
 
 TO_MS = 1_795_003_200_000
@@ -59,8 +59,13 @@ def test_attribution_believes_what_the_cluster_says(cluster: SimulatedCluster) -
             assert {(a.uuid, a.holder.job, a.share) for a in found.allocations} == {
                 (a.uuid, a.holder.job, a.share) for a in reading.allocations or ()
             }
-            assert not found.orphans and not found.unknown and not found.intrusions
+            assert not found.unknown
+            truly = {t.uuid for t in cluster.truth(at_ms - 1, at_ms) if FindingKind.INTRUDER in t.findings}
+            assert {intrusion.uuid for intrusion in found.intrusions} == truly
+            assert found.orphans == {intrusion.key for intrusion in found.intrusions}
             for process in reading.processes or ():
+                if process.key in found.orphans:
+                    continue
                 own = process.slurm_job or dict(process.environment)["HOSTNAME"]
                 assert str(found.owners[process.key]).endswith(own)
 
@@ -72,7 +77,9 @@ def test_the_ledger_gives_every_label_the_state_it_should_have(
     shared = {
         g
         for (g,) in rows(
-            store, "SELECT DISTINCT uuid FROM allocations JOIN gpus USING (gpu_id) WHERE share < 1"
+            store,
+            "SELECT DISTINCT uuid FROM allocations JOIN gpus USING (gpu_id) WHERE share < 1 "
+            "UNION SELECT uuid FROM intrusions JOIN gpus USING (gpu_id)",
         )
     }
     truths = [t for t in cluster.truth(FROM_MS, TO_MS - HOUR_MS) if t.uuid not in shared]

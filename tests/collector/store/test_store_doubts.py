@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from collector.batch import History, IntrudedInterval
 from collector.model import Intrusion, NodeName, Process, ProcessKey, ProcessSample, Reading, Tick
 from collector.store.database import Store, open_store
 from collector.store.retention import Retention
-from tests.collector.store.store_parts import T0, TICK_MS, ask, at_path, gpu, held, sample, uuid
+from tests.collector.store.store_parts import T0, TICK_MS, ask, at_path, gpu, held, history, sample, uuid
 
 KEY = ProcessKey(node=NodeName("n0"), pid=71, started_ms=T0)
 OTHER = ProcessKey(node=NodeName("n0"), pid=72, started_ms=T0)
@@ -113,3 +114,17 @@ def test_what_ended_long_ago_is_let_go_of(store: Store) -> None:
     store.apply_retention(Retention(process_samples_days=1), T0 + 3 * DAY_MS)
     assert [row[0] for row in ask(store, ROWS)] == [71]
     assert [row[0] for row in ask(store, UNREAD)] == [71]
+
+
+def test_a_past_that_is_told_twice_or_in_pieces_is_one_intrusion_and_goes_on_live(store: Store) -> None:
+    def past(from_ms: int, to_ms: int | None) -> History:
+        rows = (sample(0, from_ms + TICK_MS),)
+        told = IntrudedInterval(intrusion=Intrusion(key=KEY, uuid=uuid(0)), from_ms=from_ms, to_ms=to_ms)
+        return replace(history(rows), intruded=(told,))
+
+    for span in ((T0 - 500_000, T0 - 200_000), (T0 - 200_000, None), (T0 - 200_000, None)):
+        store.write_history(past(*span))
+    assert [row[2:] for row in ask(store, ROWS)] == [(T0 - 500_000, None)]
+    store.write_tick(tick(1, [KEY]))
+    store.write_tick(tick(2))
+    assert [row[2:] for row in ask(store, ROWS)] == [(T0 - 500_000, T0 + TICK_MS)]

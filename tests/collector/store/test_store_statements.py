@@ -9,6 +9,7 @@ from collector.store.statements import statement
 
 FOLDER = Path(__file__).parents[3] / "collector" / "store" / "sql"
 PARAMETERS = {
+    "add_intrusion": "from_ms gpu_id process_id to_ms",
     "add_newest_latest": "",
     "clear_hot": "from_ms to_ms",
     "clear_hours": "from_ms gpu_ids to_ms",
