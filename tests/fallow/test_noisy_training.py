@@ -61,10 +61,10 @@ def driven(nursery: Nursery, out: Path, workers: int, script: Script, **variable
 
     def poll(controller: Controller) -> None:
         furthest = max((line[0] for line in seen(out)), default=-1)
-        if left and furthest >= min(left):
+        if left and furthest >= min(left) and is_whole(controller):
             left.pop(min(left))(controller)
         elif is_settled(controller):
-            open_gate(out, min(left, default=STEPS))
+            open_gate(out, max(furthest + 1, min(left, default=STEPS)))
         assert time.monotonic() - began < DEADLINE_S, controller.journal
 
     assert controller.run(poll) == 0, (controller.exit_reason, controller.journal)
@@ -79,11 +79,15 @@ def open_gate(out: Path, step: int) -> None:
     part.replace(f"{out}.gate")
 
 
+def is_whole(controller: Controller) -> bool:
+    """Whether the world is as it was asked for."""
+    return controller.view.pending is None and len(controller.view.members) == controller.view.target
+
+
 def is_settled(controller: Controller) -> bool:
     """Whether the world is as it was asked for, or will be at the next step."""
     pending = controller.view.pending
-    ready = pending is not None and pending.committed
-    return ready or len(controller.view.members) == controller.view.target
+    return is_whole(controller) or (pending is not None and pending.committed)
 
 
 def seen(out: Path) -> list[list[Any]]:
