@@ -36,7 +36,7 @@ class ElasticStrategy(SingleDeviceStrategy):  # type: ignore[misc]
 
     ``max_micro_batch`` is what fits a worker's memory. ``elastic`` holds further arguments of ``Job.elastic``
     (``deterministic``, ``checkpoint``, …). Each worker runs whole validations. ``training_step`` is called
-    for each micro-batch; its dict may hold a ``count`` of the items (tokens, say) that its loss is the mean of.
+    for each micro-batch; in its dict, ``count`` says of how many items (tokens, say) the loss is the mean.
     Hooks that get the training batch get a ``StepBatch`` in its place. Raises Mistake, when training starts,
     for what cannot be elastic.
     """

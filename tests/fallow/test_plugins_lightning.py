@@ -38,7 +38,7 @@ def test_resized_it_equals_the_plain_loop(tmp_path: Path) -> None:
     for line in lines_of(out):
         assert line["epoch"] == line["step"] // STEPS_PER_EPOCH
     validated = [line["validated"] for line in lines_of(out)][-1]
-    assert validated == [at for at in range(2 * STEPS_PER_EPOCH, validated[-1] + 1, 2 * STEPS_PER_EPOCH)]
+    assert validated == list(range(2 * STEPS_PER_EPOCH, validated[-1] + 1, 2 * STEPS_PER_EPOCH))
 
 
 def test_deterministic_with_workers_killed_and_idle_it_has_the_same_bits(tmp_path: Path) -> None:
