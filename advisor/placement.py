@@ -145,13 +145,14 @@ class Board:
         return None if rest is None else (*near, *rest)
 
     def find_on(self, job: Job, before: tuple[GpuUuid, ...]) -> tuple[GpuUuid, ...] | None:
-        """As many free GPUs of the job's kind on each of the nodes that ``before`` lies on."""
+        """As many free GPUs of the same kind on each node that ``before`` lies on, the very same if free."""
         picked: list[GpuUuid] = []
         for uuid in before:
             pool, cell = self._cells.get(uuid, (None, None))
             if pool is None or cell is None:
                 return None
-            free = next((each for each in cell.free if each not in picked), None)
+            others = (each for each in cell.free if each not in picked and each not in before)
+            free = uuid if uuid in cell.free else next(others, None)
             if free is None:
                 return None
             picked.append(free)

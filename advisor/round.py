@@ -36,12 +36,14 @@ class Round:
         self.disturbed = disturbed_lately(state)
         self._waiting = sum(1 for job in state.jobs.values() if job.phase is not Phase.RUNNING)
 
-    def entitled(self, job: Job, size_gpus: float) -> bool:
-        """Whether its project deserves that much more, on every level of the tree."""
-        return all(
-            self.given[name] + size_gpus <= self.fair[name] + SHARE_SLACK
-            for name in self.tree.paths[job.project]
-        )
+    def entitled(self, job: Job, size_gpus: float) -> int:
+        """On how many levels of the tree, from its project upwards, that much more is deserved; 0 is none."""
+        levels = 0
+        for name in self.tree.paths[job.project]:
+            if self.given[name] + size_gpus > self.fair[name] + SHARE_SLACK:
+                break
+            levels += 1
+        return levels
 
     def over_limit(self, job: Job, size_gpus: float) -> ProjectName | None:
         """The project whose limit that much more would exceed; ``None`` when none does."""

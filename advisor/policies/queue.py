@@ -67,7 +67,7 @@ class _Desk:
             self.round.refuse(
                 job,
                 Rule.NEVER_FITS,
-                f"it needs {job.min_gpus} GPUs of one kind at once, and the cluster has {most} that it can use",
+                f"it needs {job.min_gpus} GPUs of one kind at once, and the cluster has {most} for it",
                 "a smaller request, or more such GPUs",
             )
         elif limit is not None:

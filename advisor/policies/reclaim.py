@@ -1,9 +1,9 @@
 """Who gives way when a waiting job finds no room: by which right, in which order, and how few. Pure.
 
-The right. A job's project must be *entitled* to it: with the job, no level of its tree is above its fair
-share. It takes from a project that is above its own fair share, and there only what no quota covers. The two
-are compared just below their common ancestor. So whoever takes ends at a saturation (given over fair share)
-of at most 1, and whoever loses was above 1: nobody can take back what was taken from him (KAI, Kueue). Within
+The right. A job's project must be *entitled* to it: with the job, no level of its tree, up to where it meets
+its victim's, is above its fair share. It takes from a project that is above its own fair share, and there only
+what no quota covers. The two are compared just below their common ancestor. So whoever takes ends at a
+saturation (given over fair share) of at most 1, and whoever loses was above 1: nobody can take back what was taken from him (KAI, Kueue). Within
 one project a job takes from those of strictly lower priority, and from elastic siblings what they have beyond
 their smallest world.
 
@@ -77,7 +77,7 @@ class Reclaimer:
 
     def make_room(self, job: Job, *, may_reclaim: bool = True) -> Short | None:
         """Have others give way until the job fits, or say why not; then nothing was changed."""
-        entitled = may_reclaim and self._round.entitled(job, job.min_gpus * job.share)
+        entitled = self._round.entitled(job, job.min_gpus * job.share) if may_reclaim else 0
         shape = (
             job.project,
             job.priority,
@@ -150,14 +150,17 @@ class Reclaimer:
             else:
                 self._round.give_way(Requeue(job=id, for_job=job.id, reason=reason))
 
-    def _eligible(self, job: Job, entitled: bool) -> list[_Source]:
+    def _eligible(self, job: Job, entitled: int) -> list[_Source]:
         """Whom the job may take from, now."""
         round, sources = self._round, []
         for name in self._runners():
             if name == job.project:
                 sources.append(self._source(name, None, job))
             elif entitled:
-                level = _below_common(round.tree.paths[name], round.tree.paths[job.project])
+                mine, theirs = round.tree.paths[job.project], round.tree.paths[name]
+                level = _below_common(theirs, mine)
+                if entitled < len(mine) and _below_common(mine, theirs) not in mine[:entitled]:
+                    continue
                 if round.given[level] > round.fair[level] + SHARE_SLACK:
                     sources.append(self._source(name, level, job))
         return sources
@@ -217,7 +220,7 @@ class Reclaimer:
             return objection.rule
         return _Candidate(job=job, order=(1 if job.use is Use.IDLE else 2, *_victim_order(job)), floor=0)
 
-    def _why(self, job: Job, entitled: bool, sources: list[_Source]) -> Short:
+    def _why(self, job: Job, entitled: int, sources: list[_Source]) -> Short:
         round = self._round
         counted: Counter[Rule] = sum((source.objections for source in sources), Counter())
         bound = round.limits.actions_per_hour
