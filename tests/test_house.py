@@ -57,7 +57,7 @@ OWNERS = {
     "apscheduler": ("service/daemon",),
     "torch": ("fallow",),
     "streamlit": ("app.py", "service/pages"),
-    "altair": ("service/pages",),
+    "altair": ("service/pages", "service/cli/chart_runs.py"),
     "pandas": ("service/pages", "service/client", "analytics/report"),
     "fastapi": ("service/api",),
     "uvicorn": ("service/",),

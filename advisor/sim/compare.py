@@ -1,7 +1,7 @@
 """Several policies on one workload in one world, by name, with the bounds that no schedule can beat."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from advisor.limits import Limits, Order
@@ -21,14 +21,30 @@ LIMITS = Limits(
 )
 """What a simulation gives Fallow by default: guarantees are kept at once, and nobody is spared a resize."""
 
-POLICIES: Mapping[str, tuple[str, Callable[[Limits], Scheduler]]] = MappingProxyType(
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """How to make a scheduler, and whether it resizes jobs; else each gets exactly what it asked for."""
+
+    about: str
+    make: Callable[[Limits], Scheduler]
+    elastic: bool = False
+
+
+POLICIES: Mapping[str, Policy] = MappingProxyType(
     {
-        "static": ("each project in its own GPUs, first come first served", lambda _: Static()),
-        "fifo": ("one pool, first come first served", lambda _: Fifo()),
-        "srtf": ("one pool, shortest remaining time first, by an oracle", lambda _: Srtf()),
-        "las": ("Tiresias: two queues by attained GPU time", lambda _: Las()),
-        "fallow": ("quotas, queues, reclaim and growth, as it runs live", Fallow),
-        "goodput": ("elastic jobs of one pool at the sizes worth most, as it runs live", Goodput),
+        "static": Policy(
+            about="each project in its own GPUs, first come first served", make=lambda _: Static()
+        ),
+        "fifo": Policy(about="one pool, first come first served", make=lambda _: Fifo()),
+        "srtf": Policy(about="one pool, shortest remaining time first, by an oracle", make=lambda _: Srtf()),
+        "las": Policy(about="Tiresias: two queues by attained GPU time", make=lambda _: Las()),
+        "fallow": Policy(
+            about="quotas, queues, reclaim and growth, as it runs live", make=Fallow, elastic=True
+        ),
+        "goodput": Policy(
+            about="elastic jobs of one pool at the sizes worth most", make=Goodput, elastic=True
+        ),
     }
 )
 
@@ -80,9 +96,14 @@ def compare(
     runs: dict[str, Run] = {}
     for name in asked:
         heard = None if on_progress is None else _named(on_progress, name)
-        make = POLICIES[name][1]
+        policy = POLICIES[name]
         runs[name] = simulate(
-            cluster, kept, make(setting.limits), setting.physics, tick_s=setting.tick_s, on_progress=heard
+            cluster,
+            kept,
+            policy.make(setting.limits),
+            replace(setting.physics, elastic=policy.elastic),
+            tick_s=setting.tick_s,
+            on_progress=heard,
         )
     own = runs.get("static")
     return Comparison(

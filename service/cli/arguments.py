@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from service.cli import credentials
 from service.trouble import Trouble
 
+TRACE_FORMATS = ("philly", "pollux", "openb", "gavel")
 LEDGER_KEYS = ("state", "node", "gpu", "user", "project", "job", "framework", "model", "hour", "day")
 
 ADVICE_CLASSES = ("reclaim", "cap-memory", "pack", "consolidate", "right-size", "terminate")
@@ -71,6 +72,8 @@ def make_parser() -> argparse.ArgumentParser:
         _advise,
         _plan,
         _explain,
+        _whatif,
+        _simulate,
         _import,
         _export,
         _doctor,
@@ -210,6 +213,61 @@ def _explain(verbs: Verbs) -> None:
     verb = _verb(verbs, "explain", "why something is advised, why nothing else, and what would change it")
     verb.add_argument(
         "name", metavar="JOB|GPU|ADVICE", help="a job's id, a GPU (node:index or UUID), an advice"
+    )
+    _json(verb)
+
+
+def _simulate(verbs: Verbs) -> None:
+    verb = _verb(verbs, "simulate", "what policies would have made of a trace, or of what was recorded here")
+    verb.add_argument("--trace", type=Path, metavar="FILE", help="a CSV file of jobs, gzipped or not")
+    verb.add_argument("--format", choices=TRACE_FORMATS, metavar="FORMAT", help=" | ".join(TRACE_FORMATS))
+    verb.add_argument(
+        "--pick",
+        metavar="PART",
+        help="a part of it: days (2017-10-03..2017-10-16), LOAD/WORKLOAD, a sub-trace, a quality of service",
+    )
+    verb.add_argument(
+        "--from-store", action="store_true", help="simulate the jobs recorded here instead of a trace"
+    )
+    verb.add_argument("--nodes", metavar="NxG", help="the cluster, for example 16x4: 16 nodes of 4 GPUs")
+    verb.add_argument(
+        "--load", type=float, metavar="RATIO", help="or size it by demand, with quotas in proportion"
+    )
+    verb.add_argument("--gpus-per-node", type=int, default=8, metavar="G", help="with --load (default 8)")
+    verb.add_argument(
+        "--quotas",
+        choices=("none", "demand"),
+        default="none",
+        metavar="none|demand",
+        help="with --nodes: guarantee nothing, or all GPUs in proportion to demand (default none)",
+    )
+    verb.add_argument(
+        "--policy",
+        default="fifo,fallow",
+        metavar="NAME[,NAME]",
+        help="static, fifo, srtf, las, fallow, goodput (default fifo,fallow)",
+    )
+    times = (
+        ("--restart", "1s", "what a start or a resize costs a job"),
+        ("--checkpoint", "30m", "how often jobs save their work"),
+        ("--tick", "10s", "how often policies look whether something changed"),
+        ("--grace", "60s", "how long a guaranteed job may wait without its being a violation"),
+    )
+    for flag, default, about in times:
+        verb.add_argument(flag, default=default, metavar="TIME", help=f"{about} (default {default})")
+    verb.add_argument(
+        "--no-reports", action="store_true", help="as if jobs didn't report what is left of them"
+    )
+    verb.add_argument("--html", type=Path, metavar="FILE", help="also write a page of charts over time")
+    _window(verb, "30d")
+    _json(verb)
+
+
+def _whatif(verbs: Verbs) -> None:
+    verb = _verb(verbs, "whatif", "what each class of action would have given back over the recorded past")
+    _window(verb, "30d")
+    verb.add_argument(
+        "--consented", action="store_true", help="only jobs whose owners consented (default: as if all had)"
     )
     _json(verb)
 
