@@ -21,6 +21,7 @@ class Reporter:
     def __init__(self, send: Send | None):
         self._send = send
         self._told: dict[str, float | int | None] = {}
+        self._measured: Measurements = {}
         self._sent_s = float("-inf")
 
     def tell(self, measurements: Measurements) -> None:
@@ -37,10 +38,11 @@ class Reporter:
                 )
         if self._send is not None:
             self._told.update(measurements)
-            self._send(self._told)
+            self._send({**self._measured, **self._told})
 
     def measured(self, now_s: float, measure: Callable[[], Measurements]) -> None:
         """The library's figures, measured and sent at most once in EVERY_S."""
         if self._send is not None and now_s - self._sent_s >= EVERY_S:
             self._sent_s = now_s
-            self._send({**measure(), **self._told})
+            self._measured = measure()
+            self._send({**self._measured, **self._told})
