@@ -57,6 +57,7 @@ class Board:
         self._partial: list[tuple[float, GpuUuid]] = []
         self._promised: dict[GpuUuid, tuple[JobId, int]] = {}
         self._waiting: dict[GpuUuid, None] = {}
+        self._held: dict[JobId, tuple[GpuUuid, ...]] = {}
         whole = {uuid for placement in state.placements.values() for uuid in placement.gpus}
         self.pools = self._pools(state, whole)
         for job, placement in state.placements.items():
@@ -175,7 +176,9 @@ class Board:
 
     def promise(self, job: JobId, start_ms: int, gpus: Iterable[GpuUuid]) -> None:
         """Hold these GPUs back for the head of a queue, now or as soon as they come free."""
-        for uuid in gpus:
+        own = tuple(gpus)
+        self._held[job] = own
+        for uuid in own:
             self._promised[uuid] = (job, start_ms)
             if uuid in self._cells and uuid in self._cells[uuid][1].free:
                 pool, cell = self._cells[uuid]
@@ -184,7 +187,7 @@ class Board:
 
     def fulfil(self, job: JobId) -> None:
         """Hold nothing back for this job any more."""
-        for uuid in self.held_for(job):
+        for uuid in self._held.pop(job, ()):
             del self._promised[uuid]
             if uuid in self._waiting:
                 del self._waiting[uuid]
@@ -193,7 +196,7 @@ class Board:
 
     def held_for(self, job: JobId) -> tuple[GpuUuid, ...]:
         """The GPUs that are held back for this job, or will be as soon as they come free."""
-        return tuple(uuid for uuid, (head, _) in self._promised.items() if head == job)
+        return self._held.get(job, ())
 
     def promised_to(self, uuid: GpuUuid) -> JobId | None:
         """The head of a queue that this GPU is held back for."""

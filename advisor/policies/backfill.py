@@ -6,6 +6,9 @@ of the free ones as it takes. A promise that was made is kept in later rounds wh
 is on them is bound to end by then.
 """
 
+from collections.abc import Iterator
+from itertools import islice, takewhile
+
 from advisor.model import Job
 from advisor.pool import Pool
 from advisor.round import Round
@@ -72,30 +75,33 @@ class Ends:
         board = self._round.board
         best: tuple[int, Pool] | None = None
         for pool in board.may_use(job):
-            ends = self._ends(pool)
             missing = job.min_gpus - pool.free
-            if missing > len(ends):
-                continue
-            start_ms = ends[missing - 1][0]
-            if best is None or start_ms < best[0]:
-                best = (start_ms, pool)
+            first = list(islice(self._ends(pool), max(missing, 1)))
+            if len(first) >= missing and (best is None or first[-1][0] < best[0]):
+                best = (first[-1][0], pool)
         if best is None:
             return None
         start_ms, pool = best
-        ending = [uuid for end_ms, uuid in self._ends(pool) if end_ms <= start_ms][: job.min_gpus]
+        by_then = takewhile(lambda end: end[0] <= start_ms, self._ends(pool))
+        ending = [uuid for _, uuid in islice(by_then, job.min_gpus)]
         free = board.free_in(pool)[-(job.min_gpus - len(ending)) :] if len(ending) < job.min_gpus else []
         return start_ms, (*ending, *free)
 
-    def _ends(self, pool: Pool) -> list[tuple[int, GpuUuid]]:
+    def _ends(self, pool: Pool) -> Iterator[tuple[int, GpuUuid]]:
         """GPUs of a kind that come free for sure, the earliest first; none that is promised already."""
         if self._by_kind is None:
             self._by_kind = self._all_ends()
-        placements, board = self._round.placements, self._round.board
-        return [
-            (end_ms, uuid)
-            for end_ms, uuid, id in self._by_kind.get(pool, ())
-            if id in placements and uuid in placements[id].gpus and board.promised_to(uuid) is None
-        ]
+        ends = self._by_kind.get(pool, [])
+        while ends and not self._is_open(ends[-1]):
+            ends.pop()
+        return ((end_ms, uuid) for end_ms, uuid, id in reversed(ends) if self._is_open((end_ms, uuid, id)))
+
+    def _is_open(self, end: tuple[int, GpuUuid, JobId]) -> bool:
+        _, uuid, id = end
+        placement = self._round.placements.get(id)
+        return (
+            placement is not None and uuid in placement.gpus and self._round.board.promised_to(uuid) is None
+        )
 
     def _all_ends(self) -> dict[Pool, list[tuple[int, GpuUuid, JobId]]]:
         round = self._round
@@ -109,7 +115,7 @@ class Ends:
                 if pool is not None:
                     ends.setdefault(pool, []).append((end_ms, uuid, id))
         for own in ends.values():
-            own.sort()
+            own.sort(reverse=True)
         return ends
 
     def _end(self, id: JobId) -> int | None:

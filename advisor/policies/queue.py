@@ -12,6 +12,7 @@ somebody's minimal run time, has free GPUs held back so that they cannot be borr
 
 from collections import defaultdict
 from heapq import heapify, heappop, heappush
+from typing import assert_never
 
 from advisor.goodput import gpu_time_left_s
 from advisor.limits import Order
@@ -20,6 +21,7 @@ from advisor.plan import Rule
 from advisor.policies.backfill import Ends, gone_by
 from advisor.policies.borrowing import Firm
 from advisor.policies.reclaim import Reclaimer, Short
+from advisor.policies.turns import is_young
 from advisor.round import Round
 from advisor.steps import Requeue
 from advisor.transition import SHARE_SLACK
@@ -155,9 +157,8 @@ def _lines(round: Round) -> dict[ProjectName, list[Job]]:
     for job in round.state.jobs.values():
         if job.phase is not Phase.RUNNING and not _rests(round, job):
             lines[job.project].append(job)
-    shortest = round.limits.order is Order.SHORTEST
     for line in lines.values():
-        line.sort(key=lambda job: _place_in_line(job, shortest), reverse=True)
+        line.sort(key=lambda job: _place_in_line(job, round.limits.order), reverse=True)
     return lines
 
 
@@ -169,9 +170,18 @@ def _rests(round: Round, job: Job) -> bool:
     return round.now_ms - job.acted_ms < max(1.0, rest_s * 1000)
 
 
-def _place_in_line(job: Job, shortest: bool) -> tuple[int, float, int, str]:
-    left = gpu_time_left_s(job) if shortest else 0.0
-    return (-job.priority, float("inf") if left is None else left, job.submitted_ms, job.id)
+def _place_in_line(job: Job, order: Order) -> tuple[int, float, int, str]:
+    match order:
+        case Order.ARRIVAL:
+            first = 0.0
+        case Order.SHORTEST | Order.GOODPUT:
+            left = gpu_time_left_s(job)
+            first = float("inf") if left is None else left
+        case Order.YOUNGEST:
+            first = 0.0 if is_young(job) else 1.0
+        case _:
+            assert_never(order)
+    return (-job.priority, first, job.submitted_ms, job.id)
 
 
 def _turn(round: Round, name: ProjectName) -> Turn:

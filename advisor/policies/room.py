@@ -1,0 +1,71 @@
+"""What would be free for a job if some gave way: tried on a round's board, thinned out, and undone. Pure."""
+
+from advisor.model import Job, Placement
+from advisor.placement import shrunk
+from advisor.round import Round
+from collector.model import GpuUuid, JobId
+
+
+class Room:
+    """The place that is being made for one job, and who gives way for it, in the order of asking."""
+
+    def __init__(self, round: Round, job: Job) -> None:
+        self._round, self._job = round, job
+        self._before: dict[JobId, Placement] = {}
+        self._after: dict[JobId, Placement | None] = {}
+
+    def is_enough(self) -> bool:
+        """Whether the job fits now."""
+        return self._round.board.fits(self._job, self._job.min_gpus)
+
+    def shrink(self, victim: Job, floor: int) -> float:
+        """Have a running job go down towards ``floor`` GPUs, no further than is needed; GPUs freed."""
+        board, before = self._round.board, self._now(victim.id)
+        if before is None or not board.is_useful(before.gpus, self._job):
+            return 0.0
+        keep = floor
+        if floor:
+            lacking = self._job.min_gpus - board.free_beside(before.gpus)
+            keep = max(floor, len(before.gpus) - lacking)
+        if keep >= len(before.gpus):
+            return 0.0
+        after = None
+        if keep:
+            gpus = shrunk(self._round.state, before.gpus, keep)
+            after = Placement(gpus=gpus, share=before.share)
+        self._before.setdefault(victim.id, before)
+        self._swap(victim, before, after)
+        return before.size_gpus - (0.0 if after is None else after.size_gpus)
+
+    def thin_out(self) -> None:
+        """Let everybody stay who needn't go, the last chosen first."""
+        for id in reversed(tuple(self._after)):
+            victim, after = self._round.state.jobs[id], self._after[id]
+            self._swap(victim, after, self._before[id])
+            if self.is_enough():
+                del self._after[id]
+            else:
+                self._swap(victim, self._before[id], after)
+
+    def chosen(self) -> tuple[tuple[JobId, tuple[GpuUuid, ...]], ...]:
+        """Who gives way, and what each goes on with; nothing for those that leave."""
+        return tuple((id, () if after is None else after.gpus) for id, after in self._after.items())
+
+    def undo(self) -> None:
+        """Put everybody back on the board."""
+        for id, after in self._after.items():
+            self._restore(self._round.state.jobs[id], after, self._before[id])
+
+    def _now(self, id: JobId) -> Placement | None:
+        return self._after[id] if id in self._after else self._round.placements.get(id)
+
+    def _swap(self, victim: Job, before: Placement | None, after: Placement | None) -> None:
+        self._restore(victim, before, after)
+        self._after[victim.id] = after
+
+    def _restore(self, victim: Job, before: Placement | None, after: Placement | None) -> None:
+        board = self._round.board
+        if before is not None:
+            board.vacate(victim.id, before)
+        if after is not None:
+            board.occupy(victim, after)

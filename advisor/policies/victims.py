@@ -1,0 +1,194 @@
+"""Who could give way, project by project, the first to go first; judged only when his turn comes. Pure.
+
+Within one round nobody's protection changes, so each running job is judged at most once against each level of
+the tree. The order is the one in ``reclaim``: shrink, pause held-idle, requeue; then the lowest priority, the
+most idle GPU-hours, the most recently started.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from heapq import heapify, heappop, heapreplace
+from math import ceil
+
+from advisor.limits import Mode
+from advisor.model import ActionClass, Job, ProjectName, Use
+from advisor.plan import Rule
+from advisor.protection import against_disturbing, against_touching
+from advisor.quota import Cover, quota_cover
+from advisor.round import Round
+from advisor.transition import SHARE_SLACK
+from collector.model import JobId
+
+SHRINK, PAUSE, REQUEUE = range(3)
+
+Order = tuple[int, int, float, int, str]
+
+
+class Source:
+    """What one project could give up; ``level`` is the subtree whose fair share counts, ``None`` its own.
+
+    ``objections`` counts the rules that protected those whose turn has come. Whoever was passed over is never
+    looked at again: ``_after`` leads past him.
+    """
+
+    def __init__(
+        self, round: Round, level: ProjectName | None, jobs: list[Job], cover: Cover, gone: set[JobId]
+    ) -> None:
+        self.level, self._gone = level, gone
+        self.objections: Counter[Rule] = Counter()
+        self._round, self._cover = round, cover
+        self._entries = _ordered(jobs)
+        self._floors: dict[int, int | None] = {}
+        self._after: dict[int, int] = {}
+
+    @property
+    def is_left(self) -> bool:
+        """Whether anybody is left who could give way."""
+        return self.next(0) is not None
+
+    def next(self, at: int) -> int | None:
+        """The next place in line from ``at`` on where somebody can give way; ``None`` at the end."""
+        passed = []
+        while at < len(self._entries) and not self._stands(at):
+            passed.append(at)
+            at = self._after.get(at, at + 1)
+        for place in passed:
+            self._after[place] = at
+        return at if at < len(self._entries) else None
+
+    def order(self, place: int) -> Order:
+        """What the one at this place is sorted by."""
+        return self._entries[place][0]
+
+    def at(self, place: int) -> tuple[Job, int]:
+        """Who is at this place, and the least he can go down to; 0: he leaves."""
+        floor = self._floor(place)
+        assert floor is not None
+        return self._entries[place][1], floor
+
+    def _stands(self, place: int) -> bool:
+        return self._entries[place][1].id not in self._gone and self._floor(place) is not None
+
+    def _floor(self, place: int) -> int | None:
+        if place not in self._floors:
+            order, job = self._entries[place]
+            found = self._shrinking(job) if order[0] == SHRINK else self._leaving(job)
+            if isinstance(found, Rule):
+                self.objections[found] += 1
+            self._floors[place] = None if isinstance(found, Rule) else found
+        return self._floors[place]
+
+    def _covered(self, job: Job) -> float:
+        path = self._round.tree.paths[job.project]
+        levels = path[:1] if self.level is None else path[: path.index(self.level) + 1]
+        return max(self._cover.covered[name].get(job.id, 0.0) for name in levels)
+
+    def _shrinking(self, job: Job) -> int | Rule | None:
+        round, gpus = self._round, self._round.state.placements[job.id].gpus
+        floor = job.min_gpus
+        if self.level is not None:
+            floor = max(floor, ceil(self._covered(job) / job.share - SHARE_SLACK))
+        if len(gpus) <= floor:
+            return None
+        if round.limits.mode(ActionClass.RESIZE) is Mode.OFF:
+            return Rule.MODE
+        if job.resized_ms is not None and round.now_ms - job.resized_ms < round.limits.resize_pause_s * 1000:
+            return Rule.COOLDOWN
+        objection = against_touching(job, gpus, ActionClass.RESIZE, round.state)
+        return floor if objection is None else objection.rule
+
+    def _leaving(self, job: Job) -> int | Rule:
+        round, gpus = self._round, self._round.state.placements[job.id].gpus
+        if self._covered(job) > 0:
+            return Rule.IN_QUOTA
+        if round.limits.mode(ActionClass.FAIR_SHARE) is Mode.OFF:
+            return Rule.MODE
+        objection = against_disturbing(job, gpus, ActionClass.FAIR_SHARE, round.state, round.limits)
+        return 0 if objection is None else objection.rule
+
+
+class Victims:
+    """All that runs, by project; ``gone`` are those that this round has made give way."""
+
+    def __init__(self, round: Round) -> None:
+        self._round = round
+        self.gone: set[JobId] = set()
+        self._running: dict[ProjectName, list[Job]] | None = None
+        self._cover: Cover | None = None
+        self._sources: dict[tuple[ProjectName, ProjectName | None], Source] = {}
+        self._others: dict[ProjectName, list[tuple[ProjectName, ProjectName, int]]] = {}
+
+    def sources(self, job: Job, entitled: int) -> list[Source]:
+        """Whom the job may take from now, when it is entitled to it on that many levels of the tree."""
+        found = []
+        if job.project in self._runners():
+            found.append(self._source(job.project, None))
+        given, fair = self._round.given, self._round.fair
+        for name, level, depth in self._neighbours(job.project):
+            if entitled >= depth and given[level] > fair[level] + SHARE_SLACK:
+                found.append(self._source(name, level))
+        return found
+
+    def _runners(self) -> dict[ProjectName, list[Job]]:
+        if self._running is None:
+            self._running = {}
+            for id in self._round.state.placements:
+                job = self._round.state.jobs[id]
+                self._running.setdefault(job.project, []).append(job)
+        return self._running
+
+    def _neighbours(self, project: ProjectName) -> list[tuple[ProjectName, ProjectName, int]]:
+        """Every other project that runs something, its level beside ours, and how deep we are below that."""
+        known = self._others.get(project)
+        if known is None:
+            paths = self._round.tree.paths
+            known = self._others[project] = [
+                (name, *_levels(paths[name], paths[project])) for name in self._runners() if name != project
+            ]
+        return known
+
+    def _source(self, name: ProjectName, level: ProjectName | None) -> Source:
+        source = self._sources.get((name, level))
+        if source is None:
+            if self._cover is None:
+                self._cover = quota_cover(self._round.state, self._round.tree)
+            source = Source(self._round, level, self._runners()[name], self._cover, self.gone)
+            self._sources[name, level] = source
+        return source
+
+
+def in_turn(sources: list[Source]) -> Iterator[tuple[Source, Job, int]]:
+    """Those who could give way, over all sources, the first in order first, with what they can go down to."""
+    heap = []
+    for number, source in enumerate(sources):
+        place = source.next(0)
+        if place is not None:
+            heap.append((source.order(place), number, place))
+    heapify(heap)
+    while heap:
+        _, number, place = heap[0]
+        source = sources[number]
+        yield source, *source.at(place)
+        after = source.next(place + 1)
+        if after is None:
+            heappop(heap)
+        else:
+            heapreplace(heap, (source.order(after), number, after))
+
+
+def _ordered(jobs: list[Job]) -> list[tuple[Order, Job]]:
+    entries: list[tuple[Order, Job]] = []
+    for job in jobs:
+        rest = (job.priority, -(job.idle_gpu_hours or 0.0), -(job.started_ms or 0), job.id)
+        entries.append(((PAUSE if job.use is Use.IDLE else REQUEUE, *rest), job))
+        if job.max_gpus > job.min_gpus and job.share == 1:
+            entries.append(((SHRINK, *rest), job))
+    entries.sort(key=lambda entry: entry[0])
+    return entries
+
+
+def _levels(theirs: tuple[ProjectName, ...], mine: tuple[ProjectName, ...]) -> tuple[ProjectName, int]:
+    """The highest project of ``theirs`` that is not above ``mine``; how many of ``mine`` are not common."""
+    common = set(theirs) & set(mine)
+    level = next((name for name in reversed(theirs) if name not in common), theirs[0])
+    return level, sum(1 for name in mine if name not in common)
