@@ -11,16 +11,18 @@ from dataclasses import replace
 
 from advisor.advice import Abstain, Advice
 from advisor.guard import forbidden, refusal
-from advisor.limits import Limits, Mode
+from advisor.limits import Limits, Mode, Order
 from advisor.model import ActionClass, ClusterState
 from advisor.plan import Plan, Refusal, Rule
 from advisor.policies.queue import fill
+from advisor.policies.reshape import budgets, reshape
 from advisor.policies.resize import grow
+from advisor.policies.turns import take_turns
 from advisor.protection import Objection
 from advisor.quota import quota_cover
 from advisor.round import Round
 from advisor.steps import Step
-from advisor.transition import Draft, StepError
+from advisor.transition import Draft, StepError, replay
 
 MEANS = (
     ActionClass.PACK,
@@ -40,6 +42,8 @@ def decide(state: ClusterState, limits: Limits = DEFAULTS, advice: Sequence[Advi
     Classes whose mode is OFF take no part. Expects what ``advisor.check.checked`` has let through.
     """
     followed, refused, after = _follow(state, limits, _steps(limits, advice))
+    traded = _trade(after, limits)
+    followed, after = followed + traded, replay(after, traded)
     round = Round(after, limits)
     if limits.mode(ActionClass.SCHEDULE) is not Mode.OFF:
         fill(round)
@@ -47,6 +51,19 @@ def decide(state: ClusterState, limits: Limits = DEFAULTS, advice: Sequence[Advi
         grow(round)
     plan = round.plan()
     return replace(plan, steps=followed + plan.steps, refused=refused + plan.refused, advice=tuple(advice))
+
+
+def _trade(state: ClusterState, limits: Limits) -> tuple[Step, ...]:
+    """What jobs of one project do for each other, where the order says so; no project gets or loses by it."""
+    if limits.mode(ActionClass.SCHEDULE) is Mode.OFF:
+        return ()
+    match limits.order:
+        case Order.YOUNGEST:
+            return take_turns(state, limits)
+        case Order.GOODPUT if limits.mode(ActionClass.RESIZE) is not Mode.OFF:
+            return reshape(state, limits, budgets(state, limits))
+        case _:
+            return ()
 
 
 def _steps(limits: Limits, advice: Sequence[Advice | Abstain]) -> Iterator[Step]:

@@ -127,7 +127,8 @@ def forbidden(
             return _against_resize(step, job, placement, state, cover)
         case Pause() | Requeue() | Move() | Terminate():
             against = _asker(step, draft)
-            if cover.gpus(job, against) > 0:
+            siblings = limits.order.trades and against == job.project
+            if not siblings and cover.gpus(job, against) > 0:
                 return Objection(
                     rule=Rule.IN_QUOTA,
                     reason=f"the quota of {job.project} covers it",

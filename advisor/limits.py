@@ -24,11 +24,20 @@ class Order(StrEnum):
     """Who comes first among jobs of one project and one priority.
 
     ARRIVAL: who was submitted first. SHORTEST: who has the least GPU time left by its own report, those that
-    report nothing after them by arrival.
+    report nothing after them by arrival. YOUNGEST: who has had little GPU time so far, by arrival; old jobs
+    give way to young ones of their own project. GOODPUT: as SHORTEST, and elastic jobs of one project trade
+    GPUs so that each brings on most where most counts.
     """
 
     ARRIVAL = "arrival"
     SHORTEST = "shortest"
+    YOUNGEST = "youngest"
+    GOODPUT = "goodput"
+
+    @property
+    def trades(self) -> bool:
+        """Whether jobs of one project may take each other's place without a higher priority."""
+        return self in (Order.YOUNGEST, Order.GOODPUT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,14 +6,17 @@ placed on as few nodes as can be, and a job that lies on more nodes than it need
 Jobs without a profile and jobs that may not be touched keep what they have.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from advisor.goodput import growth_pays, step_s, time_left_s
 from advisor.limits import Limits
-from advisor.model import ClusterState, Job, Phase, Placement, ProjectName
+from advisor.model import ActionClass, ClusterState, Job, Phase, Placement, ProjectName
 from advisor.placement import Board
 from advisor.policies.apportion import Claim, apportion, claim_of
+from advisor.policies.fair_share import fair_shares
 from advisor.projects import is_usable
+from advisor.protection import against_touching
 from advisor.steps import Move, Requeue, Resize, Start, Step
 from collector.model import GpuUuid, JobId
 
@@ -34,15 +37,45 @@ def reshape(
     return tuple(_Placing(state, limits).steps(claims, sizes))
 
 
+def budgets(state: ClusterState, limits: Limits) -> dict[ProjectName, float]:
+    """What each project's elastic jobs may hold together: what they have, and what is left of its fair share.
+
+    GPUs that its other jobs hold or wait for are not left.
+    """
+    fair = fair_shares(state, limits).fair_gpus
+    elastic: defaultdict[ProjectName, float] = defaultdict(float)
+    spoken: defaultdict[ProjectName, float] = defaultdict(float)
+    for job in state.jobs.values():
+        placement = state.placements.get(job.id)
+        ours = job.elastic and job.profile is not None
+        if placement is not None:
+            (elastic if ours else spoken)[job.project] += placement.size_gpus
+        elif not ours:
+            spoken[job.project] += job.min_gpus * job.share
+    return {
+        name: elastic[name] + max(fair.get(name, 0.0) - spoken[name] - elastic[name], 0.0)
+        for name in {job.project for job in state.jobs.values()}
+    }
+
+
 def _claims(state: ClusterState, limits: Limits) -> list[Claim]:
     found = []
     for job in sorted(state.jobs.values(), key=lambda job: (-job.priority, job.submitted_ms, job.id)):
-        if job.phase is Phase.PAUSED or not job.preemptible:
+        if job.phase is Phase.PAUSED or not job.preemptible or not _may_be_resized(state, job, limits):
             continue
         claim = claim_of(job, _held(state, job.id), limits)
         if claim is not None:
             found.append(claim)
     return found
+
+
+def _may_be_resized(state: ClusterState, job: Job, limits: Limits) -> bool:
+    placement = state.placements.get(job.id)
+    if placement is None:
+        return ActionClass.RESIZE not in job.opted_out
+    if job.resized_ms is not None and state.as_of_ms - job.resized_ms < limits.resize_pause_s * 1000:
+        return False
+    return against_touching(job, placement.gpus, ActionClass.RESIZE, state) is None
 
 
 def _held(state: ClusterState, job: JobId) -> int:
@@ -82,7 +115,13 @@ class _Placing:
         growing = [c for c in claims if sizes.get(c.job, 0) > c.held]
         for claim in leaving:
             self._board.vacate(claim.job, self._state.placements[claim.job])
-            yield Requeue(job=claim.job, reason="its GPUs bring shorter jobs further now; its work is saved")
+            heir = next((each.job for each in growing if each.project == claim.project), None)
+            yield Requeue(
+                job=claim.job,
+                for_job=heir,
+                action=ActionClass.RESIZE,
+                reason="its GPUs bring shorter jobs further now; its work is saved",
+            )
         for claim in shrinking:
             yield from self._replace(claim, sizes[claim.job])
         for claim in sorted(growing, key=lambda each: (-sizes[each.job], each.job)):

@@ -24,6 +24,7 @@ class Life:
     gpus_per_node: int = 1
     done: float = 0.0
     saved: float = 0.0
+    saved_ms: int | None = None
     rate: float = 0.0
     efficiency: float = 1.0
     size_gpus: float = 0.0
@@ -64,7 +65,10 @@ class Life:
             self.done = min(self.done + worked_s * self.rate, self.job.work.steps)
             self.run_s += worked_s
             if checkpoint_s > 0 and self.run_s >= checkpoint_s:
-                self.saved = max(self.saved, self.done - (self.run_s % checkpoint_s) * self.rate)
+                since_s = self.run_s % checkpoint_s
+                saved = self.done - since_s * self.rate
+                if saved > self.saved:
+                    self.saved, self.saved_ms = saved, now_ms - round(since_s * MS)
         self.since_ms = now_ms
 
     def attained_gpu_s(self, now_ms: int) -> float:

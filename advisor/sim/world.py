@@ -142,11 +142,15 @@ class World:
         return happened
 
     def observe(self) -> ClusterState:
-        """A snapshot with all that jobs report of themselves: steps left, GPU time, saved work."""
-        jobs = dict(self._state.jobs)
-        for name, profile in self._profiles.items():
-            if name in jobs:
-                jobs[name] = self._reported(jobs[name], profile)
+        """A snapshot with what jobs report of themselves: steps left, GPU time, saved work.
+
+        While nobody waits, only jobs with a profile are asked: nobody else's report could change a decision.
+        """
+        jobs = dict(self._jobs)
+        asked = self._jobs if self.totals.waiting_jobs else self._profiles
+        for name in asked:
+            if name in self._placements or name in self._profiles:
+                jobs[name] = self._reported(jobs[name], self._profiles.get(name))
         return replace(self._state, jobs=jobs, placements=dict(self._placements))
 
     def attained_gpu_s(self, job: JobId) -> float:
@@ -315,16 +319,13 @@ class World:
             resize_s=self.physics.resize_s(trace),
         )
 
-    def _reported(self, job: Job, profile: Profile) -> Job:
-        life = self.lives[job.id]
-        life.settle(self.now_ms(), self.physics.checkpoint_s)
-        left = life.steps_left if self.physics.reports_left else None
-        return replace(
-            job,
-            profile=replace(profile, steps_left=left),
-            attained_gpu_s=life.held_gpu_s,
-            checkpoint_ms=self.now_ms() if self.physics.saves_on_request else job.checkpoint_ms,
-        )
+    def _reported(self, job: Job, profile: Profile | None) -> Job:
+        life, now = self.lives[job.id], self.now_ms()
+        life.settle(now, self.physics.checkpoint_s)
+        if profile is not None:
+            profile = replace(profile, steps_left=life.steps_left if self.physics.reports_left else None)
+        saved_ms = now if self.physics.saves_on_request else life.saved_ms
+        return replace(job, profile=profile, attained_gpu_s=life.held_gpu_s, checkpoint_ms=saved_ms)
 
 
 def _size(placed: Placement | None) -> float:
