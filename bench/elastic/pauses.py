@@ -6,6 +6,7 @@ the old world to the end of the first step of the new one, less what these parts
 Everything counts: switching, handing the state over, first use of new connections, fresh memory.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,10 +90,10 @@ def _gaps(logs: Logs, number: int, old: int, new: int, asked_s: float) -> list[f
     """Per survivor, from the end of computing its last old step to the end of its first new one."""
     gaps = []
     for steps, _ in logs.values():
-        for before, after in zip(steps, steps[1:], strict=False):
-            if (after.number, after.world_size, before.world_size) == (number, new, old):
-                if after.began_s > asked_s:
-                    gaps.append(after.done_s - before.computed_s)
+        for before, after in itertools.pairwise(steps):
+            switched = (after.number, after.world_size, before.world_size) == (number, new, old)
+            if switched and after.began_s > asked_s:
+                gaps.append(after.done_s - before.computed_s)
     return gaps
 
 

@@ -6,7 +6,6 @@ start: what a real training pays for writing many is not held against torchrun.
     torchrun ... bench/elastic/torchrun_training.py LOG SIZE      (started by bench/resize.py)
 """
 
-import os
 import sys
 import time
 from contextlib import nullcontext
@@ -57,7 +56,7 @@ def main() -> None:
         if rank == 0 and wanted.exists():
             state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": number + 1}
             torch.save(state, folder / "snapshot.new")
-            os.replace(folder / "snapshot.new", snapshot)
+            (folder / "snapshot.new").replace(snapshot)
             wanted.unlink()
 
 
