@@ -72,7 +72,10 @@ def wait_for_gate(step: int, out: Path | None) -> None:
 
 
 def train(job: Job, loader_processes: int, out: Path | None = None, **options: Any) -> list[list[Any]]:
-    """The losses of the steps that this worker took part in, exactly; the end is left at ``out``.pt."""
+    """Of each step that this worker took part in: loss, scale and learning rate, exactly, and the world size.
+
+    The end is left at ``out``.pt.
+    """
     model, optimizer, built = build()
     asked: dict[str, Any] = {"deterministic": True, "micro_batches": 6, **built, **options}
     trainer = job.elastic(model, optimizer, global_batch=30, max_micro_batch=5, **asked)
@@ -92,12 +95,15 @@ def train(job: Job, loader_processes: int, out: Path | None = None, **options: A
         done = trainer.step()
         if done is None:
             continue
-        seen.append([step, done.loss.hex(), done.world_size])
+        scale = built["scaler"].get_scale()
+        rate = optimizer.param_groups[0]["lr"]
+        seen.append([step, f"{done.loss.hex()} {scale} {rate.hex()}", done.world_size])
         if out is not None:
             with Path(f"{out}.{os.getpid()}").open("a") as file:
                 file.write(json.dumps(seen[-1]) + "\n")
     if out is not None and trainer.rank == 0:
-        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, f"{out}.pt")
+        parts = {"model": model, "optimizer": optimizer, "scaler": built["scaler"]}
+        torch.save({name: part.state_dict() for name, part in parts.items()}, f"{out}.pt")
     return seen
 
 
