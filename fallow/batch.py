@@ -54,6 +54,11 @@ class StepShape:
         """All micro-batches of the step, in index order."""
         return tuple(micro for rank in self.ranks for micro in rank)
 
+    @property
+    def blocks(self) -> tuple[tuple[int, int], ...]:
+        """Each rank's half-open range of micro-batch indices; empty when it has none."""
+        return tuple((rank[0].index, rank[-1].index + 1) if rank else (0, 0) for rank in self.ranks)
+
     def samples(self, rank: int) -> int:
         """How many samples of the global batch ``rank`` computes."""
         return sum(micro.size for micro in self.ranks[rank])

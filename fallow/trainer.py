@@ -18,7 +18,6 @@ import torch
 from torch import nn
 
 from fallow import cut, memory, randomness, speeds, static_world
-from fallow.batch import MicroBatch
 from fallow.bucketed import Plain
 from fallow.channel import Channel
 from fallow.cut import Cut
@@ -312,7 +311,7 @@ class Trainer:
         if self.recipe.balance_by_speed:
             notes += [self._busy_s_per_sample if at == self.rank else 0.0 for at in range(self.world_size)]
         try:
-            return self._reducer.finish([_block(rank) for rank in opened.shape.ranks], notes)
+            return self._reducer.finish(opened.shape.blocks, notes)
         except GroupBroken:
             return None
 
@@ -382,8 +381,3 @@ class Trainer:
             "memory_reserved_bytes": used.reserved_bytes,
             "memory_peak_bytes": used.peak_needed_bytes,
         }
-
-
-def _block(rank: Sequence[MicroBatch]) -> tuple[int, int]:
-    """The half-open range of micro-batch indices of one rank; empty when it has none."""
-    return (rank[0].index, rank[-1].index + 1) if rank else (0, 0)
