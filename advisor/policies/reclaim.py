@@ -19,7 +19,7 @@ from advisor.limits import Order
 from advisor.model import ActionClass, Job, ProjectName, Use
 from advisor.plan import Rule
 from advisor.policies.room import Room
-from advisor.policies.victims import Source, Victims, in_turn
+from advisor.policies.victims import Source, Victim, Victims, in_turn
 from advisor.round import Round
 from advisor.steps import Pause, Requeue
 from advisor.transition import SHARE_SLACK
@@ -81,30 +81,30 @@ class Reclaimer:
         bound = self._round.limits.actions_per_hour
         braked = bound is not None and self._round.disturbed >= bound
         taken: defaultdict[ProjectName, float] = defaultdict(float)
-        for source, victim, floor in in_turn(sources):
-            if floor == 0 and braked:
+        for victim in in_turn(sources):
+            if victim.floor == 0 and braked:
                 break
-            if floor == 0 and victim.id in self._round.resized:
+            if victim.floor == 0 and victim.job.id in self._round.resized:
                 continue
-            if not self._may_lose(source, victim, floor, job, taken):
+            if not self._may_lose(victim, job, taken):
                 continue
-            freed = room.shrink(victim, floor)
-            if source.level is not None:
-                taken[source.level] += freed
+            freed = room.shrink(victim.job, victim.floor)
+            if victim.level is not None:
+                taken[victim.level] += freed
             if freed and room.is_enough():
                 room.thin_out()
                 return True
         return False
 
-    def _may_lose(
-        self, source: Source, victim: Job, floor: int, job: Job, taken: dict[ProjectName, float]
-    ) -> bool:
-        if source.level is None:
-            rank = victim.priority - job.priority
+    def _may_lose(self, victim: Victim, job: Job, taken: dict[ProjectName, float]) -> bool:
+        if victim.level is None:
+            rank = victim.job.priority - job.priority
             settled = self._round.limits.order is Order.GOODPUT  # sizes of equals were weighed already
-            return rank <= 0 if floor and not settled else rank < 0
-        left = self._round.given[source.level] - taken[source.level]
-        return left > self._round.fair[source.level] + SHARE_SLACK
+            return rank <= 0 if victim.floor and not settled else rank < 0
+        if victim.level in self._round.tree.paths[job.project]:
+            return False
+        left = self._round.given[victim.level] - taken[victim.level]
+        return left > self._round.fair[victim.level] + SHARE_SLACK
 
     def _commit(self, job: Job, room: Room) -> None:
         room.undo()

@@ -5,14 +5,16 @@ the tree. The order is the one in ``reclaim``: shrink, pause held-idle, requeue;
 most idle GPU-hours, the most recently started.
 """
 
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 from math import ceil
 
 from advisor.limits import Mode
 from advisor.model import ActionClass, Job, ProjectName, Use
 from advisor.plan import Rule
+from advisor.pool import Pool
 from advisor.protection import against_disturbing, against_touching
 from advisor.quota import Cover, quota_cover
 from advisor.round import Round
@@ -24,19 +26,33 @@ SHRINK, PAUSE, REQUEUE = range(3)
 Order = tuple[int, int, float, int, str]
 
 
-class Source:
-    """What one project could give up; ``level`` is the subtree whose fair share counts, ``None`` its own.
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A running job that could go down to ``floor`` GPUs; 0: it leaves. ``level`` is what counts of it."""
 
-    ``objections`` counts the rules that protected those whose turn has come. Whoever was passed over is never
-    looked at again: ``_after`` leads past him.
+    job: Job
+    floor: int
+    level: ProjectName | None
+
+
+class Source:
+    """Running jobs of one or many projects in the order in which they give way.
+
+    ``levels`` names the subtree whose fair share counts against each project, ``None`` for the asker's own.
+    ``objections`` counts the rules that protected those whose turn has come. Whoever was passed over for good
+    is never looked at again: ``_after`` leads past him.
     """
 
     def __init__(
-        self, round: Round, level: ProjectName | None, jobs: list[Job], cover: Cover, gone: set[JobId]
+        self,
+        round: Round,
+        jobs: Iterable[Job],
+        levels: Mapping[ProjectName, ProjectName | None],
+        cover: Cover,
+        gone: set[JobId],
     ) -> None:
-        self.level, self._gone = level, gone
         self.objections: Counter[Rule] = Counter()
-        self._round, self._cover = round, cover
+        self._round, self._levels, self._cover, self._gone = round, levels, cover, gone
         self._entries = _ordered(jobs)
         self._floors: dict[int, int | None] = {}
         self._after: dict[int, int] = {}
@@ -60,14 +76,21 @@ class Source:
         """What the one at this place is sorted by."""
         return self._entries[place][0]
 
-    def at(self, place: int) -> tuple[Job, int]:
-        """Who is at this place, and the least he can go down to; 0: he leaves."""
-        floor = self._floor(place)
+    def at(self, place: int) -> Victim:
+        """Who is at this place."""
+        job, floor = self._entries[place][1], self._floor(place)
         assert floor is not None
-        return self._entries[place][1], floor
+        return Victim(job, floor, self._levels[job.project])
 
     def _stands(self, place: int) -> bool:
-        return self._entries[place][1].id not in self._gone and self._floor(place) is not None
+        job = self._entries[place][1]
+        if job.id in self._gone or self._floor(place) is None:
+            return False
+        level = self._levels[job.project]
+        if level is None or self._round.given[level] > self._round.fair[level] + SHARE_SLACK:
+            return True
+        self._floors[place] = None
+        return False
 
     def _floor(self, place: int) -> int | None:
         if place not in self._floors:
@@ -79,14 +102,14 @@ class Source:
         return self._floors[place]
 
     def _covered(self, job: Job) -> float:
-        path = self._round.tree.paths[job.project]
-        levels = path[:1] if self.level is None else path[: path.index(self.level) + 1]
+        path, level = self._round.tree.paths[job.project], self._levels[job.project]
+        levels = path[:1] if level is None else path[: path.index(level) + 1]
         return max(self._cover.covered[name].get(job.id, 0.0) for name in levels)
 
     def _shrinking(self, job: Job) -> int | Rule | None:
         round, gpus = self._round, self._round.state.placements[job.id].gpus
         floor = job.min_gpus
-        if self.level is not None:
+        if self._levels[job.project] is not None:
             floor = max(floor, ceil(self._covered(job) / job.share - SHARE_SLACK))
         if len(gpus) <= floor:
             return None
@@ -108,25 +131,36 @@ class Source:
 
 
 class Victims:
-    """All that runs, by project; ``gone`` are those that this round has made give way."""
+    """All that runs; ``gone`` are those that this round has made give way.
+
+    Projects under the asker's own root are asked one by one, because what counts of each depends on where the
+    two meet in the tree. Everybody else meets him above all roots, so they stand in one line for all askers,
+    a line for each kind of GPU.
+    """
 
     def __init__(self, round: Round) -> None:
         self._round = round
         self.gone: set[JobId] = set()
         self._running: dict[ProjectName, list[Job]] | None = None
         self._cover: Cover | None = None
-        self._sources: dict[tuple[ProjectName, ProjectName | None], Source] = {}
-        self._others: dict[ProjectName, list[tuple[ProjectName, ProjectName, int]]] = {}
+        self._near: dict[tuple[ProjectName, ProjectName | None], Source] = {}
+        self._abroad: dict[Pool | None, Source] | None = None
 
     def sources(self, job: Job, entitled: int) -> list[Source]:
         """Whom the job may take from now, when it is entitled to it on that many levels of the tree."""
-        found = []
-        if job.project in self._runners():
+        runners, paths = self._runners(), self._round.tree.paths
+        mine, found = paths[job.project], []
+        if job.project in runners:
             found.append(self._source(job.project, None))
-        given, fair = self._round.given, self._round.fair
-        for name, level, depth in self._neighbours(job.project):
-            if entitled >= depth and given[level] > fair[level] + SHARE_SLACK:
-                found.append(self._source(name, level))
+        if entitled and len(mine) > 1:
+            for name in runners:
+                if name != job.project and paths[name][-1] == mine[-1]:
+                    level, depth = _levels(paths[name], mine)
+                    if entitled >= depth:
+                        found.append(self._source(name, level))
+        if entitled == len(mine):
+            lines = self._lines()
+            found += [lines[pool] for pool in self._round.board.may_use(job) if pool in lines]
         return found
 
     def _runners(self) -> dict[ProjectName, list[Job]]:
@@ -137,29 +171,35 @@ class Victims:
                 self._running.setdefault(job.project, []).append(job)
         return self._running
 
-    def _neighbours(self, project: ProjectName) -> list[tuple[ProjectName, ProjectName, int]]:
-        """Every other project that runs something, its level beside ours, and how deep we are below that."""
-        known = self._others.get(project)
-        if known is None:
-            paths = self._round.tree.paths
-            known = self._others[project] = [
-                (name, *_levels(paths[name], paths[project])) for name in self._runners() if name != project
-            ]
-        return known
+    def _covers(self) -> Cover:
+        if self._cover is None:
+            self._cover = quota_cover(self._round.state, self._round.tree)
+        return self._cover
 
     def _source(self, name: ProjectName, level: ProjectName | None) -> Source:
-        source = self._sources.get((name, level))
+        source = self._near.get((name, level))
         if source is None:
-            if self._cover is None:
-                self._cover = quota_cover(self._round.state, self._round.tree)
-            source = Source(self._round, level, self._runners()[name], self._cover, self.gone)
-            self._sources[name, level] = source
+            jobs = self._runners()[name]
+            source = Source(self._round, jobs, {name: level}, self._covers(), self.gone)
+            self._near[name, level] = source
         return source
 
+    def _lines(self) -> dict[Pool | None, Source]:
+        if self._abroad is None:
+            round, by_kind = self._round, defaultdict(list)
+            for jobs in self._runners().values():
+                for job in jobs:
+                    by_kind[round.board.pool_of(round.state.placements[job.id].gpus[0])].append(job)
+            levels = {name: round.tree.paths[name][-1] for name in self._runners()}
+            self._abroad = {
+                kind: Source(round, jobs, levels, self._covers(), self.gone) for kind, jobs in by_kind.items()
+            }
+        return self._abroad
 
-def in_turn(sources: list[Source]) -> Iterator[tuple[Source, Job, int]]:
-    """Those who could give way, over all sources, the first in order first, with what they can go down to."""
-    heap = []
+
+def in_turn(sources: list[Source]) -> Iterator[Victim]:
+    """Those who could give way, over all sources, the first in order first."""
+    heap: list[tuple[Order, int, int]] = []
     for number, source in enumerate(sources):
         place = source.next(0)
         if place is not None:
@@ -168,7 +208,7 @@ def in_turn(sources: list[Source]) -> Iterator[tuple[Source, Job, int]]:
     while heap:
         _, number, place = heap[0]
         source = sources[number]
-        yield source, *source.at(place)
+        yield source.at(place)
         after = source.next(place + 1)
         if after is None:
             heappop(heap)
@@ -176,7 +216,7 @@ def in_turn(sources: list[Source]) -> Iterator[tuple[Source, Job, int]]:
             heapreplace(heap, (source.order(after), number, after))
 
 
-def _ordered(jobs: list[Job]) -> list[tuple[Order, Job]]:
+def _ordered(jobs: Iterable[Job]) -> list[tuple[Order, Job]]:
     entries: list[tuple[Order, Job]] = []
     for job in jobs:
         rest = (job.priority, -(job.idle_gpu_hours or 0.0), -(job.started_ms or 0), job.id)

@@ -1,0 +1,257 @@
+"""How long deciding takes: placing, reclaiming, proving that a gang cannot fit, and a whole cycle.
+
+Every state is built before the clock starts; timed is ``decide`` (and, for the whole cycle, what a cycle does
+around it: checking the snapshot and the guard's ruling). Each figure is the median of several runs in this
+process, one thread, no GPU; the processor time of the same runs stands beside it, which other work on the
+machine lengthens less. Growth is the processor time at ten times the size over that before; its target is
+n log n (12.5 from 10,000 to 100,000 GPUs).
+
+    python bench/decide.py [--json] [--quick]
+"""
+
+import argparse
+import gc
+import json
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import log
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from advisor.check import checked  # noqa: E402
+from advisor.decide import decide  # noqa: E402
+from advisor.guard import approve  # noqa: E402
+from advisor.limits import Limits, Mode  # noqa: E402
+from advisor.model import (  # noqa: E402
+    ActionClass,
+    ClusterState,
+    Gpu,
+    Job,
+    Node,
+    Phase,
+    Placement,
+    Project,
+    Telemetry,
+)
+from advisor.plan import Plan  # noqa: E402
+from advisor.steps import Requeue, Start  # noqa: E402
+from advisor.transition import replay  # noqa: E402
+
+NOW_MS = 10**9
+GIB = 1024**3
+UNBOUND = Limits(actions_per_hour=None, modes=dict.fromkeys(ActionClass, Mode.AUTO))
+"""No brake on how many jobs are disturbed in an hour: with it there would be little to decide."""
+
+SIZES = (1_000, 10_000, 100_000)
+
+Figure = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Took:
+    """Seconds on the wall and seconds of processor time."""
+
+    wall_s: float
+    cpu_s: float
+
+    @staticmethod
+    def now() -> "Took":
+        return Took(wall_s=time.perf_counter(), cpu_s=time.process_time())
+
+    def __sub__(self, other: "Took") -> "Took":
+        return Took(wall_s=self.wall_s - other.wall_s, cpu_s=self.cpu_s - other.cpu_s)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    runs = 3 if options.quick else 7
+    found: dict[str, Figure] = {
+        "place_4000_s": figure(timed(placing(), placed_all, runs), 2.0),
+        "reclaim_4000_s": figure(timed(reclaiming(4000), reclaimed(4000), runs), 5.0),
+        "reclaim_one_s": figure(timed(reclaiming(1), reclaimed(1), runs * 3), 0.020),
+        "unplaceable_80_s": figure(timed(gang_of(80), refused_one, runs * 3), 0.050),
+    }
+    cycles = {gpus: cycle(gpus, 1 if options.quick and gpus > 10_000 else runs) for gpus in SIZES}
+    for gpus, took in cycles.items():
+        found[f"cycle_{gpus}_s"] = figure(took, 1.0 if gpus == 10_000 else None)
+    for small, large in pairwise(SIZES):
+        growth = cycles[large].cpu_s / cycles[small].cpu_s
+        bound = large * log(large) / (small * log(small))
+        found[f"growth_{large}"] = {
+            "value": round(growth, 2),
+            "target": round(bound, 2),
+            "ok": growth <= bound,
+            "beside": {},
+        }
+    show(found, as_json=options.json)
+
+
+def timed(state: ClusterState, correct: Callable[[ClusterState, Plan], bool], runs: int) -> Took:
+    """The time of ``decide``, whose plan must be right each time."""
+    took = []
+    for _ in range(runs):
+        gc.collect()
+        begun = Took.now()
+        plan = decide(state, UNBOUND)
+        took.append(Took.now() - begun)
+        assert correct(state, plan), "the plan is not what the case asks for"
+    return median(took)
+
+
+def cycle(gpus: int, runs: int) -> Took:
+    """The time of a whole cycle's thinking: check, decide, ask the guard."""
+    state = busy(gpus)
+    took = []
+    for _ in range(runs):
+        gc.collect()
+        begun = Took.now()
+        plan = decide(checked(state), UNBOUND)
+        ruling = approve(plan, state, UNBOUND)
+        took.append(Took.now() - begun)
+        assert not ruling.refused and replay(state, plan.steps)
+    return median(took)
+
+
+def placing() -> ClusterState:
+    """4,000 one-GPU jobs wait for 500 empty nodes of 8."""
+    return cluster(500, jobs=waiting(4000), projects=())
+
+
+def reclaiming(count: int) -> ClusterState:
+    """``count`` one-GPU jobs of a project that is owed all GPUs, against 4,000 of one that is owed none."""
+    owed = (project("owed", 4000.0), project("guest", 0.0))
+    return full(waiting(count, project_name="owed"), owed)
+
+
+def gang_of(size: int) -> ClusterState:
+    """A gang on a full cluster, where those in its way are as entitled as it is."""
+    gang = Job(id="gang", project="late", min_gpus=size, max_gpus=size, preemptible=True)
+    return full({"gang": gang}, (project("guest", 4000.0), project("late", 0.0)))
+
+
+def busy(gpus: int, seed: int = 7) -> ClusterState:
+    """A full cluster and as many jobs waiting: twice as many jobs as GPUs, a project for every 50 GPUs."""
+    draw = random.Random(seed)
+    names = [f"p{at:04d}" for at in range(gpus // 50)]
+    quotas = tuple(project(name, 50.0) for name in names)
+    state = cluster(gpus // 8, jobs={}, projects=quotas)
+    free, jobs, placements = list(state.gpus), {}, {}
+    for at in range(2 * gpus):
+        name = names[min(int(draw.expovariate(3 / len(names))), len(names) - 1)]
+        size = draw.choice((1, 1, 1, 1, 1, 2, 4, 8))
+        limit_s = draw.choice((None, 3600.0 * 24 * 30))
+        job = Job(id=f"j{at:06d}", project=name, min_gpus=size, max_gpus=size, limit_s=limit_s)
+        runs = len(free) >= size and at < gpus
+        shape = {"phase": Phase.RUNNING, "started_ms": NOW_MS - draw.randrange(10**8)} if runs else {}
+        jobs[job.id] = replace(
+            job, preemptible=draw.random() < 0.8, submitted_ms=at, user=f"u{at % 300}", **shape
+        )
+        if runs:
+            placements[job.id] = Placement(gpus=tuple(free[:size]))
+            del free[:size]
+    return replace(state, jobs=jobs, placements=placements)
+
+
+def cluster(nodes: int, *, jobs: dict[str, Job], projects: tuple[Project, ...]) -> ClusterState:
+    """Nodes of 8 healthy, well-measured GPUs."""
+    gpus = {}
+    for node in range(nodes):
+        for index in range(8):
+            uuid = f"GPU-{node:06d}-{index}"
+            gpus[uuid] = Gpu(
+                uuid=uuid,
+                node=f"n{node:06d}",
+                model="H100",
+                memory_bytes=80 * GIB,
+                telemetry=Telemetry.GOOD,
+            )
+    return ClusterState(
+        as_of_ms=NOW_MS,
+        gpus=gpus,
+        nodes={f"n{at:06d}": Node(name=f"n{at:06d}") for at in range(nodes)},
+        projects={each.name: each for each in projects},
+        jobs=jobs,
+    )
+
+
+def full(more: dict[str, Job], projects: tuple[Project, ...]) -> ClusterState:
+    """4,000 one-GPU jobs of the project ``guest`` fill 500 nodes of 8, and ``more`` wait."""
+    state = cluster(500, jobs={}, projects=projects)
+    running = {
+        f"r{at:05d}": Job(
+            id=f"r{at:05d}", project="guest", preemptible=True, phase=Phase.RUNNING, started_ms=at
+        )
+        for at in range(4000)
+    }
+    places = {id: Placement(gpus=(uuid,)) for id, uuid in zip(running, state.gpus, strict=True)}
+    return checked(replace(state, jobs=running | more, placements=places))
+
+
+def waiting(count: int, project_name: str = "lab") -> dict[str, Job]:
+    return {
+        f"w{at:05d}": Job(id=f"w{at:05d}", project=project_name, preemptible=True, submitted_ms=at)
+        for at in range(count)
+    }
+
+
+def project(name: str, quota: float) -> Project:
+    return Project(name=name, quota_gpus=quota)
+
+
+def placed_all(state: ClusterState, plan: Plan) -> bool:
+    return len(plan.steps) == len(state.jobs) and len(replay(state, plan.steps).placements) == 4000
+
+
+def reclaimed(count: int) -> Callable[[ClusterState, Plan], bool]:
+    def correct(state: ClusterState, plan: Plan) -> bool:
+        kinds = [type(step) for step in plan.steps]
+        return kinds.count(Requeue) == kinds.count(Start) == count and bool(replay(state, plan.steps))
+
+    return correct
+
+
+def refused_one(_: ClusterState, plan: Plan) -> bool:
+    return not plan.steps and [refusal.job for refusal in plan.refused] == ["gang"]
+
+
+def median(took: list[Took]) -> Took:
+    return Took(
+        wall_s=statistics.median(each.wall_s for each in took),
+        cpu_s=statistics.median(each.cpu_s for each in took),
+    )
+
+
+def figure(took: Took, target: float | None) -> Figure:
+    return {
+        "value": round(took.wall_s, 4),
+        "target": target,
+        "ok": target is None or took.wall_s <= target,
+        "beside": {"cpu_s": round(took.cpu_s, 4)},
+    }
+
+
+def show(found: dict[str, Figure], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(found))
+        return
+    print(f"{'figure':<20}{'measured':>12}{'target':>12}")
+    for name, each in found.items():
+        target = "" if each["target"] is None else each["target"]
+        beside = "".join(f"  {label} {value}" for label, value in each["beside"].items())
+        print(f"{name:<20}{each['value']:>12}{target:>12}  {'ok' if each['ok'] else 'MISSED':<8}{beside}")
+
+
+if __name__ == "__main__":
+    main()
