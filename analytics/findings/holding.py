@@ -148,8 +148,8 @@ def _sentence(past: GpuPast, claim: Claim, kind: FindingKind, window: Bins, quie
     kept = "" if memory is None else f", keeping {gib(int(memory))} of its memory"
     busy = mean(known(window.busiest)) or 0.0
     return (
-        f"{start}, and its processes have done nothing on it for {quiet}{kept}: {percent(busy)} over the "
-        f"window ({measured_by(past.rung)})."
+        f"{start}, and its processes have done nothing on it for {quiet}{kept}: {percent(busy)} busy "
+        f"over the window ({measured_by(past.rung)})."
     )
 
 

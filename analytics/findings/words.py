@@ -40,8 +40,8 @@ def clock(at_ms: int) -> str:
 
 
 def percent(ratio: float) -> str:
-    """ "3%", with a decimal under 10%."""
-    return f"{ratio:.1%}" if ratio < 0.1 else f"{ratio:.0%}"
+    """ "3.2%", without the decimal from 10% on, and for nothing at all."""
+    return f"{ratio:.1%}" if 0.0 < ratio < 0.1 else f"{ratio:.0%}"
 
 
 def percent_covered(ratio: float) -> str:
@@ -58,7 +58,7 @@ def measured_by(rung: Rung) -> str:
     """What stands behind a utilization, for brackets; the lowest rung is never called efficiency."""
     match rung:
         case Rung.SM_ACTIVE:
-            return "of its SMs active"
+            return "SM active"
         case Rung.GRAPHICS_ACTIVE:
             return "graphics engine active"
         case Rung.GPU_UTILIZATION:

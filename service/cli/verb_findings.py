@@ -120,8 +120,8 @@ def _list_intruders(rows: list[dict[str, Any]], *, as_json: bool) -> int:
             (f"{row['user_name'] or 'somebody'}'s {row['process_name'] or 'process'}", "bold red"),
             f" (pid {row['pid']}) on {place(row)}, given to {row['given_to'] or 'others'}",
             (f" · since {words.span(words.since(row['from_ts'], now))}{over}", "bright_black"),
-            f" · {words.memory(row['memory_used_bytes'], None)}",
-            f" · {words.percent(row['sm_ratio'])} of its time",
+            "" if row["memory_used_bytes"] is None else f" · {words.memory(row['memory_used_bytes'], None)}",
+            "" if row["sm_ratio"] is None else f" · {words.percent(row['sm_ratio'])} of its time",
         )
         screen.print(Group(head, Padding(Text(row["command"] or ""), (0, 0, 0, 2), expand=False)))
     return 0

@@ -144,7 +144,7 @@ def gpu_table(gpus: pd.DataFrame, scene: Scene, found: Mapping[str, str]) -> pd.
         memory=gpus["memory_used_bytes"] / gpus["memory_total_bytes"] * 100,
         found=gpus["uuid"].map(found),
     )
-    return shown[list(COLUMNS)]
+    return shown.assign(model=shown["model"].str.removeprefix("NVIDIA "))[list(COLUMNS)]
 
 
 def _found(scene: Scene) -> dict[str, str]:
@@ -164,6 +164,7 @@ def _columns() -> dict[str, Any]:
     told["user_name"] = st.column_config.TextColumn("Held by", width="small")
     told["project"] = st.column_config.TextColumn("Project", width="small")
     told["job_name"] = st.column_config.TextColumn("Job", width="small")
+    told["found"] = st.column_config.TextColumn("Found", width="medium")
     told["power_w"] = st.column_config.NumberColumn("Power", format="%.0f W")
     told["temperature_c"] = st.column_config.NumberColumn("Temp.", format="%d °C")
     return told

@@ -10,7 +10,7 @@ from service.pages.chart_frame import rows
 from service.pages.chart_ranks import PARTS, most_wasted, part_colours, waste_bars
 from service.pages.chart_usage import allocated_and_used, gpus_by_state, ledger_bars
 from service.pages.headline import Headline, headline, sentence
-from service.pages.pieces import keys, plain, state_keys, striped, swatch
+from service.pages.pieces import keys, kind_label, plain, state_keys, striped, swatch
 from service.pages.scene import Scene, Site, drawn, nothing_matches
 from service.pages.view import View, address
 
@@ -158,7 +158,8 @@ def _findings(scene: Scene, found: pd.DataFrame) -> None:
         hours = (
             f" · {wording.hours(row.wasted_gpu_hours)}" if not wording.missing(row.wasted_gpu_hours) else ""
         )
-        st.markdown(f"**{plain(row.kind)}**{hours}  \n{plain(wording.localized(row.sentence, scene.zone))}")
+        told = plain(wording.localized(row.sentence, scene.zone))
+        st.markdown(f"**{plain(kind_label(row.kind))}**{hours}  \n{told}")
     st.page_link(
         scene.site["findings"],
         label="All findings",

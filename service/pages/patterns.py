@@ -1,6 +1,7 @@
 """How a holder works, in words with the numbers that made it so. Pure."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -61,6 +62,22 @@ def patterns_by(found: pd.DataFrame | None, frame: pd.DataFrame) -> list[str | N
     for row in () if found is None else found.to_dict("records"):
         kept.setdefault(_key(row, keys), []).append(_said(row))
     return [_together(kept.get(_key(row, keys), ())) for row in frame.to_dict("records")]
+
+
+def in_short(kinds: Sequence[str]) -> str | None:
+    """Of one person or project: each kind of pattern once, the commonest first, with how many jobs."""
+    counts = Counter(kinds)
+    ranked = sorted(counts, key=lambda kind: (kind in LAST, -counts[kind], kind))
+    return ", ".join(f"{NAMES.get(k, k)}{f' ({counts[k]})' if counts[k] > 1 else ''}" for k in ranked) or None
+
+
+def kinds_by(found: pd.DataFrame | None, frame: pd.DataFrame) -> list[list[str]]:
+    """For each person or project of ``frame`` the kinds of their jobs' patterns."""
+    keys = [name for name in ("user_name", "project") if name in frame]
+    kept: dict[tuple[str | None, ...], list[str]] = {}
+    for row in () if found is None else found.to_dict("records"):
+        kept.setdefault(_key(row, keys), []).append(row["kind"])
+    return [kept.get(_key(row, keys), []) for row in frame.to_dict("records")]
 
 
 def _said(row: Mapping[Any, Any]) -> Said:

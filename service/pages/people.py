@@ -8,8 +8,8 @@ import streamlit as st
 
 from service.pages import feed, wording
 from service.pages.chart_ranks import PARTS, best_used, most_wasted, part_colours, use_bars, waste_bars
-from service.pages.patterns import patterns_by
-from service.pages.pieces import keys, swatch
+from service.pages.patterns import in_short, kinds_by, patterns_by
+from service.pages.pieces import definitions, keys, swatch
 from service.pages.scene import Scene, Site, current_view, drawn, go, nothing_matches
 
 TOP = 12
@@ -109,15 +109,12 @@ def _table(scene: Scene, frame: pd.DataFrame, by: str) -> None:
         and (priced or column not in ("cost", "wasted_cost"))
         and not (by == "projects" and column == "project")
     ]
+    patterns = feed.ask_if_kept("patterns", **_filters(scene))
     shown = frame.assign(
         name=frame["user_name"] if by == "people" else frame["name"],
         wasted_share=frame["wasted_gpu_hours"] / frame["gpu_hours"].where(frame["gpu_hours"] > 0) * 100,
         utilization=frame["utilization_ratio"] * 100,
-        pattern=pd.Series(
-            patterns_by(feed.ask_if_kept("patterns", **_filters(scene)), frame),
-            index=frame.index,
-            dtype=object,
-        ),
+        pattern=[in_short(kinds) or wording.DASH for kinds in kinds_by(patterns, frame)],
     )
     picked = st.dataframe(
         shown[kept],
@@ -133,9 +130,23 @@ def _table(scene: Scene, frame: pd.DataFrame, by: str) -> None:
         "Hours are GPU-hours; how they work is of the last 24 hours. "
         "Choose a row to see only what they held, on every page."
     )
+    _habits(frame, patterns)
     chosen = picked["selection"]["rows"]
     if chosen:
         _only(scene, frame.iloc[chosen[0]], by)
+
+
+def _habits(frame: pd.DataFrame, patterns: pd.DataFrame | None) -> None:
+    """How each of those at the top of the table works, in full."""
+    told = [
+        (str(n), words) for n, words in zip(frame["name"], patterns_by(patterns, frame), strict=True) if words
+    ]
+    if not told:
+        return
+    st.subheader("How they work", anchor=False)
+    definitions(told[:TOP])
+    if len(told) > TOP:
+        st.caption(f"And {len(told) - TOP} more: choose one in the table, or a filter above.")
 
 
 def _filters(scene: Scene) -> dict[str, Any]:

@@ -75,6 +75,12 @@ def facts(items: Sequence[tuple[str, str]]) -> None:
     st.html(f'<div class="facts">{"".join(parts)}</div>')
 
 
+def definitions(items: Sequence[tuple[str, str]]) -> None:
+    """A quiet list: who or what, and a line about it that may wrap."""
+    parts = [f"<dt>{escape(what)}</dt><dd>{escape(told)}</dd>" for what, told in items]
+    st.html(f'<dl class="definitions">{"".join(parts)}</dl>')
+
+
 def tag(text: str, background: str, ink: str) -> str:
     """A small label with a colour of its own, as HTML."""
     return f'<span class="tag" style="background:{background};color:{ink}">{escape(text)}</span>'

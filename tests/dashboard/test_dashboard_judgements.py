@@ -4,7 +4,7 @@ import json
 
 import pandas as pd
 
-from service.pages.patterns import in_words, pattern_of_job, patterns_by
+from service.pages.patterns import in_short, in_words, pattern_of_job, patterns_by
 from service.pages.unjudged import table
 
 NUMBERS = {
@@ -80,3 +80,9 @@ def test_what_was_not_judged_names_gpu_and_reason() -> None:
     (silent,) = table(found.assign(kinds=", ".join("abcdefghi"))).to_dict("records")
     assert silent["Not judged for"] == "anything but its silence"
     assert shown["Why"] == "only 60% of the last 30 min were measured"
+
+
+def test_many_patterns_of_one_person_are_named_shortly_the_commonest_first() -> None:
+    kinds = ["unknown", "saturated", "unknown", "low-saturation", "saturated", "unknown"]
+    assert in_short(kinds) == "Saturated (2), Low saturation, Unknown (3)"
+    assert in_short([]) is None
