@@ -1,8 +1,9 @@
 """Turns "who holds what at this tick" into intervals: opens what is new, closes what is gone.
 
 An allocation seen at one tick and not at the next ended at the first of the two; a new one began there. So
-handing a GPU over leaves neither a hole nor an overlap. After a pause longer than RESUME_MS nobody knows
-what went on: everything is closed at the last tick before it, and begins again with the tick after it.
+handing a GPU over leaves neither a hole nor an overlap; what ended just where it begins again goes on. After
+a pause longer than RESUME_MS nobody knows what went on: everything is closed at the last tick before it, and
+begins again with the tick after it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -93,6 +94,7 @@ def write_change(connection: duckdb.DuckDBPyConnection, change: Change) -> None:
         connection.unregister("closing")
     if change.opened:
         connection.register("opening", _table(change.opened))
+        connection.execute(statement("reopen_allocations"), {"from_ms": change.opened_at_ms})
         connection.execute(statement("open_allocations"), {"from_ms": change.opened_at_ms})
         connection.unregister("opening")
 

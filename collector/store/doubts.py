@@ -86,10 +86,10 @@ def write_intruded(
 
 
 def _open(connection: duckdb.DuckDBPyConnection, found: frozenset[Intruding], from_ms: int) -> None:
-    if found:
-        gpus, processes = zip(*sorted(found), strict=True)
-        row = {"gpu_ids": list(gpus), "process_ids": list(processes), "from_ms": from_ms}
-        connection.execute(statement("open_intrusions"), row)
+    """Begin them; what ended just there, as a past that was filled in does, goes on."""
+    for gpu_id, process_id in sorted(found):
+        row = {"gpu_id": gpu_id, "process_id": process_id, "from_ms": from_ms, "to_ms": None}
+        connection.execute(statement("add_intrusion"), row)
 
 
 def _open_unread(connection: duckdb.DuckDBPyConnection, found: frozenset[Unread], from_ms: int) -> None:

@@ -108,7 +108,10 @@ def until(history: "History", end_ms: int) -> "History":
     Left open, an allocation that ends within the next layer would never end in the store.
     """
     held = tuple(each if each.to_ms is not None else replace(each, to_ms=end_ms) for each in history.held)
-    return replace(history, held=held)
+    intruded = tuple(
+        each if each.to_ms is not None else replace(each, to_ms=end_ms) for each in history.intruded
+    )
+    return replace(history, held=held, intruded=intruded)
 
 
 def joined(days: "Sequence[History]") -> "History":
@@ -123,6 +126,7 @@ def joined(days: "Sequence[History]") -> "History":
         process_samples=tuple(each for day in days for each in day.process_samples),
         events=tuple(each for day in days for each in day.events),
         gaps=tuple(each for day in days for each in day.gaps),
+        intruded=tuple(each for day in days for each in day.intruded),
     )
 
 

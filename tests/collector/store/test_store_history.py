@@ -82,3 +82,31 @@ def test_a_gpu_that_came_late_is_not_unknown_before_it_was_there(tmp_path: Path)
         store.write_history(history(rows, []))
         installed = ask(store, "SELECT epoch_ms(installed_from) FROM gpus ORDER BY gpu_index")
     assert installed == [(T0,), (late_ms,)]
+
+
+def test_what_a_past_leaves_at_its_end_goes_on_with_the_first_tick(tmp_path: Path) -> None:
+    """A holder of hours must not look as if it had come with the service."""
+    end_ms = T0 + 3_600_000
+    with open_store(at_path(tmp_path)) as store:
+        rows = [
+            sample(n, at, width_ms=STEP_MS) for n in (0, 1) for at in range(T0 + STEP_MS, end_ms + 1, STEP_MS)
+        ]
+        past_holds = [
+            HeldInterval(allocation=held(0, "stays"), from_ms=T0, to_ms=end_ms),
+            HeldInterval(allocation=held(1, "went"), from_ms=T0, to_ms=end_ms),
+        ]
+        store.write_history(history(rows, past_holds))
+        at_ms = end_ms + 13_000
+        store.write_tick(
+            tick(at_ms, [sample(0, at_ms), sample(1, at_ms)], [held(0, "stays"), held(1, "came")])
+        )
+        found = ask(
+            store,
+            "SELECT job, epoch_ms(from_ts), epoch_ms(to_ts) FROM allocations JOIN holders USING (holder_id) "
+            "ORDER BY from_ts, job",
+        )
+    assert found == [
+        ("slurm:stays", T0, None),
+        ("slurm:went", T0, end_ms),
+        ("slurm:came", end_ms, None),
+    ]

@@ -76,9 +76,9 @@ PARAMETERS = {
         "at_ms coverage evidence gpu_id holder_id kind rung sentence wasted_gpu_hours "
         "window_from_ms window_to_ms"
     ),
-    "open_intrusions": "from_ms gpu_ids process_ids",
     "open_unclear_claims": "from_ms process_ids reasons",
     "open_findings": "",
+    "reopen_allocations": "from_ms",
     "open_leases": "",
     "raise_watermark": "complete_to_ms name",
     "read_day": "from_ms to_ms",
