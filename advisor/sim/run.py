@@ -112,7 +112,7 @@ def _next_tick(world: World, scheduler: Scheduler, tick_ms: int) -> int | None:
     times = []
     if event is not None:
         times.append(START_MS + -(-(event - START_MS) // tick_ms) * tick_ms)
-    if scheduler.again_s is not None and len(world.state.jobs) > 0:
+    if scheduler.again_s is not None and world.totals.waiting_jobs:
         times.append(now + round(scheduler.again_s * MS))
     return max(min(times), now) if times else None
 
