@@ -32,6 +32,13 @@ class Kill:
 
 
 @dataclass(frozen=True)
+class Stop:
+    """Once step ``at`` is done, ask the whole training to stop, saved."""
+
+    at: int
+
+
+@dataclass(frozen=True)
 class Driven:
     """What became of it."""
 
@@ -42,7 +49,7 @@ class Driven:
 
 def drive(
     words: Sequence[str],
-    events: Sequence[Resize | Kill],
+    events: Sequence[Resize | Kill | Stop],
     done: Callable[[], int],
     *,
     workers: int = 1,
@@ -74,6 +81,8 @@ def drive(
                 controller.resize(asked)
             case Kill(rank=rank):
                 controller.processes[view.members[rank]].kill()
+            case Stop():
+                controller.ask_to_stop("enough for now")
 
     try:
         code = controller.run(poll)

@@ -16,7 +16,7 @@ SAMPLES, BATCH, CAP, EPOCHS = 203, 32, 5, 30
 STEPS_PER_EPOCH = -(-SAMPLES // BATCH)
 LIMIT, GAMMA, RATE = 0.05, 0.995, 3e-2
 PAUSE_S = 0.01
-ELASTIC = {"deterministic": "DETERMINISTIC" in os.environ}
+ELASTIC = {"deterministic": "DETERMINISTIC" in os.environ, "checkpoint": os.environ.get("CHECKPOINT")}
 
 
 def task() -> torch.utils.data.TensorDataset:

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 pytest.importorskip("lightning", reason="lightning is not installed: pip install -c constraints.txt .[test]")
 
-from tests.fallow.driven import Kill, Resize, drive, started
+from tests.fallow.driven import Kill, Resize, Stop, drive, started
 from tests.fallow.plugged import STEPS_PER_EPOCH, assert_equals_plain_loop, assert_same_bits, lines_of
 
 SCRIPT = str(Path(__file__).with_name("lightning_train.py"))
@@ -57,3 +57,21 @@ def test_deterministic_with_workers_killed_and_idle_it_has_the_same_bits(tmp_pat
     assert 4 in driven.world_sizes, "an epoch's last batch has 3 pieces: one of 4 workers has nothing to do"
     started([sys.executable, SCRIPT], alone, **bitwise)
     assert_same_bits(out, alone)
+
+
+def test_stopped_in_a_world_of_two_and_resumed_alone_it_equals_the_plain_loop(tmp_path: Path) -> None:
+    out, kept = tmp_path / "out", {"CHECKPOINT": str(tmp_path / "kept.pt")}
+    driven = drive(
+        [SCRIPT],
+        [Stop(60)],
+        lambda: len(lines_of(out)),
+        workers=2,
+        preload=["lightning"],
+        variables={"OUT": str(out), **kept},
+    )
+    assert driven.exit_code != 0, "a training that was stopped is not finished"
+    assert 60 <= len(lines_of(out)) < 30 * STEPS_PER_EPOCH
+    started([sys.executable, SCRIPT], out, **kept)
+    steps = [line["step"] for line in lines_of(out)]
+    assert steps == sorted(set(steps)), "it went on where it was"
+    assert_equals_plain_loop(out)
