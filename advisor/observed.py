@@ -7,6 +7,7 @@ A ``ClusterState`` says who wants and has what; this says what they made of it. 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from advisor.model import Job
 from advisor.policies.pairing import Experience
 from analytics.model import Analysis, Coverage, Finding
 from collector.model import JobId, JobKind, Rung
@@ -51,7 +52,7 @@ class IdleStretch:
     job: JobId
     user: str | None
     kind: JobKind
-    gpus: int
+    gpus: float
     from_ms: int
     to_ms: int
     open: bool = False
@@ -60,6 +61,19 @@ class IdleStretch:
     def length_s(self) -> float:
         """How long it was, or is so far."""
         return (self.to_ms - self.from_ms) / 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastJob:
+    """A job of the window as it was recorded: who, what it had, and what it made of it."""
+
+    job: Job
+    gpus: int
+    model: str | None
+    memory_total_bytes: int | None
+    from_ms: int
+    to_ms: int
+    use: JobUse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from advisor.model import (
     Usage,
     Use,
 )
-from advisor.observed import IdleStretch, JobUse, Observed, Price
+from advisor.observed import IdleStretch, JobUse, Observed, PastJob, Price
 from advisor.rules import AdviceRules
 from analytics.model import Analysis, Finding, FindingKind
 from collector.model import GpuUuid, JobId, JobKind, NodeName, Rung
@@ -37,6 +37,8 @@ EVERYBODY = "*"
 NO_PROJECT = ProjectName("unassigned")
 IDLENESS = frozenset({FindingKind.HELD_IDLE, FindingKind.ALLOCATED_EMPTY})
 STRETCH_LEAST_MINUTES = 10
+DIGITS = 9
+"""Sums over rows come in any order: their last digits differ, and decisions must not."""
 
 Row = Mapping[str, Any]
 Ask = Callable[[str, Mapping[str, object]], Sequence[Row]]
@@ -94,7 +96,8 @@ def read_live(ask: Ask, analysis: Analysis, site: Site, rules: AdviceRules, days
         placements={job.id: _placement(claims[job.id], given) for job in known},
         usage={
             ProjectName(row["project"] or NO_PROJECT): Usage(
-                allocated_ratio=row["allocated_ratio"] or 0.0, held_idle_ratio=row["held_idle_ratio"] or 0.0
+                allocated_ratio=round(row["allocated_ratio"] or 0.0, DIGITS),
+                held_idle_ratio=round(row["held_idle_ratio"] or 0.0, DIGITS),
             )
             for row in ask("project_use", window)
         },
@@ -118,6 +121,53 @@ def stretch_of(row: Row) -> IdleStretch:
         from_ms=row["from_ms"],
         to_ms=row["to_ms"],
         open=row["open"],
+    )
+
+
+def past_job_of(row: Row, site: Site) -> PastJob:
+    """One row of the query ``past_jobs``, with what the site allows of its owner."""
+    expected_ms = max(1, row["expected_ms"])
+    use = JobUse(
+        job=JobId(row["job"]),
+        from_ms=row["from_ms"],
+        to_ms=row["to_ms"],
+        coverage_ratio=min(1.0, row["measured_ms"] / max(1, expected_ms - LAG_MS * row["gpus"])),
+        rung=Rung(row["rung"] or 0),
+        held_gpu_hours=row["expected_ms"] * row["share"] / HOUR_MS,
+        idle_gpu_hours=row["idle_ms"] / HOUR_MS,
+        utilization_mean_ratio=row["utilization_mean_ratio"],
+        utilization_p95_ratio=row["utilization_p95_ratio"],
+        memory_peak_bytes=row["memory_peak_bytes"],
+        gpus_used=row["gpus_used"],
+        others=bool(row["others"]),
+    )
+    kind = JobKind(row["kind"] or JobKind.BATCH)
+    names = {EVERYBODY, row["user_name"], row["project"]} - {None}
+    job = Job(
+        id=use.job,
+        project=ProjectName(row["project"] or NO_PROJECT),
+        user=row["user_name"],
+        name=row["job_name"],
+        kind=kind,
+        framework=row["framework"],
+        min_gpus=row["gpus"],
+        max_gpus=row["gpus"],
+        share=min(1.0, row["share"]),
+        started_ms=row["from_ms"],
+        submitted_ms=row["from_ms"],
+        preemptible=bool(names & site.preemptible),
+        checkpointable=bool(names & site.checkpointable),
+        may_share=bool(names & site.may_share),
+        attached=False,
+    )
+    return PastJob(
+        job=job,
+        gpus=row["gpus"],
+        model=row["model"],
+        memory_total_bytes=row["memory_total_bytes"],
+        from_ms=row["from_ms"],
+        to_ms=row["to_ms"],
+        use=use,
     )
 
 
@@ -210,7 +260,7 @@ def _job(rows: Sequence[Row], facts: _Facts) -> Job | None:
         min_gpus=len(rows),
         max_gpus=len(rows),
         share=_placement(rows, facts.given).share,
-        memory_bytes=max(peaks) if alone and None not in peaks else None,
+        memory_bytes=(max(peaks) or None) if alone and None not in peaks else None,
         memory_held_bytes=max(held) if alone and None not in held else None,
         submitted_ms=min(row["from_ms"] for row in rows),
         started_ms=min(row["from_ms"] for row in rows),

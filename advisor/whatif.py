@@ -16,7 +16,7 @@ from statistics import median
 from advisor.advice import Advice
 from advisor.limits import Limits
 from advisor.model import ClusterState, Gpu, Job, Phase, Placement, Telemetry, Use
-from advisor.observed import IdleStretch, JobUse, Observed, Price
+from advisor.observed import IdleStretch, Observed, PastJob, Price
 from advisor.placement import may_share
 from advisor.policies import right_size
 from advisor.policies.foresight import Quiet, foresee
@@ -26,19 +26,6 @@ from advisor.rules import AdviceRules
 from collector.model import GpuUuid, JobKind, NodeName
 
 MS_PER_S, HOUR_MS = 1000, 3_600_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PastJob:
-    """A job of the window as it was recorded: who, what it had, and what it made of it."""
-
-    job: Job
-    gpus: int
-    model: str | None
-    memory_total_bytes: int | None
-    from_ms: int
-    to_ms: int
-    use: JobUse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

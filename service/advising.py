@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from advisor.guard import Ruling
     from advisor.limits import Limits
     from advisor.model import ClusterState, Job
-    from advisor.observed import Observed
+    from advisor.observed import IdleStretch, Observed, PastJob, Price
     from advisor.rules import AdviceRules
     from advisor.state import Site
     from collector.model import GpuUuid
@@ -81,6 +81,33 @@ def consult(client: "Client", config: "Config", wanted: "Sequence[Job]" = ()) ->
         rules=config.advice,
         places=places,
         currency=next((price.currency for price in live.observed.prices.values()), None),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """A recorded window: idle times, jobs, and prices by model."""
+
+    stretches: "tuple[IdleStretch, ...]"
+    jobs: "tuple[PastJob, ...]"
+    prices: "dict[str, Price]"
+
+
+def recorded_past(client: "Client", start: datetime, end: datetime, site: "Site") -> Past:
+    """What was recorded in a window. Blocks. Raises ``ClientError``."""
+    from advisor.observed import Price
+    from advisor.state import past_job_of, stretch_of
+
+    span = {"from_ts": start, "to_ts": end}
+    rows = client.rows("past_jobs", **span)
+    return Past(
+        stretches=tuple(stretch_of(r) for r in client.rows("idle_stretches", **span) if not r["first"]),
+        jobs=tuple(past_job_of(row, site) for row in rows),
+        prices={
+            row["model"]: Price(per_gpu_hour=row["per_gpu_hour"], currency=row["currency"])
+            for row in rows
+            if row["model"] is not None and row["per_gpu_hour"] is not None
+        },
     )
 
 

@@ -10,6 +10,6 @@ FROM samples_all AS s
 JOIN gpus AS g USING (gpu_id)
 WHERE s.ts > $from_ts AND s.ts <= $as_of AND s.utilization_e4 > 100
     AND s.gpu_id IN (
-        SELECT gpu_id FROM allocations WHERE from_ts <= $as_of AND (to_ts IS NULL OR to_ts > $as_of))
+        SELECT gpu_id FROM allocations WHERE from_ts <= $as_of AND (to_ts IS NULL OR to_ts >= $as_of))
 GROUP BY g.uuid
 ORDER BY g.uuid;

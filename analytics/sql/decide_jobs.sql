@@ -1,7 +1,9 @@
 -- Who holds which GPU at an instant, and what each job made of it since `from_ts`, from the minute roll-up.
 --
--- A hold that was broken for at most ten minutes (the service began anew) is one hold. Busy is any minute with time in
--- a working state. The roll-up splits the minutes of a shared GPU among its holders: measured time is made whole again. What two jobs did on one GPU cannot be told apart.
+-- Who held it up to the very instant, as the last ones of an imported past did, holds it. A hold that was broken for
+-- at most ten minutes (the service began anew) is one hold. Busy is any minute with time in a working state. The
+-- roll-up splits the minutes of a shared GPU among its holders: measured time is made whole again. What two jobs did
+-- on one GPU cannot be told apart.
 --
 -- @param as_of instant: the instant
 -- @param from_ts minute: start of the window that is looked at
@@ -32,16 +34,16 @@ WITH spells AS (
         coalesce(from_ts - max(coalesce(to_ts, $as_of)) OVER w > INTERVAL 10 MINUTE, true) AS begins
     FROM allocations
     WHERE from_ts <= $as_of
-        AND holder_id IN (SELECT holder_id FROM allocations WHERE from_ts <= $as_of AND (to_ts IS NULL OR to_ts > $as_of))
+        AND holder_id IN (SELECT holder_id FROM allocations WHERE from_ts <= $as_of AND (to_ts IS NULL OR to_ts >= $as_of))
     WINDOW w AS (
         PARTITION BY gpu_id, holder_id ORDER BY from_ts ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ), claims AS (
     SELECT
-        gpu_id, holder_id, sum(share) FILTER (WHERE to_ts IS NULL OR to_ts > $as_of) AS share,
+        gpu_id, holder_id, sum(share) FILTER (WHERE to_ts IS NULL OR to_ts >= $as_of) AS share,
         max(from_ts) FILTER (WHERE begins) AS from_ts
     FROM spells
     GROUP BY ALL
-    HAVING bool_or(to_ts IS NULL OR to_ts > $as_of)
+    HAVING bool_or(to_ts IS NULL OR to_ts >= $as_of)
 ), rows AS (
     SELECT
         *, low_saturation_ms + moderate_ms + good_ms AS work_ms,

@@ -12,21 +12,26 @@
 -- @column user_name text: whose
 -- @column project text: for which project
 -- @column kind text: interactive, batch or inference
--- @column gpus bigint (GPUs): how many it held
+-- @column gpus double (GPUs): how many it held, shares counted as such
 -- @column model text: their model
 -- @column from_ms bigint (ms): start
 -- @column to_ms bigint (ms): end
 -- @column open boolean: it lasted until the end of the window, so it is cut short
 -- @column first boolean: the job never worked before it
 -- @null not known
-WITH held AS (
+WITH spells AS (
     SELECT
-        holder_id, count(DISTINCT gpu_id) AS gpus, greatest(min(from_ts), $from_ts) AS from_ts,
-        least(max(coalesce(to_ts, $to_ts)), $to_ts) AS to_ts,
-        bool_or(to_ts IS NULL OR to_ts >= $to_ts) AS goes_on, min(from_ts) < $from_ts AS came_before,
-        min(g.model) AS model
-    FROM allocations JOIN gpus AS g USING (gpu_id)
+        holder_id, gpu_id, max(share) AS share, min(from_ts) AS from_ts, max(coalesce(to_ts, $to_ts)) AS to_ts,
+        bool_or(to_ts IS NULL OR to_ts >= $to_ts) AS goes_on
+    FROM allocations
     WHERE from_ts < $to_ts AND (to_ts IS NULL OR to_ts > $from_ts)
+    GROUP BY ALL
+), held AS (
+    SELECT
+        holder_id, count(*) AS devices, sum(share) AS gpus, greatest(min(from_ts), $from_ts) AS from_ts,
+        least(max(to_ts), $to_ts) AS to_ts, bool_or(goes_on) AS goes_on, min(from_ts) < $from_ts AS came_before,
+        min(g.model) AS model
+    FROM spells JOIN gpus AS g USING (gpu_id)
     GROUP BY holder_id
 ), rows AS (
     SELECT
@@ -78,5 +83,5 @@ FROM stretches AS s
 JOIN held AS a USING (holder_id)
 JOIN holders AS h USING (holder_id)
 JOIN measured AS m ON m.holder_id = s.holder_id AND m.from_ts = s.from_ts
-WHERE m.known_ms >= 0.95 * a.gpus * (epoch_ms(s.to_ts) - epoch_ms(s.from_ts) - 120000)
+WHERE m.known_ms >= 0.95 * a.devices * (epoch_ms(s.to_ts) - epoch_ms(s.from_ts) - 120000)
 ORDER BY s.from_ts, h.job;

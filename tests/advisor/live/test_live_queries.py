@@ -76,3 +76,14 @@ def test_project_use_weighs_the_older_less(ask: Ask) -> None:
     assert sum(row["allocated_ratio"] for row in even.values()) <= 1.0
     assert even["vision"]["held_idle_ratio"] == pytest.approx(1 / 4.75, abs=1e-3)
     assert rows["vision"]["held_idle_ratio"] > even["vision"]["held_idle_ratio"]
+
+
+def test_past_jobs_counts_every_job_of_the_window_once(ask: Ask) -> None:
+    rows = {row["job"]: row for row in ask("past_jobs", from_ts=NOON_MS, to_ts=TWO_MS)}
+    assert set(rows) == {"slurm:1", "slurm:2", "slurm:3", "pod:lm/x"}
+    one, two, three = rows["slurm:1"], rows["slurm:2"], rows["slurm:3"]
+    assert (one["measured_ms"], one["expected_ms"], one["idle_ms"]) == (2 * HOUR_MS, 2 * HOUR_MS, HOUR_MS)
+    assert (one["utilization_p95_ratio"], one["others"]) == (pytest.approx(0.8), 0)
+    assert (two["measured_ms"], two["share"], two["others"]) == (HOUR_MS, 0.5, 1)
+    assert (three["measured_ms"], three["expected_ms"], three["gpus_used"]) == (45 * MINUTE_MS, HOUR_MS, 0)
+    assert (one["per_gpu_hour"], three["per_gpu_hour"]) == (4.0, None)

@@ -1,0 +1,79 @@
+-- What every job of a window held and made of it, from the minute roll-up; jobs that hold something now as well.
+--
+-- Utilization and memory are those of its busiest GPU. Measured time on a shared GPU is made whole again.
+--
+-- @param from_ts minute: start of the window
+-- @param to_ts minute: end of the window, exclusive
+-- @column job text: the job's id
+-- @column user_name text: whose
+-- @column project text: for which project
+-- @column job_name text: its name
+-- @column kind text: interactive, batch or inference
+-- @column framework text: the likeliest framework
+-- @column gpus bigint (GPUs): how many it held
+-- @column share double (fraction): how much of each
+-- @column model text: their model
+-- @column memory_total_bytes bigint (bytes): the memory of each
+-- @column from_ms bigint (ms): when it began to hold them, within the window
+-- @column to_ms bigint (ms): when it ended, within the window
+-- @column measured_ms bigint (ms): of its time on each GPU together, measured
+-- @column expected_ms bigint (ms): that time
+-- @column idle_ms bigint (ms): empty or idle
+-- @column gpus_used bigint (GPUs): on how many it ever computed
+-- @column utilization_mean_ratio double (ratio): used over measured time
+-- @column utilization_p95_ratio double (ratio): that 19 of 20 measured minutes do not exceed
+-- @column memory_peak_bytes bigint (bytes): the most used
+-- @column rung tinyint: the lowest rung that went in (1 GPU utilization: an upper bound; 3 SM active)
+-- @column others bigint: other jobs that had a part of one of its GPUs
+-- @column per_gpu_hour double (currency): the price of an hour of one
+-- @column currency text: of the price
+-- @null not known or not measured; prices: none is configured
+WITH spells AS (
+    SELECT
+        gpu_id, holder_id, max(share) AS share, greatest(min(from_ts), $from_ts) AS from_ts,
+        least(max(coalesce(to_ts, $to_ts)), $to_ts) AS to_ts
+    FROM allocations
+    WHERE from_ts < $to_ts AND (to_ts IS NULL OR to_ts > $from_ts)
+    GROUP BY ALL
+), rows AS (
+    SELECT
+        *, low_saturation_ms + moderate_ms + good_ms AS work_ms,
+        free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms + good_ms + suspect_ms AS own_ms,
+        own_ms + unknown_ms AS part_ms
+    FROM rollup_1m
+    WHERE ts >= $from_ts AND ts < $to_ts
+), whole AS (
+    SELECT gpu_id, ts, sum(part_ms) AS whole_ms FROM rows GROUP BY ALL
+), sums AS (
+    SELECT
+        u.gpu_id, u.holder_id, sum(u.own_ms * w.whole_ms / nullif(u.part_ms, 0)) AS measured_ms,
+        sum(u.allocated_empty_ms + u.held_idle_ms) AS idle_ms, count(*) FILTER (WHERE u.work_ms > 0) AS busy_minutes,
+        sum(u.used_ms) / nullif(sum(u.measured_ms), 0) AS mean_ratio,
+        quantile_disc(u.used_ms / u.measured_ms, 0.95) FILTER (WHERE u.measured_ms > 0) AS p95_ratio,
+        max(u.memory_used_max_bytes) AS memory_peak_bytes, min(u.rung) FILTER (WHERE u.measured_ms > 0) AS rung
+    FROM rows AS u JOIN whole AS w USING (gpu_id, ts)
+    WHERE u.holder_id IS NOT NULL
+    GROUP BY ALL
+), beside AS (
+    SELECT a.holder_id, count(DISTINCT b.holder_id) AS others
+    FROM spells AS a
+    JOIN spells AS b ON b.gpu_id = a.gpu_id AND b.holder_id <> a.holder_id AND b.from_ts < a.to_ts AND b.to_ts > a.from_ts
+    GROUP BY ALL
+)
+SELECT
+    h.job, any_value(h.user_name) AS user_name, any_value(h.project) AS project, any_value(h.job_name) AS job_name,
+    any_value(h.kind) AS kind, any_value(h.framework) AS framework, count(*) AS gpus, min(a.share) AS share,
+    min(g.model) AS model, min(g.memory_total_bytes) AS memory_total_bytes, epoch_ms(min(a.from_ts)) AS from_ms,
+    epoch_ms(max(a.to_ts)) AS to_ms, sum(coalesce(s.measured_ms, 0))::BIGINT AS measured_ms,
+    sum(epoch_ms(a.to_ts) - epoch_ms(a.from_ts))::BIGINT AS expected_ms, sum(coalesce(s.idle_ms, 0))::BIGINT AS idle_ms,
+    count(*) FILTER (WHERE s.busy_minutes >= 2) AS gpus_used, avg(s.mean_ratio) AS utilization_mean_ratio,
+    max(s.p95_ratio) AS utilization_p95_ratio, max(s.memory_peak_bytes) AS memory_peak_bytes, min(s.rung) AS rung,
+    coalesce(any_value(b.others), 0) AS others, min(p.per_gpu_hour) AS per_gpu_hour, min(p.currency) AS currency
+FROM spells AS a
+JOIN gpus AS g USING (gpu_id)
+JOIN gpu_prices AS p USING (gpu_id)
+JOIN holders AS h USING (holder_id)
+LEFT JOIN sums AS s ON s.gpu_id = a.gpu_id AND s.holder_id = a.holder_id
+LEFT JOIN beside AS b ON b.holder_id = a.holder_id
+GROUP BY h.job
+ORDER BY h.job;

@@ -1,0 +1,100 @@
+"""``fallow whatif``: what each class of action would have given back over the recorded past, and how sure."""
+
+import argparse
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from service.advising import newest, recorded_past, site_of
+from service.cli import words
+from service.cli.screen import Column, console, print_json, table
+from service.cli.settings import settle
+from service.cli.spans import window
+from service.client import connect
+
+if TYPE_CHECKING:
+    from advisor.whatif import Earned, Given, WhatIf
+
+
+def run(flags: argparse.Namespace) -> int:
+    """Replay the recorded jobs under the policies and print what each class would have given back."""
+    from advisor.whatif import what_if
+
+    settings = settle(flags)
+    config = settings.effective.config
+    with connect(flags.data) as client:
+        start, end = window(flags.since, flags.until, min(newest(client), datetime.now(UTC)))
+        past = recorded_past(client, start, end, site_of(config))
+    site = site_of(config)
+    found = what_if(
+        past.stretches,
+        past.jobs,
+        past.prices,
+        config.advice,
+        (lambda job: job.preemptible and job.checkpointable) if flags.consented else (lambda job: True),
+    )
+    currency = next((price.currency for price in past.prices.values()), None)
+    if flags.json:
+        print_json(_rows(found, currency))
+        return 0
+    screen = console()
+    hours = sum(each.use.held_gpu_hours for each in past.jobs)
+    whose = "those who consented" if flags.consented else "everybody, had everybody consented"
+    local = (f"{at.astimezone():%Y-%m-%d %H:%M}" for at in (start, end))
+    screen.print(
+        f"{' to '.join(local)}: {len(past.jobs)} jobs held {words.hours(hours)} GPU-hours; for {whose}:",
+        style="bold",
+    )
+    screen.print(_table(found, currency, hours))
+    screen.print(_bar(found.earned), style="bright_black")
+    if flags.consented and not (site.preemptible and site.checkpointable):
+        screen.print("Nobody has consented yet; see [consent] in the configuration.", style="bright_black")
+    return 0
+
+
+def _table(found: "WhatIf", currency: str | None, hours: float) -> Any:
+    columns = (
+        Column(title="action"),
+        Column(title="given back", right=True),
+        Column(title="between", right=True),
+        Column(title="of held", right=True),
+        Column(title="worth", right=True),
+        Column(title="jobs", right=True),
+        Column(title="times", right=True),
+        Column(title="waited for", right=True),
+        Column(title="how", least=20),
+    )
+    return table(columns, [_line(each, currency, hours) for each in found.given])
+
+
+def _line(each: "Given", currency: str | None, hours: float) -> tuple[str, ...]:
+    between = "not earned" if each.low is None else f"{words.hours(each.low)} to {words.hours(each.high)}"
+    return (
+        each.action,
+        f"{words.hours(each.gpu_hours)} h",
+        between,
+        words.percent(each.gpu_hours / hours if hours else None),
+        words.money(each.money, currency),
+        words.count(each.jobs),
+        words.count(each.times),
+        words.count(each.disturbed),
+        each.how,
+    )
+
+
+def _bar(earned: "Earned") -> str:
+    if earned.median_error is None or earned.total_error is None:
+        return "Too few idle times were recorded to earn an error bar."
+    return (
+        f"What was expected when owners would have been told, against what came, {earned.cases} times: a "
+        f"median error of {words.percent(earned.median_error)}, and {earned.total_error:+.0%} in total. "
+        "Rows overlap: the same hour is in as many as could have given it back."
+    )
+
+
+def _rows(found: "WhatIf", currency: str | None) -> list[dict[str, Any]]:
+    earned = {f"earned_{name}": value for name, value in asdict(found.earned).items()}
+    return [
+        {**asdict(each), "currency": currency if each.money is not None else None, **earned}
+        for each in found.given
+    ]

@@ -1,0 +1,196 @@
+"""``fallow advise``, ``plan``, ``explain`` and ``whatif`` against a real service, and on its file."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analytics.assess import assess, finding_rows, unjudged_rows
+from analytics.thresholds import Thresholds
+from collector.simulated.cluster import SimulatedCluster
+from collector.store.database import open_store
+from service.client import place as client_place
+from service.config.file import parse
+from service.config.model import ConfigError
+from tests.service.conftest import Running, fallow
+
+CONFIG = """
+[prices]
+currency = "EUR"
+
+[quotas.vision]
+gpus = 2
+"""
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+START_MS = 1_761_696_000_000  # 2025-10-29, a Wednesday
+END_MS = START_MS + 3 * DAY_MS - 2 * HOUR_MS  # a Friday night
+TICK_MS = 30_000
+
+
+@dataclass
+class Stored:
+    """A DATA folder with a past that has been judged, and no service."""
+
+    data: Path
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+    """Three days of one cluster, the same each time, judged at their end as a service would."""
+    data = tmp_path_factory.mktemp("advice")
+    (data / "fallow.toml").write_text(CONFIG)
+    with open_store(client_place.store_file(data)) as store:
+        for history in SimulatedCluster(3, nodes=2).history(START_MS, END_MS, TICK_MS):
+            store.write_history(history)
+        store.set_prices({"*": (2.0, "EUR")})
+        with store.reader() as reader:
+            analysis = assess(reader, END_MS - 1, Thresholds(), TICK_MS)
+        store.write_findings(finding_rows(analysis), END_MS)
+        store.write_unjudged(unjudged_rows(analysis), END_MS)
+    made = Stored(data=data)
+    assert rows(made, "advise"), "somebody is idle on a Friday night"
+    return made
+
+
+def rows(service: Stored, *words: str) -> list[dict[str, Any]]:
+    done = fallow(*words, "--json", data=service.data)
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def test_advise_has_evidence_gain_risk_and_confidence(busy: Stored) -> None:
+    found = rows(busy, "advise")
+    for row in found:
+        assert row["what"] and row["why"] and row["risk"] and row["evidence"], row
+        assert 0 <= row["confidence"] <= 1
+        assert row["gain_gpu_hours"] >= 0
+        assert row["currency"] in ("EUR", None)
+    gains = [row["gain_gpu_hours"] for row in found]
+    assert gains == sorted(gains, reverse=True)
+
+
+def test_nobody_consented_so_every_step_only_tells(busy: Stored) -> None:
+    verbs = {step["verb"] for row in rows(busy, "advise") for step in row["steps"]}
+    assert verbs <= {"tell"}
+
+
+def test_advise_all_names_every_job_that_nothing_is_said_of(busy: Stored) -> None:
+    found = rows(busy, "advise", "--all")
+    silent = [row for row in found if "reason" in row]
+    assert silent and all(row["reason"] and row["class"] for row in silent)
+    shown = fallow("advise", data=busy.data).stdout
+    assert "GPU-hours" in shown and "risk:" in shown and "% sure" in shown
+
+
+def test_explain_says_why_and_why_not_and_what_would_change_it(busy: Stored) -> None:
+    advice = rows(busy, "advise")[0]
+    (by_id,) = rows(busy, "explain", advice["id"])
+    assert by_id["kind"] == "advice" and by_id["advice"][0]["id"] == advice["id"]
+    (by_job,) = rows(busy, "explain", advice["job"])
+    assert by_job["kind"] == "job" and by_job["facts"]
+    assert by_job["why_not"], "there is always a next rung, or a reason against it"
+    (by_gpu,) = rows(busy, "explain", advice["gpus"][0])
+    assert by_gpu["kind"] == "gpu"
+    assert any(advice["job"] in fact for fact in by_gpu["facts"])
+    place = by_gpu["name"]
+    assert rows(busy, "explain", place)[0]["name"] == place
+    shown = fallow("explain", advice["job"], data=busy.data).stdout
+    assert "Advised" in shown and "Why nothing else" in shown
+
+
+def test_explain_of_nothing_names_the_nearest(busy: Stored) -> None:
+    done = fallow("explain", "slurm:nobody", data=busy.data)
+    assert done.returncode == 2
+    assert "no running job, GPU or advice is called 'slurm:nobody'" in done.stderr
+
+
+def test_plan_starts_a_wished_job_where_there_is_room_and_says_why_not_elsewhere(busy: Stored) -> None:
+    small, huge = rows(busy, "plan", "--want", "vision:0.5"), rows(busy, "plan", "--want", "vision:4000")
+    assert any(row.get("verb") == "start" or row.get("reason") for row in small)
+    refused = [row for row in huge if row.get("refused") and row["job"] == "want:1"]
+    assert refused and refused[0]["reason"]
+    assert not any(row.get("approved") for row in small), "the modes only advise"
+    shown = fallow("plan", "--want", "vision:1", data=busy.data).stdout
+    assert "quota" in shown and "fair share" in shown
+
+
+@pytest.mark.parametrize(
+    "wish", ["vision", "vision:", "vision:x", ":3", "vision:-1", "vision:1.5", "vision:0"]
+)
+def test_senseless_wish_is_refused_with_an_example(busy: Stored, wish: str) -> None:
+    done = fallow("plan", "--want", wish, data=busy.data)
+    assert done.returncode == 2 and "for example vision:4" in done.stderr
+
+
+def test_whatif_replays_the_past_with_its_error_bar(busy: Stored) -> None:
+    found = {row["action"]: row for row in rows(busy, "whatif", "--since", "2d")}
+    assert set(found) == {"tell", "pause", "right-size", "pack"}
+    assert found["tell"]["gpu_hours"] >= found["pause"]["gpu_hours"] >= 0
+    assert {"earned_cases", "earned_median_error", "earned_total_error"} <= set(found["tell"])
+    kept = {row["action"]: row for row in rows(busy, "whatif", "--since", "2d", "--consented")}
+    assert kept["pause"]["gpu_hours"] == 0, "nobody consented"
+
+
+def test_verbs_ask_a_running_service_the_same_way(service: Running) -> None:
+    for words in (["advise"], ["plan"], ["whatif", "--since", "1d"]):
+        done = fallow(*words, "--json", data=service.data)
+        assert done.returncode == 0, done.stderr
+        assert isinstance(json.loads(done.stdout), list)
+
+
+def test_without_a_store_each_verb_says_what_to_do(tmp_path: Path) -> None:
+    for words in (["advise"], ["plan"], ["explain", "x"], ["whatif"]):
+        done = fallow(*words, data=tmp_path / "none")
+        assert done.returncode == 2, words
+        assert "fallow serve" in done.stderr or "no store" in done.stderr, done.stderr
+
+
+def test_quota_cycle_is_named(busy: Stored, tmp_path: Path) -> None:
+    ring = tmp_path / "ring.toml"
+    ring.write_text('[quotas.a]\nparent = "b"\n[quotas.b]\nparent = "a"\n')
+    done = fallow("plan", "--config", str(ring), data=busy.data)
+    assert done.returncode == 2 and "a" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_quotas_consent_and_modes_are_read_from_the_file() -> None:
+    text = """
+    [quotas.lab]
+    [quotas.vision]
+    gpus = 4
+    limit = 8
+    parent = "lab"
+    [consent]
+    preemptible = ["*"]
+    [consent.opt_out]
+    ann = ["pack"]
+    [modes]
+    reclaim = "ask"
+    [advice]
+    horizon_s = 7200
+    """
+    config = parse(text, origin="f").config
+    assert (config.quotas["vision"].gpus, config.quotas["vision"].parent) == (4.0, "lab")
+    assert config.consent.opt_out == {"ann": ("pack",)}
+    assert (config.modes.reclaim, config.modes.terminate) == ("ask", "off")
+    assert config.advice.horizon_s == 7200
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("quotas = 1", r"write \[quotas.NAME\]"),
+        ("[quotas]\nvision = 8", r"f:2: quotas.vision is a table"),
+        ("[quotas.vision]\ngpu = 8", "did you mean quotas.vision.gpus"),
+        ("[quotas.vision]\ngpus = -1", "out of bounds"),
+        ("[quotas.vision]\ngpus = 4\nlimit = 2", "a limit of 2 GPUs is below the quota of 4"),
+        ('[modes]\npack = "on"', "one of off, advise, ask, auto"),
+        ('[consent.opt_out]\nann = ["packing"]', "the classes are"),
+        ("[advice]\nhorizon_s = 1", "out of bounds"),
+    ],
+)
+def test_senseless_quotas_and_modes_are_refused_by_name(text: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        parse(text, origin="f")
