@@ -30,6 +30,8 @@ STORE_TIMEOUT = timedelta(seconds=30)
 LOOPBACK = "127.0.0.1"
 LOST_AFTER_S = 12.0
 """A controller whose store answers nothing for so long is gone: killed, frozen or cut off."""
+STUCK_AFTER_S = 5.0
+"""Without its controller a worker ends its step; a wait for peers that can be aborted is aborted then."""
 DOUBT_S = 1.0
 """If this process was frozen itself, its listening thread needs a moment to hear what came meanwhile."""
 
@@ -119,6 +121,7 @@ class Channel:
         self._doubted_s: float | None = None
         self._threads: list[threading.Thread] = []
         self._spawn(self._watch)
+        self._spawn(self._guard)
         atexit.register(self.close)
         self._wait(lambda: self._door, STORE_TIMEOUT.total_seconds(), "a connection to the controller")
         survive_parent()
@@ -225,6 +228,19 @@ class Channel:
                     number += 1
         except RuntimeError:
             self._set_gone()
+
+    def _guard(self) -> None:
+        """When the controller is gone, and perhaps the peers with it, let nobody wait in a group for ever."""
+        lost_s: float | None = None
+        while not self._closed:
+            time.sleep(SLICE.total_seconds())
+            lost_s = (lost_s or time.monotonic()) if self.lost else None
+            if lost_s is not None and time.monotonic() - lost_s > STUCK_AFTER_S:
+                with self._changed:
+                    groups_left = [self._seated[1], *(ready.group for ready in self._agreed.values())]
+                for group in groups_left:
+                    group.abort()
+                return
 
     def _learn(self, plan: Plan) -> None:
         with self._changed:

@@ -91,6 +91,11 @@ class Controller:
         """Where the store listens, as host:port."""
         return f"{self._host}:{self._store.port}"
 
+    @property
+    def box(self) -> "dist.TCPStore":
+        """The store, for whoever speaks to other machines through it."""
+        return self._store
+
     def resize(self, workers: int, spare: int | None = None) -> int:
         """Ask for a world of ``workers``, held within the limits; returns the target that will be sought."""
         target = max(self._minimum, min(self._maximum, workers))

@@ -9,6 +9,7 @@ saved, where it has a path), 130 Ctrl-C, 143 SIGTERM or a hang-up; the last two 
 
 import argparse
 import os
+import secrets
 import signal
 import sys
 import tempfile
@@ -18,8 +19,11 @@ from pathlib import Path
 
 from fallow.control_socket import ControlSocket, ask
 from fallow.controller import Controller
+from fallow.gate import Gate
+from fallow.hosts import Hosts, devices_here, offer_here
 from fallow.membership import Limits
 from fallow.nursery import Nursery
+from fallow.protocol import ENV_TOKEN
 
 STOPPED = 75
 """EX_TEMPFAIL: not finished, to be resumed."""
@@ -51,6 +55,13 @@ def _drive(options: argparse.Namespace, training: list[str]) -> int:
     except OSError as error:
         _tell(f"cannot listen: {error}")
         return WRONG_USAGE
+    try:
+        return _drive_from(options, training, control)
+    finally:
+        control.close()
+
+
+def _drive_from(options: argparse.Namespace, training: list[str], control: ControlSocket) -> int:
     driven: list[Controller] = []
 
     def wake() -> None:
@@ -64,24 +75,58 @@ def _drive(options: argparse.Namespace, training: list[str]) -> int:
         preload=options.preload,
         on_news=wake,
     )
+    listens = options.listen
+    here = offer_here(_slots(options), listens[0] if listens else "", devices_here())
+    hosts = Hosts(here, nursery.spawn, training, _tell)
     controller = Controller(
-        nursery.spawn,
+        hosts.spawn,
         workers=options.workers or options.minimum,
         minimum=options.minimum,
         maximum=options.maximum,
         spare=options.spare,
         limits=_limits(options),
+        room=hosts.room,
         tell=_tell,
     )
     driven.append(controller)
     signals = _stop_on_signals(controller)
     _tell(f"resize with: python -m fallow.controller --socket {control.path} resize N")
+    gate = None
     try:
-        code = controller.run(listeners=(control,))
+        gate = _open_gate(listens, controller, control.path.parent) if listens else None
+        code = controller.run(poll=lambda driven: hosts.look(driven.box), listeners=(control,))
     finally:
-        control.close()
+        hosts.dismiss()
         nursery.close()
+        if gate is not None:
+            gate.close()
     return _sum_up(controller, code, signals)
+
+
+def _open_gate(listens: tuple[str, int], controller: Controller, folder: Path) -> Gate:
+    """Let other machines in that know the token: the environment's, or a new one left in a file of ours."""
+    token = os.environ.get(ENV_TOKEN)
+    host, port = controller.address.rsplit(":", 1)
+    known = f"${ENV_TOKEN}"
+    if not token:
+        token, path = secrets.token_hex(16), folder / f"fallow-token-{os.getpid()}"
+        path.touch(mode=0o600)
+        path.write_text(token)
+        known = f"the token in {path}"
+    try:
+        gate = Gate(listens, (host, int(port)), token)
+    except OSError as error:
+        _tell(f"cannot listen at {listens[0]}:{listens[1]}: {error}")
+        sys.exit(WRONG_USAGE)
+    _tell(f"machines join with {known} and: python -m fallow.agent {listens[0]}:{gate.port} --slots N")
+    return gate
+
+
+def _slots(options: argparse.Namespace) -> int | None:
+    """Slots of this machine: as asked for, else a GPU each, else as many as the training may have."""
+    if options.slots is None and not devices_here():
+        return int(options.maximum)
+    return None if options.slots is None else int(options.slots)
 
 
 def _sum_up(controller: Controller, code: int, signals: list[int]) -> int:
@@ -115,6 +160,13 @@ def _ask(path: Path, words: Sequence[str]) -> int:
         return 1
     print(answer)
     return 1 if '"error"' in answer else 0
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or host in ("0.0.0.0", "*"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not ADDR:PORT with an address of this machine")
+    return host, int(port)
 
 
 def _limits(options: argparse.Namespace) -> Limits:
@@ -173,6 +225,10 @@ def _parser() -> argparse.ArgumentParser:
         default=5,
         metavar="N",
         help="failures in a row before it is tried no more (5)",
+    )
+    parser.add_argument("--slots", type=int, help="workers that fit on this machine (a GPU each, else --max)")
+    parser.add_argument(
+        "--listen", type=_address, metavar="ADDR:PORT", help="let other machines join, through this interface"
     )
     parser.add_argument("--socket", type=Path, help="where to listen, or whom to ask")
     parser.add_argument("ask", nargs="*", help=argparse.SUPPRESS)

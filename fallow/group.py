@@ -14,7 +14,13 @@ import torch
 import torch.distributed as dist
 
 CONNECT_TIMEOUT = timedelta(seconds=10)
-COLLECTIVE_TIMEOUT = timedelta(seconds=60)
+ENV_STEP_TIMEOUT = "FALLOW_STEP_TIMEOUT_S"
+STEP_TIMEOUT_S = 120.0
+"""How long a worker waits for another in a sum, unless ENV_STEP_TIMEOUT says otherwise.
+
+The dead are noticed at once, the frozen are ended by the controller; this is for peers that are cut off. A
+worker that is merely slower than that costs a step taken again, nothing more.
+"""
 
 
 class GroupBroken(Exception):
@@ -257,12 +263,31 @@ def connect(
         return Alone()
     try:
         if device.type == "cuda":
-            return TorchGroup(dist.ProcessGroupNCCL(store, rank, world_size, dist.ProcessGroupNCCL.Options()))
+            return TorchGroup(_nccl(store, rank, world_size, device))
         group = _gloo(store, rank, world_size, host)
-        group.set_timeout(COLLECTIVE_TIMEOUT)
+        group.set_timeout(_step_timeout())
         return TorchGroup(group)
     except RuntimeError as error:
         raise GroupBroken(f"rank {rank} of {world_size} could not connect: {error}") from error
+
+
+def _step_timeout() -> timedelta:
+    return timedelta(seconds=float(os.environ.get(ENV_STEP_TIMEOUT, STEP_TIMEOUT_S)))
+
+
+def _nccl(store: dist.Store, rank: int, world_size: int, device: torch.device) -> dist.Backend:
+    """A communicator that is built now and not in the first sum, and whose init cannot block for ever.
+
+    Non-blocking init polls with NCCL's own time limit, so that a peer that died meanwhile is an error (NCCL
+    user guide, "Fault Tolerance"); ``abort`` may then be called from the thread that watches the controller.
+    Written by the documentation: no machine with several GPUs has run it.
+    """
+    options = dist.ProcessGroupNCCL.Options()
+    options._timeout = _step_timeout()
+    options.config.blocking = 0
+    group = dist.ProcessGroupNCCL(store, rank, world_size, options)
+    group.eager_connect_single_device(torch.device("cuda", device.index or 0))
+    return group
 
 
 def _gloo(store: dist.Store, rank: int, world_size: int, host: str | None) -> dist.ProcessGroupGloo:

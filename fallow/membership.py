@@ -108,7 +108,7 @@ class Limits:
     start_ms: int = 600_000
     connect_ms: int = 15_000
     switch_ms: int = 600_000
-    report_ms: int = 900_000
+    report_ms: int = 1_200_000
     silence_ms: int = 30_000
     idle_silence_ms: int = 5_000
     leave_ms: int = 60_000
@@ -299,10 +299,12 @@ def _found(view: View, limits: Limits) -> tuple[Action, ...]:
         return (GiveUp(_because(f"{view.failures} starts in a row failed", view)),)
     founders = tuple(member for member, worker in view.workers.items() if worker.founder)
     ready = tuple(member for member in founders if view.workers[member].phase is Phase.READY)
-    if len(founders) < view.target:
-        return (Start(view.target - len(founders), True),)
-    if len(ready) < len(founders):
-        return ()
+    short = view.target - len(founders)
+    room = short if view.room is None else min(short, view.room)
+    if room > 0:
+        return (Start(room, True),)
+    if len(ready) < len(founders) or not founders:
+        return ()  # with fewer than wanted it begins all the same: more room may come later
     return (Publish(Plan(number=view.next_number, base=0, members=ready, receivers=ready[1:])),)
 
 

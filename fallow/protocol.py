@@ -12,6 +12,13 @@ adopted gives its number to the generation it founds, so "generation 7" and "pla
     broken/G           generation G is broken, says the controller: whoever still waits in it, leave it
     pulse/ID           counts up while worker ID lives; it stands still when the process is stopped or cut off
     report/ID          newest measurements of member ID
+
+Other machines that offer their slots, through the same store:
+
+    agent/K/offer      machine K (numbered from 1) and what it brings
+    agent/K/pulse      counts up while it is in reach
+    agent/K/ask/N      the controller's N-th request: start a worker (it is known as N then), signal one, over
+    agent/K/ended/N    worker N of machine K has ended: its code and the reason
 """
 
 import json
@@ -29,6 +36,12 @@ ENV_STORE = "FALLOW_STORE"
 """host:port of the controller's store; its presence means that somebody drives this process."""
 ENV_MEMBER = "FALLOW_MEMBER"
 """This worker's id, unique for the job's whole life."""
+ENV_TOKEN = "FALLOW_TOKEN"
+"""What a machine must know to join; the controller's and the agents' must be the same."""
+OVER = "over"
+"""The last pulse of a machine that has heard that the training is over."""
+AGENTS = "agents"
+"""A counter in the store: each machine that joins adds one and is known by the result."""
 ENV_ROLE = "FALLOW_ROLE"
 """``founder`` starts training at once, ``joiner`` warms up and waits to be taken in."""
 ENV_HOST = "FALLOW_HOST"
@@ -59,6 +72,26 @@ class Plan:
         sources = [rank for rank, member in enumerate(self.members) if member not in receiving]
         targets = [rank for rank, member in enumerate(self.members) if member in receiving]
         return tuple((sources[turn % len(sources)], rank) for turn, rank in enumerate(targets))
+
+
+def offer_key(agent: int) -> str:
+    """Where machine ``agent`` says what it brings."""
+    return f"agent/{agent}/offer"
+
+
+def agent_pulse_key(agent: int) -> str:
+    """Where machine ``agent`` shows that it is in reach."""
+    return f"agent/{agent}/pulse"
+
+
+def request_key(agent: int, number: int) -> str:
+    """Where the controller's request ``number`` to machine ``agent`` lies."""
+    return f"agent/{agent}/ask/{number}"
+
+
+def ended_key(agent: int, worker: int) -> str:
+    """Where machine ``agent`` says how its worker ended."""
+    return f"agent/{agent}/ended/{worker}"
 
 
 def encode_plan(plan: Plan) -> str:

@@ -30,7 +30,7 @@ def task(
     return torch.utils.data.TensorDataset(x, y, *([torch.arange(samples)] if numbered else []))
 
 
-_SEEDING = threading.Lock()  # the global generator is shared by all threads
+SEEDING = threading.Lock()  # the global generator is shared by all threads
 
 
 def network(seed: int = 0) -> nn.Module:
@@ -77,7 +77,7 @@ def training(
     asked = {"global_batch": 48, "max_micro_batch": 7, "max_grad_norm": 1.0, **recipe}
 
     def train(environment: Mapping[str, str], outcome: Outcome) -> None:
-        with _SEEDING:
+        with SEEDING:
             model = build()
         dtype = next(model.parameters()).dtype
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
