@@ -1,0 +1,147 @@
+"""The replay of a recorded past: counted on paper, and the error bar that it earns."""
+
+from dataclasses import replace
+
+import pytest
+
+from advisor.observed import IdleStretch, PastJob, Price
+from advisor.rules import AdviceRules
+from advisor.whatif import Foreseen, Given, WhatIf, backtest, error_of, pause_s, what_if
+from collector.model import JobId, JobKind, Rung
+from tests.advisor.policies.scene import GIB, H100, HOUR_MS, MINUTE_MS, NOW_MS, job, use
+
+RULES = AdviceRules()
+DAY_MS = 24 * HOUR_MS
+
+
+def past(name: str, *, hours: float = 24, gpus: int = 1, **changes: object) -> PastJob:
+    """A job of the last hours that used a tenth of its GPUs."""
+    made = PastJob(
+        job=job(name, min_gpus=gpus, max_gpus=gpus),
+        gpus=gpus,
+        model=H100,
+        memory_total_bytes=80 * GIB,
+        from_ms=NOW_MS - round(hours * HOUR_MS),
+        to_ms=NOW_MS,
+        use=use(name, hours=hours, held_gpu_hours=hours * gpus, gpus_used=gpus),
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def idle(name: str, minutes: float, *, day: int = 0, gpus: float = 1, open: bool = False) -> IdleStretch:
+    begin = NOW_MS - 20 * DAY_MS + day * DAY_MS
+    return IdleStretch(
+        job=JobId(name),
+        user="ann",
+        kind=JobKind.BATCH,
+        gpus=gpus,
+        from_ms=begin,
+        to_ms=begin + round(minutes * MINUTE_MS),
+        open=open,
+    )
+
+
+def row(found: WhatIf, action: str) -> Given:
+    return next(each for each in found.given if each.action == action)
+
+
+def busy(name: str, **changes: object) -> PastJob:
+    """One that fits what it has."""
+    made = past(name, **changes)
+    return replace(made, use=replace(made.use, utilization_p95_ratio=0.9, memory_peak_bytes=70 * GIB))
+
+
+def test_what_lies_past_each_rung_is_given_back() -> None:
+    stretches = [idle("a", 300, gpus=2), idle("a", 90, day=1), idle("b", 30, day=2)]
+    found = what_if(stretches, [busy("a"), busy("b")], {}, RULES)
+    told, paused = row(found, "tell"), row(found, "pause")
+    assert told.gpu_hours == pytest.approx(2 * 4 + 0.5)
+    assert (told.jobs, told.times, told.disturbed) == (1, 2, 0)
+    assert paused.gpu_hours == pytest.approx(2 * (3 - RULES.resume_s / 3600))
+    assert (paused.jobs, paused.times, paused.disturbed) == (1, 1, 1)
+
+
+def test_a_job_that_did_not_consent_is_told_and_not_paused() -> None:
+    found = what_if([idle("a", 300)], [busy("a")], {}, RULES, lambda job: False)
+    assert row(found, "pause").gpu_hours == 0
+    assert row(found, "tell").gpu_hours == pytest.approx(4)
+
+
+def test_inference_is_never_paused() -> None:
+    serving = replace(idle("a", 300), kind=JobKind.INFERENCE)
+    found = what_if([serving], [busy("a")], {}, RULES)
+    assert row(found, "pause").gpu_hours == 0
+
+
+def test_nobody_is_paused_before_the_grace_is_over() -> None:
+    hasty = AdviceRules(tell_batch_s=3600, pause_batch_s=3600, grace_s=900)
+    assert pause_s(JobKind.BATCH, hasty) == 4500
+
+
+def test_money_is_hours_times_price() -> None:
+    found = what_if([idle("a", 300)], [busy("a")], {H100: Price(per_gpu_hour=3, currency="EUR")}, RULES)
+    assert row(found, "tell").money == pytest.approx(12)
+    assert row(what_if([idle("a", 300)], [busy("a")], {}, RULES), "tell").money is None
+
+
+def test_small_jobs_are_sized_and_paired() -> None:
+    jobs = [past("a"), past("b"), busy("c")]
+    found = what_if([], jobs, {}, RULES)
+    assert row(found, "right-size").jobs == 2
+    assert row(found, "right-size").gpu_hours == pytest.approx(2 * 24 * (1 - 0.2), rel=0.1)
+    packed = row(found, "pack")
+    assert (packed.jobs, packed.times) == (2, 1)
+    assert 0 < packed.gpu_hours <= 24
+
+
+def test_jobs_that_never_met_are_not_paired() -> None:
+    early = past("a", from_ms=NOW_MS - 48 * HOUR_MS, to_ms=NOW_MS - 30 * HOUR_MS)
+    assert row(what_if([], [early, past("b")], {}, RULES), "pack").gpu_hours == 0
+
+
+def test_strangers_are_not_paired() -> None:
+    other = past("b")
+    stranger = replace(other, job=replace(other.job, user="bob"))
+    assert row(what_if([], [past("a"), stranger], {}, RULES), "pack").gpu_hours == 0
+
+
+def test_jobs_known_by_an_upper_bound_only_are_not_paired() -> None:
+    blunt = [replace(p, use=replace(p.use, rung=Rung.GPU_UTILIZATION)) for p in (past("a"), past("b"))]
+    assert row(what_if([], blunt, {}, RULES), "pack").gpu_hours == 0
+
+
+def test_backtest_knows_only_what_had_been_recorded_by_then() -> None:
+    habit = [idle("a", 180, day=day) for day in range(10)]
+    cases = backtest(habit, RULES)
+    assert len(cases) < 10, "the first days had nothing to go by"
+    assert all(case.expected_s == pytest.approx(2 * 3600, rel=0.01) for case in cases)
+    assert all(case.came_s == pytest.approx(2 * 3600) for case in cases)
+    broken = [*habit[:-1], idle("a", 70, day=9)]
+    assert backtest(broken, RULES)[-1].expected_s == pytest.approx(2 * 3600, rel=0.01)
+    assert backtest(broken, RULES)[-1].came_s == pytest.approx(600)
+
+
+def test_times_cut_short_by_the_end_of_the_records_are_no_cases() -> None:
+    habit = [idle("a", 180, day=day) for day in range(8)]
+    cut = idle("a", 90, day=9, open=True)
+    assert len(backtest([*habit, cut], RULES)) == len(backtest(habit, RULES))
+
+
+def test_error_bar_is_of_single_cases_and_of_the_total() -> None:
+    cases = (Foreseen(expected_s=1200, came_s=1000), Foreseen(expected_s=900, came_s=1000))
+    earned = error_of(cases)
+    assert earned.cases == 2
+    assert earned.median_error == pytest.approx(0.15)
+    assert earned.total_error == pytest.approx(0.05)
+    assert error_of(()).median_error is None
+
+
+def test_rows_carry_the_bar_that_was_earned_and_none_that_was_not() -> None:
+    habit = [idle("a", 180 + 20 * day, day=day) for day in range(10)]
+    found = what_if(habit, [busy("a")], {}, RULES)
+    told = row(found, "tell")
+    assert told.low is not None and told.high is not None
+    assert told.low <= told.gpu_hours <= told.high
+    assert row(found, "right-size").low is None
+    lone = what_if([idle("a", 300)], [busy("a")], {}, RULES)
+    assert row(lone, "tell").low is None
