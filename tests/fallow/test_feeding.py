@@ -357,3 +357,23 @@ def test_an_error_in_the_data_set_is_the_users_own(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="cannot read image"):
             feed.fetch(feed.open(Cut(recipe=recipe(10, 10)), 0)[1][0])
         feed.close()
+
+
+@pytest.mark.filterwarnings("ignore:'pin_memory' argument is set")
+@pytest.mark.parametrize("workers", [0, 1])
+def test_asking_for_pinned_memory_where_there_is_no_gpu_changes_nothing(workers: int) -> None:
+    worlds: list[World] = [(1, None)] * 2 + [(2, None)] * 2
+    asked = Asked(workers=workers, pin_memory=True)
+    assert read(Numbers(40), asked, recipe(10, 3), worlds) == read(
+        Numbers(40), Asked(), recipe(10, 3), worlds
+    )
+
+
+def test_loader_processes_may_be_spawned_instead_of_forked() -> None:
+    data = torch.utils.data.TensorDataset(torch.arange(30))
+    loader: DataLoader[Any] = DataLoader(data, num_workers=1, multiprocessing_context="spawn")
+    feed = Feed(take_in(loader, Asked(), 10, 0, 0), 3, None)
+    cut = Cut(recipe=recipe(10, 10))
+    got = [feed.fetch(feed.open(cut, step)[1][0])[0].tolist() for step in range(3)]
+    feed.close()
+    assert got == [list(range(first, first + 10)) for first in (0, 10, 20)]
