@@ -58,6 +58,7 @@ class Board:
         self._promised: dict[GpuUuid, tuple[JobId, int]] = {}
         self._waiting: dict[GpuUuid, None] = {}
         self._held: dict[JobId, tuple[GpuUuid, ...]] = {}
+        self._latest_ms = 0
         whole = {uuid for placement in state.placements.values() for uuid in placement.gpus}
         self.pools = self._pools(state, whole)
         for job, placement in state.placements.items():
@@ -103,9 +104,13 @@ class Board:
 
     def is_useful(self, gpus: tuple[GpuUuid, ...], job: Job) -> bool:
         """Whether the job could use these GPUs if they were free: of its kind, and promised to nobody."""
-        if gpus[0] not in self._cells or any(uuid in self._promised for uuid in gpus):
+        if gpus[0] not in self._cells or self.is_promised(gpus):
             return False
         return self._cells[gpus[0]][0] in self.may_use(job)
+
+    def is_promised(self, gpus: tuple[GpuUuid, ...]) -> bool:
+        """Whether any of these GPUs is held back for somebody, now or as soon as it comes free."""
+        return bool(self._promised) and any(uuid in self._promised for uuid in gpus)
 
     def free_beside(self, gpus: tuple[GpuUuid, ...]) -> int:
         """Free GPUs of the kind that these are of."""
@@ -116,7 +121,9 @@ class Board:
 
         ``gone_ms`` is when the job is sure to have ended; ``None``: nobody knows.
         """
-        lent = [uuid for uuid in self._waiting if self._may_lend(uuid, job.id, gone_ms)]
+        lent = [uuid for uuid in self.held_for(job.id) if uuid in self._waiting]
+        if gone_ms is not None and gone_ms <= self._latest_ms:
+            lent = [uuid for uuid in self._waiting if self._may_lend(uuid, job.id, gone_ms)]
         if not lent:
             return None
         for uuid in lent:
@@ -178,6 +185,7 @@ class Board:
         """Hold these GPUs back for the head of a queue, now or as soon as they come free."""
         own = tuple(gpus)
         self._held[job] = own
+        self._latest_ms = max(self._latest_ms, start_ms)
         for uuid in own:
             self._promised[uuid] = (job, start_ms)
             if uuid in self._cells and uuid in self._cells[uuid][1].free:
@@ -209,9 +217,9 @@ class Board:
             return True
         return uuid in self._cells and uuid in self._cells[uuid][1].free
 
-    def free_in(self, pool: Pool) -> list[GpuUuid]:
-        """All whole free GPUs of a kind, in order, those held back left out."""
-        return [uuid for cell in pool.cells for uuid in cell.free]
+    def free_in(self, pool: Pool, most: int) -> list[GpuUuid]:
+        """Up to ``most`` whole free GPUs of a kind, the last first, those held back left out."""
+        return list(islice((uuid for cell in reversed(pool.cells) for uuid in reversed(cell.free)), most))
 
     def pool_of(self, uuid: GpuUuid) -> Pool | None:
         """The kind of a GPU that may be given away."""

@@ -64,6 +64,7 @@ class Took:
 
     @staticmethod
     def now() -> "Took":
+        """Both clocks."""
         return Took(wall_s=time.perf_counter(), cpu_s=time.process_time())
 
     def __sub__(self, other: "Took") -> "Took":

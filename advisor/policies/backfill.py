@@ -65,7 +65,7 @@ class Ends:
         if board.held_for(job.id) or job.share < 1:
             return ""
         for pool in board.may_use(job)[:1]:
-            free = board.free_in(pool)[: job.min_gpus]
+            free = board.free_in(pool, job.min_gpus)
             board.promise(job.id, self._round.now_ms, free)
             if free:
                 return f"; {len(free)} free GPUs are held back for it"
@@ -84,7 +84,7 @@ class Ends:
         start_ms, pool = best
         by_then = takewhile(lambda end: end[0] <= start_ms, self._ends(pool))
         ending = [uuid for _, uuid in islice(by_then, job.min_gpus)]
-        free = board.free_in(pool)[-(job.min_gpus - len(ending)) :] if len(ending) < job.min_gpus else []
+        free = board.free_in(pool, job.min_gpus - len(ending))
         return start_ms, (*ending, *free)
 
     def _ends(self, pool: Pool) -> Iterator[tuple[int, GpuUuid]]:

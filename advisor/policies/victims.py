@@ -86,8 +86,9 @@ class Source:
         job = self._entries[place][1]
         if job.id in self._gone or self._floor(place) is None:
             return False
-        level = self._levels[job.project]
-        if level is None or self._round.given[level] > self._round.fair[level] + SHARE_SLACK:
+        level, round = self._levels[job.project], self._round
+        over = level is None or round.given[level] > round.fair[level] + SHARE_SLACK
+        if over and not round.board.is_promised(round.state.placements[job.id].gpus):
             return True
         self._floors[place] = None
         return False
