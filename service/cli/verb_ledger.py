@@ -37,6 +37,8 @@ def run(flags: argparse.Namespace) -> int:
         screen.print(_states(rows))
         return 0
     shown = _named(rows, flags.by, names)
+    if flags.by in ("hour", "day"):
+        shown = [row for row in shown if row["gpu_hours"]]  # before anything was installed
     screen.print(_keys(shown, flags.by))
     return 0
 
@@ -102,7 +104,7 @@ def _keys(rows: Sequence[Row], by: str) -> Any:
     hardware = by in HARDWARE_KEYS
     priced = any(row["wasted_cost"] is not None for row in rows)
     columns = [
-        Column(title=by, least=12),
+        Column(title="day (UTC)" if by == "day" else by, least=12),
         *([Column(title="", least=10)] if by in NAMED else []),
         Column(title="installed" if hardware else "GPU-hours", right=True),
         *([Column(title="held", right=True)] if hardware else []),

@@ -40,7 +40,8 @@ def run(flags: argparse.Namespace) -> int:
             print_json(client.rows("gpus_now", **filters))
             return 0
         picture = look(client, filters)
-    console().print(draw(picture))
+    chosen = {name: value for name, value in filters.items() if value is not None}
+    console().print(draw(picture) if picture.gpus or not chosen else _no_match(chosen))
     return 0
 
 
@@ -68,6 +69,11 @@ def draw(picture: Picture, rows: int | None = None) -> RenderableType:
         Text(f"and {left} more GPUs; a taller terminal, --node or --user shows them", style="bright_black")
     ]
     return Group(*_summary(picture), Text(), _gpus(shown, picture.at), *(more if left else []))
+
+
+def _no_match(chosen: dict[str, object]) -> Text:
+    asked = " ".join(f"--{name} {value}" for name, value in chosen.items())
+    return Text(f"No GPU matches {asked}; without it, `fallow status` shows all of them.")
 
 
 def _watch(flags: argparse.Namespace, filters: dict[str, object]) -> int:

@@ -6,6 +6,7 @@ import pytest
 
 from collector.model import Gap, Gpu, GpuUuid, NodeName, Reading, Tick, Unavailable
 from service.cli.verb_collect import unread
+from tests.analytics.world import fill
 from tests.driver.driver import CompilerMissing, Driver
 from tests.service.conftest import fallow
 
@@ -34,6 +35,13 @@ def test_each_reason_is_told_once_with_all_it_befell() -> None:
         "s: slow",
         "other: no answer",
     ]
+
+
+def test_a_filter_that_nothing_matches_is_named(tmp_path: Path) -> None:
+    with fill(tmp_path):
+        pass
+    said = fallow("status", "--node", "nowhere", "--user", "nobody", data=tmp_path).stdout
+    assert "No GPU matches --node nowhere --user nobody" in said
 
 
 def test_a_lost_gpu_is_told_of_beside_those_that_answer(tmp_path: Path) -> None:
