@@ -79,6 +79,7 @@ class Trainer:
         self._open: OpenStep | None = None
         self._outcome: _Outcome | None = None
         self._notes: tuple[float, ...] | None = None
+        self._started = False
         self._order: Order | None = None
         self._total_steps: int | None = None
         self._busy = Stopwatch(self._replica.device)
@@ -167,7 +168,7 @@ class Trainer:
         intake = take_in(data, asked, self.recipe.global_batch, seed, seed if self._keyed else None)
         self._order = intake.order
         self._total_steps = length(total_steps, epochs, intake.order)
-        self._replica.identity |= intake.order.identity
+        self._know(intake.order)
         return self._run(intake, self._total_steps)
 
     def backward(self, loss: torch.Tensor, count: float | None = None) -> None:
@@ -237,8 +238,10 @@ class Trainer:
         own = torch.Generator().manual_seed(self.recipe.seed) if self._keyed else None
         feed = Feed(intake, until, own)
         with closing(feed), self._keeper.listening():
-            if not self.warming_up:
+            if not (self.warming_up or self._started):
                 self._start()
+            self._started = True
+            self._cross_boundary()  # if the script left an earlier loop amid it
             while self.next_step < until:
                 yield self.next_step, self._begin(feed)
                 if self._open is not None:
@@ -246,6 +249,17 @@ class Trainer:
                         f"step {self.next_step}: the loop went on without trainer.step(). {ONCE_EACH}"
                     )
                 self._cross_boundary()
+
+    def _know(self, order: Order) -> None:
+        """What a step's number means is part of the training's state, so it cannot change on the way."""
+        known, data = self._replica.identity, order.identity
+        kept = self._seat.driven or self.recipe.checkpoint is not None
+        if self._started and kept and any(known[name] != data[name] for name in data):
+            raise LoopMistake(
+                f"steps() was called again with other data ({data}; before: {known}), but who joins or "
+                "resumes has seen only one: make one data set of both, or give the epochs with order="
+            )
+        self._replica.identity |= data
 
     def _start(self) -> None:
         """Take up a saved training, and meet the others."""

@@ -136,6 +136,33 @@ def test_epochs_are_counted_in_steps() -> None:
     assert trainer.samples_per_s > 0
 
 
+def go_on(model: "torch.nn.Module", trainer: Trainer, data: Any, until: int) -> list[float]:
+    losses = []
+    for step, batches in trainer.steps(data, 10):
+        for batch in batches:
+            trainer.backward(loss_of(model, batch))
+        losses.append(trainer.step().loss)
+        if step + 1 == until:
+            break
+    return losses
+
+
+def test_a_loop_that_was_left_is_gone_on_with_where_it_stood(tmp_path: Path) -> None:
+    whole = go_on(*elastic(model=seeded()), samples(), 10)
+    model, trainer = elastic(model=seeded(), checkpoint=tmp_path / "state.pt")
+    losses = go_on(model, trainer, samples(), 3)
+    trainer.save()
+    losses += go_on(model, trainer, samples(), 6)  # not from the checkpoint of step 3 again
+    assert losses + go_on(model, trainer, samples(), 10) == whole
+    with pytest.raises(LoopMistake, match=r"called again with other data .*'samples': 20"):
+        trainer.steps(samples(20), 20)
+
+
+def seeded() -> "torch.nn.Module":
+    torch.manual_seed(3)
+    return network()
+
+
 # -- losses ---------------------------------------------------------------------------------------------
 
 
