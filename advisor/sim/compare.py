@@ -7,7 +7,7 @@ from types import MappingProxyType
 from advisor.limits import Limits, Order
 from advisor.sim.baselines import Fifo, Las, Srtf, Static
 from advisor.sim.cluster import BadCluster, Cluster
-from advisor.sim.fallow import Fallow, Goodput
+from advisor.sim.fallow import Fallow
 from advisor.sim.run import Run, fitting, simulate
 from advisor.sim.scheduler import Scheduler
 from advisor.sim.score import GRACE_S, Score, alone_bound_s, fluid_bound_s, score
@@ -43,7 +43,14 @@ POLICIES: Mapping[str, Policy] = MappingProxyType(
             about="quotas, queues, reclaim and growth, as it runs live", make=Fallow, elastic=True
         ),
         "goodput": Policy(
-            about="elastic jobs of one pool at the sizes worth most", make=Goodput, elastic=True
+            about="the same, and elastic jobs of a project trade GPUs by what they get done on them",
+            make=lambda limits: Fallow(replace(limits, order=Order.GOODPUT)),
+            elastic=True,
+        ),
+        "youngest": Policy(
+            about="the same as fallow, and old jobs of a project give way to its young ones",
+            make=lambda limits: Fallow(replace(limits, order=Order.YOUNGEST)),
+            elastic=True,
         ),
     }
 )

@@ -1,25 +1,12 @@
-"""Fallow's own policies as schedulers of a simulated world: the very code that runs live."""
+"""Fallow's own policies as a scheduler of a simulated world: the very code that runs live."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from advisor.decide import decide
 from advisor.limits import Limits
-from advisor.policies.reshape import reshape
 from advisor.sim.scheduler import Sight
 from advisor.steps import Step
-
-
-@dataclass(slots=True)
-class Goodput:
-    """Elastic jobs in one pool, each at the size at which GPUs are worth most."""
-
-    limits: Limits = field(default_factory=Limits)
-    again_s: float | None = None
-
-    def decide(self, sight: Sight) -> Sequence[Step]:
-        """Resize, start and requeue towards those sizes."""
-        return reshape(sight.observe(), self.limits)
 
 
 @dataclass(slots=True)

@@ -250,6 +250,7 @@ class World:
         while self._due and self._due[0][0] <= at:
             due, name = heappop(self._due)
             if self.lives[name].due_ms == due:
+                self.lives[name].due_ms = None  # it may stand here twice, when it came back to the same end
                 done.append(name)
         if not done:
             return 0

@@ -51,6 +51,9 @@ def read_rows(path: Path, columns: Sequence[str], job_of: Callable[[Row], TraceJ
     unwanted: Counter[str] = Counter()
     for line, row in enumerate(table(path, columns), start=2):
         try:
+            cut = next((name for name in columns if row[name] is None), None)
+            if cut is not None:
+                raise Refused(f"the row ends before its column {cut}")
             jobs.append(job_of(row))
         except Refused as refused:
             bad.append(BadRow(line=line, reason=str(refused)))

@@ -1,0 +1,248 @@
+"""The world: what steps cost, what is conserved, and that the same input gives the same run to the byte."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.engines.engine import Done, Stale, Unsupported
+from advisor.model import Phase
+from advisor.sim.cluster import BadCluster, Cluster, parse_nodes, shared_out, sized_for
+from advisor.sim.compare import POLICIES, Setting, UnknownPolicy, compare
+from advisor.sim.run import SimulationError, simulate
+from advisor.sim.score import jct_s
+from advisor.sim.workload import SteadySteps, TraceJob, Work, Workload
+from advisor.sim.world import START_MS, Physics, World
+from advisor.steps import Pause, Requeue, Resize, Resume, Start, Terminate
+from collector.model import GpuUuid, JobId
+
+
+class Perfect:
+    """Steps that halve with twice the GPUs."""
+
+    def step_s(self, counts: tuple[int, ...]) -> float:
+        return 1.0 / sum(counts)
+
+
+def job(name: str, at_s: float = 0.0, gpus: int = 1, steps: float = 100.0, **more: object) -> TraceJob:
+    made = {"project": "lab", "work": Work(steps=steps), **more}
+    return TraceJob(name=name, submitted_s=at_s, gpus=gpus, **made)  # type: ignore[arg-type]
+
+
+def world(*jobs: TraceJob, nodes: int = 1, each: int = 4, **physics: object) -> World:
+    made = World(
+        Cluster(nodes=nodes, gpus_per_node=each),
+        Workload(origin="test", jobs=tuple(jobs)),
+        Physics(**physics),  # type: ignore[arg-type]
+    )
+    made.advance(START_MS)
+    return made
+
+
+def gpus(*numbers: int) -> tuple[GpuUuid, ...]:
+    return tuple(GpuUuid(f"node-{number // 4:05d}-{number % 4:02d}") for number in numbers)
+
+
+def end_s(made: World, name: str) -> float | None:
+    life = made.lives[JobId(name)]
+    return None if life.end_ms is None else (life.end_ms - START_MS) / 1000
+
+
+def test_a_job_ends_when_its_steps_are_done_and_a_start_costs_what_it_costs() -> None:
+    made = world(job("a"), start_s=lambda _: 7.0)
+    made.do(Start(job=JobId("a"), gpus=gpus(0)))
+    made.sleep(106.9)
+    assert end_s(made, "a") is None
+    made.sleep(0.1)
+    assert end_s(made, "a") == 107.0
+    assert made.finished
+    assert made.lives[JobId("a")].stalled_gpu_s == pytest.approx(7.0)
+
+
+def test_a_resize_stalls_and_then_speeds_up() -> None:
+    elastic = job("a", work=Work(steps=100, times=Perfect()), min_gpus=1, max_gpus=4)
+    made = world(elastic, resize_s=lambda _: 10.0)
+    made.do(Start(job=JobId("a"), gpus=gpus(0)))
+    made.sleep(40)
+    made.do(Resize(job=JobId("a"), gpus=gpus(0, 1, 2, 3)))
+    made.sleep(1000)
+    assert end_s(made, "a") == pytest.approx(40 + 10 + 60 / 4)
+
+
+def test_a_paused_job_loses_nothing_and_a_requeued_one_its_work_since_the_checkpoint() -> None:
+    made = world(job("a"), job("b"), checkpoint_s=30)
+    made.do_all([Start(job=JobId("a"), gpus=gpus(0)), Start(job=JobId("b"), gpus=gpus(1))])
+    made.sleep(40)
+    made.do_all([Pause(job=JobId("a")), Requeue(job=JobId("b"))])
+    made.sleep(10)
+    made.do_all([Resume(job=JobId("a"), gpus=gpus(2)), Start(job=JobId("b"), gpus=gpus(3))])
+    made.sleep(1000)
+    assert end_s(made, "a") == 50 + 60
+    assert end_s(made, "b") == 50 + 70
+    assert made.lives[JobId("b")].lost_gpu_s == pytest.approx(10)
+
+
+def test_a_job_that_saves_when_asked_loses_nothing_by_a_requeue() -> None:
+    made = world(job("a"), saves_on_request=True)
+    made.do(Start(job=JobId("a"), gpus=gpus(0)))
+    made.sleep(40)
+    made.do(Requeue(job=JobId("a")))
+    made.do(Start(job=JobId("a"), gpus=gpus(0)))
+    made.sleep(1000)
+    assert end_s(made, "a") == 100
+
+
+def test_impossible_steps_change_nothing_and_say_why() -> None:
+    made = world(job("a", gpus=2), job("b"))
+    assert isinstance(made.do(Start(job=JobId("a"), gpus=gpus(0))), Stale)
+    assert isinstance(made.do(Terminate(job=JobId("a"))), Unsupported)
+    outcomes = made.do_all(
+        [
+            Start(job=JobId("a"), gpus=gpus(0, 1)),
+            Start(job=JobId("b"), gpus=gpus(1)),
+            Start(job=JobId("b"), gpus=gpus(2)),
+        ]
+    )
+    assert [type(each) for each in outcomes] == [Done, Stale]
+    assert made.state.jobs[JobId("b")].phase is Phase.PENDING
+
+
+def test_a_snapshot_stays_as_it_was_when_the_world_goes_on() -> None:
+    made = world(job("a"), job("b", at_s=10))
+    before = made.observe()
+    made.do(Start(job=JobId("a"), gpus=gpus(0)))
+    made.sleep(500)
+    assert set(before.jobs) == {"a"}
+    assert not before.placements
+    assert before.as_of_ms == START_MS
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> Workload:
+    jobs = [
+        TraceJob(
+            name=f"job-{number:02d}",
+            project=draw(st.sampled_from(["red", "green"])),
+            submitted_s=float(draw(st.integers(0, 2000))),
+            gpus=draw(st.integers(1, 4)),
+            work=Work(
+                steps=float(draw(st.integers(1, 3000))),
+                times=draw(st.sampled_from([SteadySteps(), Perfect()])),
+            ),
+            **draw(st.sampled_from([{}, {"min_gpus": 1, "max_gpus": 6}])),
+        )
+        for number in range(draw(st.integers(1, 12)))
+    ]
+    return Workload(origin="drawn", jobs=tuple(sorted(jobs, key=lambda each: (each.submitted_s, each.name))))
+
+
+QUOTAS = {"green": 4, "red": 4}
+
+
+@given(workloads(), st.sampled_from(sorted(POLICIES)))
+def test_gpus_are_conserved_and_every_job_ends_under_every_policy(workload: Workload, policy: str) -> None:
+    cluster = Cluster(nodes=2, gpus_per_node=4, quotas=QUOTAS)
+    found = compare(workload, [policy], Setting(cluster=cluster))
+    run, score = found.runs[policy], found.scores[policy]
+    assert all(0 <= point.held_gpus <= cluster.gpus for point in run.points)
+    assert all(life.end_ms is not None for life in run.lives.values())
+    assert sum(score.gpu_hours.values()) * 3600 == pytest.approx(cluster.gpus * score.makespan_s)
+    assert score.gpu_hours["free"] >= -1e-6
+    for life in run.lives.values():
+        assert life.done == life.job.work.steps
+        assert life.useful_gpu_s <= life.held_gpu_s + 1e-6
+    assert score.avg_jct_s >= found.fluid_bound_s - 1e-6
+
+
+@given(workloads())
+def test_no_project_waits_for_its_own_quota_under_fallow(workload: Workload) -> None:
+    cluster = Cluster(nodes=2, gpus_per_node=4, quotas=QUOTAS)
+    found = compare(workload, ["fallow"], Setting(cluster=cluster, grace_s=30.0))
+    assert found.scores["fallow"].quota_violation_s == 0
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_the_same_input_gives_the_same_result_to_the_byte(policy: str) -> None:
+    jobs = tuple(
+        job(f"j{number}", number * 37.0, 1 + number % 4, 100 + number * 53 % 700, project="ab"[number % 2])
+        for number in range(30)
+    )
+    setting = Setting(cluster=Cluster(nodes=2, gpus_per_node=4, quotas={"a": 4, "b": 4}))
+
+    def once() -> str:
+        found = compare(Workload(origin="test", jobs=jobs), [policy], setting)
+        return json.dumps([asdict(found.scores[policy]), [asdict(p) for p in found.runs[policy].points]])
+
+    assert once() == once()
+
+
+def test_the_shortest_first_oracle_lets_a_short_job_overtake_and_fifo_does_not() -> None:
+    work = Workload(origin="test", jobs=(job("long", 0, 4, 1000), job("short", 5, 4, 10)))
+    setting = Setting(cluster=Cluster(nodes=1, gpus_per_node=4), physics=Physics(checkpoint_s=1))
+    found = compare(work, ["fifo", "srtf"], setting)
+    assert found.scores["srtf"].avg_jct_s < found.scores["fifo"].avg_jct_s
+    assert found.scores["fifo"].preemptions == 0
+    assert found.scores["srtf"].preemptions == 1
+
+
+def test_a_static_partition_leaves_gpus_free_while_others_wait() -> None:
+    work = Workload(
+        origin="test",
+        jobs=(*tuple(job(f"r{n}", 0, 2, 100, project="red") for n in range(4)), job("g", 0, project="green")),
+    )
+    setting = Setting(cluster=Cluster(nodes=2, gpus_per_node=4, quotas=QUOTAS))
+    found = compare(work, ["static", "fallow"], setting)
+    assert found.scores["static"].free_while_waiting_gpu_hours > 0
+    assert found.scores["fallow"].avg_jct_s < found.scores["static"].avg_jct_s
+    assert max(found.scores["fallow"].fairness_worst.values()) <= 1.0
+
+
+def test_tiresias_demotes_a_job_that_had_its_sixteen_gpu_hours() -> None:
+    hours = 3600.0
+    work = Workload(origin="test", jobs=(job("old", 0, 4, 20 * hours), job("new", 5 * hours, 4, hours)))
+    setting = Setting(cluster=Cluster(nodes=1, gpus_per_node=4))
+    found = compare(work, ["las"], setting)
+    assert found.scores["las"].preemptions == 1
+    assert jct_s(found.runs["las"].lives[JobId("new")]) < 1.1 * hours
+
+
+def test_senseless_clusters_and_policies_are_named() -> None:
+    work = Workload(origin="test", jobs=(job("a", gpus=8), job("b", 1)))
+    with pytest.raises(BadCluster, match="16x4"):
+        parse_nodes("sixteen")
+    with pytest.raises(BadCluster, match="0 nodes of 4"):
+        Cluster(nodes=0, gpus_per_node=4)
+    with pytest.raises(BadCluster, match="guarantee 9 GPUs"):
+        Cluster(nodes=1, gpus_per_node=8, quotas={"lab": 9})
+    with pytest.raises(BadCluster, match="not negative: lab"):
+        Cluster(nodes=1, gpus_per_node=8, quotas={"lab": -1})
+    with pytest.raises(BadCluster, match=r"got 1\.5"):
+        sized_for(work, 1.5, 8)
+    with pytest.raises(BadCluster, match="need 8 GPUs"):
+        shared_out(work, 4, 4)
+    with pytest.raises(UnknownPolicy, match="'fair'"):
+        compare(work, ["fair"], Setting(cluster=Cluster(nodes=1, gpus_per_node=8)))
+    with pytest.raises(BadCluster, match="give quotas"):
+        compare(work, ["static"], Setting(cluster=Cluster(nodes=1, gpus_per_node=8)))
+
+
+def test_a_job_larger_than_the_cluster_is_left_out_and_named() -> None:
+    work = Workload(origin="test", jobs=(job("huge", gpus=8), job("b", 1)))
+    found = compare(work, ["fifo"], Setting(cluster=Cluster(nodes=1, gpus_per_node=4)))
+    assert found.scores["fifo"].jobs == 1
+    assert "job huge asks for 8 GPUs and the cluster has 4" in found.too_large[0].reason
+
+
+def test_a_scheduler_that_never_starts_anything_ends_in_an_error_that_names_who_waits() -> None:
+    class Idle:
+        again_s = None
+
+        def decide(self, sight: object) -> tuple[()]:
+            return ()
+
+    with pytest.raises(SimulationError, match=r"1 jobs wait.*\(a\)"):
+        simulate(
+            Cluster(nodes=1, gpus_per_node=4), Workload(origin="test", jobs=(job("a"),)), Idle(), Physics()
+        )
