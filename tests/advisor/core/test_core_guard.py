@@ -1,0 +1,166 @@
+"""The guard: what it lets through, by mode and by rule; and that nobody else can approve."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from advisor.guard import Approved, approve
+from advisor.limits import Limits, Mode
+from advisor.model import (
+    ActionClass,
+    ActionTaken,
+    ClusterState,
+    Gpu,
+    Job,
+    Node,
+    Phase,
+    Placement,
+    Project,
+    Telemetry,
+)
+from advisor.plan import Plan, Rule
+from advisor.steps import (
+    CapAtNextLaunch,
+    Move,
+    Pause,
+    ReleaseCaches,
+    Requeue,
+    Resize,
+    Start,
+    Step,
+    Tell,
+    Terminate,
+)
+from collector.model import JobKind
+
+HOUR_MS = 3_600_000
+AUTO = Limits(modes=dict.fromkeys(ActionClass, Mode.AUTO))
+CALM = Job(
+    id="j",
+    project="guests",
+    phase=Phase.RUNNING,
+    preemptible=True,
+    attached=False,
+    max_gpus=4,
+    started_ms=0,
+    memory_held_bytes=8 << 30,
+)
+
+
+def world(job: Job = CALM, gpus: int = 2, **changes: Any) -> ClusterState:
+    devices = {
+        f"n/{at}": Gpu(uuid=f"n/{at}", node="n", telemetry=Telemetry.GOOD, memory_bytes=40 << 30)
+        for at in range(4)
+    }
+    state = ClusterState(
+        as_of_ms=10 * HOUR_MS,
+        gpus=devices,
+        nodes={"n": Node(name="n")},
+        projects={"guests": Project(name="guests"), "owed": Project(name="owed", quota_gpus=4)},
+        jobs={"j": job, "w": Job(id="w", project="owed")},
+        placements={"j": Placement(gpus=tuple(devices)[:gpus])},
+    )
+    return replace(state, **changes)
+
+
+def ruled(
+    state: ClusterState, *steps: Step, limits: Limits = AUTO, agreed: tuple[Step, ...] = ()
+) -> list[Rule | str]:
+    """For each step the rule that refused it, or "done"."""
+    plan = Plan(as_of_ms=state.as_of_ms, steps=steps)
+    ruling = approve(plan, state, limits, frozenset(agreed))
+    refused = {refusal.step: refusal.rule for refusal in ruling.refused}
+    return [refused.get(step, "done") for step in steps]
+
+
+DISTURBING: tuple[Step, ...] = (
+    Pause(job="j", for_job="w"),
+    Requeue(job="j", for_job="w"),
+    Move(job="j", gpus=("n/2", "n/3")),
+)
+PROTECTED = {
+    Rule.NOT_PREEMPTIBLE: world(replace(CALM, preemptible=False)),
+    Rule.INFERENCE: world(replace(CALM, kind=JobKind.INFERENCE)),
+    Rule.ATTACHED: world(replace(CALM, attached=True)),
+    Rule.OPTED_OUT: world(replace(CALM, opted_out=frozenset(ActionClass))),
+    Rule.KEPT: world(replace(CALM, keep_until_ms=11 * HOUR_MS)),
+    Rule.MIN_RUNTIME: world(replace(CALM, started_ms=10 * HOUR_MS - 599_999)),
+    Rule.COOLDOWN: world(replace(CALM, acted_ms=10 * HOUR_MS - 1_799_999)),
+    Rule.IN_FLIGHT: world(nodes={"n": Node(name="n", in_flight=True)}),
+    Rule.IN_QUOTA: world(projects={"guests": Project(name="guests", quota_gpus=2)}),
+}
+
+
+@pytest.mark.parametrize("step", DISTURBING, ids=lambda step: type(step).__name__)
+def test_a_borrower_that_nothing_protects_may_be_disturbed(step: Step) -> None:
+    assert ruled(world(), step) == ["done"]
+
+
+@pytest.mark.parametrize("step", DISTURBING, ids=lambda step: type(step).__name__)
+@pytest.mark.parametrize("rule", PROTECTED)
+def test_each_rule_protects_from_each_disturbance(rule: Rule, step: Step) -> None:
+    assert ruled(PROTECTED[rule], step) == [rule]
+
+
+@pytest.mark.parametrize("telemetry", [Telemetry.SUSPECT, Telemetry.UNKNOWN])
+def test_one_doubtful_gpu_protects_the_whole_job(telemetry: Telemetry) -> None:
+    state = world()
+    gpus = {**state.gpus, "n/1": replace(state.gpus["n/1"], telemetry=telemetry)}
+    steps = (*DISTURBING, Resize(job="j", gpus=("n/0",), for_job="w"), ReleaseCaches(job="j", frees_bytes=1))
+    for step in steps:
+        assert ruled(replace(state, gpus=gpus), step) == [Rule.TELEMETRY]
+
+
+def test_an_interactive_job_is_sat_at_until_known_otherwise() -> None:
+    sat_at = world(replace(CALM, kind=JobKind.INTERACTIVE, attached=None))
+    left = world(replace(CALM, kind=JobKind.INTERACTIVE, attached=False))
+    assert ruled(sat_at, Pause(job="j", for_job="w")) == [Rule.ATTACHED]
+    assert ruled(left, Pause(job="j", for_job="w")) == ["done"]
+
+
+def test_an_elastic_job_shrinks_to_its_quota_and_no_further_for_others() -> None:
+    state = world(projects={"guests": Project(name="guests", quota_gpus=2)}, gpus=3)
+    assert ruled(state, Resize(job="j", gpus=("n/0", "n/1"), for_job="w")) == ["done"]
+    assert ruled(state, Resize(job="j", gpus=("n/0",), for_job="w")) == [Rule.IN_QUOTA]
+
+
+def test_terminating_is_off_unless_an_administrator_switched_it_on() -> None:
+    assert ruled(world(), Terminate(job="j"), limits=Limits()) == [Rule.MODE]
+    assert ruled(world(), Terminate(job="j")) == ["done"]
+
+
+def test_by_default_nothing_is_done() -> None:
+    steps = (*DISTURBING[:1], Start(job="w", gpus=("n/2",)), Tell(job="j", message="it idles"))
+    assert ruled(world(), *steps, limits=Limits()) == [Rule.MODE] * 3
+
+
+def test_asking_does_what_somebody_agreed_to_and_only_that() -> None:
+    ask = Limits(modes=dict.fromkeys(ActionClass, Mode.ASK))
+    yes, no = Start(job="w", gpus=("n/2",)), CapAtNextLaunch(job="j", settings=(("A", "1"),))
+    assert ruled(world(), yes, no, limits=ask, agreed=(yes,)) == ["done", Rule.MODE]
+
+
+def test_a_step_that_rests_on_a_refused_one_is_refused_with_it() -> None:
+    state = world(replace(CALM, preemptible=False), gpus=4)
+    steps = (Requeue(job="j", for_job="w"), Start(job="w", gpus=("n/0",)))
+    assert ruled(state, *steps) == [Rule.NOT_PREEMPTIBLE, Rule.STALE]
+
+
+def test_an_hour_has_a_bound_but_a_gang_is_finished() -> None:
+    recent = tuple(ActionTaken(at_ms=10 * HOUR_MS - 60_000, job=f"o{at}", verb="pause") for at in range(4))
+    others = {f"v{at}": replace(CALM, id=f"v{at}", max_gpus=1) for at in range(3)}
+    state = world(
+        actions=recent,
+        jobs={**others, "w": Job(id="w", project="owed"), "x": Job(id="x", project="owed")},
+        placements={f"v{at}": Placement(gpus=(f"n/{at}",)) for at in range(3)},
+    )
+    gang = (Requeue(job="v0", for_job="w"), Requeue(job="v1", for_job="w"))
+    assert ruled(state, *gang, Requeue(job="v2", for_job="x")) == ["done", "done", Rule.RATE]
+    an_hour_later = replace(state, as_of_ms=11 * HOUR_MS)
+    assert ruled(an_hour_later, *gang, Requeue(job="v2", for_job="x")) == ["done"] * 3
+
+
+def test_nobody_but_the_guard_can_approve() -> None:
+    with pytest.raises(TypeError, match="only the guard approves"):
+        Approved(as_of_ms=0, steps=(), seal=object())
