@@ -75,6 +75,8 @@ class StandingBook:
 
     checked_ms: int | None = None
     standings: dict[str, Standing] = field(default_factory=dict)
+    odd: set[str] = field(default_factory=set)
+    """Those that are gone or unlisted: all others change only by being left out."""
 
 
 def changes(standings: Iterable[Standing], tick: Tick) -> Iterator[Change]:
@@ -103,9 +105,15 @@ def write_standings(
     book.checked_ms = tick.at_ms
     if len(book.standings) != known:
         book.standings = _read(connection)
-    for change in tuple(changes(book.standings.values(), tick)):
+        book.odd = {
+            each.uuid for each in book.standings.values() if each.is_gone or each.unlisted_ms is not None
+        }
+    listed = {gpu.uuid for o in tick.outcomes if isinstance(o, Reading) for gpu in o.gpus}
+    asked = (book.standings.keys() - listed) | book.odd
+    for change in changes([book.standings[uuid] for uuid in sorted(asked)], tick) if asked else ():
         _write(connection, change)
         book.standings[change.uuid] = _after(book.standings[change.uuid], change)
+        (book.odd.discard if isinstance(change, Listed) else book.odd.add)(change.uuid)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
