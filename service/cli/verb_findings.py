@@ -142,7 +142,8 @@ def _draw(row: dict[str, Any], now: datetime) -> RenderableType:
     head = Text.assemble(
         (row["kind"], KIND_STYLES.get(row["kind"], "bold")),
         f"  {place(row)}",
-        f" · {row['user_name'] or 'nobody'}" + (f" · {row['project']}" if row["project"] else ""),
+        f" · {'given to ' if row['kind'] == 'intruder' else ''}{row['user_name'] or 'nobody'}",
+        f" · {row['project']}" if row["project"] else "",
         (f" · found {lasted} ago{over}", "bright_black"),
         (f" · {words.hours(row['wasted_gpu_hours'])} GPU-hours", "red") if row["wasted_gpu_hours"] else "",
     )
