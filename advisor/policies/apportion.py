@@ -17,6 +17,7 @@ A GPU that is held already counts ``stickiness`` more, so that near ties don't c
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 
 from advisor.goodput import step_s
 from advisor.limits import Limits
@@ -73,34 +74,42 @@ def apportion(
 
     Jobs with nothing but equal values are served in the order given. O(jobs * sizes + n log n).
     """
-    slopes = sorted(
-        (
-            (-slope, at, low, high)
-            for at, claim in enumerate(claims)
-            for slope, low, high in _slopes(claim, stickiness)
-        ),
-    )
+    heap = [
+        (-slope, at, low, high)
+        for at, claim in enumerate(claims)
+        for slope, low, high in _slopes(claim, stickiness)
+    ]
+    heapify(heap)
     given = [0] * len(claims)
     left, rest = gpus, dict(budgets or {})
-    for _, at, low, high in slopes:
-        project = claims[at].project
-        room = left if budgets is None else min(left, int(rest.get(project, 0.0)))
-        if given[at] != low or high - low > room:
+    while heap and left > 0:
+        _, at, low, high = heappop(heap)
+        claim = claims[at]
+        room = left if budgets is None else min(left, int(rest.get(claim.project, 0.0)))
+        if given[at] != low or room <= 0:
+            continue
+        if high - low > room:
+            for slope, start, end in _slopes(claim, stickiness, low, low + room):
+                heappush(heap, (-slope, at, start, end))
             continue
         given[at] = high
         left -= high - low
-        rest[project] = rest.get(project, 0.0) - (high - low)
+        rest[claim.project] = rest.get(claim.project, 0.0) - (high - low)
     _use_rest(claims, given, left, rest if budgets is not None else None)
     return {claim.job: count for claim, count in zip(claims, given, strict=True) if count}
 
 
-def _slopes(claim: Claim, stickiness: float) -> list[tuple[float, int, int]]:
-    """The hull of a claim's value as (slope, from size, to size), by falling slope."""
+def _slopes(
+    claim: Claim, stickiness: float, least: int = 0, most: int | None = None
+) -> list[tuple[float, int, int]]:
+    """The hull of a claim's value from size ``least`` to ``most`` as (slope, from size, to size)."""
     best = max(speed / n for n, speed in claim.speeds.items())
     weight = claim.gpu_s_left**-SHORTNESS / best
-    hull = [(0, 0.0)]
+    hull = [(least, claim.speeds.get(least, 0.0))]
     for size in sorted(claim.speeds):
         speed = claim.speeds[size]
+        if size <= least or (most is not None and size > most):
+            continue
         while len(hull) > 1 and _turns_up(hull[-2], hull[-1], (size, speed)):
             hull.pop()
         if speed > hull[-1][1]:
@@ -113,7 +122,7 @@ def _slopes(claim: Claim, stickiness: float) -> list[tuple[float, int, int]]:
 
 
 def _turns_up(one: tuple[int, float], two: tuple[int, float], three: tuple[int, float]) -> bool:
-    return (two[1] - one[1]) * (three[0] - one[0]) <= (three[1] - one[1]) * (two[0] - one[0])
+    return (two[1] - one[1]) * (three[0] - one[0]) < (three[1] - one[1]) * (two[0] - one[0])
 
 
 def _use_rest(
