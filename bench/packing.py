@@ -9,7 +9,8 @@ round only measured pairs are kept, and the undo rule watches them, window by wi
   runs one job alone. It is a mean over the whole time, the trials and their failures included.
 * *optimum* is the best matching under the same rule (no foreground under 0.9) that knows the table; *unruled*
   is the best matching without that rule, which no tool may use on other people's jobs.
-* *slowest foreground* is the table's own value for the worst couple that is left at the end.
+* The *foreground* of a couple is the job that is slowed less; its guest gets what is left, and waits without
+  it. *slowest foreground* is the table's own value for the worst couple that is left at the end.
 * Mixes: the one-GPU jobs of Gavel's two large traces as they stand there, seeded uniform draws from the
   table's 26 job types, and each type once. A row of zeros (the pair could not run) is a failed trial.
 * Beside: random pairs and pairs by largest expected speed taken greedily, with the same trials and undo rule.

@@ -22,6 +22,11 @@ PURE = (
     "analytics/model.py",
     "analytics/findings",
     "analytics/profiles.py",
+    "advisor/policies",
+    "advisor/observed.py",
+    "advisor/rules.py",
+    "advisor/explain.py",
+    "advisor/whatif.py",
 )
 IMPURE_MODULES = {"time", "random", "logging", "os", "socket", "subprocess", "pathlib", "datetime.now"}
 

@@ -79,7 +79,7 @@ def _advice(state: ClusterState, observed: Observed, rules: AdviceRules, job: Jo
         gain_money=money_of(state, observed, placement.gpus, gain),
         horizon_s=float(rules.horizon_s),
         risk=_risk(job, found),
-        risk_to=() if job.user is None else (job.user,),
+        risk_to=() if job.user is None or found.due <= Rung.TELL else (job.user,),
         confidence=_confidence(seen, rules),
     )
 

@@ -2,9 +2,9 @@
 
 Measured over at least ``fit_window_s`` of running: peak memory, and SM active in the busiest minutes,
 because a mean hides what a job needs when it works. A slice must hold the peak with room, and give the SMs
-of the busiest minutes with room. On MISO's measured A100 jobs (SoCC '22) the five that pass kept 0.91 to 0.98 of their speed
-on the slice they would be advised; two that pass but for reading memory over a tenth of the time fell to 0.81
-and 0.85: those are not advised one. How jobs fare on slices smaller than 4g is not in those measurements.
+of the busiest minutes with room. Of MISO's measured A100 jobs (SoCC '22) the five that pass kept 0.91 to 0.98
+of their speed on the slice they would be advised; two that pass but for reading memory over a tenth of the
+time fell to 0.81 and 0.85: those are advised none. Slices smaller than 4g are not in those measurements.
 
 Nothing is done to a running job: it is advice for the next request, so its steps are empty.
 """

@@ -118,7 +118,7 @@ def reasons(abstains: Iterable["Abstain"]) -> list[str]:
         more = len(counted) - len(most)
         said = "; ".join(f"{reason} ({count})" if count > 1 else reason for reason, count in most)
         jobs = sum(counted.values())
-        rest = f"; {more} reasons more" if more > 0 else ""
+        rest = f"; {more} reason{'' if more == 1 else 's'} more" if more > 0 else ""
         lines.append(f"{action}: nothing for {jobs} job{'' if jobs == 1 else 's'}: {said}{rest}")
     return lines
 
