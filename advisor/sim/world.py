@@ -144,12 +144,12 @@ class World:
     def observe(self) -> ClusterState:
         """A snapshot with what jobs report of themselves: steps left, GPU time, saved work.
 
-        While nobody waits, only jobs with a profile are asked: nobody else's report could change a decision.
+        Jobs without a profile are asked while others of their project wait: else it could change no decision.
         """
         jobs = dict(self._jobs)
-        asked = self._jobs if self.totals.waiting_jobs else self._profiles
-        for name in asked:
-            if name in self._placements or name in self._profiles:
+        contended = {project for project, queue in self.totals.queues.items() if queue}
+        for name in (*self._profiles, *self._placements) if contended else self._profiles:
+            if name in self._profiles or jobs[name].project in contended:
                 jobs[name] = self._reported(jobs[name], self._profiles.get(name))
         return replace(self._state, jobs=jobs, placements=dict(self._placements))
 

@@ -1,0 +1,81 @@
+"""``fallow simulate`` as people type it: tables, JSON, the page of charts, and what is said of nonsense."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from service.cli import main
+
+TRACE = "timestamp,duration,num_gpus,gpu_time,cluster\n" + "".join(
+    f"2017-10-03 00:{minute:02d}:00,{600 + 60 * minute},{1 + minute % 2},0,{'ab'[minute % 2]}\n"
+    for minute in range(40)
+)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "jobs.csv"
+    path.write_text(TRACE + "2017-10-03 00:00:00,oops,1,0,a\n")
+    return path
+
+
+def simulate(trace: Path, *more: str) -> int:
+    return main(["simulate", "--trace", str(trace), "--format", "philly", "--nodes", "2x4", *more])
+
+
+def test_json_has_a_row_a_policy_and_is_the_same_each_time(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("--policy", "static,fifo,fallow,youngest", "--quotas", "demand", "--json")
+    assert simulate(trace, *arguments) == 0
+    first = capsys.readouterr().out
+    assert simulate(trace, *arguments) == 0
+    assert capsys.readouterr().out == first
+    rows = json.loads(first)
+    assert [row["policy"] for row in rows] == ["static", "fifo", "fallow", "youngest"]
+    assert all(row["jobs"] == 40 and row["avg_jct_s"] >= row["alone_bound_s"] for row in rows)
+    assert rows[0]["bad_rows"][0]["line"] == 42
+    assert rows[2]["quota_violation_s"] == 0
+    assert rows[0]["utilization_ratio"] is None
+
+
+def test_tables_name_what_was_skipped_and_the_bounds(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate(trace, "--policy", "fifo,fallow") == 0
+    said = capsys.readouterr().out
+    assert "line 42: duration is 'oops'" in said
+    assert "No schedule has a lower average JCT" in said
+    assert "fallow" in said
+
+
+def test_the_page_of_charts_needs_no_network(trace: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert simulate(trace, "--policy", "fifo", "--html", str(page)) == 0
+    text = page.read_text()
+    assert "allocated" in text
+    assert '<script src="http' not in text
+    assert "vega" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--policy", "fare"), "'fare'"),
+        (("--policy", "static"), "give quotas"),
+        (("--nodes", "0x4"), "0 nodes"),
+        (("--nodes", "many"), "16x4"),
+        (("--load", "0.8"), "either as --nodes"),
+        (("--pick", "soon"), "2017-10-03..2017-10-16"),
+        (("--format", "gavel"), "isolated_throughputs"),
+    ],
+)
+def test_nonsense_is_named(
+    trace: Path, arguments: tuple[str, ...], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert simulate(trace, *arguments) != 0
+    assert named in capsys.readouterr().err
+
+
+def test_nothing_to_simulate_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--nodes", "2x4"]) != 0
+    assert "--from-store" in capsys.readouterr().err
