@@ -7,6 +7,7 @@ from typing import Any
 
 import lightning
 import torch
+from lightning.pytorch.callbacks import EarlyStopping
 from torch import nn
 
 from fallow.plugins.lightning import ElasticStrategy
@@ -63,6 +64,7 @@ def main() -> None:
         accelerator="cpu",
         max_epochs=int(os.environ.get("EPOCHS", EPOCHS)),
         gradient_clip_val=LIMIT,
+        callbacks=[EarlyStopping("valid_loss", patience=EPOCHS)],  # has a state to hand over
         check_val_every_n_epoch=2,
         logger=False,
         enable_checkpointing=False,

@@ -35,6 +35,7 @@ class Run:
 
     lines: list[tuple[int, str, int]]
     model: dict[str, Any]
+    file: bytes
 
     @property
     def losses(self) -> dict[int, str]:
@@ -56,7 +57,7 @@ def run(launcher: Sequence[str], name: str, folder: Path) -> Run:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return Run(printed(done.stdout), torch.load(saved))
+    return Run(printed(done.stdout), torch.load(saved), saved.read_bytes())
 
 
 def resized(name: str, folder: Path, sizes: Sequence[int]) -> Run:
@@ -93,7 +94,7 @@ def resized(name: str, folder: Path, sizes: Sequence[int]) -> Run:
             process.kill()
             process.wait()
     assert process.returncode == 0, log.read_text()
-    return Run(printed(log.read_text()), torch.load(saved))
+    return Run(printed(log.read_text()), torch.load(saved), saved.read_bytes())
 
 
 def words(name: str, saved: Path) -> list[str]:
@@ -105,6 +106,7 @@ def assert_same_training(one: Run, other: Run) -> None:
     assert one.model.keys() == other.model.keys()
     for key, value in one.model.items():
         assert torch.equal(value, other.model[key]), key
+    assert one.file == other.file, "examples/README.md has people compare the files"
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

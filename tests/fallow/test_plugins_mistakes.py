@@ -95,6 +95,21 @@ def test_a_loss_over_counted_items_is_averaged_over_the_global_batch() -> None:
     assert mine.committed.loss == pytest.approx(expected, rel=1e-5)
 
 
+def test_accelerate_reads_other_loaders_whole() -> None:
+    mine, model = accelerator(), torch.nn.Linear(3, 1)
+    parts = mine.prepare(loader(), model, torch.optim.SGD(model.parameters(), lr=0.1), loader(batch_size=7))
+    train, model, optimizer, valid = parts
+    assert len(train) == 3, "counted in steps of the global batch"
+    seen = []
+    for epoch in mine.epochs():
+        for x, y in train:
+            assert len(x) <= 3
+            mine.backward(torch.nn.functional.mse_loss(model(x), y))
+            optimizer.step()
+        seen.append((epoch, sum(len(x) for x, _ in valid)))
+    assert seen == [(0, 24), (1, 24)]
+
+
 class Module(lightning.LightningModule):
     def __init__(self, **flags: bool) -> None:
         super().__init__()
