@@ -197,6 +197,10 @@ CASES: dict[str, Case] = {
 }
 
 
+BITWISE = ("plain", "counted-tokens", "balanced-by-speed", "thawing-on-the-way", "schedulers")
+"""Those that are also done in the deterministic mode."""
+
+
 def elastic(case: Case, job: Job, **overrides: Any) -> Learned:
     """The training under fallow, as a user would write it."""
     model = case.build()
@@ -298,7 +302,7 @@ def main() -> None:
     torch.set_num_threads(1)
     job = fallow.connect()
     learned = {name: elastic(case, job) for name, case in CASES.items()}
-    again = {name: elastic(CASES[name], job, deterministic=True) for name in ("plain", "counted-tokens")}
+    again = {name: elastic(CASES[name], job, deterministic=True) for name in BITWISE}
     torch.save(
         {"plain": learned, "deterministic": again}, f"{os.environ['OUT']}.{os.environ.get('RANK', '0')}"
     )

@@ -21,7 +21,6 @@ from fallow.mistakes import LoopMistake, StateMistake  # noqa: E402
 from fallow.trainer import Trainer  # noqa: E402
 from tests.fallow.crew import Outcome, Train, noisy_network, run, task, training  # noqa: E402
 
-
 CPU = torch.device("cpu")
 
 

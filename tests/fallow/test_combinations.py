@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 
 import fallow  # noqa: E402
 from tests.fallow import combinations  # noqa: E402
-from tests.fallow.combinations import CASES  # noqa: E402
+from tests.fallow.combinations import BITWISE, CASES  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 WORLD = 3
@@ -69,7 +69,7 @@ def test_three_workers_under_torchrun_learn_what_a_plain_loop_learns(
         assert_same(of_rank["plain"][name], reference, CASES[name])
 
 
-@pytest.mark.parametrize("name", ["plain", "counted-tokens"])
+@pytest.mark.parametrize("name", BITWISE)
 def test_three_workers_learn_the_same_bits_as_one_when_asked(
     name: str, learned: list[dict[str, Any]]
 ) -> None:

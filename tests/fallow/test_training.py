@@ -55,6 +55,15 @@ def test_a_training_resized_up_and_down_equals_one_alone() -> None:
         assert_same_training(outcome, reference)
 
 
+def test_shares_by_speed_change_nothing_that_is_learned_however_it_is_resized() -> None:
+    done = run(training(90, balance_by_speed=True, **SLOWLY), 2, {15: 3, 40: 1, 60: 4})
+    assert done.exit_code == 0, done.journal
+    reference = alone(90)
+    assert done.finished
+    for outcome in done.finished:
+        assert_same_training(outcome, reference)
+
+
 class Average:
     """A state of the script's own, changed after each step."""
 
