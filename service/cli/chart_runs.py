@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 STEPS = 400
 HOUR_S = 3600.0
 HEIGHT, WIDTH = 110, 900
+HEADROOM = 1.25
+"""Charts end a quarter above the cluster's GPUs; a longer queue is cut off there."""
 ALLOCATED, USED, WAITING = "allocated", "used", "asked for and waiting"
 COLOURS = {ALLOCATED: "#4c78a8", USED: "#54a24b", WAITING: "#e45756"}
 
@@ -39,7 +41,7 @@ def page(found: "Comparison", cluster: "Cluster") -> str:
     shown = (ALLOCATED, *((USED,) if measured else ()), WAITING)
     base = alt.Chart({"values": rows}).encode(
         x=alt.X("hour:Q", title="hours since the first submission"),
-        y=alt.Y("gpus:Q", title="GPUs"),
+        y=alt.Y("gpus:Q", title="GPUs", scale=alt.Scale(domain=[0, HEADROOM * cluster.gpus])),
         color=alt.Color(
             "what:N",
             title=None,
@@ -100,6 +102,7 @@ def _rows(name: str, points: "Sequence[Point]", end_s: float, *, measured: bool)
 
 
 def _subtitle(measured: bool) -> str:
+    cut = "a queue longer than the chart is cut off at its top"
     if measured:
-        return "used: GPUs counted by what they get done, against a job's smallest world"
-    return "what the jobs did on their GPUs is not in the trace, so utilization is not shown"
+        return f"used: GPUs counted by what they get done, against a job's smallest world; {cut}"
+    return f"what the jobs did on their GPUs is not in the trace, so their use is not shown; {cut}"
