@@ -26,7 +26,7 @@ Step = Callable[[], None]
 
 
 def rank(rank: int, world: int, port: int, steps: int, answers: Any) -> None:
-    """Seconds of each step, of each way; rank 0 puts them into ``answers``."""
+    """Seconds of each step, of each way, and of processor time; rank 0 puts them into ``answers``."""
     torch.set_num_threads(1)
     store = dist.TCPStore("127.0.0.1", port, is_master=False, timeout=timedelta(seconds=120))
     dist.init_process_group("gloo", store=dist.PrefixStore("peer", store), rank=rank, world_size=world)
@@ -35,14 +35,14 @@ def rank(rank: int, world: int, port: int, steps: int, answers: Any) -> None:
         "plain": _ours(dist.PrefixStore("plain", store), rank, world, deterministic=False),
         "deterministic": _ours(dist.PrefixStore("tree", store), rank, world, deterministic=True),
     }
-    took: dict[str, list[float]] = {name: [] for name in ways}
+    took: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     for turn in range(WARM_UP + steps):
         for name, step in ways.items():
             dist.barrier()
-            began_s = time.monotonic()
+            began_s, began_cpu_s = time.monotonic(), time.process_time()
             step()
             if turn >= WARM_UP:
-                took[name].append(time.monotonic() - began_s)
+                took[name].append((time.monotonic() - began_s, time.process_time() - began_cpu_s))
     if rank == 0:
         answers.put(took)
     dist.barrier()
