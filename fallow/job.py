@@ -83,21 +83,8 @@ class Job:
             checkpoint=Path(checkpoint) if checkpoint is not None else None,
             allow_non_finite=allow_non_finite,
         )
-        self._check_device(model)
-        if self.driven and self._trainer is not None:
-            raise Mistake(
-                "elastic() was called a second time in a job that a controller resizes: one training a job; "
-                "start another job for the other, or train both as parts of one model"
-            )
-        self._trainer = Trainer(
-            model,
-            optimizer,
-            recipe,
-            channel=self._channel,
-            founder=self._founder,
-            group=self._group,
-            reporter=self._reporter,
-        )
+        self._check(model)
+        self._trainer = self._make_trainer(model, optimizer, recipe)
         return self._trainer
 
     def checkpoint(self) -> int | None:
@@ -119,7 +106,23 @@ class Job:
         """
         self._reporter.tell(measurements)
 
-    def _check_device(self, model: nn.Module) -> None:
+    def _make_trainer(self, model: nn.Module, optimizer: torch.optim.Optimizer, recipe: Recipe) -> Trainer:
+        return Trainer(
+            model,
+            optimizer,
+            recipe,
+            channel=self._channel,
+            founder=self._founder,
+            group=self._group,
+            reporter=self._reporter,
+        )
+
+    def _check(self, model: nn.Module) -> None:
+        if self.driven and self._trainer is not None:
+            raise Mistake(
+                "elastic() was called a second time in a job that a controller resizes: one training a job; "
+                "start another job for the other, or train both as parts of one model"
+            )
         found = next((parameter.device for parameter in model.parameters()), self.device)
         if found.type != self.device.type:
             raise Mistake(
