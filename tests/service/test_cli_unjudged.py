@@ -74,3 +74,10 @@ def test_findings_tell_how_each_holder_works_and_why_that_is_unknown(data: Path)
         ("slurm:3", "unknown"),
     ]
     assert fallow("findings", "--patterns", "--unknown", data=data).returncode == 2
+
+
+def test_a_store_whose_patterns_had_no_reason_yet_says_so_plainly(data: Path) -> None:
+    with fill(data / "middle") as store, store.reader() as connection:
+        connection.execute("ALTER TABLE patterns DROP COLUMN reason")
+    asked = fallow("findings", "--patterns", data=data / "middle")
+    assert (asked.returncode, "older Fallow wrote this store" in asked.stderr) == (2, True), asked.stderr
