@@ -8,8 +8,8 @@ that it still needs at that best, n GPUs are worth
 GPUs are handed out in the order of the slopes of each value's concave hull, so a job goes straight to a size
 that is worth its GPUs and never rests at a poor one. SHORTNESS 0 would maximise goodput alone; the larger it
 is, the more the shortest job comes first, whatever it makes of its GPUs. For one common law of speed-up the
-best schedule is known to lie in between (Berg et al., "heSRPT", 2020). On Pollux's workloads the average JCT is
-flat from 0.2 to 0.5 (within 4%), and worse below and above; 0.35 is the middle.
+best schedule is known to lie in between (Berg et al., "heSRPT", 2020). On Pollux's workloads the average JCT
+is flat from 0.2 to 0.5 (within 4%), and worse below and above; 0.35 is the middle.
 
 A GPU that is held already counts ``stickiness`` more, so that near ties don't cost resizes.
 """
