@@ -49,8 +49,8 @@ def test_gpu_with_a_still_process_for_an_hour_is_held_idle() -> None:
     }
     assert finding.sentence == (
         "amara (job sweep) has held GPU 3 of node1 since 2026-10-28 02:00 UTC, and its processes have done "
-        "nothing on it for 2 h 0 min (2.0 GPU-hours), keeping 20.0 GiB of its memory: 0% busy over the window "
-        "(SM active)."
+        "nothing on it for 2 h 0 min (2.0 GPU-hours), keeping 20.0 GiB of its memory: 0% busy over the "
+        "window (SM active)."
     )
 
 
