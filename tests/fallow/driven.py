@@ -101,5 +101,5 @@ def started(words: Sequence[str], out: Path, **variables: str) -> None:
         "OMP_NUM_THREADS": "1",
         **variables,
     }
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stderr
