@@ -174,8 +174,13 @@ def site_of(config: "Config") -> "Site":
 
 
 def with_jobs(state: "ClusterState", wanted: "Sequence[Job]") -> "ClusterState":
-    """The state with jobs that wait added to it."""
-    return replace(state, jobs={**state.jobs, **{job.id: job for job in wanted}})
+    """The state with jobs that wait added to it; a model is meant by any part of its name."""
+    here = sorted({gpu.model for gpu in state.gpus.values() if gpu.model is not None})
+    added = {}
+    for job in wanted:
+        meant = tuple(model for model in here for part in job.gpu_models if part.lower() in model.lower())
+        added[job.id] = replace(job, gpu_models=meant or job.gpu_models)
+    return replace(state, jobs={**state.jobs, **added})
 
 
 def parse_want(text: str, number: int, now_ms: int) -> "Job":
