@@ -117,6 +117,13 @@ def test_plan_starts_a_wished_job_where_there_is_room_and_says_why_not_elsewhere
     assert "quota" in shown and "fair share" in shown
 
 
+def test_a_model_is_meant_by_a_part_of_its_name(busy: Stored) -> None:
+    known = rows(busy, "plan", "--want", "vision:1:a100")
+    unknown = rows(busy, "plan", "--want", "vision:1:b300")
+    assert any("the cluster has" in (row.get("reason") or "") for row in unknown), unknown
+    assert not any("the cluster has 0" in (row.get("reason") or "") for row in known), known
+
+
 @pytest.mark.parametrize(
     "wish", ["vision", "vision:", "vision:x", ":3", "vision:-1", "vision:1.5", "vision:0"]
 )
