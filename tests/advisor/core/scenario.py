@@ -38,11 +38,12 @@ GIB = 1024**3
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """One round of a story; ``leave`` empties the list of expectations for what is not the point."""
+    """One round of a story; ``advised`` has consolidation say what it would do, before the decision."""
 
     after_min: float
     end: tuple[str, ...]
     submit: tuple[Job, ...]
+    advised: bool
     steps: tuple[str, ...]
     refused: dict[str, str]
 
@@ -160,6 +161,7 @@ def _round(text: dict[str, Any]) -> Round:
         after_min=text.get("after_min", 0),
         end=tuple(text.get("end", ())),
         submit=tuple(map(_job, text.get("submit", ()))),
+        advised=text.get("advised", False),
         steps=tuple(text.get("steps", ())),
         refused=text.get("refused", {}),
     )

@@ -21,7 +21,15 @@ from tests.advisor.core.worlds import NOW_MS, clusters
 
 FREE = Limits(actions_per_hour=None)
 AUTO = Limits(actions_per_hour=None, modes=dict.fromkeys(ActionClass, Mode.AUTO))
-LIMITS = st.sampled_from([Limits(), FREE, Limits(order=Order.SHORTEST, usage_weight=0.0, min_runtime_s=0)])
+LIMITS = st.sampled_from(
+    [
+        Limits(),
+        FREE,
+        Limits(order=Order.SHORTEST, usage_weight=0.0, min_runtime_s=0),
+        Limits(order=Order.YOUNGEST, actions_per_hour=None),
+        Limits(order=Order.GOODPUT, actions_per_hour=None),
+    ]
+)
 EPSILON = 1e-6
 
 
