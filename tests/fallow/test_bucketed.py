@@ -83,7 +83,9 @@ def assert_close(found: dict[str, torch.Tensor | None], wanted: dict[str, torch.
         assert (mine is None) == (value is None), name
         if value is not None and mine is not None:
             assert mine.is_sparse == value.is_sparse, name
-            bound = (1e-6 if value.dtype == torch.float32 else 1e-13) * float(value.to_dense().abs().sum() + 1)
+            bound = (1e-6 if value.dtype == torch.float32 else 1e-13) * float(
+                value.to_dense().abs().sum() + 1
+            )
             assert torch.allclose(mine.to_dense(), value.to_dense(), rtol=0, atol=bound), name
 
 
