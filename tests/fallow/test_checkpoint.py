@@ -253,6 +253,29 @@ def test_saving_without_a_path_or_training_or_in_mid_step_is_said(tmp_path: Path
         job.checkpoint()
 
 
+def test_what_was_thawed_or_frozen_on_the_way_is_taken_up_so(tmp_path: Path) -> None:
+    def frozen() -> "tuple[torch.nn.Module, Trainer]":
+        model = torch.nn.Linear(12, 4).double()
+        model.weight.requires_grad_(False)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        job = fallow.connect(environment={})
+        options = {"global_batch": 48, "max_micro_batch": 48, "checkpoint": tmp_path / "state.pt"}
+        return model, job.elastic(model, optimizer, **options)
+
+    model, trainer = frozen()
+    for step, batches in trainer.steps(task(), 3):
+        if step == 1:  # a worker that comes later never sees this step
+            model.weight.requires_grad_(True)
+            model.bias.requires_grad_(False)
+        for x, y in batches:
+            trainer.backward(torch.nn.functional.cross_entropy(model(x), y))
+        trainer.step()
+    trainer.save()
+    later, resumed = frozen()
+    next(resumed.steps(task(), 6))
+    assert (later.weight.requires_grad, later.bias.requires_grad) == (True, False)
+
+
 def test_a_compiled_and_a_plain_model_share_checkpoints(tmp_path: Path) -> None:
     model = torch.nn.Linear(12, 4).double()
     compiled = torch.compile(model, backend="eager")
