@@ -101,7 +101,8 @@ class Watched:
 
     def __init__(self, nursery: Nursery, folder: Path, crash: str, *, workers: int, spare: int = 0):
         self.out, self.ledger = folder / "end.pt", folder / "ledger"
-        variables = {"CRASH": crash, "OUT": str(self.out), "LEDGER": str(self.ledger)}
+        pace = "0.1" if spare else "0.02"  # steps must be left when a spare is ready, on a busy machine too
+        variables = {"CRASH": crash, "OUT": str(self.out), "LEDGER": str(self.ledger), "PACE_S": pace}
         self.controller = Controller(
             lambda own: nursery.spawn({**own, **variables}),
             workers=workers,
