@@ -219,7 +219,7 @@ class Board:
 
     def free_in(self, pool: Pool, most: int) -> list[GpuUuid]:
         """Up to ``most`` whole free GPUs of a kind, the last first, those held back left out."""
-        return list(islice((uuid for cell in reversed(pool.cells) for uuid in reversed(cell.free)), most))
+        return pool.last(most)
 
     def pool_of(self, uuid: GpuUuid) -> Pool | None:
         """The kind of a GPU that may be given away."""

@@ -7,7 +7,7 @@ they have free, so that "the fullest node that still fits" and "the fewest nodes
 from bisect import insort
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from heapq import heappop, heappush, nsmallest
+from heapq import heappop, heappush, nlargest, nsmallest
 
 from collector.model import GpuUuid, NodeName
 
@@ -50,6 +50,12 @@ class Pool:
             if at is not None:
                 return tuple(self.cells[at].free[:count])
         return self._pick_spread(count)
+
+    def last(self, most: int) -> list[GpuUuid]:
+        """Up to ``most`` free GPUs, the last first, wherever they lie; nothing is taken."""
+        some = (at for size, bucket in self._buckets.items() if size for at in bucket.members)
+        cells = (self.cells[at] for at in nlargest(most, some))
+        return [uuid for cell in cells for uuid in reversed(cell.free)][:most]
 
     def take(self, cell: Cell, gpus: Iterable[GpuUuid]) -> None:
         """Take free GPUs out of a cell."""
