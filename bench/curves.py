@@ -104,6 +104,7 @@ def _draw_mode(
     apart.set_xlabel("step")
     apart.set_yscale("symlog", linthresh=1e-17)
     apart.set_ylim(0, 1e-9)
+    apart.set_yticks([0, 1e-16, 1e-13, 1e-10])
     apart.axhline(1e-10, color="#b91c1c", linewidth=0.7)
 
 

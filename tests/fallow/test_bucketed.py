@@ -223,12 +223,9 @@ def test_a_parameter_that_is_used_in_some_steps_only_is_never_forgotten() -> Non
         for used in plan:
 
             def uses(layers: nn.Module, index: int, used: bool = used) -> torch.Tensor:
-                hidden = layers[0](samples(index))  # type: ignore[index]
-                hidden = layers[2](hidden)  # type: ignore[index]
-                # on one rank only, and after the buckets of the layers before it
-                return (
-                    (layers[1](samples(index)).sum() * 3 + hidden.sum()) if used and index else hidden.sum()
-                )  # type: ignore[index]
+                # on one rank only, and made first, so that its gradient comes last
+                side = layers[1](samples(index)).sum() * 3 if used and index else 0  # type: ignore[index]
+                return side + layers[2](layers[0](samples(index))).sum()  # type: ignore[index]
 
             compute(reducer, model, (group.rank, group.rank + 1), uses)
             reducer.finish([(0, 1), (1, 2)], [])
