@@ -18,7 +18,7 @@ that batch. Order GOODPUT. Each cell is the average JCT over the six, as a ratio
 
 *Philly* (``--only philly``). Jobs submitted from 3 to 16 October 2017, quotas in proportion to demand and at
 least the largest gang, load 0.8, nodes of 8 GPUs; a job that is put back loses what it did since its last
-half-hourly checkpoint. Order YOUNGEST, no minimal run time: guarantees are kept at once. Beside: each
+half-hourly checkpoint. Order ARRIVAL, no minimal run time: guarantees are kept at once. Beside: each
 project in its own GPUs, one FIFO pool, the shortest job first by an oracle that knows durations.
 
     python bench/jct.py [--json] [--quick] [--only pollux|philly]
@@ -149,7 +149,7 @@ def pollux_run(workload: Workload, policy: str, cost_s: float, *, reports: bool 
 def measure_philly(days: str) -> Comparison:
     """Four policies on these days of the Philly trace."""
     workload = read_philly(TRACES / "philly" / "philly_jobs.csv.gz", days)
-    setting = Setting(cluster=sized_for(workload, 0.8, 8), limits=replace(OFTEN, order=Order.YOUNGEST))
+    setting = Setting(cluster=sized_for(workload, 0.8, 8), limits=replace(OFTEN, order=Order.ARRIVAL))
     return compare(workload, ["static", "fifo", "srtf", "fallow"], setting)
 
 
