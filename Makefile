@@ -23,7 +23,7 @@ $(VENV)/.tested: $(VENV)/.installed
 
 test: $(VENV)/.tested ## make the test environment and pass the tests
 	@tests/real_parts.sh
-	$(BIN)/python -m pytest
+	@PYTHON=$(BIN)/python tests/run.sh
 
 lint: $(VENV)/.tested ## formatting and lint
 	$(BIN)/ruff format --check .
