@@ -197,9 +197,13 @@ def offer_here(slots: int | None, host: str, devices: Sequence[str]) -> Offer:
     return Offer(name=socket.gethostname(), slots=count, host=host, devices=tuple(devices))
 
 
-def variables_of(slot: int, offer: Offer) -> dict[str, str]:
-    """What a worker in this slot must know: its place, and its device as the only one it sees."""
-    placed = {"LOCAL_RANK": str(slot), "LOCAL_WORLD_SIZE": str(offer.slots), "FALLOW_SLOT": str(slot)}
+def variables_of(slot: int, offer: Offer, world_size: int) -> dict[str, str]:
+    """What a worker in this slot must know: its place, and its device as the only one it sees.
+
+    Of ``world_size`` workers at most a machine's slots are local, as torchrun counts them.
+    """
+    local = min(offer.slots, world_size)
+    placed = {"LOCAL_RANK": str(slot), "LOCAL_WORLD_SIZE": str(local), "FALLOW_SLOT": str(slot)}
     if offer.host:
         placed[protocol.ENV_HOST] = offer.host
     if offer.devices:
@@ -222,5 +226,6 @@ class _Machine:
 
     def start(self, variables: Mapping[str, str]) -> Handle:
         slot = next(slot for slot in range(self.offer.slots) if slot not in self._slots)
-        self._slots[slot] = self._spawn({**variables, **variables_of(slot, self.offer)})
+        placed = variables_of(slot, self.offer, int(variables["WORLD_SIZE"]))
+        self._slots[slot] = self._spawn({**variables, **placed})
         return self._slots[slot]
