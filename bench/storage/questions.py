@@ -38,8 +38,8 @@ HEATMAP_STEPS_S = (43_200, 1_800)
 """What the Cluster page asks for at 1,000 GPUs, by node: over 30 days, over a day."""
 ONE_NODE = ("heatmap",)
 """Questions that the page asks of so many GPUs for one node at a time."""
-CHORES = ("activity", "assess_")
-"""Questions of the service's own chores, which no screen waits for."""
+CHORES = ("activity", "assess_", "decide_", "idle_stretches", "past_jobs", "project_use")
+"""Questions of the chores and of deciding, which no screen waits for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
