@@ -26,7 +26,7 @@ from collector.store.ledger_inputs import FindingsWritten
 from collector.store.migrations import applied_migrations, migrate, refuse_newer
 from collector.store.ownership import Ownership
 from collector.store.retention import Dropped, Retention, drop_expired
-from collector.store.rollups import read_marks
+from collector.store.rollups import any_finished, read_marks
 from collector.store.sealing import (
     SealedDay,
     days_to_seal,
@@ -132,14 +132,18 @@ class Store:
         return stopped_gaps(self._live.book.last_ticks, at_ms=now_ms, width_ms=width_ms)
 
     def write_tick(self, tick: Tick) -> None:
-        """Commit all that the tick brings in one transaction, roll-ups included.
+        """Commit all that the tick brings in one transaction; then, in another, the minutes it completes.
 
-        Raises StoreFull or StoreDamaged; then nothing of this tick is stored and the next may be tried.
+        Raises StoreFull or StoreDamaged. A tick that fails leaves nothing behind, and the next may be tried;
+        a roll-up that fails is made up for by the next tick.
         """
         with self._writing("writing a tick"):
             ticks.write_tick(self._connection, self._live, tick)
             write_doubts(self._connection, self._live.registry, self._doubts, tick)
             write_standings(self._connection, len(self._live.registry.gpu_ids), self._standings, tick)
+        if any_finished(self._live.marks, tick.at_ms):
+            with self._writing("rolling up a minute"):
+                ticks.close_minutes(self._connection, self._live, tick.at_ms)
 
     def write_history(self, history: History) -> int:
         """Store a stretch of the past; the number of samples that were not there. Safe to repeat."""

@@ -75,7 +75,7 @@ def start_marks(connection: duckdb.DuckDBPyConnection, first_ms: int) -> Marks:
 
 def close_finished(connection: duckdb.DuckDBPyConnection, marks: Marks, *, at_ms: int, reach: Reach) -> Marks:
     """Roll up the minutes that ended GRACE_MS before ``at_ms``, and the hours that this completes."""
-    due_ms = floor_to(at_ms - GRACE_MS, MINUTE_MS)
+    due_ms = _due_ms(at_ms)
     if marks.minutes_to_ms is None or marks.hours_to_ms is None or due_ms <= marks.minutes_to_ms:
         return marks
     learn_idle_power(connection, marks.minutes_to_ms, due_ms)
@@ -87,6 +87,11 @@ def close_finished(connection: duckdb.DuckDBPyConnection, marks: Marks, *, at_ms
     moved = replace(marks, minutes_to_ms=due_ms, hours_to_ms=max(due_hour_ms, marks.hours_to_ms))
     _write_marks(connection, moved)
     return moved
+
+
+def any_finished(marks: Marks, at_ms: int) -> bool:
+    """Whether ``close_finished`` would find something to do at ``at_ms``."""
+    return marks.minutes_to_ms is not None and _due_ms(at_ms) > marks.minutes_to_ms
 
 
 def redo(connection: duckdb.DuckDBPyConnection, stretch: Stretch, marks: Marks, reach: Reach) -> None:
@@ -145,6 +150,10 @@ def learn_idle_power(connection: duckdb.DuckDBPyConnection, from_ms: int, to_ms:
 def floor_to(ms: int, step_ms: int) -> int:
     """The last multiple of ``step_ms`` at or before ``ms``."""
     return ms // step_ms * step_ms
+
+
+def _due_ms(at_ms: int) -> int:
+    return floor_to(at_ms - GRACE_MS, MINUTE_MS)
 
 
 def _run(connection: duckdb.DuckDBPyConnection, name: str, stretch: Stretch) -> None:

@@ -105,7 +105,7 @@ def read_live(connection: duckdb.DuckDBPyConnection) -> Live:
 
 
 def write_tick(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick) -> None:
-    """Everything that the tick brings: dimensions, samples, intervals, gaps, roll-ups."""
+    """Everything that the tick brings: dimensions, samples, intervals, gaps; late samples' roll-ups."""
     live.recent_ms = 0
     readings = [outcome for outcome in tick.outcomes if isinstance(outcome, Reading)]
     late = [_write_reading(connection, live, reading, tick) for reading in readings]
@@ -116,8 +116,15 @@ def write_tick(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick) ->
     for stretch in late:
         if stretch is not None:
             redo(connection, stretch, live.marks, live.reach)
-    live.marks = close_finished(connection, live.marks, at_ms=tick.at_ms, reach=live.reach)
     live.ticked_ms = tick.at_ms
+
+
+def close_minutes(connection: duckdb.DuckDBPyConnection, live: Live, at_ms: int) -> None:
+    """Roll up what is complete at ``at_ms``; for a transaction of its own, after the tick's.
+
+    A crash between the two loses nothing: the watermark says what is missing, and the next tick adds it.
+    """
+    live.marks = close_finished(connection, live.marks, at_ms=at_ms, reach=live.reach)
 
 
 def add_samples(connection: duckdb.DuckDBPyConnection, live: Live, stored: pa.Table) -> Stretch | None:
