@@ -263,6 +263,16 @@ class Store:
         )
 
     @contextmanager
+    def writing(self, doing: str) -> Iterator[duckdb.DuckDBPyConnection]:
+        """One transaction for rows that others own (the journal, the register); durable when the block ends.
+
+        ``doing`` completes error messages. Waits for a tick that is being committed. Raises StoreFull or
+        StoreDamaged; then nothing of the block is stored.
+        """
+        with self._writing(doing):
+            yield self._connection
+
+    @contextmanager
     def _writing(self, doing: str) -> Iterator[None]:
         with self._lock, translated(doing, self.path):
             self._connection.execute("BEGIN")

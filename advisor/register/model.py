@@ -1,0 +1,256 @@
+"""The nouns of a submitted job: its submission, its entry in the register, its directives and its reports.
+
+Pure values. The service writes directives, the job's launcher (``fallow run``, running as the user) carries
+them out in order and acknowledges each; neither ever runs anything on the other's behalf. A directive bears
+the number of the journal's intent that caused it, so it is carried out at most once: a launcher that has
+handled number N ignores whatever is numbered N or less.
+
+    submit ─► PENDING ─Begin─► RUNNING ─Suspend─► PAUSED ─Continue─► RUNNING ... ─► ENDED
+
+Times UTC milliseconds, memory bytes on each GPU, shares 0..1 of a GPU.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from advisor.model import ActionClass, ProjectName
+from collector.model import GpuUuid, JobId, JobKind, NodeName
+
+
+class Stand(StrEnum):
+    """Where a submitted job stands. STARTING: a lease is granted, workers are not reported yet."""
+
+    PENDING = "pending"
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    ENDED = "ended"
+
+
+class Ending(StrEnum):
+    """How a job came to its end."""
+
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+
+
+class Mobility(StrEnum):
+    """How a job's world can be changed while it lives.
+
+    ELASTIC uses ``fallow`` and is resized in place; CHECKPOINTS is signalled, given its grace and launched
+    anew; RIGID is only ever queued, run and finished.
+    """
+
+    ELASTIC = "elastic"
+    CHECKPOINTS = "checkpoints"
+    RIGID = "rigid"
+
+
+class Sharing(StrEnum):
+    """What keeps sharers of a GPU apart, as the lease says it."""
+
+    WHOLE = "whole"
+    MIG = "mig"
+    MPS = "mps"
+    TIME_SLICED = "time-sliced"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """What somebody asked for. The command is for people to read: only the launcher ever runs it.
+
+    ``min_gpus`` to ``max_gpus`` devices, ``share`` of each; ``memory_bytes`` needed on each, ``None``
+    unknown. ``grace_s`` is how long a signalled job may write its checkpoint. ``restarts`` is how often a
+    job whose worker died is started again.
+    """
+
+    command: tuple[str, ...]
+    user: str
+    uid: int | None = None
+    project: ProjectName
+    name: str = ""
+    folder: str = ""
+    node: NodeName | None = None
+    kind: JobKind = JobKind.BATCH
+    min_gpus: int = 1
+    max_gpus: int = 1
+    share: float = 1.0
+    memory_bytes: int | None = None
+    priority: int = 0
+    preemptible: bool = False
+    may_share: bool = False
+    mobility: Mobility = Mobility.RIGID
+    checkpoint_signal: str | None = None
+    grace_s: float = 60.0
+    restarts: int = 0
+    memory_defaults: bool = True
+    gpu_models: tuple[str, ...] = ()
+    limit_s: float | None = None
+    opted_out: frozenset[ActionClass] = frozenset()
+    nonce: str = ""
+    """Made by the launcher: the same submission sent twice is one job."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launcher:
+    """The process that runs a job: on this machine it is known dead when pid and start time are gone."""
+
+    node: NodeName
+    pid: int
+    started_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a launcher says of its job: every few seconds, and at once when something changed.
+
+    ``handled`` is the number of the newest directive it has carried out, ``failed`` why that did not work.
+    ``steps_left``, ``step_s`` (by world size) and ``checkpoint_ms`` are the job's own word, where it has one.
+    """
+
+    at_ms: int
+    launcher: Launcher
+    stand: Stand
+    handled: int = 0
+    failed: str | None = None
+    pids: tuple[int, ...] = ()
+    gpus: tuple[GpuUuid, ...] = ()
+    step: int | None = None
+    steps_left: float | None = None
+    step_s: Mapping[int, float] = field(default_factory=dict)
+    resize_s: float | None = None
+    memory_held_bytes: int | None = None
+    memory_needed_bytes: int | None = None
+    checkpoint_ms: int | None = None
+    attached: bool | None = None
+    ending: Ending | None = None
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begin:
+    """Start the workers on these devices, in rank order, with the lease's environment ``settings``."""
+
+    number: int
+    gpus: tuple[GpuUuid, ...]
+    share: float = 1.0
+    sharing: Sharing = Sharing.WHOLE
+    memory_bytes: int | None = None
+    settings: tuple[tuple[str, str], ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspend:
+    """Give the GPUs back and keep what was done: the job goes on later. Never for a RIGID job."""
+
+    number: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Continue:
+    """Go on after a ``Suspend``, on these devices."""
+
+    number: int
+    gpus: tuple[GpuUuid, ...]
+    share: float = 1.0
+    sharing: Sharing = Sharing.WHOLE
+    memory_bytes: int | None = None
+    settings: tuple[tuple[str, str], ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reshape:
+    """Go on with exactly these devices: an elastic job in place, one that checkpoints by a new launch.
+
+    Also moves a job (as many devices, others) and restarts it with other ``settings`` (the same devices).
+    """
+
+    number: int
+    gpus: tuple[GpuUuid, ...]
+    share: float = 1.0
+    sharing: Sharing = Sharing.WHOLE
+    memory_bytes: int | None = None
+    settings: tuple[tuple[str, str], ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """Have the job's library give cached memory back."""
+
+    number: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requeued:
+    """Stop the workers after a checkpoint and wait in the queue for a new ``Begin``."""
+
+    number: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Say:
+    """Show the person at the job a message; nothing else."""
+
+    number: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """End the job for good."""
+
+    number: int
+    reason: str = ""
+
+
+Directive = Begin | Suspend | Continue | Reshape | Release | Requeued | Say | Stop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A submitted job as the register has it.
+
+    ``gpus`` are its leased devices in rank order, empty while it holds none. ``directive`` is the newest one
+    given, ``handled`` the newest one that its launcher has acknowledged: while they differ, it is being
+    carried out. ``heard_ms`` is when its launcher was last heard of, ``None`` since the service started.
+    """
+
+    id: JobId
+    submission: Submission
+    stand: Stand = Stand.PENDING
+    submitted_ms: int = 0
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    gpus: tuple[GpuUuid, ...] = ()
+    share: float = 1.0
+    sharing: Sharing = Sharing.WHOLE
+    directive: Directive | None = None
+    handled: int = 0
+    launcher: Launcher | None = None
+    report: Report | None = None
+    heard_ms: int | None = None
+    paused_on: tuple[GpuUuid, ...] = ()
+    keep_until_ms: int | None = None
+    keeps: int = 0
+    requeues: int = 0
+    acted_ms: int | None = None
+    resized_ms: int | None = None
+    told_ms: int | None = None
+    tells: int = 0
+    attained_gpu_s: float = 0.0
+    next_launch: tuple[tuple[str, str], ...] = ()
+    held_by_user: bool = False
+    """Paused by its owner: only its owner or an operator lets it go on."""
+    ending: Ending | None = None
+    exit_code: int | None = None
+    said: str = ""
+    """Why it stands where it stands, for people: what it waits for, or how it ended."""
