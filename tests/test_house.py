@@ -39,6 +39,7 @@ PURE = (
     "advisor/round.py",
     "advisor/steps.py",
     "advisor/transition.py",
+    "advisor/written.py",
     "advisor/observed.py",
     "advisor/rules.py",
     "advisor/explain.py",

@@ -1,0 +1,73 @@
+"""What is written down is read back exactly, and what is not understood is never guessed at."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.plan import Plan
+from advisor.register.model import Directive, Entry
+from advisor.steps import Pause, Start, Step, Tell
+from advisor.written import Unreadable, from_text, to_text
+
+KINDS: tuple[Any, ...] = (Step, Plan, Directive, Entry)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=("step", "plan", "directive", "entry"))
+@given(found=st.data())
+def test_every_value_comes_back_as_it_was(kind: Any, found: st.DataObject) -> None:
+    value = found.draw(st.from_type(kind))
+    text = to_text(value, kind)
+    back = from_text(kind, text)
+    assert type(back) is type(value)
+    assert to_text(back, kind) == text
+    assert back == value or "nan" in text
+
+
+@given(st.from_type(Step), st.text(), st.integers())
+def test_what_a_newer_version_writes_beside_known_fields_is_passed_over(
+    step: Step, name: str, value: int
+) -> None:
+    tree = json.loads(to_text(step, Step))
+    assert from_text(Step, json.dumps({f"new_{name}": value, **tree})) == step
+
+
+def test_a_field_that_an_older_version_did_not_write_takes_its_default() -> None:
+    assert from_text(Step, '{"is":"Start","job":"a","gpus":["g"]}') == Start(job="a", gpus=("g",))
+
+
+def test_numbers_stay_what_they_were() -> None:
+    start = from_text(Step, to_text(Start(job="a", gpus=("g",), share=1 / 3), Step))
+    assert start.share == 1 / 3
+    strange = to_text(Start(job="a", gpus=(), share=math.inf), Step)
+    assert from_text(Step, strange).share == math.inf
+    assert "Infinity" not in strange
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "not valid JSON"),
+        ("[]", "list where dict belongs"),
+        ('{"is":"Explode","job":"a"}', "'Explode' is none of Start, Resize"),
+        ('{"is":"Pause"}', "job is missing"),
+        ('{"is":"Pause","job":3}', "int where str belongs"),
+        ('{"is":"Pause","job":"a","action":"dance"}', "'dance' is none of schedule"),
+        ('{"is":"Start","job":"a","gpus":"g"}', "str where list belongs"),
+        ('{"is":"ReleaseCaches","job":"a","frees_bytes":true}', "bool where int belongs"),
+        ('{"is":"CapAtNextLaunch","job":"a","settings":[["x"]]}', "1 values where 2 belong"),
+    ],
+)
+def test_what_is_not_understood_is_refused_with_its_place(text: str, said: str) -> None:
+    with pytest.raises(Unreadable, match=said):
+        from_text(Step, text)
+
+
+def test_a_line_is_a_line_whatever_is_said_in_it() -> None:
+    told = Tell(job="a", message='two\nlines, "quoted", \x00 and ü')
+    assert "\n" not in to_text(told, Step)
+    assert from_text(Step, to_text(told, Step)) == told
+    assert from_text(Pause, to_text(Pause(job="a"))) == Pause(job="a")
