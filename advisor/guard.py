@@ -12,7 +12,14 @@ from typing import assert_never
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState, Job, Placement, ProjectName
 from advisor.plan import Plan, Refusal, Rule
-from advisor.protection import Objection, against_disturbing, against_touching, disturbed_lately
+from advisor.protection import (
+    Objection,
+    against_disturbing,
+    against_protected,
+    against_protected_gpus,
+    against_touching,
+    disturbed_lately,
+)
 from advisor.quota import Cover, quota_cover
 from advisor.steps import (
     CapAtNextLaunch,
@@ -116,8 +123,11 @@ def forbidden(
 ) -> Objection | None:
     """The never-touch rule that a step would break, after those that ``draft`` has taken; or ``None``."""
     job, placement = draft.jobs.get(step.job), draft.placements.get(step.job)
-    if job is None or placement is None:
+    if job is None:
         return None
+    protected = _against_protected(step, job, placement, state)
+    if protected is not None or placement is None:
+        return protected
     match step:
         case Start() | Resume() | Tell() | Promise() | CapAtNextLaunch():
             return None
@@ -184,6 +194,20 @@ def _unswitched(step: Step, limits: Limits, agreed: frozenset[Step]) -> Objectio
     return Objection(
         rule=Rule.MODE, reason=f"the mode of {action.value} is {mode.value}", would_change=wanted
     )
+
+
+def _against_protected(
+    step: Step, job: Job, placement: Placement | None, state: ClusterState
+) -> Objection | None:
+    """A protected job starts as any other; nobody starts or goes on where the site protects the GPU."""
+    held = () if placement is None else placement.gpus
+    match step:
+        case Start() | Resume() | Promise():
+            return against_protected_gpus(step.gpus, state)
+        case Resize() | Move():
+            return against_protected(job, (*held, *step.gpus), state)
+        case _:
+            return against_protected(job, held, state)
 
 
 def _against_resize(

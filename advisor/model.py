@@ -95,6 +95,7 @@ class Gpu:
 
     A device that was cut into MIG instances is not in a ``ClusterState``, its instances are. Whoever uses a
     GPU that nobody handed out (a process without an allocation) makes it ``occupied``: never given away.
+    ``protected`` by the site: nothing is started there, and nothing there is touched.
     """
 
     uuid: GpuUuid
@@ -103,6 +104,7 @@ class Gpu:
     memory_bytes: int | None = None
     healthy: bool = True
     occupied: bool = False
+    protected: bool = False
     telemetry: Telemetry = Telemetry.UNKNOWN
 
 
@@ -134,6 +136,9 @@ class Job:
     ``paused_on`` are the GPUs that it left when it was paused: its state lies in those nodes' memory.
     ``attached`` says whether a person sits at it now. ``opted_out`` are the classes of action its owner
     refuses; ``keep_until_ms`` the owner's word to be left alone until then.
+    ``protected`` is the site's word: nothing is ever done to it. ``held`` while it is paused until somebody
+    touches it or lets it go on. ``told_ms`` is when its owner was first reached in this idle time, and
+    ``unreached_ms`` when telling was last tried and reached nobody.
     """
 
     id: JobId
@@ -170,6 +175,9 @@ class Job:
     requeues: int = 0
     told_ms: int | None = None
     tells: int = 0
+    unreached_ms: int | None = None
+    protected: bool = False
+    held: bool = False
     paused_on: tuple[GpuUuid, ...] = ()
     next_launch: tuple[tuple[str, str], ...] = ()
     profile: Profile | None = None

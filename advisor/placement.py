@@ -231,7 +231,7 @@ class Board:
         cells: dict[tuple[str, tuple[str, int]], Cell] = {}
         blocked = {name for name, node in state.nodes.items() if not node.schedulable}
         for gpu in state.gpus.values():
-            if not gpu.healthy or gpu.occupied or gpu.node in blocked:
+            if not gpu.healthy or gpu.occupied or gpu.protected or gpu.node in blocked:
                 continue
             kind = (gpu.model or "", gpu.memory_bytes or 0)
             cell = cells.get((gpu.node, kind))

@@ -25,8 +25,9 @@ from collector.model import GpuUuid, JobId
 
 
 class Rule(StrEnum):
-    """Which rule said no. The first ten protect a running job, the others keep one waiting."""
+    """Which rule said no. The first eleven protect a running job, the others keep one waiting."""
 
+    PROTECTED = "protected"
     IN_QUOTA = "in-quota"
     NOT_PREEMPTIBLE = "not-preemptible"
     INFERENCE = "inference"

@@ -69,8 +69,8 @@ def allocated(state: ClusterState) -> dict[ProjectName, float]:
 
 
 def is_usable(gpu: Gpu, state: ClusterState) -> bool:
-    """Whether the GPU may be given to somebody: healthy, nobody's uninvited, on a node that takes work."""
-    if not gpu.healthy or gpu.occupied:
+    """Whether the GPU may be given away: healthy, not protected, not in use, on a node that takes work."""
+    if not gpu.healthy or gpu.occupied or gpu.protected:
         return False
     node = state.nodes.get(gpu.node)
     return node is None or node.schedulable

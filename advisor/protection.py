@@ -20,10 +20,30 @@ class Objection:
     would_change: str = ""
 
 
+def against_protected(job: Job, gpus: tuple[GpuUuid, ...], state: ClusterState) -> Objection | None:
+    """The site's word that this job, or one of these GPUs, is never touched; ``None`` where it said none."""
+    if job.protected:
+        reason = "the site protects it: nothing is ever done to it"
+        return Objection(rule=Rule.PROTECTED, reason=reason, would_change="another [protect] of the site")
+    return against_protected_gpus(gpus, state)
+
+
+def against_protected_gpus(gpus: tuple[GpuUuid, ...], state: ClusterState) -> Objection | None:
+    """The site's word that one of these GPUs is left alone; ``None`` where it said none."""
+    for uuid in gpus:
+        if uuid in state.gpus and state.gpus[uuid].protected:
+            reason = f"the site protects GPU {uuid}: nothing is ever done there"
+            return Objection(rule=Rule.PROTECTED, reason=reason, would_change="another [protect] of the site")
+    return None
+
+
 def against_touching(
     job: Job, gpus: tuple[GpuUuid, ...], action: ActionClass, state: ClusterState
 ) -> Objection | None:
     """The rule against any change to a running job on these GPUs, a mere resize included; or ``None``."""
+    protected = against_protected(job, gpus, state)
+    if protected is not None:
+        return protected
     if job.kind is JobKind.INFERENCE:
         return Objection(rule=Rule.INFERENCE, reason="it serves inference, which is never disturbed")
     if job.attached or (job.attached is None and job.kind is JobKind.INTERACTIVE):
@@ -50,6 +70,9 @@ def against_disturbing(
 
     Whether its quota covers it is not asked here: that depends on who wants its place (``advisor.quota``).
     """
+    protected = against_protected(job, gpus, state)
+    if protected is not None:
+        return protected
     if not job.preemptible:
         return Objection(
             rule=Rule.NOT_PREEMPTIBLE,

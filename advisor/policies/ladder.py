@@ -19,6 +19,7 @@ from collector.model import JobKind
 
 MS_PER_S = 1000
 KEEP_HOURS = (4, 8, 24)
+PROTECTED = "the site protects it: nothing is ever done to it"
 
 
 class Rung(IntEnum):
@@ -115,7 +116,11 @@ def _refusal(
     rung: Rung, job: Job, now_ms: int, bounds: tuple[Limits, AdviceRules], restrained: str | None
 ) -> str | None:
     limits, rules = bounds
-    if rung <= Rung.TELL:
+    if rung is Rung.SHOW:
+        return None
+    if job.protected:
+        return PROTECTED
+    if rung is Rung.TELL:
         return None
     if restrained is not None:
         return restrained

@@ -8,7 +8,7 @@ the rules of ``advisor.protection``, which the guard asks again before anything 
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState, Job, Telemetry, Use
 from advisor.plan import Rule
-from advisor.protection import Objection, against_disturbing
+from advisor.protection import Objection, against_disturbing, against_protected
 from advisor.quota import Cover
 from advisor.rules import AdviceRules
 
@@ -32,11 +32,15 @@ def restraint(
     state: ClusterState, job: Job, action: ActionClass, limits: Limits, cover: Cover
 ) -> Objection | None:
     """Why nothing may be done to ``job``, though its owner may be told; ``None`` when something may be."""
+    gpus = state.placements[job.id].gpus
+    protected = against_protected(job, gpus, state)
+    if protected is not None:
+        return protected
     if cover.gpus(job) > 0:
         return Objection(
             rule=Rule.IN_QUOTA, reason=f"the quota of {job.project} covers it", would_change="a smaller quota"
         )
-    return against_disturbing(job, state.placements[job.id].gpus, action, state, limits)
+    return against_disturbing(job, gpus, action, state, limits)
 
 
 def distrust(state: ClusterState, job: Job) -> Objection | None:

@@ -163,7 +163,9 @@ def _lines(round: Round) -> dict[ProjectName, list[Job]]:
 
 
 def _rests(round: Round, job: Job) -> bool:
-    """Whether it was disturbed just now; one that was paused for idling rests for the whole cooldown."""
+    """Whether it is held, or was disturbed just now; one paused for idling rests for the whole cooldown."""
+    if job.held:
+        return True
     if job.acted_ms is None:
         return False
     rest_s = round.limits.cooldown_s if job.use is Use.IDLE and job.phase is Phase.PAUSED else 0.0

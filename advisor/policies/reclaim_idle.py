@@ -10,7 +10,7 @@ from advisor.limits import Limits
 from advisor.model import ActionClass, ClusterState, Job, Use
 from advisor.observed import Observed
 from advisor.policies.foresight import Foresight, Quiet, foresee
-from advisor.policies.ladder import Rung, Standing, standing
+from advisor.policies.ladder import PROTECTED, Rung, Standing, standing
 from advisor.policies.protection import restraint, silence
 from advisor.policies.sayings import job_name, lasting, money_of, places, risk_of_waking
 from advisor.quota import Cover, quota_cover
@@ -117,6 +117,8 @@ def _what(state: ClusterState, job: Job, found: Standing) -> str:
 def _why(job: Job, idle_s: float, seen: Foresight | None, observed: Observed) -> str:
     found = next((each.sentence for each in observed.findings_of(job.id) if _is_idleness(each.kind)), None)
     first = found or f"It has done nothing for {lasting(idle_s)}."
+    if job.protected:
+        first = f"{first} {PROTECTED[0].upper()}{PROTECTED[1:]}."
     if seen is None:
         return f"{first} Too few such times were recorded to say how long they go on."
     return f"{first} Of {seen.stretches} idle times of {seen.of} that lasted this long, {_band(seen)}."

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from advisor.decide import decide
 from advisor.guard import Approved, approve
 from advisor.limits import Limits, Mode
 from advisor.model import (
@@ -27,6 +28,7 @@ from advisor.steps import (
     ReleaseCaches,
     Requeue,
     Resize,
+    Resume,
     Start,
     Step,
     Tell,
@@ -80,6 +82,7 @@ DISTURBING: tuple[Step, ...] = (
     Move(job="j", gpus=("n/2", "n/3")),
 )
 PROTECTED = {
+    Rule.PROTECTED: world(replace(CALM, protected=True)),
     Rule.NOT_PREEMPTIBLE: world(replace(CALM, preemptible=False)),
     Rule.INFERENCE: world(replace(CALM, kind=JobKind.INFERENCE)),
     Rule.ATTACHED: world(replace(CALM, attached=True)),
@@ -101,6 +104,44 @@ def test_a_borrower_that_nothing_protects_may_be_disturbed(step: Step) -> None:
 @pytest.mark.parametrize("rule", PROTECTED)
 def test_each_rule_protects_from_each_disturbance(rule: Rule, step: Step) -> None:
     assert ruled(PROTECTED[rule], step) == [rule]
+
+
+def test_what_the_site_protects_is_not_even_told() -> None:
+    steps = (Tell(job="j", message="it idles"), CapAtNextLaunch(job="j", settings=(("A", "1"),)))
+    assert ruled(world(replace(CALM, protected=True)), *steps) == [Rule.PROTECTED] * 2
+    assert ruled(world(), *steps) == ["done"] * 2
+
+
+def test_nobody_is_started_on_a_protected_gpu_or_moved_there() -> None:
+    state = world()
+    gpus = {**state.gpus, "n/2": replace(state.gpus["n/2"], protected=True)}
+    steps = (
+        Start(job="w", gpus=("n/2",)),
+        Move(job="j", gpus=("n/2", "n/3")),
+        Resize(job="j", gpus=("n/0", "n/1", "n/2")),
+    )
+    assert ruled(replace(state, gpus=gpus), *steps) == [Rule.PROTECTED] * 3
+    assert ruled(replace(state, gpus=gpus), Start(job="w", gpus=("n/3",))) == ["done"]
+
+
+def test_a_protected_job_starts_like_any_other() -> None:
+    waiting = Job(id="w", project="owed", protected=True)
+    state = world(jobs={"j": CALM, "w": waiting})
+    assert ruled(state, Start(job="w", gpus=("n/2",))) == ["done"]
+
+
+def test_protected_gpus_are_nobodys_to_give_away() -> None:
+    state = world()
+    gpus = {uuid: replace(gpu, protected=uuid != "n/3") for uuid, gpu in state.gpus.items()}
+    plan = decide(replace(state, gpus=gpus), AUTO)
+    assert plan.steps == (replace(plan.steps[0], gpus=("n/3",)),)
+
+
+def test_a_held_job_waits_until_it_is_touched() -> None:
+    paused = replace(CALM, phase=Phase.PAUSED, paused_on=("n/0",), started_ms=None, max_gpus=1)
+    state = world(jobs={"j": replace(paused, held=True)}, placements={})
+    assert decide(state, AUTO).steps == ()
+    assert [type(step) for step in decide(replace(state, jobs={"j": paused}), AUTO).steps] == [Resume]
 
 
 @pytest.mark.parametrize("telemetry", [Telemetry.SUSPECT, Telemetry.UNKNOWN])

@@ -84,6 +84,10 @@ def with_quota(state: ClusterState) -> ClusterState:
     return replace(state, projects=projects)
 
 
+def with_protected_gpus(state: ClusterState) -> ClusterState:
+    return replace(state, gpus={uuid: replace(each, protected=True) for uuid, each in state.gpus.items()})
+
+
 NEVER: dict[str, tuple[Callable[[Job], Job], Callable[[ClusterState], ClusterState]]] = {
     "in quota": (same, with_quota),
     "not preemptible": (lambda j: replace(j, preemptible=False), same),
@@ -96,6 +100,8 @@ NEVER: dict[str, tuple[Callable[[Job], Job], Callable[[ClusterState], ClusterSta
     "suspect telemetry": (same, with_telemetry(Telemetry.SUSPECT)),
     "unknown telemetry": (same, with_telemetry(Telemetry.UNKNOWN)),
     "unknown use": (lambda j: replace(j, use=Use.UNKNOWN, idle_since_ms=None), same),
+    "protected by the site": (lambda j: replace(j, protected=True), same),
+    "on a protected GPU": (same, with_protected_gpus),
     "attached": (lambda j: replace(j, kind=JobKind.INTERACTIVE, attached=True), same),
     "perhaps attached": (lambda j: replace(j, kind=JobKind.INTERACTIVE, attached=None), same),
 }
