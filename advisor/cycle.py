@@ -31,8 +31,8 @@ class Journal(Protocol):
         """A plan was made, and the guard has ruled on it."""
         ...
 
-    def intends(self, at_ms: int, step: Step) -> int:
-        """A step is about to be done; the number of the intent."""
+    def intends(self, at_ms: int, step: Step, actor: str = "fallow") -> int:
+        """A step is about to be done by ``actor`` (``user NAME`` for people's own); the intent's number."""
         ...
 
     def came_of(self, at_ms: int, intent: int, outcome: Outcome) -> None:
@@ -72,7 +72,7 @@ def run_cycle(
     outcomes: list[tuple[Step, Outcome]] = []
     for step in ruling.approved.steps:
         intent = journal.intends(clock.now_ms(), step)
-        outcome = engine.do(step)
+        outcome = engine.do(step, intent)
         journal.came_of(clock.now_ms(), intent, outcome)
         outcomes.append((step, outcome))
         if not isinstance(outcome, Done):

@@ -16,7 +16,7 @@ class DryRun:
     def __init__(self, state: ClusterState) -> None:
         self._draft = Draft(state)
 
-    def do(self, step: Step) -> Outcome:
+    def do(self, step: Step, intent: int = 0) -> Outcome:
         """``Done`` when the step may be taken after those before it, else ``Stale`` with the reason."""
         try:
             self._draft.take(step)

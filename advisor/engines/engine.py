@@ -46,6 +46,6 @@ Outcome = Done | Stale | Unsupported | Failed
 class Engine(Protocol):
     """Carries out steps in one kind of world."""
 
-    def do(self, step: Step) -> Outcome:
-        """Carry out one approved step; may block."""
+    def do(self, step: Step, intent: int = 0) -> Outcome:
+        """Carry out one approved step; may block. ``intent`` is its number in the journal, 0 without one."""
         ...

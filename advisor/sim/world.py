@@ -166,7 +166,7 @@ class World:
         """The waiting jobs of each project as (second of submission, job), in that order."""
         return self.totals.queues
 
-    def do(self, step: Step) -> Outcome:
+    def do(self, step: Step, intent: int = 0) -> Outcome:
         """Carry out one step; see the top of this file for what it costs."""
         return self.do_all((step,))[0]
 

@@ -31,7 +31,7 @@ class Book:
     def decided(self, at_ms: int, plan: Plan, ruling: Ruling) -> None:
         self.lines.append(f"{at_ms}: {len(plan.steps)} steps, {len(ruling.refused)} refused")
 
-    def intends(self, at_ms: int, step: Step) -> int:
+    def intends(self, at_ms: int, step: Step, actor: str = "fallow") -> int:
         self.lines.append(f"{at_ms}: intends {step.job}")
         return len(self.lines)
 
@@ -58,7 +58,7 @@ class Breaks:
     def __init__(self) -> None:
         self.done: list[Step] = []
 
-    def do(self, step: Step) -> Outcome:
+    def do(self, step: Step, intent: int = 0) -> Outcome:
         self.done.append(step)
         return Done() if len(self.done) < 2 else Failed(found="the node does not answer")
 
