@@ -1,0 +1,140 @@
+"""What the acting routes answer becomes typed values; what is missing stays unknown."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from service.pages.acting_frames import asked_gpus, jobs_frame, leases_frame, matching, queue_frame
+from service.pages.chart_projects import wanted_and_held
+from service.pages.records import action_of, launched_of, plan_of, switch_of
+
+AT_MS = 1_795_000_000_000
+AT = datetime.fromtimestamp(AT_MS / 1000, UTC)
+
+
+def waiting(job: str, place: int, **more: object) -> dict[str, object]:
+    row = {"job": job, "name": f"n{place}", "user": "ada", "project": "vision", "gpus": 2, "place": place}
+    return {**row, "waits_for": "2 GPUs", "since_ms": AT_MS, "promised_ms": None, **more}
+
+
+def test_the_queue_is_in_order_of_place_and_an_unpromised_start_is_unknown() -> None:
+    frame = queue_frame([waiting("fallow:2", 2), waiting("fallow:1", 1, promised_ms=AT_MS + 60_000)])
+    assert list(frame["job"]) == ["fallow:1", "fallow:2"]
+    assert (frame["promised"].iloc[0] - frame["since"].iloc[0]).total_seconds() == 60
+    assert frame["promised"].isna().tolist() == [False, True]
+
+
+def test_an_empty_answer_has_its_columns_all_the_same() -> None:
+    queue, leases, jobs = queue_frame([]), leases_frame([]), jobs_frame([])
+    assert {"since", "promised", "waits_for"} <= set(queue)
+    assert {"since", "share"} <= set(leases)
+    assert {"submitted", "held", "stand"} <= set(jobs)
+    assert wanted_and_held(queue, leases).empty
+
+
+def test_a_job_is_found_by_any_of_its_words_and_filters_narrow() -> None:
+    frame = queue_frame(
+        [waiting("fallow:1", 1), waiting("fallow:2", 2, user="bo"), waiting("fallow:3", 3, project=None)]
+    )
+    assert list(matching(frame, "BO")["job"]) == ["fallow:2"]
+    assert list(matching(frame, "fallow:3")["job"]) == ["fallow:3"]
+    assert list(matching(frame, "n[")["job"]) == []
+    assert list(matching(frame, None, user="ada", project="vision")["job"]) == ["fallow:1"]
+
+
+def test_held_and_wanted_are_counted_by_project_in_gpus() -> None:
+    queue = queue_frame([waiting("fallow:1", 1), waiting("fallow:2", 2, project=None, gpus=0.5)])
+    leases = leases_frame(
+        [{"job": "fallow:9", "project": "vision", "gpu": f"GPU-{i}", "share": 0.5} for i in range(3)]
+    )
+    frame = wanted_and_held(queue, leases).set_index(["project", "kind"])["gpus"]
+    assert frame["vision", "held through Fallow"] == 1.5
+    assert frame["vision", "wanted"] == 2
+    assert frame["no project", "wanted"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("asked", "written"),
+    [
+        ((1, 4, 1.0), "1-4"),
+        ((2, 2, 1.0), "2"),
+        ((1, 1, 0.5), "0.5"),
+        ((2, 2, 0.5), "2x0.5"),
+        ((None, None, None), "\u2013"),
+    ],
+)
+def test_gpus_asked_for_are_written_as_they_are_typed(asked, written) -> None:
+    assert asked_gpus(*asked) == written
+
+
+def test_an_entry_with_a_submission_and_one_without_its_extras_are_both_read() -> None:
+    job = launched_of(
+        {
+            "id": "fallow:7",
+            "stand": "running",
+            "submission": {"command": ["python", "t.py"], "user": "ada", "project": "vision", "min_gpus": 1},
+            "gpus": ["GPU-a"],
+            "submitted_ms": AT_MS,
+            "directives": [
+                {
+                    "directive": {"number": 4, "verb": "begin", "gpus": ["GPU-a"]},
+                    "given_ms": AT_MS,
+                    "handled_ms": None,
+                }
+            ],
+            "actions": [{"action": 4, "at_ms": AT_MS, "job": "fallow:7", "verb": "start", "actor": "fallow"}],
+        }
+    )
+    assert job.command == ("python", "t.py")
+    assert job.submitted == AT
+    assert job.directives[0].verb == "begin"
+    assert job.directives[0].handled is None
+    assert job.actions[0].outcome is None
+    assert job.heard is None
+    assert job.memory_bytes is None
+    bare = launched_of({"id": "fallow:8"})
+    assert (bare.stand, bare.gpus, bare.user) == ("unknown", (), None)
+
+
+def test_a_plan_keeps_its_steps_evidence_and_refusals() -> None:
+    plan = plan_of(
+        {
+            "plan": 3,
+            "as_of_ms": AT_MS,
+            "state": "waiting",
+            "steps": [
+                {
+                    "n": 1,
+                    "verb": "pause",
+                    "job": "fallow:7",
+                    "gpus": ["GPU-a"],
+                    "sentence": "Pause it",
+                    "reason": "idle for 2 h",
+                    "mode": "ask",
+                    "expected_gain": 3.5,
+                    "evidence": {"idle_s": 7200},
+                }
+            ],
+            "refused": [
+                {
+                    "job": "slurm:1",
+                    "action": "reclaim",
+                    "rule": "kept",
+                    "reason": "kept",
+                    "would_change": "time",
+                }
+            ],
+        }
+    )
+    assert plan.steps[0].evidence == {"idle_s": 7200}
+    assert plan.refused[0].would_change == "time"
+
+
+def test_an_action_that_is_still_being_done_has_no_outcome_and_the_switch_says_who() -> None:
+    action = action_of({"action": 9, "at_ms": AT_MS, "job": "j", "verb": "pause", "actor": "user ada"})
+    assert action.outcome is None
+    assert action.undo is None
+    switch = switch_of(
+        {"acting": False, "by": "root", "at_ms": AT_MS, "because": "maintenance", "modes": None}
+    )
+    assert (switch.acting, switch.by, switch.at, switch.modes) == (False, "root", AT, {})
