@@ -235,6 +235,8 @@ class Entry:
     sharing: Sharing = Sharing.WHOLE
     directive: Directive | None = None
     handled: int = 0
+    failed: str | None = None
+    """Why the newest acknowledged directive did not work; ``None`` when it did."""
     launcher: Launcher | None = None
     report: Report | None = None
     heard_ms: int | None = None
@@ -247,10 +249,15 @@ class Entry:
     told_ms: int | None = None
     tells: int = 0
     attained_gpu_s: float = 0.0
+    counted_ms: int | None = None
+    """Up to when ``attained_gpu_s`` counts; ``None`` while it holds no GPU."""
+    promised_ms: int | None = None
+    promised_gpus: tuple[GpuUuid, ...] = ()
     next_launch: tuple[tuple[str, str], ...] = ()
     held_by_user: bool = False
     """Paused by its owner: only its owner or an operator lets it go on."""
     ending: Ending | None = None
+    """How it ended; set while it does not stand ENDED yet when its launcher is lost and workers linger."""
     exit_code: int | None = None
     said: str = ""
     """Why it stands where it stands, for people: what it waits for, or how it ended."""

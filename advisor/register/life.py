@@ -1,0 +1,314 @@
+"""What happens to an entry of the register: pure transitions, the whole life of a submitted job.
+
+Nobody else changes an entry. A directive is given once and is *in flight* until its launcher acknowledges it;
+meanwhile the job holds what it had and what it is to get (``leased``), so that a GPU is nobody else's before
+the job's own word that it let go. Only ``Stop`` may follow a directive in flight.
+"""
+
+from dataclasses import replace
+from typing import assert_never
+
+from advisor.register.model import (
+    Begin,
+    Continue,
+    Directive,
+    Ending,
+    Entry,
+    Mobility,
+    Release,
+    Report,
+    Requeued,
+    Reshape,
+    Say,
+    Stand,
+    Stop,
+    Submission,
+    Suspend,
+)
+from collector.model import GpuUuid, JobId
+
+PLACING = (Begin, Continue, Reshape)
+
+
+class Refused(ValueError):
+    """An entry cannot take this turn; the message says what it was to do and how it stands."""
+
+
+class Unable(Refused):
+    """The job is not made for it: nothing that comes later changes that."""
+
+
+def submitted(job: JobId, submission: Submission, now_ms: int) -> Entry:
+    """A new entry, waiting. Its launcher counts as heard: it has just asked."""
+    return Entry(id=job, submission=submission, submitted_ms=now_ms, heard_ms=now_ms, share=submission.share)
+
+
+def in_flight(entry: Entry) -> bool:
+    """Whether its newest directive is still being carried out."""
+    return (
+        entry.stand is not Stand.ENDED
+        and entry.directive is not None
+        and entry.directive.number > entry.handled
+    )
+
+
+def lapsing(entry: Entry) -> bool:
+    """Whether its launcher is lost and its workers hold its GPUs still."""
+    return entry.ending is not None and entry.stand is not Stand.ENDED
+
+
+def leased(entry: Entry) -> tuple[GpuUuid, ...]:
+    """Every GPU that nobody else may have: those it holds and those that it is about to get."""
+    if in_flight(entry) and isinstance(entry.directive, Reshape):
+        coming = tuple(uuid for uuid in entry.directive.gpus if uuid not in entry.gpus)
+        return entry.gpus + coming
+    return entry.gpus
+
+
+def share_held(entry: Entry) -> float:
+    """The share of each of its GPUs that is taken: the larger one while the share changes."""
+    if in_flight(entry) and isinstance(entry.directive, Reshape):
+        return max(entry.share, entry.directive.share)
+    return entry.share
+
+
+def objection(entry: Entry, directive: Directive) -> Refused | None:
+    """Why the entry cannot be given this directive now; ``None`` when it can."""
+    what = f"{type(directive).__name__} {entry.id}"
+    if entry.stand is Stand.ENDED:
+        return Refused(f"{what}: the job has ended")
+    if lapsing(entry):
+        return Refused(f"{what}: its launcher is gone; only its processes are awaited")
+    if in_flight(entry) and (isinstance(entry.directive, Stop) or not isinstance(directive, Stop)):
+        doing = type(entry.directive).__name__
+        return Refused(f"{what}: its launcher has not acknowledged {doing} yet; wait for that")
+    newest = max(entry.handled, 0 if entry.directive is None else entry.directive.number)
+    if directive.number <= newest:
+        return Refused(f"{what}: number {directive.number} is not above {newest}, the newest one given")
+    return _unable(entry, directive, what) or _misplaced(entry, directive, what)
+
+
+def given(entry: Entry, directive: Directive, now_ms: int) -> Entry:
+    """The entry with a directive in flight. Raises ``Refused`` (``Unable``: it never can)."""
+    refused = objection(entry, directive)
+    if refused is not None:
+        raise refused
+    match directive:
+        case Begin() | Continue():
+            placed = replace(
+                entry,
+                stand=Stand.STARTING,
+                gpus=directive.gpus,
+                share=directive.share,
+                sharing=directive.sharing,
+                counted_ms=now_ms,
+                promised_ms=None,
+                promised_gpus=(),
+                held_by_user=False,
+                said=directive.reason,
+            )
+            return replace(placed, directive=directive)
+        case Stop() if not leased(entry):
+            return _ended(replace(entry, directive=directive), Ending.CANCELLED, now_ms, directive.reason)
+        case Stop():
+            return replace(entry, gpus=leased(entry), share=share_held(entry), directive=directive)
+        case Reshape() | Suspend() | Requeued() | Release() | Say():
+            return replace(entry, directive=directive)
+        case _:
+            assert_never(directive)
+
+
+def heard(entry: Entry, report: Report, now_ms: int) -> Entry:
+    """The entry after its launcher's word: an acknowledgement, an end, or a mere sign of life."""
+    if entry.stand is Stand.ENDED:
+        return entry
+    entry = replace(
+        entry,
+        launcher=report.launcher,
+        report=report,
+        heard_ms=now_ms,
+        ending=None,
+        said="" if lapsing(entry) else entry.said,
+    )
+    if report.handled > entry.handled:
+        directive = entry.directive
+        if directive is not None and in_flight(entry) and report.handled >= directive.number:
+            entry = _acknowledged(replace(entry, handled=directive.number), directive, report, now_ms)
+        else:
+            entry = replace(entry, handled=report.handled)
+    if report.ending is not None and entry.stand is not Stand.ENDED:
+        entry = _ended(entry, report.ending, now_ms, report.failed or "", report.exit_code)
+    return entry
+
+
+def silent(entry: Entry, now_ms: int, why: str) -> Entry:
+    """Its launcher is lost: ended when it holds nothing, else its GPUs stay its own until ``vacated``."""
+    if entry.stand is Stand.ENDED:
+        return entry
+    if not leased(entry):
+        return _ended(entry, Ending.LOST, now_ms, why)
+    return replace(entry, ending=Ending.LOST, said=why)
+
+
+def vacated(entry: Entry, now_ms: int) -> Entry:
+    """No process of a job whose launcher is lost is left: what it held is free."""
+    return _ended(entry, Ending.LOST, now_ms, entry.said) if lapsing(entry) else entry
+
+
+def held(entry: Entry) -> Entry:
+    """Its owner keeps a waiting job from being started."""
+    if entry.stand not in (Stand.PENDING, Stand.PAUSED):
+        raise Refused(f"hold {entry.id}: the job is {entry.stand.value}, and must be waiting")
+    return replace(entry, held_by_user=True, said="held by its owner")
+
+
+def let_go(entry: Entry) -> Entry:
+    """A waiting job may start again, and need not rest first."""
+    if entry.stand not in (Stand.PENDING, Stand.PAUSED):
+        raise Refused(f"resume {entry.id}: the job is {entry.stand.value}, and must be waiting or paused")
+    return replace(entry, held_by_user=False, acted_ms=None, failed=None, said="")
+
+
+def attained_gpu_s(entry: Entry, now_ms: int) -> float:
+    """GPU-seconds that it has held so far."""
+    if entry.counted_ms is None:
+        return entry.attained_gpu_s
+    return entry.attained_gpu_s + len(entry.gpus) * entry.share * max(0, now_ms - entry.counted_ms) / 1000
+
+
+def _unable(entry: Entry, directive: Directive, what: str) -> Refused | None:
+    wanted = entry.submission
+    if wanted.mobility is Mobility.RIGID and isinstance(directive, Suspend | Requeued | Reshape | Continue):
+        return Unable(f"{what}: the job can neither be resized nor checkpointed; it only runs to its end")
+    if not isinstance(directive, PLACING):
+        return None
+    count = len(directive.gpus)
+    if len(set(directive.gpus)) != count or not wanted.min_gpus <= count <= wanted.max_gpus:
+        return Unable(
+            f"{what}: it runs on {wanted.min_gpus} to {wanted.max_gpus} GPUs, each named once, not on {count}"
+        )
+    if not 0 < directive.share <= 1:
+        return Unable(f"{what}: a share is above 0 and at most 1, not {directive.share:g}")
+    return None
+
+
+def _misplaced(entry: Entry, directive: Directive, what: str) -> Refused | None:
+    match directive:
+        case Begin():
+            wanted: tuple[Stand, ...] = (Stand.PENDING,)
+        case Continue():
+            wanted = (Stand.PAUSED,)
+        case Suspend() | Reshape() | Release():
+            wanted = (Stand.RUNNING,)
+        case Requeued():
+            wanted = (Stand.RUNNING, Stand.PAUSED)
+        case Say() | Stop():
+            return None
+        case _:
+            assert_never(directive)
+    if entry.stand in wanted:
+        return None
+    return Refused(f"{what}: the job is {entry.stand.value}, and must be {' or '.join(wanted)}")
+
+
+def _acknowledged(entry: Entry, directive: Directive, report: Report, now_ms: int) -> Entry:
+    """The entry after its launcher has carried a directive out, or has said why it could not."""
+    entry = replace(entry, failed=report.failed)
+    if report.failed is not None:
+        return _unworked(entry, directive, report, now_ms)
+    match directive:
+        case Begin() | Continue():
+            return replace(
+                entry, stand=Stand.RUNNING, started_ms=now_ms, paused_on=(), next_launch=(), said=""
+            )
+        case Reshape():
+            return _reshaped(entry, directive, now_ms)
+        case Suspend():
+            left = _emptied(entry, now_ms)
+            return replace(
+                left, stand=Stand.PAUSED, paused_on=entry.gpus, acted_ms=now_ms, said=directive.reason
+            )
+        case Requeued():
+            left = _emptied(entry, now_ms)
+            return replace(
+                left,
+                stand=Stand.PENDING,
+                paused_on=(),
+                acted_ms=now_ms,
+                requeues=entry.requeues + 1,
+                said=directive.reason,
+            )
+        case Say():
+            first = entry.told_ms if entry.told_ms is not None else now_ms
+            return replace(entry, told_ms=first, tells=entry.tells + 1)
+        case Release():
+            return entry
+        case Stop():
+            return _ended(
+                entry, report.ending or Ending.CANCELLED, now_ms, directive.reason, report.exit_code
+            )
+        case _:
+            assert_never(directive)
+
+
+def _unworked(entry: Entry, directive: Directive, report: Report, now_ms: int) -> Entry:
+    """What was to be done could not be; the cooldown runs all the same, so that it isn't tried at once."""
+    said = f"{type(directive).__name__} did not work: {report.failed}"
+    match directive:
+        case Begin():
+            return replace(_emptied(entry, now_ms), stand=Stand.PENDING, acted_ms=now_ms, said=said)
+        case Continue():
+            return replace(_emptied(entry, now_ms), stand=Stand.PAUSED, acted_ms=now_ms, said=said)
+        case Reshape():
+            had = set(entry.gpus) | set(directive.gpus)
+            kept = report.gpus if report.gpus and set(report.gpus) <= had else entry.gpus
+            counted = replace(entry, attained_gpu_s=attained_gpu_s(entry, now_ms), counted_ms=now_ms)
+            return replace(counted, gpus=kept, resized_ms=now_ms, said=said)
+        case Suspend():
+            return replace(entry, acted_ms=now_ms, held_by_user=False, said=said)
+        case Requeued() | Stop() | Release() | Say():
+            acted_ms = now_ms if isinstance(directive, Requeued) else entry.acted_ms
+            return replace(entry, acted_ms=acted_ms, said=said)
+        case _:
+            assert_never(directive)
+
+
+def _reshaped(entry: Entry, directive: Reshape, now_ms: int) -> Entry:
+    resized = len(directive.gpus) != len(entry.gpus)
+    return replace(
+        entry,
+        attained_gpu_s=attained_gpu_s(entry, now_ms),
+        counted_ms=now_ms,
+        gpus=directive.gpus,
+        share=directive.share,
+        sharing=directive.sharing,
+        resized_ms=now_ms if resized else entry.resized_ms,
+        acted_ms=entry.acted_ms if resized else now_ms,
+        next_launch=() if directive.settings else entry.next_launch,
+        said="",
+    )
+
+
+def _emptied(entry: Entry, now_ms: int) -> Entry:
+    return replace(
+        entry,
+        attained_gpu_s=attained_gpu_s(entry, now_ms),
+        counted_ms=None,
+        gpus=(),
+        started_ms=None,
+        share=entry.submission.share,
+    )
+
+
+def _ended(entry: Entry, ending: Ending, now_ms: int, said: str, exit_code: int | None = None) -> Entry:
+    return replace(
+        _emptied(entry, now_ms),
+        stand=Stand.ENDED,
+        started_ms=entry.started_ms,
+        ending=ending,
+        ended_ms=now_ms,
+        exit_code=exit_code,
+        promised_ms=None,
+        promised_gpus=(),
+        said=said,
+    )
