@@ -25,13 +25,17 @@ from advisor.model import (
     Use,
 )
 from advisor.observed import IdleStretch, JobUse, Observed, PastJob, Price
+from advisor.protect import Protect, with_protection
 from advisor.rules import AdviceRules
+from advisor.spoken import spoken_of, with_spoken
 from analytics.model import Analysis, Finding, FindingKind
 from collector.model import GpuUuid, JobId, JobKind, NodeName, Rung
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 LAG_MS = 2 * MINUTE_MS
 """A minute is rolled up when it is over: the newest two may be missing, and are no lack of coverage."""
+SPOKEN_MS = 30 * DAY_MS
+"""How long an owner's word is remembered: the three keeps are counted over so long."""
 CONTROLLER_WINDOW_MS = 2 * HOUR_MS
 EVERYBODY = "*"
 NO_PROJECT = ProjectName("unassigned")
@@ -53,6 +57,7 @@ class Site:
     preemptible: frozenset[str] = frozenset()
     checkpointable: frozenset[str] = frozenset()
     opted_out: Mapping[str, frozenset[ActionClass]] = field(default_factory=dict)
+    protect: Protect = field(default_factory=Protect)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +107,9 @@ def read_live(ask: Ask, analysis: Analysis, site: Site, rules: AdviceRules, days
             for row in ask("project_use", window)
         },
     )
+    places = {GpuUuid(row["uuid"]): f"{row['node']}:{row['gpu_index']}" for row in gpu_rows}
+    spoken = spoken_of(ask("spoken", {"from_ts": now_ms - SPOKEN_MS}))
+    state = with_spoken(with_protection(state, site.protect, places), spoken)
     observed = Observed(
         analysis=analysis,
         uses={job.id: _use(claims[job.id], controller, now_ms) for job in known},

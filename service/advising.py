@@ -148,6 +148,7 @@ def limits_of(config: "Config") -> "Limits":
 def site_of(config: "Config") -> "Site":
     """Quotas and consent as decisions take them; a project above others without GPUs sums theirs."""
     from advisor.model import ActionClass, Project, ProjectName
+    from advisor.protect import Protect
     from advisor.state import Site
 
     parents = {quota.parent for quota in config.quotas.values() if quota.parent}
@@ -170,6 +171,11 @@ def site_of(config: "Config") -> "Site":
             name: frozenset(ActionClass(each) for each in classes)
             for name, classes in config.consent.opt_out.items()
         },
+        protect=Protect(
+            users=frozenset(config.protect.users),
+            jobs=config.protect.jobs,
+            gpus=frozenset(config.protect.gpus),
+        ),
     )
 
 

@@ -142,6 +142,33 @@ class ConsentConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProtectConfig:
+    """What nothing is ever done to, whatever the modes and the consent say; advice on it says so.
+
+    ``jobs`` are patterns of ids and names (``slurm:*``); ``gpus`` are UUIDs or ``node:index``.
+    """
+
+    users: tuple[str, ...] = ()
+    jobs: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignConfig:
+    """What may be done to jobs that Fallow did not launch, once their owner or an operator consented.
+
+    ``terminals`` lets messages be written to the owner's terminals. ``checkpoint`` lets a job be paused by
+    CUDA's process checkpoint, whose lock waits ``lock_timeout_s``. A terminal without input for
+    ``attended_s`` has nobody sitting at it.
+    """
+
+    terminals: bool = True
+    checkpoint: bool = False
+    lock_timeout_s: float = bounded(10.0, 1, 120)
+    attended_s: int = bounded(900, 60, 86_400)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModesConfig:
     """How far each class of action goes by itself: off, advise, ask (approve each plan) or auto."""
 
@@ -181,6 +208,8 @@ class Config:
     findings: Thresholds = field(default_factory=Thresholds)
     quotas: Mapping[str, QuotaConfig] = field(default_factory=dict)
     consent: ConsentConfig = field(default_factory=ConsentConfig)
+    protect: ProtectConfig = field(default_factory=ProtectConfig)
+    foreign: ForeignConfig = field(default_factory=ForeignConfig)
     modes: ModesConfig = field(default_factory=ModesConfig)
     advice: AdviceRules = field(default_factory=AdviceRules)
     api: ApiConfig = field(default_factory=ApiConfig)
