@@ -4,6 +4,7 @@ import argparse
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from service.advice_rows import abstain_row, advice_row
 from service.advising import Desk, consult
 from service.cli import advices, words
 from service.cli.screen import console, print_json
@@ -25,8 +26,8 @@ def run(flags: argparse.Namespace) -> int:
     advised = [each for each in answers if isinstance(each, Advice)]
     abstained = [each for each in answers if isinstance(each, Abstain)]
     if flags.json:
-        rows = [advices.advice_row(each, desk.currency) for each in advised]
-        print_json(rows + ([advices.abstain_row(each) for each in abstained] if flags.all else []))
+        rows = [advice_row(each, desk.currency) for each in advised]
+        print_json(rows + ([abstain_row(each) for each in abstained] if flags.all else []))
         return 0
     screen = console()
     screen.print(_heading(desk, advised), style="bold")

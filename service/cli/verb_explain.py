@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.padding import Padding
 
+from service.advice_rows import advice_row, step_row
 from service.advising import Desk, consult
 from service.cli import advices
 from service.cli.screen import console, print_json
@@ -68,7 +69,7 @@ def _row(found: "Explanation", desk: Desk) -> dict[str, Any]:
         "kind": found.kind,
         "name": found.name,
         "facts": list(found.facts),
-        "advice": [advices.advice_row(each, desk.currency) for each in found.advice],
-        "steps": [advices.step_row(step) for step in found.steps],
+        "advice": [advice_row(each, desk.currency) for each in found.advice],
+        "steps": [step_row(step) for step in found.steps],
         "why_not": [asdict(each) for each in found.why_not],
     }

@@ -5,6 +5,7 @@ from typing import Any
 
 from rich.text import Text
 
+from service.advice_rows import step_row
 from service.advising import Desk, consult, newest, parse_want
 from service.cli import advices, words
 from service.cli.screen import Column, console, print_json, table
@@ -59,7 +60,7 @@ def _refused(desk: Desk) -> dict[Any, str]:
 def _rows(desk: Desk) -> list[dict[str, Any]]:
     held = _refused(desk)
     steps = [
-        {"step": number, **advices.step_row(step), "approved": step not in held, "held_back": held.get(step)}
+        {"step": number, **step_row(step), "approved": step not in held, "held_back": held.get(step)}
         for number, step in enumerate(desk.said.plan.steps, start=1)
     ]
     refused = [

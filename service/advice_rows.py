@@ -1,0 +1,79 @@
+"""Advice, reasons for none, steps and refusals as JSON-ready rows: the same for verbs, routes and pages."""
+
+from dataclasses import asdict
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from advisor.advice import Abstain, Advice
+    from advisor.plan import Refusal
+    from advisor.steps import Step
+
+
+def advice_row(advice: "Advice", currency: str | None) -> dict[str, Any]:
+    """One advice as JSON."""
+    from advisor.explain import advice_id
+
+    return {
+        "id": advice_id(advice),
+        "class": advice.action.value,
+        "job": advice.job,
+        "gpus": list(advice.gpus),
+        "what": advice.what,
+        "why": advice.why,
+        "gain_gpu_hours": advice.gain_gpu_hours,
+        "gain_money": advice.gain_money,
+        "currency": currency if advice.gain_money is not None else None,
+        "horizon_s": advice.horizon_s,
+        "risk": advice.risk,
+        "risk_to": list(advice.risk_to),
+        "confidence": advice.confidence,
+        "steps": [step_row(step) for step in advice.steps],
+        "evidence": {each.name: each.value for each in advice.evidence},
+    }
+
+
+def abstain_row(abstain: "Abstain") -> dict[str, Any]:
+    """One reason for no advice as JSON."""
+    return {
+        "class": abstain.action.value,
+        "job": abstain.job,
+        "gpus": list(abstain.gpus),
+        "reason": abstain.reason,
+        "would_change": abstain.would_change,
+    }
+
+
+def refusal_row(refusal: "Refusal") -> dict[str, Any]:
+    """Something that is not done, as JSON: which rule says so, and what would change it."""
+    return {
+        "job": refusal.job,
+        "action": refusal.action.value,
+        "rule": refusal.rule.value,
+        "reason": refusal.reason,
+        "would_change": refusal.would_change,
+    }
+
+
+def step_row(step: "Step") -> dict[str, Any]:
+    """One step as JSON: its verb and all its fields."""
+    fields = {name: _plain(value) for name, value in asdict(step).items()}
+    return {"verb": verb_of(step), **fields}
+
+
+def verb_of(step: "Step") -> str:
+    """``ReleaseCaches`` as people say it: release caches."""
+    name = type(step).__name__
+    return "".join(
+        f" {each.lower()}" if each.isupper() and at else each.lower() for at, each in enumerate(name)
+    )
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case Enum():
+            return value.value
+        case tuple():
+            return [_plain(each) for each in value]
+        case _:
+            return value
