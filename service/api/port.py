@@ -1,0 +1,121 @@
+"""What the HTTP door asks of those who act, and who asks: the one place where routes and desk meet.
+
+Plain Python without a web framework: the desk imports ``Caller`` from here, the routes call a ``Desk``. Who a
+caller is was settled before (``service.api.identity``): by the kernel on the Unix socket, by a token on TCP.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from advisor.register.model import Report, Stand, Submission
+from collector.model import JobId
+
+
+class Role(StrEnum):
+    """What somebody may do: VIEWER sees everything, USER also acts on own jobs, OPERATOR on all."""
+
+    VIEWER = "viewer"
+    USER = "user"
+    OPERATOR = "operator"
+
+    def covers(self, other: "Role") -> bool:
+        """Whether this role may do what ``other`` may."""
+        ranks = tuple(Role)
+        return ranks.index(self) >= ranks.index(other)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who asks. ``uid`` is ``None`` where no account of this machine has the name."""
+
+    name: str
+    uid: int | None
+    role: Role
+
+    def may_act_for(self, user: str, uid: int | None = None) -> bool:
+        """Whether this caller may act on a job of that user: an own one, or any one as operator."""
+        if self.role is Role.OPERATOR:
+            return True
+        if self.role is Role.VIEWER:
+            return False
+        return self.uid == uid if self.uid is not None and uid is not None else self.name == user
+
+
+Row = dict[str, Any]
+"""An answer as JSON: only what ``json.dumps`` takes, without NaN."""
+
+
+class Desk(Protocol):
+    """What can be asked and ordered; a method a route of docs/api.md. Safe from any thread.
+
+    Every method but ``directives`` may block for a commit, and is called on a thread of the door's own. Raises
+    ``service.acting.errors.ActingError``.
+    """
+
+    def submit(self, caller: Caller, submission: Submission) -> tuple[Row, bool]:
+        """The job's entry, and whether it is new; the same nonce of one user is one job."""
+
+    def jobs(
+        self, caller: Caller, *, stand: Stand | None, user: str | None, project: str | None, limit: int
+    ) -> list[Row]:
+        """Entries, the newest first."""
+
+    def job(self, caller: Caller, job: JobId) -> Row:
+        """One entry, with ``directives``, ``actions`` and ``explain``."""
+
+    def directives(self, caller: Caller, job: JobId, after: int) -> AsyncIterator[Row]:
+        """What the launcher of a job is told, as it comes; numbers above ``after`` only.
+
+        Called on the event loop and must not block: it raises at once when the caller may not listen, and
+        returns an iterator of ``{"directive": ...}`` and ``{"place": ...}`` that ends with the job.
+        """
+
+    def report(self, caller: Caller, job: JobId, report: Report) -> Row:
+        """Take a launcher's word."""
+
+    def pause(self, caller: Caller, job: JobId, because: str) -> Row:
+        """``{"action", "outcome", "message"}``, as of all that act."""
+
+    def resume(self, caller: Caller, job: JobId, because: str) -> Row:
+        """Let a paused job go on when there is room."""
+
+    def cancel(self, caller: Caller, job: JobId, because: str) -> Row:
+        """End a job for good."""
+
+    def resize(self, caller: Caller, job: JobId, gpus: int, because: str) -> Row:
+        """Give a job so many GPUs, when there are as many."""
+
+    def keep(self, caller: Caller, job: JobId, hours: float, because: str) -> Row:
+        """Leave a job alone for so long; also a job that was not launched by Fallow."""
+
+    def queue(self, caller: Caller, limit: int) -> list[Row]:
+        """The jobs that wait, in the order in which they are looked at."""
+
+    def leases(self, caller: Caller) -> list[Row]:
+        """Who was given which GPU by Fallow."""
+
+    def plans(self, caller: Caller) -> list[Row]:
+        """Plans, those that wait for somebody first."""
+
+    def apply(self, caller: Caller, plan: int, steps: tuple[int, ...] | None) -> Row:
+        """Do a waiting plan, or these steps of it."""
+
+    def reject(self, caller: Caller, plan: int, because: str, snooze_hours: float | None) -> Row:
+        """Turn a waiting plan down."""
+
+    def actions(self, caller: Caller, *, since_ms: int | None, job: JobId | None) -> list[Row]:
+        """The journal, the newest first."""
+
+    def undo(self, caller: Caller, action: int) -> Row:
+        """Take an action back."""
+
+    def acting(self, caller: Caller) -> Row:
+        """Whether the service acts, who said so, and the modes."""
+
+    def stop_acting(self, caller: Caller, because: str) -> Row:
+        """The kill switch; operators alone."""
+
+    def start_acting(self, caller: Caller) -> Row:
+        """Release the kill switch; operators alone."""
