@@ -80,6 +80,16 @@ def own_store(data: Path, config: "Config") -> "Iterator[Store]":
         yield store
 
 
+def clock_of(config: "Config") -> "Clock":
+    """The calendar that a service lives by: the machine's, or in a rehearsal a faster one."""
+    from collector.clock import HurriedClock, SystemClock
+
+    hurry = config.rehearsal
+    if hurry.speed == 1:
+        return SystemClock()
+    return HurriedClock(SystemClock(), speed=hurry.speed, since_ms=hurry.since_ms)
+
+
 def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
     """A service's parts, joined; nothing moves yet. Raises ``Trouble`` for a source that cannot be."""
     from service.daemon.chores import make_chores
@@ -99,7 +109,12 @@ def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
         prepare=nothing if past is None else lambda stopped, tell: past.run_recent(now_ms, stopped, tell),
         complete=nothing if past is None else lambda stopped, tell: past.run_older(now_ms, stopped, tell),
         metrics=lambda: _metrics(loop),
-        remarks=(*sources.remarks, *store.remarks, *_gap_remarks(config, store, sources, now_ms)),
+        remarks=(
+            *sources.remarks,
+            *store.remarks,
+            *_gap_remarks(config, store, sources, now_ms),
+            *_rehearsal_remarks(config),
+        ),
     )
 
 
@@ -112,6 +127,14 @@ def _gap_remarks(config: "Config", store: "Store", sources: "Sources", now_ms: i
         "That time is unknown in the ledger, and a row in the gaps."
         for gap in gaps
         if gap.source in read
+    )
+
+
+def _rehearsal_remarks(config: "Config") -> tuple[str, ...]:
+    if config.rehearsal.speed == 1:
+        return ()
+    return (
+        f"A rehearsal: the calendar runs {config.rehearsal.speed:g} times as fast as the machine's clock.",
     )
 
 
@@ -175,13 +198,13 @@ def read_once(config: "Config") -> "tuple[Tick, tuple[str, ...]]":
 
 
 def timing(config: "Config") -> "Timing":
-    """The loop's pace; a source gets no longer than four fifths of a tick."""
+    """The loop's pace; a source gets no longer than four fifths of a tick as the machine's clock has it."""
     from collector.loop import Timing
 
-    tick_ms = round(config.collect.tick_s * 1000)
+    tick_ms, speed = round(config.collect.tick_s * 1000), config.rehearsal.speed
     return Timing(
         tick_ms=tick_ms,
-        source_timeout_ms=min(round(config.collect.source_timeout_s * 1000), tick_ms * 4 // 5),
+        source_timeout_ms=min(round(config.collect.source_timeout_s * 1000), round(tick_ms * 0.8 / speed)),
         inventory_every_ms=round(config.collect.inventory_every_s * 1000),
     )
 

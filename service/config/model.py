@@ -192,6 +192,26 @@ class ModesConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RehearsalConfig:
+    """A service whose calendar runs ``speed`` times as fast since ``since_ms``, to see slow rules act.
+
+    Every clock, window and rule keeps its length in calendar time; work takes as long as it takes. It is for
+    demonstrations and tests on a driver whose clock hurries with it: on a real one, what is measured would be
+    dated wrongly.
+    """
+
+    speed: float = bounded(1.0, 1, 1000)
+    since_ms: int = bounded(0, 0, 2**53)
+
+    def __post_init__(self) -> None:
+        if self.speed > 1 and self.since_ms == 0:
+            raise ValueError(
+                "a rehearsal needs since_ms, when it began (UTC milliseconds), for its calendar to survive a "
+                "restart"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """The whole tree.
 
@@ -215,6 +235,7 @@ class Config:
     api: ApiConfig = field(default_factory=ApiConfig)
     dashboard: DashboardConfig = field(default_factory=DashboardConfig)
     store: StoreConfig = field(default_factory=StoreConfig)
+    rehearsal: RehearsalConfig = field(default_factory=RehearsalConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,10 +17,14 @@ log = logging.getLogger(__name__)
 
 
 class Clockwork:
-    """Runs a beat, and chores, until stopped; failures are logged, shown in the pulse, and tried again."""
+    """Runs a beat, and chores, until stopped; failures are logged, shown in the pulse, and tried again.
 
-    def __init__(self, beat: Beat | None, pulse: Pulse) -> None:
+    All that is due comes ``speed`` times as often, where the calendar runs so much faster than the machine's.
+    """
+
+    def __init__(self, beat: Beat | None, pulse: Pulse, speed: float = 1.0) -> None:
         self._pulse = pulse
+        self._speed = speed
         self._scheduler = BackgroundScheduler(
             executors={"beat": ThreadPoolExecutor(1), "chores": ThreadPoolExecutor(1)},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
@@ -28,7 +32,7 @@ class Clockwork:
         )
         if beat is not None:
             self._scheduler.add_job(self._tick, args=[beat], executor="beat")  # at once, not at the next mark
-            trigger = _aligned(beat.every_s)
+            trigger = _aligned(beat.every_s / speed)
             self._scheduler.add_job(self._tick, trigger, args=[beat], executor="beat", misfire_grace_time=1)
 
     def start(self) -> None:
@@ -40,8 +44,9 @@ class Clockwork:
     def add_chores(self, chores: tuple[Chore, ...]) -> None:
         """Begin these too, each after its own first wait."""
         for chore in chores:
-            start = _in(chore.first_after_s)
-            trigger = IntervalTrigger(seconds=chore.every_s, start_date=start, timezone=UTC)
+            start = _in(chore.first_after_s / self._speed)
+            every_s = chore.every_s / self._speed
+            trigger = IntervalTrigger(seconds=every_s, start_date=start, timezone=UTC)
             self._scheduler.add_job(self._chore, trigger, args=[chore], executor="chores")
 
     def stop(self) -> None:

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from collector.clock import Clock, SystemClock
+from collector.clock import Clock
 from service import wiring
 from service.api.app import Answers, make_app
 from service.api.export import Exports, sweep
@@ -51,7 +51,7 @@ class Orders:
 def serve(orders: Orders, stop: threading.Event | None = None) -> None:
     """Run until SIGTERM, SIGINT or ``stop``. Blocks. Raises ``ServiceRefused`` when it cannot start."""
     ended = stop or threading.Event()
-    clock = SystemClock()
+    clock = wiring.clock_of(orders.config)
     make_data_dir(orders.data)
     with wiring.own_store(orders.data, orders.config) as store:
         token = make_token(orders.data)
@@ -84,7 +84,7 @@ def serve(orders: Orders, stop: threading.Event | None = None) -> None:
         try:
             for remark in (*body.remarks, f"Fallow answers at {url}"):
                 orders.say(remark)
-            _live(body, pulse, ended)
+            _live(body, pulse, ended, orders.config.rehearsal.speed)
         finally:
             client_place.withdraw(orders.data, os.getpid())
             imports.close()
@@ -93,11 +93,11 @@ def serve(orders: Orders, stop: threading.Event | None = None) -> None:
             body.loop.close()
 
 
-def _live(body: Body, pulse: Pulse, ended: threading.Event) -> None:
+def _live(body: Body, pulse: Pulse, ended: threading.Event, speed: float) -> None:
     """The last day, then ticks, then the older past beside them, then the chores, until the end."""
     _past(body.prepare, pulse, ended, lambda stage: pulse.note(starting=stage))
     pulse.note(starting=None, resting=body.beat is None)
-    clockwork = Clockwork(body.beat, pulse)
+    clockwork = Clockwork(body.beat, pulse, speed)
     clockwork.start()
     try:
         _past(body.complete, pulse, ended, lambda stage: pulse.note(remark=stage))
