@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from advisor.advice import Abstain, Advice
-from advisor.guard import forbidden, refusal
-from advisor.limits import Limits, Mode, Order
+from advisor.guard import action_of, forbidden, refusal
+from advisor.limits import Limits, Order
 from advisor.model import ActionClass, ClusterState
 from advisor.plan import Plan, Refusal, Rule
 from advisor.policies.queue import fill
@@ -41,13 +41,13 @@ def decide(state: ClusterState, limits: Limits = DEFAULTS, advice: Sequence[Advi
 
     Classes whose mode is OFF take no part. Expects what ``advisor.check.checked`` has let through.
     """
-    followed, refused, after = _follow(state, limits, _steps(limits, advice))
+    followed, refused, after = _follow(state, limits, _steps(state, limits, advice))
     traded = _trade(after, limits)
     followed, after = followed + traded, replay(after, traded)
     round = Round(after, limits)
-    if limits.mode(ActionClass.SCHEDULE) is not Mode.OFF:
+    if limits.ever(ActionClass.SCHEDULE):
         fill(round)
-    if limits.mode(ActionClass.RESIZE) is not Mode.OFF:
+    if limits.ever(ActionClass.RESIZE):
         grow(round)
     plan = round.plan()
     return replace(plan, steps=followed + plan.steps, refused=refused + plan.refused, advice=tuple(advice))
@@ -55,24 +55,29 @@ def decide(state: ClusterState, limits: Limits = DEFAULTS, advice: Sequence[Advi
 
 def _trade(state: ClusterState, limits: Limits) -> tuple[Step, ...]:
     """What jobs of one project do for each other, where the order says so; no project gets or loses by it."""
-    if limits.mode(ActionClass.SCHEDULE) is Mode.OFF:
+    if not limits.ever(ActionClass.SCHEDULE):
         return ()
     match limits.order:
         case Order.YOUNGEST:
             return take_turns(state, limits)
-        case Order.GOODPUT if limits.mode(ActionClass.RESIZE) is not Mode.OFF:
+        case Order.GOODPUT if limits.ever(ActionClass.RESIZE):
             return reshape(state, limits, budgets(state, limits))
         case _:
             return ()
 
 
-def _steps(limits: Limits, advice: Sequence[Advice | Abstain]) -> Iterator[Step]:
+def _steps(state: ClusterState, limits: Limits, advice: Sequence[Advice | Abstain]) -> Iterator[Step]:
     for action in MEANS:
-        if limits.mode(action) is Mode.OFF:
+        if not limits.ever(action):
             continue
         for each in advice:
             if isinstance(each, Advice) and each.action is action:
-                yield from each.steps
+                yield from (step for step in each.steps if not _is_off(step, state, limits))
+
+
+def _is_off(step: Step, state: ClusterState, limits: Limits) -> bool:
+    job = state.jobs.get(step.job)
+    return job is not None and limits.is_off(action_of(step), job.project, state.projects)
 
 
 def _follow(

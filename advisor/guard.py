@@ -73,7 +73,7 @@ def approve(plan: Plan, state: ClusterState, limits: Limits, agreed: frozenset[S
     refused: list[Refusal] = []
     for step in plan.steps:
         found = (
-            _unswitched(step, limits, agreed)
+            _unswitched(step, state, limits, agreed)
             or forbidden(step, draft, state, limits, cover)
             or brake.objection(step)
             or _impossible(step, draft)
@@ -183,16 +183,17 @@ def _impossible(step: Step, draft: Draft) -> Objection | None:
     return None
 
 
-def _unswitched(step: Step, limits: Limits, agreed: frozenset[Step]) -> Objection | None:
-    action = action_of(step)
-    mode = limits.mode(action)
+def _unswitched(step: Step, state: ClusterState, limits: Limits, agreed: frozenset[Step]) -> Objection | None:
+    action, job = action_of(step), state.jobs.get(step.job)
+    mode = limits.mode(action) if job is None else limits.mode_for(action, job.project, state.projects)
     if mode is Mode.AUTO or (mode is Mode.ASK and step in agreed):
         return None
     wanted = (
         "somebody's approval of this step" if mode is Mode.ASK else f"the mode of {action.value} set to auto"
     )
+    own = "" if job is None or mode is limits.mode(action) else f" for {job.project}"
     return Objection(
-        rule=Rule.MODE, reason=f"the mode of {action.value} is {mode.value}", would_change=wanted
+        rule=Rule.MODE, reason=f"the mode of {action.value} is {mode.value}{own}", would_change=wanted
     )
 
 

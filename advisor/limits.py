@@ -5,10 +5,10 @@ comes from stands in ``docs/decide.md``: KAI-Scheduler, Kueue, AdaptDL, DeepPool
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from advisor.model import ActionClass
+from advisor.model import ActionClass, Project, ProjectName
 
 
 class Mode(StrEnum):
@@ -44,6 +44,8 @@ class Order(StrEnum):
 class Limits:
     """The bounds of one decision; times in seconds.
 
+    ``modes`` are the site's; ``project_modes`` a project's own, which hold for the projects below it as well.
+
     ``min_runtime_s`` a job runs undisturbed after a start, ``cooldown_s`` after it was disturbed. In any hour
     at most ``actions_per_hour`` jobs are disturbed in the whole cluster (a gang's reclaim that begins under
     the bound is finished); ``None`` is no bound. ``half_life_s`` and ``usage_weight`` say how fairness
@@ -54,6 +56,7 @@ class Limits:
     """
 
     modes: Mapping[ActionClass, Mode] = field(default_factory=dict)
+    project_modes: Mapping[ProjectName, Mapping[ActionClass, Mode]] = field(default_factory=dict)
     order: Order = Order.ARRIVAL
     min_runtime_s: float = 600.0
     cooldown_s: float = 1800.0
@@ -72,3 +75,36 @@ class Limits:
     def mode(self, action: ActionClass) -> Mode:
         """The mode of a class of action; ADVISE where nothing was said, OFF for terminating."""
         return self.modes.get(action, Mode.OFF if action is ActionClass.TERMINATE else Mode.ADVISE)
+
+    def mode_for(
+        self, action: ActionClass, project: ProjectName, projects: Mapping[ProjectName, Project]
+    ) -> Mode:
+        """The mode of a class of action for a project's jobs: its own, else its nearest ancestor's, else the
+        site's."""
+        seen: set[ProjectName] = set()
+        name: ProjectName | None = project
+        while name is not None and name not in seen:
+            said = self.project_modes.get(name, {}).get(action)
+            if said is not None:
+                return said
+            seen.add(name)
+            name = projects[name].parent if name in projects else None
+        return self.mode(action)
+
+    def is_off(
+        self, action: ActionClass, project: ProjectName, projects: Mapping[ProjectName, Project]
+    ) -> bool:
+        """Whether a class of action takes no part for jobs of a project."""
+        return self.mode_for(action, project, projects) is Mode.OFF
+
+    def within(self, project: ProjectName, projects: Mapping[ProjectName, Project]) -> "Limits":
+        """The same bounds with the modes that hold for jobs of a project."""
+        if not self.project_modes:
+            return self
+        modes = {action: self.mode_for(action, project, projects) for action in ActionClass}
+        return replace(self, modes=modes, project_modes={})
+
+    def ever(self, action: ActionClass) -> bool:
+        """Whether a class of action takes part in deciding at all: it is not OFF for everybody."""
+        said = (modes.get(action, Mode.OFF) for modes in self.project_modes.values())
+        return any(mode is not Mode.OFF for mode in (self.mode(action), *said))

@@ -5,7 +5,7 @@ owner asked to be left alone or sits at it. *Restraint*: the owner may be told, 
 the rules of ``advisor.protection``, which the guard asks again before anything is applied.
 """
 
-from advisor.limits import Limits, Mode
+from advisor.limits import Limits
 from advisor.model import ActionClass, ClusterState, Job, Telemetry, Use
 from advisor.plan import Rule
 from advisor.protection import Objection, against_disturbing, against_protected
@@ -19,7 +19,7 @@ def silence(
     state: ClusterState, job: Job, action: ActionClass, limits: Limits, rules: AdviceRules
 ) -> Objection | None:
     """Why nothing is said of ``job`` under this class of action; ``None`` when something may be."""
-    if limits.mode(action) is Mode.OFF:
+    if limits.is_off(action, job.project, state.projects):
         return Objection(
             rule=Rule.MODE,
             reason=f"{action.value} is switched off",

@@ -16,7 +16,7 @@ from typing import assert_never
 
 from advisor.goodput import gpu_time_left_s
 from advisor.limits import Order
-from advisor.model import Job, Phase, ProjectName, Use
+from advisor.model import ActionClass, Job, Phase, ProjectName, Use
 from advisor.plan import Rule
 from advisor.policies.backfill import Ends, gone_by
 from advisor.policies.borrowing import Firm
@@ -154,8 +154,10 @@ class _Desk:
 def _lines(round: Round) -> dict[ProjectName, list[Job]]:
     """The queue of each project, its first job last."""
     lines: defaultdict[ProjectName, list[Job]] = defaultdict(list)
+    tree, off = round.state.projects, round.limits.is_off
+    idle = {name for name in round.tree.paths if off(ActionClass.SCHEDULE, name, tree)}
     for job in round.state.jobs.values():
-        if job.phase is not Phase.RUNNING and not _rests(round, job):
+        if job.phase is not Phase.RUNNING and job.project not in idle and not _rests(round, job):
             lines[job.project].append(job)
     for line in lines.values():
         line.sort(key=lambda job: _place_in_line(job, round.limits.order), reverse=True)

@@ -53,7 +53,8 @@ def _judged(
     if job.idle_since_ms is None:
         return _abstain(state, job, "since when it is idle is not known", "a longer record")
     held = restraint(state, job, ActionClass.RECLAIM, limits, cover)
-    found = standing(job, state.as_of_ms, limits, rules, None if held is None else held.reason)
+    own = limits.within(job.project, state.projects)
+    found = standing(job, state.as_of_ms, own, rules, None if held is None else held.reason)
     if found.due is Rung.NONE:
         return None
     return _advice(state, observed, rules, job, found)

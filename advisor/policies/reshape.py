@@ -70,6 +70,8 @@ def _claims(state: ClusterState, limits: Limits) -> list[Claim]:
 
 
 def _may_be_resized(state: ClusterState, job: Job, limits: Limits) -> bool:
+    if limits.is_off(ActionClass.RESIZE, job.project, state.projects):
+        return False
     placement = state.placements.get(job.id)
     if placement is None:
         return ActionClass.RESIZE not in job.opted_out

@@ -137,6 +137,8 @@ def _growable(round: Round) -> Iterator[tuple[Job, Pool]]:
 
 
 def _may_be_resized(round: Round, job: Job, placement: Placement) -> bool:
+    if round.limits.is_off(ActionClass.RESIZE, job.project, round.state.projects):
+        return False
     if job.id in round.new:
         return job.phase is Phase.PENDING and ActionClass.RESIZE not in job.opted_out
     pause_ms = round.limits.resize_pause_s * 1000

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 from math import ceil
 
-from advisor.limits import Mode
 from advisor.model import ActionClass, Job, ProjectName, Use
 from advisor.plan import Rule
 from advisor.pool import Pool
@@ -114,7 +113,7 @@ class Source:
             floor = max(floor, ceil(self._covered(job) / job.share - SHARE_SLACK))
         if len(gpus) <= floor:
             return None
-        if round.limits.mode(ActionClass.RESIZE) is Mode.OFF:
+        if round.limits.is_off(ActionClass.RESIZE, job.project, round.state.projects):
             return Rule.MODE
         if job.resized_ms is not None and round.now_ms - job.resized_ms < round.limits.resize_pause_s * 1000:
             return Rule.COOLDOWN
@@ -125,7 +124,7 @@ class Source:
         round, gpus = self._round, self._round.state.placements[job.id].gpus
         if self._covered(job) > 0:
             return Rule.IN_QUOTA
-        if round.limits.mode(ActionClass.FAIR_SHARE) is Mode.OFF:
+        if round.limits.is_off(ActionClass.FAIR_SHARE, job.project, round.state.projects):
             return Rule.MODE
         objection = against_disturbing(job, gpus, ActionClass.FAIR_SHARE, round.state, round.limits)
         return 0 if objection is None else objection.rule

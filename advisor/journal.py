@@ -1,0 +1,193 @@
+"""The journal in the store: the intent is written before an act, its outcome after it.
+
+Every call is durable when it returns; one that cannot be written raises, and then nothing may be done. The
+numbers of intents grow for ever, and are given in the transaction that writes them, so that a directive which
+bears one is carried out at most once. What the rows mean is in ``advisor.deeds``.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from advisor.deeds import FALLOW, Deed, Moment, Result, Stood, Undo, result_of, stood_in, undo_of, verb_of
+from advisor.engines.engine import Outcome
+from advisor.guard import Ruling
+from advisor.model import ClusterState
+from advisor.plan import Plan
+from advisor.proposals import Standing, proposed
+from advisor.shelf import Shelf
+from advisor.statements import asked, rows_of, statement
+from advisor.steps import Step
+from advisor.written import Unreadable, from_text, to_text
+from collector.clock import Clock
+from collector.model import JobId
+
+if TYPE_CHECKING:
+    from collector.store.database import Store
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+HOUR_MS = 3_600_000
+MOST = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What somebody wants done that is no step of a plan: to keep a job, for example."""
+
+    job: JobId
+    verb: str
+    reason: str = ""
+    undo: str | None = None
+    no_undo: str | None = None
+
+
+class StoreJournal:
+    """``advisor.cycle.Journal`` on the tables plans and intents. Not for two cycles at once."""
+
+    def __init__(self, store: "Store", clock: Clock, boot: Callable[[], str | None] | None = None) -> None:
+        self._store, self._clock = store, clock
+        self._boot = cache(boot or boot_name)
+        self._seen: ClusterState | None = None
+        self._plan: int | None = None
+
+    def watching(self, observe: Callable[[], ClusterState]) -> Callable[[], ClusterState]:
+        """``observe`` itself; what it last saw is how jobs stood before what is done next."""
+
+        def watched() -> ClusterState:
+            self._seen = observe()
+            return self._seen
+
+        return watched
+
+    def moment(self) -> Moment:
+        """Now, by both clocks."""
+        return Moment(at_ms=self._clock.now_ms(), steady_ms=self._clock.monotonic_ms(), boot=self._boot())
+
+    def decided(self, at_ms: int, plan: Plan, ruling: Ruling) -> None:
+        """Keep the part of a plan that is about to be done; a plan of which nothing is done leaves no row."""
+        steps = ruling.approved.steps
+        self._plan = None
+        if steps:
+            kept = proposed(plan, steps, ruling.refused)
+            self._plan = Shelf(self._store).put(at_ms, kept, Standing.DONE)
+
+    def intends(self, at_ms: int, step: Step, actor: str = FALLOW, plan: int | None = None) -> int:
+        """Write down a step with how its job stands; the number of the intent. Raises StoreFull."""
+        stood = None if self._seen is None else stood_in(self._seen, step.job)
+        row = {
+            "plan": self._plan if plan is None and actor == FALLOW else plan,
+            "job": step.job,
+            "verb": verb_of(step),
+            "actor": actor,
+            "reason": step.reason,
+            "step": to_text(step, Step),
+            "stood": "" if stood is None else to_text(stood),
+        }
+        return self._add(at_ms, row, lambda number: undo_of(step, stood, number))
+
+    def ordered(self, at_ms: int, order: Order, actor: str) -> int:
+        """Write down an order that is no step; the number of the intent. Raises StoreFull."""
+        row = {
+            "plan": None,
+            "job": order.job,
+            "verb": order.verb,
+            "actor": actor,
+            "reason": order.reason,
+            "step": "{}",
+            "stood": "",
+        }
+        return self._add(at_ms, row, lambda _: Undo(command=order.undo, why_not=order.no_undo))
+
+    def came_of(self, at_ms: int, intent: int, outcome: Outcome) -> None:
+        """Write down what came of an intent; what is settled stays as it is."""
+        result, found = result_of(outcome)
+        self.settle(at_ms, intent, result, found)
+
+    def settle(self, at_ms: int, intent: int, result: Result, found: str) -> bool:
+        """Write down a result; whether there was still anything to settle."""
+        return self._change(
+            "settle_intent", {"number": intent, "outcome": result.value, "found": found, "at_ms": at_ms}
+        )
+
+    def undone(self, intent: int, by: int) -> bool:
+        """Write down that ``by`` undid ``intent``; whether nothing else had."""
+        return self._change("mark_undone", {"number": intent, "undone_by": by})
+
+    def unsettled(self) -> tuple[Deed, ...]:
+        """The deeds of which nothing is known yet, the oldest first."""
+        return self._deeds(since_ms=0, only_open=True)[::-1]
+
+    def deeds(self, since_ms: int, job: JobId | None = None, most: int = MOST) -> tuple[Deed, ...]:
+        """What was done since then, and all that is not settled; the newest first."""
+        return self._deeds(since_ms=since_ms, job=job, most=most)
+
+    def deed(self, number: int) -> Deed | None:
+        """One row, or ``None``."""
+        return next(iter(self._deeds(since_ms=0, number=number)), None)
+
+    def lately(self, span_ms: int = HOUR_MS) -> tuple[Deed, ...]:
+        """The deeds of the last span by either clock, those from the future, and those not settled yet."""
+        now = self.moment()
+        asking = {
+            "after_ms": now.at_ms - span_ms,
+            "after_steady_ms": (now.steady_ms or 0) - span_ms,
+            "boot": now.boot,
+        }
+        return tuple(deed_of(row) for row in asked(self._store, "recent_intents", asking))
+
+    def _deeds(self, **asking: Any) -> tuple[Deed, ...]:
+        asking = {"job": None, "number": None, "only_open": False, "most": MOST, **asking}
+        return tuple(deed_of(row) for row in asked(self._store, "intents", asking))
+
+    def _add(self, at_ms: int, row: dict[str, Any], undo: Callable[[int], Undo]) -> int:
+        now = self.moment()
+        with self._store.writing(f"writing down what is to be done to {row['job']}") as connection:
+            (counted,) = rows_of(connection.execute(statement("next_number")))
+            number = int(counted["number"])
+            found = undo(number)
+            more = {"number": number, "at_ms": at_ms, "steady_ms": now.steady_ms, "boot": now.boot}
+            more |= {"undo": found.command, "no_undo": found.why_not}
+            connection.execute(statement("add_intent"), row | more)
+        return number
+
+    def _change(self, name: str, parameters: dict[str, Any]) -> bool:
+        with self._store.writing("writing down what came of it") as connection:
+            return bool(rows_of(connection.execute(statement(name), parameters)))
+
+
+def boot_name() -> str | None:
+    """The name of this start of the machine; ``None`` where the system does not tell."""
+    try:
+        return BOOT_ID.read_text(encoding="ascii").strip() or None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def deed_of(row: dict[str, Any]) -> Deed:
+    """A row of the journal as a value; a step or a stand that cannot be read is ``None``."""
+    return Deed(
+        number=row["intent"],
+        begun=Moment(at_ms=row["at_ms"], steady_ms=row["steady_ms"], boot=row["boot"]),
+        plan=row["plan"],
+        job=JobId(row["job"]),
+        verb=row["verb"],
+        actor=row["actor"],
+        reason=row["reason"],
+        step=_read(Step, row["step"]),
+        stood=_read(Stood, row["stood"]),
+        result=None if row["outcome"] is None else Result(row["outcome"]),
+        found=row["found"],
+        settled_ms=row["settled_ms"],
+        undo=row["undo"],
+        no_undo=row["no_undo"],
+        undone_by=row["undone_by"],
+    )
+
+
+def _read(kind: Any, text: str) -> Any:
+    try:
+        return from_text(kind, text)
+    except Unreadable:
+        return None

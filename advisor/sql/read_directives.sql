@@ -1,0 +1,13 @@
+-- What one job's launcher was told, the oldest first.
+--
+-- @param job text: the job
+-- @column number bigint: the journal's intent
+-- @column given_ms bigint (ms): when it was given
+-- @column body text: the directive as JSON
+-- @column handled_ms bigint (ms): when its launcher acknowledged it, or a newer one
+-- @column failed text: why it did not work
+-- @null handled_ms: not acknowledged; failed: it worked, or is not acknowledged
+SELECT number, epoch_ms(given_at) AS given_ms, body, epoch_ms(handled_at) AS handled_ms, failed
+FROM directives
+WHERE job = $job
+ORDER BY number;

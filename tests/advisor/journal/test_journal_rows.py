@@ -1,0 +1,180 @@
+"""The journal on a real store: what is meant is durable before it is done, and settled once."""
+
+from pathlib import Path
+
+import pytest
+
+from advisor.cycle import run_cycle
+from advisor.deeds import Result, Stood
+from advisor.engines.engine import Done, Failed, Outcome, Stale, Unsupported
+from advisor.journal import Order, StoreJournal, boot_name
+from advisor.limits import Limits, Mode
+from advisor.model import ActionClass, Job, Phase
+from advisor.shelf import Shelf
+from advisor.statements import statement
+from advisor.steps import Pause, Start, Step, Tell
+from collector.store.database import Store, open_store
+from tests.advisor.journal.journal_parts import HOUR_MS, T0, Hands, cluster, running
+
+AUTO = Limits(modes=dict.fromkeys(ActionClass, Mode.AUTO))
+STATEMENTS = (
+    "add_intent",
+    "add_plan",
+    "intents",
+    "mark_undone",
+    "next_number",
+    "plans",
+    "read_switch",
+    "recent_intents",
+    "set_switch",
+    "settle_intent",
+    "settle_plan",
+    "snoozed_plans",
+)
+
+
+def opened(folder: Path) -> Store:
+    return open_store(folder / "fallow.duckdb")
+
+
+def test_an_intent_is_kept_before_anything_is_done(tmp_path: Path) -> None:
+    pause = Pause(job="fallow:7", reason="it was idle")
+    with opened(tmp_path) as store:
+        journal = StoreJournal(store, Hands(), lambda: "boot")
+        journal.watching(lambda: running("fallow:7", gpus=2))()
+        number = journal.intends(T0, pause)
+        (deed,) = journal.unsettled()
+    with opened(tmp_path) as store:
+        (again,) = StoreJournal(store, Hands()).unsettled()
+    assert again == deed
+    assert (again.number, again.verb, again.actor, again.reason) == (number, "pause", "fallow", "it was idle")
+    assert again.step == pause
+    assert again.stood == Stood(
+        phase=Phase.RUNNING, gpus=("n/0", "n/1"), nodes=("n",), may_wait=True, user="ann"
+    )
+    assert (again.undo, again.result, again.begun.boot) == ("fallow resume fallow:7", None, "boot")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "result", "found"),
+    [
+        (Done(note="took 2 s"), Result.DONE, "took 2 s"),
+        (Stale(found="it ended"), Result.STALE, "it ended"),
+        (Unsupported(why="no driver"), Result.UNSUPPORTED, "no driver"),
+        (Failed(found="no answer"), Result.FAILED, "no answer"),
+    ],
+)
+def test_what_came_of_an_intent_is_written_once(
+    tmp_path: Path, outcome: Outcome, result: Result, found: str
+) -> None:
+    with opened(tmp_path) as store:
+        journal = StoreJournal(store, Hands())
+        number = journal.intends(T0, Tell(job="a", message="hello"))
+        journal.came_of(T0 + 5, number, outcome)
+        assert not journal.settle(T0 + 9, number, Result.UNKNOWN, "again")
+        deed = journal.deed(number)
+        assert deed is not None
+        assert (deed.result, deed.found, deed.settled_ms) == (result, found, T0 + 5)
+        assert journal.unsettled() == ()
+
+
+def test_numbers_grow_across_restarts_and_beyond_directives(tmp_path: Path) -> None:
+    numbers = []
+    for _ in range(2):
+        with opened(tmp_path) as store:
+            journal = StoreJournal(store, Hands())
+            numbers += [journal.intends(T0, Tell(job="a", message="x")) for _ in range(2)]
+    with opened(tmp_path) as store:
+        with store.writing("giving a directive") as connection:
+            connection.execute(
+                "INSERT INTO directives (number, job, given_at, body) VALUES (40, 'a', epoch_ms(0), '{}')"
+            )
+        numbers.append(StoreJournal(store, Hands()).intends(T0, Tell(job="a", message="x")))
+    assert numbers == [1, 2, 3, 4, 41]
+
+
+class Does:
+    """An engine that notes what the journal knew when it was asked to act."""
+
+    def __init__(self, journal: StoreJournal) -> None:
+        self._journal = journal
+        self.knew: list[tuple[int, int]] = []
+
+    def do(self, step: Step, intent: int = 0) -> Outcome:
+        self.knew.append((intent, len(self._journal.unsettled())))
+        return Done()
+
+
+def test_a_cycle_writes_its_plan_its_intents_and_what_came_of_them(tmp_path: Path) -> None:
+    waits = Job(id="w", project="owed", user="bob")
+    state = cluster(waits, on={})
+    with opened(tmp_path) as store:
+        journal = StoreJournal(store, clock := Hands())
+        engine = Does(journal)
+        run_cycle(journal.watching(lambda: state), engine, journal, clock, AUTO)
+        (deed,) = journal.deeds(since_ms=0)
+        assert engine.knew == [(deed.number, 1)]
+        assert isinstance(deed.step, Start)
+        assert (deed.job, deed.verb, deed.result, deed.no_undo) == (
+            "w",
+            "start",
+            Result.DONE,
+            "it cannot stop and go on: it can only be cancelled or finish",
+        )
+        kept = Shelf(store).plan(deed.plan or 0)
+        assert kept is not None
+        assert [each.step for each in kept.proposal.steps] == [deed.step]
+
+
+def test_a_cycle_that_does_nothing_leaves_nothing_behind(tmp_path: Path) -> None:
+    waits = Job(id="w", project="owed")
+    with opened(tmp_path) as store:
+        journal = StoreJournal(store, clock := Hands())
+        run_cycle(lambda: cluster(waits, on={}), Does(journal), journal, clock, Limits())
+        assert journal.deeds(since_ms=0) == ()
+        assert Shelf(store).newest() == ()
+
+
+def test_orders_of_people_are_rows_like_all_others(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        journal = StoreJournal(store, Hands())
+        kept = Order(job="slurm:8", verb="keep", reason="for 4 h", no_undo="it ends by itself")
+        first = journal.ordered(T0, kept, "user ann")
+        second = journal.intends(T0 + HOUR_MS, Pause(job="a"), "user bob", plan=3)
+        newest, oldest = journal.deeds(since_ms=0)
+        assert (oldest.number, oldest.verb, oldest.actor, oldest.step) == (first, "keep", "user ann", None)
+        assert (newest.number, newest.actor, newest.plan) == (second, "user bob", 3)
+        journal.came_of(T0, first, Done())
+        assert [deed.number for deed in journal.deeds(since_ms=T0 + 1)] == [second]
+        assert [deed.number for deed in journal.deeds(since_ms=0, job="slurm:8")] == [first]
+
+
+def test_an_intent_is_undone_by_one_other(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        journal = StoreJournal(store, Hands())
+        number = journal.intends(T0, Pause(job="a"))
+        assert journal.undone(number, by=9)
+        assert not journal.undone(number, by=10)
+        deed = journal.deed(number)
+        assert deed is not None
+        assert deed.undone_by == 9
+
+
+def test_a_verb_of_a_newer_version_is_shown_and_not_understood(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        journal = StoreJournal(store, Hands())
+        number = journal.intends(T0, Pause(job="a"))
+        with store.writing("playing a newer version") as connection:
+            connection.execute("""UPDATE intents SET verb = 'freeze', step = '{"is":"Freeze","job":"a"}'""")
+        deed = journal.deed(number)
+        assert deed is not None
+        assert (deed.verb, deed.step) == ("freeze", None)
+
+
+def test_the_machine_names_this_boot() -> None:
+    assert boot_name() == boot_name()
+
+
+def test_every_statement_asks_for_parameters_alone() -> None:
+    for name in STATEMENTS:
+        assert statement(name).startswith("--"), name
