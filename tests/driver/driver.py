@@ -180,6 +180,10 @@ class Driver:
     def clock_us(self, value: int) -> None:
         self.state.clock_us = value
 
+    def hurry(self, speed: float, since_ms: int) -> None:
+        """Let the driver's clock run so many times as fast since then, as a rehearsing service's does."""
+        self.state.clock_since_us, self.state.clock_speed = since_ms * 1000, speed
+
     def order(self, *slots: int) -> None:
         """Which slots are there, in the order of their index."""
         self.state.gpu_count = len(slots)

@@ -58,7 +58,9 @@ uint64_t now_us(void) {
     if (state->clock_us) return state->clock_us;
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+    uint64_t us = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+    if (state->clock_speed <= 0) return us;
+    return state->clock_since_us + (uint64_t)((double)(us - state->clock_since_us) * state->clock_speed);
 }
 
 handle_t *handle_of(uint32_t slot, int32_t instance) {
@@ -84,7 +86,7 @@ ret_t fault_of(const char *function, int gpu) {
 }
 
 static ret_t refuse_lost(const handle_t *handle) {
-    const gpu_t *gpu = gpu_of(handle);
+    const gpu_t *gpu = &state->gpus[handle->slot];
     if (!gpu->lost) return SUCCESS;
     if (gpu->crash_when_lost && reported_lost[handle->slot]) abort();
     reported_lost[handle->slot] = 1;

@@ -38,7 +38,8 @@ ret_t fault_of(const char *function, int gpu);
 uint64_t now_us(void);
 handle_t *handle_of(uint32_t slot, int32_t instance);
 
-static inline gpu_t *gpu_of(const handle_t *handle) { return &state->gpus[handle->slot]; }
+/* The GPU as it is now, toys counted in; good until this thread asks again. */
+const gpu_t *gpu_of(const handle_t *handle);
 
 static inline instance_t *instance_of(const handle_t *handle) {
     return &state->gpus[handle->slot].instances[handle->instance];

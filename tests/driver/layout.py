@@ -141,6 +141,8 @@ class State(c.Structure):
         ("magic", c.c_uint32),
         ("size", c.c_uint32),
         ("clock_us", c.c_uint64),
+        ("clock_since_us", c.c_uint64),
+        ("clock_speed", c.c_double),
         ("driver_version", c.c_char * 80),
         ("nvml_version", c.c_char * 80),
         ("cuda_version", c.c_uint32),

@@ -143,7 +143,7 @@ EXPORT ret_t nvmlGpmSampleGet(handle_t *handle, gpm_sample_t *sample) {
 
 EXPORT ret_t nvmlGpmMigSampleGet(handle_t *handle, unsigned gpu_instance, gpm_sample_t *sample) {
     ENTER_DEVICE(handle);
-    gpu_t *gpu = gpu_of(handle);
+    const gpu_t *gpu = gpu_of(handle);
     if (!gpu->gpm_supported) return NOT_SUPPORTED;
     for (int j = 0; j < MAX_INSTANCES; j++) {
         if (!gpu->instances[j].present || gpu->instances[j].gpu_instance != gpu_instance) continue;

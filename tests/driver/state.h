@@ -132,6 +132,8 @@ typedef struct {
     uint32_t magic;
     uint32_t size;
     uint64_t clock_us; /* 0: the machine's clock */
+    uint64_t clock_since_us;
+    double clock_speed; /* above 0: since then the machine's clock runs so many times as fast */
     char driver_version[80];
     char nvml_version[80];
     uint32_t cuda_version;
