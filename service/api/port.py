@@ -50,7 +50,7 @@ Row = dict[str, Any]
 class Desk(Protocol):
     """What can be asked and ordered; a method a route of docs/api.md. Safe from any thread.
 
-    Every method but ``directives`` may block for a commit, and is called on a thread of the door's own. Raises
+    Every method but ``directives`` may block for a commit, and is called on a thread of the door's. Raises
     ``service.acting.errors.ActingError``.
     """
 

@@ -1,9 +1,12 @@
 """The one way in for readers: ``connect`` to a running service, or to the store's file when none runs."""
 
 from service.client.errors import (
+    BadOrder,
     BadParameter,
     ClientError,
+    Forbidden,
     ImportFailed,
+    JobEnded,
     NoData,
     NotAllowed,
     QueryFailed,
@@ -11,15 +14,20 @@ from service.client.errors import (
     ServiceBusy,
     ServiceDown,
     StoreUnusable,
+    UnknownJob,
     UnknownQuery,
+    WrongState,
 )
 from service.client.reader import Client, connect, running
 
 __all__ = [
+    "BadOrder",
     "BadParameter",
     "Client",
     "ClientError",
+    "Forbidden",
     "ImportFailed",
+    "JobEnded",
     "NoData",
     "NotAllowed",
     "QueryFailed",
@@ -27,7 +35,9 @@ __all__ = [
     "ServiceBusy",
     "ServiceDown",
     "StoreUnusable",
+    "UnknownJob",
     "UnknownQuery",
+    "WrongState",
     "connect",
     "running",
 ]

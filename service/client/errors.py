@@ -3,6 +3,7 @@
 ClientError
 ├── ServiceDown     nothing answers, or the answer is not ours
 ├── NotAllowed      the token is missing or wrong
+│   └── Forbidden   somebody else's job, or a role that may not
 ├── UnknownQuery    no query of that name
 ├── BadParameter    a parameter is missing, unknown or unreadable
 ├── NoData          there is no store yet
@@ -11,6 +12,10 @@ ClientError
 ├── QueryTooSlow    it ran past its limit and was stopped
 ├── ServiceBusy     too many queries wait already
 ├── ImportFailed    an import cannot begin, or broke off
+├── UnknownJob      no job, plan or action of that name
+├── WrongState      it stands where this cannot be done
+│   └── JobEnded    it has ended
+├── BadOrder        the order makes no sense here
 └── QueryFailed     the service met an error of its own
 """
 
@@ -27,6 +32,10 @@ class ServiceDown(ClientError):
 
 class NotAllowed(ClientError):
     """The token is missing, unreadable or wrong."""
+
+
+class Forbidden(NotAllowed):
+    """It is known who asks, and they may not do this."""
 
 
 class UnknownQuery(ClientError):
@@ -61,11 +70,28 @@ class ImportFailed(ClientError):
     """An import cannot begin, or broke off; what was stored stays."""
 
 
+class UnknownJob(ClientError):
+    """There is no job, plan or action of that name."""
+
+
+class WrongState(ClientError):
+    """What was named stands where this cannot be done."""
+
+
+class JobEnded(WrongState):
+    """The job has ended: nothing more will come of it."""
+
+
+class BadOrder(ClientError):
+    """The order makes no sense here."""
+
+
 class QueryFailed(ClientError):
     """The service met an error of its own."""
 
 
 KINDS: tuple[tuple[str, type[ClientError]], ...] = (
+    ("forbidden", Forbidden),
     ("not-allowed", NotAllowed),
     ("unknown-query", UnknownQuery),
     ("bad-parameter", BadParameter),
@@ -73,9 +99,13 @@ KINDS: tuple[tuple[str, type[ClientError]], ...] = (
     ("too-slow", QueryTooSlow),
     ("busy", ServiceBusy),
     ("import-refused", ImportFailed),
+    ("unknown-job", UnknownJob),
+    ("job-ended", JobEnded),
+    ("wrong-state", WrongState),
+    ("bad-order", BadOrder),
     ("failed", QueryFailed),
 )
-"""The names of the errors on the wire."""
+"""The names of the errors on the wire; a special case stands before what it is a case of."""
 
 
 def by_kind(kind: str, message: str) -> ClientError:

@@ -1,7 +1,8 @@
 """Where a store lies on disk and how its running service is found: the layout of the DATA directory.
 
-DATA/fallow.duckdb, DATA/sealed/, DATA/token (0600), DATA/service.json (while a service runs),
-DATA/fallow.toml (optional).
+DATA/fallow.duckdb, DATA/sealed/, DATA/token and DATA/tokens.json (0600), DATA/service.json (while a service
+runs), DATA/fallow.toml (optional). The Unix socket is DATA/fallow.sock, or lies in /run/fallow where the
+service may write there.
 """
 
 import json
@@ -12,17 +13,24 @@ from pathlib import Path
 DATA_VARIABLE = "FALLOW_DATA"
 URL_VARIABLE = "FALLOW_URL"
 TOKEN_VARIABLE = "FALLOW_TOKEN"
+SOCKET_VARIABLE = "FALLOW_SOCKET"
 DEFAULT_DATA = ".fallow"
+SOCKET_NAME = "fallow.sock"
+RUN_DIR = Path("/run/fallow")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announcement:
-    """What a running service says of itself in DATA/service.json; stale after a ``kill -9``."""
+    """What a running service says of itself in DATA/service.json; stale after a ``kill -9``.
+
+    ``socket`` is the path of its Unix socket, ``None`` where it has none.
+    """
 
     url: str
     pid: int
     started_ms: int
     version: str
+    socket: str | None = None
 
 
 def data_dir(chosen: Path | None = None) -> Path:
@@ -40,6 +48,18 @@ def token_file(data: Path) -> Path:
     return data / "token"
 
 
+def tokens_file(data: Path) -> Path:
+    """The further tokens, hashed, with whom they stand for and until when; mode 0600."""
+    return data / "tokens.json"
+
+
+def machine_sockets() -> tuple[Path, ...]:
+    """Where a service of the whole machine, or of this user's session, has its socket (systemd's folders)."""
+    session = os.environ.get("XDG_RUNTIME_DIR")
+    own = (Path(session) / "fallow" / SOCKET_NAME,) if session else ()
+    return (RUN_DIR / SOCKET_NAME, *own)
+
+
 def announcement_file(data: Path) -> Path:
     """Where a running service says how it is reached."""
     return data / "service.json"
@@ -54,6 +74,7 @@ def announced(data: Path) -> Announcement | None:
             pid=int(said["pid"]),
             started_ms=int(said["started_ms"]),
             version=str(said["version"]),
+            socket=None if said.get("socket") is None else str(said["socket"]),
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None

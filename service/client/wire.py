@@ -1,0 +1,142 @@
+"""One request to a service and its answer, over TCP or a Unix socket; the standard library's client.
+
+A verb must be quick and a launcher lives as long as its job, so nothing heavy is imported here, and every
+call is a connection of its own that any thread may make. On a Unix socket (``unix:PATH``) the kernel tells
+the service who calls; on TCP a token does.
+"""
+
+import json
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from service.client.errors import NotAllowed, ServiceDown, by_kind
+
+JSON = "application/json"
+UNIX = "unix:"
+LONGEST_ADDRESS = 107
+"""What ``sun_path`` holds beside its end; unix(7)."""
+
+
+class UnixConnection(HTTPConnection):
+    """HTTP over a Unix socket, however long its path is."""
+
+    def __init__(self, path: Path, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        """Connect; called by the standard library. Raises OSError."""
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        made.settimeout(self.timeout)
+        try:
+            with reachable(self._path) as address:
+                made.connect(address)
+        except OSError:
+            made.close()
+            raise
+        self.sock = made
+
+
+class Wire:
+    """A service at an address (``http://…``, ``https://…``, ``unix:PATH``). Threads may share it."""
+
+    def __init__(self, *, url: str, token: str | None, timeout_s: float) -> None:
+        self.url = url.rstrip("/")
+        self.timeout_s = timeout_s
+        self._token = token
+
+    @contextmanager
+    def asked(
+        self,
+        path: str,
+        *,
+        accept: str = JSON,
+        body: bytes | None = None,
+        timeout_s: float | None = None,
+        connected: Callable[[socket.socket], None] | None = None,
+    ) -> Iterator[HTTPResponse]:
+        """The answer, its body still to be read: a GET, or a POST of a JSON body. Raises ``ServiceDown``.
+
+        ``connected`` is given the socket, so that another thread can end what is being read.
+        """
+        connection, root = _connection(self.url, self.timeout_s if timeout_s is None else timeout_s)
+        headers = {"Accept": accept} | ({"Authorization": f"Bearer {self._token}"} if self._token else {})
+        if body is not None:
+            headers["Content-Type"] = JSON
+        try:
+            try:
+                connection.connect()
+                if connected is not None:
+                    connected(connection.sock)
+                method = "GET" if body is None else "POST"
+                connection.request(method, f"{root}{path}", body=body, headers=headers)
+                response = connection.getresponse()
+            except (OSError, HTTPException) as error:
+                raise ServiceDown(self.down(error)) from error
+            yield response
+        finally:
+            connection.close()
+
+    def told(self, path: str, given: dict[str, object] | None = None) -> Any:
+        """The JSON answer to a GET, or to a POST of ``given``. Blocks. Raises ``ClientError``."""
+        body = None if given is None else json.dumps(given).encode()
+        with self.asked(path, body=body) as response:
+            try:
+                answer = response.read()
+            except (OSError, HTTPException) as error:
+                raise ServiceDown(self.down(error)) from error
+        if not 200 <= response.status < 300:
+            raise self.refusal(response, answer)
+        try:
+            return json.loads(answer)
+        except ValueError as error:
+            raise ServiceDown(f"{self.url} answers, but not in JSON; is it a Fallow service?") from error
+
+    def down(self, error: Exception) -> str:
+        """Why nothing was heard, and what to do."""
+        if isinstance(error, TimeoutError):
+            return (
+                f"the service at {self.url} did not answer in time; is the machine overloaded? "
+                "See `fallow doctor`"
+            )
+        return f"no service answers at {self.url} ({error}); start one with `fallow serve`"
+
+    def refusal(self, response: HTTPResponse, body: bytes) -> Exception:
+        """What an answer that is no success means."""
+        try:
+            said = json.loads(body)
+            return by_kind(str(said["error"]), str(said["message"]))
+        except (ValueError, KeyError, TypeError):
+            if response.status in (401, 403):
+                return NotAllowed(f"the service at {self.url} refused the token")
+            return ServiceDown(
+                f"{self.url} answered {response.status} {response.reason}; is it a Fallow service?"
+            )
+
+
+@contextmanager
+def reachable(path: Path) -> Iterator[str]:
+    """An address for a socket's path that the kernel takes: a long one by way of its open folder."""
+    if len(os.fsencode(path)) <= LONGEST_ADDRESS:
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
+def _connection(url: str, timeout_s: float) -> tuple[HTTPConnection, str]:
+    """A connection not yet made, and what comes before every path on it."""
+    if url.startswith(UNIX):
+        return UnixConnection(Path(url.removeprefix(UNIX)), timeout_s), ""
+    address = urlsplit(url)
+    made = HTTPSConnection if address.scheme == "https" else HTTPConnection
+    return made(address.hostname or "", address.port, timeout=timeout_s), address.path
