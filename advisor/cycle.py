@@ -42,11 +42,22 @@ class Journal(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cycle:
-    """What one cycle saw to: the plan, the guard's ruling, and what came of each step that was tried."""
+    """What one cycle saw to: the plan, the guard's ruling, and what came of each step that was tried.
 
+    ``state`` is the world that the guard ruled on. ``halt`` says why steps that were approved were not tried;
+    ``None`` when nobody stopped acting.
+    """
+
+    state: ClusterState
     plan: Plan
     ruling: Ruling
     outcomes: tuple[tuple[Step, Outcome], ...]
+    halt: str | None = None
+
+
+def going_on() -> str | None:
+    """A switch that nobody throws."""
+    return None
 
 
 def run_cycle(
@@ -58,23 +69,31 @@ def run_cycle(
     *,
     policies: Sequence[Policy] = (),
     agreed: frozenset[Step] = frozenset(),
+    halted: Callable[[], str | None] = going_on,
 ) -> Cycle:
     """Look, decide and do what is approved. Blocks as long as the engine does.
 
-    The guard rules on a second look at the world, newer than the one that was decided on. Raises
-    ``advisor.check.BadState`` when what was observed cannot be.
+    The guard rules on a second look at the world, newer than the one that was decided on. ``halted`` is asked
+    before every single step; what it answers ends the cycle. Raises ``advisor.check.BadState`` when what was
+    observed cannot be.
     """
     state = checked(observe())
     advice = tuple(each for policy in policies for each in policy(state))
     plan = decide(state, limits, advice)
-    ruling = approve(plan, checked(observe()), limits, agreed)
-    journal.decided(clock.now_ms(), plan, ruling)
+    newer = checked(observe())
+    ruling = approve(plan, newer, limits, agreed)
+    halt = halted()
+    if halt is None:
+        journal.decided(clock.now_ms(), plan, ruling)
     outcomes: list[tuple[Step, Outcome]] = []
     for step in ruling.approved.steps:
+        halt = halted()
+        if halt is not None:
+            break
         intent = journal.intends(clock.now_ms(), step)
         outcome = engine.do(step, intent)
         journal.came_of(clock.now_ms(), intent, outcome)
         outcomes.append((step, outcome))
         if not isinstance(outcome, Done):
             break
-    return Cycle(plan=plan, ruling=ruling, outcomes=tuple(outcomes))
+    return Cycle(state=newer, plan=plan, ruling=ruling, outcomes=tuple(outcomes), halt=halt)
