@@ -1,0 +1,278 @@
+"""A job's course in its launcher: what each event makes of it, and what is then to be done. Pure.
+
+The rules that keep other people's work safe stand here: nothing is ever done twice (a directive's number is
+taken once), a job that can't save is neither paused nor resized, one that didn't save in its grace goes on,
+and devices are said to be free only after everything that ran on them has ended.
+"""
+
+from dataclasses import replace
+from typing import assert_never
+
+from advisor.register.model import (
+    Begin,
+    Continue,
+    Directive,
+    Ending,
+    Mobility,
+    Release,
+    Requeued,
+    Reshape,
+    Say,
+    Stop,
+    Suspend,
+)
+from collector.model import GpuUuid
+from service.launcher import model, turns
+from service.launcher.model import Course, Lease, Over, Phase, Turn
+
+ENDERS = (1, 2, 3, 15)
+"""SIGHUP, SIGINT, SIGQUIT, SIGTERM: who sends one of these to a job wants its end."""
+IDLE = (Phase.WAITING, Phase.RUNNING, Phase.RESTING, Phase.PAUSED)
+"""Where the next directive can be taken up."""
+EMPTY = (Phase.WAITING, Phase.RESTING, Phase.PAUSED)
+"""Where nothing of the job lives."""
+LIMITED = (Phase.RUNNING, Phase.CHANGING, Phase.RELEASING, Phase.SAVING)
+"""Where its time limit can end it."""
+
+
+def begin(terms: model.Terms) -> Course:
+    """A submitted job that waits."""
+    return Course(terms=terms)
+
+
+def step(course: Course, event: model.Event, now_s: float) -> Turn:
+    """The course after an event. An event that has no meaning where the course stands changes nothing."""
+    if course.phase is Phase.ENDED:
+        return Turn(course=course)
+    turn = _happened(course, event, now_s)
+    while turn.course.phase in IDLE and turn.course.doing is None and turn.course.queue:
+        first, *later = turn.course.queue
+        taken = _take(replace(turn.course, queue=tuple(later), doing=first), first, now_s)
+        turn = Turn(course=taken.course, actions=turn.actions + taken.actions)
+    return turn
+
+
+def wakes_s(course: Course) -> float | None:
+    """When it wants to hear of the time again; ``None``: never."""
+    times = [] if course.until_s is None else [course.until_s]
+    if course.terms.limit_s is not None and course.since_s is not None and course.phase in LIMITED:
+        times.append(course.since_s + max(0.0, course.terms.limit_s - course.ran_s))
+    return min(times, default=None)
+
+
+def _happened(course: Course, event: model.Event, now_s: float) -> Turn:
+    match event:
+        case model.Told(directive=directive):
+            return _told(course, directive, now_s)
+        case model.Signalled(number=number):
+            return _signalled(course, number, now_s)
+        case model.Disowned():
+            over = Over(ending=Ending.CANCELLED, code=turns.CANCELLED, why="the service has ended this job")
+            return _stopped(course, over, now_s)
+        case model.Tick():
+            return _ticked(course, now_s)
+        case model.Saved() | model.Unsaved() | model.Changed() | model.Released():
+            return _answered(course, event, now_s)
+        case model.Began() | model.NotBegun() | model.WorkerEnded() | model.Swept():
+            return _lived(course, event, now_s)
+        case _:
+            assert_never(event)
+
+
+# -- directives --------------------------------------------------------------------------------------------
+
+
+def _told(course: Course, directive: Directive, now_s: float) -> Turn:
+    known = course.queue if course.doing is None else (course.doing, *course.queue)
+    if directive.number <= max(course.handled, *(each.number for each in known), 0):
+        return Turn(course=course)
+    match directive:
+        case Stop(reason=reason):
+            over = Over(ending=Ending.CANCELLED, code=turns.CANCELLED, why=f"stopped{_because(reason)}")
+            return _stopped(replace(course, doing=directive, queue=()), over, now_s)
+        case Begin() | Continue() | Reshape() | Suspend() | Release() | Requeued() | Say():
+            return Turn(course=replace(course, queue=(*course.queue, directive)))
+        case _:
+            assert_never(directive)
+
+
+def _take(course: Course, directive: Directive, now_s: float) -> Turn:
+    phase = course.phase
+    match directive:
+        case Say(message=message):
+            return turns.done(course, None, model.Tell(text=message))
+        case Begin() if phase is Phase.WAITING:
+            return turns.launched(course, model.lease_of(directive))
+        case Continue() if phase is Phase.PAUSED:
+            return turns.launched(course, model.lease_of(directive))
+        case Begin() | Continue():
+            return turns.done(course, f"the job is {phase.value}: it has not asked for devices")
+        case Release() if phase is Phase.RUNNING:
+            releasing = replace(course, phase=Phase.RELEASING)
+            return Turn(course=releasing, actions=(model.ReleaseCaches(),))
+        case Release():
+            return turns.done(course, f"the job is {phase.value}: it holds no memory")
+        case Reshape() | Suspend() | Requeued() if course.terms.mobility is Mobility.RIGID:
+            why = "the job can neither be resized nor checkpointed; it only runs to its end"
+            return turns.done(course, why)
+        case Reshape():
+            return _reshaped(course, model.lease_of(directive), directive.reason, now_s)
+        case Suspend():
+            return _left(course, model.Pause(), f"pausing{_because(directive.reason)}", now_s)
+        case Requeued():
+            return _left(course, model.Queue(), f"going back to the queue{_because(directive.reason)}", now_s)
+        case Stop():
+            raise AssertionError("Stop is carried out at once, never queued")
+        case _:
+            assert_never(directive)
+
+
+def _reshaped(course: Course, lease: Lease, reason: str, now_s: float) -> Turn:
+    """In place where only the devices change and the job is elastic, else saved and started again."""
+    if course.phase is Phase.RESTING:
+        return turns.done(replace(course, lease=lease), None)
+    if course.phase is not Phase.RUNNING or course.lease is None:
+        return turns.done(course, f"the job is {course.phase.value}: there is nothing to resize")
+    count = len(lease.gpus)
+    text = f"changing to {count} GPU{'' if count == 1 else 's'}{_because(reason)}"
+    if course.terms.mobility is Mobility.ELASTIC and lease.settings == course.lease.settings:
+        actions = (model.Tell(text=text), model.Change(gpus=lease.gpus))
+        return Turn(course=replace(course, phase=Phase.CHANGING), actions=actions)
+    return turns.saving(course, model.Again(lease=lease), now_s, text)
+
+
+def _left(course: Course, after: model.Next, text: str, now_s: float) -> Turn:
+    """Give the devices up: at once where nothing runs, else after the job has saved itself."""
+    if course.phase is Phase.RUNNING:
+        return turns.saving(course, after, now_s, text)
+    if course.phase is Phase.WAITING and isinstance(after, model.Pause):
+        return turns.done(course, "the job waits in the queue: there is nothing to pause")
+    return turns.entered(course, after)
+
+
+def _stopped(course: Course, over: Over, now_s: float) -> Turn:
+    """End it for good, wherever it stands."""
+    if course.phase in EMPTY:
+        turn = turns.entered(replace(course, code=0), over)
+        return Turn(course=turn.course, actions=(model.Tell(text=over.why), *turn.actions))
+    if course.phase in (Phase.ENDING, Phase.SWEEPING):
+        return Turn(course=replace(course, then=over))
+    return turns.halted(course, over, now_s, model.Tell(text=over.why))
+
+
+# -- workers -----------------------------------------------------------------------------------------------
+
+
+def _lived(
+    course: Course, event: model.Began | model.NotBegun | model.WorkerEnded | model.Swept, now_s: float
+) -> Turn:
+    match event:
+        case model.Began(pids=pids) if course.phase is Phase.STARTING:
+            begun = replace(course, phase=Phase.RUNNING, pids=pids, since_s=now_s)
+            return turns.done(begun, None)
+        case model.NotBegun(why=why, code=code) if course.phase in (Phase.STARTING, Phase.ENDING):
+            over = Over(ending=Ending.FAILED, code=code, why=why)
+            then = course.then if isinstance(course.then, Over) else over
+            return turns.swept(replace(course, then=then))
+        case model.WorkerEnded(worker=worker, code=code) if worker in course.alive:
+            return _worker_ended(course, worker, code)
+        case model.Swept(by_force=by_force) if course.phase not in EMPTY:
+            return _swept(course, by_force, now_s)
+        case _:
+            return Turn(course=course)
+
+
+def _worker_ended(course: Course, worker: int, code: int) -> Turn:
+    """The last one's end, or the first one's failure, is the launch's: nothing of it may linger."""
+    alive = course.alive - {worker}
+    left = replace(course, alive=alive, code=course.code or code, pids=course.pids if alive else ())
+    goes_on = alive and (code == 0 or course.phase is Phase.ENDING)
+    return Turn(course=left) if goes_on or course.phase is Phase.SWEEPING else turns.swept(left)
+
+
+def _swept(course: Course, by_force: bool, now_s: float) -> Turn:
+    """Nothing lives any more: what was to follow does, if the job was ready for it."""
+    killed = by_force and course.alive and course.code == 0
+    course = replace(
+        course,
+        alive=frozenset(),
+        pids=(),
+        code=-9 if killed else course.code,
+        ran_s=turns.ran_s(course, now_s),
+        since_s=None,
+    )
+    if isinstance(course.then, Over):
+        return turns.entered(course, course.then)
+    ready = course.saved or (course.code in (0, turns.STOPPED) and not turns.is_asked(course, now_s))
+    if course.then is not None and ready:
+        return turns.entered(course, course.then)
+    if course.doing is None:
+        return turns.ended_by_itself(course, now_s)
+    why = f"the job {turns.how(course.code)} before that was done"
+    failed = turns.done(course, why)
+    return turns.ended_by_itself(failed.course, now_s, *failed.actions)
+
+
+def _answered(
+    course: Course, event: model.Saved | model.Unsaved | model.Changed | model.Released, now_s: float
+) -> Turn:
+    match event:
+        case model.Saved() if course.phase is Phase.SAVING:
+            return turns.halted(replace(course, saved=True), course.then, now_s)
+        case model.Unsaved(why=why) if course.phase is Phase.SAVING:
+            return turns.done(turns.back(course), why, model.Tell(text=f"not done: {why}"))
+        case model.Released(why=why) if course.phase is Phase.RELEASING:
+            return turns.done(turns.back(course), why)
+        case model.Changed(gpus=gpus, why=why) if course.phase is Phase.CHANGING:
+            return _changed(course, gpus, why)
+        case _:
+            return Turn(course=course)
+
+
+def _changed(course: Course, gpus: tuple[GpuUuid, ...], why: str | None) -> Turn:
+    assert course.lease is not None
+    granted = course.lease
+    if why is None and isinstance(course.doing, Reshape):
+        granted = model.lease_of(course.doing)
+    told = () if why is None else (model.Tell(text=f"not changed: {why}"),)
+    return turns.done(turns.back(replace(course, lease=replace(granted, gpus=gpus))), why, *told)
+
+
+# -- signals and time --------------------------------------------------------------------------------------
+
+
+def _signalled(course: Course, number: int, now_s: float) -> Turn:
+    if course.phase not in EMPTY:
+        if number in ENDERS:
+            course = replace(course, asked=number, asked_s=now_s)
+        return Turn(course=course, actions=(model.Forward(number=number),))
+    if number not in ENDERS:
+        return Turn(course=course)
+    over = Over(ending=Ending.CANCELLED, code=-number, why=f"cancelled by signal {number}")
+    return turns.entered(replace(course, code=0), over)
+
+
+def _ticked(course: Course, now_s: float) -> Turn:
+    limit_s = course.terms.limit_s
+    if limit_s is not None and course.phase in LIMITED and turns.ran_s(course, now_s) >= limit_s:
+        over = Over(
+            ending=Ending.FAILED, code=turns.TIME_IS_UP, why=f"its time limit of {limit_s:g} s is over"
+        )
+        return turns.halted(course, over, now_s)
+    if course.until_s is None or now_s < course.until_s:
+        return Turn(course=course)
+    match course.phase:
+        case Phase.SAVING:
+            grace = f"{course.terms.grace_s:g} s"
+            why = f"the job did not say within its grace of {grace} that it had saved itself; it goes on"
+            return turns.done(turns.back(course), why, model.Tell(text=why))
+        case Phase.ENDING:
+            return turns.swept(course)
+        case Phase.RESTING if course.lease is not None:
+            return turns.launched(course, course.lease)
+        case _:
+            return Turn(course=replace(course, until_s=None))
+
+
+def _because(reason: str) -> str:
+    return f": {reason}" if reason else ""

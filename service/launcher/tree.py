@@ -1,0 +1,65 @@
+"""Who descends from a process, and which signals it catches, read from /proc.
+
+Only the standard library and nothing of ours, because ``guard`` is run by its path, without our packages.
+"""
+
+import os
+
+
+def descendants(root: int) -> list[int]:
+    """Every living process below ``root``, parents before children; zombies are not among them."""
+    children: dict[int, list[int]] = {}
+    dead: set[int] = set()
+    for pid in _pids():
+        found = _kin(pid)
+        if found is not None:
+            state, parent = found
+            children.setdefault(parent, []).append(pid)
+            if state in ("Z", "X"):
+                dead.add(pid)
+    below, waiting = [], list(children.get(root, ()))
+    while waiting:
+        pid = waiting.pop(0)
+        if pid not in dead:
+            below.append(pid)
+        waiting.extend(children.get(pid, ()))
+    return below
+
+
+def listeners(leader: int, number: int) -> list[int]:
+    """The processes of the tree under and with ``leader`` that catch a signal, the nearest ones only.
+
+    What is below a process that catches it is that process's own business: a shell that doesn't catch it is
+    passed over, and a training's data loaders are not asked beside their training.
+    """
+    if catches(leader, number):
+        return [leader]
+    kin = ((pid, _kin(pid)) for pid in _pids())
+    children = [pid for pid, found in kin if found is not None and found[1] == leader]
+    return [pid for child in children for pid in listeners(child, number)]
+
+
+def catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler for a signal (``SigCgt`` in proc_pid_status(5))."""
+    for line in _read(f"/proc/{pid}/status").splitlines():
+        if line.startswith("SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
+
+
+def _kin(pid: int) -> tuple[str, int] | None:
+    """State and parent; the name in brackets may hold anything, so both stand after the last bracket."""
+    rest = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return (rest[0], int(rest[1])) if len(rest) > 1 else None
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - no pathlib here
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - no pathlib here
+            return file.read()
+    except OSError:
+        return ""

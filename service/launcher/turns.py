@@ -1,0 +1,141 @@
+"""The turns that a job's course is made of: launch, save, halt, rest, end. Pure."""
+
+from dataclasses import replace
+from typing import assert_never
+
+from advisor.register.model import Ending, Sharing
+from service.launcher import model, world
+from service.launcher.model import Course, Lease, Over, Phase, Turn
+
+LEFTOVERS_S = 5.0
+"""For what workers left behind, from asking it to end to killing it."""
+GENTLE_S = 60.0
+"""The same under MPS, where a killed client takes its neighbours along."""
+FIRST_REST_S, LONGEST_REST_S = 1.0, 60.0
+"""Before a restart; doubled each time."""
+STOPPED = 75
+"""EX_TEMPFAIL: what ``fallow.controller`` ends with when it was stopped, and scripts that saved may."""
+TIME_IS_UP = 124
+"""As timeout(1) ends."""
+CANCELLED = 143
+
+
+def done(course: Course, failed: str | None, *actions: model.Action) -> Turn:
+    """The directive in hand is carried out, or was not because of ``failed``."""
+    handled = course.handled if course.doing is None else course.doing.number
+    course = replace(course, doing=None, handled=handled, failed=failed)
+    return Turn(course=course, actions=(*actions, model.Announce()))
+
+
+def launched(course: Course, lease: Lease) -> Turn:
+    """Start the workers on ``lease``."""
+    size = world.count(course.terms.workers, len(lease.gpus))
+    started = replace(
+        course,
+        phase=Phase.STARTING,
+        lease=lease,
+        launch=course.launch + 1,
+        alive=frozenset(range(size)),
+        pids=(),
+        code=0,
+        then=None,
+        saved=False,
+        until_s=None,
+    )
+    return Turn(course=started, actions=(model.Launch(), model.Announce()))
+
+
+def saving(course: Course, after: model.Next, now_s: float, text: str) -> Turn:
+    """Have the job save itself, and say what follows when it has; it may take its grace."""
+    until_s = now_s + course.terms.grace_s
+    course = replace(course, phase=Phase.SAVING, then=after, saved=False, until_s=until_s)
+    return Turn(course=course, actions=(model.Tell(text=text), model.Save()))
+
+
+def back(course: Course) -> Course:
+    """The job goes on as before."""
+    return replace(course, phase=Phase.RUNNING, then=None, saved=False, until_s=None)
+
+
+def halted(course: Course, after: model.Next | None, now_s: float, *actions: model.Action) -> Turn:
+    """Ask the workers to end, and say what follows."""
+    until_s = now_s + course.terms.grace_s
+    course = replace(course, phase=Phase.ENDING, then=after, until_s=until_s)
+    return Turn(course=course, actions=(*actions, model.End()))
+
+
+def swept(course: Course, *actions: model.Action) -> Turn:
+    """End whatever the workers left."""
+    gentle = course.lease is not None and course.lease.sharing is Sharing.MPS
+    course = replace(course, phase=Phase.SWEEPING, until_s=None)
+    return Turn(
+        course=course, actions=(*actions, model.Sweep(patience_s=GENTLE_S if gentle else LEFTOVERS_S))
+    )
+
+
+def entered(course: Course, after: model.Next) -> Turn:
+    """What follows, now that nothing of the job lives."""
+    free = replace(course, lease=None, then=None)
+    match after:
+        case model.Pause():
+            return done(replace(free, phase=Phase.PAUSED), None, model.Tell(text="paused"))
+        case model.Queue():
+            return done(replace(free, phase=Phase.WAITING), None, model.Tell(text="back in the queue"))
+        case model.Again(lease=lease):
+            return launched(course, lease)
+        case Over():
+            return _ended(free, after)
+        case _:
+            assert_never(after)
+
+
+def ended_by_itself(course: Course, now_s: float, *actions: model.Action) -> Turn:
+    """The workers ended and nobody had asked them to: the end, or another start."""
+    over = _verdict(course, now_s)
+    if over.ending is not Ending.FAILED or course.restarted >= course.terms.restarts:
+        turn = entered(course, over)
+        return Turn(course=turn.course, actions=actions + turn.actions)
+    rest_s = min(LONGEST_REST_S, FIRST_REST_S * 2**course.restarted)
+    number = course.restarted + 1
+    text = f"{over.why}; starting again in {rest_s:g} s ({number} of {course.terms.restarts})"
+    resting = replace(course, phase=Phase.RESTING, restarted=number, until_s=now_s + rest_s, then=None)
+    return Turn(course=resting, actions=(*actions, model.Tell(text=text), model.Announce()))
+
+
+def ran_s(course: Course, now_s: float) -> float:
+    """How long its workers have run, all launches together."""
+    return course.ran_s + (0.0 if course.since_s is None else now_s - course.since_s)
+
+
+def is_asked(course: Course, now_s: float) -> bool:
+    """Whether the user asked it to end lately: a Ctrl-C that it survived doesn't count for ever."""
+    return course.asked is not None and now_s - course.asked_s <= course.terms.grace_s
+
+
+def how(code: int) -> str:
+    """A worker's end in words."""
+    return f"was ended by signal {-code}" if code < 0 else f"ended with {code}"
+
+
+def _verdict(course: Course, now_s: float) -> Over:
+    if course.code == 0:
+        return Over(ending=Ending.DONE, code=0)
+    if is_asked(course, now_s):
+        return Over(ending=Ending.CANCELLED, code=course.code, why=f"ended by signal {course.asked}")
+    return Over(ending=Ending.FAILED, code=course.code, why=f"a worker {how(course.code)}")
+
+
+def _ended(course: Course, over: Over) -> Turn:
+    code = course.code if course.code and over.code != TIME_IS_UP else over.code
+    failed = over.why if over.ending is Ending.FAILED else None
+    course = replace(
+        course,
+        phase=Phase.ENDED,
+        over=replace(over, code=code),
+        doing=None,
+        handled=course.handled if course.doing is None else course.doing.number,
+        failed=failed,
+        until_s=None,
+    )
+    told = () if failed is None else (model.Tell(text=failed),)
+    return Turn(course=course, actions=(*told, model.Announce(), model.Leave(code=code)))
