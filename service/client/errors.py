@@ -2,6 +2,7 @@
 
 ClientError
 ├── ServiceDown     nothing answers, or the answer is not ours
+├── ServiceOlder    a Fallow service answers that has no such route yet
 ├── NotAllowed      the token is missing or wrong
 │   └── Forbidden   somebody else's job, or a role that may not
 ├── UnknownQuery    no query of that name
@@ -28,6 +29,10 @@ class ClientError(Trouble):
 
 class ServiceDown(ClientError):
     """Nothing answers at the service's address, or the answer is not a Fallow service's."""
+
+
+class ServiceOlder(ClientError):
+    """An older Fallow service answers, which has no such route."""
 
 
 class NotAllowed(ClientError):

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from service.client.errors import NotAllowed, ServiceDown, by_kind
+from service.client.errors import NotAllowed, ServiceDown, ServiceOlder, by_kind
 
 JSON = "application/json"
 UNIX = "unix:"
+NO_ROUTE = b'{"detail":"Not Found"}'
+"""What a service answers to a path that it does not know."""
 LONGEST_ADDRESS = 107
 """What ``sun_path`` holds beside its end; unix(7)."""
 
@@ -115,6 +117,11 @@ class Wire:
         except (ValueError, KeyError, TypeError):
             if response.status in (401, 403):
                 return NotAllowed(f"the service at {self.url} refused the token")
+            if response.status == 404 and body == NO_ROUTE:
+                return ServiceOlder(
+                    f"the service at {self.url} is of an older Fallow and has no such route; "
+                    "start it again with this one"
+                )
             return ServiceDown(
                 f"{self.url} answered {response.status} {response.reason}; is it a Fallow service?"
             )

@@ -1,0 +1,184 @@
+"""What is advised about the live cluster, and what the past would have brought, as plain rows.
+
+Reading only, as ``fallow advise``, ``plan`` and ``whatif`` do: it asks named queries through a client, and
+the decision itself is the advisor's. The rules are those of the configuration beside the store; where the
+store is another machine's, the defaults, and ``Advised.rules_from`` says so.
+"""
+
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from service.client.errors import BadParameter, NoData
+
+if TYPE_CHECKING:
+    from advisor.rules import AdviceRules
+    from service.client.reader import Client
+    from service.config.file import Effective
+
+DEFAULTS = "the defaults: the configuration of another machine is not known here"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advised:
+    """All that was said of one snapshot: rows as ``service.advice_rows`` makes them.
+
+    ``lines`` are the thresholds that charts of evidence draw: name to ratio or bytes. ``modes`` maps a class
+    of action to its mode.
+    """
+
+    as_of: datetime
+    rules_from: str
+    advice: tuple[dict[str, Any], ...] = ()
+    abstained: tuple[dict[str, Any], ...] = ()
+    refused: tuple[dict[str, Any], ...] = ()
+    lines: dict[str, float] = field(default_factory=dict)
+    modes: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A number that advice turns on: its value in force, its default and its bounds."""
+
+    name: str
+    value: float
+    default: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """What each class of action would have given back over a window; rows as ``fallow whatif`` prints."""
+
+    given: tuple[dict[str, Any], ...]
+    earned: dict[str, Any]
+    jobs: int
+    held_gpu_hours: float
+    currency: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingRow:
+    """One value of the configuration and where it came from: ``default`` or ``fallow.toml:12``."""
+
+    key: str
+    value: object
+    origin: str
+
+
+def advised(client: "Client") -> Advised:
+    """Ask every policy, plan, and ask the guard. Blocks. Raises ``ClientError``."""
+    from advisor.advice import Advice
+    from service.advice_rows import abstain_row, advice_row, refusal_row
+    from service.advising import CannotAdvise, consult, newest
+
+    effective = _effective(client)
+    try:
+        as_of = newest(client)
+        desk = consult(client, effective.config)
+    except CannotAdvise as error:
+        raise NoData(str(error)) from error
+    answers = desk.said.answers
+    return Advised(
+        as_of=as_of,
+        rules_from=_origin(client),
+        advice=tuple(advice_row(each, desk.currency) for each in answers if isinstance(each, Advice)),
+        abstained=tuple(abstain_row(each) for each in answers if not isinstance(each, Advice)),
+        refused=tuple(refusal_row(each) for each in (*desk.said.plan.refused, *desk.ruling.refused)),
+        lines=_lines(effective),
+        modes={action.value: mode.value for action, mode in desk.limits.modes.items()},
+    )
+
+
+def rules(client: "Client") -> tuple[Rule, ...]:
+    """The numbers of ``[advice]``, with what holds now. Reads the configuration file."""
+    from dataclasses import fields
+
+    in_force = _effective(client).config.advice
+    return tuple(
+        Rule(
+            name=item.name,
+            value=getattr(in_force, item.name),
+            default=float(str(item.default)),
+            low=item.metadata["low"],
+            high=item.metadata["high"],
+        )
+        for item in fields(in_force)
+    )
+
+
+def replayed(
+    client: "Client", start: datetime, end: datetime, changed: dict[str, float], *, consented: bool = False
+) -> Replayed:
+    """The recorded window under rules of which some are ``changed``. Blocks. Raises ``ClientError``.
+
+    ``consented``: only the jobs of those who allow it may be touched, as the configuration says.
+    """
+    from advisor.whatif import what_if
+    from service.advising import recorded_past, site_of
+
+    config = _effective(client).config
+    past = recorded_past(client, start, end, site_of(config))
+    found = what_if(
+        past.stretches,
+        past.jobs,
+        past.prices,
+        _changed(config.advice, changed),
+        (lambda job: job.preemptible and job.checkpointable) if consented else (lambda job: True),
+    )
+    return Replayed(
+        given=tuple(asdict(each) for each in found.given),
+        earned=asdict(found.earned),
+        jobs=len(past.jobs),
+        held_gpu_hours=sum(each.use.held_gpu_hours for each in past.jobs),
+        currency=next((price.currency for price in past.prices.values()), None),
+    )
+
+
+def settings(client: "Client") -> tuple[SettingRow, ...] | None:
+    """The configuration in force and its origins; ``None`` where the store is another machine's."""
+    if client.data is None:
+        return None
+    return tuple(
+        SettingRow(key=each.key, value=each.value, origin=each.origin) for each in _effective(client).settings
+    )
+
+
+def _effective(client: "Client") -> "Effective":
+    """Raises ``BadParameter`` where the file cannot be used."""
+    from service.config.file import FILE_NAME, load
+    from service.config.model import ConfigError
+
+    try:
+        return load(None if client.data is None else client.data / FILE_NAME, {})
+    except ConfigError as error:
+        raise BadParameter(str(error)) from error
+
+
+def _origin(client: "Client") -> str:
+    from service.config.file import FILE_NAME
+
+    if client.data is None:
+        return DEFAULTS
+    return FILE_NAME if (client.data / FILE_NAME).exists() else "the defaults"
+
+
+def _changed(in_force: "AdviceRules", changed: dict[str, float]) -> "AdviceRules":
+    kinds = {name: type(getattr(in_force, name)) for name in changed}
+    try:
+        return replace(in_force, **{name: kinds[name](value) for name, value in changed.items()})
+    except (ValueError, TypeError) as error:
+        raise BadParameter(f"these rules cannot be replayed: {error}") from error
+
+
+def _lines(effective: "Effective") -> dict[str, float]:
+    findings, advice = effective.config.findings, effective.config.advice
+    return {
+        "idle_ratio": findings.idle_ratio,
+        "hog_memory_ratio": findings.hog_memory_ratio,
+        "hog_utilization_ratio": findings.hog_utilization_ratio,
+        "pack_p95": advice.pack_p95,
+        "fit_p95": advice.fit_p95,
+        "fit_memory": advice.fit_memory,
+    }
