@@ -1,0 +1,242 @@
+"""Carries steps out on jobs that were submitted: a directive to the job's launcher, and waiting for its word.
+
+A directive bears the number of its intent and is given once; what its launcher does not acknowledge in time
+is not given again. New devices are granted by the register, which knows every holder. Whoever orders (the
+acting loop, a person) goes through the same two functions: ``give`` and ``outcome``.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from advisor.engines.engine import Done, Failed, Outcome, Stale, Unsupported
+from advisor.register.life import Refused, Unable, lapsing
+from advisor.register.model import (
+    Begin,
+    Continue,
+    Directive,
+    Entry,
+    Mobility,
+    Release,
+    Requeued,
+    Reshape,
+    Say,
+    Stand,
+    Stop,
+    Suspend,
+)
+from advisor.register.register import Register, Turn, UnknownJob
+from advisor.register.shares import Terms
+from advisor.steps import (
+    CapAtNextLaunch,
+    Move,
+    Pause,
+    Promise,
+    ReleaseCaches,
+    Requeue,
+    Resize,
+    Resume,
+    Start,
+    Step,
+    Tell,
+    Terminate,
+)
+from collector.clock import Clock
+from collector.model import GpuUuid, JobId
+
+Agree = Callable[[Entry, tuple[GpuUuid, ...], float], Terms]
+"""How an entry would hold a share of each of these GPUs: what keeps sharers apart, and the environment."""
+
+SLICE_S = 0.5
+
+
+class Interrupted(Exception):
+    """The service stops while an answer is awaited; what comes of the step is found out at the next start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long a launcher may take, in seconds: to answer, and on top to start or stop workers."""
+
+    answer_s: float = 10.0
+    reshape_s: float = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """A directive on its way: its number, and how long its launcher may take."""
+
+    job: JobId
+    number: int
+    timeout_s: float
+
+
+class LocalEngine:
+    """The engine of submitted jobs; safe from any thread. ``interrupt`` ends every wait."""
+
+    def __init__(
+        self, register: Register, clock: Clock, agree: Agree, patience: Patience | None = None
+    ) -> None:
+        self._register, self._clock, self._agree = register, clock, agree
+        self._patience = patience or Patience()
+        self._stopping = threading.Event()
+
+    def interrupt(self) -> None:
+        """The service stops: every wait, now and later, ends with ``Interrupted``."""
+        self._stopping.set()
+
+    def do(self, step: Step, intent: int = 0) -> Outcome:
+        """Give the step's directive and wait for its launcher. Raises ``Interrupted``."""
+        given = self.give(step, intent)
+        return self.wait(given) if isinstance(given, Given) else given
+
+    def give(self, step: Step, intent: int, also: Turn | None = None) -> Given | Outcome:
+        """Give the step's directive; its outcome at once where none is needed. Blocks for one commit.
+
+        ``also`` changes the entry further, in the same commit.
+        """
+        try:
+            entry = self._register.entry(step.job)
+            order = self._order(step, intent, entry)
+            if isinstance(order, Unsupported):
+                return order
+            if callable(order):
+                self._register.change(step.job, order)
+                return Done()
+            after = self._register.give(step.job, order, also)
+        except Unable as error:
+            return Unsupported(why=str(error))
+        except (Refused, UnknownJob) as error:
+            return Stale(found=str(error))
+        given = Given(job=step.job, number=order.number, timeout_s=self._timeout_s(order, entry))
+        return outcome(after, order.number) or given
+
+    def wait(self, given: Given, at_most_s: float | None = None) -> Outcome:
+        """What came of a directive, or ``Failed`` when nothing was heard in time. Raises ``Interrupted``."""
+        left_s = given.timeout_s if at_most_s is None else min(at_most_s, given.timeout_s)
+        until_ms = self._clock.monotonic_ms() + left_s * 1000
+        while True:
+            entry = self._register.wait(
+                given.job, lambda each: outcome(each, given.number) is not None, min(SLICE_S, left_s)
+            )
+            found = outcome(entry, given.number)
+            if found is not None:
+                return found
+            if self._stopping.is_set():
+                raise Interrupted
+            left_s = (until_ms - self._clock.monotonic_ms()) / 1000
+            if left_s <= 0:
+                return Failed(
+                    found=f"the launcher of {given.job} has not acknowledged it yet; until it does, "
+                    "or is lost, the job keeps what it had and what it was to get"
+                )
+
+    def _order(self, step: Step, number: int, entry: Entry) -> Directive | Turn | Unsupported:
+        match step:
+            case Start():
+                return self._begin(step, number, entry)
+            case Resume():
+                return self._continue(step, number, entry)
+            case Resize():
+                return self._reshape(entry, number, step.gpus, entry.share, step.reason)
+            case Move():
+                share = entry.share if step.share is None else step.share
+                return self._reshape(entry, number, step.gpus, share, step.reason)
+            case Pause():
+                return Suspend(number=number, reason=step.reason)
+            case Requeue():
+                return Requeued(number=number, reason=step.reason)
+            case ReleaseCaches():
+                return Release(number=number, reason=step.reason)
+            case Tell():
+                return Say(number=number, message=step.message)
+            case Terminate():
+                return Stop(number=number, reason=step.reason)
+            case CapAtNextLaunch():
+                return lambda each: replace(each, next_launch=_merged(each.next_launch, step.settings))
+            case Promise():
+                return lambda each: _promised(each, step)
+            case _:
+                assert_never(step)
+
+    def _begin(self, step: Start, number: int, entry: Entry) -> Begin:
+        terms = self._agree(entry, step.gpus, step.share)
+        return Begin(
+            number=number,
+            gpus=step.gpus,
+            share=step.share,
+            sharing=terms.sharing,
+            memory_bytes=terms.memory_bytes,
+            settings=_merged(terms.settings, entry.next_launch),
+            reason=step.reason,
+        )
+
+    def _continue(self, step: Resume, number: int, entry: Entry) -> Continue:
+        share = entry.submission.share
+        terms = self._agree(entry, step.gpus, share)
+        return Continue(
+            number=number,
+            gpus=step.gpus,
+            share=share,
+            sharing=terms.sharing,
+            memory_bytes=terms.memory_bytes,
+            settings=_merged(terms.settings, entry.next_launch),
+            reason=step.reason,
+        )
+
+    def _reshape(
+        self, entry: Entry, number: int, gpus: tuple[GpuUuid, ...], share: float, reason: str
+    ) -> Reshape:
+        terms = self._agree(entry, gpus, share)
+        return Reshape(
+            number=number,
+            gpus=gpus,
+            share=share,
+            sharing=terms.sharing,
+            memory_bytes=terms.memory_bytes,
+            settings=_merged(terms.settings, entry.next_launch),
+            reason=reason,
+        )
+
+    def _timeout_s(self, directive: Directive, entry: Entry) -> float:
+        patience, wanted = self._patience, entry.submission
+        match directive:
+            case Begin() | Release() | Say():
+                return patience.answer_s
+            case Suspend() | Requeued() | Stop():
+                return patience.answer_s + wanted.grace_s
+            case Reshape() | Continue():
+                grace_s = 0.0 if wanted.mobility is Mobility.ELASTIC else wanted.grace_s
+                return patience.reshape_s + grace_s
+            case _:
+                assert_never(directive)
+
+
+def outcome(entry: Entry, number: int) -> Outcome | None:
+    """What came of directive ``number``, by how its entry stands; ``None`` while that is open. Pure."""
+    newest = 0 if entry.directive is None else entry.directive.number
+    if entry.handled >= number:
+        if entry.failed is not None and newest == number:
+            return Failed(found=entry.failed)
+        return Done(note=entry.said)
+    if entry.stand is Stand.ENDED:
+        if newest == number and isinstance(entry.directive, Stop):
+            return Done(note=entry.said)
+        return Failed(found=f"{entry.id} ended before it was carried out")
+    if lapsing(entry):
+        return Failed(found=f"the launcher of {entry.id} is gone")
+    return None
+
+
+def _promised(entry: Entry, step: Promise) -> Entry:
+    if entry.stand not in (Stand.PENDING, Stand.PAUSED):
+        raise Refused(f"Promise {entry.id}: the job is {entry.stand.value}, and waits no more")
+    return replace(entry, promised_ms=step.start_ms, promised_gpus=step.gpus)
+
+
+def _merged(
+    settings: tuple[tuple[str, str], ...], over: tuple[tuple[str, str], ...]
+) -> tuple[tuple[str, str], ...]:
+    """The settings, with those of ``over`` in place of their own."""
+    return tuple(sorted({**dict(settings), **dict(over)}.items()))

@@ -1,0 +1,192 @@
+"""How the register's entries lie in the store: rows out of entries, and entries out of rows.
+
+One ``Change`` a job is what a transaction brings: the entry as it is kept, and as it is now. Directives and
+leases follow from the difference, in the same transaction, so that no lease is without its entry.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from advisor.register.life import leased, share_held
+from advisor.register.model import Directive, Entry
+from advisor.statements import asked, statement
+from advisor.written import Unreadable, from_text, to_text
+from collector.model import GpuUuid, JobId
+
+if TYPE_CHECKING:
+    from collector.store.database import Store
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """An entry as it is kept (``None``: not yet), and as it is to be kept."""
+
+    before: Entry | None
+    after: Entry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What the store has of the register; ``unreadable`` says which rows mean nothing here."""
+
+    entries: tuple[Entry, ...]
+    number: int
+    unreadable: tuple[str, ...] = ()
+
+
+def read_register(store: "Store", ended: int) -> Kept:
+    """Every entry that has not ended, and the newest ``ended`` others. Blocks. Raises StoreError."""
+    entries: list[Entry] = []
+    unreadable: list[str] = []
+    for row in asked(store, "read_entries", {"ended": ended}):
+        try:
+            entries.append(from_text(Entry, row["body"]))
+        except Unreadable as error:
+            unreadable.append(str(error))
+    number = asked(store, "last_entry", {})[0]["number"]
+    return Kept(entries=tuple(entries), number=int(number), unreadable=tuple(unreadable))
+
+
+def read_entry(store: "Store", job: JobId) -> Entry | None:
+    """One entry, however old; ``None`` when there is none. Blocks."""
+    rows = asked(store, "read_entry", {"job": job})
+    return from_text(Entry, rows[0]["body"]) if rows else None
+
+
+def read_directives(store: "Store", job: JobId) -> tuple[Row, ...]:
+    """What one job's launcher was told: number, given_ms, directive, handled_ms, failed. Blocks."""
+    rows = asked(store, "read_directives", {"job": job})
+    return tuple({**row, "body": from_text(Directive, row["body"])} for row in rows)
+
+
+def read_leases(store: "Store") -> tuple[Row, ...]:
+    """The leases in force: job, gpu, share, since_ms. Blocks."""
+    return asked(store, "read_leases", {})
+
+
+def write_changes(store: "Store", changes: Sequence[Change], at_ms: int) -> None:
+    """Keep all of these, in order, or none. Blocks for one commit. Raises StoreFull, StoreDamaged.
+
+    Of several changes of one job every directive is kept, and otherwise what they come to together.
+    """
+    net: dict[JobId, Change] = {}
+    for each in changes:
+        first = net.get(each.after.id)
+        net[each.after.id] = each if first is None else Change(before=first.before, after=each.after)
+    sums = tuple(net.values())
+    tables = (
+        ("put_entries", "coming", [_entry_row(each.after) for each in sums]),
+        ("put_directives", "telling", [row for each in changes for row in _told(each, at_ms)]),
+        ("settle_directives", "acknowledged", [row for each in sums for row in _handled(each, at_ms)]),
+        ("release_leases", "releasing", [row for each in sums for row in _released(each, at_ms)]),
+        ("grant_leases", "granting", [row for each in sums for row in _granted(each, at_ms)]),
+    )
+    with store.writing(f"keeping {len(changes)} entries of the register") as connection:
+        for name, table, rows in tables:
+            if rows:
+                _run(connection, name, table, rows)
+
+
+def _run(connection: Any, name: str, table: str, rows: Sequence[Row]) -> None:
+    import pyarrow as pa
+
+    connection.register(table, pa.Table.from_pylist(list(rows), schema=pa.schema(_SCHEMAS[table])))
+    try:
+        connection.execute(statement(name))
+    finally:
+        connection.unregister(table)
+
+
+_SCHEMAS = {
+    "coming": [
+        ("job", "string"),
+        ("number", "int64"),
+        ("nonce", "string"),
+        ("user_name", "string"),
+        ("project", "string"),
+        ("stand", "string"),
+        ("submitted_ms", "int64"),
+        ("ended_ms", "int64"),
+        ("body", "string"),
+    ],
+    "telling": [("number", "int64"), ("job", "string"), ("given_ms", "int64"), ("body", "string")],
+    "acknowledged": [("job", "string"), ("handled", "int64"), ("at_ms", "int64"), ("failed", "string")],
+    "releasing": [("job", "string"), ("gpu_uuid", "string"), ("at_ms", "int64")],
+    "granting": [
+        ("lease_id", "string"),
+        ("gpu_uuid", "string"),
+        ("job", "string"),
+        ("user_name", "string"),
+        ("project", "string"),
+        ("job_name", "string"),
+        ("kind", "string"),
+        ("share", "double"),
+        ("at_ms", "int64"),
+    ],
+}
+
+
+def _entry_row(entry: Entry) -> Row:
+    return {
+        "job": entry.id,
+        "number": number_of(entry.id),
+        "nonce": entry.submission.nonce,
+        "user_name": entry.submission.user,
+        "project": entry.submission.project,
+        "stand": entry.stand.value,
+        "submitted_ms": entry.submitted_ms,
+        "ended_ms": entry.ended_ms,
+        "body": to_text(entry),
+    }
+
+
+def number_of(job: JobId) -> int:
+    """The number in ``fallow:N``."""
+    return int(job.partition(":")[2])
+
+
+def _told(change: Change, at_ms: int) -> Iterable[Row]:
+    directive = change.after.directive
+    known = None if change.before is None else change.before.directive
+    if directive is not None and (known is None or known.number != directive.number):
+        body = to_text(directive, Directive)
+        yield {"number": directive.number, "job": change.after.id, "given_ms": at_ms, "body": body}
+
+
+def _handled(change: Change, at_ms: int) -> Iterable[Row]:
+    after = change.after
+    if change.before is not None and after.handled > change.before.handled:
+        yield {"job": after.id, "handled": after.handled, "at_ms": at_ms, "failed": after.failed}
+
+
+def _holds(entry: Entry | None) -> dict[GpuUuid, float]:
+    return {} if entry is None else dict.fromkeys(leased(entry), share_held(entry))
+
+
+def _released(change: Change, at_ms: int) -> Iterable[Row]:
+    had, has = _holds(change.before), _holds(change.after)
+    for uuid, share in had.items():
+        if has.get(uuid) != share:
+            yield {"job": change.after.id, "gpu_uuid": uuid, "at_ms": at_ms}
+
+
+def _granted(change: Change, at_ms: int) -> Iterable[Row]:
+    had, has, entry = _holds(change.before), _holds(change.after), change.after
+    wanted = entry.submission
+    number = 0 if entry.directive is None else entry.directive.number
+    for uuid, share in has.items():
+        if had.get(uuid) != share:
+            yield {
+                "lease_id": f"{entry.id}/{uuid}/{number}/{at_ms}",
+                "gpu_uuid": uuid,
+                "job": entry.id,
+                "user_name": wanted.user,
+                "project": wanted.project,
+                "job_name": wanted.name or None,
+                "kind": wanted.kind.value,
+                "share": share,
+                "at_ms": at_ms,
+            }

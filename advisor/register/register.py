@@ -1,0 +1,281 @@
+"""The register of submitted jobs: in memory for those who ask, in the store before anybody is told.
+
+One object, called from many threads. Every change is committed before it is seen, and changes that come at
+the same time share one commit, so that two hundred launchers cost about what one costs. What cannot be kept
+did not happen: the register goes back to what is in the store, and everybody who waited for that commit gets
+the error. A mere sign of life is not written down.
+
+The last word on devices is here: a whole GPU never has two holders, whoever asks.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from advisor.register import life
+from advisor.register.kept import Change, read_entry, read_register, write_changes
+from advisor.register.life import PLACING, Refused, leased, share_held
+from advisor.register.model import Directive, Entry, Report, Stand, Submission
+from advisor.transition import SHARE_SLACK
+from collector.clock import Clock
+from collector.model import GpuUuid, JobId
+
+if TYPE_CHECKING:
+    from collector.store.database import Store
+
+ENDED_KEPT = 2_000
+"""How many jobs that have ended are kept in memory; older ones are in the store."""
+
+Listener = Callable[[Entry | None, Entry], None]
+"""Told of each change that was committed: the entry before and after it. Must not block."""
+
+Turn = Callable[[Entry], Entry]
+
+
+class UnknownJob(LookupError):
+    """There is no such job in the register."""
+
+
+class Taken(Refused):
+    """A device that was to be given away has a holder."""
+
+
+def open_register(store: "Store", clock: Clock) -> "Register":
+    """The register as the store has it. Blocks. Raises StoreError."""
+    kept = read_register(store, ENDED_KEPT)
+    entries = {entry.id: replace(entry, heard_ms=None) for entry in kept.entries}
+    return Register(store, clock, entries, kept.number, kept.unreadable)
+
+
+class Register:
+    """See the top of this file; ``open_register`` makes one. ``remarks`` say what could not be read."""
+
+    def __init__(
+        self,
+        store: "Store",
+        clock: Clock,
+        entries: Mapping[JobId, Entry],
+        number: int,
+        remarks: Sequence[str] = (),
+    ) -> None:
+        self.opened_ms = clock.now_ms()
+        self.remarks = tuple(remarks)
+        self._store, self._clock = store, clock
+        self._working, self._seen = dict(entries), dict(entries)
+        self._nonces = {_nonce(entry.submission): entry.id for entry in entries.values()}
+        self._number = number
+        self._guard = threading.Lock()
+        self._changed = threading.Condition(self._guard)
+        self._disk = threading.Lock()
+        self._open = _Batch()
+        self._listeners: tuple[Listener, ...] = ()
+        self._heard_ms: dict[JobId, int] = {}
+        self._since_ms = clock.monotonic_ms()
+        self._on: defaultdict[GpuUuid, dict[JobId, float]] = defaultdict(dict)
+        for entry in entries.values():
+            self._hold(entry)
+
+    def entries(self) -> dict[JobId, Entry]:
+        """Every entry that is kept, as committed: all that have not ended, and the newest others."""
+        with self._guard:
+            return dict(self._seen)
+
+    def entry(self, job: JobId) -> Entry:
+        """One entry, however old. Raises ``UnknownJob``. Blocks for one that ended long ago."""
+        with self._guard:
+            found = self._seen.get(job)
+        if found is None:
+            found = read_entry(self._store, job)
+        if found is None:
+            raise UnknownJob(f"there is no job {job}; `fallow jobs` lists those there are")
+        return found
+
+    def submit(self, submission: Submission) -> tuple[Entry, bool]:
+        """The entry of a submission, and whether it is new: the same nonce of one user is one job. Blocks."""
+        with self._guard:
+            known = self._nonces.get(_nonce(submission)) if submission.nonce else None
+            if known is None:
+                self._number += 1
+                job = JobId(f"fallow:{self._number}")
+                self._nonces[_nonce(submission)] = job
+                self._heard_ms[job] = self._clock.monotonic_ms()
+                batch = self._put(None, life.submitted(job, submission, self._clock.now_ms()))
+            else:
+                job, batch = known, self._open
+        if known is None or job not in self._seen:
+            self._commit(batch)
+        return self.entry(job), known is None
+
+    def give(self, job: JobId, directive: Directive, also: Turn | None = None) -> Entry:
+        """Give a directive, its leases with it; ``also`` changes the entry further, in the same commit.
+
+        Blocks. Raises ``UnknownJob``, ``Refused`` (it cannot take this), ``Taken`` (a GPU has a holder).
+        """
+
+        def turn(entry: Entry) -> Entry:
+            after = life.given(entry, directive, self._clock.now_ms())
+            if isinstance(directive, PLACING):
+                self._must_be_free(after)
+            return after if also is None else also(after)
+
+        return self.change(job, turn)
+
+    def report(self, job: JobId, report: Report) -> Entry:
+        """Take a launcher's word. Blocks only when it changes something. Raises ``UnknownJob``."""
+        now_ms = self._clock.now_ms()
+        self.heard(job)
+        return self.change(job, lambda entry: life.heard(entry, report, now_ms))
+
+    def heard(self, job: JobId) -> None:
+        """A sign of life that says nothing else, as an open connection is. Never blocks."""
+        self._heard_ms[job] = self._clock.monotonic_ms()
+
+    def silence_s(self, job: JobId) -> float:
+        """For how long its launcher was not heard, by the steady clock; counted from the opening at most."""
+        return (self._clock.monotonic_ms() - self._heard_ms.get(job, self._since_ms)) / 1000
+
+    def change(self, job: JobId, turn: Turn) -> Entry:
+        """What ``turn`` makes of the entry; seen once it is committed. Raises what ``turn`` raises."""
+        with self._guard:
+            before = self._working.get(job)
+            if before is None:
+                raise UnknownJob(f"there is no job {job} that still runs or waits")
+            after = turn(before)
+            if _alike(before, after) and job not in self._open.jobs and self._seen.get(job) is before:
+                self._working[job] = self._seen[job] = after
+                return after
+            batch = self._put(before, after)
+        self._commit(batch)
+        return after
+
+    def wait(self, job: JobId, until: Callable[[Entry], bool], timeout_s: float) -> Entry:
+        """The entry once ``until`` holds of it, or as it is after ``timeout_s``. Blocks."""
+        with self._changed:
+            self._changed.wait_for(lambda: job not in self._seen or until(self._seen[job]), timeout_s)
+        return self.entry(job)
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Tell ``listener`` of every change from now on; the answer ends that."""
+        with self._guard:
+            self._listeners = (*self._listeners, listener)
+
+        def end() -> None:
+            with self._guard:
+                self._listeners = tuple(each for each in self._listeners if each is not listener)
+
+        return end
+
+    def holders(self) -> dict[GpuUuid, dict[JobId, float]]:
+        """Who holds which share of each leased GPU now, what is about to be given included."""
+        with self._guard:
+            return {uuid: dict(holders) for uuid, holders in self._on.items() if holders}
+
+    def _must_be_free(self, entry: Entry) -> None:
+        for uuid in leased(entry):
+            others = {job: share for job, share in self._on[uuid].items() if job != entry.id}
+            if sum(others.values()) + share_held(entry) > 1 + SHARE_SLACK:
+                names = ", ".join(others)
+                raise Taken(f"giving {uuid} to {entry.id}: {names} holds it; plan anew")
+
+    def _hold(self, entry: Entry) -> None:
+        for uuid in leased(entry):
+            self._on[uuid][entry.id] = share_held(entry)
+
+    def _put(self, before: Entry | None, after: Entry) -> "_Batch":
+        """Make it the working entry, in the batch that is committed next; the caller has the guard."""
+        if before is not None:
+            for uuid in leased(before):
+                self._on[uuid].pop(before.id, None)
+        self._hold(after)
+        self._working[after.id] = after
+        self._open.changes.append(Change(before=before, after=after))
+        self._open.jobs.add(after.id)
+        return self._open
+
+    def _commit(self, batch: "_Batch") -> None:
+        """Commit the batch, unless somebody has; whoever comes first writes for all who joined it."""
+        with self._disk:
+            if not batch.over:
+                self._write(batch)
+        if batch.error is not None:
+            raise batch.error
+
+    def _write(self, batch: "_Batch") -> None:
+        with self._guard:
+            self._open = _Batch()
+        try:
+            if batch.changes:
+                write_changes(self._store, batch.changes, self._clock.now_ms())
+        except BaseException as error:
+            with self._guard:
+                self._undo(batch, error)
+                self._undo(self._open, error)
+                self._open = _Batch()
+            raise
+        with self._guard:
+            for change in batch.changes:
+                self._seen[change.after.id] = change.after
+            self._forget()
+            batch.over = True
+            listeners = self._listeners
+            self._changed.notify_all()
+        for change in batch.changes:
+            for listener in listeners:
+                listener(change.before, change.after)
+
+    def _undo(self, batch: "_Batch", error: BaseException) -> None:
+        """Back to what is committed; the caller has the guard."""
+        batch.over, batch.error = True, error
+        for change in batch.changes:
+            for uuid in leased(change.after):
+                self._on[uuid].pop(change.after.id, None)
+        for job in batch.jobs:
+            kept = self._seen.get(job)
+            if kept is None:
+                gone = self._working.pop(job, None)
+                if gone is not None:
+                    self._nonces.pop(_nonce(gone.submission), None)
+            else:
+                self._working[job] = kept
+                self._hold(kept)
+
+    def _forget(self) -> None:
+        """Let go of what ended longest ago; the caller has the guard."""
+        if len(self._seen) < 2 * ENDED_KEPT:
+            return
+        ended = [entry for entry in self._seen.values() if entry.stand is Stand.ENDED]
+        for entry in sorted(ended, key=lambda each: each.ended_ms or 0)[: max(0, len(ended) - ENDED_KEPT)]:
+            if entry.id not in self._open.jobs:
+                del self._seen[entry.id], self._working[entry.id]
+                self._heard_ms.pop(entry.id, None)
+                self._nonces.pop(_nonce(entry.submission), None)
+
+
+class _Batch:
+    """Changes that share a commit."""
+
+    __slots__ = ("changes", "error", "jobs", "over")
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.jobs: set[JobId] = set()
+        self.over = False
+        self.error: BaseException | None = None
+
+
+def _nonce(submission: Submission) -> tuple[str, str]:
+    return submission.user, submission.nonce
+
+
+def _alike(before: Entry, after: Entry) -> bool:
+    """Whether nothing changed that must outlive a restart; a sign of life need not."""
+    old, new = before.report, after.report
+    if old is not None and new is not None:
+        known = (old.pids, old.checkpoint_ms, old.attached, old.launcher)
+        if known != (new.pids, new.checkpoint_ms, new.attached, new.launcher):
+            return False
+    elif old is not new:
+        return False
+    return replace(before, report=None, heard_ms=None) == replace(after, report=None, heard_ms=None)

@@ -1,0 +1,247 @@
+"""The state that decisions look at: what is measured of the machine, joined with the register. Pure.
+
+The register has the last word on submitted jobs: who waits, who holds what, who may be disturbed. What such a
+job makes of its GPUs is measured like anybody's, by its job id. Everybody else's jobs are as they were read.
+
+A GPU without a fresh sample is nobody's to give away, and whoever is on it is not judged: what was measured
+before the measuring stopped says nothing of now.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from advisor.model import (
+    ActionClass,
+    ActionTaken,
+    ClusterState,
+    Gpu,
+    Job,
+    Node,
+    Phase,
+    Placement,
+    Profile,
+    Reservation,
+    Telemetry,
+    Use,
+)
+from advisor.register.life import attained_gpu_s, in_flight, lapsing, leased, share_held
+from advisor.register.model import Begin, Entry, Mobility, Release, Report, Say, Stand
+from advisor.transition import SHARE_SLACK
+from collector.model import GpuUuid, JobId, JobKind, NodeName
+
+OURS = "fallow:"
+"""What the ids of submitted jobs begin with."""
+
+HARMLESS = (Begin, Say, Release)
+"""Directives in flight that disturb nobody, and need not keep others from being carried out."""
+
+PATIENT_MS = 30_000
+"""A job whose start did not work is not tried again for so long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What else is known at this moment.
+
+    ``newest_ms`` is when each GPU was last measured, ``stale_ms`` how old that may be. ``here`` are the nodes
+    that launchers of this service run on, ``absent`` the jobs whose launcher is not to be reached now.
+    """
+
+    now_ms: int
+    newest_ms: Mapping[GpuUuid, int]
+    stale_ms: int
+    here: frozenset[NodeName]
+    absent: frozenset[JobId] = frozenset()
+    actions: tuple[ActionTaken, ...] = ()
+
+
+def is_ours(job: JobId) -> bool:
+    """Whether a job was submitted to Fallow, by its id."""
+    return job.startswith(OURS)
+
+
+def joined(live: ClusterState, entries: Iterable[Entry], look: Look) -> ClusterState:
+    """The state of the machine with its submitted jobs."""
+    present = [entry for entry in entries if entry.stand is not Stand.ENDED]
+    holding = {entry.id: entry for entry in present if leased(entry) and _is_known(entry, live)}
+    stale = {uuid for uuid in live.gpus if look.now_ms - look.newest_ms.get(uuid, 0) > look.stale_ms}
+    leases: defaultdict[GpuUuid, float] = defaultdict(float)
+    for entry in holding.values():
+        for uuid in leased(entry):
+            leases[uuid] += share_held(entry)
+    known = {uuid for id, placement in live.placements.items() if is_ours(id) for uuid in placement.gpus}
+    new = set(leases) - known
+    foreign = _foreign(live, leases, stale)
+    inner = {project.parent for project in live.projects.values()}
+    waiting = [
+        entry
+        for entry in present
+        if not leased(entry) and entry.submission.project not in inner and _may_wait(entry, look)
+    ]
+    ours = {entry.id: _running(entry, live, look, stale) for entry in holding.values()}
+    ours.update({entry.id: _waiting(entry, live, look) for entry in waiting})
+    placements = {
+        entry.id: Placement(gpus=leased(entry), share=share_held(entry)) for entry in holding.values()
+    }
+    busy = {live.gpus[uuid].node for entry in holding.values() if _disturbs(entry) for uuid in leased(entry)}
+    return replace(
+        live,
+        as_of_ms=look.now_ms,
+        nodes={name: _node(node, look, busy) for name, node in live.nodes.items()},
+        gpus={uuid: _gpu(gpu, new, stale) for uuid, gpu in live.gpus.items()},
+        jobs={**foreign, **ours},
+        placements={**{id: live.placements[id] for id in foreign if id in live.placements}, **placements},
+        reservations={
+            entry.id: Reservation(start_ms=entry.promised_ms, gpus=entry.promised_gpus)
+            for entry in waiting
+            if entry.promised_ms is not None
+        },
+        actions=look.actions or live.actions,
+    )
+
+
+def _is_known(entry: Entry, live: ClusterState) -> bool:
+    """Whether every GPU that it holds is installed still; one that is gone is held by nobody."""
+    return all(uuid in live.gpus for uuid in leased(entry))
+
+
+def _may_wait(entry: Entry, look: Look) -> bool:
+    """Whether it stands in the queue: its launcher is there to start it, and a start did not just fail."""
+    if entry.id in look.absent or in_flight(entry):
+        return False
+    tried_ms = entry.acted_ms if entry.failed is not None else None
+    return tried_ms is None or look.now_ms - tried_ms >= PATIENT_MS
+
+
+def _foreign(live: ClusterState, leases: Mapping[GpuUuid, float], stale: set[GpuUuid]) -> dict[JobId, Job]:
+    """Everybody else's jobs. On a GPU that is leased out our lease is the strongest word there is."""
+    kept: dict[JobId, Job] = {}
+    for id, job in live.jobs.items():
+        placement = live.placements.get(id)
+        if is_ours(id) or (placement is not None and _crowded(placement, leases)):
+            continue
+        unseen = placement is not None and any(uuid in stale for uuid in placement.gpus)
+        kept[id] = replace(job, use=Use.UNKNOWN, idle_since_ms=None, idle_gpu_hours=None) if unseen else job
+    return kept
+
+
+def _crowded(placement: Placement, leases: Mapping[GpuUuid, float]) -> bool:
+    return any(leases.get(uuid, 0.0) + placement.share > 1 + SHARE_SLACK for uuid in placement.gpus)
+
+
+def _gpu(gpu: Gpu, new: set[GpuUuid], stale: set[GpuUuid]) -> Gpu:
+    """Who is on a GPU that was leased since the last look is no intruder; an unmeasured one has anybody."""
+    if gpu.uuid in stale:
+        return replace(gpu, telemetry=Telemetry.UNKNOWN, occupied=True)
+    return replace(gpu, occupied=False) if gpu.uuid in new else gpu
+
+
+def _node(node: Node, look: Look, busy: set[NodeName]) -> Node:
+    return replace(
+        node,
+        schedulable=node.schedulable and node.name in look.here,
+        in_flight=node.in_flight or node.name in busy,
+    )
+
+
+def _disturbs(entry: Entry) -> bool:
+    return in_flight(entry) and not isinstance(entry.directive, HARMLESS)
+
+
+def _waiting(entry: Entry, live: ClusterState, look: Look) -> Job:
+    phase = Phase.PAUSED if entry.stand is Stand.PAUSED else Phase.PENDING
+    return replace(
+        _asked(entry, live, look),
+        phase=phase,
+        paused_on=entry.paused_on,
+        held=entry.held_by_user,
+        memory_bytes=_needed(entry.report) or entry.submission.memory_bytes,
+    )
+
+
+def _running(entry: Entry, live: ClusterState, look: Look, stale: set[GpuUuid]) -> Job:
+    """A job with a lease; while something is in flight, or its launcher is lost, nothing is done to it."""
+    wanted, report, seen = entry.submission, entry.report, live.jobs.get(entry.id)
+    job = _asked(entry, live, look)
+    starting = entry.stand is Stand.STARTING or entry.started_ms is None
+    unseen = seen is None or any(uuid in stale for uuid in leased(entry))
+    job = replace(
+        job,
+        phase=Phase.RUNNING,
+        started_ms=look.now_ms if entry.started_ms is None else entry.started_ms,
+        memory_bytes=_needed(report) or wanted.memory_bytes or (None if seen is None else seen.memory_bytes),
+        memory_held_bytes=(None if report is None else report.memory_held_bytes)
+        or (None if seen is None else seen.memory_held_bytes),
+        use=Use.STARTING if starting else Use.UNKNOWN,
+    )
+    if seen is not None and not unseen and not starting:
+        job = replace(
+            job,
+            use=seen.use,
+            idle_since_ms=seen.idle_since_ms,
+            idle_gpu_hours=seen.idle_gpu_hours,
+            framework=seen.framework,
+        )
+    if in_flight(entry) or lapsing(entry):
+        return _untouchable(job, len(leased(entry)))
+    size = len(entry.gpus)
+    rigid = wanted.mobility is Mobility.RIGID
+    return replace(job, min_gpus=size, max_gpus=size) if rigid else job
+
+
+def _untouchable(job: Job, size: int) -> Job:
+    return replace(job, min_gpus=size, max_gpus=size, preemptible=False, opted_out=frozenset(ActionClass))
+
+
+def _asked(entry: Entry, live: ClusterState, look: Look) -> Job:
+    """What was asked for, what is allowed, and what was done to it so far."""
+    wanted, report = entry.submission, entry.report
+    seen = live.jobs.get(entry.id)
+    moves = wanted.mobility is not Mobility.RIGID
+    interactive = wanted.kind is JobKind.INTERACTIVE
+    return Job(
+        id=entry.id,
+        project=wanted.project,
+        user=wanted.user,
+        name=wanted.name or None,
+        kind=wanted.kind,
+        priority=wanted.priority,
+        min_gpus=wanted.min_gpus,
+        max_gpus=wanted.max_gpus,
+        share=wanted.share,
+        gpu_models=wanted.gpu_models,
+        submitted_ms=entry.submitted_ms,
+        limit_s=wanted.limit_s,
+        preemptible=wanted.preemptible and moves,
+        checkpointable=moves,
+        checkpoint_ms=None if report is None else report.checkpoint_ms,
+        attached=(None if report is None else report.attached) if interactive else False,
+        may_share=wanted.may_share,
+        opted_out=wanted.opted_out,
+        keep_until_ms=entry.keep_until_ms if seen is None else seen.keep_until_ms or entry.keep_until_ms,
+        keeps=max(entry.keeps, 0 if seen is None else seen.keeps),
+        attained_gpu_s=attained_gpu_s(entry, look.now_ms),
+        acted_ms=entry.acted_ms,
+        resized_ms=entry.resized_ms,
+        requeues=entry.requeues,
+        told_ms=None if seen is None else seen.told_ms,
+        tells=0 if seen is None else seen.tells,
+        unreached_ms=None if seen is None else seen.unreached_ms,
+        protected=False if seen is None else seen.protected,
+        next_launch=entry.next_launch,
+        profile=_profile(report),
+    )
+
+
+def _profile(report: Report | None) -> Profile | None:
+    if report is None or not report.step_s:
+        return None
+    measured = {world: step_s for world, step_s in report.step_s.items() if step_s > 0}
+    if not measured:
+        return None
+    return Profile(step_s=measured, steps_left=report.steps_left, resize_s=report.resize_s)
+
+
+def _needed(report: Report | None) -> int | None:
+    return None if report is None else report.memory_needed_bytes

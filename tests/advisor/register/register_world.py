@@ -1,0 +1,85 @@
+"""A register on a real store, and launchers' words: what the tests of the register begin with."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from advisor.model import ProjectName
+from advisor.register.model import (
+    Begin,
+    Continue,
+    Entry,
+    Launcher,
+    Mobility,
+    Report,
+    Requeued,
+    Stand,
+    Submission,
+    Suspend,
+)
+from advisor.register.register import Register, open_register
+from collector.model import GpuUuid, NodeName
+from collector.store.database import Store, open_store
+
+GPUS = tuple(GpuUuid(f"GPU-{n}") for n in range(4))
+NODE = NodeName("here")
+LAUNCHER = Launcher(node=NODE, pid=100, started_ms=1_000)
+
+
+class HandClock:
+    """A clock that stands still until somebody moves it."""
+
+    def __init__(self, at_ms: int = 1_000_000) -> None:
+        self.at_ms = at_ms
+        self.steady_ms = 5_000
+
+    def now_ms(self) -> int:
+        return self.at_ms
+
+    def monotonic_ms(self) -> int:
+        return self.steady_ms
+
+    def sleep(self, seconds: float) -> None:
+        self.pass_s(seconds)
+
+    def pass_s(self, seconds: float) -> None:
+        self.at_ms += round(seconds * 1000)
+        self.steady_ms += round(seconds * 1000)
+
+
+def submission(**changes: object) -> Submission:
+    plain = Submission(
+        command=("python", "train.py"),
+        user="anna",
+        uid=1000,
+        project=ProjectName("vision"),
+        mobility=Mobility.CHECKPOINTS,
+        max_gpus=4,
+        preemptible=True,
+    )
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+def word(stand: Stand, handled: int = 0, **more: object) -> Report:
+    plain = Report(at_ms=1_000_000, launcher=LAUNCHER, stand=stand, handled=handled)
+    return replace(plain, **more)  # type: ignore[arg-type]
+
+
+def opened(folder: Path, clock: HandClock) -> tuple[Store, Register]:
+    store = open_store(folder / "fallow.duckdb")
+    return store, open_register(store, clock)
+
+
+def acknowledge(register: Register, entry: Entry, **more: object) -> Entry:
+    """The launcher's word that it carried out whatever it was told."""
+    directive = entry.directive
+    assert directive is not None
+    match directive:
+        case Suspend():
+            stand = Stand.PAUSED
+        case Requeued():
+            stand = Stand.PENDING
+        case Begin() | Continue():
+            stand = Stand.RUNNING
+        case _:
+            stand = Stand.RUNNING
+    return register.report(entry.id, word(stand, directive.number, **more))
