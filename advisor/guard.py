@@ -75,6 +75,7 @@ def approve(plan: Plan, state: ClusterState, limits: Limits, agreed: frozenset[S
         found = (
             _unswitched(step, state, limits, agreed)
             or forbidden(step, draft, state, limits, cover)
+            or _beyond(step, draft)
             or brake.objection(step)
             or _impossible(step, draft)
         )
@@ -172,6 +173,15 @@ class _Brake:
             self._count += 1
             if not isinstance(step, Terminate) and step.for_job is not None:
                 self._begun.add(step.for_job)
+
+
+def _beyond(step: Step, draft: Draft) -> Objection | None:
+    """Why no engine here could carry the step out: a plan must not stop at what never could be done."""
+    job = draft.jobs.get(step.job)
+    reason = None if job is None else job.cannot.get(type(step).__name__.lower())
+    if reason is None:
+        return None
+    return Objection(rule=Rule.UNSUPPORTED, reason=reason, would_change="a job that Fallow launched")
 
 
 def _impossible(step: Step, draft: Draft) -> Objection | None:

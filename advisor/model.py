@@ -138,7 +138,8 @@ class Job:
     refuses; ``keep_until_ms`` the owner's word to be left alone until then.
     ``protected`` is the site's word: nothing is ever done to it. ``held`` while it is paused until somebody
     touches it or lets it go on. ``told_ms`` is when its owner was first reached in this idle time, and
-    ``unreached_ms`` when telling was last tried and reached nobody.
+    ``warned_ms`` most lately, and ``unreached_ms`` when telling was last tried and reached nobody.
+    ``cannot`` names steps, in small letters, that no engine here can carry out on it, each with the reason.
     """
 
     id: JobId
@@ -175,9 +176,11 @@ class Job:
     requeues: int = 0
     told_ms: int | None = None
     tells: int = 0
+    warned_ms: int | None = None
     unreached_ms: int | None = None
     protected: bool = False
     held: bool = False
+    cannot: Mapping[str, str] = field(default_factory=dict)
     paused_on: tuple[GpuUuid, ...] = ()
     next_launch: tuple[tuple[str, str], ...] = ()
     profile: Profile | None = None

@@ -25,7 +25,7 @@ from collector.model import GpuUuid, JobId
 
 
 class Rule(StrEnum):
-    """Which rule said no. The first eleven protect a running job, the others keep one waiting."""
+    """Which rule said no. The first twelve protect a running job, the others keep one waiting."""
 
     PROTECTED = "protected"
     IN_QUOTA = "in-quota"
@@ -39,6 +39,7 @@ class Rule(StrEnum):
     TELEMETRY = "telemetry"
     IN_FLIGHT = "in-flight"
     RATE = "rate"
+    UNSUPPORTED = "unsupported"
     MODE = "mode"
     NO_ROOM = "no-room"
     NEVER_FITS = "never-fits"

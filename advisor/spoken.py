@@ -83,5 +83,6 @@ def _job(job: Job, words: Iterable[Word]) -> Job:
         keeps=max(job.keeps, own),
         told_ms=min(first, default=None),
         tells=max(len(heard), job.tells if before else 0),
+        warned_ms=heard[-1] if heard else None,
         unreached_ms=missed,
     )

@@ -34,6 +34,15 @@ class Rung(IntEnum):
     TERMINATE = 6
 
 
+VERBS = {
+    Rung.RELEASE: "releasecaches",
+    Rung.PAUSE: "pause",
+    Rung.REQUEUE: "requeue",
+    Rung.TERMINATE: "terminate",
+}
+"""The step behind each rung that does something to the job."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     """Where a job stands: the highest rung that is due and allowed, and what comes next.
@@ -87,6 +96,16 @@ def clock_ms(rung: Rung, job: Job, rules: AdviceRules) -> int:
     return at_ms
 
 
+def told_too_late(rules: AdviceRules) -> str:
+    """Why a rung above telling waits though its clock has run out: the owner's grace has not."""
+    return f"its owner must have been told {rules.grace_s // 60} min before"
+
+
+def warned_too_little(job: Job, rules: AdviceRules) -> str:
+    """Why the last rung waits: warnings are missing."""
+    return f"its owner was warned {job.tells} of {rules.terminate_warnings} times"
+
+
 def keep(
     job: Job, hours: int, now_ms: int, rules: AdviceRules, *, by_administrator: bool = False
 ) -> Job | NotKept:
@@ -124,12 +143,14 @@ def _refusal(
         return None
     if restrained is not None:
         return restrained
+    if (why := job.cannot.get(VERBS[rung])) is not None:
+        return why
     if rung is Rung.RELEASE:
         known = job.memory_held_bytes is not None and job.memory_bytes is not None
         spare = known and (job.memory_held_bytes or 0) > (job.memory_bytes or 0)
         return None if spare else "only the job's own library could, and it reports no cache"
     if job.told_ms is None or now_ms - job.told_ms < rules.grace_s * MS_PER_S:
-        return f"its owner must have been told {rules.grace_s // 60} min before"
+        return told_too_late(rules)
     if rung is Rung.PAUSE:
         return None if job.checkpointable else "it cannot be checkpointed"
     if rung is Rung.REQUEUE:
@@ -137,7 +158,7 @@ def _refusal(
     if limits.mode(ActionClass.TERMINATE) not in (Mode.ASK, Mode.AUTO):
         return "no administrator switched terminating on"
     if job.tells < rules.terminate_warnings:
-        return f"its owner was warned {job.tells} of {rules.terminate_warnings} times"
+        return warned_too_little(job, rules)
     return None
 
 

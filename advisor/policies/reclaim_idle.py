@@ -10,7 +10,7 @@ from advisor.limits import Limits
 from advisor.model import ActionClass, ClusterState, Job, Use
 from advisor.observed import Observed
 from advisor.policies.foresight import Foresight, Quiet, foresee
-from advisor.policies.ladder import PROTECTED, Rung, Standing, standing
+from advisor.policies.ladder import PROTECTED, Rung, Standing, standing, told_too_late, warned_too_little
 from advisor.policies.protection import restraint, silence
 from advisor.policies.sayings import job_name, lasting, money_of, places, risk_of_waking
 from advisor.quota import Cover, quota_cover
@@ -19,6 +19,8 @@ from advisor.steps import Pause, ReleaseCaches, Requeue, Step, Tell, Terminate
 from analytics.model import Evidence
 
 MS_PER_S = 1000
+TELL_AGAIN_MS = 3_600_000
+"""Who could not be reached is tried again so much later."""
 UNSEEN_CONFIDENCE = 0.3
 """With no history, that it lasts as long again as it has lasted is a guess (Gott 1993)."""
 
@@ -74,7 +76,7 @@ def _advice(state: ClusterState, observed: Observed, rules: AdviceRules, job: Jo
         why=_why(job, idle_s, seen, observed),
         job=job.id,
         gpus=placement.gpus,
-        steps=_steps(job, found, idle_s),
+        steps=_steps(job, found, state.as_of_ms, rules),
         evidence=_evidence(job, idle_s, seen, found),
         gain_gpu_hours=gain,
         gain_money=money_of(state, observed, placement.gpus, gain),
@@ -137,12 +139,14 @@ def _is_idleness(kind: str) -> bool:
     return kind in ("held-idle", "allocated-empty")
 
 
-def _steps(job: Job, found: Standing, idle_s: float) -> tuple[Step, ...]:
+def _steps(job: Job, found: Standing, now_ms: int, rules: AdviceRules) -> tuple[Step, ...]:
+    idle_s = (now_ms - (job.idle_since_ms or 0)) / MS_PER_S
     reason = f"idle for {lasting(idle_s)}"
     match found.due:
         case Rung.TELL:
-            message = f"{job_name(job)} has held its GPUs without using them for {lasting(idle_s)}."
-            return () if job.told_ms is not None else (Tell(job=job.id, message=message, reason=reason),)
+            message = _message(job, found, idle_s, rules)
+            said = _is_to_be_told(job, now_ms) or _is_to_be_warned(job, found, now_ms, rules)
+            return (Tell(job=job.id, message=message, reason=reason),) if said else ()
         case Rung.RELEASE:
             spare = (job.memory_held_bytes or 0) - (job.memory_bytes or 0)
             return (ReleaseCaches(job=job.id, frees_bytes=spare, action=ActionClass.RECLAIM, reason=reason),)
@@ -156,6 +160,34 @@ def _steps(job: Job, found: Standing, idle_s: float) -> tuple[Step, ...]:
             return (Terminate(job=job.id, reason=f"{reason}, after {job.tells} warnings"),)
         case _:
             return ()
+
+
+def _message(job: Job, found: Standing, idle_s: float, rules: AdviceRules) -> str:
+    """What is told: what was seen, and the worst that may follow if nobody answers."""
+    seen = f"{job_name(job)} has held its GPUs without using them for {lasting(idle_s)}."
+    skipped = dict(found.skipped)
+    if skipped.get(Rung.TERMINATE) == warned_too_little(job, rules):
+        return f"{seen} This is warning {job.tells + 1} of {rules.terminate_warnings}: then it is ended."
+    if found.next is Rung.PAUSE or skipped.get(Rung.PAUSE) == told_too_late(rules):
+        return (
+            f"{seen} It may be paused, {rules.grace_s // 60} min from now at the earliest; nothing is lost."
+        )
+    return seen
+
+
+def _is_to_be_told(job: Job, now_ms: int) -> bool:
+    """Once in an idle time; where nobody could be reached, again after a while."""
+    if job.told_ms is not None:
+        return False
+    return job.unreached_ms is None or now_ms - job.unreached_ms >= TELL_AGAIN_MS
+
+
+def _is_to_be_warned(job: Job, found: Standing, now_ms: int, rules: AdviceRules) -> bool:
+    """Whether only a further warning is missing before the end; warnings are a grace apart."""
+    if dict(found.skipped).get(Rung.TERMINATE) != warned_too_little(job, rules):
+        return False
+    newest_ms = max(job.warned_ms or 0, job.told_ms or 0, job.unreached_ms or 0)
+    return now_ms - newest_ms >= rules.grace_s * MS_PER_S
 
 
 def _risk(job: Job, found: Standing) -> str:

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+START_SLACK_MS = 2000
+"""btime in /proc/stat is rounded to seconds and follows corrections of the clock."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stat:
@@ -41,6 +44,11 @@ def parse_stat(text: bytes) -> Stat:
     )
 
 
+def started_ms(found: Stat, boot_ms: int, ticks_per_s: int) -> int:
+    """When the process started, UTC; the kernel counts in ticks (10 ms) from boot."""
+    return boot_ms + found.started_ticks * 1000 // ticks_per_s
+
+
 def parse_uid(status: bytes) -> int | None:
     """The real user id in ``/proc/PID/status``."""
     return _first_number(status, b"Uid:")
@@ -52,6 +60,11 @@ def parse_boot_ms(stat: bytes) -> int:
     if seconds is None:
         raise ValueError("no btime line in /proc/stat")
     return seconds * 1000
+
+
+def is_same_start(one_ms: int, other_ms: int) -> bool:
+    """Whether two reckonings of one start time agree: the boot's own time moves as the clock is corrected."""
+    return abs(one_ms - other_ms) <= START_SLACK_MS
 
 
 def _first_number(text: bytes, label: bytes) -> int | None:

@@ -137,6 +137,11 @@ def test_protected_gpus_are_nobodys_to_give_away() -> None:
     assert plan.steps == (replace(plan.steps[0], gpus=("n/3",)),)
 
 
+def test_what_no_engine_here_can_do_is_refused_before_the_plan_stops_at_it() -> None:
+    state = world(replace(CALM, cannot={"pause": "it cannot be checkpointed here"}))
+    assert ruled(state, Pause(job="j"), Requeue(job="j", for_job="w")) == [Rule.UNSUPPORTED, "done"]
+
+
 def test_a_held_job_waits_until_it_is_touched() -> None:
     paused = replace(CALM, phase=Phase.PAUSED, paused_on=("n/0",), started_ms=None, max_gpus=1)
     state = world(jobs={"j": replace(paused, held=True)}, placements={})

@@ -174,6 +174,60 @@ def test_each_rung_has_its_step_with_a_reason(job: Job, step: type) -> None:
     assert advice.risk and advice.why and advice.what
 
 
+@pytest.mark.parametrize(("minutes_ago", "again"), [(None, True), (59, False), (60, True)])
+def test_owner_who_was_not_reached_is_told_again_after_an_hour(minutes_ago: int | None, again: bool) -> None:
+    tried_ms = None if minutes_ago is None else NOW_MS - minutes_ago * MINUTE_MS
+    untold = idle_job(minutes=90, told_ms=None, tells=0, unreached_ms=tried_ms)
+    (advice,) = advised(reclaim_idle.advise(cluster([(untold, ("g0",))]), observed(), LIMITS, RULES))
+    assert [type(step) for step in advice.steps] == ([Tell] if again else [])
+
+
+def test_owner_is_told_what_may_follow_and_when() -> None:
+    untold = idle_job(minutes=150, told_ms=None, tells=0)
+    (advice,) = advised(reclaim_idle.advise(cluster([(untold, ("g0",))]), observed(), LIMITS, RULES))
+    (step,) = advice.steps
+    assert isinstance(step, Tell) and "may be paused, 15 min from now at the earliest" in step.message
+    restrained = replace(untold, preemptible=False)
+    (mere,) = advised(reclaim_idle.advise(cluster([(restrained, ("g0",))]), observed(), LIMITS, RULES))
+    (said,) = mere.steps
+    assert isinstance(said, Tell) and "paused" not in said.message
+
+
+@pytest.mark.parametrize(("minutes_ago", "again"), [(14, False), (15, True)])
+def test_second_warning_comes_a_grace_after_the_first_where_ending_is_switched_on(
+    minutes_ago: int, again: bool
+) -> None:
+    told_ms = NOW_MS - minutes_ago * MINUTE_MS
+    old = idle_job(
+        minutes=3000,
+        started_ms=NOW_MS - 100 * HOUR_MS,
+        told_ms=told_ms,
+        warned_ms=told_ms,
+        tells=1,
+        checkpointable=False,
+    )
+    state = cluster([(old, ("g0",))])
+    (advice,) = advised(reclaim_idle.advise(state, observed(), ON, RULES))
+    assert [type(step) for step in advice.steps] == ([Tell] if again else [])
+    if again:
+        assert isinstance(advice.steps[0], Tell) and "warning 2 of 2" in advice.steps[0].message
+    (off,) = advised(reclaim_idle.advise(state, observed(), LIMITS, RULES))
+    assert off.steps == ()
+
+
+def test_a_rung_that_no_engine_here_can_do_is_skipped_with_the_reason() -> None:
+    found = standing(fresh(150, cannot={"pause": "it shares memory"}), NOW_MS, LIMITS, RULES)
+    assert found.due is Rung.TELL
+    assert dict(found.skipped)[Rung.PAUSE] == "it shares memory"
+
+
+def test_the_site_protects_from_being_told() -> None:
+    state = cluster([(idle_job(minutes=3000, protected=True, told_ms=None, tells=0), ("g0",))])
+    (advice,) = advised(reclaim_idle.advise(state, observed(), ON, RULES))
+    assert advice.steps == ()
+    assert "The site protects it: nothing is ever done to it." in advice.why
+
+
 def test_owner_is_told_once() -> None:
     (advice,) = advised(
         reclaim_idle.advise(cluster([(idle_job(minutes=90), ("g0",))]), observed(), LIMITS, RULES)

@@ -1,0 +1,264 @@
+"""CUDA's process checkpoint: when it may be tried, and how a job's processes are taken off their GPUs and
+back.
+
+    RUNNING ──lock──► LOCKED ──checkpoint──► CHECKPOINTED     the GPU's memory moves to the host, and its
+       ▲                 │                        │           device handles are released; CUDA calls
+       └────unlock───────┘◄────────restore────────┘           wait. FAILED: the driver cannot mend it.
+
+All processes of a job are locked before the first is checkpointed. Whatever fails, everything that was
+begun is undone in reverse, and the outcome names the state that each process was left in. No signal is ever
+sent. Source: CUDA driver API, "CUDA Checkpointing" (cuCheckpointProcess*, since CUDA 12.8); what it cannot
+take along: the README of NVIDIA's cuda-checkpoint.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Protocol
+
+from collector.procfs.entanglements import Entanglement
+
+GIB = 1 << 30
+FIRST_DRIVER, LOCK_TIMEOUT_DRIVER = 550, 570
+HOST_RESERVE_BYTES = 2 * GIB
+"""Left to the host beside what moves there: a job that survives its pause must not meet the OOM killer."""
+MANAGED_BYTES = 64 << 20
+"""A CUDA process maps a little of the unified-memory device anyway; this much is memory in use."""
+
+
+class ProcessState(IntEnum):
+    """``CUprocessState`` of cuda.h; the last two while an operation is under way."""
+
+    RUNNING = 0
+    LOCKED = 1
+    CHECKPOINTED = 2
+    FAILED = 3
+    CHECKPOINTING = 4
+    RESTORING = 5
+
+
+class DriverRefused(Exception):
+    """A call into the driver failed: which, on which process, and the driver's name for the reason."""
+
+
+class Driver(Protocol):
+    """The driver's own calls; each blocks until it is done and raises ``DriverRefused``."""
+
+    def state(self, pid: int) -> ProcessState:
+        """Where the process stands."""
+        ...
+
+    def lock(self, pid: int, timeout_ms: int) -> None:
+        """Make its further CUDA calls wait; gives up after ``timeout_ms`` and leaves it RUNNING."""
+        ...
+
+    def checkpoint(self, pid: int) -> None:
+        """Move its GPU memory to the host and release the GPU."""
+        ...
+
+    def restore(self, pid: int) -> None:
+        """Bring its memory back onto the same GPUs; it is LOCKED then."""
+        ...
+
+    def unlock(self, pid: int) -> None:
+        """Let its CUDA calls go on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deed:
+    """What came of a pause or a resume: the state of each process, and the seconds each phase took.
+
+    ``undone`` is true when it failed and every process is RUNNING again as before.
+    """
+
+    ok: bool
+    found: str
+    undone: bool = False
+    states: Mapping[str, str] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """What is known of the machine and of us; ``None`` is not known."""
+
+    architecture: str
+    driver_major: int | None
+    uid: int
+    available_bytes: int | None
+    mps_pids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One process of the job: what the collector saw of it, and what /proc says now (``None``: gone)."""
+
+    pid: int
+    memory_bytes: int | None
+    world_size: str | None = None
+    now: Entanglement | None = None
+
+
+def unfit_host(host: Host) -> str | None:
+    """Why nothing can be checkpointed on this machine; ``None`` when something could. Pure."""
+    if host.architecture != "x86_64":
+        return f"CUDA checkpoints processes on x86-64 only, and this machine is {host.architecture}"
+    if host.driver_major is None:
+        return "the version of the NVIDIA driver is not known"
+    if host.driver_major < FIRST_DRIVER:
+        return f"driver {host.driver_major} cannot checkpoint processes: {LOCK_TIMEOUT_DRIVER} or later can"
+    if host.driver_major < LOCK_TIMEOUT_DRIVER:
+        return (
+            f"driver {host.driver_major} has no timeout for the lock, so a job that is stuck would hang the "
+            f"pause: {LOCK_TIMEOUT_DRIVER} or later has"
+        )
+    if host.mps_pids:
+        return (
+            f"CUDA's multi-process service runs (process {host.mps_pids[0]}), and a client of it cannot be "
+            "checkpointed alone"
+        )
+    return None
+
+
+def unfit(host: Host, targets: Sequence[Target]) -> str | None:
+    """Why these processes, all that a job has on GPUs, must not be checkpointed; ``None``: they may. Pure."""
+    if not targets:
+        return "no process of it is on a GPU"
+    reasons = (
+        unfit_host(host),
+        *(_unfit_process(host, each, {one.pid for one in targets}) for each in targets),
+        _no_room(host, targets),
+    )
+    return next((reason for reason in reasons if reason is not None), None)
+
+
+def pause(driver: Driver, pids: Sequence[int], timeout_ms: int, clock: Callable[[], float]) -> Deed:
+    """Take the processes off their GPUs, or leave all as they were. ``clock`` is monotonic seconds."""
+    attempt = _Attempt(driver, pids, clock)
+    busy = attempt.not_in(ProcessState.RUNNING)
+    if busy is not None:
+        return attempt.deed(ok=False, found=f"nothing was done: {busy}", undone=True)
+    try:
+        attempt.each("lock", lambda pid: driver.lock(pid, timeout_ms))
+        attempt.each("checkpoint", driver.checkpoint)
+    except DriverRefused as refused:
+        troubles = attempt.undo()
+        return attempt.broken(f"{refused}", troubles)
+    odd = attempt.not_in(ProcessState.CHECKPOINTED)
+    return attempt.deed(ok=odd is None, found=odd or f"{len(pids)} processes checkpointed")
+
+
+def resume(driver: Driver, pids: Sequence[int], clock: Callable[[], float]) -> Deed:
+    """Bring the processes back and let them go on; what runs already is left alone.
+
+    One that cannot be restored stays CHECKPOINTED, loses nothing, and can be tried again.
+    """
+    attempt = _Attempt(driver, pids, clock)
+    try:
+        attempt.each("restore", driver.restore, only=ProcessState.CHECKPOINTED)
+        attempt.each("unlock", driver.unlock, only=ProcessState.LOCKED)
+    except DriverRefused as refused:
+        return attempt.deed(ok=False, found=f"{refused}; {attempt.spelt()}")
+    odd = attempt.not_in(ProcessState.RUNNING)
+    return attempt.deed(ok=odd is None, found=odd or f"{len(pids)} processes go on")
+
+
+class _Attempt:
+    """One pause or resume under way: what was asked of each process, and how long it took."""
+
+    def __init__(self, driver: Driver, pids: Sequence[int], clock: Callable[[], float]) -> None:
+        self._driver, self._pids, self._clock = driver, tuple(pids), clock
+        self._seconds: dict[str, float] = {}
+
+    def each(self, phase: str, do: Callable[[int], None], only: ProcessState | None = None) -> None:
+        begun = self._clock()
+        for pid in self._pids:
+            if only is None or self._driver.state(pid) is only:
+                do(pid)
+        self._seconds[phase] = round(self._clock() - begun, 3)
+
+    def undo(self) -> list[str]:
+        """Everything back, the last first; what cannot be is named."""
+        troubles = []
+        begun = self._clock()
+        for pid in reversed(self._pids):
+            try:
+                if self._driver.state(pid) is ProcessState.CHECKPOINTED:
+                    self._driver.restore(pid)
+                if self._driver.state(pid) is ProcessState.LOCKED:
+                    self._driver.unlock(pid)
+            except DriverRefused as refused:
+                troubles.append(str(refused))
+        self._seconds["undo"] = round(self._clock() - begun, 3)
+        return troubles
+
+    def broken(self, refused: str, troubles: Sequence[str]) -> Deed:
+        undone = self.not_in(ProcessState.RUNNING) is None
+        how = "everything was undone and it runs" if undone else f"it was left so: {self.spelt()}"
+        more = "".join(f"; {trouble}" for trouble in troubles)
+        return self.deed(ok=False, found=f"{refused}{more}; {how}", undone=undone)
+
+    def deed(self, *, ok: bool, found: str, undone: bool = False) -> Deed:
+        return Deed(ok=ok, found=found, undone=undone, states=self._states(), seconds=dict(self._seconds))
+
+    def not_in(self, wanted: ProcessState) -> str | None:
+        """The first process that does not stand where it should, in words."""
+        for pid, state in self._states().items():
+            if state != wanted.name.lower():
+                return f"process {pid} is {state} and not {wanted.name.lower()}"
+        return None
+
+    def spelt(self) -> str:
+        return ", ".join(f"process {pid} {state}" for pid, state in self._states().items())
+
+    def _states(self) -> dict[str, str]:
+        return {str(pid): self._state(pid) for pid in self._pids}
+
+    def _state(self, pid: int) -> str:
+        try:
+            return self._driver.state(pid).name.lower()
+        except DriverRefused as refused:
+            return f"unknown ({refused})"
+
+
+def _unfit_process(host: Host, target: Target, handled: set[int]) -> str | None:
+    who, now = f"process {target.pid}", target.now
+    if now is None:
+        return f"{who} is gone"
+    if host.uid not in (0, now.uid):
+        return f"{who} is another user's: only root may checkpoint it"
+    if now.traced is not False:
+        return f"{who} is being traced" if now.traced else f"whether {who} is being traced is not known"
+    if (target.world_size or "1") != "1" or now.nccl:
+        return (
+            f"{who} is one of several that speak NCCL: one cannot be checkpointed without breaking the others"
+        )
+    if None in (now.nccl, now.shared_tensors, now.managed_bytes):
+        return f"the memory map of {who} could not be read: what it shares is not known"
+    if now.shared_tensors:
+        return f"{who} shares GPU memory with other processes, which no checkpoint takes along"
+    if (now.managed_bytes or 0) > MANAGED_BYTES:
+        return f"{who} uses unified memory ({(now.managed_bytes or 0) / GIB:.1f} GiB), which stays behind"
+    loose = sorted(set(now.others) - handled)
+    if loose:
+        return f"{who} has a child with the GPU open (process {loose[0]}) that is not known to be on it"
+    return None
+
+
+def _no_room(host: Host, targets: Sequence[Target]) -> str | None:
+    sizes = [target.memory_bytes for target in targets]
+    if None in sizes:
+        return "how much GPU memory it holds is not known, so neither is whether the host has room for it"
+    need = sum(size for size in sizes if size is not None)
+    if host.available_bytes is None or host.available_bytes < need + HOST_RESERVE_BYTES:
+        free = "unknown" if host.available_bytes is None else f"{host.available_bytes / GIB:.1f} GiB"
+        return f"its {need / GIB:.1f} GiB and 2 GiB to spare do not fit into host memory ({free} available)"
+    for target in targets:
+        left = None if target.now is None else target.now.cgroup_left_bytes
+        if left is not None and left < need:
+            return (
+                f"its {need / GIB:.1f} GiB do not fit into the memory that its control group may still take "
+                f"({left / GIB:.1f} GiB)"
+            )
+    return None

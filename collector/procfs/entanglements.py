@@ -1,0 +1,160 @@
+"""What ties a process to others, as /proc shows it: what no checkpoint of that one process can take along.
+
+Signs, not proofs: shared segments of NCCL and of torch's CUDA tensors, memory that CUDA manages on both
+sides, children with the GPU open, a debugger. A sign that could not be looked at is ``None``, and is no
+all-clear.
+"""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from collector.procfs.describe import GPU_DEVICE
+from collector.procfs.files import Denied, Folder, open_folder, read_file
+from collector.procfs.stat import parse_boot_ms, parse_stat, parse_uid, started_ms
+
+PROC = Path("/proc")
+CGROUPS = Path("/sys/fs/cgroup")
+
+_MAP = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ \S+\s+(\S.*)$", re.MULTILINE)
+_NCCL = re.compile(rb"^/dev/shm/nccl-")
+_SHARED_TENSORS = re.compile(rb"^/dev/shm/(?:torch_|cuda\.shm\.)")
+_MANAGED = b"/dev/nvidia-uvm"
+_MPS_NAMES = (b"nvidia-cuda-mps",)
+"""/proc/PID/comm holds 15 characters: the control daemon and the server read the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entanglement:
+    """One process as a checkpoint would meet it; ``None`` is "could not be looked at".
+
+    ``managed_bytes`` is what it maps of the unified-memory device. ``others`` are descendants of it that have
+    a GPU open. ``cgroup_left_bytes`` is how much more its control group may hold, ``None`` also where it has
+    no limit: then ``cgroup_read`` is true.
+    """
+
+    pid: int
+    started_ms: int
+    uid: int | None
+    traced: bool | None = None
+    nccl: bool | None = None
+    shared_tensors: bool | None = None
+    managed_bytes: int | None = None
+    others: tuple[int, ...] = ()
+    cgroup_left_bytes: int | None = None
+    cgroup_read: bool = False
+
+
+def entanglement(pid: int, proc: Path = PROC, cgroups: Path = CGROUPS) -> Entanglement | None:
+    """What ties this process; ``None`` when it is gone. Reads its maps and every process's parent."""
+    folder = open_folder(proc, pid)
+    if isinstance(folder, Denied):
+        return None
+    try:
+        return _look(folder, proc, cgroups)
+    finally:
+        folder.close()
+
+
+def available_bytes(proc: Path = PROC) -> int | None:
+    """Memory that the host could give without swapping (``MemAvailable``); ``None`` when it is not said."""
+    text = read_file(proc / "meminfo") or b""
+    found = re.search(rb"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE)
+    return None if found is None else int(found[1]) * 1024
+
+
+def mps_pids(proc: Path = PROC) -> tuple[int, ...]:
+    """Processes of CUDA's multi-process service: while one runs, any CUDA process may be its client."""
+    found = []
+    for entry in os.scandir(proc):
+        if entry.name.isdigit():
+            name = read_file(Path(entry.path) / "comm")
+            if name is not None and name.strip().startswith(_MPS_NAMES):
+                found.append(int(entry.name))
+    return tuple(sorted(found))
+
+
+def _look(folder: Folder, proc: Path, cgroups: Path) -> Entanglement | None:
+    text = folder.read("stat")
+    if isinstance(text, Denied):
+        return None
+    stat, status, maps = parse_stat(text), folder.read("status"), folder.read("maps")
+    known = None if isinstance(maps, Denied) else maps
+    left = _cgroup_left(folder, cgroups)
+    return Entanglement(
+        pid=folder.pid,
+        started_ms=started_ms(stat, _boot_ms(proc), os.sysconf("SC_CLK_TCK")),
+        uid=None if isinstance(status, Denied) else parse_uid(status),
+        traced=None if isinstance(status, Denied) else _is_traced(status),
+        nccl=None if known is None else _maps_any(known, _NCCL),
+        shared_tensors=None if known is None else _maps_any(known, _SHARED_TENSORS),
+        managed_bytes=None if known is None else _managed(known),
+        others=_gpu_descendants(folder.pid, proc),
+        cgroup_left_bytes=None if left is None else left[0],
+        cgroup_read=left is not None,
+    )
+
+
+def _boot_ms(proc: Path) -> int:
+    return parse_boot_ms(read_file(proc / "stat") or b"btime 0")
+
+
+def _is_traced(status: bytes) -> bool | None:
+    found = re.search(rb"^TracerPid:\s+(\d+)", status, re.MULTILINE)
+    return None if found is None else int(found[1]) != 0
+
+
+def _maps_any(maps: bytes, wanted: re.Pattern[bytes]) -> bool:
+    return any(wanted.match(found[3]) for found in _MAP.finditer(maps))
+
+
+def _managed(maps: bytes) -> int:
+    return sum(int(m[2], 16) - int(m[1], 16) for m in _MAP.finditer(maps) if m[3].startswith(_MANAGED))
+
+
+def _gpu_descendants(pid: int, proc: Path) -> tuple[int, ...]:
+    children: dict[int, list[int]] = {}
+    for entry in os.scandir(proc):
+        if entry.name.isdigit():
+            text = read_file(Path(entry.path) / "stat")
+            if text is not None:
+                children.setdefault(parse_stat(text).parent_pid, []).append(int(entry.name))
+    found, line = [], list(children.get(pid, ()))
+    while line:
+        child = line.pop()
+        line += children.get(child, ())
+        if _may_hold_gpu(child, proc):
+            found.append(child)
+    return tuple(sorted(found))
+
+
+def _may_hold_gpu(pid: int, proc: Path) -> bool:
+    """Whether a GPU is open in it; one that may not be looked at counts as if."""
+    folder = open_folder(proc, pid)
+    if isinstance(folder, Denied):
+        return not folder.gone
+    try:
+        held = folder.holds_open(GPU_DEVICE)
+    finally:
+        folder.close()
+    return held is True or (isinstance(held, Denied) and not held.gone)
+
+
+def _cgroup_left(folder: Folder, cgroups: Path) -> tuple[int | None] | None:
+    """Bytes that the tightest of its control groups still allows (v2), ``(None,)`` without a limit."""
+    text = folder.read("cgroup")
+    if isinstance(text, Denied):
+        return None
+    line = next(
+        (each for each in text.decode("utf-8", "replace").splitlines() if each.startswith("0::")), None
+    )
+    if line is None:
+        return None
+    path, left = cgroups / line.removeprefix("0::").strip().lstrip("/"), []
+    while path != cgroups and cgroups in path.parents:
+        most, now = read_file(path / "memory.max"), read_file(path / "memory.current")
+        if most is not None and now is not None and most.strip().isdigit():
+            left.append(int(most) - int(now))
+        path = path.parent
+    return (min(left, default=None),)
