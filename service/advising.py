@@ -139,10 +139,14 @@ def newest(client: "Client") -> datetime:
 def limits_of(config: "Config") -> "Limits":
     """The decision's bounds with the modes that were configured."""
     from advisor.limits import Limits, Mode
-    from advisor.model import ActionClass
+    from advisor.model import ActionClass, ProjectName
 
-    modes = {action: Mode(getattr(config.modes, action.value.replace("-", "_"))) for action in ActionClass}
-    return replace(Limits(), modes=modes)
+    def said(table: object) -> "dict[ActionClass, Mode]":
+        found = {action: getattr(table, action.value.replace("-", "_")) for action in ActionClass}
+        return {action: Mode(mode) for action, mode in found.items() if mode}
+
+    own = {ProjectName(name): said(table) for name, table in config.modes.by_project.items()}
+    return replace(Limits(), modes=said(config.modes), project_modes=own)
 
 
 def site_of(config: "Config") -> "Site":

@@ -92,10 +92,13 @@ def _claim(
     kind: Any, tree: Mapping[str, Any], path: tuple[str, ...], place: _Place, out: dict[str, str]
 ) -> None:
     """Note the origin of every value in the file; an unknown key is an error."""
-    hints = get_type_hints(kind)
+    hints, rest = get_type_hints(kind), _others(kind)
     for key, value in tree.items():
         where = (*path, key)
-        if key not in hints:
+        if rest is not None and isinstance(value, dict) and (key not in hints or key == rest):
+            _claim(_named_tables(hints[rest]), value, where, place, out)
+            continue
+        if key not in hints or key == rest:
             raise ConfigError(_unknown(place.at(where), where, tuple(hints), kind))
         if is_dataclass(hints[key]):
             if not isinstance(value, dict):
@@ -117,6 +120,11 @@ def _claim(
             out[".".join(where)] = place.at(where)
 
 
+def _others(kind: Any) -> str | None:
+    """The field that takes the tables whose names are no field of ``kind``; ``None`` where there is none."""
+    return next((item.name for item in fields(kind) if item.metadata.get("others")), None)
+
+
 def _named_tables(hint: Any) -> Any:
     """The dataclass of a table of tables, one for each name; ``None`` for any other key."""
     inner = get_args(hint)
@@ -126,6 +134,9 @@ def _named_tables(hint: Any) -> Any:
 def _unknown(at: str, where: tuple[str, ...], known: tuple[str, ...], kind: Any) -> str:
     near = difflib.get_close_matches(where[-1], known, n=1, cutoff=0.4)
     meant = f"; did you mean {'.'.join((*where[:-1], near[0]))}?" if near else "."
+    rest = _others(kind)
+    if rest is not None:
+        known = (*(key for key in known if key != rest), f"a table [{'.'.join(where[:-1])}.NAME]")
     elsewhere = [
         f"{name}.{where[-1]}"
         for name, hint in get_type_hints(Config).items()
@@ -149,7 +160,13 @@ def _build(
     values: dict[str, Any] = {}
     for item in fields(kind):
         where = (*path, item.name)
-        if is_dataclass(hints[item.name]):
+        if item.metadata.get("others"):
+            made = _named_tables(hints[item.name])
+            tables = {name: inner for name, inner in tree.items() if _is_other(kind, name, inner)}
+            values[item.name] = {
+                name: _build(made, inner, (*path, name), place, origins) for name, inner in tables.items()
+            }
+        elif is_dataclass(hints[item.name]):
             values[item.name] = _build(hints[item.name], tree.get(item.name, {}), where, place, origins)
         elif _named_tables(hints[item.name]) is not None:
             values[item.name] = {
@@ -165,6 +182,11 @@ def _build(
         return kind(**values)
     except ValueError as error:
         raise ConfigError(f"{place.at(path)}: {error}") from error
+
+
+def _is_other(kind: Any, name: str, inner: Any) -> bool:
+    rest = _others(kind)
+    return isinstance(inner, dict) and (name == rest or name not in {item.name for item in fields(kind)})
 
 
 def _value(hint: Any, value: Any, bounds: Mapping[str, Any], named: _Named) -> Any:
@@ -206,7 +228,9 @@ def _flatten(value: Any, path: tuple[str, ...]) -> list[tuple[str, object]]:
     rows: list[tuple[str, object]] = []
     for item in fields(value):
         inner, where = getattr(value, item.name), (*path, item.name)
-        if is_dataclass(inner) and not isinstance(inner, type):
+        if item.metadata.get("others"):
+            rows += [row for key, each in inner.items() for row in _flatten(each, (*path, key))]
+        elif is_dataclass(inner) and not isinstance(inner, type):
             rows += _flatten(inner, where)
         elif isinstance(inner, Mapping) and inner and all(map(is_dataclass, inner.values())):
             for key, each in inner.items():

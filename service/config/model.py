@@ -168,6 +168,29 @@ class ForeignConfig:
     attended_s: int = bounded(900, 60, 86_400)
 
 
+def others() -> Any:
+    """A field for the tables of names that are no field here: ``[modes.PROJECT]`` beside ``[modes]``."""
+    return field(default_factory=dict, metadata={"others": True})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectModesConfig:
+    """The same for one project and those below it: ``[modes.PROJECT]``; where it says nothing, as above it."""
+
+    schedule: str = ""
+    fair_share: str = ""
+    reclaim: str = ""
+    cap_memory: str = ""
+    pack: str = ""
+    resize: str = ""
+    consolidate: str = ""
+    right_size: str = ""
+    terminate: str = ""
+
+    def __post_init__(self) -> None:
+        _check_modes({item.name: getattr(self, item.name) for item in fields(self)}, unsaid=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModesConfig:
     """How far each class of action goes by itself: off, advise, ask (approve each plan) or auto."""
@@ -181,14 +204,17 @@ class ModesConfig:
     consolidate: str = "advise"
     right_size: str = "advise"
     terminate: str = "off"
+    by_project: Mapping[str, ProjectModesConfig] = others()
 
     def __post_init__(self) -> None:
-        known = [each.value for each in Mode]
-        for item in fields(self):
-            if getattr(self, item.name) not in known:
-                raise ValueError(
-                    f"the mode of {item.name} is one of {', '.join(known)}, not {getattr(self, item.name)!r}"
-                )
+        _check_modes({each.name: getattr(self, each.name) for each in fields(self) if each.type is str})
+
+
+def _check_modes(said: Mapping[str, str], *, unsaid: bool = False) -> None:
+    known = [each.value for each in Mode]
+    for name, mode in said.items():
+        if mode not in known and not (unsaid and mode == ""):
+            raise ValueError(f"the mode of {name} is one of {', '.join(known)}, not {mode!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
