@@ -175,7 +175,7 @@ def others() -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectModesConfig:
-    """The same for one project and those below it: ``[modes.PROJECT]``; where it says nothing, as above it."""
+    """The same for one project and those below it, ``[modes.PROJECT]``; empty: as it is above."""
 
     schedule: str = ""
     fair_share: str = ""

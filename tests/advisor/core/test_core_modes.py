@@ -103,8 +103,8 @@ def test_a_project_that_is_off_does_not_keep_others_waiting() -> None:
     waiting = {id: job for id, job in state.jobs.items() if id != "j"}
     one = replace(state, gpus={"g0": state.gpus["g0"]}, jobs=waiting, placements={})
     first = decide(one, limits(Mode.AUTO))
-    assert [step.job for step in first.steps if isinstance(step, Start)] == ["v"]
-    second = decide(one, limits(Mode.AUTO, vision=Mode.OFF))
-    assert [step.job for step in second.steps if isinstance(step, Start)] == ["w"]
-    only = decide(one, limits(Mode.OFF, nlp=Mode.AUTO))
-    assert [step.job for step in only.steps if isinstance(step, Start)] == ["w"]
+    assert [step.job for step in first.steps if isinstance(step, Start)] == ["w"]
+    second = decide(one, limits(Mode.AUTO, nlp=Mode.OFF))
+    assert [step.job for step in second.steps if isinstance(step, Start)] == ["v"]
+    only = decide(one, limits(Mode.OFF, vision=Mode.AUTO))
+    assert [step.job for step in only.steps if isinstance(step, Start)] == ["v"]
