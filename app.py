@@ -8,7 +8,19 @@ from typing import Any
 
 import streamlit as st
 
-from service.pages import cluster, findings, gpu, job, overview, people, shell
+from service.pages import (
+    actions,
+    advice,
+    cluster,
+    findings,
+    gpu,
+    job,
+    overview,
+    people,
+    queue,
+    shell,
+    sign_in,
+)
 
 ABOUT = "**Fallow** finds the GPU hours that lie fallow: handed out, never used."
 
@@ -28,10 +40,15 @@ def main() -> None:
     site["people"] = _page(site, people.show, "People and projects", "people")
     site["jobs"] = _page(site, job.show, "Jobs", "jobs")
     site["findings"] = _page(site, findings.show, "Findings", "findings")
+    site["queue"] = _page(site, queue.show, "Queue", "queue")
+    site["advice"] = _page(site, advice.show, "Advice", "advice")
+    site["actions"] = _page(site, actions.show, "Actions", "actions")
     site["gpu"] = _page(site, gpu.show, "GPU", "gpu")
+    sign_in.sign_in_by_address()
     chosen = st.navigation(list(site.values()), position="hidden")
-    shell.masthead(site, next(name for name, page in site.items() if page.title == chosen.title))
-    shell.filters(site)
+    name = next(name for name, page in site.items() if page.title == chosen.title)
+    shell.masthead(site, name)
+    shell.filters(site, name)
     chosen.run()
 
 

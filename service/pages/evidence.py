@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from service.pages import wording
@@ -14,8 +15,10 @@ WRITERS: Mapping[str, Callable[[Any], str]] = {
     "min": lambda minutes: wording.span(minutes * 60),
     "mw": lambda power: wording.watts(power / 1000),
     "w": wording.watts,
-    "ms": lambda length: wording.span(length / 1000),
+    "ms": lambda length: _moment(length) if length > AN_INSTANT_MS else wording.span(length / 1000),
 }
+AN_INSTANT_MS = 10**11
+"""No length is this long (three years), and no time of ours this early."""
 
 
 def told(evidence: object) -> list[tuple[str, str]]:
@@ -42,6 +45,10 @@ def written(name: str, value: object) -> tuple[str, str]:
             )
         case _:
             return " ".join(words), str(value)
+
+
+def _moment(ms: float) -> str:
+    return f"{wording.moment(datetime.fromtimestamp(ms / 1000, UTC))} UTC"
 
 
 def _loaded(evidence: object) -> object:

@@ -11,10 +11,13 @@ import pandas as pd
 import streamlit as st
 
 from service.client import Client, ServiceDown, connect
+from service.client import advising as client_advising
+from service.client.advising import Advised
 from service.client.errors import StoreOlder, UnknownQuery
 
 TICK_S = 10
 KEPT_ANSWERS = 512
+ADVISED_S = 30
 
 
 def ask(name: str, **params: object) -> pd.DataFrame:
@@ -35,6 +38,12 @@ def ask_if_kept(name: str, **params: object) -> pd.DataFrame | None:
         return None
 
 
+@st.cache_data(ttl=ADVISED_S, show_spinner=False)
+def advised() -> Advised:
+    """What is advised now, at most ``ADVISED_S`` old: it asks every policy. Raises ``ClientError``."""
+    return client_advising.advised(_client())
+
+
 def mode() -> str:
     """Who answers: ``service``, or ``file`` when nothing collects and the store is read as it lies."""
     return _client().mode
@@ -43,6 +52,7 @@ def mode() -> str:
 def forget() -> None:
     """Drop every kept answer and the client, so that the next question starts afresh."""
     _answer.clear()
+    advised.clear()
     _client.clear()
 
 

@@ -6,17 +6,21 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from service.pages import feed, wording
+from service.pages import acting, feed, launched, wording
 from service.pages.chart_frame import rows
 from service.pages.chart_heat import PICK, heat_map
 from service.pages.chart_lanes import lanes_chart, measured_lanes
 from service.pages.measures import banded, lanes_of, over_gpus
 from service.pages.notice import NO_SUCH_JOB
+from service.pages.orders import keep_button
 from service.pages.patterns import pattern_of_job
 from service.pages.pieces import facts, heat_keys, plain
 from service.pages.scene import Scene, Site, current_view, drawn, go, nothing_matches, open_gpu
 from service.pages.scene import show as show_notice
+from service.pages.stage import Stage, staged
+from service.pages.view import View
 
+HELD, SUBMITTED = "held", "submitted"
 COLUMNS = {
     "job_name": "Job",
     "user_name": "Person",
@@ -35,8 +39,41 @@ COLUMNS = {
 
 
 def show(site: Site) -> None:
-    """Draw the page."""
+    """Draw the page: jobs that held GPUs, or that were submitted; of one, its life and its measures."""
+    view = current_view()
+    if launched.is_launched(view.job):
+        _back(view)
+        staged(site, _life)
+        drawn(site, _measured)
+        return
+    if view.job is None:
+        _which(view)
+    if view.job is None and view.by == SUBMITTED:
+        staged(site, launched.submitted)
+        return
     drawn(site, _body)
+
+
+def _life(stage: Stage) -> None:
+    launched.one(stage, str(stage.view.job))
+
+
+def _which(view: View) -> None:
+    st.session_state["jobs-by"] = SUBMITTED if view.by == SUBMITTED else HELD
+    st.segmented_control(
+        "Which jobs",
+        [HELD, SUBMITTED],
+        key="jobs-by",
+        format_func=lambda name: "Held GPUs" if name == HELD else "Submitted to Fallow",
+        label_visibility="collapsed",
+        required=True,
+        on_change=_which_chosen,
+    )
+
+
+def _which_chosen() -> None:
+    chosen = st.session_state["jobs-by"]
+    go(replace(current_view(), by=SUBMITTED if chosen == SUBMITTED else None, find=None))
 
 
 def _body(scene: Scene) -> None:
@@ -53,6 +90,16 @@ def _body(scene: Scene) -> None:
         show_notice(NO_SUCH_JOB)
         return
     _one(scene, found.iloc[0])
+
+
+def _measured(scene: Scene) -> None:
+    """What was measured of a submitted job, if it held a GPU in the time range."""
+    timeline = feed.ask("job_timeline", job=scene.view.job, **scene.window.steps)
+    if timeline.empty:
+        st.caption("It held no measured GPU in this time range.")
+        return
+    _gpus(scene, timeline)
+    _measures(scene, timeline)
 
 
 def _search(scene: Scene, jobs: pd.DataFrame) -> None:
@@ -107,17 +154,25 @@ def _list(scene: Scene, jobs: pd.DataFrame) -> None:
         st.rerun()
 
 
-def _one(scene: Scene, row: Any) -> None:
+def _back(view: View) -> None:
     st.button(
         "All jobs",
         icon=":material/arrow_back:",
         type="tertiary",
         key="all-jobs",
         on_click=go,
-        args=(replace(scene.view, job=None),),
+        args=(replace(view, job=None, by=SUBMITTED if launched.is_launched(view.job) else None),),
     )
+
+
+def _one(scene: Scene, row: Any) -> None:
+    _back(scene.view)
+    acting.say_what_came()
     st.header(_told(row), anchor=False)
     _facts(scene, row)
+    if wording.missing(row["to_ts"]) and scene.view.live:
+        user = None if wording.missing(row["user_name"]) else str(row["user_name"])
+        keep_button(str(row["job"]), user)
     if not wording.missing(row["command"]):
         st.code(str(row["command"]), language="shell", wrap_lines=True)
     timeline = feed.ask("job_timeline", job=row["job"], **scene.window.steps)

@@ -10,6 +10,7 @@ from service.client import (
     QueryTooSlow,
     ServiceBusy,
     ServiceDown,
+    ServiceOlder,
     StoreUnusable,
 )
 
@@ -45,6 +46,29 @@ NO_SUCH_JOB = Notice(
     found="The address names a job that held no GPU in this time range, or that is not in the store.",
     todo="Widen the time range, or pick another job.",
 )
+
+
+def explain_acting(error: ClientError) -> Notice:
+    """The notice for a question that only a service of this version answers."""
+    match error:
+        case ServiceOlder():
+            return Notice(
+                title="The service that runs is older than this page",
+                found=str(error),
+                todo="It measures, and knows nothing of jobs that are submitted. Stop it and start it again, "
+                "with the Fallow that this dashboard is from:",
+                command="fallow serve",
+            )
+        case ServiceDown():
+            return Notice(
+                title="No service runs",
+                found=str(error),
+                todo="Jobs are queued, started and acted on by a running service; what was measured can be "
+                "read without one. Jobs that run go on. Start it again:",
+                command="fallow serve",
+            )
+        case _:
+            return explain(error)
 
 
 def explain(error: ClientError) -> Notice:

@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from service.client import ClientError
-from service.pages import feed, wording
+from service.pages import feed, sign_in, wording
 from service.pages.palette import palette
 from service.pages.pieces import style
 from service.pages.scene import Site, current_view, go, scene_of, zone_of
@@ -18,7 +18,11 @@ from service.pages.view import FILTERS, RANGES, View, address, pinned, shared
 MARK = Path(__file__).with_name("fallow.svg")
 EVERYTHING = {"node": "All nodes", "project": "All projects", "user": "Everybody", "model": "All models"}
 LATE = timedelta(seconds=45)
+OF_NOW = ("queue", "advice")
+TAKEN = {"queue": ("project", "user"), "advice": (), "actions": ()}
+"""What pages can be narrowed by that do not take every filter."""
 FIXED = "fixed"
+LINKED = ("overview", "cluster", "people", "jobs", "queue", "findings", "advice", "actions")
 
 
 def masthead(site: Site, chosen: str) -> None:
@@ -29,26 +33,31 @@ def masthead(site: Site, chosen: str) -> None:
         drawn = b64encode(MARK.read_bytes()).decode("ascii")
         mark = f'<img src="data:image/svg+xml;base64,{drawn}" alt="">'
         st.html(f'<div class="wordmark">{mark}Fallow</div>', width="content")
-        for name in ("overview", "cluster", "people", "jobs", "findings"):
+        for name in LINKED:
             marked = name == chosen or (name == "cluster" and chosen == "gpu")
             with st.container(key="chosen-page" if marked else f"page-{name}", width="content"):
                 st.page_link(site[name], query_params=carried)
         st.space("stretch")
         with st.container(width="content", key="pulse"):
             _pulse()
+        sign_in.who()
 
 
-def filters(site: Site) -> None:
-    """The second line: time range, node, project, person, model; all of it lives in the address."""
+def filters(site: Site, chosen: str) -> None:
+    """The second line: time range, node, project, person, model, as the page takes them; in the address."""
     view = current_view()
+    wanted = TAKEN.get(chosen, FILTERS)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="filters"):
-        _range(view)
+        if chosen not in OF_NOW:
+            _range(view)
         _more(site, view)
+        if not wanted:
+            return
         try:
             options = feed.ask("options")
         except ClientError:
             return
-        for name in FILTERS:
+        for name in wanted:
             values = [str(value) for value in options[options["dimension"] == name]["value"]]
             _filter(view, name, values)
 

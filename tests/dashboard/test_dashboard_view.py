@@ -19,7 +19,7 @@ instants = st.datetimes(min_value=at("2020-01-01"), max_value=at("2027-01-01")).
 @given(
     st.sampled_from(sorted(RANGES)),
     st.one_of(st.none(), st.tuples(instants, instants).filter(lambda pair: pair[0] < pair[1])),
-    st.fixed_dictionaries(dict.fromkeys((*FILTERS, "gpu", "job", "kind", "by"), names)),
+    st.fixed_dictionaries(dict.fromkeys((*FILTERS, "gpu", "job", "kind", "by", "closed", "find"), names)),
     st.sampled_from(("local", "utc")),
 )
 def test_the_address_brings_the_same_view_back(chosen, fixed, picked, zone) -> None:

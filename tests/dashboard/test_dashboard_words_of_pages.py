@@ -45,6 +45,11 @@ def test_evidence_that_was_not_measured_says_so() -> None:
     assert told('{"sm_active_ratio": null}') == [("sm active ratio", "not measured")]
 
 
+def test_an_instant_among_the_evidence_is_no_length() -> None:
+    assert told({"next_rung_ms": 1_795_000_000_000}) == [("next rung", "18 Nov 11:06 UTC")]
+    assert told({"grace_ms": 5000}) == [("grace", f"5{G}s")]
+
+
 def test_gaps_of_one_reason_are_added_up_within_the_window() -> None:
     times = pd.to_datetime(["2026-11-20T09:00", "2026-11-20T11:00"], utc=True)
     gaps = pd.DataFrame(

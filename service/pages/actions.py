@@ -1,0 +1,164 @@
+"""Actions: the journal, newest first, with what came of each and how it is undone; and the kill switch."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import pandas as pd
+import streamlit as st
+
+from service.pages import acting, compose, wording
+from service.pages.finder import find_box
+from service.pages.pieces import facts, plain, tag
+from service.pages.pieces import ink_on as readable
+from service.pages.records import Action, action_of
+from service.pages.scene import Site
+from service.pages.sign_in import may_order
+from service.pages.stage import Stage, linked, staged
+from service.pages.switch import kill_switch, read_switch, switch_banner
+from service.pages.view import RANGES
+
+PER_PAGE = 25
+
+
+def show(site: Site) -> None:
+    """Draw the page."""
+    staged(site, _body)
+
+
+def _body(stage: Stage) -> None:
+    since = _since(stage)
+    actions = [action_of(each) for each in acting.ask("actions", since_ms=since, job=stage.view.job)]
+    actions.sort(key=lambda each: -each.number)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.header(_sentence(actions), anchor=False)
+        st.space("stretch")
+        switch = read_switch()
+        kill_switch(stage, switch)
+    switch_banner(stage, switch)
+    if switch.modes:
+        facts([(name, mode) for name, mode in switch.modes.items()])
+    if not actions:
+        st.caption("Nothing was done in this time. Advice is only said, unless a mode is set to ask or auto.")
+        return
+    find_box(stage.view)
+    found = [each for each in actions if _matches(each, stage.view.find)]
+    pages = -(-len(found) // PER_PAGE)
+    at = st.pagination(pages, key="actions-page") - 1 if pages > 1 else 0
+    for each in found[at * PER_PAGE : (at + 1) * PER_PAGE]:
+        _one(stage, each)
+
+
+def action_table(stage: Stage, actions: Sequence[Action]) -> None:
+    """Some actions as a table, the newest first."""
+    newest = sorted(actions, key=lambda each: -each.number)
+    st.dataframe(
+        pd.DataFrame(
+            {
+                "Number": [each.number for each in newest],
+                "When": [stage.when(each.at) for each in newest],
+                "What": [each.verb for each in newest],
+                "By": [each.actor for each in newest],
+                "Why": [each.reason for each in newest],
+                "Outcome": [told_outcome(each) for each in newest],
+                "Undo": [each.undo for each in newest],
+            }
+        ),
+        hide_index=True,
+        placeholder=wording.DASH,
+        alt="What was done about this job, and what came of it",
+    )
+
+
+def told_outcome(action: Action) -> str:
+    """What came of an action, in words; one that is not settled is being done."""
+    if action.undone_by is not None:
+        return f"undone by {action.undone_by}"
+    return (action.outcome or "being done") + (f": {action.found}" if action.found else "")
+
+
+def _one(stage: Stage, action: Action) -> None:
+    with st.container(border=True, key=f"action-{action.number}", gap="xsmall"):
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            ground = _ground(stage, action)
+            word = "undone" if action.undone_by is not None else action.outcome or "being done"
+            st.html(tag(word, ground, readable(ground)), width="content")
+            st.markdown(f"**{plain(action.verb)}**", width="content")
+            linked(stage, action.job)
+            st.space("stretch")
+            _undo(action)
+        if action.reason:
+            st.markdown(plain(wording.localized(action.reason, stage.zone)))
+        if action.found:
+            st.markdown(plain(wording.localized(action.found, stage.zone)))
+        facts(_facts(stage, action))
+
+
+def _undo(action: Action) -> None:
+    if action.undo is None or action.undone_by is not None or action.outcome is None:
+        return
+    may = may_order()
+    with st.popover("Undo", icon=":material/undo:", key=f"undo-{action.number}"):
+        st.markdown(
+            f"**Undo action {action.number}?** It does this, and stands in the journal like any other:"
+        )
+        st.code(action.undo, language="shell")
+        st.button(
+            "Undo it",
+            key=f"do-undo-{action.number}",
+            type="primary",
+            disabled=not may.may,
+            on_click=acting.order,
+            args=("undo", f"undo action {action.number}", action.number),
+        )
+        st.caption(may.why or "Or in a shell:")
+        st.code(compose.command("undo", str(action.number)), language="shell")
+
+
+def _facts(stage: Stage, action: Action) -> list[tuple[str, str]]:
+    items = [("action", str(action.number)), ("by", action.actor), ("begun", stage.when(action.at))]
+    if action.settled is not None:
+        items.append(("settled", stage.when(action.settled)))
+        if action.at is not None:
+            items.append(("took", wording.span((action.settled - action.at).total_seconds())))
+    if action.plan is not None:
+        items.append(("plan", str(action.plan)))
+    if action.undone_by is not None:
+        items.append(("undone by action", str(action.undone_by)))
+    return items
+
+
+def _ground(stage: Stage, action: Action) -> str:
+    states = stage.colours.states
+    if action.undone_by is not None:
+        return states["unknown"]
+    match (action.outcome or "").lower():
+        case "":
+            return states["low-saturation"]
+        case "done":
+            return states["moderate"]
+        case "stale" | "unsupported" | "undone":
+            return states["unknown"]
+        case _:
+            return states["allocated-empty"]
+
+
+def _sentence(actions: Sequence[Action]) -> str:
+    if not actions:
+        return "Nothing was done in this time"
+    by_itself = sum(each.actor == "fallow" for each in actions)
+    many = f"{wording.count(len(actions))} action{'' if len(actions) == 1 else 's'}"
+    done = sum((each.outcome or "").lower() == "done" for each in actions)
+    return f"{many}, {wording.count(done)} done; Fallow itself began {wording.count(by_itself)}"
+
+
+def _since(stage: Stage) -> int:
+    """The start of the time range, on a whole minute so that the answer can be kept."""
+    if stage.view.since is not None:
+        return round(stage.view.since.replace(tzinfo=UTC).timestamp() * 1000)
+    start = datetime.now(UTC) - timedelta(minutes=RANGES[stage.view.range])
+    return round(start.replace(second=0, microsecond=0).timestamp() * 1000)
+
+
+def _matches(action: Action, find: str | None) -> bool:
+    words = f"{action.number} {action.job} {action.verb} {action.actor} {action.reason}"
+    return not find or find.lower() in words.lower()

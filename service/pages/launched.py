@@ -1,0 +1,239 @@
+"""Jobs that were submitted to Fallow: the list, and one of them with its life, its orders and its buttons."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from service.client.errors import UnknownJob
+from service.pages import acting, wording
+from service.pages.acting_frames import asked_gpus, jobs_frame, matching
+from service.pages.actions import action_table
+from service.pages.chart_life import STANDS, gpu_hours, life_chart, life_of, stand_colours
+from service.pages.finder import find_box
+from service.pages.notice import NO_SUCH_JOB
+from service.pages.orders import buttons
+from service.pages.pieces import facts, keys, plain, swatch, tag
+from service.pages.pieces import ink_on as readable
+from service.pages.records import Launched, launched_of
+from service.pages.scene import current_view, go
+from service.pages.scene import show as show_notice
+from service.pages.stage import Stage
+
+PER_PAGE = 50
+MOST = 1_000
+LIVE = ("pending", "starting", "running", "paused")
+COLUMNS = {
+    "stood": "Stands",
+    "name": "Job",
+    "user": "Person",
+    "project": "Project",
+    "held": "Has",
+    "asked": "Asked for",
+    "priority": "Priority",
+    "said": "Why",
+    "submitted": "Submitted",
+    "started": "Started",
+    "ended": "Ended",
+    "job": "Id",
+}
+
+
+def submitted(stage: Stage) -> None:
+    """Draw the list of submitted jobs."""
+    jobs = recent()
+    st.header(_sentence(jobs), anchor=False)
+    if jobs.empty:
+        st.caption("A job started with `fallow run` appears here; the Queue page composes the command.")
+        return
+    with st.container(horizontal=True, vertical_alignment="center"):
+        ended = st.toggle("Also what has ended", key="launched-ended")
+        st.space("stretch")
+        find_box(stage.view)
+    found = matching(jobs, stage.view.find, user=stage.view.user, project=stage.view.project)
+    found = found if ended else found[found["stand"].isin(LIVE)]
+    if found.empty:
+        st.caption("No job matches what was chosen above." if len(jobs) else "Nothing is running or waiting.")
+        return
+    _table(stage, found)
+
+
+def one(stage: Stage, name: str) -> None:
+    """Draw one submitted job, or a notice where the register does not know it."""
+    try:
+        job = launched_of(acting.ask("job", job=name))
+    except UnknownJob:
+        show_notice(NO_SUCH_JOB)
+        return
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.header(_told(stage, job), anchor=False)
+        ground = stand_colours(stage.colours).get(job.stand, stage.colours.muted)
+        st.html(tag(STANDS.get(job.stand, job.stand), ground, readable(ground)), width="content")
+    if job.said:
+        st.markdown(plain(wording.localized(job.said, stage.zone)))
+    buttons(job)
+    _facts(stage, job)
+    if job.command:
+        st.code(" ".join(job.command), language="shell", wrap_lines=True)
+    _life(stage, job)
+    for line in job.explain:
+        st.markdown(f"- {plain(wording.localized(line, stage.zone))}")
+    _told_and_done(stage, job)
+
+
+def recent() -> pd.DataFrame:
+    """The newest submitted jobs as a frame. Blocks. Raises ``ClientError``."""
+    return jobs_frame(acting.ask("jobs", limit=MOST))
+
+
+def is_launched(job: str | None) -> bool:
+    """Whether a job's id is one that Fallow gives."""
+    return job is not None and job.startswith("fallow:")
+
+
+def _sentence(jobs: pd.DataFrame) -> str:
+    if jobs.empty:
+        return "Nothing was submitted yet"
+    counted = jobs["stand"].value_counts()
+    running, waiting, paused = (int(counted.get(each, 0)) for each in ("running", "pending", "paused"))
+    held = int(jobs["held"].sum())
+    parts = [
+        f"{wording.count(running)} {'job runs' if running == 1 else 'jobs run'} on {wording.count(held)} GPUs"
+    ]
+    parts += [f"{wording.count(waiting)} {'waits' if waiting == 1 else 'wait'}"] if waiting else []
+    parts += [f"{wording.count(paused)} {'is' if paused == 1 else 'are'} paused"] if paused else []
+    return ", ".join(parts)
+
+
+def _table(stage: Stage, found: pd.DataFrame) -> None:
+    pages = -(-len(found) // PER_PAGE)
+    at = st.pagination(pages, key="launched-page") - 1 if pages > 1 else 0
+    part = found.iloc[at * PER_PAGE : (at + 1) * PER_PAGE]
+    shown = part.assign(
+        name=part["name"].where(part["name"].fillna("").astype(bool), part["job"]),
+        stood=[_stood(row) for row in part.itertuples()],
+        asked=[
+            asked_gpus(low, high, share)
+            for low, high, share in zip(part["min_gpus"], part["max_gpus"], part["share"], strict=True)
+        ],
+        **{each: part[each].dt.tz_convert(stage.zone) for each in ("submitted", "started", "ended")},
+    )
+    picked = st.dataframe(
+        shown[list(COLUMNS)],
+        hide_index=True,
+        height=min(38 + 35 * len(part), 38 + 35 * 20),
+        column_config=_columns(),
+        placeholder=wording.DASH,
+        on_select="rerun",
+        selection_mode="single-row",
+        key=f"launched-table-{at}",
+        alt="The jobs that were submitted to Fallow, the newest first",
+    )
+    st.caption("The newest first. Choose a row to look into a job, or to order something.")
+    if chosen := picked["selection"]["rows"]:
+        go(replace(current_view(), job=str(part.iloc[chosen[0]]["job"]), find=None))
+        st.rerun()
+
+
+def _stood(row: Any) -> str:
+    if row.stand == "ended" and not wording.missing(row.ending):
+        return str(row.ending)
+    return STANDS.get(row.stand, str(row.stand))
+
+
+def _told(stage: Stage, job: Launched) -> str:
+    name = plain(job.name or job.job)
+    match job.stand:
+        case "running":
+            return f"{name} runs on {_devices(job)}"
+        case "ended":
+            how = {"done": "is done", "failed": "failed", "cancelled": "was cancelled", "lost": "was lost"}
+            code = f" with exit status {job.exit_code}" if job.exit_code else ""
+            return f"{name} {how.get(job.ending or '', 'ended')}{code}"
+        case "paused":
+            return f"{name} is paused" + (" by its owner" if job.held_by_user else "")
+        case "starting":
+            return f"{name} is being started on {_devices(job)}"
+        case _:
+            return f"{name} waits for {_asked(job)}"
+
+
+def _devices(job: Launched) -> str:
+    many = len(job.gpus)
+    if job.share is not None and job.share < 1:
+        return f"{wording.percent(job.share)} of {many} GPU{'' if many == 1 else 's'}"
+    return f"{many} GPU{'' if many == 1 else 's'}"
+
+
+def _asked(job: Launched) -> str:
+    asked = asked_gpus(job.min_gpus, job.max_gpus, job.share)
+    return f"{asked} GPU" if asked == "1" else f"{asked} GPUs"
+
+
+def _facts(stage: Stage, job: Launched) -> None:
+    items = [("by", job.user or "unknown"), ("project", job.project or wording.DASH)]
+    items.append(("asked for", _asked(job)))
+    if job.memory_bytes is not None:
+        items.append(("memory on each", wording.gibibytes(job.memory_bytes)))
+    items += [("priority", str(job.priority))] if job.priority else []
+    items += [(what, text) for what, text in (("kind", job.kind), ("world", job.mobility)) if text]
+    items += [("kept apart by", job.sharing)] if job.sharing and job.sharing != "whole" else []
+    if job.preemptible is not None:
+        items.append(("may be paused for others", "yes" if job.preemptible else "no"))
+    times = (("submitted", job.submitted), ("started", job.started), ("ended", job.ended))
+    items += [(what, stage.when(at)) for what, at in times if at is not None]
+    now = datetime.now(UTC)
+    if job.kept_until is not None and job.kept_until > now:
+        items.append(("kept until", stage.when(job.kept_until)))
+    if job.heard is not None and job.stand != "ended":
+        items.append(("last heard of", f"{wording.span((now - job.heard).total_seconds())} ago"))
+    facts([*items, ("id", job.job)])
+
+
+def _life(stage: Stage, job: Launched) -> None:
+    life = life_of(job, datetime.now(UTC))
+    if life.empty:
+        return
+    st.subheader("Its life, and its world over time", anchor=False)
+    colours = stand_colours(stage.colours)
+    seen = [stand for stand in STANDS if stand in set(life["stand"])]
+    keys([(swatch(colours[stand]), STANDS[stand], None) for stand in seen])
+    st.altair_chart(
+        life_chart(life, stage.colours, utc=stage.view.tz == "utc"),
+        theme=None,
+        width="stretch",
+        alt="Where the job stood over time, and on how many GPUs it ran",
+    )
+    facts([("GPU-hours by what it was told", wording.hours(gpu_hours(life, job.share)))])
+
+
+def _told_and_done(stage: Stage, job: Launched) -> None:
+    if job.directives:
+        st.subheader("What it was told", anchor=False)
+        told = pd.DataFrame(
+            {
+                "Number": [each.number for each in job.directives],
+                "Told to": [each.verb for each in job.directives],
+                "GPUs": [len(each.gpus) or None for each in job.directives],
+                "Given": [stage.when(each.given) for each in job.directives],
+                "Carried out": [each.failed or stage.when(each.handled) for each in job.directives],
+                "Why": [each.reason for each in job.directives],
+            }
+        )
+        st.dataframe(
+            told.iloc[::-1], hide_index=True, placeholder=wording.DASH, alt="The directives of this job"
+        )
+    if job.actions:
+        st.subheader("What was done about it", anchor=False)
+        action_table(stage, job.actions)
+
+
+def _columns() -> dict[str, Any]:
+    told: dict[str, Any] = dict(COLUMNS)
+    told["held"] = st.column_config.NumberColumn("Has", width="small", help="GPUs that it has now")
+    told["said"] = st.column_config.TextColumn("Why", width="medium")
+    for name in ("submitted", "started", "ended"):
+        told[name] = st.column_config.DatetimeColumn(COLUMNS[name], format="D MMM HH:mm")
+    return told

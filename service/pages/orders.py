@@ -1,0 +1,142 @@
+"""The buttons of a job: pause, resume, resize, keep, cancel, each with what it means and a confirmation.
+
+Effects: it draws, and orders through ``acting.order``. A button that this visitor may not use says why, and
+every one shows the command that does the same in a shell.
+"""
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+from service.pages import acting, compose
+from service.pages.pieces import plain
+from service.pages.records import Launched
+from service.pages.sign_in import May, may_order
+
+KEEP_HOURS = (4, 8, 24)
+RESIZED = ("elastic", "checkpoints")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """One thing that can be ordered: its route, its words, and in which stands it makes sense."""
+
+    route: str
+    label: str
+    icon: str
+    meaning: str
+    stands: tuple[str, ...]
+
+
+PAUSE = Order(
+    route="pause",
+    label="Pause",
+    icon=":material/pause:",
+    meaning="Its GPUs are given back and nothing that it did is lost; it goes on when it is resumed.",
+    stands=("running",),
+)
+RESUME = Order(
+    route="resume",
+    label="Resume",
+    icon=":material/play_arrow:",
+    meaning="It goes on as soon as there is room for it.",
+    stands=("paused",),
+)
+RESIZE = Order(
+    route="resize",
+    label="Resize",
+    icon=":material/open_in_full:",
+    meaning="It goes on with so many GPUs; its global batch stays as it is.",
+    stands=("running",),
+)
+KEEP = Order(
+    route="keep",
+    label="Keep",
+    icon=":material/lock_clock:",
+    meaning="Nobody takes its GPUs for this long, even if they do nothing.",
+    stands=("starting", "running", "paused"),
+)
+CANCEL = Order(
+    route="cancel",
+    label="Cancel",
+    icon=":material/close:",
+    meaning="It is ended for good. What it did since its last checkpoint is lost.",
+    stands=("pending", "starting", "running", "paused"),
+)
+
+
+def buttons(job: Launched) -> None:
+    """Every order that makes sense for the job as it stands."""
+    may = may_order(owner=job.user)
+    with st.container(horizontal=True, gap="small", key="orders"):
+        for order in (PAUSE, RESUME, RESIZE, KEEP, CANCEL):
+            if job.stand in order.stands and (why := unfit(order, job)) is None:
+                _button(order, job, may)
+            elif job.stand in order.stands:
+                st.button(order.label, icon=order.icon, disabled=True, help=why, key=f"order-{order.route}")
+    if not may.may and job.stand != "ended":
+        st.caption(may.why)
+
+
+def keep_button(job: str, owner: str | None) -> None:
+    """The one order that also works for a job that Fallow did not launch."""
+    may = may_order(owner=owner)
+    _button(KEEP, Launched(job=job, stand="running", user=owner), may)
+    if not may.may:
+        st.caption(may.why)
+
+
+def unfit(order: Order, job: Launched) -> str | None:
+    """Why this order cannot be carried out on such a job; ``None`` where it can."""
+    if order in (PAUSE, RESIZE) and job.mobility and job.mobility not in RESIZED:
+        return "It neither uses fallow nor says that it checkpoints, so it is only run and finished."
+    if order is RESIZE and job.share is not None and job.share < 1:
+        return "It has a share of a GPU; a share is chosen when it is submitted."
+    return None
+
+
+def _button(order: Order, job: Launched, may: May) -> None:
+    name = plain(job.name or job.job)
+    with st.popover(order.label, icon=order.icon, key=f"order-{order.route}"):
+        st.markdown(f"**{order.label} {name}?** {order.meaning}")
+        rest, given = _asked(order, job)
+        because = ""
+        if order is not KEEP:
+            because = st.text_input(
+                "Because", key=f"because-{order.route}-{job.job}", placeholder="optional"
+            ).strip()
+        st.button(
+            f"{order.label} it",
+            key=f"do-{order.route}-{job.job}",
+            type="primary",
+            disabled=not may.may,
+            on_click=acting.order,
+            args=(order.route, f"{order.route} {job.job}", job.job),
+            kwargs={**given, **({"because": because} if because else {})},
+        )
+        st.caption(may.why or "Or in a shell:")
+        st.code(compose.command(order.route, job.job, *rest), language="shell")
+
+
+def _asked(order: Order, job: Launched) -> tuple[tuple[str, ...], dict[str, object]]:
+    """What else the order needs: as words of a command, and as parameters of the route."""
+    if order is KEEP:
+        hours = st.segmented_control(
+            "For how long",
+            KEEP_HOURS,
+            default=KEEP_HOURS[0],
+            format_func=lambda h: f"{h} h",
+            key=f"keep-{job.job}",
+            required=True,
+        )
+        return ("--hours", str(hours)), {"hours": hours}
+    if order is RESIZE:
+        gpus = st.number_input(
+            "GPUs",
+            1,
+            max(job.max_gpus or 64, len(job.gpus), 1),
+            max(1, len(job.gpus)),
+            key=f"resize-{job.job}",
+        )
+        return (str(gpus),), {"gpus": int(gpus)}
+    return (), {}

@@ -1,0 +1,155 @@
+"""Queue: what waits, in which place, for what and since when; and who holds what Fallow lent."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from service.pages import acting, wording
+from service.pages.acting_frames import leases_frame, matching, queue_frame
+from service.pages.chart_projects import shares_chart, wanted_and_held
+from service.pages.composer import composer
+from service.pages.finder import find_box
+from service.pages.pieces import facts, keys, plain, swatch
+from service.pages.scene import Site
+from service.pages.stage import Stage, staged
+from service.pages.switch import read_switch, switch_banner
+from service.pages.view import address, shared
+
+PER_PAGE = 50
+COLUMNS = {
+    "place": "Place",
+    "name": "Job",
+    "user": "Person",
+    "project": "Project",
+    "gpus": "GPUs",
+    "waits_for": "Waits for",
+    "waited": "Since",
+    "promised": "Promised start",
+    "job": "Id",
+}
+
+
+def show(site: Site) -> None:
+    """Draw the page."""
+    staged(site, _body)
+
+
+def _body(stage: Stage) -> None:
+    queue, leases = queued(), lent()
+    st.header(_sentence(queue), anchor=False)
+    switch_banner(stage, read_switch())
+    _facts(queue, leases)
+    composer()
+    if not queue.empty or not leases.empty:
+        _projects(stage, queue, leases)
+    if queue.empty:
+        st.caption("Nothing waits. A job that is submitted with `fallow run` and finds no room appears here.")
+        return
+    _table(stage, queue)
+
+
+@st.cache_data(ttl=acting.KEPT_S, show_spinner=False)
+def queued() -> pd.DataFrame:
+    """The queue as a frame, kept for a moment. Blocks. Raises ``ClientError``."""
+    return queue_frame(acting.ask("queue"))
+
+
+@st.cache_data(ttl=acting.KEPT_S, show_spinner=False)
+def lent() -> pd.DataFrame:
+    """The leases as a frame, kept for a moment. Blocks. Raises ``ClientError``."""
+    return leases_frame(acting.ask("leases"))
+
+
+def _sentence(queue: pd.DataFrame) -> str:
+    if queue.empty:
+        return "Nothing waits in the queue"
+    jobs = "1 job waits" if len(queue) == 1 else f"{wording.count(len(queue))} jobs wait"
+    wanted = queue["gpus"].astype(float).sum()
+    first = queue.iloc[0]
+    name = plain(first["name"] or first["job"])
+    return f"{jobs} for {wording.gpus(wanted)} GPUs; {name} is next"
+
+
+def _facts(queue: pd.DataFrame, leases: pd.DataFrame) -> None:
+    now = pd.Timestamp(datetime.now(UTC))
+    items = [("lent now", f"{wording.gpus(leases['share'].astype(float).sum())} GPUs")]
+    items.append(("to", _jobs(leases["job"].nunique())))
+    if not queue.empty:
+        longest = (now - queue["since"].min()).total_seconds()
+        items.append(("the longest has waited", wording.span(longest)))
+        items.append(("with a promised start", wording.count(int(queue["promised"].notna().sum()))))
+    facts(items)
+
+
+def _projects(stage: Stage, queue: pd.DataFrame, leases: pd.DataFrame) -> None:
+    st.subheader("Held and wanted, by project", anchor=False)
+    colours = stage.colours
+    keys(
+        ((swatch(colours.used), "held through Fallow", None), (swatch(colours.fallow_stripe), "wanted", None))
+    )
+    frame = wanted_and_held(queue, leases)
+    st.altair_chart(
+        shares_chart(frame, colours),
+        theme=None,
+        width="stretch",
+        alt="GPUs that each project holds through Fallow, and waits for",
+    )
+
+
+def _table(stage: Stage, queue: pd.DataFrame) -> None:
+    view = stage.view
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        st.subheader("In order", anchor=False)
+        st.space("stretch")
+        find_box(view)
+    found = matching(queue, view.find, user=view.user, project=view.project)
+    if found.empty:
+        st.caption("No waiting job matches what was chosen above.")
+        return
+    pages = -(-len(found) // PER_PAGE)
+    at = st.pagination(pages, key="queue-page") - 1 if pages > 1 else 0
+    part = found.iloc[at * PER_PAGE : (at + 1) * PER_PAGE]
+    picked = st.dataframe(
+        _shown(stage, part)[list(COLUMNS)],
+        hide_index=True,
+        height=min(38 + 35 * len(part), 38 + 35 * 20),
+        column_config=_columns(),
+        placeholder=wording.DASH,
+        on_select="rerun",
+        selection_mode="single-row",
+        key=f"queue-table-{at}",
+        alt="The waiting jobs in order of their place",
+    )
+    st.caption(
+        f"{_jobs(len(found))}, the next first. A promised start is kept: nothing that comes later delays it. "
+        "Choose a row to look into a job."
+    )
+    chosen = picked["selection"]["rows"]
+    if chosen:
+        job = str(part.iloc[chosen[0]]["job"])
+        st.switch_page(stage.site["jobs"], query_params=address(shared(view)) | {"job": job})
+
+
+def _shown(stage: Stage, part: pd.DataFrame) -> pd.DataFrame:
+    now = pd.Timestamp(datetime.now(UTC))
+    waited = pd.Series([wording.span((now - at).total_seconds()) for at in part["since"]], index=part.index)
+    return part.assign(
+        name=part["name"].where(part["name"].astype(bool), part["job"]),
+        waited=waited,
+        promised=part["promised"].dt.tz_convert(stage.zone),
+    )
+
+
+def _columns() -> dict[str, Any]:
+    told: dict[str, Any] = dict(COLUMNS)
+    told["place"] = st.column_config.NumberColumn("Place", width="small")
+    told["gpus"] = st.column_config.NumberColumn("GPUs", format="%g", width="small")
+    told["waits_for"] = st.column_config.TextColumn("Waits for", width="large")
+    told["promised"] = st.column_config.DatetimeColumn("Promised start", format="D MMM HH:mm")
+    return told
+
+
+def _jobs(many: int) -> str:
+    return "1 job" if many == 1 else f"{wording.count(many)} jobs"

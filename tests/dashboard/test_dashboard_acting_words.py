@@ -1,0 +1,190 @@
+"""The acting pages' words and charts, without a browser: a job's life, evidence, orders, gains, plans."""
+
+from datetime import UTC, datetime, timedelta
+
+import pandas as pd
+import pytest
+
+from service.client import errors
+from service.pages import wording
+from service.pages.acting import answered
+from service.pages.actions import told_outcome
+from service.pages.advice import expected
+from service.pages.chart_evidence import evidence_chart, evidence_window, measures_of, over_job
+from service.pages.chart_frame import TimeAxis
+from service.pages.chart_life import gpu_hours, life_chart, life_of
+from service.pages.notice import explain_acting
+from service.pages.orders import CANCEL, KEEP, PAUSE, RESIZE, RESUME, unfit
+from service.pages.palette import DARK, LIGHT
+from service.pages.plans import gain_told
+from service.pages.records import Action, Launched, Told
+
+G = wording.GAP
+START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+NOW = START + timedelta(hours=6)
+
+
+def hour(many: float) -> datetime:
+    return START + timedelta(hours=many)
+
+
+def told(number: int, verb: str, gpus: int, at: float | None, **more: object) -> Told:
+    devices = tuple(f"GPU-{each}" for each in range(gpus))
+    given = hour(number / 10) if at is None else hour(at)
+    handled = None if at is None else hour(at)
+    return Told(number=number, verb=verb, gpus=devices, given=given, handled=handled, **more)  # type: ignore[arg-type]
+
+
+def job(*directives: Told, **more: object) -> Launched:
+    return Launched(job="fallow:1", stand="running", submitted=START, directives=directives, **more)  # type: ignore[arg-type]
+
+
+def test_a_life_is_read_off_what_was_carried_out() -> None:
+    life = life_of(
+        job(
+            told(1, "begin", 1, 1),
+            told(2, "reshape", 3, 2),
+            told(3, "suspend", 0, 3),
+            told(4, "say", 0, 3.2),
+            told(5, "continue", 2, 4),
+        ),
+        NOW,
+    )
+    assert list(life["stand"]) == ["pending", "running", "running", "paused", "running"]
+    assert list(life["gpus"]) == [0, 1, 3, 0, 2]
+    assert gpu_hours(life, None) == 1 + 3 + 2 * 2
+    assert gpu_hours(life, 0.5) == 4
+
+
+def test_what_failed_or_was_superseded_unseen_changed_nothing() -> None:
+    life = life_of(
+        job(told(1, "begin", 1, 1), told(2, "reshape", 4, 2, failed="no such device"), told(3, "say", 0, 3)),
+        NOW,
+    )
+    assert list(life["gpus"]) == [0, 1]
+
+
+def test_an_ended_job_ends_where_it_ended() -> None:
+    life = life_of(job(told(1, "begin", 2, 1), told(2, "stop", 0, 3), ended=hour(3), ending="cancelled"), NOW)
+    assert life["end"].max() == pd.Timestamp(hour(3))
+    assert gpu_hours(life, 1.0) == 4
+
+
+def test_a_job_cancelled_while_it_waited_has_only_waited() -> None:
+    life = life_of(job(ended=hour(1)), NOW)
+    assert list(life["stand"]) == ["pending"]
+    assert gpu_hours(life, 1.0) == 0
+
+
+def test_an_unknown_submission_draws_no_life() -> None:
+    assert life_of(Launched(job="x", stand="running"), NOW).empty
+
+
+@pytest.mark.parametrize("colours", [LIGHT, DARK])
+def test_the_life_chart_is_a_whole_specification(colours) -> None:
+    chart = life_chart(life_of(job(told(1, "begin", 2, 1)), NOW), colours, utc=True)
+    assert len(chart.to_dict()["layer"]) == 3
+
+
+EVIDENCE = {"idle_s": 7200, "expected_idle_s": 3600, "expected_low_s": 600, "expected_high_s": 7200}
+
+
+@pytest.mark.parametrize(
+    ("row", "lines"),
+    [
+        ({"class": "reclaim", "evidence": EVIDENCE}, [0.01, None]),
+        ({"class": "cap-memory", "evidence": {"memory_needed_bytes": 5 << 30}}, [5 << 30, 0.25]),
+        ({"class": "pack", "evidence": {}}, [0.5, None]),
+        (
+            {"class": "right-size", "evidence": {"utilization_p95_ratio": 0.2, "memory_peak_bytes": 1}},
+            [0.2, 1],
+        ),
+        ({"class": "consolidate", "evidence": {}}, [None, None]),
+    ],
+)
+def test_each_class_is_drawn_with_the_line_it_turns_on(row, lines) -> None:
+    thresholds = {"idle_ratio": 0.01, "hog_utilization_ratio": 0.25, "pack_p95": 0.5}
+    assert [each.line for each in measures_of(row, thresholds)] == lines
+
+
+def test_the_window_of_evidence_holds_the_idle_time_and_some_before() -> None:
+    window = evidence_window(EVIDENCE, NOW)
+    assert window.seconds == 3 * 3600
+    assert evidence_window({}, NOW).seconds == 2 * 3600
+    assert evidence_window({"window_s": 10**9}, NOW).seconds == 7 * 86_400
+
+
+def test_the_line_of_a_chart_says_what_it_is_and_gaps_stay_open() -> None:
+    window = evidence_window({}, NOW)
+    times = pd.to_datetime([window.from_ts, window.from_ts], utc=True).as_unit("us")
+    timeline = pd.DataFrame({"ts": times, "uuid": ["a", "b"], "utilization_ratio": [0.2, 0.4]})
+    steps = over_job(timeline, "utilization_ratio")
+    assert steps["value"].tolist() == [pytest.approx(0.3)]
+    (measure, _) = measures_of({"class": "pack", "evidence": {}}, {"pack_p95": 0.5})
+    spec = evidence_chart(steps, measure, TimeAxis(window=window, utc=True), LIGHT).to_dict()
+    texts = [row.get("words") for rows in spec["datasets"].values() for row in rows]
+    assert f"fits beside another up to 50{wording.THIN}%" in texts
+
+
+def test_an_expected_gain_has_its_error_or_says_that_none_was_earned() -> None:
+    row = {"gain_gpu_hours": 2.0, "gpus": ["a", "b"], "evidence": EVIDENCE}
+    assert expected(row) == f"2.0{G}GPU-h (four of five times between 0.33 and 4.0)"
+    assert "too little recorded" in expected({**row, "evidence": {"expected_low_s": None}})
+
+
+@pytest.mark.parametrize(
+    ("gain", "said"),
+    [
+        (None, None),
+        (0, None),
+        (True, None),
+        (3.5, f"3.5{G}GPU-h"),
+        ({"gpu_hours": 3.5, "low": 1, "high": 4}, f"3.5{G}GPU-h (1.0 to 4.0)"),
+        ({"gpu_hours": 3.5}, f"3.5{G}GPU-h"),
+        ({}, None),
+        ("1.8 times as fast", "1.8 times as fast"),
+    ],
+)
+def test_a_gain_is_told_in_whatever_shape_it_comes(gain, said) -> None:
+    assert gain_told(gain) == said
+
+
+def test_a_rigid_job_is_neither_paused_nor_resized_and_a_share_keeps_its_size() -> None:
+    rigid = Launched(job="x", stand="running", mobility="rigid")
+    assert [unfit(order, rigid) is None for order in (PAUSE, RESUME, RESIZE, KEEP, CANCEL)] == [
+        False,
+        True,
+        False,
+        True,
+        True,
+    ]
+    elastic = Launched(job="x", stand="running", mobility="elastic", share=0.5)
+    assert unfit(PAUSE, elastic) is None
+    assert unfit(RESIZE, elastic) is not None
+
+
+def test_an_answer_says_whether_it_went_well() -> None:
+    assert answered("pause fallow:1", {"outcome": "done", "message": ""}).well
+    refused = answered("pause fallow:1", {"outcome": "stale", "message": "it has ended"})
+    assert not refused.well
+    assert refused.sentence == "Pause fallow:1: stale. it has ended"
+
+
+def test_an_outcome_says_what_was_found_and_by_what_it_was_undone() -> None:
+    row = Action(number=1, at=None, job="x", verb="pause", actor="fallow")
+    assert told_outcome(row) == "being done"
+    assert told_outcome(
+        Action(number=1, at=None, job="x", verb="p", actor="f", outcome="stale", found="gone")
+    ) == ("stale: gone")
+
+
+@pytest.mark.parametrize(
+    ("error", "title"),
+    [
+        (errors.ServiceDown("no"), "No service runs"),
+        (errors.ServiceOlder("old"), "The service that runs is older than this page"),
+        (errors.NotAllowed("who"), "The service does not let this dashboard in"),
+    ],
+)
+def test_what_keeps_an_acting_page_empty_is_told_apart(error, title) -> None:
+    assert explain_acting(error).title == title
