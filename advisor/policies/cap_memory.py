@@ -4,20 +4,24 @@ Seen from outside, a hog is a *suspicion* (analytics' finding): the advice names
 unknown amount. *Confirmed* only from inside: the job's own library reports the peak that tensors needed, and
 what is reserved exceeds it by ``max(hog_excess_bytes, hog_excess * GPU)``. A gain in GPU-hours is claimed
 only then: the part of the GPU that another job could have, in memory and in compute, whichever is less.
+
+A job that saves itself when asked, and shares its GPU, is started again with the setting at once when
+somebody waits who could lie beside it; once, so that a job that takes as much again is left alone.
 """
 
 from dataclasses import dataclass
 
 from advisor.advice import Abstain, Advice
 from advisor.limits import Limits
-from advisor.model import ActionClass, ClusterState, Job
+from advisor.model import ActionClass, ClusterState, Job, Phase
 from advisor.observed import JobUse, Observed
+from advisor.placement import may_share
 from advisor.policies.frameworks import LaunchSettings, family, launch_settings
 from advisor.policies.protection import restraint, silence
 from advisor.policies.sayings import gib, job_name, money_of, places
 from advisor.quota import quota_cover
 from advisor.rules import AdviceRules
-from advisor.steps import CapAtNextLaunch, ReleaseCaches, Step, Tell
+from advisor.steps import CapAtNextLaunch, Move, ReleaseCaches, Step, Tell
 from analytics.model import Evidence, Finding, FindingKind
 
 SUSPECTED_CONFIDENCE = 0.5
@@ -85,7 +89,7 @@ def _advice(
         why=_why(case, setting),
         job=job.id,
         gpus=state.placements[job.id].gpus,
-        steps=_steps(case, setting),
+        steps=_steps(state, case, setting),
         evidence=_evidence(case),
         gain_gpu_hours=gain,
         gain_money=money_of(state, observed, state.placements[job.id].gpus, gain),
@@ -100,7 +104,7 @@ def _text(setting: LaunchSettings) -> str:
     return " ".join(f"{name}={value}" for name, value in setting.settings)
 
 
-def _steps(case: _Case, setting: LaunchSettings) -> tuple[Step, ...]:
+def _steps(state: ClusterState, case: _Case, setting: LaunchSettings) -> tuple[Step, ...]:
     """Restrained jobs are only spoken of; a release now is PyTorch's alone, and only the job can do it."""
     job, text = case.job, _text(setting)
     if case.restrained is not None:
@@ -114,7 +118,24 @@ def _steps(case: _Case, setting: LaunchSettings) -> tuple[Step, ...]:
     if case.excess and family(job.framework) == "PyTorch":
         release = ReleaseCaches(job=job.id, frees_bytes=case.excess, reason="cached memory that nothing uses")
         return (release, cap)
-    return (cap,)
+    if not _restarts(state, job, setting):
+        return (cap,)
+    again = Move(
+        job=job.id,
+        gpus=state.placements[job.id].gpus,
+        action=ActionClass.CAP_MEMORY,
+        reason=f"goes on from its checkpoint with {text}, so that a job that waits fits beside it",
+    )
+    return (cap, again)
+
+
+def _restarts(state: ClusterState, job: Job, setting: LaunchSettings) -> bool:
+    """Whether it is worth a restart now: it loses nothing, was not tried, and makes room for a neighbour."""
+    tried = job.acted_ms is not None and set(setting.settings) <= set(job.next_launch)
+    if not job.checkpointable or tried or state.placements[job.id].share >= 1:
+        return False
+    waiting = (other for other in state.jobs.values() if other.phase is Phase.PENDING and other.share < 1)
+    return any(may_share(job, other) for other in waiting)
 
 
 def _why(case: _Case, setting: LaunchSettings) -> str:

@@ -107,6 +107,37 @@ def test_hog_that_nobody_may_touch_is_told_only() -> None:
     assert isinstance(step, Tell) and "XLA_PYTHON_CLIENT_PREALLOCATE=false" in step.message
 
 
+def hog_with(waiting: dict[str, Any] | None, **changes: Any) -> tuple[str, ...]:
+    """The verbs advised on a TensorFlow hog on half a GPU, while somebody waits or nobody does."""
+    taken = job("a", framework="TensorFlow", memory_held_bytes=77 * GIB, share=0.5, **changes)
+    others = [] if waiting is None else [job("b", phase=Phase.PENDING, started_ms=None, **waiting)]
+    state = cluster([(taken, ("g0",))], waiting=others)
+    (advice,) = advised(cap_memory.advise(state, observed(use("a"), analysis=hog("a")), LIMITS, RULES))
+    assert replay(state, advice.steps).placements == state.placements
+    return tuple(type(step).__name__ for step in advice.steps)
+
+
+def test_hog_that_saves_itself_is_started_again_for_a_neighbour_that_waits() -> None:
+    assert hog_with({"share": 0.5}) == ("CapAtNextLaunch", "Move")
+
+
+@pytest.mark.parametrize(
+    ("waiting", "changes"),
+    [
+        (None, {}),
+        ({"share": 1.0}, {}),
+        ({"share": 0.5}, {"checkpointable": False}),
+        (
+            {"share": 0.5},
+            {"acted_ms": 1, "next_launch": (("TF_FORCE_GPU_ALLOW_GROWTH", "true"),)},
+        ),
+    ],
+    ids=["nobody waits", "who waits wants a GPU alone", "it would lose its work", "it was tried"],
+)
+def test_hog_is_not_started_again_for_nothing(waiting: Any, changes: Any) -> None:
+    assert hog_with(waiting, **changes) == ("CapAtNextLaunch",)
+
+
 @pytest.mark.parametrize("needed_gib", [75, 67, 55])
 def test_small_excess_is_no_hog(needed_gib: int) -> None:
     state = cluster([(job("a", memory_held_bytes=72 * GIB), ("g0",))])
