@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 from fallow import protocol
 from fallow.driving import threads
 from fallow.gate import Refused, Relay, enter
-from fallow.hosts import Offer, devices_here, encode_offer, offer_here
+from fallow.hosts import devices_here, encode_offer, offer_here
 from fallow.nursery import Child, Nursery
+from fallow.slots import Offer
 
 if TYPE_CHECKING:
     import torch.distributed as dist

@@ -114,6 +114,7 @@ class Channel:
         self._plans: dict[int, Plan] = {}
         self._committed: set[int] = set()
         self._agreed: dict[int, Ready] = {}
+        self._wishes: list[tuple[int, str]] = []
         self._seated: tuple[int, Group] = (0, Alone())
         self._gone = False
         self._closed = False
@@ -169,6 +170,14 @@ class Channel:
             self._seated = (generation, group)
             self._agreed = {number: r for number, r in self._agreed.items() if number > generation}
 
+    def wishes(self) -> list[tuple[int, str]]:
+        """What was wished since this was asked last, by number. Never blocks."""
+        if not self._wishes:
+            return []
+        with self._changed:
+            wished, self._wishes = self._wishes, []
+        return wished
+
     def announce(self, key: str, value: str = "1") -> None:
         """Tell the controller. Doesn't wait for an answer. Raises ControllerLost."""
         assert self._door is not None
@@ -215,6 +224,7 @@ class Channel:
         number, beat = 1, 0
         try:
             door = self._open_door(self.address)
+            wish = 1 + (int(door.get(protocol.WISHES)) if door.check([protocol.WISHES]) else 0)
             with self._changed:
                 self._door = self._open_door(self.address)  # one in a wait would hold up what is said
                 self._changed.notify_all()
@@ -223,6 +233,7 @@ class Channel:
                 beat += 1
                 door.set(protocol.pulse_key(self.member), str(beat))
                 self._heed(door)
+                wish = self._hear_wishes(door, wish)
                 if _appeared(door, protocol.plan_key(number)):
                     self._learn(protocol.decode_plan(bytes(door.get(protocol.plan_key(number))).decode()))
                     number += 1
@@ -262,6 +273,15 @@ class Channel:
         for number, group in seats.items():
             if group.world_size > 1 and door.check([protocol.broken_key(number)]):
                 group.abort()
+
+    def _hear_wishes(self, door: Door, number: int) -> int:
+        """Take note of wishes from ``number`` on; returns the number of the next."""
+        while door.check([protocol.wish_key(number)]):
+            wished = bytes(door.get(protocol.wish_key(number))).decode()
+            with self._changed:
+                self._wishes.append((number, wished))
+            number += 1
+        return number
 
     def _take_part(self, plan: Plan) -> None:
         """Connect the plan's group, say so, and keep it if all could."""

@@ -5,45 +5,31 @@ Who may open the socket's file (mode 0600: its owner) may steer the training; th
 
 import json
 import os
+import select
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from fallow.membership import View
-from fallow.protocol import MemberId
+LONGEST_REQUEST_BYTES = 65_536
+PATIENCE_S = 0.5
+"""How long a slow client may keep the controller from its work."""
 
 
-class Steered(Protocol):
-    """What a request can reach: the controller's target, its view and its end."""
-
-    view: View
-
-    def resize(self, workers: int) -> int:
-        """Ask for a world of ``workers``; returns the target within the limits."""
-        ...
-
-    def release(self, member: MemberId) -> None:
-        """Let this very worker go."""
-        ...
-
-    def ask_to_stop(self, reason: str) -> None:
-        """End the training at its next step boundary."""
-        ...
-
-    def report(self, member: MemberId) -> str | None:
-        """The newest measurements of a member, as JSON."""
-        ...
+Answer = dict[str, Any]
+Waiting = Callable[[], Answer | None]
+"""Asked again until it has an answer; asked no more when whoever wanted to know has gone."""
 
 
 class ControlSocket:
-    """A local socket: ask for ``resize N``, ``status``, ``release WORKER`` or ``stop``.
+    """A local socket; ``answers`` says what is answered to a request's words, at once or when it is known.
 
     Raises OSError when another controller listens at ``path``; a file that a dead one left is replaced.
     """
 
-    def __init__(self, path: Path):
-        self.path = path
+    def __init__(self, path: Path, answers: Callable[[Sequence[str]], Answer | Waiting] | None = None):
+        self.path, self.answers = path, answers
+        self._waiting: list[tuple[socket.socket, Waiting]] = []
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         _clear(path)
         mask = os.umask(0o177)
@@ -58,35 +44,74 @@ class ControlSocket:
         """Readable when somebody asks."""
         return self._listener.fileno()
 
-    def poll(self, controller: Steered) -> None:
-        """Answer whoever waits; never blocks for longer than a slow client's half second."""
+    def poll(self, controller: object = None) -> None:
+        """Answer whoever waits; blocks for a slow client's ``PATIENCE_S`` at most."""
+        self._waiting = [(client, waiting) for client, waiting in self._waiting if _waits(client, waiting)]
         try:
-            connection, _ = self._listener.accept()
+            client, _ = self._listener.accept()
         except BlockingIOError:
             return
-        with connection:
-            connection.settimeout(0.5)
-            try:
-                words = connection.recv(1024).decode(errors="replace").split()
-                connection.sendall((json.dumps(_answer(controller, words)) + "\n").encode())
-            except OSError:
-                return
+        client.settimeout(PATIENCE_S)
+        try:
+            words = _request(client).split()
+        except OSError:
+            client.close()
+            return
+        answer = self.answers(words) if self.answers is not None else {"error": "not ready yet: ask again"}
+        if isinstance(answer, dict):
+            _tell(client, answer)
+        elif _waits(client, answer):
+            self._waiting.append((client, answer))
 
     def close(self) -> None:
-        """Stop listening and remove the file."""
+        """Stop listening, send away who still waits, and remove the file."""
+        for client, _ in self._waiting:
+            _tell(client, {"error": "the training has ended"})
         self._listener.close()
         self.path.unlink(missing_ok=True)
 
 
-def ask(path: Path, words: Sequence[str]) -> str:
-    """One line to a running controller, one line back. Raises OSError when it isn't there."""
+def ask(path: Path, words: Sequence[str], timeout_s: float | None = 5) -> str:
+    """One line to whoever listens at ``path``, one line back. Raises OSError when nobody answers in time."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(5)
+        connection.settimeout(timeout_s)
         connection.connect(str(path))
         connection.sendall(" ".join(words).encode())
         connection.shutdown(socket.SHUT_WR)
         with connection.makefile() as answer:
             return answer.read().strip()
+
+
+def _waits(client: socket.socket, waiting: Waiting) -> bool:
+    """Whether there is still somebody to answer and no answer yet; answers if there is one."""
+    hung_up = select.poll()
+    hung_up.register(client, 0)  # POLLHUP is told unasked
+    if hung_up.poll(0):
+        client.close()
+        return False
+    answer = waiting()
+    if answer is not None:
+        _tell(client, answer)
+    return answer is None
+
+
+def _request(client: socket.socket) -> str:
+    """What the client says until it has no more to say. Raises OSError, TimeoutError included."""
+    heard = b""
+    while len(heard) <= LONGEST_REQUEST_BYTES:
+        part = client.recv(4096)
+        heard += part
+        if not part or part.endswith(b"\n"):
+            break
+    return heard.decode(errors="replace")
+
+
+def _tell(client: socket.socket, answer: Answer) -> None:
+    with client:
+        try:
+            client.sendall((json.dumps(answer) + "\n").encode())
+        except OSError:
+            return
 
 
 def _clear(path: Path) -> None:
@@ -100,36 +125,3 @@ def _clear(path: Path) -> None:
             path.unlink()
             return
     raise FileExistsError(f"a controller listens at {path} already; give another --socket")
-
-
-def _answer(controller: Steered, words: Sequence[str]) -> dict[str, Any]:
-    match words:
-        case ["resize", number] if number.isdigit() and int(number) > 0:
-            return {"target": controller.resize(int(number))}
-        case ["status"]:
-            return _status(controller)
-        case ["release", member] if member in controller.view.workers:
-            controller.release(MemberId(member))
-            return {"releasing": member}
-        case ["stop"]:
-            controller.ask_to_stop("stopped on request")
-            return {"stopping": True}
-        case _:
-            asked = " ".join(words)
-            return {"error": f"unknown request {asked!r}: resize N, status, release WORKER or stop"}
-
-
-def _status(controller: Steered) -> dict[str, Any]:
-    view = controller.view
-    reports = {member: controller.report(member) for member in view.members}
-    return {
-        "target": view.target,
-        "spare": view.spare,
-        "members": list(view.members),
-        "generation": view.generation,
-        "changing": view.pending is not None,
-        "workers": {member: worker.phase.value for member, worker in view.workers.items()},
-        "failures": view.failures,
-        "last_failure": view.last_failure,
-        "reports": {member: json.loads(told) for member, told in reports.items() if told is not None},
-    }

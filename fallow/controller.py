@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 from fallow import actions, events, membership, protocol, workers
 from fallow.membership import Limits, Pending, Phase, View, Worker
 from fallow.protocol import MemberId, Plan
-from fallow.workers import Handle, Spawn, command
+from fallow.workers import Handle, Spawn, as_torchrun, command
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -80,6 +80,7 @@ class Controller:
         self._looked_ms: int | None = None
         self._born = 0
         self.view = View(target=max(minimum, min(maximum, workers)), spare=spare)
+        self.paused_s: float | None = None
         self.exit_reason: str | None = None
         self.journal: list[str] = []
         self.stopped: str | None = None
@@ -107,6 +108,12 @@ class Controller:
         """Let this very worker go at the next step boundary; another takes its place where there is room."""
         self.view = replace(self.view, unwanted=self.view.unwanted | {member}, failures=0)
         self.wake()
+
+    def reseat(self, going: frozenset[MemberId], target: int) -> int:
+        """Let ``going`` leave, everybody else stay, and seek ``target``; returns the target within limits."""
+        self.view = events.reseated(self.view, going, max(self._minimum, min(self._maximum, target)))
+        self.wake()
+        return self.view.target
 
     def ask_to_stop(self, reason: str) -> None:
         """End the training at its next step boundary, saved where it has a path; asked twice, at once."""
@@ -288,7 +295,7 @@ class Controller:
             case actions.Settle(reason=reason):
                 size = _workers(len(self.view.members))
                 self._note(str(action), f"staying at {size}: {reason}. Ask again with resize N")
-                self.view = events.settled(self.view)
+                self.view = events.settled(self.view, reason)
             case actions.GiveUp(reason=reason):
                 self._note(str(action))
                 self.exit_reason = reason
@@ -308,6 +315,8 @@ class Controller:
             for member, value in self._values(protocol.switched_key, plan.number, plan.members)
             if member in before and value
         ]
+        if pauses and plan.receivers:
+            self.paused_s = max(pauses) / 1000
         paused = f", paused {max(pauses):.0f} ms" if pauses else ""
         names = f" ({' '.join(plan.members)})" if plan.members else ""
         said = f"generation {plan.number}: {_workers(len(plan.members))}{names}{paused}"
@@ -320,7 +329,7 @@ class Controller:
         self._born += 1
         self.processes[member] = self._spawn(
             {
-                **_as_torchrun(self._host, self._store.port, rank, self.view.target),
+                **as_torchrun(self._host, self._store.port, rank, self.view.target),
                 protocol.ENV_STORE: self.address,
                 protocol.ENV_MEMBER: member,
                 protocol.ENV_ROLE: protocol.FOUNDER if founder else protocol.JOINER,
@@ -350,21 +359,6 @@ def _hosted(host: str) -> "dist.TCPStore":
         timeout=timedelta(seconds=30),
         master_listen_fd=listener.detach(),
     )
-
-
-def _as_torchrun(host: str, port: int, rank: int, world_size: int) -> dict[str, str]:
-    """The variables that torchrun sets, as they stand when the worker starts; a resize doesn't reach them."""
-    return {
-        "RANK": str(rank),
-        "WORLD_SIZE": str(world_size),
-        "LOCAL_RANK": str(rank),
-        "LOCAL_WORLD_SIZE": str(world_size),
-        "GROUP_RANK": "0",
-        "MASTER_ADDR": host,
-        "MASTER_PORT": str(port),
-        "TORCHELASTIC_USE_AGENT_STORE": "True",
-        "TORCHELASTIC_RUN_ID": "fallow",
-    }
 
 
 def _workers(count: int) -> str:

@@ -24,6 +24,7 @@ from fallow.hosts import Hosts, devices_here, offer_here
 from fallow.membership import Limits
 from fallow.nursery import Nursery
 from fallow.protocol import ENV_TOKEN
+from fallow.steering import SLOW, Steering
 
 STOPPED = 75
 """EX_TEMPFAIL: not finished, to be resumed."""
@@ -76,11 +77,12 @@ def _drive_from(options: argparse.Namespace, training: list[str], control: Contr
         on_news=wake,
     )
     listens = options.listen
-    here = offer_here(_slots(options), listens[0] if listens else "", devices_here())
+    devices = options.devices or devices_here()
+    here = offer_here(_slots(options), listens[0] if listens else "", devices)
     hosts = Hosts(here, nursery.spawn, training, _tell)
     controller = Controller(
         hosts.spawn,
-        workers=options.workers or options.minimum,
+        workers=options.workers or max(options.minimum, len(options.devices or ())),
         minimum=options.minimum,
         maximum=options.maximum,
         spare=options.spare,
@@ -89,12 +91,19 @@ def _drive_from(options: argparse.Namespace, training: list[str], control: Contr
         tell=_tell,
     )
     driven.append(controller)
+    steering = Steering(controller, hosts, options.minimum, options.maximum)
+    control.answers = steering.answer
     signals = _stop_on_signals(controller)
     _tell(f"resize with: python -m fallow.controller --socket {control.path} resize N")
     gate = None
     try:
         gate = _open_gate(listens, controller, control.path.parent) if listens else None
-        code = controller.run(poll=lambda driven: hosts.look(driven.box), listeners=(control,))
+
+        def look(driven: Controller) -> None:
+            hosts.look(driven.box)
+            steering.look()
+
+        code = controller.run(poll=look, listeners=(control,))
     finally:
         hosts.dismiss()
         nursery.close()
@@ -124,7 +133,7 @@ def _open_gate(listens: tuple[str, int], controller: Controller, folder: Path) -
 
 def _slots(options: argparse.Namespace) -> int | None:
     """Slots of this machine: as asked for, else a GPU each, else as many as the training may have."""
-    if options.slots is None and not devices_here():
+    if options.slots is None and not (options.devices or devices_here()):
         return int(options.maximum)
     return None if options.slots is None else int(options.slots)
 
@@ -154,12 +163,12 @@ def _stop_on_signals(controller: Controller) -> list[int]:
 
 def _ask(path: Path, words: Sequence[str]) -> int:
     try:
-        answer = ask(path, words)
+        answer = ask(path, words, timeout_s=None if words[0] in SLOW else 5)
     except OSError as error:
         print(f"fallow: no controller answers at {path}: {error}", file=sys.stderr)
         return 1
-    print(answer)
-    return 1 if '"error"' in answer else 0
+    print(answer or '{"error": "the controller ended before it answered"}')
+    return 1 if not answer or '"error"' in answer else 0
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -167,6 +176,13 @@ def _address(text: str) -> tuple[str, int]:
     if not host or not port.isdigit() or host in ("0.0.0.0", "*"):
         raise argparse.ArgumentTypeError(f"{text!r} is not ADDR:PORT with an address of this machine")
     return host, int(port)
+
+
+def _devices(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names) or len(set(names)) < len(names):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of devices, each once, with commas between")
+    return names
 
 
 def _limits(options: argparse.Namespace) -> Limits:
@@ -193,6 +209,11 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace, trainin
         parser.error(
             f"--workers {options.workers} lies outside --min {options.minimum} --max {options.maximum}"
         )
+    if options.devices and options.slots is not None:
+        parser.error("--devices says how many slots there are: leave --slots out")
+    if options.devices and not options.minimum <= len(options.devices) <= options.maximum:
+        named = len(options.devices)
+        parser.error(f"{named} --devices lie outside --min {options.minimum} --max {options.maximum}")
     if options.spare < 0:
         parser.error("--spare must be 0 or more")
     if training[0] != "-m" and not Path(training[0]).is_file():
@@ -206,7 +227,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m fallow.controller",
         description="Drive an elastic training, or ask one that runs.",
         usage="%(prog)s [options] -- SCRIPT|-m MODULE [ARGUMENT ...]\n"
-        "       %(prog)s --socket PATH resize N | status | release WORKER | stop",
+        "       %(prog)s --socket PATH resize N | devices NAME[,NAME...] | status | release WORKER |\n"
+        "           release-caches | suspend | stop",
     )
     parser.add_argument("--min", dest="minimum", type=int, default=1, help="fewest workers (1)")
     parser.add_argument("--max", dest="maximum", type=int, default=64, help="most workers (64)")
@@ -227,6 +249,9 @@ def _parser() -> argparse.ArgumentParser:
         help="failures in a row before it is tried no more (5)",
     )
     parser.add_argument("--slots", type=int, help="workers that fit on this machine (a GPU each, else --max)")
+    parser.add_argument(
+        "--devices", type=_devices, metavar="NAME[,NAME...]", help="a worker each, which sees no other device"
+    )
     parser.add_argument(
         "--listen", type=_address, metavar="ADDR:PORT", help="let other machines join, through this interface"
     )

@@ -124,12 +124,20 @@ def adopted(view: View, plan: Plan, now_ms: int) -> View:
 
 def asked(view: View, target: int, spare: int | None = None) -> View:
     """Somebody wants another size: what failed before may be tried again."""
-    return replace(view, target=target, spare=view.spare if spare is None else spare, failures=0)
+    wanted = view.spare if spare is None else spare
+    return replace(view, target=target, spare=wanted, failures=0, settled=None)
 
 
-def settled(view: View) -> View:
-    """The size that there is becomes the size that is wanted."""
-    return replace(view, target=max(1, len(view.members)), spare=0, failures=0)
+def reseated(view: View, going: frozenset[MemberId], target: int) -> View:
+    """Somebody wants ``target`` workers, and just ``going`` not to be among them."""
+    present = going & view.workers.keys()
+    return replace(view, target=target, unwanted=present, failures=0, settled=None)
+
+
+def settled(view: View, reason: str) -> View:
+    """The workers that there are become those that are wanted."""
+    size = max(1, len(view.members))
+    return replace(view, target=size, spare=0, failures=0, unwanted=frozenset(), settled=reason)
 
 
 def calmed(view: View, now_ms: int, limits: Limits) -> View:

@@ -1,8 +1,4 @@
-"""Where workers run: slots on this machine and on others that joined; each holds one worker at a time.
-
-A slot of a machine with GPUs has one device, and its worker sees no other. A slot is free again when its
-worker has ended, so that a leaver's memory is gone before the next one comes.
-"""
+"""Where workers run: this machine and others that joined. What a machine's slots are, ``slots`` says."""
 
 import json
 import os
@@ -10,26 +6,17 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from fallow import protocol
+from fallow.protocol import MemberId
+from fallow.slots import Machine, Offer, Seating
 from fallow.workers import Handle, Spawn
 
 DISMISSAL_S = 3.0
 AGENT_SILENCE_S = 20.0
 """A machine whose agent shows no life for so long is out of reach, and so are its workers."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """What a machine brings: so many slots, the address at which workers reach each other, its devices."""
-
-    name: str
-    slots: int
-    host: str
-    devices: tuple[str, ...] = ()
 
 
 class Box(Protocol):
@@ -59,17 +46,29 @@ class Hosts:
         tell: Callable[[str], None] = lambda line: None,
     ):
         self._words, self._tell = tuple(words), tell
-        self._machines = [_Machine(here, spawn_here)]
+        self._machines = [Machine(here, spawn_here)]
         self._agents: list[Agent] = []
 
     def spawn(self, variables: Mapping[str, str]) -> Handle:
-        """Start a worker on the first machine with room. Raises IndexError when there is none."""
+        """Start a worker on the first machine with room. Raises StopIteration when there is none."""
         machine = next(machine for machine in self._machines if machine.free())
         return machine.start(variables)
 
     def room(self) -> int:
         """How many more workers could be started now."""
         return sum(machine.free() for machine in self._machines)
+
+    def assign(self, devices: Sequence[str]) -> frozenset[MemberId]:
+        """Have exactly these devices on this machine; returns who sits on one that goes."""
+        return self._machines[0].assign(devices)
+
+    def seating(self) -> tuple[Seating, ...]:
+        """Who sits on which device of this machine."""
+        return self._machines[0].seating()
+
+    def elsewhere(self) -> int:
+        """How many workers other machines take."""
+        return sum(machine.size for machine in self._machines[1:])
 
     def look(self, box: Box) -> None:
         """Take in machines that have joined, and let go of those that are out of reach."""
@@ -78,7 +77,7 @@ class Hosts:
             offer = decode_offer(bytes(box.get(protocol.offer_key(number))).decode())
             agent = Agent(box, number, self._words)
             self._agents.append(agent)
-            self._machines.append(_Machine(offer, agent.spawn, agent.reachable))
+            self._machines.append(Machine(offer, agent.spawn, agent.reachable))
             self._tell(f"{offer.name} joined with {offer.slots} slots at {offer.host}")
             number += 1
         for machine in [machine for machine in self._machines if not machine.reachable()]:
@@ -195,37 +194,3 @@ def offer_here(slots: int | None, host: str, devices: Sequence[str]) -> Offer:
     if devices:
         count = min(count, len(devices))
     return Offer(name=socket.gethostname(), slots=count, host=host, devices=tuple(devices))
-
-
-def variables_of(slot: int, offer: Offer, world_size: int) -> dict[str, str]:
-    """What a worker in this slot must know: its place, and its device as the only one it sees.
-
-    Of ``world_size`` workers at most a machine's slots are local, as torchrun counts them.
-    """
-    local = min(offer.slots, world_size)
-    placed = {"LOCAL_RANK": str(slot), "LOCAL_WORLD_SIZE": str(local), "FALLOW_SLOT": str(slot)}
-    if offer.host:
-        placed[protocol.ENV_HOST] = offer.host
-    if offer.devices:
-        only = {"CUDA_VISIBLE_DEVICES": offer.devices[slot], "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
-        placed |= only
-    return placed
-
-
-class _Machine:
-    """One machine's slots and who sits in them."""
-
-    def __init__(self, offer: Offer, spawn: Spawn, reachable: Callable[[], bool] = lambda: True):
-        self.offer, self.reachable = offer, reachable
-        self._spawn = spawn
-        self._slots: dict[int, Handle] = {}
-
-    def free(self) -> int:
-        self._slots = {slot: worker for slot, worker in self._slots.items() if worker.poll() is None}
-        return self.offer.slots - len(self._slots)
-
-    def start(self, variables: Mapping[str, str]) -> Handle:
-        slot = next(slot for slot in range(self.offer.slots) if slot not in self._slots)
-        placed = variables_of(slot, self.offer, int(variables["WORLD_SIZE"]))
-        self._slots[slot] = self._spawn({**variables, **placed})
-        return self._slots[slot]

@@ -14,13 +14,17 @@ LOG = logging.getLogger("fallow")
 
 
 class Keeper:
-    """Keeps ``replica`` at ``path``, if there is one; with ``generators`` also where random numbers stood."""
+    """Keeps ``replica`` at ``path``, if there is one; with ``generators`` also where random numbers stood.
+
+    ``saved_ms`` is when this worker saved or resumed it last, by its file's time.
+    """
 
     def __init__(self, replica: Replica, path: Path | None, *, generators: bool):
         self._replica = replica
         self._path = path
         self._generators = generators
         self._signal = SaveSignal()
+        self.saved_ms: int | None = None
 
     @property
     def asked(self) -> bool:
@@ -39,12 +43,15 @@ class Keeper:
             state = checkpoint.load(self._path, self._replica.device)
             if state is not None:
                 self._replica.load(state)
+                self.saved_ms = self._path.stat().st_mtime_ns // 1_000_000
 
     def save(self) -> int:
         """Save; returns the bytes written. Blocks until they are on disk. Raises StateMistake or OSError."""
         if self._path is None:
             raise StateMistake("this training has no checkpoint path: pass checkpoint=PATH to job.elastic()")
-        return checkpoint.save(self._path, self._replica.state(generators=self._generators))
+        size = checkpoint.save(self._path, self._replica.state(generators=self._generators))
+        self.saved_ms = self._path.stat().st_mtime_ns // 1_000_000
+        return size
 
     def follow_signal(self, rank: int) -> None:
         """Some worker was asked to save, so rank 0 does. If it cannot, the training still goes on."""

@@ -67,8 +67,9 @@ class View:
     ``room`` is how many more can be placed (``None``: any number). ``failures`` counts, without a steady
     stretch between them, workers that failed and changes that came to nothing. ``stalled`` counts
     recoveries in a row at one step, ``stalled_at``. ``unwanted`` are workers to let go whatever their rank,
-    ``condemned`` those that are being killed. ``finished`` says that some member has reached the end; such
-    members are in ``members`` no more. ``stopping`` asks all to leave.
+    ``condemned`` those that are being killed. ``settled`` says why the wanted size was given up.
+    ``finished`` says that some member has reached the end; such members are in ``members`` no more.
+    ``stopping`` asks all to leave.
     """
 
     target: int
@@ -89,6 +90,7 @@ class View:
     stalled_at: int | None = None
     unwanted: frozenset[MemberId] = frozenset()
     condemned: frozenset[MemberId] = frozenset()
+    settled: str | None = None
     finished: bool = False
     stopping: bool = False
 
@@ -297,7 +299,10 @@ def _alive(view: View, members: tuple[MemberId, ...]) -> bool:
 def _found(view: View, limits: Limits) -> tuple[Action, ...]:
     if view.failures >= limits.failures:
         return (GiveUp(_because(f"{view.failures} starts in a row failed", view)),)
-    founders = tuple(member for member, worker in view.workers.items() if worker.founder)
+    unwelcome = view.unwanted - view.condemned
+    if unwelcome:
+        return tuple(Kill(member, "not needed any more", failure=False) for member in sorted(unwelcome))
+    founders = tuple(m for m, worker in view.workers.items() if worker.founder and m not in view.unwanted)
     ready = tuple(member for member in founders if view.workers[member].phase is Phase.READY)
     short = view.target - len(founders)
     room = short if view.room is None else min(short, view.room)
@@ -325,11 +330,10 @@ def _resize(view: View, now_ms: int, limits: Limits) -> tuple[Action, ...]:
 
 
 def _staff(view: View, missing: int, ready: tuple[MemberId, ...], limits: Limits) -> tuple[Action, ...]:
-    """Start who is missing, spares included; end who is ready and not needed."""
-    starting = sum(w.phase is Phase.STARTING for w in view.workers.values())
-    idle = [
-        m for m, w in view.workers.items() if w.phase is Phase.READY and m in view.unwanted - view.condemned
-    ]
+    """Start who is missing, spares included; end who is not a member and not needed."""
+    starting = sum(w.phase is Phase.STARTING and m not in view.unwanted for m, w in view.workers.items())
+    unwelcome = view.unwanted - view.condemned
+    idle = [m for m, w in view.workers.items() if w.phase in (Phase.STARTING, Phase.READY) and m in unwelcome]
     surplus = (*ready[missing + view.spare :], *idle) if not starting else tuple(idle)
     if surplus:
         return tuple(Kill(member, "not needed any more", failure=False) for member in surplus)

@@ -12,6 +12,9 @@ adopted gives its number to the generation it founds, so "generation 7" and "pla
     broken/G           generation G is broken, says the controller: whoever still waits in it, leave it
     pulse/ID           counts up while worker ID lives; it stands still when the process is stopped or cut off
     report/ID          newest measurements of member ID
+    wish/N             what members are to do at their next step boundary: "save" or "release-caches"
+    wishes             the number of the newest wish: who comes later has nothing to do with older ones
+    granted/N/ID       what came of wish N in member ID, as JSON
 
 Other machines that offer their slots, through the same store:
 
@@ -42,6 +45,11 @@ OVER = "over"
 """The last pulse of a machine that has heard that the training is over."""
 AGENTS = "agents"
 """A counter in the store: each machine that joins adds one and is known by the result."""
+WISHES = "wishes"
+SAVE = "save"
+"""A wish: rank 0 saves the training where it has a path."""
+RELEASE_CACHES = "release-caches"
+"""A wish: the worker's allocator gives unused memory back to the driver."""
 ENV_ROLE = "FALLOW_ROLE"
 """``founder`` starts training at once, ``joiner`` warms up and waits to be taken in."""
 ENV_HOST = "FALLOW_HOST"
@@ -154,6 +162,16 @@ def pulse_key(member: MemberId) -> str:
 def report_key(member: MemberId) -> str:
     """Where a member's newest measurements lie."""
     return f"report/{member}"
+
+
+def wish_key(number: int) -> str:
+    """Where wish ``number`` lies."""
+    return f"wish/{number}"
+
+
+def granted_key(number: int, member: MemberId) -> str:
+    """Where ``member`` says what came of wish ``number``."""
+    return f"granted/{number}/{member}"
 
 
 def group_prefix(number: int) -> str:

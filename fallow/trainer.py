@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fallow import cut, memory, randomness, speeds, static_world
+from fallow import cut, randomness, speeds, static_world
 from fallow.bucketed import Plain
 from fallow.channel import Channel
 from fallow.cut import Cut
@@ -27,6 +27,7 @@ from fallow.group import Group, GroupBroken
 from fallow.intake import Asked, Intake, length, take_in
 from fallow.keeper import Keeper
 from fallow.losses import checked
+from fallow.measuring import measurements
 from fallow.mistakes import LoopMistake, LossMistake
 from fallow.open_step import ONCE_EACH, OpenStep
 from fallow.pace import Pace
@@ -37,6 +38,7 @@ from fallow.reporting import Measurements, Reporter
 from fallow.sampling import Order, Piece
 from fallow.seat import Seat
 from fallow.stopwatch import Stopwatch
+from fallow.wishes import Wishes
 
 NOTES = 2
 """What a worker adds to a step's sum: the number of the plan to switch to, and whether to save. If shares go
@@ -72,6 +74,7 @@ class Trainer:
         self._reporter = reporter or Reporter(None)
         self._keyed = recipe.deterministic or self._seat.driven or self.world_size > 1
         self._keeper = Keeper(self._replica, recipe.checkpoint, generators=not self._keyed)
+        self._wishes = Wishes(channel, self._replica.device, self._keeper.save)
         self._sits_in: Group | None = None
         self._trainable: tuple[bool, ...] = ()
         self._reducer: Reducer = Local(model)
@@ -376,6 +379,7 @@ class Trainer:
             self._speeds = self._speeds.after(seconds)
         if save:
             self._keeper.follow_signal(self.rank)
+        self._wishes.grant(self.rank)
         self._seat.end_step(round(flag))
 
     def _keep(self) -> Path | None:
@@ -385,13 +389,12 @@ class Trainer:
         return self.recipe.checkpoint
 
     def _measure(self) -> Measurements:
-        used = memory.measure(self._replica.device)
-        return {
-            "step": self.next_step,
-            "remaining_steps": None if self._total_steps is None else self._total_steps - self.next_step,
-            "world_size": self.world_size,
-            "step_time_s": self._pace.step_time_s,
-            "samples_per_s": self.samples_per_s,
-            "memory_reserved_bytes": used.reserved_bytes,
-            "memory_peak_bytes": used.peak_needed_bytes,
-        }
+        return measurements(
+            self._replica.device,
+            self.recipe,
+            self._pace,
+            next_step=self.next_step,
+            total_steps=self._total_steps,
+            world_size=self.world_size,
+            saved_ms=self._keeper.saved_ms,
+        )

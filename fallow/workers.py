@@ -50,6 +50,21 @@ def command(words: Sequence[str], environment: Mapping[str, str] | None = None) 
     return spawn
 
 
+def as_torchrun(host: str, port: int, rank: int, world_size: int) -> dict[str, str]:
+    """The variables that torchrun sets, as they stand when the worker starts; a resize doesn't reach them."""
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(world_size),
+        "LOCAL_RANK": str(rank),
+        "LOCAL_WORLD_SIZE": str(world_size),
+        "GROUP_RANK": "0",
+        "MASTER_ADDR": host,
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_RUN_ID": "fallow",
+    }
+
+
 def reason(worker: Handle) -> str | None:
     """The exception that ended a worker, as one line, where its handle knows."""
     told = getattr(worker, "reason", None)

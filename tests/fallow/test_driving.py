@@ -114,7 +114,7 @@ def test_a_person_resizes_asks_and_reads_along(tmp_path: Path) -> None:
         status = person.status()
         assert status["members"] == ["w0", "w1", "w2"]
         assert status["target"] == 3
-        assert "resize N, status, release WORKER or stop" in str(person.ask("dance")["error"])
+        assert "release-caches, suspend or stop" in str(person.ask("dance")["error"])
         assert person.process.wait(DEADLINE_S) == 0, person.text
         assert not person.socket.exists()
         account = audit(person.ledger, 150, 331, 48)

@@ -146,7 +146,7 @@ def test_joiners_that_fail_again_and_again_leave_the_old_size_and_say_so() -> No
     failing = view(2, "a", failures=5, last_failure="b did not connect within 0.1 s")
     (action,) = decide(failing, 0, LIMITS)
     assert action == Settle("5 attempts in a row failed; the last: b did not connect within 0.1 s")
-    settled = events.settled(failing)
+    settled = events.settled(failing, "tried enough")
     assert settled.target == 1
     assert decide(settled, 0, LIMITS) == ()
     assert decide(events.asked(settled, 2), 0, LIMITS) == (Start(1, False),)
