@@ -44,13 +44,14 @@ class Order:
 
 
 class StoreJournal:
-    """``advisor.cycle.Journal`` on the tables plans and intents. Not for two cycles at once."""
+    """``advisor.cycle.Journal`` on the tables plans and intents. One for a service; one cycle at a time."""
 
     def __init__(self, store: "Store", clock: Clock, boot: Callable[[], str | None] | None = None) -> None:
         self._store, self._clock = store, clock
         self._boot = cache(boot or boot_name)
         self._seen: ClusterState | None = None
         self._plan: int | None = None
+        self._at_work: set[int] = set()
 
     def watching(self, observe: Callable[[], ClusterState]) -> Callable[[], ClusterState]:
         """``observe`` itself; what it last saw is how jobs stood before what is done next."""
@@ -103,7 +104,14 @@ class StoreJournal:
     def came_of(self, at_ms: int, intent: int, outcome: Outcome) -> None:
         """Write down what came of an intent; what is settled stays as it is."""
         result, found = result_of(outcome)
-        self.settle(at_ms, intent, result, found)
+        try:
+            self.settle(at_ms, intent, result, found)
+        finally:
+            self._at_work.discard(intent)
+
+    def is_at_work_on(self, intent: int) -> bool:
+        """Whether this process has begun it and not said yet what came of it."""
+        return intent in self._at_work
 
     def settle(self, at_ms: int, intent: int, result: Result, found: str) -> bool:
         """Write down a result; whether there was still anything to settle."""
@@ -150,6 +158,7 @@ class StoreJournal:
             more = {"number": number, "at_ms": at_ms, "steady_ms": now.steady_ms, "boot": now.boot}
             more |= {"undo": found.command, "no_undo": found.why_not}
             connection.execute(statement("add_intent"), row | more)
+        self._at_work.add(number)
         return number
 
     def _change(self, name: str, parameters: dict[str, Any]) -> bool:
