@@ -5,15 +5,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-from examples.toys.board import CONTEXT_BYTES, GIB, Board, make_board, masked
-from tests.driver.driver import CompilerMissing, Driver
+from examples.toys.board import CONTEXT_BYTES, GIB, Board, masked
+from tests.driver.driver import Driver
+from tests.end_to_end.conftest import Start
 
-ROOT = Path(__file__).parents[2]
 UUIDS = ("GPU-aaaa1111", "GPU-aaaa2222", "GPU-bbbb3333")
 
 TOY = """
@@ -59,16 +58,8 @@ def use(n, h):
 class Toy:
     """A process on the board that does what it is told on its standard input."""
 
-    def __init__(self, driver: Driver, mask: str) -> None:
-        environment = driver.environment({**os.environ, "CUDA_VISIBLE_DEVICES": mask})
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", TOY],
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process = process
 
     def tell(self, verb: str, amount: float, at: int = 0) -> str:
         assert self.process.stdin is not None
@@ -79,31 +70,8 @@ class Toy:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Driver]:
-    try:
-        driver = Driver(tmp_path, gpus=2)
-    except CompilerMissing as missing:
-        pytest.skip(str(missing))
-    with driver:
-        gpus = [driver.gpu(slot) for slot in range(2)]
-        for gpu in gpus:
-            gpu.auto_process_samples = 1
-        make_board(driver.path, [(g.uuid, g.memory_total, g.memory_reserved) for g in gpus])
-        yield driver
-
-
-@pytest.fixture
-def start(machine: Driver) -> Iterator[Callable[[str], Toy]]:
-    begun: list[Toy] = []
-
-    def begin(mask: str) -> Toy:
-        begun.append(Toy(machine, mask))
-        return begun[-1]
-
-    yield begin
-    for toy in begun:
-        toy.process.kill()
-        toy.process.communicate()
+def toy(start: Start) -> Callable[[str], Toy]:
+    return lambda mask: Toy(start("-c", TOY, gpus=mask))
 
 
 def read(driver: Driver) -> list[dict[str, dict[str, int]]]:
@@ -119,13 +87,13 @@ def read(driver: Driver) -> list[dict[str, dict[str, int]]]:
 
 
 def test_nvml_tells_what_a_toy_took_and_does_on_the_gpu_that_it_was_given(
-    machine: Driver, start: Callable[[str], Toy]
+    machine: Driver, toy: Callable[[str], Toy]
 ) -> None:
-    toy = start(machine.gpu(1).uuid)
-    assert toy.tell("allocate", 30) == "done"
-    assert toy.tell("busy", 60) == "done"
+    one = toy(machine.gpu(1).uuid)
+    assert one.tell("allocate", 30) == "done"
+    assert one.tell("busy", 60) == "done"
     first, second = read(machine)
-    pid = str(toy.process.pid)
+    pid = str(one.process.pid)
     assert (first["used"], first["processes"]) == (0, {})
     assert second["used"] == 30 * GIB + CONTEXT_BYTES
     assert second["processes"] == {pid: 30 * GIB + CONTEXT_BYTES}
@@ -134,9 +102,9 @@ def test_nvml_tells_what_a_toy_took_and_does_on_the_gpu_that_it_was_given(
 
 
 def test_two_toys_on_a_gpu_add_up_and_no_more_is_given_than_there_is(
-    machine: Driver, start: Callable[[str], Toy]
+    machine: Driver, toy: Callable[[str], Toy]
 ) -> None:
-    one, two = start("0"), start("0")
+    one, two = toy("0"), toy("0")
     assert one.tell("allocate", 50) == "done"
     assert "CUDA out of memory. Tried to allocate 30.00 GiB" in two.tell("allocate", 30)
     assert two.tell("allocate", 20) == "done"
@@ -148,33 +116,33 @@ def test_two_toys_on_a_gpu_add_up_and_no_more_is_given_than_there_is(
     assert row["busy"] == 100
 
 
-def test_what_a_killed_toy_held_is_free_at_once(machine: Driver, start: Callable[[str], Toy]) -> None:
-    toy = start("0")
-    assert toy.tell("allocate", 70) == "done"
-    toy.process.kill()
-    toy.process.wait()
+def test_what_a_killed_toy_held_is_free_at_once(machine: Driver, toy: Callable[[str], Toy]) -> None:
+    one = toy("0")
+    assert one.tell("allocate", 70) == "done"
+    one.process.kill()
+    one.process.wait()
     assert read(machine)[0]["used"] == 0
-    assert start("0").tell("allocate", 70) == "done"
+    assert toy("0").tell("allocate", 70) == "done"
 
 
 def test_a_stopped_toy_holds_its_memory_and_computes_nothing(
-    machine: Driver, start: Callable[[str], Toy]
+    machine: Driver, toy: Callable[[str], Toy]
 ) -> None:
-    toy = start("0")
-    toy.tell("allocate", 10)
-    toy.tell("busy", 90)
-    os.kill(toy.process.pid, signal.SIGSTOP)
-    os.waitid(os.P_PID, toy.process.pid, os.WSTOPPED)
+    one = toy("0")
+    one.tell("allocate", 10)
+    one.tell("busy", 90)
+    os.kill(one.process.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, one.process.pid, os.WSTOPPED)
     row = read(machine)[0]
     assert (row["used"], row["busy"]) == (10 * GIB + CONTEXT_BYTES, 0)
 
 
-def test_the_board_knows_who_holds_what(machine: Driver, start: Callable[[str], Toy]) -> None:
-    toy = start("0,1")
-    toy.tell("allocate", 1, at=0)
-    toy.tell("allocate", 2, at=1)
-    held = Board(machine.path.with_name("driver-state.toys")).holders()
-    pid = toy.process.pid
+def test_the_board_knows_who_holds_what(machine: Driver, board: Board, toy: Callable[[str], Toy]) -> None:
+    one = toy("0,1")
+    one.tell("allocate", 1, at=0)
+    one.tell("allocate", 2, at=1)
+    held = board.holders()
+    pid = one.process.pid
     assert held[machine.gpu(0).uuid] == {pid: GIB + CONTEXT_BYTES}
     assert held[machine.gpu(1).uuid] == {pid: 2 * GIB + CONTEXT_BYTES}
 
