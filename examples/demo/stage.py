@@ -127,19 +127,20 @@ class Stage:
     witness: Witness = field(init=False)
     service: "subprocess.Popen[str] | None" = field(init=False, default=None)
     jobs: list[Launched] = field(init=False, default_factory=list)
+    _since_ms: int = field(init=False, default=0)
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.driver = Driver(self.folder, gpus=self.setting.gpus)
-        since_ms = time.time_ns() // 1_000_000
-        self.driver.hurry(self.setting.speed, since_ms)
+        self._since_ms = time.time_ns() // 1_000_000
+        self.driver.hurry(self.setting.speed, self._since_ms)
         board = [self._furnished(slot) for slot in range(self.setting.gpus)]
         self.witness = Witness(make_board(self.driver.path, board))
         self.data.mkdir(mode=0o700)
         text = SETTINGS.format(
             tick_s=self.setting.tick_s,
             speed=self.setting.speed,
-            since_ms=since_ms,
+            since_ms=self._since_ms,
             more=self.setting.settings,
         )
         (self.data / "fallow.toml").write_text(text)
@@ -227,6 +228,11 @@ class Stage:
         job = Launched(name=name, process=process, log=log, keys=keys)
         self.jobs.append(job)
         return job
+
+    def now_ms(self) -> int:
+        """What the machine's calendar says, UTC milliseconds."""
+        now_ms = time.time_ns() // 1_000_000
+        return round(self._since_ms + (now_ms - self._since_ms) * self.setting.speed)
 
     def rows(self, query: str, **given: object) -> list[dict[str, Any]]:
         """What the service's store answers to one of its named queries."""
