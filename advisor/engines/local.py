@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from advisor.engines.engine import Done, Failed, Outcome, Stale, Unsupported
+from advisor.model import ActionClass
 from advisor.register.life import Refused, Unable, lapsing
 from advisor.register.model import (
     Begin,
@@ -144,7 +145,8 @@ class LocalEngine:
                 share = entry.share if step.share is None else step.share
                 return self._reshape(entry, number, step.gpus, share, step.reason)
             case Pause():
-                return Suspend(number=number, reason=step.reason)
+                idling = step.action is ActionClass.RECLAIM and step.for_job is None
+                return Suspend(number=number, reason=step.reason, for_idling=idling)
             case Requeue():
                 return Requeued(number=number, reason=step.reason)
             case ReleaseCaches():

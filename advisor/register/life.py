@@ -122,8 +122,11 @@ def heard(entry: Entry, report: Report, now_ms: int) -> Entry:
     """The entry after its launcher's word: an acknowledgement, an end, or a mere sign of life."""
     if entry.stand is Stand.ENDED:
         return entry
+    touched = entry.stand is Stand.PAUSED and entry.idled and report.attached is True
     entry = replace(
         entry,
+        idled=entry.idled and not touched,
+        acted_ms=None if touched else entry.acted_ms,
         launcher=report.launcher,
         report=report,
         heard_ms=now_ms,
@@ -166,7 +169,7 @@ def let_go(entry: Entry) -> Entry:
     """A waiting job may start again, and need not rest first."""
     if entry.stand not in (Stand.PENDING, Stand.PAUSED):
         raise Refused(f"resume {entry.id}: the job is {entry.stand.value}, and must be waiting or paused")
-    return replace(entry, held_by_user=False, acted_ms=None, failed=None, said="")
+    return replace(entry, held_by_user=False, idled=False, acted_ms=None, failed=None, said="")
 
 
 def attained_gpu_s(entry: Entry, now_ms: int) -> float:
@@ -219,14 +222,25 @@ def _acknowledged(entry: Entry, directive: Directive, report: Report, now_ms: in
     match directive:
         case Begin() | Continue():
             return replace(
-                entry, stand=Stand.RUNNING, started_ms=now_ms, paused_on=(), next_launch=(), said=""
+                entry,
+                stand=Stand.RUNNING,
+                started_ms=now_ms,
+                paused_on=(),
+                next_launch=(),
+                idled=False,
+                said="",
             )
         case Reshape():
             return _reshaped(entry, directive, now_ms)
         case Suspend():
             left = _emptied(entry, now_ms)
             return replace(
-                left, stand=Stand.PAUSED, paused_on=entry.gpus, acted_ms=now_ms, said=directive.reason
+                left,
+                stand=Stand.PAUSED,
+                paused_on=entry.gpus,
+                acted_ms=now_ms,
+                idled=directive.for_idling,
+                said=directive.reason,
             )
         case Requeued():
             left = _emptied(entry, now_ms)

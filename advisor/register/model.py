@@ -145,10 +145,14 @@ class Begin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspend:
-    """Give the GPUs back and keep what was done: the job goes on later. Never for a RIGID job."""
+    """Give the GPUs back and keep what was done: the job goes on later. Never for a RIGID job.
+
+    ``for_idling``: an interactive one goes on when somebody touches it, and not before.
+    """
 
     number: int
     reason: str = ""
+    for_idling: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,6 +260,9 @@ class Entry:
     next_launch: tuple[tuple[str, str], ...] = ()
     held_by_user: bool = False
     """Paused by its owner: only its owner or an operator lets it go on."""
+    idled: bool = False
+    """Paused because it did nothing. An interactive one goes on when its launcher reports somebody at it
+    (``attached``), or its owner or an operator resumes it; a batch job after its cooldown."""
     ending: Ending | None = None
     """How it ended; set while it does not stand ENDED yet when its launcher is lost and workers linger."""
     exit_code: int | None = None

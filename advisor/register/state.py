@@ -150,12 +150,15 @@ def _disturbs(entry: Entry) -> bool:
 
 
 def _waiting(entry: Entry, live: ClusterState, look: Look) -> Job:
+    """Who was paused for idling goes on when touched where somebody can touch it, else after its cooldown."""
     phase = Phase.PAUSED if entry.stand is Stand.PAUSED else Phase.PENDING
+    untouched = entry.idled and entry.submission.kind is JobKind.INTERACTIVE
     return replace(
         _asked(entry, live, look),
         phase=phase,
         paused_on=entry.paused_on,
-        held=entry.held_by_user,
+        held=entry.held_by_user or untouched,
+        use=Use.IDLE if entry.idled else Use.UNKNOWN,
         memory_bytes=_needed(entry.report) or entry.submission.memory_bytes,
     )
 
@@ -227,6 +230,7 @@ def _asked(entry: Entry, live: ClusterState, look: Look) -> Job:
         requeues=entry.requeues,
         told_ms=None if seen is None else seen.told_ms,
         tells=0 if seen is None else seen.tells,
+        warned_ms=None if seen is None else seen.warned_ms,
         unreached_ms=None if seen is None else seen.unreached_ms,
         protected=False if seen is None else seen.protected,
         next_launch=entry.next_launch,
