@@ -11,16 +11,16 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
 from service.client import ClientError, connect, running
-from service.client.place import DATA_VARIABLE
+from service.client.place import CODE_VARIABLE, DATA_VARIABLE
 from service.trouble import Trouble
 
 START_LIMIT_S = 60
@@ -38,13 +38,15 @@ class LaunchFailed(Trouble):
 class Program:
     """A command to run, and how to tell that it answers. ``command`` is empty when it runs already.
 
-    ``busy`` says what it still does, once it answers, before there is anything to see.
+    ``busy`` says what it still does, once it answers, before there is anything to see. ``secrets`` are handed
+    to it in its environment, which only its own user can read.
     """
 
     name: str
     command: tuple[str, ...]
     answers: Callable[[], bool]
     busy: Callable[[], str | None] = lambda: None
+    secrets: Mapping[str, str] = field(default_factory=dict)
 
 
 def service_program(data: Path, flags: Sequence[str]) -> Program:
@@ -58,8 +60,12 @@ def service_program(data: Path, flags: Sequence[str]) -> Program:
     )
 
 
-def dashboard_program(port: int) -> Program:
-    """The dashboard on loopback, opening no browser. Raises ``LaunchFailed`` where it is missing."""
+def dashboard_program(port: int, code: str | None = None) -> Program:
+    """The dashboard on loopback, opening no browser. Raises ``LaunchFailed`` where it is missing.
+
+    With a ``code``, who knows it may act from it as the user that starts it
+    (docs/decisions/0008-acting-from-the-dashboard.md).
+    """
     options = {
         "server.address": "127.0.0.1",
         "server.port": str(port),
@@ -73,6 +79,7 @@ def dashboard_program(port: int) -> Program:
         name="dashboard",
         command=(*command, *(f"--{key}={value}" for key, value in options.items())),
         answers=lambda: _is_well(f"http://127.0.0.1:{port}/_stcore/health"),
+        secrets={} if code is None else {CODE_VARIABLE: code},
     )
 
 
@@ -117,12 +124,13 @@ def run_together(
 
     Raises ``LaunchFailed`` when one ends by itself or does not answer in time.
     """
-    environment = {**os.environ, DATA_VARIABLE: str(data)}
+    inherited = {key: value for key, value in os.environ.items() if key != CODE_VARIABLE}
+    environment = {**inherited, DATA_VARIABLE: str(data)}
     started: list[tuple[Program, subprocess.Popen[bytes]]] = []
     try:
         for program in programs:
             if program.command:
-                started.append((program, _start(program, environment)))
+                started.append((program, _start(program, {**environment, **program.secrets})))
         _await(programs, started)
         while busy := next(filter(None, (program.busy() for program in programs)), None):
             tell(busy)

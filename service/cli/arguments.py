@@ -140,6 +140,12 @@ def _up(verbs: Verbs) -> None:
     verb = _verb(verbs, "up", "start the service and the dashboard, and print the URL")
     _serving(verb)
     verb.add_argument("--dashboard-port", type=int, metavar="PORT", help="the dashboard's port")
+    verb.add_argument(
+        "--allow-acting",
+        action="store_true",
+        default=None,
+        help="let who signs in to the dashboard act from it; prints the link that signs you in",
+    )
 
 
 def _serve(verbs: Verbs) -> None:

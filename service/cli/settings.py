@@ -16,6 +16,7 @@ FLAG_KEYS = {
     "host": "api.host",
     "port": "api.port",
     "dashboard_port": "dashboard.port",
+    "allow_acting": "dashboard.acting",
 }
 
 

@@ -1,6 +1,7 @@
 """``fallow up``: the service and the dashboard together, until Ctrl-C."""
 
 import argparse
+import secrets
 import signal
 from types import FrameType
 
@@ -17,6 +18,7 @@ def run(flags: argparse.Namespace) -> int:
 
     settings = settle(flags)
     look = settings.effective.config.dashboard
+    code = secrets.token_urlsafe() if look.acting else None
     make_data_dir(settings.data)
     port = free_port(look.port, fixed=settings.chosen("dashboard.port"))
     service = service_program(settings.data, _passed_on(flags))
@@ -29,13 +31,16 @@ def run(flags: argparse.Namespace) -> int:
     def ready() -> None:
         waiting.stop()
         screen.print(f"Fallow is up at http://127.0.0.1:{port}  (Ctrl-C stops it)")
+        if code is not None:
+            link = f"http://127.0.0.1:{port}/?code={code}"
+            screen.print(f"To act from it as yourself, keep this link to yourself: {link}", soft_wrap=True)
 
     for each in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, _interrupt)
     try:
         if screen.is_terminal:
             waiting.start()
-        programs = (service, dashboard_program(port))
+        programs = (service, dashboard_program(port, code))
         run_together(programs, settings.data, tell=waiting.update, ready=ready)
     except KeyboardInterrupt:
         waiting.stop()

@@ -14,6 +14,8 @@ DATA_VARIABLE = "FALLOW_DATA"
 URL_VARIABLE = "FALLOW_URL"
 TOKEN_VARIABLE = "FALLOW_TOKEN"
 SOCKET_VARIABLE = "FALLOW_SOCKET"
+CODE_VARIABLE = "FALLOW_DASHBOARD_CODE"
+"""Whoever knows its value may act from the dashboard as the user that it runs as."""
 DEFAULT_DATA = ".fallow"
 SOCKET_NAME = "fallow.sock"
 RUN_DIR = Path("/run/fallow")

@@ -89,9 +89,10 @@ class ApiConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DashboardConfig:
-    """Where ``fallow up`` shows the dashboard."""
+    """Where ``fallow up`` shows the dashboard; ``acting``: whether visitors may sign in to it and act."""
 
     port: int = bounded(9476, 1, 65535)
+    acting: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,12 +19,12 @@ import streamlit as st
 
 from service.client import ClientError
 from service.client.acting import connect_acting
+from service.client.place import CODE_VARIABLE
 from service.pages import acting
 from service.pages.acting import SIGNED, Visitor
 from service.pages.pieces import plain
 from service.pages.records import caller_of
 
-CODE_VARIABLE = "FALLOW_DASHBOARD_CODE"
 PARAMETER = "code"
 LEAST_CODE = 16
 READS_ONLY = "This dashboard only reads; `fallow up --allow-acting` starts one that acts for who signs in."

@@ -77,6 +77,30 @@ def up(tmp_path: Path) -> Iterator[Up]:
     made.end()
 
 
+def environment(pid: int) -> str:
+    return Path(f"/proc/{pid}/environ").read_text()
+
+
+def test_a_dashboard_that_may_act_is_given_a_code_of_its_own_and_the_service_is_not(tmp_path: Path) -> None:
+    made = Up(tmp_path / "data", "--allow-acting")
+    try:
+        made.url()
+        until("the link is printed", lambda: any("/?code=" in line for line in made.lines))
+        line = next(line for line in made.lines if "/?code=" in line)
+        code = line.split("/?code=")[1].strip()
+        assert len(code) >= 43
+        held = [code in environment(pid) for pid in made.children()]
+        assert sorted(held) == [False, True]
+    finally:
+        made.end()
+
+
+def test_a_dashboard_that_only_reads_is_given_none(up: Up) -> None:
+    up.url()
+    assert not any("code=" in line for line in up.lines)
+    assert not any("FALLOW_DASHBOARD_CODE" in environment(pid) for pid in up.children())
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_both_answer_once_the_address_is_printed_and_both_stop(up: Up, how: signal.Signals) -> None:
     with urlopen(up.url(), timeout=10) as page:
