@@ -16,7 +16,7 @@ from examples.toys.board import CONTEXT_BYTES, GIB
 
 Tell = Callable[[str], None]
 
-MOVABLE = ("--preemptible", "--checkpoint-signal", "USR1", "--grace", "10")
+MOVABLE = ("--preemptible", "--checkpoint-signal", "USR1", "--grace", "10s")
 """A job that saves itself when asked, and allows to be asked."""
 LONG_S = 60.0
 
