@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fallow.job import Job as Job
     from fallow.job import connect as connect
+    from fallow.listening import listen as listen
     from fallow.recipe import Step as Step
     from fallow.trainer import Trainer as Trainer
 
-__all__ = ["Job", "Step", "Trainer", "connect"]
+__all__ = ["Job", "Step", "Trainer", "connect", "listen"]
 
 
 def __getattr__(name: str) -> Any:
@@ -26,6 +27,10 @@ def __getattr__(name: str) -> Any:
         from fallow import job
 
         return getattr(job, name)
+    if name == "listen":
+        from fallow import listening
+
+        return listening.listen
     if name == "Step":
         from fallow import recipe
 

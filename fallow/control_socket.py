@@ -44,6 +44,11 @@ class ControlSocket:
         """Readable when somebody asks."""
         return self._listener.fileno()
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether somebody waits for an answer that isn't known yet: poll soon again."""
+        return bool(self._waiting)
+
     def poll(self, controller: object = None) -> None:
         """Answer whoever waits; blocks for a slow client's ``PATIENCE_S`` at most."""
         self._waiting = [(client, waiting) for client, waiting in self._waiting if _waits(client, waiting)]

@@ -1,6 +1,7 @@
 """How a training script meets its scheduler: ``connect`` once, then ask for a trainer.
 
-The same script runs under nobody, and then nothing here opens a socket or starts a thread.
+The same script runs under nobody, and then nothing here opens a socket or starts a thread. Under a launcher
+that is no controller (``fallow run`` of a fixed world) it listens, as ``listening`` says.
 """
 
 import os
@@ -14,10 +15,12 @@ from torch import nn
 from fallow import protocol, static_world
 from fallow.channel import Channel, from_environment
 from fallow.group import Group
+from fallow.listening import listen
 from fallow.memory import JobMemory
 from fallow.mistakes import Mistake, StateMistake
 from fallow.recipe import Recipe
 from fallow.reporting import Reporter
+from fallow.share import keep_to_share
 from fallow.trainer import Trainer
 
 
@@ -142,5 +145,9 @@ def connect(device: torch.device | str = "cpu", environment: Mapping[str, str] |
     founder = given.get(protocol.ENV_ROLE, protocol.FOUNDER) == protocol.FOUNDER
     place = static_world.place(device, given)
     channel = from_environment(given, place)
+    if channel is None:
+        listen(given)
+    else:
+        keep_to_share(given)
     group = static_world.from_environment(given, place) if channel is None else None
     return Job(channel, founder, place, group)

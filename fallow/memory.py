@@ -52,7 +52,7 @@ class JobMemory:
         if not 0 < fraction <= 1:
             raise ValueError(f"a memory fraction lies above 0 and is at most 1, not {fraction}")
         if self._device.type == "cuda":
-            torch.cuda.set_per_process_memory_fraction(fraction, self._device)
+            torch.cuda.set_per_process_memory_fraction(float(fraction), self._device)
 
     def release(self) -> Freed:
         """Give unused cache back to the driver and begin a new peak; says what that freed.

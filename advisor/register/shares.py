@@ -192,7 +192,7 @@ def _apart(
 
 
 def _capped(devices: Sequence[Device], allowed: int) -> dict[str, str]:
-    """PyTorch's cap, less what its allocator doesn't hold, as a part of the largest device: no one is overdrawn."""
+    """PyTorch's cap, less what its allocator doesn't hold, as a part of the largest device: none is full."""
     sizes = [device.memory_bytes for device in devices if device.memory_bytes]
     if len(sizes) < len(devices) or not sizes:
         return {}
