@@ -1,6 +1,7 @@
-"""The HTTP door of the service: named queries, metrics and health. Reads only; never SQL from outside.
+"""The HTTP door of the service: named queries, exports, imports, metrics, health, and the acting routes.
 
-Everything it needs is handed in as ``Sources``; it knows no store, no loop and no scheduler.
+Everything it needs is handed in as ``Answers``; it knows no store, no loop and no scheduler, and SQL never
+comes from outside.
 """
 
 import asyncio
@@ -10,20 +11,37 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.exceptions import HTTPException
 
+from service.acting import errors
+from service.api.acting import Hands, acting_routes
+from service.api.answers import REFUSALS
 from service.api.export import Exports, pack, pieces
 from service.api.gate import App, GateRules, gate
+from service.api.orders import shown
+from service.api.page import page
+from service.api.port import Desk
 from service.api.queries import QueryDesk
+from service.api.roles import RuledRoute
+from service.api.stream import Closing
 from service.client.errors import KINDS, BadParameter, ClientError, QueryFailed
 from service.client.http import ARROW, JSON
 from service.client.values import plain_rows
 from service.importing import ImportRefused, Imports
 
 PIECE_BYTES = 256 * 1024
+CSP = "default-src 'none'; style-src 'unsafe-inline'"
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
+ABOUT = (
+    "Who asks is known by the kernel on the Unix socket, and by a bearer's token on TCP. A viewer sees "
+    "everything, a user also acts on own jobs, an operator on all. Errors are {error, message}."
+)
+
 STATUS = {
+    "forbidden": 403,
     "not-allowed": 401,
     "unknown-query": 404,
     "bad-parameter": 422,
@@ -31,15 +49,39 @@ STATUS = {
     "too-slow": 504,
     "busy": 503,
     "import-refused": 409,
+    "unknown-job": 404,
+    "job-ended": 410,
+    "wrong-state": 409,
+    "bad-order": 422,
     "failed": 500,
 }
+
+
+ACTING: tuple[tuple[type[errors.ActingError], str], ...] = (
+    (errors.NotAllowed, "forbidden"),
+    (errors.UnknownJob, "unknown-job"),
+    (errors.JobEnded, "job-ended"),
+    (errors.WrongState, "wrong-state"),
+    (errors.BadOrder, "bad-order"),
+)
+"""The kinds of the desk's refusals on the wire; a special case stands before what it is a case of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acting:
+    """The desk that orders go to, the threads that carry them, and the end of all streams."""
+
+    desk: Desk
+    hands: Hands
+    closing: Closing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
     """What the door passes on: a query desk, and functions that never block for long.
 
-    ``run`` turns (connection, name, parameters) into a ``pyarrow.Table`` and raises ``ClientError``.
+    ``run`` turns (connection, name, parameters) into a ``pyarrow.Table`` and raises ``ClientError``. Without
+    ``acting`` there are no acting routes.
     """
 
     desk: QueryDesk
@@ -49,27 +91,88 @@ class Answers:
     imports: Imports
     metrics: Callable[[], bytes]
     health: Callable[[], dict[str, object]]
+    acting: Acting | None = None
 
 
 def make_app(answers: Answers, rules: GateRules, version: str) -> App:
     """The ASGI application, behind its gate."""
-    app = FastAPI(title="Fallow", version=version, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="Fallow",
+        version=version,
+        description=ABOUT,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        responses=REFUSALS,
+    )
+    app.router.route_class = RuledRoute
     _queries(app, answers)
     _exports(app, answers)
     _imports(app, answers.imports)
     _state(app, answers)
+    if answers.acting is not None:
+        acting = answers.acting
+        app.include_router(acting_routes(acting.desk, acting.hands, acting.closing))
+    _document(app)
+    _refusals(app)
+    return gate(app, rules)
 
+
+def _refusals(app: FastAPI) -> None:
     @app.exception_handler(ImportRefused)
     async def not_imported(_: Request, error: ImportRefused) -> JSONResponse:
-        return JSONResponse({"error": "import-refused", "message": str(error)}, status_code=409)
+        return _refused("import-refused", str(error))
+
+    @app.exception_handler(errors.ActingError)
+    async def not_done(_: Request, error: errors.ActingError) -> JSONResponse:
+        kind = next((name for made, name in ACTING if isinstance(error, made)), "failed")
+        return _refused(kind, str(error))
 
     @app.exception_handler(ClientError)
-    async def refused(_: Request, error: ClientError) -> JSONResponse:
-        kind = next((name for name, made in KINDS if isinstance(error, made)), "failed")
-        headers = {"Retry-After": "1"} if kind == "busy" else None
-        return JSONResponse({"error": kind, "message": str(error)}, STATUS[kind], headers)
+    async def not_answered(_: Request, error: ClientError) -> JSONResponse:
+        return _refused(next((name for name, made in KINDS if isinstance(error, made)), "failed"), str(error))
 
-    return gate(app, rules)
+    @app.exception_handler(RequestValidationError)
+    async def not_understood(_: Request, error: RequestValidationError) -> JSONResponse:
+        return _refused("bad-order", _mistakes(error))
+
+    @app.exception_handler(HTTPException)
+    async def not_here(request: Request, error: HTTPException) -> JSONResponse:
+        message = f"{request.method} {request.url.path[:200]}: {error.detail}; /docs lists what there is"
+        kind = "unknown-route" if error.status_code in (404, 405) else "bad-order"
+        return JSONResponse({"error": kind, "message": message}, error.status_code, error.headers)
+
+
+def _refused(kind: str, message: str) -> JSONResponse:
+    headers = {"Retry-After": "1"} if kind == "busy" else None
+    return JSONResponse({"error": kind, "message": message}, STATUS[kind], headers)
+
+
+def _mistakes(error: RequestValidationError) -> str:
+    """What is wrong with a request, without repeating what was sent: it may be long, or not printable."""
+    found = [
+        f"{'.'.join(str(part)[:60] for part in each['loc'])}: {each['msg'][:300]}" for each in error.errors()
+    ]
+    more = f" (and {len(found) - 5} more)" if len(found) > 5 else ""
+    return shown("; ".join(found[:5]) + more)
+
+
+def _document(app: FastAPI) -> None:
+    @app.get("/openapi.json", include_in_schema=False)
+    def document() -> JSONResponse:
+        return JSONResponse(_described(app))
+
+    @app.get("/docs", include_in_schema=False)
+    def for_people() -> HTMLResponse:
+        return HTMLResponse(page(_described(app)), headers={"content-security-policy": CSP})
+
+
+def _described(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document, with how one says who one is."""
+    made = app.openapi()
+    made["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    made["security"] = [{"token": []}]
+    return made
 
 
 def _queries(app: FastAPI, answers: Answers) -> None:

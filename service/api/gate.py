@@ -1,14 +1,16 @@
-"""Stands before every request: who may come in, and how long a reader may dawdle.
+"""Stands before every request: who may come in, how much they may bring, and how long they may dawdle.
 
-Plain ASGI, so that it also holds for what FastAPI answers by itself (404, 405, the schema).
+Plain ASGI, so that it also holds for what FastAPI answers by itself (404, 405).
 """
 
 import asyncio
-import hmac
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
+
+from service.api.identity import Identity, Peer, Unknown
+from service.api.port import Caller, Role
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -16,24 +18,35 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+MOST_BODY_BYTES = 1 << 20
+BODY_TIMEOUT_S = 20.0
+
+ANYBODY = Caller(name="anybody", uid=None, role=Role.VIEWER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateRules:
-    """The token, the paths that need none, and the host names this service answers to.
+    """How callers are told apart, the paths that need nobody's name, and the host names answered to.
 
     A page in somebody's browser can make its own name resolve to 127.0.0.1 (DNS rebinding); asking for a
-    known ``Host`` shuts that door. An empty ``hosts`` answers to any name.
+    known ``Host`` shuts that door. An empty ``hosts`` answers to any name. No browser reaches a Unix socket.
     """
 
-    token: str
+    identity: Identity
     open_paths: frozenset[str]
     hosts: frozenset[str]
     send_timeout_s: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Refused:
+    status: int
+    kind: str
+    message: str
+
+
 def gate(app: App, rules: GateRules) -> App:
-    """The same application behind the rules."""
+    """The same application behind the rules; it finds the ``Caller`` in ``scope["state"]["caller"]``."""
 
     async def guarded(scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -41,30 +54,47 @@ def gate(app: App, rules: GateRules) -> App:
             return
         headers = {key.lower(): value.decode("latin-1") for key, value in scope["headers"]}
         patient = _patient(send, rules.send_timeout_s)
-        refusal = _refusal(scope["path"], headers, rules)
-        if refusal is not None:
-            await _answer(patient, *refusal)
+        found = _unwanted(headers, scope, rules) or await _caller(headers, scope, rules)
+        if isinstance(found, _Refused):
+            await _answer(patient, found)
             return
+        scope.setdefault("state", {})["caller"] = found
         try:
-            await app(scope, receive, patient)
+            await app(scope, _bounded(receive), patient)
         except TimeoutError:
             return  # the reader stopped reading: the server closes the connection
 
     return guarded
 
 
-def _refusal(path: str, headers: dict[bytes, str], rules: GateRules) -> tuple[int, str, str] | None:
-    host = headers.get(b"host", "").rsplit(":", 1)[0] if "]" not in headers.get(b"host", "") else "[::1]"
-    if rules.hosts and host not in rules.hosts:
-        return 421, "not-allowed", f"this service does not answer to the name {host!r}; see api.host"
-    if path in rules.open_paths:
-        return None
-    scheme, _, given = headers.get(b"authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not given:
-        return 401, "not-allowed", "a token is needed: Authorization: Bearer, with the content of DATA/token"
-    if not hmac.compare_digest(given.strip().encode(), rules.token.encode()):
-        return 401, "not-allowed", "the token is wrong; the right one stands in DATA/token of this service"
+def _unwanted(headers: dict[bytes, str], scope: Message, rules: GateRules) -> _Refused | None:
+    given = headers.get(b"host", "")
+    host = "[::1]" if "]" in given else given.rsplit(":", 1)[0]
+    if rules.hosts and host not in rules.hosts and _peer(scope) is None:
+        message = f"this service does not answer to the name {host[:100]!r}; see api.host"
+        return _Refused(status=421, kind="not-allowed", message=message)
+    length = headers.get(b"content-length", "0")
+    if length.isdigit() and int(length) > MOST_BODY_BYTES:
+        return _too_much()
     return None
+
+
+async def _caller(headers: dict[bytes, str], scope: Message, rules: GateRules) -> Caller | _Refused:
+    peer = _peer(scope)
+    if peer is not None:
+        return await rules.identity.by_kernel(peer)
+    if scope["path"] in rules.open_paths:
+        return ANYBODY
+    found = await rules.identity.by_token(headers)
+    if isinstance(found, Unknown):
+        return _Refused(status=401, kind="not-allowed", message=found.reason)
+    return found
+
+
+def _peer(scope: Message) -> Peer | None:
+    """The process at the other end, where the server has put it: on the Unix socket alone."""
+    found: Peer | None = scope.get("state", {}).get("peer")
+    return found
 
 
 def _patient(send: Send, timeout_s: float) -> Send:
@@ -74,10 +104,38 @@ def _patient(send: Send, timeout_s: float) -> Send:
     return bounded
 
 
-async def _answer(send: Send, status: int, kind: str, message: str) -> None:
-    body = json.dumps({"error": kind, "message": message}).encode()
+def _bounded(receive: Receive) -> Receive:
+    """The body, until it is too long or comes too slowly: then it is as if the sender had hung up."""
+    left, is_whole = MOST_BODY_BYTES, False
+
+    async def bounded() -> Message:
+        nonlocal left, is_whole
+        if is_whole or left < 0:
+            return await receive()
+        try:
+            message = await asyncio.wait_for(receive(), BODY_TIMEOUT_S)
+        except TimeoutError:
+            left = -1
+            return {"type": "http.disconnect"}
+        left -= len(message.get("body", b""))
+        is_whole = not message.get("more_body", False)
+        return message if left >= 0 else {"type": "http.disconnect"}
+
+    return bounded
+
+
+def _too_much() -> _Refused:
+    return _Refused(
+        status=413, kind="bad-order", message=f"a request's body holds {MOST_BODY_BYTES} bytes at most"
+    )
+
+
+async def _answer(send: Send, refused: _Refused) -> None:
+    body = json.dumps({"error": refused.kind, "message": refused.message}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    if status == 401:
+    if refused.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+    if refused.status == 413:
+        headers.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": refused.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

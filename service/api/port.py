@@ -28,11 +28,16 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks. ``uid`` is ``None`` where no account of this machine has the name."""
+    """Who asks. ``uid`` is ``None`` where no account of this machine has the name.
+
+    ``pid`` is the process at the other end of the Unix socket as this service sees it; ``None`` over TCP, and
+    where it lives in a pid namespace that this service cannot see.
+    """
 
     name: str
     uid: int | None
     role: Role
+    pid: int | None = None
 
     def may_act_for(self, user: str, uid: int | None = None) -> bool:
         """Whether this caller may act on a job of that user: an own one, or any one as operator."""

@@ -72,19 +72,24 @@ class PricesConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiConfig:
-    """Where the service answers. It binds to loopback unless told otherwise.
+    """Where the service answers, and to whom as what. It binds to loopback unless told otherwise.
 
-    ``open_metrics`` lets Prometheus scrape ``/metrics`` without the token.
+    ``socket`` is the path of the Unix socket, ``"off"`` for none; empty: /run/fallow/fallow.sock where the
+    service may write there, else DATA/fallow.sock. ``operators`` names users who may act on everybody's jobs,
+    beside root and the user that the service runs as. ``open_metrics`` lets Prometheus scrape ``/metrics``
+    without a token. One user has at most half of the ``connections``.
     """
 
     host: str = "127.0.0.1"
     port: int = bounded(9475, 1, 65535)
+    socket: str = ""
+    operators: tuple[str, ...] = ()
     open_metrics: bool = False
     query_threads: int = bounded(4, 1, 64)
     query_queue: int = bounded(64, 1, 10_000)
     query_timeout_s: float = bounded(30.0, 0.1, 3600)
     send_timeout_s: float = bounded(60.0, 1, 3600)
-    connections: int = bounded(256, 4, 10_000)
+    connections: int = bounded(2048, 4, 10_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,9 +199,12 @@ class ProjectModesConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModesConfig:
-    """How far each class of action goes by itself: off, advise, ask (approve each plan) or auto."""
+    """How far each class of action goes by itself: off, advise, ask (approve each plan) or auto.
 
-    schedule: str = "advise"
+    ``schedule`` starts, resumes and promises, and disturbs nobody: who submits a job asks for just that.
+    """
+
+    schedule: str = "auto"
     fair_share: str = "advise"
     reclaim: str = "advise"
     cap_memory: str = "advise"
@@ -216,6 +224,22 @@ def _check_modes(said: Mapping[str, str], *, unsaid: bool = False) -> None:
     for name, mode in said.items():
         if mode not in known and not (unsaid and mode == ""):
             raise ValueError(f"the mode of {name} is one of {', '.join(known)}, not {mode!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActingConfig:
+    """How the service looks after submitted jobs, in seconds of the machine's clock.
+
+    It looks every ``every_s``, and at once when something came. A launcher that was not heard for ``silent_s``
+    gets nothing new; one for ``launcher_grace_s``, and not seen to live, is lost. It may take ``answer_s`` to
+    answer, and ``reshape_s`` until workers of another number have joined.
+    """
+
+    every_s: float = bounded(5.0, 0.1, 300)
+    silent_s: float = bounded(20.0, 1, 3600)
+    launcher_grace_s: float = bounded(120.0, 5, 86_400)
+    answer_s: float = bounded(10.0, 1, 600)
+    reshape_s: float = bounded(120.0, 1, 3600)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,6 +282,7 @@ class Config:
     protect: ProtectConfig = field(default_factory=ProtectConfig)
     foreign: ForeignConfig = field(default_factory=ForeignConfig)
     modes: ModesConfig = field(default_factory=ModesConfig)
+    acting: ActingConfig = field(default_factory=ActingConfig)
     advice: AdviceRules = field(default_factory=AdviceRules)
     api: ApiConfig = field(default_factory=ApiConfig)
     dashboard: DashboardConfig = field(default_factory=DashboardConfig)

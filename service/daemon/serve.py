@@ -6,7 +6,6 @@ Here the organs are started in order and stopped in the reverse order; what they
 import logging
 import os
 import signal
-import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,25 +13,21 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from collector.clock import Clock
 from service import wiring
-from service.api.app import Answers, make_app
+from service.api.app import Answers
 from service.api.export import Exports, sweep
-from service.api.gate import LOOPBACK_NAMES, GateRules
 from service.api.queries import DeskLimits, QueryDesk
-from service.client import place as client_place
 from service.client.answer import answer, catalogue
 from service.config.model import Config
+from service.daemon.front import PACKAGE, open_front
 from service.daemon.jobs import Clockwork, expected
-from service.daemon.server import Server
-from service.daemon.start import ServiceRefused, bind, make_data_dir, make_token
+from service.daemon.start import ServiceRefused, make_data_dir
 from service.daemon.state import Condition, Pulse, verdict
 from service.importing import Imports
 from service.wiring import Body, Stage
 
 log = logging.getLogger(__name__)
 
-PACKAGE = "fallow-gpu"
 RESTING = "the recording has ended; what it brought is kept and shown"
 
 __all__ = ["Orders", "ServiceRefused", "serve"]
@@ -54,8 +49,7 @@ def serve(orders: Orders, stop: threading.Event | None = None) -> None:
     clock = wiring.clock_of(orders.config)
     make_data_dir(orders.data)
     with wiring.own_store(orders.data, orders.config) as store:
-        token = make_token(orders.data)
-        listener = bind(orders.config.api.host, orders.config.api.port, fall_back=not orders.port_fixed)
+        front = open_front(orders.config.api, orders.data, port_fixed=orders.port_fixed)
         pulse = Pulse(
             Condition(
                 starting="starting",
@@ -77,18 +71,18 @@ def serve(orders: Orders, stop: threading.Event | None = None) -> None:
             metrics=body.metrics,
             health=lambda: _health(pulse.condition, clock.now_ms()),
         )
-        server = _server(orders, answers, token, listener)
+        server = front.server(answers)
         _mind_signals(ended)
         server.start()
-        url = _announce(orders, listener, clock)
+        front.announce(clock.now_ms())
         try:
-            for remark in (*body.remarks, f"Fallow answers at {url}"):
+            for remark in (*body.remarks, *front.remarks, f"Fallow answers at {front.url}"):
                 orders.say(remark)
             _live(body, pulse, ended, orders.config.rehearsal.speed)
         finally:
-            client_place.withdraw(orders.data, os.getpid())
             imports.close()
             server.stop()
+            front.close()
             desk.close()
             body.loop.close()
 
@@ -123,17 +117,6 @@ def _desk(config: Config, store: Any) -> QueryDesk:
     return QueryDesk(reader=store.reader, limits=limits)
 
 
-def _server(orders: Orders, answers: Answers, token: str, listener: socket.socket) -> Server:
-    api = orders.config.api
-    rules = GateRules(
-        token=token,
-        open_paths=frozenset({"/healthz", "/metrics"} if api.open_metrics else {"/healthz"}),
-        hosts=frozenset((*LOOPBACK_NAMES, api.host)) if api.host in (*LOOPBACK_NAMES, "::1") else frozenset(),
-        send_timeout_s=api.send_timeout_s,
-    )
-    return Server(make_app(answers, rules, version(PACKAGE)), listener, connections=api.connections)
-
-
 def _health(condition: Condition, now_ms: int) -> dict[str, object]:
     status, reason = verdict(condition, now_ms)
     return {
@@ -147,17 +130,6 @@ def _health(condition: Condition, now_ms: int) -> dict[str, object]:
         "last_tick_ms": condition.last_tick_ms,
         "tick_s": condition.tick_ms / 1000,
     }
-
-
-def _announce(orders: Orders, listener: socket.socket, clock: Clock) -> str:
-    host, port = listener.getsockname()[:2]
-    reach = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
-    url = f"http://{reach}:{port}"
-    said = client_place.Announcement(
-        url=url, pid=os.getpid(), started_ms=clock.now_ms(), version=version(PACKAGE)
-    )
-    client_place.announce(orders.data, said)
-    return url
 
 
 def _mind_signals(ended: threading.Event) -> None:

@@ -3,21 +3,33 @@
 import logging
 import socket
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import uvicorn
 
+from service.api.stream import Closing
+from service.daemon.protocol import DoorProtocol
+
 KEEP_ALIVE_S = 5
-GRACE_S = 3
+GRACE_S = 1
 
 
 class Server:
-    """uvicorn on an already listening socket; started and stopped by the service."""
+    """uvicorn on sockets that listen already; started and stopped by the service."""
 
-    def __init__(self, app: Any, listener: socket.socket, *, connections: int) -> None:
+    def __init__(
+        self,
+        app: Any,
+        listeners: Sequence[socket.socket],
+        *,
+        connections: int,
+        closing: Closing | None = None,
+    ) -> None:
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         config = uvicorn.Config(
             app,
+            http=DoorProtocol,
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -26,9 +38,11 @@ class Server:
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=GRACE_S,
             server_header=False,
+            proxy_headers=False,
         )
         self._server = uvicorn.Server(config)
-        self._listener = listener
+        self._listeners = list(listeners)
+        self._closing = closing
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
 
     def start(self) -> None:
@@ -36,10 +50,13 @@ class Server:
         self._thread.start()
 
     def stop(self) -> None:
-        """Answer what is under way for a few seconds at most, then close."""
+        """End the streams, answer what is under way for a moment at most, then close."""
+        if self._closing is not None:
+            self._closing.close()
         self._server.should_exit = True
         self._thread.join(timeout=GRACE_S + 2)
-        self._listener.close()
+        for listener in self._listeners:
+            listener.close()
 
     def _run(self) -> None:
-        self._server.run(sockets=[self._listener])
+        self._server.run(sockets=self._listeners)

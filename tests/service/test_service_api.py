@@ -21,7 +21,7 @@ def test_health_is_open_and_names_the_service(service: Running) -> None:
     assert said["pid"] == service.process.pid
 
 
-@pytest.mark.parametrize("path", ["/v1/query/span", "/v1/queries", "/metrics", "/openapi.json", "/nowhere"])
+@pytest.mark.parametrize("path", ["/v1/query/span", "/v1/queries", "/metrics", "/v1/export", "/nowhere"])
 def test_without_the_token_nothing_is_told(service: Running, path: str) -> None:
     status, headers, body = service.get(path)
     assert (status, headers["www-authenticate"]) == (401, "Bearer")

@@ -1,0 +1,210 @@
+"""The acting routes: jobs, queue, leases, plans, actions and the switch. Each passes one call on to the desk.
+
+What blocks runs on threads of this door's own, at most so many at once and so many waiting, so that launchers
+cannot use up what readers need, nor readers what launchers need.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Depends, Path, Query
+from fastapi.responses import JSONResponse, Response
+
+from advisor.register.model import Stand
+from collector.model import JobId
+from service.api import answers
+from service.api.orders import (
+    MOST_MS,
+    SENTENCE,
+    ApplyOrder,
+    KeepOrder,
+    Nothing,
+    ReasonOrder,
+    RejectOrder,
+    ReportOrder,
+    ResizeOrder,
+    SubmissionOrder,
+)
+from service.api.port import Caller, Desk
+from service.api.roles import RuledRoute, caller_of
+from service.api.stream import NDJSON, Closing, Telling
+from service.client.errors import ServiceBusy
+
+T = TypeVar("T")
+
+THREADS = 48
+MOST_WAITING = 2_000
+MOST_ROWS = 10_000
+
+Asker = Annotated[Caller, Depends(caller_of)]
+Job = Annotated[str, Path(pattern="^[A-Za-z0-9][A-Za-z0-9:/@._-]{0,252}$", examples=["fallow:7"])]
+Number = Annotated[int, Path(ge=0, le=MOST_MS)]
+Limit = Annotated[int, Query(ge=1, le=MOST_ROWS)]
+Filter = Annotated[str | None, Query(min_length=1, max_length=100, pattern=SENTENCE)]
+
+
+class Hands:
+    """Threads that do what blocks, a bounded crowd before them."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="acting")
+        self._busy = 0
+
+    async def do(self, call: Callable[[], T]) -> T:
+        """What ``call`` returns or raises. Raises ``ServiceBusy`` when too many wait."""
+        if self._busy >= MOST_WAITING:
+            raise ServiceBusy(f"{self._busy} orders wait already; ask again in a moment")
+        self._busy += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, call)
+        finally:
+            self._busy -= 1
+
+    def close(self) -> None:
+        """Take no more; what is under way ends by itself."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def acting_routes(desk: Desk, hands: Hands, closing: Closing) -> APIRouter:
+    """All of them."""
+    router = APIRouter(prefix="/v1", route_class=RuledRoute, responses=answers.REFUSALS)
+    _whoami(router)
+    _jobs(router, desk, hands, closing)
+    _orders(router, desk, hands)
+    _lists(router, desk, hands)
+    _plans(router, desk, hands)
+    _journal(router, desk, hands)
+    return router
+
+
+def _whoami(router: APIRouter) -> None:
+    @router.get("/whoami", summary="Whom the service takes you for", responses=answers.of(answers.Who))
+    async def whoami(asker: Asker) -> Response:
+        return JSONResponse({"name": asker.name, "uid": asker.uid, "role": asker.role.value})
+
+
+def _jobs(router: APIRouter, desk: Desk, hands: Hands, closing: Closing) -> None:
+    @router.get("/jobs", summary="Submitted jobs, the newest first", responses=answers.of(list[answers.Job]))
+    async def jobs(
+        asker: Asker,
+        stand: Stand | None = None,
+        user: Filter = None,
+        project: Filter = None,
+        limit: Limit = 200,
+    ) -> Response:
+        return await _answer(
+            hands, lambda: desk.jobs(asker, stand=stand, user=user, project=project, limit=limit)
+        )
+
+    @router.post(
+        "/jobs",
+        summary="Submit a job; the same nonce again is the same job",
+        status_code=201,
+        responses=answers.of(answers.Job, 200, 201),
+    )
+    async def submit(asker: Asker, order: SubmissionOrder) -> Response:
+        entry, is_new = await hands.do(lambda: desk.submit(asker, order.submission(asker)))
+        return JSONResponse(entry, status_code=201 if is_new else 200)
+
+    @router.get(
+        "/jobs/{job:path}/directives",
+        summary="What the launcher of a job is told, as it comes: a line of JSON each",
+        response_class=Telling,
+        responses={200: {"content": {NDJSON: {}}, "description": "directive, place and alive lines"}},
+    )
+    async def directives(
+        asker: Asker, job: Job, after: Annotated[int, Query(ge=0, le=MOST_MS)] = 0
+    ) -> Response:
+        return Telling(desk.directives(asker, JobId(job), after), closing)
+
+    @router.post("/jobs/{job:path}/reports", summary="How a job fares", responses=answers.of(answers.Taken))
+    async def report(asker: Asker, job: Job, order: ReportOrder) -> Response:
+        return await _answer(hands, lambda: desk.report(asker, JobId(job), order.report()))
+
+
+def _orders(router: APIRouter, desk: Desk, hands: Hands) -> None:
+    done = answers.of(answers.Done, 202)
+
+    @router.post("/jobs/{job:path}/pause", summary="Give the GPUs back, go on later", responses=done)
+    async def pause(asker: Asker, job: Job, order: ReasonOrder) -> Response:
+        return await _answer(hands, lambda: desk.pause(asker, JobId(job), order.because), 202)
+
+    @router.post("/jobs/{job:path}/resume", summary="Go on when there is room", responses=done)
+    async def resume(asker: Asker, job: Job, order: ReasonOrder) -> Response:
+        return await _answer(hands, lambda: desk.resume(asker, JobId(job), order.because), 202)
+
+    @router.post("/jobs/{job:path}/cancel", summary="End for good", responses=done)
+    async def cancel(asker: Asker, job: Job, order: ReasonOrder) -> Response:
+        return await _answer(hands, lambda: desk.cancel(asker, JobId(job), order.because), 202)
+
+    @router.post("/jobs/{job:path}/resize", summary="Go on with so many GPUs", responses=done)
+    async def resize(asker: Asker, job: Job, order: ResizeOrder) -> Response:
+        return await _answer(hands, lambda: desk.resize(asker, JobId(job), order.gpus, order.because), 202)
+
+    @router.post("/jobs/{job:path}/keep", summary="Leave alone; foreign jobs too", responses=done)
+    async def keep(asker: Asker, job: Job, order: KeepOrder) -> Response:
+        return await _answer(hands, lambda: desk.keep(asker, JobId(job), order.hours, order.because), 202)
+
+    @router.get(
+        "/jobs/{job:path}",
+        summary="One job, with its directives, its actions, and why it stands where it stands",
+        responses=answers.of(answers.Job),
+    )
+    async def job(asker: Asker, job: Job) -> Response:
+        return await _answer(hands, lambda: desk.job(asker, JobId(job)))
+
+
+def _lists(router: APIRouter, desk: Desk, hands: Hands) -> None:
+    @router.get("/queue", summary="The jobs that wait, in order", responses=answers.of(list[answers.Waiting]))
+    async def queue(asker: Asker, limit: Limit = 1_000) -> Response:
+        return await _answer(hands, lambda: desk.queue(asker, limit))
+
+    @router.get("/leases", summary="Who was given which GPU", responses=answers.of(list[answers.Lease]))
+    async def leases(asker: Asker) -> Response:
+        return await _answer(hands, lambda: desk.leases(asker))
+
+
+def _plans(router: APIRouter, desk: Desk, hands: Hands) -> None:
+    @router.get("/plans", summary="Plans, those that wait first", responses=answers.of(list[answers.Plan]))
+    async def plans(asker: Asker) -> Response:
+        return await _answer(hands, lambda: desk.plans(asker))
+
+    @router.post("/plans/{plan}/apply", summary="Do a waiting plan", responses=answers.of(answers.Row))
+    async def apply(asker: Asker, plan: Number, order: ApplyOrder) -> Response:
+        steps = None if order.steps is None else tuple(order.steps)
+        return await _answer(hands, lambda: desk.apply(asker, plan, steps))
+
+    @router.post("/plans/{plan}/reject", summary="Turn a plan down", responses=answers.of(answers.Row))
+    async def reject(asker: Asker, plan: Number, order: RejectOrder) -> Response:
+        return await _answer(hands, lambda: desk.reject(asker, plan, order.because, order.snooze_hours))
+
+
+def _journal(router: APIRouter, desk: Desk, hands: Hands) -> None:
+    @router.get("/actions", summary="The journal, the newest first", responses=answers.of(list[answers.Act]))
+    async def actions(
+        asker: Asker, since_ms: Annotated[int | None, Query(ge=0, le=MOST_MS)] = None, job: Filter = None
+    ) -> Response:
+        named = None if job is None else JobId(job)
+        return await _answer(hands, lambda: desk.actions(asker, since_ms=since_ms, job=named))
+
+    @router.post("/actions/{action}/undo", summary="Take an action back", responses=answers.of(answers.Row))
+    async def undo(asker: Asker, action: Number, order: Nothing) -> Response:
+        return await _answer(hands, lambda: desk.undo(asker, action))
+
+    @router.get("/acting", summary="Whether the service acts", responses=answers.of(answers.Switch))
+    async def acting(asker: Asker) -> Response:
+        return await _answer(hands, lambda: desk.acting(asker))
+
+    @router.post("/acting/stop", summary="The kill switch", responses=answers.of(answers.Switch))
+    async def stop_acting(asker: Asker, order: ReasonOrder) -> Response:
+        return await _answer(hands, lambda: desk.stop_acting(asker, order.because))
+
+    @router.post("/acting/start", summary="Release the kill switch", responses=answers.of(answers.Switch))
+    async def start_acting(asker: Asker, order: Nothing) -> Response:
+        return await _answer(hands, lambda: desk.start_acting(asker))
+
+
+async def _answer(hands: Hands, call: Callable[[], Any], status: int = 200) -> Response:
+    return JSONResponse(await hands.do(call), status_code=status)

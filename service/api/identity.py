@@ -1,0 +1,142 @@
+"""Who asks: on the Unix socket the kernel says it, on TCP a token does.
+
+A local caller needs no password, because the kernel names the uid at the other end (SO_PEERCRED, unix(7)) and
+nobody can speak for another. Root, the user that the service runs as, and whom the configuration names are
+operators; all others users.
+"""
+
+import asyncio
+import hmac
+import os
+import pwd
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from service.api.port import Caller, Role
+from service.tokens import Tokens, TokenTrouble
+
+KEPT_S = 60.0
+MOST_KEPT = 4096
+WHOLE_MACHINE = ["0", "0", "4294967295"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """The process at the other end of a Unix socket, as the kernel says."""
+
+    pid: int
+    uid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """It cannot be told who asks; the reason is for the asker."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keys:
+    """What opens the door: the secret of DATA/token, further tokens, and the names of operators."""
+
+    token: str
+    tokens: Tokens
+    operators: frozenset[str]
+    now_ms: Callable[[], int]
+
+
+class Identity:
+    """Tells callers apart. Used on the event loop alone."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+        self._own_uid = os.geteuid()
+        self._unmapped = _unmapped_uid()
+        self._accounts: dict[tuple[str, object], tuple[float, object]] = {}
+
+    async def by_kernel(self, peer: Peer) -> Caller:
+        """Who is at the other end of the Unix socket."""
+        name = await self._name(peer.uid)
+        pid = peer.pid if peer.pid > 0 else None
+        return Caller(name=name, uid=peer.uid, role=self._role(peer.uid, name), pid=pid)
+
+    async def by_token(self, headers: Mapping[bytes, str]) -> Caller | Unknown:
+        """Whom the request's token stands for."""
+        scheme, _, given = headers.get(b"authorization", "").partition(" ")
+        given = given.strip()
+        if scheme.lower() != "bearer" or not given:
+            return Unknown(
+                reason="a token is needed: Authorization: Bearer, with the content of DATA/token or of one "
+                "made by `fallow token add`; on the machine itself the Unix socket needs none"
+            )
+        if hmac.compare_digest(given.encode(), self._keys.token.encode()):
+            name = await self._name(self._own_uid)
+            return Caller(name=name, uid=self._own_uid, role=Role.OPERATOR)
+        try:
+            found = self._keys.tokens.named(given)
+        except (TokenTrouble, OSError) as error:
+            return Unknown(reason=f"tokens cannot be checked now: {error}")
+        if found is None:
+            return Unknown(reason="the token is wrong, or was revoked; the right one stands in DATA/token")
+        if found.has_expired(self._keys.now_ms()):
+            return Unknown(
+                reason=f"the token {found.id} of {found.user} has expired; an operator can make another with "
+                "`fallow token add`"
+            )
+        return Caller(name=found.user, uid=await self._uid(found.user), role=found.role)
+
+    def _role(self, uid: int, name: str) -> Role:
+        if uid in (0, self._own_uid) or name in self._keys.operators:
+            return Role.OPERATOR
+        return Role.VIEWER if uid == self._unmapped else Role.USER
+
+    async def _name(self, uid: int) -> str:
+        found = await self._kept(("name", uid), lambda: account_name(uid))
+        return str(found)
+
+    async def _uid(self, name: str) -> int | None:
+        found = await self._kept(("uid", name), lambda: account_uid(name))
+        return found if isinstance(found, int) else None
+
+    async def _kept(self, key: tuple[str, object], ask: Callable[[], object]) -> object:
+        """What the machine's directory says; asked anew every minute, on a thread, because it may be slow."""
+        now_s = time.monotonic()
+        kept = self._accounts.get(key)
+        if kept is not None and now_s - kept[0] < KEPT_S:
+            return kept[1]
+        found = await asyncio.to_thread(ask)
+        if len(self._accounts) >= MOST_KEPT:
+            self._accounts.clear()
+        self._accounts[key] = (now_s, found)
+        return found
+
+
+def account_name(uid: int) -> str:
+    """The account's name, ``uid-1234`` where it has none. Blocks as long as the directory service does."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid-{uid}"
+
+
+def account_uid(name: str) -> int | None:
+    """The account's uid, ``None`` where the machine has no such account. Blocks as ``account_name`` does."""
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        return None
+
+
+def _unmapped_uid() -> int | None:
+    """The uid as which everybody appears who has none in this user namespace: nobody in particular.
+
+    ``None`` where this process sees all uids of the machine; user_namespaces(7).
+    """
+    try:
+        if Path("/proc/self/uid_map").read_text(encoding="ascii").split() == WHOLE_MACHINE:
+            return None
+        return int(Path("/proc/sys/kernel/overflowuid").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,246 @@
+"""What may stand in a request's body: every field with its bounds, and an unknown field is refused.
+
+The check is made here once; behind it, types are trusted. Names that others will read hold no control and no
+invisible characters. What only people read (the command, its folder, why something failed) is kept with such
+characters written out, because nobody should be unable to start a job for an odd argument.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from advisor.model import ActionClass, ProjectName
+from advisor.register.model import Ending, Launcher, Mobility, Report, Stand, Submission
+from collector.model import GpuUuid, JobKind, NodeName
+from service.api.port import Caller
+
+LETTERS = "A-Za-z0-9_\u00c0-\u024f\u0370-\u052f\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3"
+NAME = f"^[{LETTERS}][{LETTERS} .:+@=,()#-]{{0,99}}$"
+PROJECT = f"^[{LETTERS}][{LETTERS}.@+-]{{0,63}}$"
+NODE = "^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$"
+DEVICE = "^[A-Za-z0-9][A-Za-z0-9/._-]{0,127}$"
+SENTENCE = "^[^\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]*$"
+NONCE = "^[A-Za-z0-9_-]*$"
+
+MOST_MS = 2**53
+MOST_BYTES = 2**50
+MOST_GPUS = 1024
+YEAR_S = 366 * 86_400.0
+MOST_COMMAND = 8_192
+"""Characters of a command that are kept: it is for people to read, only the launcher runs it."""
+
+Whole = Annotated[int, Field(strict=True)]
+Moment = Annotated[int, Field(strict=True, ge=0, le=MOST_MS)]
+Number = Annotated[float, Field(strict=True, ge=0, le=1e15, allow_inf_nan=False)]
+Text = Annotated[str, Field(strict=True)]
+Truth = Annotated[bool, Field(strict=True)]
+Said = Annotated[str, Field(strict=True, max_length=2_000)]
+Because = Annotated[str, Field(strict=True, max_length=1_000, pattern=SENTENCE)]
+Device = Annotated[str, Field(strict=True, pattern=DEVICE)]
+Signal = Literal["USR1", "USR2", "HUP", "INT", "TERM", "ALRM", "WINCH"]
+
+
+class Order(BaseModel):
+    """A body: closed to fields that nobody knows."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SubmissionOrder(Order):
+    """A job for ``min_gpus`` to ``max_gpus`` devices, ``share`` of each; whose it is, the service knows."""
+
+    command: Annotated[list[Text], Field(min_length=1, max_length=4_096)]
+    project: Annotated[str, Field(strict=True, pattern=PROJECT)]
+    name: Annotated[str, Field(strict=True, pattern=f"{NAME}|^$")] = ""
+    folder: Annotated[str, Field(strict=True, max_length=4_096)] = ""
+    node: Annotated[str, Field(strict=True, pattern=NODE)] | None = None
+    kind: JobKind = JobKind.BATCH
+    min_gpus: Annotated[int, Field(strict=True, ge=1, le=MOST_GPUS)] = 1
+    max_gpus: Annotated[int, Field(strict=True, ge=1, le=MOST_GPUS)] = 1
+    share: Annotated[float, Field(strict=True, gt=0, le=1)] = 1.0
+    memory_bytes: Annotated[int, Field(strict=True, ge=1, le=MOST_BYTES)] | None = None
+    priority: Annotated[int, Field(strict=True, ge=-1000, le=1000)] = 0
+    preemptible: Truth = False
+    may_share: Truth = False
+    mobility: Mobility = Mobility.RIGID
+    checkpoint_signal: Signal | None = None
+    grace_s: Annotated[float, Field(strict=True, ge=0, le=86_400)] = 60.0
+    restarts: Annotated[int, Field(strict=True, ge=0, le=1000)] = 0
+    memory_defaults: Truth = True
+    gpu_models: Annotated[
+        list[Annotated[str, Field(strict=True, min_length=1, max_length=64, pattern=SENTENCE)]],
+        Field(max_length=16),
+    ] = []
+    limit_s: Annotated[float, Field(strict=True, gt=0, le=YEAR_S)] | None = None
+    opted_out: Annotated[list[ActionClass], Field(max_length=16)] = []
+    nonce: Annotated[str, Field(strict=True, max_length=64, pattern=NONCE)] = ""
+
+    @model_validator(mode="after")
+    def _holds_together(self) -> "SubmissionOrder":
+        if self.max_gpus < self.min_gpus:
+            raise ValueError(f"max_gpus is {self.max_gpus}, below min_gpus, which is {self.min_gpus}")
+        if self.mobility is Mobility.CHECKPOINTS and self.checkpoint_signal is None:
+            raise ValueError("a job that checkpoints names the signal it does so on: checkpoint_signal")
+        return self
+
+    def submission(self, caller: Caller) -> Submission:
+        """The same as the register keeps it; it is the caller's, whoever else is named."""
+        return Submission(
+            command=shortened(self.command),
+            user=caller.name,
+            uid=caller.uid,
+            project=ProjectName(self.project),
+            name=self.name,
+            folder=shown(self.folder),
+            node=None if self.node is None else NodeName(self.node),
+            kind=self.kind,
+            min_gpus=self.min_gpus,
+            max_gpus=self.max_gpus,
+            share=self.share,
+            memory_bytes=self.memory_bytes,
+            priority=self.priority,
+            preemptible=self.preemptible,
+            may_share=self.may_share,
+            mobility=self.mobility,
+            checkpoint_signal=self.checkpoint_signal,
+            grace_s=self.grace_s,
+            restarts=self.restarts,
+            memory_defaults=self.memory_defaults,
+            gpu_models=tuple(self.gpu_models),
+            limit_s=self.limit_s,
+            opted_out=frozenset(self.opted_out),
+            nonce=self.nonce,
+        )
+
+
+class LauncherOrder(Order):
+    """The process that runs a job: its node, pid and start time."""
+
+    node: Annotated[str, Field(strict=True, pattern=NODE)]
+    pid: Annotated[int, Field(strict=True, ge=1, le=2**31)]
+    started_ms: Moment
+
+
+class ReportOrder(Order):
+    """What a launcher says of its job."""
+
+    at_ms: Moment
+    launcher: LauncherOrder
+    stand: Stand
+    handled: Moment = 0
+    failed: Said | None = None
+    pids: Annotated[list[Annotated[int, Field(strict=True, ge=1, le=2**31)]], Field(max_length=4_096)] = []
+    gpus: Annotated[list[Device], Field(max_length=MOST_GPUS)] = []
+    step: Moment | None = None
+    steps_left: Number | None = None
+    step_s: Annotated[
+        dict[Annotated[str, Field(pattern="^[1-9][0-9]{0,3}$")], Number], Field(max_length=MOST_GPUS)
+    ] = {}
+    resize_s: Number | None = None
+    memory_held_bytes: Annotated[int, Field(strict=True, ge=0, le=MOST_BYTES)] | None = None
+    memory_needed_bytes: Annotated[int, Field(strict=True, ge=0, le=MOST_BYTES)] | None = None
+    checkpoint_ms: Moment | None = None
+    attached: Truth | None = None
+    ending: Ending | None = None
+    exit_code: Annotated[int, Field(strict=True, ge=-255, le=255)] | None = None
+
+    def report(self) -> Report:
+        """The same as the register takes it."""
+        return Report(
+            at_ms=self.at_ms,
+            launcher=Launcher(
+                node=NodeName(self.launcher.node),
+                pid=self.launcher.pid,
+                started_ms=self.launcher.started_ms,
+            ),
+            stand=self.stand,
+            handled=self.handled,
+            failed=None if self.failed is None else shown(self.failed),
+            pids=tuple(self.pids),
+            gpus=tuple(GpuUuid(each) for each in self.gpus),
+            step=self.step,
+            steps_left=self.steps_left,
+            step_s={int(size): seconds for size, seconds in self.step_s.items()},
+            resize_s=self.resize_s,
+            memory_held_bytes=self.memory_held_bytes,
+            memory_needed_bytes=self.memory_needed_bytes,
+            checkpoint_ms=self.checkpoint_ms,
+            attached=self.attached,
+            ending=self.ending,
+            exit_code=self.exit_code,
+        )
+
+
+class ReasonOrder(Order):
+    """An order that needs nothing but, perhaps, a reason."""
+
+    because: Because = ""
+
+
+class ResizeOrder(ReasonOrder):
+    """So many GPUs from now on."""
+
+    gpus: Annotated[int, Field(strict=True, ge=1, le=MOST_GPUS)]
+
+
+class KeepOrder(ReasonOrder):
+    """Leave alone for so many hours."""
+
+    hours: Annotated[float, Field(strict=True, gt=0, le=24 * 31)]
+
+
+class ApplyOrder(Order):
+    """Which steps of a plan to do; all without."""
+
+    steps: (
+        Annotated[
+            list[Annotated[int, Field(strict=True, ge=0, le=100_000)]], Field(min_length=1, max_length=1_000)
+        ]
+        | None
+    ) = None
+
+
+class RejectOrder(Order):
+    """Why a plan is turned down, and for how long its like is not proposed again."""
+
+    because: Annotated[str, Field(strict=True, min_length=1, max_length=1_000, pattern=SENTENCE)]
+    snooze_hours: Annotated[float, Field(strict=True, gt=0, le=24 * 366)] | None = None
+
+
+class Nothing(Order):
+    """An order that needs nothing."""
+
+
+def shown(text: str) -> str:
+    """The text with what cannot be seen written out: an escape, a line's end, a change of direction."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
+def shortened(command: list[str]) -> tuple[str, ...]:
+    """A command for people to read: printable, and cut with an ellipsis where it goes on for pages."""
+    words: list[str] = []
+    left = MOST_COMMAND
+    for word in command:
+        if left <= 0:
+            return (*words, "\u2026")
+        seen = shown(word[:left])
+        words.append(seen if len(word) <= left else f"{seen}\u2026")
+        left -= len(word) + 1
+    return tuple(words)
+
+
+__all__ = [
+    "ApplyOrder",
+    "KeepOrder",
+    "Nothing",
+    "ReasonOrder",
+    "RejectOrder",
+    "ReportOrder",
+    "ResizeOrder",
+    "SubmissionOrder",
+    "Whole",
+    "shortened",
+    "shown",
+]

@@ -1,0 +1,83 @@
+"""Which role each route asks for: one table, and a route that is not in it cannot be made.
+
+Seeing is for everybody whom the service knows. What changes something asks for a USER, and the desk then asks
+whose it is. What reaches beyond one's own jobs asks for an OPERATOR.
+"""
+
+from collections.abc import Callable, Coroutine, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+
+from service.acting.errors import NotAllowed
+from service.api.port import Caller, Role
+
+Rule = tuple[str, str]
+
+RULES: Mapping[Rule, Role] = MappingProxyType(
+    {
+        ("GET", "/healthz"): Role.VIEWER,
+        ("GET", "/metrics"): Role.VIEWER,
+        ("GET", "/openapi.json"): Role.VIEWER,
+        ("GET", "/docs"): Role.VIEWER,
+        ("GET", "/v1/queries"): Role.VIEWER,
+        ("GET", "/v1/query/{name}"): Role.VIEWER,
+        ("GET", "/v1/export"): Role.VIEWER,
+        ("GET", "/v1/imports"): Role.VIEWER,
+        ("POST", "/v1/imports"): Role.OPERATOR,
+        ("GET", "/v1/whoami"): Role.VIEWER,
+        ("GET", "/v1/jobs"): Role.VIEWER,
+        ("POST", "/v1/jobs"): Role.USER,
+        ("GET", "/v1/jobs/{job:path}/directives"): Role.USER,
+        ("POST", "/v1/jobs/{job:path}/reports"): Role.USER,
+        ("POST", "/v1/jobs/{job:path}/pause"): Role.USER,
+        ("POST", "/v1/jobs/{job:path}/resume"): Role.USER,
+        ("POST", "/v1/jobs/{job:path}/cancel"): Role.USER,
+        ("POST", "/v1/jobs/{job:path}/resize"): Role.USER,
+        ("POST", "/v1/jobs/{job:path}/keep"): Role.USER,
+        ("GET", "/v1/jobs/{job:path}"): Role.VIEWER,
+        ("GET", "/v1/queue"): Role.VIEWER,
+        ("GET", "/v1/leases"): Role.VIEWER,
+        ("GET", "/v1/plans"): Role.VIEWER,
+        ("POST", "/v1/plans/{plan}/apply"): Role.USER,
+        ("POST", "/v1/plans/{plan}/reject"): Role.USER,
+        ("GET", "/v1/actions"): Role.VIEWER,
+        ("POST", "/v1/actions/{action}/undo"): Role.USER,
+        ("GET", "/v1/acting"): Role.VIEWER,
+        ("POST", "/v1/acting/stop"): Role.OPERATOR,
+        ("POST", "/v1/acting/start"): Role.OPERATOR,
+    }
+)
+
+
+class RuledRoute(APIRoute):
+    """A route that asks for its role before a byte of the body is read. Raises KeyError without a rule."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler behind its rule."""
+        methods = sorted(self.methods or ())
+        asked = max((RULES[method, self.path] for method in methods), key=tuple(Role).index)
+        handle, what = super().get_route_handler(), f"{' '.join(methods)} {self.path}"
+
+        async def ruled(request: Request) -> Response:
+            caller = caller_of(request)
+            if not caller.role.covers(asked):
+                raise NotAllowed(
+                    f"{caller.name} is {_a(caller.role)} here, and {what} asks for {_a(asked)}; an operator "
+                    "can do it, or issue a token with that role (`fallow token add`)"
+                )
+            return await handle(request)
+
+        return ruled
+
+
+def caller_of(request: Request) -> Caller:
+    """Who asks, as the gate found."""
+    caller: Caller = request.scope["state"]["caller"]
+    return caller
+
+
+def _a(role: Role) -> str:
+    return f"an {role}" if role is Role.OPERATOR else f"a {role}"

@@ -1,0 +1,111 @@
+"""Where the service is reached: a TCP port, a Unix socket, who may come in, and the announcement of both."""
+
+import os
+import resource
+import socket
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from collector.clock import SystemClock
+from service.api.app import Answers, make_app
+from service.api.gate import LOOPBACK_NAMES, GateRules
+from service.api.identity import Identity, Keys
+from service.client import place as client_place
+from service.config.model import ApiConfig
+from service.daemon.doors import LocalDoor, open_local
+from service.daemon.server import Server
+from service.daemon.start import bind, make_token
+from service.tokens import Tokens
+
+PACKAGE = "fallow-gpu"
+DOCUMENTS = ("/healthz", "/docs", "/openapi.json")
+"""What anybody may read: it says what this program is, and nothing of this machine."""
+
+SPARE_FILES = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Front:
+    """Both listening sockets, and what callers are told apart by; ``close`` takes them away."""
+
+    api: ApiConfig
+    data: Path
+    tcp: socket.socket
+    local: LocalDoor | None
+    identity: Identity
+    remarks: tuple[str, ...]
+
+    @property
+    def url(self) -> str:
+        """The address on TCP, as a client on this machine writes it."""
+        host, port = self.tcp.getsockname()[:2]
+        reach = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+        return f"http://{reach}:{port}"
+
+    def server(self, answers: Answers) -> Server:
+        """The HTTP server on both, not yet started."""
+        api, host = self.api, self.api.host
+        documents = (*DOCUMENTS, "/metrics") if api.open_metrics else DOCUMENTS
+        rules = GateRules(
+            identity=self.identity,
+            open_paths=frozenset(documents),
+            hosts=frozenset((*LOOPBACK_NAMES, host)) if host in (*LOOPBACK_NAMES, "::1") else frozenset(),
+            send_timeout_s=api.send_timeout_s,
+        )
+        listeners = [self.tcp] if self.local is None else [self.tcp, self.local.listener]
+        closing = None if answers.acting is None else answers.acting.closing
+        app = make_app(answers, rules, version(PACKAGE))
+        return Server(app, listeners, connections=api.connections, closing=closing)
+
+    def announce(self, started_ms: int) -> None:
+        """Write down in DATA how the service is reached."""
+        said = client_place.Announcement(
+            url=self.url,
+            pid=os.getpid(),
+            started_ms=started_ms,
+            version=version(PACKAGE),
+            socket=None if self.local is None else str(self.local.path),
+        )
+        client_place.announce(self.data, said)
+
+    def close(self) -> None:
+        """Close both, and take back what was announced."""
+        client_place.withdraw(self.data, os.getpid())
+        if self.local is not None:
+            self.local.close()
+        self.tcp.close()
+
+
+def open_front(api: ApiConfig, data: Path, *, port_fixed: bool) -> Front:
+    """Both sockets, bound. Raises ``ServiceRefused``."""
+    _allow_files(api.connections)
+    keys = Keys(
+        token=make_token(data),
+        tokens=Tokens(data),
+        operators=frozenset(api.operators),
+        now_ms=SystemClock().now_ms,
+    )
+    tcp = bind(api.host, api.port, fall_back=not port_fixed)
+    try:
+        local, remark = open_local(api.socket, data, os.environ)
+    except BaseException:
+        tcp.close()
+        raise
+    return Front(
+        api=api,
+        data=data,
+        tcp=tcp,
+        local=local,
+        identity=Identity(keys),
+        remarks=(remark,) if remark else (),
+    )
+
+
+def _allow_files(connections: int) -> None:
+    """Raise the soft limit of open files to what the connections need, as far as the hard one allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
