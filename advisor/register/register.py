@@ -71,6 +71,7 @@ class Register:
         self._disk = threading.Lock()
         self._open = _Batch()
         self._listeners: tuple[Listener, ...] = ()
+        self._followers: dict[JobId, tuple[Listener, ...]] = {}
         self._heard_ms: dict[JobId, int] = {}
         self._since_ms = clock.monotonic_ms()
         self._on: defaultdict[GpuUuid, dict[JobId, float]] = defaultdict(dict)
@@ -167,6 +168,21 @@ class Register:
 
         return end
 
+    def follow(self, job: JobId, listener: Listener) -> Callable[[], None]:
+        """The same for one job: who follows thousands of jobs costs the others nothing."""
+        with self._guard:
+            self._followers[job] = (*self._followers.get(job, ()), listener)
+
+        def end() -> None:
+            with self._guard:
+                left = tuple(each for each in self._followers.get(job, ()) if each is not listener)
+                if left:
+                    self._followers[job] = left
+                else:
+                    self._followers.pop(job, None)
+
+        return end
+
     def holders(self) -> dict[GpuUuid, dict[JobId, float]]:
         """Who holds which share of each leased GPU now, what is about to be given included."""
         with self._guard:
@@ -219,9 +235,12 @@ class Register:
                 self._seen[change.after.id] = change.after
             self._forget()
             batch.over = True
-            listeners = self._listeners
+            told = [
+                (self._listeners + self._followers.get(change.after.id, ()), change)
+                for change in batch.changes
+            ]
             self._changed.notify_all()
-        for change in batch.changes:
+        for listeners, change in told:
             for listener in listeners:
                 listener(change.before, change.after)
 

@@ -230,7 +230,7 @@ def _check_modes(said: Mapping[str, str], *, unsaid: bool = False) -> None:
 class ActingConfig:
     """How the service looks after submitted jobs, in seconds of the machine's clock.
 
-    It looks every ``every_s``, and at once when something came. A launcher that was not heard for ``silent_s``
+    It looks every ``every_s``, and at once when something came. A launcher that was silent for ``silent_s``
     gets nothing new; one for ``launcher_grace_s``, and not seen to live, is lost. It may take ``answer_s`` to
     answer, and ``reshape_s`` until workers of another number have joined.
     """

@@ -1,0 +1,330 @@
+"""What people and launchers ask of those who act: one method a route, plain rows as answers.
+
+Here it is decided who may order what: everybody sees everything, a user acts on own jobs, an operator on all.
+What is done about an order is the register's and the engine's; plans, the journal and the switch are
+``service.acting.plans``.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from advisor.engines.engine import Done, Outcome, Stale
+from advisor.model import ActionClass
+from advisor.placement import Board, shrunk
+from advisor.register import life
+from advisor.register.kept import read_directives, read_leases
+from advisor.register.life import Refused, in_flight
+from advisor.register.model import Directive, Entry, Report, Stand, Submission
+from advisor.register.register import UnknownJob as NoEntry
+from advisor.steps import Pause, Resize, Resume, Terminate
+from advisor.written import to_tree
+from collector.model import JobId
+from service.acting.errors import BadOrder, JobEnded, NotAllowed, UnknownJob, WrongState
+from service.acting.following import follow, is_news
+from service.acting.rows import explained, queue_row, unfit
+from service.acting.waiting import NOT_LOOKED, Wait, stands
+from service.api.port import Caller, Role, Row
+
+if TYPE_CHECKING:
+    from advisor.cycle import Journal
+    from advisor.model import ClusterState
+    from advisor.register.register import Register, Turn
+    from collector.clock import Clock
+    from collector.store.database import Store
+    from service.acting.loop import ActingLoop
+    from service.acting.orders import Orders
+
+MOST_JOBS = 1_000
+
+
+class Papers(Protocol):
+    """Plans, the journal and the switch, as ``service.acting.plans`` has them."""
+
+    def plans(self, caller: Caller) -> list[Row]:
+        """Plans, those that wait first."""
+
+    def apply(self, caller: Caller, plan: int, steps: tuple[int, ...] | None) -> Row:
+        """Do a waiting plan."""
+
+    def reject(self, caller: Caller, plan: int, because: str, snooze_hours: float | None) -> Row:
+        """Turn a waiting plan down."""
+
+    def actions(self, caller: Caller, *, since_ms: int | None, job: JobId | None) -> list[Row]:
+        """The journal, the newest first."""
+
+    def undo(self, caller: Caller, action: int) -> Row:
+        """Take an action back."""
+
+    def acting(self, caller: Caller) -> Row:
+        """The switch and the modes."""
+
+    def stop_acting(self, caller: Caller, because: str) -> Row:
+        """The kill switch."""
+
+    def start_acting(self, caller: Caller) -> Row:
+        """Release it."""
+
+
+class Keeping(Protocol):
+    """Keeps a job by its owner's word, launched or not; what it raises is an ``ActingError``."""
+
+    def keep(self, caller: Caller, job: JobId, hours: float, because: str) -> Row:
+        """``{"action", "outcome", "message"}``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Organs:
+    """What a desk sits between. ``projects`` are those that have projects below them: no place for jobs."""
+
+    register: "Register"
+    store: "Store"
+    clock: "Clock"
+    journal: "Journal"
+    orders: "Orders"
+    loop: "ActingLoop"
+    observe: "Callable[[], ClusterState]"
+    papers: Papers
+    keeping: Keeping
+    inner_projects: frozenset[str] = frozenset()
+
+
+class Desk:
+    """``service.api.port.Desk``; safe from any thread."""
+
+    def __init__(self, organs: Organs) -> None:
+        self._organs = organs
+        self._register = organs.register
+
+    def submit(self, caller: Caller, submission: Submission) -> tuple[Row, bool]:
+        """The entry of a job for its caller; the same nonce again is the same job. Blocks for a commit."""
+        if caller.role is Role.VIEWER:
+            raise NotAllowed(f"{caller.name} may look and not submit; an operator gives roles")
+        own = replace(submission, user=caller.name, uid=caller.uid)
+        problem = unfit(own, self._organs.inner_projects)
+        if problem is not None:
+            raise BadOrder(problem)
+        entry, new = self._register.submit(own)
+        return self._row(entry), new
+
+    def jobs(
+        self, caller: Caller, *, stand: Stand | None, user: str | None, project: str | None, limit: int
+    ) -> list[Row]:
+        """Entries, the newest first."""
+        found = [
+            entry
+            for entry in self._register.entries().values()
+            if stand in (None, entry.stand)
+            and user in (None, entry.submission.user)
+            and project in (None, entry.submission.project)
+        ]
+        found.sort(key=lambda entry: entry.submitted_ms, reverse=True)
+        return [self._row(entry) for entry in found[: min(limit, MOST_JOBS)]]
+
+    def job(self, caller: Caller, job: JobId) -> Row:
+        """One entry, with what it was told, what was done to it, and why it stands where it stands."""
+        entry = self._entry(job)
+        told = [
+            {**row, "directive": to_tree(row.pop("body"), Directive)}
+            for row in map(dict, read_directives(self._organs.store, job))
+        ]
+        actions = self._organs.papers.actions(caller, since_ms=None, job=job)
+        return {
+            **self._row(entry),
+            "directives": told,
+            "actions": actions,
+            "explain": list(explained(entry, self._waits().get(job))),
+        }
+
+    def directives(self, caller: Caller, job: JobId, after: int) -> AsyncIterator[Row]:
+        """What the job's launcher is told from now on, and its place while it waits. Never blocks.
+
+        Raises for somebody else's job, and for one that ended unless ``Stop`` is news.
+        """
+        entry = self._own(caller, job)
+        if entry.stand is Stand.ENDED and not is_news(entry, after):
+            raise JobEnded(f"{job} has ended: {entry.said or (entry.ending and entry.ending.value)}")
+        return follow(self._register, self._organs.loop, job, after)
+
+    def report(self, caller: Caller, job: JobId, report: Report) -> Row:
+        """Take a launcher's word. Blocks only when something changed."""
+        before = self._own(caller, job)
+        if before.stand is Stand.ENDED:
+            raise JobEnded(f"{job} has ended: {before.said or (before.ending and before.ending.value)}")
+        self._register.report(job, report)
+        return {"known": True}
+
+    def pause(self, caller: Caller, job: JobId, because: str) -> Row:
+        """Pause a running job until it is resumed; a waiting one is held in the queue."""
+        entry = self._changeable(caller, job)
+        if entry.stand in (Stand.PENDING, Stand.PAUSED) and not in_flight(entry):
+            return self._turned(caller, Pause(job=job, reason=because), life.held, "held in the queue")
+        return self._ordered(
+            caller,
+            Pause(job=job, action=ActionClass.SCHEDULE, reason=because),
+            lambda each: replace(each, held_by_user=True),
+        )
+
+    def resume(self, caller: Caller, job: JobId, because: str) -> Row:
+        """Let a paused or held job go on as soon as there is room."""
+        self._changeable(caller, job)
+        step = Resume(job=job, gpus=(), reason=because)
+        return self._turned(caller, step, life.let_go, "it goes on as soon as there is room")
+
+    def cancel(self, caller: Caller, job: JobId, because: str) -> Row:
+        """End a job for good."""
+        self._changeable(caller, job)
+        return self._ordered(caller, Terminate(job=job, reason=because or f"cancelled by {caller.name}"))
+
+    def resize(self, caller: Caller, job: JobId, gpus: int, because: str) -> Row:
+        """Give a running job so many GPUs, when as many are free beside its own."""
+        entry = self._changeable(caller, job)
+        wanted = entry.submission
+        if not wanted.min_gpus <= gpus <= wanted.max_gpus:
+            raise BadOrder(
+                f"{job} was submitted for {wanted.min_gpus} to {wanted.max_gpus} GPUs, not for {gpus}; "
+                "submit it anew with other bounds"
+            )
+        if entry.stand is not Stand.RUNNING or in_flight(entry):
+            doing = "is just carrying something out" if in_flight(entry) else f"is {entry.stand.value}"
+            raise WrongState(f"{job} {doing}; a running job is resized")
+        step = Resize(job=job, gpus=self._sized(entry, gpus), reason=because or f"asked for by {caller.name}")
+        return self._ordered(caller, step)
+
+    def keep(self, caller: Caller, job: JobId, hours: float, because: str) -> Row:
+        """Leave a job alone for so long, whether Fallow launched it or not."""
+        return self._organs.keeping.keep(caller, job, hours, because)
+
+    def queue(self, caller: Caller, limit: int) -> list[Row]:
+        """The jobs that wait, in the order in which they are looked at."""
+        entries = self._register.entries()
+        found = sorted(self._waits().items(), key=lambda pair: pair[1].place)
+        return [queue_row(entries[job], wait) for job, wait in found[:limit]]
+
+    def leases(self, caller: Caller) -> list[Row]:
+        """Who was given which GPU by Fallow."""
+        state, entries = self._organs.observe(), self._register.entries()
+        rows = []
+        for row in read_leases(self._organs.store):
+            entry, gpu = entries.get(JobId(row["job"])), state.gpus.get(row["gpu"])
+            wanted = None if entry is None else entry.submission
+            rows.append(
+                {
+                    **row,
+                    "node": None if gpu is None else gpu.node,
+                    "user": None if wanted is None else wanted.user,
+                    "project": None if wanted is None else wanted.project,
+                    "sharing": None if entry is None else entry.sharing.value,
+                }
+            )
+        return rows
+
+    def plans(self, caller: Caller) -> list[Row]:
+        """Plans, those that wait for somebody first."""
+        return self._organs.papers.plans(caller)
+
+    def apply(self, caller: Caller, plan: int, steps: tuple[int, ...] | None) -> Row:
+        """Do a waiting plan, or these steps of it."""
+        answer = self._organs.papers.apply(caller, plan, steps)
+        self._organs.loop.wake()
+        return answer
+
+    def reject(self, caller: Caller, plan: int, because: str, snooze_hours: float | None) -> Row:
+        """Turn a waiting plan down."""
+        return self._organs.papers.reject(caller, plan, because, snooze_hours)
+
+    def actions(self, caller: Caller, *, since_ms: int | None, job: JobId | None) -> list[Row]:
+        """The journal, the newest first."""
+        return self._organs.papers.actions(caller, since_ms=since_ms, job=job)
+
+    def undo(self, caller: Caller, action: int) -> Row:
+        """Take an action back."""
+        return self._organs.papers.undo(caller, action)
+
+    def acting(self, caller: Caller) -> Row:
+        """Whether the service acts, who said so, and the modes."""
+        return self._organs.papers.acting(caller)
+
+    def stop_acting(self, caller: Caller, because: str) -> Row:
+        """The kill switch; operators alone."""
+        return self._organs.papers.stop_acting(caller, because)
+
+    def start_acting(self, caller: Caller) -> Row:
+        """Release the kill switch; operators alone."""
+        answer = self._organs.papers.start_acting(caller)
+        self._organs.loop.wake()
+        return answer
+
+    def _entry(self, job: JobId) -> Entry:
+        try:
+            return self._register.entry(job)
+        except NoEntry as error:
+            raise UnknownJob(str(error)) from error
+
+    def _own(self, caller: Caller, job: JobId) -> Entry:
+        """The entry of a job that the caller may act on."""
+        entry = self._entry(job)
+        if not caller.may_act_for(entry.submission.user, entry.submission.uid):
+            raise NotAllowed(
+                f"{job} is {entry.submission.user}'s; {caller.name} may look at it and not change it"
+            )
+        return entry
+
+    def _changeable(self, caller: Caller, job: JobId) -> Entry:
+        entry = self._own(caller, job)
+        if entry.stand is Stand.ENDED:
+            raise JobEnded(f"{job} has ended: {entry.said or (entry.ending and entry.ending.value)}")
+        return entry
+
+    def _ordered(self, caller: Caller, step: Pause | Resize | Terminate, also: "Turn | None" = None) -> Row:
+        """Give an order to a launcher; what it cannot do is the caller's mistake."""
+        row = self._organs.orders.give(step, f"user {caller.name}", also).row()
+        if row["outcome"] == "unsupported":
+            raise BadOrder(row["message"])
+        if row["outcome"] == "stale":
+            raise WrongState(row["message"])
+        return row
+
+    def _turned(self, caller: Caller, step: Pause | Resume, turn: "Turn", said: str) -> Row:
+        """An order that needs no launcher: only the entry changes."""
+        organs = self._organs
+        number = organs.journal.intends(organs.clock.now_ms(), step, f"user {caller.name}")
+        found: Outcome = Done(note=said)
+        try:
+            self._register.change(step.job, turn)
+        except Refused as error:
+            found = Stale(found=str(error))
+        row = organs.orders.note(number, found).row()
+        if isinstance(found, Stale):
+            raise WrongState(found.found)
+        organs.loop.wake()
+        return row
+
+    def _sized(self, entry: Entry, gpus: int) -> tuple[Any, ...]:
+        """Its own devices, less or more; those that come lie beside its own."""
+        state = self._organs.observe()
+        if gpus <= len(entry.gpus):
+            return shrunk(state, entry.gpus, gpus)
+        more = gpus - len(entry.gpus)
+        job = state.jobs.get(entry.id)
+        found = None if job is None else Board(state).find_beside(job, entry.gpus, more)
+        if found is None:
+            raise WrongState(
+                f"{more} more GPUs for {entry.id} are not free now; `fallow queue` says who waits"
+            )
+        return entry.gpus + found
+
+    def _row(self, entry: Entry) -> Row:
+        return {"job": entry.id, **to_tree(entry)}
+
+    def _waits(self) -> dict[JobId, Wait]:
+        """The places of the last cycle, and those who came since behind them."""
+        known = self._organs.loop.waits
+        standing = {id: entry for id, entry in self._register.entries().items() if stands(entry)}
+        found = {id: known[id] for id in known if id in standing}
+        new = [id for id in standing if id not in found]
+        of = len(found) + len(new)
+        last = max((wait.place for wait in found.values()), default=0)
+        for at, id in enumerate(new, start=last + 1):
+            found[id] = Wait(place=at, of=of, waits_for=standing[id].said or NOT_LOOKED)
+        return found

@@ -1,0 +1,66 @@
+"""What a launcher is told, as it comes: its directives, and its place while it waits.
+
+A launcher that follows is one that lives, so a job's open stream counts as a sign of life.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from advisor.register.life import in_flight
+from advisor.register.model import Directive, Entry, Stand, Stop
+from advisor.register.register import UnknownJob
+from advisor.written import to_tree
+from collector.model import JobId
+
+if TYPE_CHECKING:
+    from advisor.register.register import Register
+    from service.acting.loop import ActingLoop
+
+ALIVE_S = 5.0
+
+
+def is_news(entry: Entry, after: int) -> bool:
+    """Whether a launcher that handled ``after`` has still to hear of the newest directive. Pure."""
+    directive = entry.directive
+    if directive is None or directive.number <= after:
+        return False
+    return in_flight(entry) or (entry.stand is Stand.ENDED and isinstance(directive, Stop))
+
+
+async def follow(
+    register: "Register", loop: "ActingLoop", job: JobId, after: int
+) -> AsyncIterator[dict[str, Any]]:
+    """Directives above ``after`` and changes of place, until the job has ended or the reader closes it."""
+    changed, running = asyncio.Event(), asyncio.get_running_loop()
+
+    def stir(*_: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the event loop may end before what it listens to
+            running.call_soon_threadsafe(changed.set)
+
+    ends = register.follow(job, stir), loop.mind(job, stir)
+    told, shown = after, None
+    try:
+        while True:
+            changed.clear()
+            register.heard(job)
+            try:
+                entry = register.entry(job)
+            except UnknownJob:
+                return
+            if entry.directive is not None and is_news(entry, told):
+                told = entry.directive.number
+                yield {"directive": to_tree(entry.directive, Directive)}
+            if entry.stand is Stand.ENDED:
+                return
+            place = loop.waits.get(job)
+            if place is not None and place != shown:
+                yield {"place": asdict(place)}
+            shown = place
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), ALIVE_S)
+    finally:
+        for end in ends:
+            end()

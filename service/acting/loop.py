@@ -1,0 +1,230 @@
+"""The acting loop: a thread that looks, decides and acts every few seconds, and at once when something came.
+
+What it is made of is handed in; the cycle itself is ``advisor.cycle``. A cycle that fails is said in the
+service's health and tried again. Who submitted a job agreed to be scheduled; everything that disturbs keeps
+its mode (docs/act.md).
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from advisor.cycle import Cycle, Journal, Policy, run_cycle
+from advisor.engines.engine import Engine, Outcome, Stale
+from advisor.engines.local import Interrupted
+from advisor.register.life import in_flight, lapsing, silent, vacated
+from advisor.register.model import Entry, Stand
+from service.acting.waiting import Reasons, Wait, reasons_of, waits
+
+if TYPE_CHECKING:
+    from advisor.limits import Limits
+    from advisor.model import ClusterState
+    from advisor.register.register import Register
+    from advisor.steps import Step
+    from collector.clock import Clock
+    from collector.model import JobId
+
+log = logging.getLogger(__name__)
+
+RESTS = 0.5
+"""Of the time that a cycle took, so much is waited before the next: others want the processor as well."""
+LEAST_REST_S = 0.02
+STOPPED = "acting to be started again: somebody stopped it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eyes:
+    """Whether processes of this machine live; ``None``: it cannot be told from here.
+
+    ``launcher`` is asked of an entry's launcher, ``workers`` whether any of its workers is left.
+    """
+
+    launcher: Callable[[Entry], bool | None]
+    workers: Callable[[Entry], bool | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a cycle is made of. ``before`` and ``after`` frame every one; people said yes to ``agreed``."""
+
+    register: "Register"
+    observe: "Callable[[], ClusterState]"
+    policies: tuple[Policy, ...]
+    engine: Engine
+    journal: Journal
+    clock: "Clock"
+    limits: "Limits"
+    eyes: Eyes
+    may_act: Callable[[], bool]
+    before: Callable[[], object] = lambda: None
+    after: Callable[[Cycle], None] = lambda cycle: None
+    agreed: "Callable[[], frozenset[Step]]" = frozenset
+    trouble: Callable[[str | None], None] = lambda trouble: None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How often is looked without any reason; how long a launcher may be silent before it counts as absent,
+    and as lost; in seconds."""
+
+    every_s: float = 5.0
+    silent_s: float = 20.0
+    launcher_grace_s: float = 120.0
+
+
+class ActingLoop:
+    """Runs cycles on a thread of its own until stopped."""
+
+    def __init__(self, parts: Parts, pace: Pace) -> None:
+        self._parts, self._pace = parts, pace
+        self._woken = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="acting", daemon=True)
+        self._unlisten = parts.register.listen(self._heard)
+        self.waits: Mapping[JobId, Wait] = {}
+        self._minders: dict[JobId, tuple[Callable[[], None], ...]] = {}
+        self._minding = threading.Lock()
+
+    def mind(self, job: "JobId", minder: Callable[[], None]) -> Callable[[], None]:
+        """Tell ``minder`` whenever the job's place in the queue or its reason changed; the answer ends it."""
+        with self._minding:
+            self._minders[job] = (*self._minders.get(job, ()), minder)
+
+        def end() -> None:
+            with self._minding:
+                left = tuple(each for each in self._minders.get(job, ()) if each is not minder)
+                self._minders.pop(job, None)
+                if left:
+                    self._minders[job] = left
+
+        return end
+
+    def absent(self) -> "frozenset[JobId]":
+        """The jobs whose launcher is not to be reached now."""
+        register, silent_s = self._parts.register, self._pace.silent_s
+        return frozenset(job for job in register.entries() if register.silence_s(job) > silent_s)
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the step that is under way, whose wait the engine's owner interrupts; blocks."""
+        self._stopping.set()
+        self._woken.set()
+        self._unlisten()
+        if self._thread.is_alive():
+            self._thread.join(timeout=10)
+
+    def wake(self) -> None:
+        """Look at once: something came that may matter."""
+        self._woken.set()
+
+    def cycle(self) -> Cycle | None:
+        """One cycle, on the caller's thread: who is lost, then what to do. ``None``: acting is stopped."""
+        parts = self._parts
+        self._reap()
+        if not parts.may_act():
+            self._say(Reasons(otherwise=STOPPED))
+            return None
+        parts.before()
+        cycle = run_cycle(
+            parts.observe,
+            _Switched(parts.engine, parts.may_act),
+            parts.journal,
+            parts.clock,
+            parts.limits,
+            policies=parts.policies,
+            agreed=parts.agreed(),
+        )
+        self._say(reasons_of(cycle))
+        parts.after(cycle)
+        return cycle
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._woken.clear()
+            begun_ms = self._parts.clock.monotonic_ms()
+            again = self._tried()
+            took_s = (self._parts.clock.monotonic_ms() - begun_ms) / 1000
+            self._stopping.wait(max(LEAST_REST_S, took_s * RESTS))
+            if not again:
+                self._woken.wait(self._pace.every_s)
+
+    def _tried(self) -> bool:
+        """Run a cycle, whatever comes of it; whether the next one should follow at once."""
+        try:
+            cycle = self.cycle()
+        except Interrupted:
+            return False
+        except Exception as error:
+            expected = type(error).__module__.split(".")[0] in ("collector", "advisor", "service")
+            log.error("an acting cycle failed: %s", error, exc_info=not expected)
+            self._parts.trouble(f"the last acting cycle failed: {error}")
+            return False
+        self._parts.trouble(None)
+        return cycle is not None and len(cycle.outcomes) < len(cycle.ruling.approved.steps)
+
+    def _heard(self, before: Entry | None, after: Entry) -> None:
+        if before is None or matters(before, after):
+            self._woken.set()
+
+    def _reap(self) -> None:
+        for entry in self._parts.register.entries().values():
+            if entry.stand is not Stand.ENDED:
+                self._look_after(entry)
+
+    def _look_after(self, entry: Entry) -> None:
+        register, eyes, now_ms = self._parts.register, self._parts.eyes, self._parts.clock.now_ms()
+        alive = eyes.launcher(entry)
+        if lapsing(entry):
+            if eyes.workers(entry) is not True and alive is not True:
+                register.change(entry.id, lambda each: vacated(each, now_ms))
+            return
+        silence_s = register.silence_s(entry.id)
+        if alive is False or (alive is None and silence_s > self._pace.launcher_grace_s):
+            why = (
+                "its launcher is gone" if alive is False else f"its launcher is silent for {silence_s:.0f} s"
+            )
+            lost = register.change(entry.id, lambda each: silent(each, now_ms, why))
+            if lapsing(lost):
+                self._look_after(lost)
+
+    def _say(self, reasons: Reasons) -> None:
+        """Reckon places and reasons anew, and tell those whose own has changed."""
+        before, after = self.waits, waits(self._parts.register.entries().values(), reasons, self.absent())
+        self.waits = after
+        with self._minding:
+            told = [
+                each
+                for job, minders in self._minders.items()
+                if before.get(job) != after.get(job)
+                for each in minders
+            ]
+        for minder in told:
+            minder()
+
+
+def matters(before: Entry, after: Entry) -> bool:
+    """Whether a change may let somebody start, or call for a new decision. Pure."""
+    return (
+        before.stand is not after.stand
+        or before.gpus != after.gpus
+        or in_flight(before) != in_flight(after)
+        or before.held_by_user != after.held_by_user
+        or before.keep_until_ms != after.keep_until_ms
+    )
+
+
+class _Switched:
+    """An engine behind the kill switch, which is read before every single step."""
+
+    def __init__(self, engine: Engine, may_act: Callable[[], bool]) -> None:
+        self._engine, self._may_act = engine, may_act
+
+    def do(self, step: "Step", intent: int = 0) -> Outcome:
+        if not self._may_act():
+            return Stale(found="acting was stopped before this step")
+        return self._engine.do(step, intent)

@@ -1,0 +1,143 @@
+"""What the acting loop sees: the machine as it was last measured, joined with the register as it is now.
+
+The measured half is read again when a tick has come, at most; the register's half every time. With nothing
+measured yet there is no GPU to give away, and nobody is judged.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from advisor.model import ClusterState
+    from advisor.observed import Observed
+    from advisor.register.register import Register
+    from advisor.state import Live
+    from collector.clock import Clock
+    from collector.model import GpuUuid, NodeName
+    from collector.store.database import Store
+    from service.config.model import Config
+
+STALE_TICKS = 3
+"""A GPU that was not measured for so many ticks is nobody's to give away."""
+REREAD_MS = 60_000
+"""What was judged (once a minute) is read again even where no tick comes."""
+
+Remember = Callable[["ClusterState"], "ClusterState"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Measured:
+    """One reading of the measured half: for which tick, when by the steady clock, and each GPU's newest."""
+
+    tick_ms: int | None
+    read_ms: int
+    live: "Live"
+    newest_ms: "Mapping[GpuUuid, int]"
+    taken: "frozenset[GpuUuid]"
+
+
+class Observing:
+    """``advisor.cycle.Observe`` of a running service; one thread at a time."""
+
+    def __init__(
+        self,
+        store: "Store",
+        config: "Config",
+        clock: "Clock",
+        register: "Register",
+        *,
+        last_tick: Callable[[], int | None],
+        here: "Callable[[ClusterState], frozenset[NodeName]]",
+        remember: Remember = lambda state: state,
+    ) -> None:
+        self._store, self._config, self._clock, self._register = store, config, clock, register
+        self._last_tick, self._here, self._remember = last_tick, here, remember
+        self._measured: _Measured | None = None
+
+    @property
+    def observed(self) -> "Observed":
+        """What was measured of the jobs, as of the last look."""
+        from advisor.observed import Observed
+
+        if self._measured is None:
+            return Observed(analysis=_nothing(self._clock.now_ms()))
+        return self._measured.live.observed
+
+    @property
+    def taken(self) -> "frozenset[GpuUuid]":
+        """The GPUs that were in use, or had a process on them, when they were last measured."""
+        return frozenset() if self._measured is None else self._measured.taken
+
+    def look(self) -> "ClusterState":
+        """The state as it is now. Blocks while it asks. Raises ``ClientError`` if the store cannot answer."""
+        from advisor.register.state import Look, joined
+
+        measured = self._newest()
+        now_ms = self._clock.now_ms()
+        state = measured.live.state
+        entries = self._register.entries()
+        look = Look(
+            now_ms=now_ms,
+            newest_ms=measured.newest_ms,
+            stale_ms=round(STALE_TICKS * self._config.collect.tick_s * 1000),
+            here=self._here(state),
+            absent=frozenset(
+                job for job in entries if self._register.silence_s(job) > self._config.acting.silent_s
+            ),
+        )
+        return self._remember(joined(state, entries.values(), look))
+
+    def _newest(self) -> _Measured:
+        tick_ms, steady_ms = self._last_tick(), self._clock.monotonic_ms()
+        known = self._measured
+        if known is None or known.tick_ms != tick_ms or steady_ms - known.read_ms > REREAD_MS:
+            rows: list[dict[str, Any]] = []
+            live = self._read(rows)
+            known = _Measured(
+                tick_ms=tick_ms,
+                read_ms=steady_ms,
+                live=live,
+                newest_ms={row["uuid"]: row["newest_ms"] for row in rows if row["newest_ms"] is not None},
+                taken=frozenset(row["uuid"] for row in rows if row["is_taken"]),
+            )
+            self._measured = known
+        return known
+
+    def _read(self, gpus: list[dict[str, Any]]) -> "Live":
+        """The measured half; ``gpus`` gets the rows of the GPUs, which say when each was measured."""
+        from advisor.model import ClusterState
+        from advisor.observed import Observed
+        from advisor.recorded import moment_ms, recorded_analysis
+        from advisor.state import Live, read_live
+        from service.advising import site_of
+        from service.client.answer import answer
+        from service.client.values import plain_rows
+
+        with closing(self._store.reader()) as connection:
+
+            def ask(name: str, given: Mapping[str, object]) -> list[dict[str, Any]]:
+                rows = plain_rows(answer(connection, name, dict(given)).to_pylist())
+                if name == "decide_gpus":
+                    gpus.extend(rows)
+                return rows
+
+            site = site_of(self._config)
+            last = ask("span", {})[0]["last_ts"]
+            if last is None:
+                now_ms = self._clock.now_ms()
+                empty = ClusterState(as_of_ms=now_ms, projects=site.projects)
+                return Live(state=empty, observed=Observed(analysis=_nothing(now_ms)))
+            at_ms = moment_ms(last)
+            minute = datetime.fromtimestamp(at_ms / 1000, UTC).replace(second=0, microsecond=0)
+            span = {"from_ts": minute - timedelta(days=30), "to_ts": minute + timedelta(minutes=2)}
+            analysis = recorded_analysis(ask("findings", {"open": True, **span}), ask("unjudged", {}), at_ms)
+            return read_live(ask, analysis, site, self._config.advice)
+
+
+def _nothing(now_ms: int) -> Any:
+    from advisor.recorded import recorded_analysis
+
+    return recorded_analysis((), (), now_ms)

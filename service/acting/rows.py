@@ -1,0 +1,70 @@
+"""What the desk says of entries: fit or not, why they stand where they stand, rows for the API. Pure."""
+
+from typing import Any
+
+from advisor.register.life import in_flight
+from advisor.register.model import Entry, Mobility, Submission
+from service.acting.waiting import Wait
+
+Row = dict[str, Any]
+
+
+def unfit(wanted: Submission, inner_projects: frozenset[str] = frozenset()) -> str | None:
+    """Why a submission can never be a job, and what would be right; ``None`` when it can. Pure."""
+    if not wanted.command:
+        return "a job needs a command; write it after `--`"
+    if not wanted.project:
+        return "a job needs a project; name one with --project"
+    if wanted.project in inner_projects:
+        return f"{wanted.project} has projects below it, and jobs belong to those; name one with --project"
+    if not 1 <= wanted.min_gpus <= wanted.max_gpus:
+        return f"{wanted.min_gpus} to {wanted.max_gpus} GPUs: at least 1, the smaller number first"
+    if not 0 < wanted.share <= 1:
+        return f"a share of {wanted.share:g} of a GPU: above 0 and at most 1"
+    if wanted.memory_bytes is not None and wanted.memory_bytes <= 0:
+        return f"{wanted.memory_bytes} bytes of memory: leave it out when it is not known"
+    if wanted.limit_s is not None and wanted.limit_s <= 0:
+        return f"a time limit of {wanted.limit_s:g} s: leave it out when there is none"
+    if wanted.grace_s < 0 or wanted.restarts < 0:
+        return "a grace and a number of restarts are 0 or more"
+    if wanted.mobility is Mobility.CHECKPOINTS and not wanted.checkpoint_signal:
+        return "a job that checkpoints says on which signal; name it with --checkpoint-signal"
+    return None
+
+
+def explained(entry: Entry, wait: Wait | None) -> tuple[str, ...]:
+    """Sentences for people on why the job stands where it stands. Pure."""
+    lines = [f"It is {entry.stand.value}" + (f": {entry.said}." if entry.said else ".")]
+    if wait is not None:
+        lines.append(f"It is number {wait.place} of {wait.of} in the queue and waits for: {wait.waits_for}.")
+    if in_flight(entry):
+        lines.append(
+            f"Its launcher was told to {type(entry.directive).__name__.lower()} and has not answered."
+        )
+    if entry.next_launch:
+        named = ", ".join(f"{name}={value}" for name, value in entry.next_launch)
+        lines.append(f"It is launched with {named} next time.")
+    settings = getattr(entry.directive, "settings", ())
+    if settings and not entry.submission.memory_defaults:
+        lines.append("Its owner refused the memory defaults.")
+    if settings:
+        named = ", ".join(f"{name}={value}" for name, value in settings)
+        lines.append(f"Its workers were started with {named}.")
+    return tuple(lines)
+
+
+def queue_row(entry: Entry, wait: Wait) -> Row:
+    """A row of the queue; ``gpus`` is the least that it starts on."""
+    wanted = entry.submission
+    return {
+        "job": entry.id,
+        "name": wanted.name,
+        "user": wanted.user,
+        "project": wanted.project,
+        "gpus": wanted.min_gpus * wanted.share,
+        "max_gpus": wanted.max_gpus * wanted.share,
+        "place": wait.place,
+        "waits_for": wait.waits_for,
+        "since_ms": entry.submitted_ms,
+        "promised_ms": entry.promised_ms,
+    }

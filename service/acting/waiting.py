@@ -1,0 +1,87 @@
+"""What each waiting job waits for, and its place in the queue, as the last cycle left it. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from advisor.cycle import Cycle
+from advisor.engines.engine import Done
+from advisor.guard import action_of
+from advisor.model import ActionClass
+from advisor.register.life import in_flight
+from advisor.register.model import Entry, Stand
+from advisor.steps import Resume, Start
+from collector.model import JobId
+
+NOT_LOOKED = "the next look at the queue"
+AWAY = "its launcher, which is not connected"
+HELD = "somebody who lets it go on: `fallow resume`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """One waiting job: its place from 1, of how many, and what it waits for."""
+
+    place: int
+    of: int
+    waits_for: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reasons:
+    """Why jobs wait, in the order in which the last cycle looked at them."""
+
+    by_job: Mapping[JobId, str] = field(default_factory=dict)
+    otherwise: str = NOT_LOOKED
+
+
+def reasons_of(cycle: Cycle) -> Reasons:
+    """What a cycle says of those whom it did not start; what it refused first by its turn in the queue."""
+    begun = {step.job for step, outcome in cycle.outcomes if isinstance(outcome, Done)}
+    found: dict[JobId, str] = {}
+    for refusal in (*cycle.ruling.refused, *cycle.plan.refused):
+        if refusal.action is ActionClass.SCHEDULE and refusal.job not in begun:
+            found.setdefault(refusal.job, refusal.reason)
+    for step in cycle.plan.steps:
+        if isinstance(step, Start | Resume) and step.job not in begun:
+            found.setdefault(step.job, f"its turn: {action_of(step).value} stopped before it")
+    return Reasons(by_job=found)
+
+
+def waits(
+    entries: Iterable[Entry], reasons: Reasons, absent: frozenset[JobId] = frozenset()
+) -> dict[JobId, Wait]:
+    """Every job that stands in the queue: those looked at in their turn, then the others by arrival."""
+    waiting = {entry.id: entry for entry in entries if stands(entry)}
+    turn = {job: at for at, job in enumerate(reasons.by_job)}
+    order = sorted(waiting.values(), key=lambda each: _key(each, turn, absent))
+    count = len(order)
+    return {
+        entry.id: Wait(place=at, of=count, waits_for=_waits_for(entry, reasons, absent))
+        for at, entry in enumerate(order, start=1)
+    }
+
+
+def stands(entry: Entry) -> bool:
+    """Whether it stands in the queue."""
+    return entry.stand in (Stand.PENDING, Stand.PAUSED) and not in_flight(entry)
+
+
+def _key(
+    entry: Entry, turn: Mapping[JobId, int], absent: frozenset[JobId]
+) -> tuple[bool, bool, int, int, int]:
+    at = turn.get(entry.id)
+    return (
+        entry.held_by_user,
+        entry.id in absent,
+        len(turn) if at is None else at,
+        -entry.submission.priority,
+        entry.submitted_ms,
+    )
+
+
+def _waits_for(entry: Entry, reasons: Reasons, absent: frozenset[JobId]) -> str:
+    if entry.held_by_user:
+        return HELD
+    if entry.id in absent:
+        return AWAY
+    return reasons.by_job.get(entry.id) or entry.said or reasons.otherwise
