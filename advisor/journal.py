@@ -57,10 +57,15 @@ class StoreJournal:
         """``observe`` itself; what it last saw is how jobs stood before what is done next."""
 
         def watched() -> ClusterState:
-            self._seen = observe()
-            return self._seen
+            state = observe()
+            self.saw(state)
+            return state
 
         return watched
+
+    def saw(self, state: ClusterState) -> None:
+        """This is how jobs stand before what is done next."""
+        self._seen = state
 
     def moment(self) -> Moment:
         """Now, by both clocks."""

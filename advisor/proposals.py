@@ -86,10 +86,11 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What becomes of the waiting proposals: new ones, those that end with the reason."""
+    """What becomes of the waiting proposals: new ones, those that end with the reason, those that stay."""
 
     add: tuple[Proposal, ...] = ()
     end: tuple[tuple[int, str], ...] = ()
+    still: tuple[int, ...] = ()
 
 
 Key = tuple[JobId, str, ActionClass]
@@ -161,7 +162,8 @@ def reconcile(
             end.append((kept.number, "the same was rejected"))
         elif abs(now_ms - seen_ms.get(kept.number, kept.as_of_ms)) > LINGER_MS:
             end.append((kept.number, "it is not advised any more"))
-    return Changes(add=add, end=tuple(end))
+    still = tuple(kept.number for identity, kept in known.items() if identity in wanted)
+    return Changes(add=add, end=tuple(end), still=still)
 
 
 def is_snoozed(proposal: Proposal, said_no: Iterable[Kept], now_ms: int) -> bool:
@@ -177,8 +179,17 @@ def is_snoozed(proposal: Proposal, said_no: Iterable[Kept], now_ms: int) -> bool
     return False
 
 
+def snoozed_until_ms(now_ms: int, hours: float | None) -> int:
+    """Until when a plan that is rejected now is not proposed again; no ``hours``: nobody named a time."""
+    until_ms = now_ms + SNOOZE_MS if hours is None else now_ms + round(hours * MS_PER_HOUR)
+    return until_ms + (hours is not None and until_ms == now_ms + SNOOZE_MS)
+
+
 def is_named(kept: Kept) -> bool:
-    """Whether the person who rejected it named the time until which it is not proposed again."""
+    """Whether the person who rejected it named the time until which it is not proposed again.
+
+    A named time is never exactly the usual one (``snoozed_until_ms``).
+    """
     return kept.snoozed_ms != (kept.settled_ms or 0) + SNOOZE_MS
 
 

@@ -1,0 +1,87 @@
+"""The books of a service that acts: journal, waiting plans and switch of one store, kept up to date.
+
+What they hold goes into every look at the cluster (the brake counts what the journal knows), and what a cycle
+finds goes back into them (what must be approved waits on the shelf). Nothing is done to anybody here.
+"""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor.cycle import Cycle
+from advisor.deeds import Deed, remembered
+from advisor.journal import StoreJournal
+from advisor.limits import Limits
+from advisor.model import ClusterState
+from advisor.proposals import asking, reconcile
+from advisor.settle import Settlement, Settling
+from advisor.shelf import Shelf
+from advisor.switch import Switch
+from collector.model import JobId
+
+if TYPE_CHECKING:
+    from advisor.register.model import Entry
+    from collector.clock import Clock
+    from collector.store.database import Store
+
+log = logging.getLogger(__name__)
+
+
+class Books:
+    """One for a service. ``open_books`` makes it."""
+
+    def __init__(
+        self, store: "Store", clock: "Clock", switch: Switch, entry_of: "Callable[[JobId], Entry | None]"
+    ) -> None:
+        self.store, self.clock = store, clock
+        self.journal = StoreJournal(store, clock)
+        self.shelf = Shelf(store)
+        self.switch = switch
+        self._settling = Settling(store, self.journal, entry_of)
+        self._seen_ms: dict[int, int] = {}
+
+    def may_act(self) -> bool:
+        """Whether nobody stopped acting; asked before every single step."""
+        return self.switch.halt() is None
+
+    def remember(self, state: ClusterState) -> ClusterState:
+        """``state`` with the recent past of the journal, for the brake and for cooldowns. Blocks briefly."""
+        seen = remembered(state, self.journal.lately(), self.journal.moment())
+        self.journal.saw(seen)
+        return seen
+
+    def settle(self) -> tuple[tuple[Deed, Settlement], ...]:
+        """Settle what a crash or a full disk left open; at the start and before every cycle. Blocks."""
+        settled = self._settling.settle()
+        for deed, how in settled:
+            log.warning("action %d (%s %s) is settled: %s, %s", deed.number, deed.verb, deed.job, *_said(how))
+        return settled
+
+    def file(self, cycle: Cycle, limits: Limits) -> None:
+        """Put on the shelf what of a cycle's plan waits for a yes, and end what is not proposed any more."""
+        now_ms = self.clock.now_ms()
+        found = asking(cycle.plan, cycle.ruling.refused, cycle.state, limits)
+        waiting = self.shelf.waiting()
+        if not found and not waiting:
+            return
+        said_no = self.shelf.said_no(now_ms)
+        changes = reconcile(waiting, self._seen_ms, found, said_no=said_no, now_ms=now_ms)
+        added = self.shelf.change(now_ms, changes)
+        ended = {number for number, _ in changes.end}
+        known = {kept.number for kept in waiting} - ended
+        self._seen_ms = {number: at_ms for number, at_ms in self._seen_ms.items() if number in known}
+        self._seen_ms.update(dict.fromkeys((*changes.still, *added), now_ms))
+
+
+def open_books(
+    store: "Store", clock: "Clock", folder: Path, entry_of: "Callable[[JobId], Entry | None]"
+) -> Books:
+    """The books of a store, with the switch of its folder as file and store have it. Raises StoreFull."""
+    switch = Switch(store, folder)
+    switch.adopt()
+    return Books(store, clock, switch, entry_of)
+
+
+def _said(how: Settlement) -> tuple[str, str]:
+    return how.result.value, how.found
