@@ -217,6 +217,13 @@ class Stage:
             raise StoryFailed(f"fallow {' '.join(words)}: {done.stderr.strip()}")
         return json.loads(done.stdout)
 
+    def order(self, *words: str) -> str:
+        """Type a ``fallow`` command that does something; what it said. Raises ``StoryFailed``."""
+        done = self.fallow(*words)
+        if done.returncode != 0:
+            raise StoryFailed(f"fallow {' '.join(words)}: {done.stderr.strip()}")
+        return done.stdout
+
     def run(self, name: str, flags: Sequence[str], toy: Sequence[str], *, terminal: bool = False) -> Launched:
         """Type ``fallow run FLAGS --name NAME -- python -m examples.toys.TOY``; with ``terminal`` on one."""
         module, *words = toy

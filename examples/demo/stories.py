@@ -142,7 +142,7 @@ def notebook(stage: Stage, tell: Tell) -> Mapping[str, Any]:
     first_pid = next(iter(stage.on(0)))
     stage.until("he is told", lambda: _tellings(stage) >= 1, LONG_S)
     tell("His terminal says that his GPU lies idle, and what will follow. He keeps it for four hours.")
-    stage.told("keep", _id_of(stage, "notebook"), "--hours", "4")
+    stage.order("keep", _id_of(stage, "notebook"), "--for", "4h")
     held = stage.on(0)
     stage.until("he is told again", lambda: _tellings(stage) >= 2, 3 * LONG_S)
     tell("Four hours later he is told again, and doesn't answer.")

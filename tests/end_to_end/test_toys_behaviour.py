@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from examples.toys.board import CONTEXT_BYTES, GIB, Board
+from fallow.control_socket import ask
 from tests.driver.driver import Driver
 from tests.end_to_end.conftest import Start, until
 
@@ -95,6 +96,18 @@ def test_notebook_works_after_a_line_and_keeps_its_memory_between(
     assert process.wait(timeout=30) == STOPPED
     assert json.loads((tmp_path / "n").read_text()) == {"cells": 2}
     assert board.holders()[uuid] == {}
+
+
+def test_torch_keeps_its_peak_cached_until_it_is_asked_back(
+    board: Board, machine: Driver, start: Start, tmp_path: Path
+) -> None:
+    socket = tmp_path / "socket"
+    process = start(*toy("torch_like", "--needs", "8", "--peak", "50"), FALLOW_JOB_SOCKET=str(socket))
+    assert held(board, machine, process) == 50 * GIB + CONTEXT_BYTES
+    told = json.loads(ask(socket, ("release-caches",)))
+    assert told["freed_bytes"] == 42 * GIB
+    assert board.holders()[machine.gpu(0).uuid][process.pid] == 8 * GIB + CONTEXT_BYTES
+    assert json.loads(ask(socket, ("status",)))["held"] == 8 * GIB + CONTEXT_BYTES
 
 
 def test_toy_on_no_gpu_says_so(start: Start) -> None:
