@@ -10,7 +10,7 @@ from service.pages import acting, compose, wording
 from service.pages.finder import find_box
 from service.pages.pieces import facts, plain, tag
 from service.pages.pieces import ink_on as readable
-from service.pages.records import Action, action_of
+from service.pages.records import Action, Switch, action_of
 from service.pages.scene import Site
 from service.pages.sign_in import may_order
 from service.pages.stage import Stage, linked, staged
@@ -35,8 +35,7 @@ def _body(stage: Stage) -> None:
         switch = read_switch()
         kill_switch(stage, switch)
     switch_banner(stage, switch)
-    if switch.modes:
-        facts([(name, mode) for name, mode in switch.modes.items()])
+    _modes(switch)
     if not actions:
         st.caption("Nothing was done in this time. Advice is only said, unless a mode is set to ask or auto.")
         return
@@ -46,6 +45,14 @@ def _body(stage: Stage) -> None:
     at = st.pagination(pages, key="actions-page") - 1 if pages > 1 else 0
     for each in found[at * PER_PAGE : (at + 1) * PER_PAGE]:
         _one(stage, each)
+
+
+def _modes(switch: Switch) -> None:
+    """How far each class of action goes by itself, everywhere and where a project has its own."""
+    if switch.modes:
+        facts(list(switch.modes.items()))
+    for project, modes in switch.project_modes.items():
+        facts([("in project", project), *modes.items()])
 
 
 def action_table(stage: Stage, actions: Sequence[Action]) -> None:
@@ -124,6 +131,8 @@ def _facts(stage: Stage, action: Action) -> list[tuple[str, str]]:
         items.append(("plan", str(action.plan)))
     if action.undone_by is not None:
         items.append(("undone by action", str(action.undone_by)))
+    elif action.undo is None and action.no_undo:
+        items.append(("no undo", action.no_undo))
     return items
 
 

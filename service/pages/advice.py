@@ -9,9 +9,7 @@ import streamlit as st
 from service.client.advising import Advised
 from service.client.errors import ClientError
 from service.pages import acting, feed, wording
-from service.pages.chart_evidence import evidence_chart, evidence_window, measures_of, over_job
-from service.pages.chart_frame import TimeAxis
-from service.pages.evidence import told
+from service.pages.evidence_drawn import evidence_box
 from service.pages.notice import explain_acting
 from service.pages.pieces import facts, plain, tag
 from service.pages.pieces import ink_on as readable
@@ -48,7 +46,7 @@ def _body(stage: Stage) -> None:
     st.header(_sentence(found, plans), anchor=False)
     if plans is not None:
         switch_banner(stage, read_switch())
-        waiting_plans(stage, plans)
+        waiting_plans(stage, plans, found)
     _advised(stage, found)
     _left_alone(found)
 
@@ -104,12 +102,7 @@ def _one(stage: Stage, found: Advised, row: Mapping[str, Any]) -> None:
             linked(stage, str(row["job"] or ""))
         st.markdown(plain(wording.localized(str(row["why"]), stage.zone)))
         facts(_facts(found, row))
-        box = st.expander(
-            "Evidence", icon=":material/query_stats:", key=f"evidence-{name}", on_change="rerun"
-        )
-        with box:
-            if box.open:
-                _evidence(stage, found, row)
+        evidence_box(stage, row, lines=found.lines, as_of=found.as_of, key=name)
 
 
 def _facts(found: Advised, row: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -139,24 +132,6 @@ def expected(row: Mapping[str, Any]) -> str:
         f"{wording.hours(gain)} (four of five times between {wording.amount(low * gpus / 3600)} and "
         f"{wording.amount(high * gpus / 3600)})"
     )
-
-
-def _evidence(stage: Stage, found: Advised, row: Mapping[str, Any]) -> None:
-    window = evidence_window(row["evidence"], found.as_of)
-    axis = TimeAxis(window=window, utc=stage.view.tz == "utc")
-    if row["job"]:
-        timeline = feed.ask("job_timeline", job=row["job"], **window.steps)
-        if timeline.empty:
-            st.caption("No sample of its GPUs lies in this time.")
-        else:
-            for measure in measures_of(row, found.lines):
-                st.altair_chart(
-                    evidence_chart(over_job(timeline, measure.column), measure, axis, stage.colours),
-                    theme=None,
-                    width="stretch",
-                    alt=f"{measure.title} of the job over time, with the line that the advice turns on",
-                )
-    facts(told(row["evidence"]))
 
 
 def _left_alone(found: Advised) -> None:

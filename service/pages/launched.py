@@ -71,15 +71,13 @@ def one(stage: Stage, name: str) -> None:
         st.header(_told(stage, job), anchor=False)
         ground = stand_colours(stage.colours).get(job.stand, stage.colours.muted)
         st.html(tag(STANDS.get(job.stand, job.stand), ground, readable(ground)), width="content")
-    if job.said:
-        st.markdown(plain(wording.localized(job.said, stage.zone)))
+    for line in job.explain or (job.said,):
+        st.markdown(plain(wording.localized(line, stage.zone)))
     buttons(job)
     _facts(stage, job)
     if job.command:
         st.code(" ".join(job.command), language="shell", wrap_lines=True)
     _life(stage, job)
-    for line in job.explain:
-        st.markdown(f"- {plain(wording.localized(line, stage.zone))}")
     _told_and_done(stage, job)
 
 

@@ -33,14 +33,15 @@ PAUSE = Order(
     label="Pause",
     icon=":material/pause:",
     meaning="Its GPUs are given back and nothing that it did is lost; it goes on when it is resumed.",
-    stands=("running",),
+    stands=("pending", "running"),
 )
+HELD = "It is held in the queue, and not started until it is resumed."
 RESUME = Order(
     route="resume",
     label="Resume",
     icon=":material/play_arrow:",
     meaning="It goes on as soon as there is room for it.",
-    stands=("paused",),
+    stands=("pending", "paused"),
 )
 RESIZE = Order(
     route="resize",
@@ -88,17 +89,24 @@ def keep_button(job: str, owner: str | None) -> None:
 
 def unfit(order: Order, job: Launched) -> str | None:
     """Why this order cannot be carried out on such a job; ``None`` where it can."""
+    if order is RESUME and job.stand == "pending" and not job.held_by_user:
+        return "It is not held: it starts as soon as there is room."
+    if order is PAUSE and job.stand == "pending":
+        return "It is held in the queue already." if job.held_by_user else None
     if order in (PAUSE, RESIZE) and job.mobility and job.mobility not in RESIZED:
         return "It neither uses fallow nor says that it checkpoints, so it is only run and finished."
     if order is RESIZE and job.share is not None and job.share < 1:
         return "It has a share of a GPU; a share is chosen when it is submitted."
+    if order is RESIZE and job.min_gpus is not None and job.min_gpus == job.max_gpus:
+        return f"It was submitted for exactly {job.min_gpus}; submit it with a range, such as --gpus 1-4."
     return None
 
 
 def _button(order: Order, job: Launched, may: May) -> None:
     name = plain(job.name or job.job)
     with st.popover(order.label, icon=order.icon, key=f"order-{order.route}"):
-        st.markdown(f"**{order.label} {name}?** {order.meaning}")
+        meaning = HELD if order is PAUSE and job.stand == "pending" else order.meaning
+        st.markdown(f"**{order.label} {name}?** {meaning}")
         rest, given = _asked(order, job)
         because = ""
         if order is not KEEP:
@@ -131,12 +139,8 @@ def _asked(order: Order, job: Launched) -> tuple[tuple[str, ...], dict[str, obje
         )
         return ("--hours", str(hours)), {"hours": hours}
     if order is RESIZE:
-        gpus = st.number_input(
-            "GPUs",
-            1,
-            max(job.max_gpus or 64, len(job.gpus), 1),
-            max(1, len(job.gpus)),
-            key=f"resize-{job.job}",
-        )
+        low, high = job.min_gpus or 1, max(job.max_gpus or 1, job.min_gpus or 1)
+        now = min(high, max(low, len(job.gpus)))
+        gpus = st.number_input(f"GPUs, {low} to {high}", low, high, now, key=f"resize-{job.job}")
         return (str(gpus),), {"gpus": int(gpus)}
     return (), {}

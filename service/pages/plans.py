@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
+from service.client.advising import Advised
 from service.pages import acting, compose, wording
-from service.pages.evidence import told
+from service.pages.evidence_drawn import class_of, evidence_box
 from service.pages.pieces import facts, plain
 from service.pages.records import PlanRow, PlanStep, Refused
 from service.pages.sign_in import May, may_order
@@ -15,11 +16,11 @@ SNOOZES: Mapping[str, float] = {"4 h": 4.0, "1 day": 24.0, "1 week": 168.0}
 AGAIN = "until it changes"
 
 
-def waiting_plans(stage: Stage, plans: Sequence[PlanRow]) -> None:
-    """Each plan in a box; nothing where none waits."""
+def waiting_plans(stage: Stage, plans: Sequence[PlanRow], found: Advised) -> None:
+    """Each plan in a box; nothing where none waits. ``found`` has the thresholds that charts draw."""
     for plan in plans:
         with st.container(border=True, key=f"plan-{plan.plan}", gap="small"):
-            _plan(stage, plan)
+            _plan(stage, plan, found)
 
 
 def gain_told(gain: object) -> str | None:
@@ -36,21 +37,23 @@ def gain_told(gain: object) -> str | None:
             low, high = gain.get("low"), gain.get("high")
             if isinstance(low, int | float) and isinstance(high, int | float):
                 return f"{wording.hours(hours)} ({wording.amount(low)} to {wording.amount(high)})"
-            return wording.hours(hours)
+            over = gain.get("horizon_s")
+            within = f" within {wording.span(over)}" if isinstance(over, int | float) else ""
+            return f"{wording.hours(hours)}{within}"
         case str():
             return gain or None
         case _:
             return None
 
 
-def _plan(stage: Stage, plan: PlanRow) -> None:
+def _plan(stage: Stage, plan: PlanRow, found: Advised) -> None:
     many = len(plan.steps)
     st.subheader(f"Plan {plan.plan} waits for a yes: {many} {'step' if many == 1 else 'steps'}", anchor=False)
-    chosen = [each for each in plan.steps if _step(stage, plan, each, several=many > 1)]
+    chosen = [each for each in plan.steps if _step(stage, plan, each, found)]
     if plan.refused:
         _refused(plan.refused)
     facts([("made", stage.when(plan.as_of)), ("plan", str(plan.plan))])
-    may = may_order()
+    may = _may(plan)
     with st.container(horizontal=True, gap="small"):
         _approve(plan, chosen, may)
         _reject(plan, may)
@@ -58,21 +61,33 @@ def _plan(stage: Stage, plan: PlanRow) -> None:
         st.caption(may.why)
 
 
-def _step(stage: Stage, plan: PlanRow, step: PlanStep, *, several: bool) -> bool:
+def _may(plan: PlanRow) -> May:
+    """The owner of all jobs of a plan settles it, and an operator any."""
+    ruled = [may_order(owner=step.user) for step in plan.steps] or [may_order()]
+    return next((may for may in ruled if not may.may), ruled[0])
+
+
+def _step(stage: Stage, plan: PlanRow, step: PlanStep, found: Advised) -> bool:
     with st.container(gap="xsmall", key=f"step-{plan.plan}-{step.n}"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             sentence = step.sentence or f"{step.verb} {step.job}"
-            if several:
+            if len(plan.steps) > 1:
                 taken = st.checkbox(plain(sentence), value=True, key=f"take-{plan.plan}-{step.n}")
             else:
                 st.markdown(f"**{plain(sentence)}**", width="content")
                 taken = True
             st.space("stretch")
             linked(stage, step.job)
-        items = [("why", step.reason)] if step.reason and step.reason not in step.sentence else []
+        if step.why:
+            st.markdown(plain(wording.localized(step.why, stage.zone)))
+        items = [("reason", step.reason)] if step.reason else []
         items += [("expected gain", gain)] if (gain := gain_told(step.expected_gain)) else []
-        items += told(step.evidence)
-        facts(items)
+        items += [("risk", step.risk)] if step.risk else []
+        facts([*items, ("mode", step.mode)])
+        if step.evidence:
+            row = {"class": class_of(step.evidence), "job": step.job, "evidence": step.evidence}
+            as_of = plan.as_of or found.as_of
+            evidence_box(stage, row, lines=found.lines, as_of=as_of, key=f"{plan.plan}-{step.n}")
     return taken
 
 

@@ -49,6 +49,7 @@ class Action:
     found: str = ""
     settled: datetime | None = None
     undo: str | None = None
+    no_undo: str | None = None
     undone_by: int | None = None
 
 
@@ -100,6 +101,9 @@ class PlanStep:
     sentence: str = ""
     reason: str = ""
     mode: str = ""
+    user: str | None = None
+    why: str = ""
+    risk: str = ""
     expected_gain: object = None
     evidence: Mapping[str, object] = field(default_factory=dict)
 
@@ -135,6 +139,7 @@ class Switch:
     at: datetime | None = None
     because: str = ""
     modes: Mapping[str, str] = field(default_factory=dict)
+    project_modes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def caller_of(said: Mapping[str, Any]) -> Caller:
@@ -158,6 +163,7 @@ def action_of(row: Mapping[str, Any]) -> Action:
         found=str(row.get("found") or ""),
         settled=instant(row.get("settled_ms")),
         undo=row.get("undo"),
+        no_undo=row.get("no_undo"),
         undone_by=row.get("undone_by"),
     )
 
@@ -233,7 +239,8 @@ def switch_of(said: Mapping[str, Any]) -> Switch:
         by=said.get("by"),
         at=instant(said.get("at_ms")),
         because=str(said.get("because") or ""),
-        modes={str(name): str(mode) for name, mode in (said.get("modes") or {}).items()},
+        modes=_named(said.get("modes")),
+        project_modes={str(name): _named(modes) for name, modes in (said.get("project_modes") or {}).items()},
     )
 
 
@@ -254,6 +261,9 @@ def _step_of(row: Mapping[str, Any]) -> PlanStep:
         sentence=str(row.get("sentence") or ""),
         reason=str(row.get("reason") or ""),
         mode=str(row.get("mode") or ""),
+        user=row.get("user"),
+        why=str(row.get("why") or ""),
+        risk=str(row.get("risk") or ""),
         expected_gain=row.get("expected_gain"),
         evidence=dict(held) if isinstance(held, Mapping) else {},
     )
@@ -267,6 +277,10 @@ def _refused_of(row: Mapping[str, Any]) -> Refused:
         reason=str(row.get("reason") or ""),
         would_change=str(row.get("would_change") or ""),
     )
+
+
+def _named(value: object) -> dict[str, str]:
+    return {str(key): str(each) for key, each in value.items()} if isinstance(value, Mapping) else {}
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -158,6 +158,11 @@ def test_a_rigid_job_is_neither_paused_nor_resized_and_a_share_keeps_its_size() 
         True,
         True,
     ]
+    waiting = Launched(job="x", stand="pending", mobility="rigid")
+    assert unfit(PAUSE, waiting) is None
+    assert unfit(RESUME, waiting) is not None
+    fixed = Launched(job="x", stand="running", mobility="elastic", min_gpus=2, max_gpus=2)
+    assert "--gpus 1-4" in (unfit(RESIZE, fixed) or "")
     elastic = Launched(job="x", stand="running", mobility="elastic", share=0.5)
     assert unfit(PAUSE, elastic) is None
     assert unfit(RESIZE, elastic) is not None
