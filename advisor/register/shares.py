@@ -66,12 +66,14 @@ class Sharer:
 class Mps:
     """What is known of MPS on the machine.
 
-    ``pipe_directory`` leads to a control daemon that answered, ``None`` when none did: ``why`` says what was
-    found. ``users`` have running jobs under it, anywhere on the machine: the daemon serves one at a time.
+    ``pipe_directory`` leads to a control daemon that runs, ``None`` where none does: ``why`` says what was
+    found. A daemon that isn't root's serves its ``owner`` alone. ``users`` have running jobs under it,
+    anywhere on the machine: it serves one user at a time, and the others wait.
     """
 
     pipe_directory: str | None = None
     why: str = "nobody looked for an MPS control daemon"
+    owner: str | None = None
     users: frozenset[str] = frozenset()
 
 
@@ -153,6 +155,11 @@ def _sharing(
         )
     if mps.pipe_directory is None:
         return Sharing.TIME_SLICED, f"{part} by time-slicing: {mps.why}."
+    if mps.owner not in (None, wanted.user):
+        return (
+            Sharing.TIME_SLICED,
+            f"{part} by time-slicing: the MPS daemon serves its owner {mps.owner} alone.",
+        )
     elsewhere = sorted(mps.users - {wanted.user})
     if elsewhere:
         return Sharing.TIME_SLICED, (

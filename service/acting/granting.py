@@ -1,10 +1,13 @@
 """How a lease would be held, for the engine: the devices as they were seen, and who is on them already."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from advisor.register.model import Entry
+from advisor.register.life import leased
+from advisor.register.model import Entry, Sharing
 from advisor.register.shares import Device, Mps, Sharer, Terms, terms
+from advisor.register.state import is_ours
 from collector.model import GpuUuid
 
 if TYPE_CHECKING:
@@ -21,10 +24,12 @@ class Granting:
     def __init__(self, register: "Register", mps: Callable[[], Mps]) -> None:
         self._register, self._mps = register, mps
         self._memory: Mapping[GpuUuid, int | None] = {}
+        self._strangers: Mapping[GpuUuid, frozenset[str]] = {}
 
     def seen(self, state: "ClusterState") -> "ClusterState":
         """The state itself; its devices are what the next leases are reckoned with."""
         self._memory = {uuid: gpu.memory_bytes for uuid, gpu in state.gpus.items()}
+        self._strangers = _strangers(state)
         return state
 
     def agree(self, entry: Entry, gpus: tuple[GpuUuid, ...], share: float) -> Terms:
@@ -33,13 +38,36 @@ class Granting:
             Device(uuid=uuid, memory_bytes=self._memory.get(uuid), is_instance=uuid.startswith(INSTANCE))
             for uuid in gpus
         )
-        return terms(entry.submission, share, devices, self._sharers(entry, gpus), self._mps())
+        return terms(entry.submission, share, devices, self._sharers(entry, gpus), self._mps_beside(entry))
 
     def _sharers(self, entry: Entry, gpus: tuple[GpuUuid, ...]) -> tuple[Sharer, ...]:
         holders, entries = self._register.holders(), self._register.entries()
         others = {job for uuid in gpus for job in holders.get(uuid, {}) if job != entry.id}
-        return tuple(
-            Sharer(user=entries[job].submission.user, sharing=entries[job].sharing)
-            for job in sorted(others)
-            if job in entries
+        strangers = sorted({user for uuid in gpus for user in self._strangers.get(uuid, ())})
+        return (
+            *(
+                Sharer(user=entries[job].submission.user, sharing=entries[job].sharing)
+                for job in sorted(others)
+                if job in entries
+            ),
+            *(Sharer(user=user) for user in strangers),
         )
+
+    def _mps_beside(self, entry: Entry) -> Mps:
+        """The machine's daemon, and whom it serves already: one user at a time."""
+        found = self._mps()
+        others = [each for each in self._register.entries().values() if each.id != entry.id]
+        under = {each.submission.user for each in others if each.sharing is Sharing.MPS and leased(each)}
+        return replace(found, users=found.users | under)
+
+
+def _strangers(state: "ClusterState") -> dict[GpuUuid, frozenset[str]]:
+    """Who uses a device by a job that Fallow did not launch; one without a known user is nobody's friend."""
+    found: dict[GpuUuid, frozenset[str]] = {}
+    for id, placement in state.placements.items():
+        job = state.jobs.get(id)
+        if job is None or is_ours(id):
+            continue
+        for uuid in placement.gpus:
+            found[uuid] = found.get(uuid, frozenset()) | {job.user or f"the owner of {id}"}
+    return found

@@ -57,6 +57,8 @@ def of(
         (of(0.5, sharers=(Sharer(user="ann"),)), Sharing.TIME_SLICED, "runs without MPS"),
         (of(0.5, mps=Mps(pipe_directory="/p", users=frozenset({"bob"}))), Sharing.TIME_SLICED, "serves bob"),
         (of(0.5, mps=Mps(pipe_directory="/p", users=frozenset({"ann"}))), Sharing.MPS, "under MPS"),
+        (of(0.5, mps=Mps(pipe_directory="/p", owner="bob")), Sharing.TIME_SLICED, "its owner bob alone"),
+        (of(0.5, mps=Mps(pipe_directory="/p", owner="ann")), Sharing.MPS, "under MPS"),
         (of(0.5, mps=NO_MPS), Sharing.TIME_SLICED, "no MPS control daemon answers"),
         (of(1.0, sharers=(Sharer(user="bob"),)), Sharing.TIME_SLICED, "with bob"),
     ],
