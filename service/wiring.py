@@ -48,6 +48,7 @@ class Body:
     complete: Stage
     metrics: Callable[[], bytes]
     remarks: tuple[str, ...] = ()
+    simulated: bool = False
 
 
 def open_to_read(data: Path) -> "Store":
@@ -115,6 +116,7 @@ def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
             *_gap_remarks(config, store, sources, now_ms),
             *_rehearsal_remarks(config),
         ),
+        simulated=sources.simulated is not None,
     )
 
 

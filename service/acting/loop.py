@@ -35,7 +35,7 @@ STOPPED = "acting to be started again: somebody stopped it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Eyes:
+class Looks:
     """Whether processes of this machine live; ``None``: it cannot be told from here.
 
     ``launcher`` is asked of an entry's launcher, ``workers`` whether any of its workers is left.
@@ -56,7 +56,7 @@ class Parts:
     journal: Journal
     clock: "Clock"
     limits: "Limits"
-    eyes: Eyes
+    looks: Looks
     may_act: Callable[[], bool]
     before: Callable[[], object] = lambda: None
     after: Callable[[Cycle], None] = lambda cycle: None
@@ -177,7 +177,7 @@ class ActingLoop:
                 self._look_after(entry)
 
     def _look_after(self, entry: Entry) -> None:
-        register, eyes, now_ms = self._parts.register, self._parts.eyes, self._parts.clock.now_ms()
+        register, eyes, now_ms = self._parts.register, self._parts.looks, self._parts.clock.now_ms()
         alive = eyes.launcher(entry)
         if lapsing(entry):
             if eyes.workers(entry) is not True and alive is not True:

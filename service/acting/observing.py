@@ -4,6 +4,7 @@ The measured half is read again when a tick has come, at most; the register's ha
 measured yet there is no GPU to give away, and nobody is judged.
 """
 
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ class _Measured:
 
 
 class Observing:
-    """``advisor.cycle.Observe`` of a running service; one thread at a time."""
+    """``advisor.cycle.Observe`` of a running service; safe from any thread."""
 
     def __init__(
         self,
@@ -56,6 +57,7 @@ class Observing:
         self._store, self._config, self._clock, self._register = store, config, clock, register
         self._last_tick, self._here, self._remember = last_tick, here, remember
         self._measured: _Measured | None = None
+        self._reading = threading.Lock()
 
     @property
     def observed(self) -> "Observed":
@@ -75,7 +77,8 @@ class Observing:
         """The state as it is now. Blocks while it asks. Raises ``ClientError`` if the store cannot answer."""
         from advisor.register.state import Look, joined
 
-        measured = self._newest()
+        with self._reading:
+            measured = self._newest()
         now_ms = self._clock.now_ms()
         state = measured.live.state
         entries = self._register.entries()

@@ -13,10 +13,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from collector.clock import Clock
 from service import wiring
+from service.acting.joining import Acting, Ground, join_acting
+from service.api.acting import Hands
+from service.api.app import Acting as Doors
 from service.api.app import Answers
 from service.api.export import Exports, sweep
 from service.api.queries import DeskLimits, QueryDesk
+from service.api.stream import Closing
 from service.client.answer import answer, catalogue
 from service.config.model import Config
 from service.daemon.front import PACKAGE, open_front
@@ -61,6 +66,7 @@ def serve(orders: Orders, stop: threading.Event | None = None) -> None:
         sweep(orders.data)
         imports = Imports(store)
         desk = _desk(orders.config, store)
+        acting = _acting(orders, store, clock, pulse, body)
         exports = Exports(write=lambda *span: wiring.write_export(store, *span), folder=orders.data)
         answers = Answers(
             desk=desk,
@@ -70,6 +76,7 @@ def serve(orders: Orders, stop: threading.Event | None = None) -> None:
             imports=imports,
             metrics=body.metrics,
             health=lambda: _health(pulse.condition, clock.now_ms()),
+            acting=None if acting is None else Doors(desk=acting.desk, hands=Hands(), closing=Closing()),
         )
         server = front.server(answers)
         _mind_signals(ended)
@@ -78,8 +85,12 @@ def serve(orders: Orders, stop: threading.Event | None = None) -> None:
         try:
             for remark in (*body.remarks, *front.remarks, f"Fallow answers at {front.url}"):
                 orders.say(remark)
+            if acting is not None:
+                acting.start()
             _live(body, pulse, ended, orders.config.rehearsal.speed)
         finally:
+            if acting is not None:
+                acting.stop()
             imports.close()
             server.stop()
             front.close()
@@ -109,6 +120,22 @@ def _past(stage: Stage, pulse: Pulse, ended: threading.Event, tell: Callable[[st
     except Exception as error:
         log.error("the past could not be filled in: %s", error, exc_info=not expected(error))
         pulse.chore_went("past", f"the past could not be filled in: {error}")
+
+
+def _acting(orders: Orders, store: Any, clock: Clock, pulse: Pulse, body: Body) -> Acting | None:
+    """The acting half, at rest; a recording that is played has none: what it shows is long over."""
+    if body.beat is None:
+        return None
+    ground = Ground(
+        config=orders.config,
+        store=store,
+        clock=clock,
+        folder=orders.data,
+        last_tick=lambda: pulse.condition.last_tick_ms,
+        trouble=lambda trouble: pulse.chore_went("acting", trouble),
+        everywhere=body.simulated,
+    )
+    return join_acting(ground)
 
 
 def _desk(config: Config, store: Any) -> QueryDesk:

@@ -1,0 +1,147 @@
+"""Joins the organs of acting: register, engines, books, loop and desk, started and stopped in order."""
+
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor.engines.dispatch import Dispatch
+from advisor.engines.engine import Outcome, Unsupported
+from advisor.engines.local import LocalEngine, Patience
+from advisor.register.foreign import ForeignBook
+from advisor.register.model import Entry
+from advisor.register.register import UnknownJob, open_register
+from advisor.register.shares import Mps
+from advisor.steps import Step
+from collector.model import JobId, NodeName
+from service.acting.applying import Applying
+from service.acting.books import open_books
+from service.acting.desk import Desk, Organs
+from service.acting.eyes import Eyes
+from service.acting.granting import Granting
+from service.acting.keeping import Keeping
+from service.acting.loop import ActingLoop, Looks, Pace, Parts
+from service.acting.observing import Observing
+from service.acting.orders import Orders
+from service.acting.plans import PaperParts, Papers
+from service.advising import ask_policies, limits_of
+
+if TYPE_CHECKING:
+    from advisor.model import ClusterState
+    from advisor.register.register import Register
+    from collector.clock import Clock
+    from collector.store.database import Store
+    from service.config.model import Config
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What acting stands on. ``everywhere``: jobs may be put on every node, as in a simulated cluster.
+
+    ``last_tick`` is the newest tick in the store, UTC ms; ``trouble`` is told why the last cycle failed.
+    """
+
+    config: "Config"
+    store: "Store"
+    clock: "Clock"
+    folder: Path
+    last_tick: Callable[[], int | None]
+    trouble: Callable[[str | None], None]
+    everywhere: bool = False
+
+
+class Acting:
+    """The acting half of a service: ``desk`` answers at once, cycles run between ``start`` and ``stop``."""
+
+    def __init__(self, desk: Desk, loop: ActingLoop, orders: Orders, applying: Applying, engine: LocalEngine):
+        self.desk, self.loop = desk, loop
+        self._orders, self._applying, self._engine = orders, applying, engine
+
+    def start(self) -> None:
+        """Begin to act; returns at once."""
+        self._orders.start()
+        self._applying.start()
+        self.loop.start()
+
+    def stop(self) -> None:
+        """End: waits end at once, what was begun is settled at the next start. Blocks for a moment."""
+        with ExitStack() as ends:
+            for each in (self._orders.stop, self._applying.stop, self.loop.stop, self._engine.interrupt):
+                ends.callback(each)
+
+
+def join_acting(ground: Ground) -> Acting:
+    """The organs, joined and at rest; what a crash left open is settled first. Blocks. Raises StoreError."""
+    config, store, clock = ground.config, ground.store, ground.clock
+    register = open_register(store, clock)
+    books = open_books(store, clock, ground.folder, lambda job: _entry(register, job))
+    books.settle()
+    granting, foreign = Granting(register, Mps), ForeignBook(store, clock)
+    acting = config.acting
+    patience = Patience(answer_s=acting.answer_s, reshape_s=acting.reshape_s)
+    local = LocalEngine(register, clock, granting.agree, patience)
+    engine = Dispatch(local, _Untouched(), foreign.told)
+    observing = Observing(
+        store,
+        config,
+        clock,
+        register,
+        last_tick=ground.last_tick,
+        here=lambda state: _here(state, ground.everywhere),
+        remember=lambda state: granting.seen(books.remember(state)),
+    )
+    limits, eyes = limits_of(config), Eyes(lambda: observing.taken)
+    parts = Parts(
+        register=register,
+        observe=observing.look,
+        policies=(lambda state: ask_policies(state, observing.observed, limits, config.advice),),
+        engine=engine,
+        journal=books.journal,
+        clock=clock,
+        limits=limits,
+        looks=Looks(launcher=eyes.launcher, workers=eyes.workers),
+        may_act=books.may_act,
+        before=books.settle,
+        after=lambda cycle: books.file(cycle, limits),
+        trouble=ground.trouble,
+    )
+    pace = Pace(every_s=acting.every_s, silent_s=acting.silent_s, launcher_grace_s=acting.launcher_grace_s)
+    loop = ActingLoop(parts, pace)
+    orders = Orders(register, local, books.journal, clock)
+    applying = Applying(engine, books.journal, clock)
+    papers = Papers(
+        PaperParts(books=books, limits=limits, observe=observing.look, applying=applying, register=register)
+    )
+    organs = Organs(
+        register=register,
+        store=store,
+        clock=clock,
+        journal=books.journal,
+        orders=orders,
+        loop=loop,
+        observe=observing.look,
+        papers=papers,
+        keeping=Keeping(foreign, books.journal, observing.look, clock, config.advice),
+        inner_projects=frozenset(quota.parent for quota in config.quotas.values() if quota.parent),
+    )
+    return Acting(Desk(organs), loop, orders, applying, local)
+
+
+class _Untouched:
+    """The engine of foreign jobs where there is none."""
+
+    def do(self, step: Step, intent: int = 0) -> Outcome:
+        return Unsupported(why=f"nothing is done to {step.job}: Fallow did not launch it")
+
+
+def _entry(register: "Register", job: JobId) -> Entry | None:
+    try:
+        return register.entry(job)
+    except UnknownJob:
+        return None
+
+
+def _here(state: "ClusterState", everywhere: bool) -> frozenset[NodeName]:
+    return frozenset(state.nodes) if everywhere else frozenset({NodeName(socket.gethostname())})
