@@ -236,6 +236,21 @@ class Stage:
         self.jobs.append(job)
         return job
 
+    def alone(self, toy: Sequence[str]) -> None:
+        """Run a toy on the first GPU without anybody's help, to its end. Raises ``StoryFailed``."""
+        module, *words = toy
+        done = subprocess.run(
+            [sys.executable, "-m", f"examples.toys.{module}", *words],
+            env={**self.environment, "CUDA_VISIBLE_DEVICES": self.uuids[0]},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        if done.returncode != 0:
+            raise StoryFailed(f"{module} alone: {done.stdout}{done.stderr}")
+
     def now_ms(self) -> int:
         """What the machine's calendar says, UTC milliseconds."""
         now_ms = time.time_ns() // 1_000_000

@@ -129,7 +129,16 @@ def elastic(stage: Stage, tell: Tell) -> Mapping[str, Any]:
     workers = [tuple(stage.on(gpu)) for gpu in range(2)]
     tell("The training took the second GPU in between two steps.")
     stage.until("it is done", lambda: training.process.poll() is not None, 2 * LONG_S)
-    return {"jobs": (other, training), "losses": read_losses(losses), "workers": workers}
+    fixed = stage.folder / "fixed.jsonl"
+    stage.alone(("elastic", "--steps", str(ELASTIC_STEPS), "--pause", "0", "--losses", str(fixed)))
+    same = [row["loss"] for row in read_losses(losses)] == [row["loss"] for row in read_losses(fixed)]
+    tell(f"The same training, alone on one GPU all the time: {ELASTIC_STEPS} losses, {_same(same)}.")
+    return {
+        "jobs": (other, training),
+        "losses": read_losses(losses),
+        "fixed": read_losses(fixed),
+        "workers": workers,
+    }
 
 
 def notebook(stage: Stage, tell: Tell) -> Mapping[str, Any]:
@@ -238,6 +247,10 @@ def _ran_s(stage: Stage, names: Sequence[str]) -> float:
     rows = [row for row in _jobs(stage) if row["name"] in names]
     now_ms = stage.now_ms()
     return min((now_ms - row["started_ms"]) / 1000 for row in rows)
+
+
+def _same(equal: bool) -> str:
+    return "equal to the last bit" if equal else "and they differ"
 
 
 def _worlds(losses: Path) -> list[int]:

@@ -1,0 +1,173 @@
+"""The stories, played with a real service, real launchers and toy jobs, and held to what others saw of them.
+
+What a story claims is asked of the driver's board (who held what, at every instant), of the store's samples,
+and of the journal; never of the plan.
+"""
+
+import importlib.util
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from examples.demo.stage import Sight, Stage
+from examples.demo.stories import STORIES
+from examples.toys.board import CONTEXT_BYTES, GIB
+
+WHOLE = 80 * GIB - GIB // 2
+Play = Callable[[str], tuple[Stage, Mapping[str, Any]]]
+
+
+@pytest.fixture
+def play(compiled: None, tmp_path: Path) -> Any:
+    """Play a story to its end; its stage, which still stands, and what it saw."""
+    stages: list[Stage] = []
+
+    def played(name: str) -> tuple[Stage, Mapping[str, Any]]:
+        story = next(each for each in STORIES if each.name == name)
+        stage = Stage(tmp_path / name, story.setting)
+        stages.append(stage.__enter__())
+        return stage, story.play(stage, lambda line: None)
+
+    yield played
+    for stage in stages:
+        stage.__exit__()
+
+
+def journal(stage: Stage, job: str | None = None, *verbs: str) -> list[dict[str, Any]]:
+    """What the journal has, oldest first; of one job and of these verbs alone where they are named."""
+    rows = sorted(stage.told("actions"), key=lambda row: row["action"])
+    return [row for row in rows if (not job or row["job"] == job) and (not verbs or row["verb"] in verbs)]
+
+
+def id_of(stage: Stage, name: str) -> str:
+    return next(str(row["job"]) for row in stage.told("jobs", "--all") if row["name"] == name)
+
+
+def pids_of(text: str) -> list[int]:
+    """The processes of a toy, in the order in which they said that they work."""
+    return [int(found) for found in re.findall(r"process (\d+) works", text)]
+
+
+def saved_and_went_on(text: str) -> bool:
+    """Whether a toy started from the very step at which it had saved."""
+    saved, begun = re.findall(r"saved at step (\d+)", text), re.findall(r"from step (\d+)", text)
+    return bool(saved) and saved == begun[1 : len(saved) + 1]
+
+
+def never_more_than_there_is(stage: Stage) -> bool:
+    return all(sum(on.values()) <= WHOLE for sight in stage.witness.sights for on in sight.held.values())
+
+
+def first_with(stage: Stage, pid: int) -> Sight:
+    return next(sight for sight in stage.witness.sights if any(pid in on for on in sight.held.values()))
+
+
+def stored(stage: Stage) -> dict[int, Mapping[str, Any]]:
+    """The newest samples of the processes that the store knows, by pid."""
+    rows: dict[int, Mapping[str, Any]] = {}
+    for uuid in stage.uuids:
+        rows |= {row["pid"]: row for row in stage.rows("processes_now", uuid=uuid)}
+    return rows
+
+
+def test_tensorflow_hog_is_restarted_with_growth_and_a_second_job_fits_beside_it(play: Play) -> None:
+    stage, seen = play("hog")
+    first, second = seen["jobs"]
+    hog, other = id_of(stage, "hog"), id_of(stage, "second")
+    assert never_more_than_there_is(stage)
+    old, new = pids_of(first.text)
+    assert old == seen["hog_pid"]
+    (beside,) = pids_of(second.text)
+    arrival = first_with(stage, beside).held[stage.uuids[0]]
+    assert arrival.get(new) == 12 * GIB + CONTEXT_BYTES and old not in arrival
+    assert saved_and_went_on(first.text)
+    stage.until("the store has both", lambda: {new, beside} <= set(stored(stage)))
+    rows = stored(stage)
+    assert (rows[new]["job"], rows[beside]["job"]) == (hog, other)
+    assert rows[new]["memory_used_bytes"] == 12 * GIB + CONTEXT_BYTES
+    done = journal(stage, hog)
+    assert [row["verb"] for row in done if row["outcome"] == "done"][:3] == [
+        "Start",
+        "CapAtNextLaunch",
+        "Move",
+    ]
+    (begun,) = journal(stage, other, "Start")
+    assert begun["action"] > done[2]["action"]
+
+
+def test_two_half_used_gpus_become_one(play: Play) -> None:
+    stage, seen = play("halves")
+    left, right, third = seen["jobs"]
+    assert never_more_than_there_is(stage)
+    assert saved_and_went_on(left.text) and saved_and_went_on(right.text)
+    together = {pids_of(left.text)[-1], pids_of(right.text)[-1]}
+    alone = set(pids_of(third.text))
+    held = sorted((set(on) for on in stage.witness.now().values()), key=len)
+    assert held == [alone, together]
+    moves = journal(stage, None, "Move")
+    assert {row["job"] for row in moves if row["outcome"] == "done"} == {
+        id_of(stage, "left"),
+        id_of(stage, "right"),
+    }
+    (begun,) = journal(stage, id_of(stage, "third"), "Start")
+    assert begun["action"] > max(row["action"] for row in moves)
+
+
+def test_who_holds_more_than_his_quota_gives_it_back_and_gets_it_again(play: Play) -> None:
+    stage, seen = play("quotas")
+    vision, speech = seen["jobs"][:4], seen["jobs"][4:]
+    assert seen["vision_beside_speech"] == 2
+    assert all(len(on) <= 1 for sight in stage.witness.sights for on in sight.held.values())
+    back = journal(stage, None, "Requeue", "Pause")
+    assert len(back) == 2 and all(row["outcome"] == "done" for row in back)
+    gave_way = {row["job"] for row in back}
+    assert gave_way < {id_of(stage, job.name) for job in vision}
+    for job in vision:
+        moved = id_of(stage, job.name) in gave_way
+        assert len(pids_of(job.text)) == (2 if moved else 1), job.text
+        assert saved_and_went_on(job.text) == moved
+    for job in speech:
+        assert job.process.returncode == 0
+        sight = first_with(stage, pids_of(job.text)[0])
+        assert (
+            sum(pid in on for on in sight.held.values() for each in vision for pid in pids_of(each.text)) <= 3
+        )
+    assert sum(len(on) for on in stage.witness.now().values()) == 4
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch (torch) is not installed")
+def test_training_grows_onto_a_gpu_that_comes_free_and_its_losses_stay_the_same(play: Play) -> None:
+    stage, seen = play("elastic")
+    other, training = seen["jobs"]
+    assert training.process.returncode == 0, training.text
+    assert [row["loss"] for row in seen["losses"]] == [row["loss"] for row in seen["fixed"]]
+    assert [row["step"] for row in seen["losses"]] == [row["step"] for row in seen["fixed"]]
+    assert {row["world"] for row in seen["losses"]} == {1, 2}
+    assert all(len(pids) == 1 for pids in seen["workers"])
+    assert all(len(on) <= 1 for sight in stage.witness.sights for on in sight.held.values())
+    done = journal(stage, id_of(stage, "elastic"))
+    assert [row["verb"] for row in done if row["outcome"] == "done"] == ["Start", "Resize"]
+    assert len(pids_of(other.text)) == 1
+
+
+def test_idle_notebook_is_told_kept_told_again_paused_and_resumes_on_touch(play: Play) -> None:
+    stage, seen = play("notebook")
+    (job,) = seen["jobs"]
+    before, after = seen["pids"]
+    assert before != after
+    sights = [sight.held[stage.uuids[0]] for sight in stage.witness.sights]
+    assert [tuple(on) for on in _changes(sights)][-3:] == [(before,), (), (after,)]
+    assert tuple(seen["kept"]) == (before,)
+    done = [row for row in journal(stage, id_of(stage, "notebook")) if row["outcome"] == "done"]
+    verbs = [row["verb"] for row in done if row["verb"] in ("Tell", "Pause", "Resume")]
+    assert verbs[:2] == ["Tell", "Tell"] and verbs[-2:] == ["Pause", "Resume"]
+    told = [row["at_ms"] for row in done if row["verb"] == "Tell"]
+    assert told[-1] - told[0] >= 4 * 3600 * 1000
+    assert "notebook: ready, 1 cells were run before" in job.text
+
+
+def _changes(sights: list[Mapping[int, int]]) -> list[Mapping[int, int]]:
+    return [now for before, now in zip([{}, *sights], sights, strict=False) if set(before) != set(now)]
