@@ -113,18 +113,22 @@ class Wire:
         """What an answer that is no success means."""
         try:
             said = json.loads(body)
-            return by_kind(str(said["error"]), str(said["message"]))
+            kind, message = str(said["error"]), str(said["message"])
         except (ValueError, KeyError, TypeError):
             if response.status in (401, 403):
                 return NotAllowed(f"the service at {self.url} refused the token")
             if response.status == 404 and body == NO_ROUTE:
-                return ServiceOlder(
-                    f"the service at {self.url} is of an older Fallow and has no such route; "
-                    "start it again with this one"
-                )
+                return self._older()
             return ServiceDown(
                 f"{self.url} answered {response.status} {response.reason}; is it a Fallow service?"
             )
+        return self._older() if response.status == 404 and kind == "failed" else by_kind(kind, message)
+
+    def _older(self) -> ServiceOlder:
+        return ServiceOlder(
+            f"the service at {self.url} has no such route: it is of an older Fallow, or does not act; "
+            "start it again with this one"
+        )
 
 
 @contextmanager
