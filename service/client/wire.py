@@ -19,8 +19,9 @@ from service.client.errors import NotAllowed, ServiceDown, ServiceOlder, by_kind
 
 JSON = "application/json"
 UNIX = "unix:"
+NO_SUCH_ROUTE = "unknown-route"
 NO_ROUTE = b'{"detail":"Not Found"}'
-"""What a service answers to a path that it does not know."""
+"""What a service answers to a path that it does not know; the second one before it could act."""
 LONGEST_ADDRESS = 107
 """What ``sun_path`` holds beside its end; unix(7)."""
 
@@ -122,7 +123,7 @@ class Wire:
             return ServiceDown(
                 f"{self.url} answered {response.status} {response.reason}; is it a Fallow service?"
             )
-        return self._older() if response.status == 404 and kind == "failed" else by_kind(kind, message)
+        return self._older() if response.status == 404 and kind == NO_SUCH_ROUTE else by_kind(kind, message)
 
     def _older(self) -> ServiceOlder:
         return ServiceOlder(
