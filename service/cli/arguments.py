@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from service.cli import credentials
+from service.cli import credentials, job_flags
 from service.trouble import Trouble
 
 TRACE_FORMATS = ("philly", "pollux", "openb", "gavel")
@@ -80,6 +80,7 @@ def make_parser() -> argparse.ArgumentParser:
         _config,
     ):
         add(verbs)
+    job_flags.add_verbs(lambda name, about: _verb(verbs, name, about))
     return parser
 
 

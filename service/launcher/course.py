@@ -193,6 +193,7 @@ def _worker_ended(course: Course, worker: int, code: int) -> Turn:
 def _swept(course: Course, by_force: bool, now_s: float) -> Turn:
     """Nothing lives any more: what was to follow does, if the job was ready for it."""
     killed = by_force and course.alive and course.code == 0
+    began = course.since_s is not None
     course = replace(
         course,
         alive=frozenset(),
@@ -206,8 +207,8 @@ def _swept(course: Course, by_force: bool, now_s: float) -> Turn:
     ready = course.saved or (course.code in (0, turns.STOPPED) and not turns.is_asked(course, now_s))
     if course.then is not None and ready:
         return turns.entered(course, course.then)
-    if course.doing is None:
-        return turns.ended_by_itself(course, now_s)
+    if course.doing is None or not began:
+        return turns.ended_by_itself(course, now_s)  # a start that is still to be answered stays so
     why = f"the job {turns.how(course.code)} before that was done"
     failed = turns.done(course, why)
     return turns.ended_by_itself(failed.course, now_s, *failed.actions)
@@ -217,8 +218,9 @@ def _answered(
     course: Course, event: model.Saved | model.Unsaved | model.Changed | model.Released, now_s: float
 ) -> Turn:
     match event:
-        case model.Saved() if course.phase is Phase.SAVING:
-            return turns.halted(replace(course, saved=True), course.then, now_s)
+        case model.Saved(ends_itself=ends_itself) if course.phase is Phase.SAVING:
+            halted = turns.halted(replace(course, saved=True), course.then, now_s)
+            return Turn(course=halted.course) if ends_itself else halted
         case model.Unsaved(why=why) if course.phase is Phase.SAVING:
             return turns.done(turns.back(course), why, model.Tell(text=f"not done: {why}"))
         case model.Released(why=why) if course.phase is Phase.RELEASING:

@@ -169,7 +169,9 @@ class WorkerEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """The job says that what it was to save is saved."""
+    """The job says that what it was to save is saved. ``ends_itself``: it is on its way out already."""
+
+    ends_itself: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

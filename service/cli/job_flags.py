@@ -1,0 +1,97 @@
+"""What can be typed about submitted jobs: run, jobs, queue, logs, and the orders; nothing of what they do."""
+
+import argparse
+from collections.abc import Callable
+
+AddVerb = Callable[[str, str], argparse.ArgumentParser]
+
+STANDS = ("pending", "starting", "running", "paused", "ended")
+LAYOUTS = ("torchrun", "tensorflow")
+
+
+def add_verbs(add: AddVerb) -> None:
+    """All of them; ``add`` makes a verb with the flags that every verb has."""
+    _run(add)
+    _lists(add)
+    _logs(add)
+    _orders(add)
+
+
+def _run(add: AddVerb) -> None:
+    verb = add(
+        "run", "run a command on GPUs that the service leases; waits in the queue until there are some"
+    )
+    verb.usage = "fallow run [flags] -- COMMAND [ARGUMENT ...]"
+    verb.add_argument("command", nargs="*", metavar="COMMAND", help="after --, with its arguments")
+    verb.add_argument(
+        "--gpus", default="1", metavar="N|N-M|0.5|2x0.5", help="how many, or a part of one (default 1)"
+    )
+    verb.add_argument("--memory", metavar="SIZE", help="needed on each GPU, for example 12GiB")
+    verb.add_argument("--project", help="whose quota it counts to (else $FALLOW_PROJECT, else your own name)")
+    verb.add_argument("--name", help="what people will call it")
+    verb.add_argument("--priority", type=int, default=0, help="within its project; higher goes first")
+    verb.add_argument("--interactive", action="store_true", help="somebody sits before it")
+    verb.add_argument(
+        "--preemptible",
+        action=argparse.BooleanOptionalAction,
+        help="it may be paused for others (default: if it says how it saves itself)",
+    )
+    verb.add_argument("--elastic", action="store_true", help="it uses fallow, and is resized while it runs")
+    verb.add_argument("--checkpoint-signal", metavar="SIGNAL", help="it saves itself when it gets this: USR1")
+    verb.add_argument("--grace", default="60s", metavar="TIME", help="how long saving may take (default 60s)")
+    verb.add_argument("--restarts", type=int, default=0, metavar="N", help="start it again when it fails (0)")
+    verb.add_argument("--time-limit", metavar="TIME", help="end it after so long on GPUs")
+    verb.add_argument(
+        "--workers",
+        choices=LAYOUTS,
+        metavar="torchrun|tensorflow",
+        help="a process a GPU, with the variables that torchrun sets, or TF_CONFIG (default: one process)",
+    )
+    verb.add_argument("--share-ok", action="store_true", help="others may use the same GPUs beside it")
+    verb.add_argument(
+        "--gpu-model", action="append", default=[], metavar="MODEL", help="only this; may be repeated"
+    )
+    verb.add_argument(
+        "--env", action="append", default=[], metavar="NAME=VALUE", help="set for the job; may be repeated"
+    )
+    verb.add_argument(
+        "--no-memory-defaults", action="store_true", help="leave the frameworks' memory settings alone"
+    )
+    verb.add_argument("--detach", action="store_true", help="run in the background, output to a log")
+
+
+def _lists(add: AddVerb) -> None:
+    jobs = add("jobs", "submitted jobs, the newest first")
+    jobs.add_argument("job", nargs="?", metavar="JOB", help="all about this one instead")
+    jobs.add_argument("--all", action="store_true", help="those that have ended too")
+    jobs.add_argument("--stand", choices=STANDS, metavar="STAND", help=", ".join(STANDS))
+    jobs.add_argument("--user", help="only this user's")
+    jobs.add_argument("--project", help="only this project's")
+    jobs.add_argument("--limit", type=int, default=200, metavar="N", help="so many at most (default 200)")
+    queue = add("queue", "who waits, in order, and for what")
+    for verb in (jobs, queue):
+        verb.add_argument("--json", action="store_true", help="a list of objects instead of a table")
+
+
+def _logs(add: AddVerb) -> None:
+    logs = add("logs", "what a detached job has printed")
+    logs.add_argument("job", metavar="JOB", help="its number")
+    logs.add_argument("-f", "--follow", action="store_true", help="stay until it ends")
+    logs.add_argument("-n", "--lines", type=int, metavar="N", help="only the last N lines")
+
+
+def _orders(add: AddVerb) -> None:
+    orders = {
+        "pause": add("pause", "have a job save itself and give its GPUs back until it is resumed"),
+        "resume": add("resume", "let a paused job go on as soon as there is room"),
+        "resize": add("resize", "give a running job another number of GPUs"),
+        "cancel": add("cancel", "end a job for good"),
+        "keep": add("keep", "have a job left alone for a while, also one that Fallow did not start"),
+    }
+    for name, verb in orders.items():
+        verb.add_argument("job", metavar="JOB", help="its id or number")
+        if name == "resize":
+            verb.add_argument("gpus", type=int, metavar="GPUS", help="how many from now on")
+        if name == "keep":
+            verb.add_argument("--for", dest="span", default="4h", metavar="TIME", help="default 4h")
+        verb.add_argument("--because", default="", metavar="TEXT", help="a reason, for others to read")

@@ -1,0 +1,103 @@
+"""``fallow jobs``: submitted jobs and where they stand; with one job's id, all about it."""
+
+import argparse
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.padding import Padding
+
+from service.cli import words
+from service.cli.job_words import job_id
+from service.cli.screen import Column, console, print_json, table
+from service.client.acting import connect_acting
+
+COLUMNS = (
+    Column(title="job"),
+    Column(title="name", least=8),
+    Column(title="user"),
+    Column(title="project"),
+    Column(title="stands"),
+    Column(title="GPUs", right=True),
+    Column(title="since", right=True),
+    Column(title="command", least=16),
+    Column(title="why", least=12),
+)
+ENDED = "ended"
+
+
+def run(flags: argparse.Namespace) -> int:
+    """Print them."""
+    client = connect_acting(flags.data)
+    if flags.job is not None:
+        return _show(client.job(job_id(flags.job)), as_json=flags.json)
+    rows = client.jobs(stand=flags.stand, user=flags.user, project=flags.project, limit=flags.limit)
+    if not flags.all and flags.stand is None:
+        rows = [row for row in rows if row["stand"] != ENDED]
+    if flags.json:
+        print_json(rows)
+        return 0
+    screen = console()
+    if not rows:
+        screen.print(
+            "No submitted jobs." if flags.all else "No submitted jobs now; --all shows those that ended."
+        )
+        return 0
+    screen.print(table(COLUMNS, [_line(row) for row in rows]))
+    return 0
+
+
+def _line(row: dict[str, Any]) -> tuple[str, ...]:
+    asked = row["submission"]
+    return (
+        str(row["job"]),
+        asked["name"] or words.NOTHING,
+        asked["user"],
+        asked["project"],
+        _stands(row),
+        f"{_gpus(row)}",
+        words.span(_since_s(row)),
+        " ".join(asked["command"]),
+        row.get("said") or "",
+    )
+
+
+def _show(row: dict[str, Any], *, as_json: bool) -> int:
+    if as_json:
+        print_json([row])
+        return 0
+    screen, asked = console(), row["submission"]
+    name = f" {asked['name']}" if asked["name"] else ""
+    screen.print(f"{row['job']}{name} · {asked['user']} · {asked['project']} · {_stands(row)}", style="bold")
+    screen.print(Padding(" ".join(asked["command"]), (0, 0, 0, 2), expand=False))
+    for line in row.get("explain", ()):
+        screen.print(Padding(line, (0, 0, 0, 2), expand=False))
+    if row["gpus"]:
+        screen.print(Padding(f"on {', '.join(row['gpus'])}", (0, 0, 0, 2), expand=False))
+    for action in row.get("actions", ()):
+        at = datetime.fromtimestamp(action["at_ms"] / 1000).astimezone()
+        why = f": {action['reason']}" if action.get("reason") else ""
+        outcome = action.get("outcome") or "under way"
+        screen.print(f"  {at:%Y-%m-%d %H:%M} {action['verb']} by {action['actor']} ({outcome}){why}")
+    return 0
+
+
+def _stands(row: dict[str, Any]) -> str:
+    ending = row.get("ending")
+    if row["stand"] != ENDED or ending is None:
+        return str(row["stand"])
+    code = row.get("exit_code")
+    return f"{ending} ({code})" if ending == "failed" and code is not None else str(ending)
+
+
+def _gpus(row: dict[str, Any]) -> str:
+    asked = row["submission"]
+    part = "" if asked["share"] == 1 else f"x{asked['share']:g}"
+    if row["gpus"]:
+        return f"{len(row['gpus'])}{part}"
+    least, most = asked["min_gpus"], asked["max_gpus"]
+    return f"{least}{part}" if least == most else f"{least}-{most}{part}"
+
+
+def _since_s(row: dict[str, Any]) -> float | None:
+    since_ms = row.get("ended_ms") or row.get("started_ms") or row.get("submitted_ms")
+    return None if since_ms is None else datetime.now(UTC).timestamp() - since_ms / 1000

@@ -1,0 +1,53 @@
+"""``fallow queue``: who waits, in order, and for what."""
+
+import argparse
+from datetime import UTC, datetime
+from typing import Any
+
+from service.cli import words
+from service.cli.screen import Column, console, print_json, table
+from service.client.acting import connect_acting
+
+COLUMNS = (
+    Column(title="place", right=True),
+    Column(title="job"),
+    Column(title="name", least=8),
+    Column(title="user"),
+    Column(title="project"),
+    Column(title="GPUs", right=True),
+    Column(title="waits", right=True),
+    Column(title="promised"),
+    Column(title="for", least=20),
+)
+
+
+def run(flags: argparse.Namespace) -> int:
+    """Print them."""
+    rows = connect_acting(flags.data).queue()
+    if flags.json:
+        print_json(rows)
+        return 0
+    screen = console()
+    if not rows:
+        screen.print("Nobody waits.")
+        return 0
+    now_ms = datetime.now(UTC).timestamp() * 1000
+    screen.print(table(COLUMNS, [_line(row, now_ms) for row in rows]))
+    return 0
+
+
+def _line(row: dict[str, Any], now_ms: float) -> tuple[str, ...]:
+    promised = row.get("promised_ms")
+    return (
+        str(row["place"]),
+        str(row["job"]),
+        str(row.get("name") or words.NOTHING),
+        str(row["user"]),
+        str(row["project"]),
+        str(row["gpus"]),
+        words.span(None if row.get("since_ms") is None else (now_ms - row["since_ms"]) / 1000),
+        words.NOTHING
+        if promised is None
+        else f"{datetime.fromtimestamp(promised / 1000).astimezone():%H:%M}",
+        str(row.get("waits_for") or ""),
+    )

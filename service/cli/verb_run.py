@@ -1,0 +1,76 @@
+"""``fallow run -- COMMAND``: run a command on leased GPUs, here or in the background."""
+
+import argparse
+import getpass
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from advisor.register.model import Submission
+from advisor.written import to_tree
+from collector.model import JobId
+from service.client.acting import ActingClient, connect_acting
+from service.client.errors import ServiceDown
+from service.launcher import detaching
+from service.launcher import order as orders
+from service.launcher.order import Order
+
+PROJECT_VARIABLE = "FALLOW_PROJECT"
+SUBMIT_LIMIT_S = 10.0
+AGAIN_S = 0.5
+NOT_SENT = ("user", "uid")
+"""The service knows who calls."""
+
+
+def run(flags: argparse.Namespace) -> int:
+    """Submit it, wait, run it; its exit status, as a shell says it."""
+    order = _read(flags)
+    data = None if flags.data is None else flags.data.absolute()
+    entry = submit(connect_acting(data), order.submission)
+    job = JobId(str(entry["job"]))
+    if order.detach:
+        log = detaching.make_log(job, order.submission.nonce)
+        print(f"{job}\n{log}", flush=True)
+        if detaching.is_original(log):
+            return 0
+    return _leave(detaching.run_here(order, job, data))
+
+
+def submit(client: ActingClient, submission: Submission) -> dict[str, Any]:
+    """The new entry; asked again when the line breaks, which the nonce makes safe. Raises ``ClientError``."""
+    body = {name: value for name, value in to_tree(submission).items() if name not in NOT_SENT}
+    until_s = time.monotonic() + SUBMIT_LIMIT_S
+    while True:
+        try:
+            return client.submit(body)
+        except ServiceDown:
+            if time.monotonic() + AGAIN_S > until_s:
+                raise
+            time.sleep(AGAIN_S)
+
+
+def _read(flags: argparse.Namespace) -> Order:
+    user = getpass.getuser()
+    return orders.read(
+        flags,
+        user=user,
+        uid=os.getuid(),
+        node=socket.gethostname(),
+        folder=str(Path.cwd()),
+        nonce=secrets.token_hex(16),
+        project=os.environ.get(PROJECT_VARIABLE) or user,
+    )
+
+
+def _leave(code: int) -> int:
+    """The status of a job that ended with ``code``. After Ctrl-C, die of it: a script's loop must see it."""
+    sys.stdout.flush()
+    if code == -signal.SIGINT:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    return code if code >= 0 else 128 - code

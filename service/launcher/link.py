@@ -1,0 +1,221 @@
+"""A launcher's line to the service: directives come, reports go, and neither stops when the service does.
+
+Two threads, which hand everything to the launcher's loop. A line that broke is made anew with patience that
+grows; each report with news is delivered in order, mere signs of life are sent when they can be.
+"""
+
+import os
+import random
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from advisor.register.model import Directive, Report
+from advisor.written import Unreadable, from_tree, to_tree
+from collector.model import JobId
+from service.client.acting import ActingClient, Told
+from service.client.errors import ClientError, JobEnded, UnknownJob
+
+FIRST_PATIENCE_S, LONGEST_PATIENCE_S = 0.5, 15.0
+
+Connect = Callable[[], ActingClient]
+"""A client of the service that answers now; raises ClientError."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Came:
+    """A directive."""
+
+    directive: Directive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """Where a waiting job stands in the queue, in words."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """The service does not answer; told once until it does again."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The service answers again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The service answers, and not with what was asked for: it doesn't know the job, or the asker."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Over:
+    """The service says that this job has ended."""
+
+
+Word = Came | Placed | Lost | Found | Refused | Over
+
+
+class Link:
+    """The line of one job. ``fileno`` is readable when ``words`` has something; close it at the end."""
+
+    def __init__(self, connect: Connect, job: JobId) -> None:
+        self._connect, self._job = connect, job
+        self._words: deque[Word] = deque()
+        self._woken, self._wake = os.pipe()
+        os.set_blocking(self._wake, False)
+        self._closed = threading.Event()
+        self._handled = 0
+        self._told: Told | None = None
+        self._is_lost = False
+        self._reports: deque[Report] = deque()
+        self._life: Report | None = None
+        self._changed = threading.Condition()
+        self._threads = tuple(
+            threading.Thread(target=target, daemon=True, name=f"fallow-{target.__name__.strip('_')}")
+            for target in (self._listen, self._tell)
+        )
+
+    def open(self) -> None:
+        """Start listening and telling."""
+        for thread in self._threads:
+            thread.start()
+
+    def fileno(self) -> int:
+        """Readable when there are words."""
+        return self._woken
+
+    def words(self) -> tuple[Word, ...]:
+        """What came since; call it when readable."""
+        os.read(self._woken, 4096)
+        return tuple(self._words.popleft() for _ in range(len(self._words)))
+
+    def report(self, report: Report, *, news: bool) -> None:
+        """Tell the service; ``news`` is delivered in order, the rest only while it is fresh."""
+        with self._changed:
+            self._handled = max(self._handled, report.handled)
+            if news:
+                self._reports.append(report)
+                self._life = None
+            else:
+                self._life = report
+            self._changed.notify_all()
+
+    def settle(self, limit_s: float) -> bool:
+        """Wait until all that was to be told is told; whether it was, within the limit."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._reports, limit_s)
+
+    def close(self) -> None:
+        """Let the line go."""
+        self._closed.set()
+        with self._changed:
+            self._changed.notify_all()
+        if self._told is not None:
+            self._told.close()
+
+    # -- listening -------------------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        patience_s = FIRST_PATIENCE_S
+        while not self._closed.is_set():
+            try:
+                self._told = self._connect().directives(self._job, after=self._handled)
+                for item in self._told:
+                    patience_s = FIRST_PATIENCE_S
+                    self._hear(item)
+            except ClientError as error:
+                self._went_wrong(error)
+            self._closed.wait(patience_s * random.uniform(0.5, 1.0))
+            patience_s = min(LONGEST_PATIENCE_S, 2 * patience_s)
+
+    def _hear(self, item: dict[str, Any]) -> None:
+        self._is_well()
+        match item:
+            case {"directive": dict(tree)}:
+                try:
+                    self._say(Came(directive=from_tree(Directive, tree)))
+                except Unreadable as error:
+                    self._say(Refused(why=f"the service said what this launcher cannot read: {error}"))
+            case {"place": dict(place)}:
+                self._say(Placed(text=place_text(place)))
+            case _:
+                return
+
+    # -- telling ---------------------------------------------------------------------------------------------
+
+    def _tell(self) -> None:
+        patience_s = FIRST_PATIENCE_S
+        while True:
+            report = self._next()
+            if report is None:
+                return
+            try:
+                self._connect().report(self._job, to_tree(report))
+            except ClientError as error:
+                self._went_wrong(error)
+                if isinstance(error, JobEnded | UnknownJob):
+                    self._sent(report)
+                self._closed.wait(patience_s * random.uniform(0.5, 1.0))
+                patience_s = min(LONGEST_PATIENCE_S, 2 * patience_s)
+                continue
+            patience_s = FIRST_PATIENCE_S
+            self._sent(report)
+            self._is_well()
+
+    def _next(self) -> Report | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._reports or self._life or self._closed.is_set())
+            if self._closed.is_set():
+                return None
+            return self._reports[0] if self._reports else self._life
+
+    def _sent(self, report: Report) -> None:
+        with self._changed:
+            if self._reports and self._reports[0] is report:
+                self._reports.popleft()
+            if self._life is report:
+                self._life = None
+            self._changed.notify_all()
+
+    # -- both ------------------------------------------------------------------------------------------------
+
+    def _went_wrong(self, error: ClientError) -> None:
+        if isinstance(error, JobEnded):
+            self._say(Over())
+        elif isinstance(error, UnknownJob):
+            self._say(Refused(why=str(error)))
+        elif not self._is_lost:
+            self._is_lost = True
+            self._say(Lost(why=str(error)))
+
+    def _is_well(self) -> None:
+        if self._is_lost:
+            self._is_lost = False
+            self._say(Found())
+
+    def _say(self, word: Word) -> None:
+        self._words.append(word)
+        try:
+            os.write(self._wake, b".")
+        except OSError:
+            return  # full: it is readable already
+
+
+def place_text(place: dict[str, Any]) -> str:
+    """``3 of 7 in the queue, waits for 2 free GPUs``."""
+    where = "waiting"
+    if place.get("place") is not None:
+        of = f" of {place['of']}" if place.get("of") is not None else ""
+        where = f"{place['place']}{of} in the queue"
+    waits_for = str(place.get("waits_for") or "")
+    return f"{where}: {waits_for}" if waits_for else where

@@ -1,0 +1,71 @@
+"""What a launcher says of its job: from the job's course, and from what the job itself told."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from advisor.register.model import Launcher, Report
+from service.launcher.model import Course
+
+LONGEST_WHY = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A job's own word on itself; ``None`` where it has none."""
+
+    pids: tuple[int, ...] = ()
+    step: int | None = None
+    steps_left: float | None = None
+    step_s: Mapping[int, float] = field(default_factory=dict)
+    resize_s: float | None = None
+    memory_held_bytes: int | None = None
+    memory_needed_bytes: int | None = None
+    checkpoint_ms: int | None = None
+
+    @staticmethod
+    def of_status(told: Mapping[str, Any], before: "Known") -> "Known":
+        """From what an elastic training's controller answers to ``status``."""
+        return Known(
+            pids=tuple(int(pid) for pid in (told.get("pids") or {}).values() if pid),
+            step=told.get("step"),
+            steps_left=told.get("steps_left"),
+            step_s={int(size): float(each) for size, each in (told.get("step_s") or {}).items()},
+            resize_s=told.get("resize_s"),
+            memory_held_bytes=told.get("memory_held_bytes"),
+            memory_needed_bytes=told.get("memory_needed_bytes"),
+            checkpoint_ms=told.get("checkpoint_ms") or before.checkpoint_ms,
+        )
+
+    def with_saved(self, path: Path) -> "Known":
+        """With the time at which the job last said that it saved itself."""
+        try:
+            saved_ms = path.stat().st_mtime_ns // 1_000_000
+        except OSError:
+            return self
+        return replace(self, checkpoint_ms=max(saved_ms, self.checkpoint_ms or 0))
+
+
+def report(course: Course, launcher: Launcher, known: Known, now_ms: int, attached: bool) -> Report:
+    """The report of this moment."""
+    over = course.over
+    return Report(
+        at_ms=now_ms,
+        launcher=launcher,
+        stand=course.stand,
+        handled=course.handled,
+        failed=None if course.failed is None else course.failed[:LONGEST_WHY],
+        pids=tuple(dict.fromkeys((*course.pids, *known.pids))) if course.alive else (),
+        gpus=() if course.lease is None else course.lease.gpus,
+        step=known.step,
+        steps_left=known.steps_left,
+        step_s=known.step_s,
+        resize_s=known.resize_s,
+        memory_held_bytes=known.memory_held_bytes,
+        memory_needed_bytes=known.memory_needed_bytes,
+        checkpoint_ms=known.checkpoint_ms,
+        attached=attached,
+        ending=None if over is None else over.ending,
+        exit_code=None if over is None else over.code,
+    )

@@ -1,0 +1,368 @@
+"""A submitted job in its launcher, from the queue to its end: the loop that joins the course with the world.
+
+Everything that happens comes through one loop on one thread: the workers' guard, the service's line, signals,
+answers of the job's own socket, time. The course decides; here it is only done.
+"""
+
+import os
+import select
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import assert_never
+
+from advisor.register.model import Launcher, Mobility, Sharing, Stand
+from collector.model import GpuUuid, JobId, JobKind
+from service.launcher import course as courses
+from service.launcher import crew as crews
+from service.launcher import link as links
+from service.launcher import model, starting, steer
+from service.launcher.folder import Meeting
+from service.launcher.link import Link
+from service.launcher.model import Course, Phase
+from service.launcher.order import Order, signal_number
+from service.launcher.reporting import Known, report
+from service.launcher.signals import Ears, stop_here
+from service.launcher.steer import Answer
+from service.launcher.voice import Voice
+
+REPORT_S = 5.0
+LOOK_S = 0.1
+"""Between two looks for the file that says that a job has saved itself."""
+CHANGE_LIMIT_S = 600.0
+RELEASE_LIMIT_S = 30.0
+FAREWELL_S = 10.0
+DETACHED_FAREWELL_S = 3600.0
+AWAY_S = 1.0
+"""How long the end is tried to be told to a service that doesn't answer."""
+
+
+class Running:
+    """One job. ``run`` blocks until its end and returns its exit code, a signal's below 0.
+
+    ``resume`` asks the service to let the paused job go on; it is called when its user touches it.
+    """
+
+    def __init__(
+        self,
+        *,
+        order: Order,
+        job: JobId,
+        link: Link,
+        launcher: Launcher,
+        meeting: Meeting,
+        voice: Voice,
+        resume: Callable[[], None],
+    ) -> None:
+        self._order, self._job, self._link = order, job, link
+        self._launcher, self._meeting, self._voice, self._resume = launcher, meeting, voice, resume
+        self._course: Course = courses.begin(order.terms)
+        self._crew: crews.Crew | None = None
+        self._pids: dict[int, int] = {}
+        self._known = Known()
+        self._said: deque[tuple[int, model.Event | Answer]] = deque()
+        self._woken, self._wake = os.pipe()
+        os.set_blocking(self._wake, False)
+        self._report_at_s = 0.0
+        self._asked_status = False
+        self._left: int | None = None
+
+    def run(self) -> int:
+        """From the queue to the end."""
+        ears = Ears()
+        self._link.open()
+        self._report(news=True)
+        try:
+            while self._left is None:
+                self._round(ears)
+            return self._left
+        finally:
+            self._voice.over()
+            if self._crew is not None:
+                self._crew.close()
+            self._farewell(ears)
+            self._link.close()
+            ears.close()
+
+    def _farewell(self, ears: Ears) -> None:
+        """Tell the service the end; for a while when it doesn't answer, or until Ctrl-C."""
+        limit_s = DETACHED_FAREWELL_S if self._order.detach else FAREWELL_S
+        until_s = time.monotonic() + limit_s
+        if self._link.settle(min(limit_s, AWAY_S)):
+            return
+        self._voice.say(f"the service doesn't answer: telling it the job's end, for {limit_s:g} s at most")
+        while time.monotonic() < until_s and not self._link.settle(LOOK_S):
+            if set(ears.numbers()) & set(courses.ENDERS):
+                return
+
+    # -- what happens ----------------------------------------------------------------------------------------
+
+    def _round(self, ears: Ears) -> None:
+        crew, touch = self._crew, self._touch()
+        watched = [ears.fileno(), self._link.fileno(), self._woken, *touch]
+        if crew is not None:
+            watched.append(crew.fileno())
+        readable, _, _ = select.select(watched, [], [], self._pause_s())
+        if ears.fileno() in readable:
+            for number in ears.numbers():
+                self._signalled(number)
+        if crew is not None and crew.fileno() in readable:
+            for news in crew.news():
+                self._crew_said(news)
+        if self._link.fileno() in readable:
+            for word in self._link.words():
+                self._service_said(word)
+        if self._woken in readable:
+            self._hear_answers()
+        if touch and touch[0] in readable:
+            self._touched()
+        self._passes()
+
+    def _pause_s(self) -> float:
+        now_s = time.monotonic()
+        times = [self._report_at_s]
+        wake_s = courses.wakes_s(self._course)
+        if wake_s is not None:
+            times.append(wake_s)
+        if self._watches_for_saved():
+            times.append(now_s + LOOK_S)
+        return max(0.0, min(times) - now_s)
+
+    def _passes(self) -> None:
+        """What time brings."""
+        if self._watches_for_saved() and self._meeting.saved.exists():
+            self._happened(model.Saved())
+        wake_s = courses.wakes_s(self._course)
+        if wake_s is not None and time.monotonic() >= wake_s:
+            self._happened(model.Tick())
+        if time.monotonic() >= self._report_at_s:
+            self._ask_status()
+            self._report(news=False)
+
+    def _signalled(self, number: int) -> None:
+        self._happened(model.Signalled(number=number))
+        if number == signal.SIGTSTP:
+            stop_here()
+
+    def _crew_said(self, news: crews.News) -> None:
+        match news:
+            case crews.Started(worker=worker, pid=pid):
+                self._pids[worker] = pid
+                if len(self._pids) == len(self._course.alive):
+                    self._happened(model.Began(pids=tuple(self._pids[each] for each in sorted(self._pids))))
+            case crews.Unstartable(why=why):
+                self._happened(model.NotBegun(why=why, code=127 if "[Errno 2]" in why else 126))
+            case crews.Ended(worker=worker, code=code):
+                self._happened(model.WorkerEnded(worker=worker, code=code))
+            case crews.Asked(heard=heard):
+                if not heard:
+                    name = self._order.submission.checkpoint_signal
+                    why = f"no process of the job listens for SIG{name}, and it would end one that doesn't"
+                    self._happened(model.Unsaved(why=why))
+            case crews.Gone(guard_died=died):
+                if died:
+                    self._crew = None
+                    self._voice.say("the guard of the job's processes was killed, and they with it")
+                self._happened(model.Swept(by_force=died))
+            case _:
+                assert_never(news)
+
+    def _service_said(self, word: links.Word) -> None:
+        waits = self._course.phase in (Phase.WAITING, Phase.PAUSED)
+        match word:
+            case links.Came(directive=directive):
+                self._happened(model.Told(directive=directive))
+            case links.Placed(text=text):
+                if waits:
+                    self._voice.wait(f"{self._job} {text}")
+            case links.Lost(why=why):
+                goes_on = "it keeps its place" if waits else "the job goes on"
+                self._voice.say(f"{why}; {goes_on}, and the service is looked for")
+            case links.Found():
+                self._voice.say("the service answers again")
+                self._report(news=True)
+            case links.Refused(why=why):
+                self._voice.say(f"the service refuses: {why}; the job goes on")
+            case links.Over():
+                self._happened(model.Disowned())
+            case _:
+                assert_never(word)
+
+    def _happened(self, event: model.Event) -> None:
+        turn = courses.step(self._course, event, time.monotonic())
+        self._course = turn.course
+        for action in turn.actions:
+            self._do(action)
+
+    # -- what is done ----------------------------------------------------------------------------------------
+
+    def _do(self, action: model.Action) -> None:
+        match action:
+            case model.Launch():
+                self._launch()
+            case model.Save():
+                self._save()
+            case model.End():
+                self._crew_of_job().signal(signal.SIGTERM, unless_heard=False)
+            case model.Sweep(patience_s=patience_s):
+                self._crew_of_job().sweep(patience_s)
+            case model.Change(gpus=gpus):
+                words = ("devices", ",".join(gpus))
+                self._ask(words, CHANGE_LIMIT_S, lambda answer: _changed(answer, gpus, self._held()))
+            case model.ReleaseCaches():
+                self._release()
+            case model.Forward(number=number):
+                self._crew_of_job().signal(number, unless_heard=True)
+            case model.Tell(text=text):
+                self._voice.say(text)
+            case model.Announce():
+                self._report(news=True)
+            case model.Leave(code=code):
+                self._left = code
+            case _:
+                assert_never(action)
+
+    def _launch(self) -> None:
+        course = self._course
+        assert course.lease is not None
+        self._voice.over()
+        self._pids, self._known = {}, Known(checkpoint_ms=self._known.checkpoint_ms)
+        self._meeting.clear()
+        try:
+            crew = self._crew_of_job()
+            made = starting.starts(
+                self._order,
+                course.lease,
+                job=self._job,
+                own=os.environ,
+                meeting=self._meeting,
+                restarted=course.restarted,
+            )
+        except OSError as error:
+            self._happened(model.NotBegun(why=f"no process can be started: {error}", code=126))
+            return
+        death = signal.SIGTERM if course.lease.sharing is Sharing.MPS else signal.SIGKILL
+        for worker, start in enumerate(made):
+            crew.start(worker, start.argv, start.env, death)
+
+    def _crew_of_job(self) -> crews.Crew:
+        if self._crew is None:
+            self._crew = crews.Crew()
+        return self._crew
+
+    def _save(self) -> None:
+        self._meeting.saved.unlink(missing_ok=True)
+        wanted = self._order.submission
+        if wanted.mobility is Mobility.ELASTIC:
+            self._ask(("suspend",), wanted.grace_s, _suspended)
+        else:
+            assert wanted.checkpoint_signal is not None
+            self._crew_of_job().ask(signal_number(wanted.checkpoint_signal))
+
+    def _release(self) -> None:
+        if self._order.submission.mobility is Mobility.ELASTIC:
+            self._ask(("release-caches",), RELEASE_LIMIT_S, _released)
+            return
+        sockets = [self._meeting.job(worker) for worker in sorted(self._course.alive)]
+        listening = [path for path in sockets if path.exists()]
+        if not listening:
+            self._happened(model.Released(why="the job doesn't listen: it does not use fallow"))
+            return
+        launch = self._course.launch
+        steer.asking(
+            listening,
+            ("release-caches",),
+            RELEASE_LIMIT_S,
+            lambda told: self._answer(launch, _released(told)),
+        )
+
+    def _watches_for_saved(self) -> bool:
+        return self._course.phase is Phase.SAVING and self._order.submission.mobility is not Mobility.ELASTIC
+
+    # -- the job's own socket --------------------------------------------------------------------------------
+
+    def _ask(
+        self, words: tuple[str, ...], limit_s: float, read: Callable[[Answer], model.Event | None]
+    ) -> None:
+        launch = self._course.launch
+        steer.asking((self._meeting.control,), words, limit_s, lambda told: self._answer(launch, read(told)))
+
+    def _ask_status(self) -> None:
+        elastic = self._order.submission.mobility is Mobility.ELASTIC
+        if not elastic or self._course.phase is not Phase.RUNNING or self._asked_status:
+            return
+        self._asked_status = True
+        launch = self._course.launch
+        steer.asking((self._meeting.control,), ("status",), REPORT_S, lambda told: self._answer(launch, told))
+
+    def _answer(self, launch: int, said: model.Event | Answer | None) -> None:
+        """From a thread of ``steer``: hand an answer to the loop."""
+        if said is not None:
+            self._said.append((launch, said))
+        try:
+            os.write(self._wake, b".")
+        except OSError:
+            return
+
+    def _hear_answers(self) -> None:
+        os.read(self._woken, 4096)
+        while self._said:
+            launch, said = self._said.popleft()
+            if isinstance(said, dict):
+                self._asked_status = False
+                if "error" not in said and launch == self._course.launch:
+                    self._known = Known.of_status(said, self._known)
+            elif launch == self._course.launch:
+                self._happened(said)  # type: ignore[arg-type]
+
+    def _held(self) -> tuple[GpuUuid, ...]:
+        return () if self._course.lease is None else self._course.lease.gpus
+
+    # -- reports and touch -----------------------------------------------------------------------------------
+
+    def _report(self, *, news: bool) -> None:
+        self._report_at_s = time.monotonic() + REPORT_S
+        self._known = self._known.with_saved(self._meeting.saved)
+        now_ms = time.time_ns() // 1_000_000
+        self._link.report(report(self._course, self._launcher, self._known, now_ms, _attached()), news=news)
+
+    def _touch(self) -> list[int]:
+        """Standard input while a paused job's user sits before it."""
+        interactive = self._order.submission.kind is JobKind.INTERACTIVE
+        if self._course.stand is Stand.PAUSED and interactive and _attached():
+            return [sys.stdin.fileno()]
+        return []
+
+    def _touched(self) -> None:
+        os.read(sys.stdin.fileno(), 4096)
+        self._voice.say("asking for devices again")
+        self._resume()
+
+
+def _attached() -> bool:
+    """Whether somebody may sit at a terminal, and the launcher is in its foreground."""
+    try:
+        return os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:
+        return False
+
+
+def _suspended(answer: Answer) -> model.Event:
+    if "error" in answer:
+        return model.Unsaved(why=str(answer["error"]))
+    return model.Saved(ends_itself=True)
+
+
+def _changed(answer: Answer, wanted: tuple[GpuUuid, ...], held: tuple[GpuUuid, ...]) -> model.Event:
+    why = answer.get("error")
+    if why is None:
+        return model.Changed(gpus=wanted)
+    kept = answer.get("devices")
+    gpus = tuple(GpuUuid(str(each)) for each in kept) if kept else held
+    return model.Changed(gpus=gpus, why=str(why))
+
+
+def _released(answer: Answer) -> model.Event:
+    return model.Released(why=None if "error" not in answer else str(answer["error"]))

@@ -1,0 +1,78 @@
+"""What is started for a job on its lease: each worker's command and environment."""
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from advisor.register.model import Mobility
+from service.launcher import world
+from service.launcher.folder import Meeting
+from service.launcher.model import Lease
+from service.launcher.order import CONTROLLER, Order, elastic_parts
+
+JOB_SOCKET = "FALLOW_JOB_SOCKET"
+"""Where ``fallow`` in a plain job listens for requests."""
+SAVED = "FALLOW_SAVED"
+"""The file that a job touches when what it was asked to save is saved."""
+JOB = "FALLOW_JOB"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """One worker's command and whole environment."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+
+
+def starts(
+    order: Order, lease: Lease, *, job: str, own: Mapping[str, str], meeting: Meeting, restarted: int
+) -> tuple[Start, ...]:
+    """A launch's workers in rank order; ``own`` is the launcher's environment. Looks for free ports."""
+    user = {**own, **order.environment, JOB: job}
+    places = world.environments(
+        order.workers,
+        lease.gpus,
+        free_ports(world.ports_needed(order.workers, len(lease.gpus))),
+        job=job,
+        restarts=restarted,
+        most_restarts=order.submission.restarts,
+    )
+    made = []
+    for index, place in enumerate(places):
+        meets = {SAVED: str(meeting.saved), JOB_SOCKET: str(meeting.job(index))}
+        if order.submission.mobility is Mobility.ELASTIC:
+            meets = {}
+        env = world.joined(user, lease.settings, place | meets, threads=len(places) > 1)
+        made.append(Start(argv=command(order, lease, meeting), env=env))
+    return tuple(made)
+
+
+def command(order: Order, lease: Lease, meeting: Meeting) -> tuple[str, ...]:
+    """What is run: the user's command, an elastic training by way of its controller."""
+    wanted = order.submission
+    if wanted.mobility is not Mobility.ELASTIC:
+        return order.argv
+    python, options, script = elastic_parts(order.argv)
+    return (
+        *python,
+        "-m",
+        CONTROLLER,
+        *options,
+        *("--min", str(wanted.min_gpus), "--max", str(wanted.max_gpus)),
+        *("--devices", ",".join(lease.gpus), "--socket", str(meeting.control)),
+        "--",
+        *script,
+    )
+
+
+def free_ports(count: int) -> tuple[int, ...]:
+    """Ports that nobody listens at now. They are not held, so another program may be faster."""
+    held = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(count)]
+    try:
+        for each in held:
+            each.bind((world.HOST, 0))
+        return tuple(int(each.getsockname()[1]) for each in held)
+    finally:
+        for each in held:
+            each.close()

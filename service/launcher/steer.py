@@ -1,0 +1,56 @@
+"""Asks a job's own socket: the controller of an elastic training, or the library in a plain one.
+
+One line, one line back (``fallow.control_socket``), on a thread that ends with its answer or its time. A
+training that only starts does not listen yet: it is asked again until it does.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fallow.control_socket import ask
+
+AGAIN_S = 0.2
+NOT_READY = "not ready yet"
+
+Answer = Mapping[str, Any]
+
+
+def asking(
+    paths: Sequence[Path], words: Sequence[str], limit_s: float, then: Callable[[Answer], None]
+) -> None:
+    """Ask all on a thread, one after the other; ``then`` gets the first error there, else the last answer.
+
+    No answer in time is ``{"error": why}``.
+    """
+
+    def ask_all() -> None:
+        told: Answer = {}
+        for path in paths:
+            told = answer(path, words, limit_s)
+            if "error" in told:
+                break
+        then(told)
+
+    threading.Thread(target=ask_all, daemon=True, name=f"fallow-ask-{words[0]}").start()
+
+
+def answer(path: Path, words: Sequence[str], limit_s: float) -> Answer:
+    """The answer; blocks for ``limit_s`` at most. Never raises for what may happen."""
+    until_s = time.monotonic() + limit_s
+    while True:
+        try:
+            told = ask(path, words, timeout_s=max(0.1, until_s - time.monotonic()))
+            found = json.loads(told) if told else {"error": "it ended before it answered"}
+        except (ConnectionRefusedError, FileNotFoundError):
+            found = {"error": NOT_READY}
+        except TimeoutError:
+            return {"error": f"it did not answer within {limit_s:g} s"}
+        except (OSError, ValueError) as error:
+            return {"error": f"it cannot be asked: {error}"}
+        if not str(found.get("error", "")).startswith(NOT_READY) or time.monotonic() + AGAIN_S > until_s:
+            return dict(found)
+        time.sleep(AGAIN_S)

@@ -1,0 +1,419 @@
+"""``fallow run`` in real processes: what it hands on, how it ends, and what it does when told."""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from advisor.register.model import (
+    Begin,
+    Continue,
+    Release,
+    Requeued,
+    Reshape,
+    Say,
+    Stop,
+    Suspend,
+)
+from collector.model import GpuUuid
+from tests.service.launcher.conftest import Launch, lives, until
+from tests.service.launcher.wire_service import WireService
+
+A, B, C = GpuUuid("GPU-a"), GpuUuid("GPU-b"), GpuUuid("GPU-c")
+
+SAVER = """
+import os, pathlib, signal, sys, time
+folder = pathlib.Path(sys.argv[1])
+how = sys.argv[2]
+def save(*_):
+    (folder / "state").write_text("saved")
+    if how == "touches":
+        pathlib.Path(os.environ["FALLOW_SAVED"]).touch()
+    if how == "exits":
+        sys.exit(0)
+    if how == "fails":
+        sys.exit(3)
+if how != "deaf":
+    signal.signal(signal.SIGUSR1, save)
+with (folder / "starts").open("a") as file:
+    file.write(os.environ["CUDA_VISIBLE_DEVICES"] + "\\n")
+while not (folder / "finish").exists():
+    time.sleep(0.02)
+"""
+"""A job that saves itself on SIGUSR1, in one of the ways in which jobs do; it writes down its starts."""
+
+
+@pytest.fixture
+def saver(tmp_path: Path) -> list[str]:
+    (tmp_path / "saver.py").write_text(SAVER)
+    return [sys.executable, str(tmp_path / "saver.py"), str(tmp_path)]
+
+
+def starts(folder: Path) -> list[str]:
+    path = folder / "starts"
+    return path.read_text().split() if path.exists() else []
+
+
+def test_output_and_exit_code_are_the_jobs_own(service: WireService, launch: Launch) -> None:
+    job = launch("--", "sh", "-c", r"printf 'a\000\377\033[1m'; printf err >&2; exit 7")
+    service.tell(Begin(number=1, gpus=(A,)))
+    assert job.end() == 7
+    assert job.out.read_bytes() == b"a\x00\xff\x1b[1m"
+    assert "err" in job.said()
+    last = service.reports[-1]
+    assert (last["stand"], last["ending"], last["exit_code"]) == ("ended", "failed", 7)
+
+
+def test_a_submission_says_what_was_asked_for_and_not_who_asks(service: WireService, launch: Launch) -> None:
+    job = launch(
+        *("--gpus", "1-4", "--memory", "12GiB", "--project", "vision", "--name", "resnet", "--priority", "3"),
+        *(
+            "--checkpoint-signal",
+            "SIGUSR1",
+            "--restarts",
+            "2",
+            "--grace",
+            "90s",
+            "--",
+            "true",
+            "--epochs",
+            "3",
+        ),
+    )
+    service.tell(Begin(number=1, gpus=(A,)))
+    assert job.end() == 0
+    asked = service.submissions[0]
+    assert asked["command"] == ["true", "--epochs", "3"]
+    assert (asked["min_gpus"], asked["max_gpus"], asked["memory_bytes"]) == (1, 4, 12 * 2**30)
+    assert (asked["project"], asked["name"], asked["priority"]) == ("vision", "resnet", 3)
+    assert (asked["mobility"], asked["checkpoint_signal"], asked["preemptible"]) == (
+        "checkpoints",
+        "USR1",
+        True,
+    )
+    assert (asked["restarts"], asked["grace_s"]) == (2, 90.0)
+    assert len(asked["nonce"]) >= 16
+    assert not asked.keys() & {"user", "uid"}
+
+
+def test_the_worker_sees_its_devices_its_settings_and_the_users_own_words(
+    service: WireService, launch: Launch
+) -> None:
+    shown = "import json, os; print(json.dumps(dict(os.environ)))"
+    job = launch(
+        *("--gpus", "2", "--env", "MODE=fast", "--", sys.executable, "-c", shown),
+        env={"XLA_PYTHON_CLIENT_PREALLOCATE": "true"},
+    )
+    settings = (("TF_FORCE_GPU_ALLOW_GROWTH", "true"), ("XLA_PYTHON_CLIENT_PREALLOCATE", "false"))
+    service.tell(Begin(number=1, gpus=(B, A), settings=settings))
+    assert job.end() == 0
+    seen = json.loads(job.printed())
+    assert seen["CUDA_VISIBLE_DEVICES"] == "GPU-b,GPU-a"
+    assert seen["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
+    assert seen["XLA_PYTHON_CLIENT_PREALLOCATE"] == "true"
+    assert seen["MODE"] == "fast"
+    assert seen["FALLOW_JOB"] == "fallow:1"
+    assert "RANK" not in seen
+
+
+def test_a_gang_gets_ranks_and_ends_with_its_first_failure(service: WireService, launch: Launch) -> None:
+    script = "echo $RANK/$WORLD_SIZE/$LOCAL_RANK; [ $RANK = 1 ] && exit 5; sleep 600"
+    job = launch("--gpus", "3", "--workers", "torchrun", "--", "sh", "-c", script)
+    service.tell(Begin(number=1, gpus=(A, B, C)))
+    assert job.end() == 5
+    assert set(job.printed().split()) <= {"0/3/0", "1/3/1", "2/3/2"}
+    assert "1/3/1" in job.printed()
+    begun = service.handled(1)
+    assert len(begun["pids"]) == 3
+    assert not any(lives(pid) for pid in begun["pids"])
+
+
+def test_a_worker_that_a_signal_ended_ends_the_launcher_as_a_shell_says_it(
+    service: WireService, launch: Launch
+) -> None:
+    job = launch("--", "sh", "-c", "kill -9 $$")
+    service.tell(Begin(number=1, gpus=(A,)))
+    assert job.end() == 128 + 9
+
+
+def test_a_command_that_is_not_there_ends_the_job_with_127_and_is_not_tried_again(
+    service: WireService, launch: Launch
+) -> None:
+    job = launch("--restarts", "3", "--", "no-such-program-here")
+    service.tell(Begin(number=1, gpus=(A,)))
+    assert job.end() == 127
+    last = service.reports[-1]
+    assert (last["handled"], last["ending"]) == (1, "failed")
+    assert "no-such-program-here" in last["failed"]
+
+
+def test_ctrl_c_while_waiting_cancels_the_submission(service: WireService, launch: Launch) -> None:
+    job = launch("--", "true")
+    service.until(lambda: service.listeners == 1 and service.reports, "it waits")
+    job.process.send_signal(signal.SIGINT)
+    assert job.end() == -signal.SIGINT
+    assert service.reports[-1]["ending"] == "cancelled"
+
+
+def test_a_waiting_job_says_its_place_once_a_change(service: WireService, launch: Launch) -> None:
+    job = launch("--", "true")
+    for place, of in ((3, 7), (3, 7), (2, 7)):
+        service.place(place, of, "2 free GPUs")
+    job.hears("2 of 7")
+    assert job.said().count("3 of 7 in the queue: 2 free GPUs") == 1
+    service.tell(Begin(number=1, gpus=(A,)))
+    assert job.end() == 0
+
+
+def test_signals_reach_the_job_and_its_own_end_is_told(service: WireService, launch: Launch) -> None:
+    script = "trap 'echo hup' USR2; trap 'echo bye; exit 4' TERM; echo up; while :; do sleep 0.05; done"
+    job = launch("--restarts", "3", "--", "sh", "-c", script)
+    service.tell(Begin(number=1, gpus=(A,)))
+    until(lambda: "up" in job.printed(), "it runs")
+    job.process.send_signal(signal.SIGUSR2)
+    until(lambda: "hup" in job.printed(), "it got SIGUSR2")
+    job.process.send_signal(signal.SIGTERM)
+    assert job.end() == 4
+    assert job.printed().split() == ["up", "hup", "bye"]
+    assert service.reports[-1]["ending"] == "cancelled"
+
+
+def test_a_directive_that_comes_twice_is_carried_out_once(
+    service: WireService, launch: Launch, saver: list[str], tmp_path: Path
+) -> None:
+    job = launch("--checkpoint-signal", "USR1", "--", *saver, "touches")
+    for _ in range(3):
+        service.tell(Begin(number=5, gpus=(A,)))
+    service.handled(5)
+    until(lambda: starts(tmp_path), "it runs")
+    service.tell(Begin(number=4, gpus=(B,)))
+    service.tell(Say(number=6, message="are you \x1b[31mthere?"))
+    job.hears("are you ?[31mthere?")
+    assert starts(tmp_path) == ["GPU-a"]
+    (tmp_path / "finish").touch()
+    assert job.end() == 0
+
+
+@pytest.mark.parametrize("how", ["touches", "exits"])
+def test_a_job_that_saves_itself_is_paused_and_goes_on_elsewhere(
+    service: WireService, launch: Launch, saver: list[str], tmp_path: Path, how: str
+) -> None:
+    job = launch("--checkpoint-signal", "USR1", "--", *saver, how)
+    service.tell(Begin(number=1, gpus=(A,)))
+    pids = service.handled(1)["pids"]
+    until(lambda: starts(tmp_path) == ["GPU-a"], "it runs")
+    service.tell(Suspend(number=2, reason="others are owed"))
+    paused = service.handled(2)
+    assert (paused["stand"], paused["failed"], paused["gpus"], paused["pids"]) == ("paused", None, [], [])
+    assert (tmp_path / "state").read_text() == "saved"
+    assert not any(lives(pid) for pid in pids)
+    assert "others are owed" in job.said()
+    service.tell(Continue(number=3, gpus=(B,)))
+    assert service.handled(3)["gpus"] == ["GPU-b"]
+    until(lambda: starts(tmp_path) == ["GPU-a", "GPU-b"], "it runs again")
+    (tmp_path / "finish").touch()
+    assert job.end() == 0
+
+
+def test_a_job_that_saves_itself_is_moved_with_other_settings_and_requeued(
+    service: WireService, launch: Launch, saver: list[str], tmp_path: Path
+) -> None:
+    job = launch("--gpus", "1-2", "--checkpoint-signal", "USR1", "--", *saver, "touches")
+    service.tell(Begin(number=1, gpus=(A,)))
+    until(lambda: len(starts(tmp_path)) == 1, "it runs")
+    service.tell(Reshape(number=2, gpus=(B, C)))
+    moved = service.handled(2)
+    assert (moved["stand"], moved["failed"], moved["gpus"]) == ("running", None, ["GPU-b", "GPU-c"])
+    until(lambda: len(starts(tmp_path)) == 2, "it runs again")
+    service.tell(Requeued(number=3))
+    back = service.handled(3)
+    assert (back["stand"], back["failed"], back["gpus"]) == ("pending", None, [])
+    service.tell(Begin(number=4, gpus=(A,)))
+    until(lambda: starts(tmp_path) == ["GPU-a", "GPU-b,GPU-c", "GPU-a"], "it runs a third time")
+    service.tell(Stop(number=5, reason="enough"))
+    assert job.end() == 128 + signal.SIGTERM
+    assert (service.reports[-1]["handled"], service.reports[-1]["ending"]) == (5, "cancelled")
+
+
+def test_a_job_that_nobody_can_ask_is_not_signalled_and_goes_on(
+    service: WireService, launch: Launch, saver: list[str], tmp_path: Path
+) -> None:
+    job = launch("--checkpoint-signal", "USR1", "--", *saver, "deaf")
+    service.tell(Begin(number=1, gpus=(A,)))
+    until(lambda: starts(tmp_path), "it runs")
+    service.tell(Suspend(number=2))
+    told = service.handled(2)
+    assert "listens for SIGUSR1" in told["failed"]
+    assert (told["stand"], told["gpus"]) == ("running", ["GPU-a"])
+    assert all(lives(pid) for pid in told["pids"])
+    (tmp_path / "finish").touch()
+    assert job.end() == 0
+
+
+def test_a_job_that_does_not_say_that_it_saved_is_not_killed(
+    service: WireService, launch: Launch, saver: list[str], tmp_path: Path
+) -> None:
+    job = launch("--checkpoint-signal", "USR1", "--grace", "0.5s", "--", *saver, "says nothing")
+    service.tell(Begin(number=1, gpus=(A,)))
+    until(lambda: starts(tmp_path), "it runs")
+    service.tell(Suspend(number=2))
+    told = service.handled(2)
+    assert "grace" in told["failed"]
+    assert told["stand"] == "running"
+    assert all(lives(pid) for pid in told["pids"])
+    (tmp_path / "finish").touch()
+    assert job.end() == 0
+
+
+def test_a_job_that_fails_to_save_follows_its_restart_policy(
+    service: WireService, launch: Launch, saver: list[str], tmp_path: Path
+) -> None:
+    job = launch("--checkpoint-signal", "USR1", "--restarts", "1", "--", *saver, "fails")
+    service.tell(Begin(number=1, gpus=(A,)))
+    until(lambda: len(starts(tmp_path)) == 1, "it runs")
+    service.tell(Suspend(number=2))
+    told = service.handled(2)
+    assert "ended with 3" in told["failed"]
+    assert told["gpus"] == ["GPU-a"]
+    until(lambda: starts(tmp_path) == ["GPU-a", "GPU-a"], "it was started again")
+    (tmp_path / "finish").touch()
+    assert job.end() == 0
+
+
+@pytest.mark.parametrize("order", [Suspend(number=2), Reshape(number=2, gpus=(B,)), Requeued(number=2)])
+def test_a_rigid_job_refuses_to_be_moved(
+    service: WireService, launch: Launch, order: Suspend | Reshape | Requeued, tmp_path: Path
+) -> None:
+    job = launch("--", "sh", "-c", f"until [ -e {tmp_path}/finish ]; do sleep 0.02; done")
+    service.tell(Begin(number=1, gpus=(A,)))
+    service.tell(order)
+    told = service.handled(2)
+    assert "only runs to its end" in told["failed"]
+    assert (told["stand"], told["gpus"]) == ("running", ["GPU-a"])
+    (tmp_path / "finish").touch()
+    assert job.end() == 0
+
+
+def test_a_job_without_the_library_says_that_it_has_no_caches_to_release(
+    service: WireService, launch: Launch
+) -> None:
+    launch("--", "sleep", "600")
+    service.tell(Begin(number=1, gpus=(A,)))
+    service.handled(1)
+    service.tell(Release(number=2))
+    assert "does not use fallow" in service.handled(2)["failed"]
+
+
+def test_a_stop_ends_what_ignores_it_when_the_grace_is_over(service: WireService, launch: Launch) -> None:
+    job = launch("--grace", "0.3s", "--", "sh", "-c", "trap '' TERM; while :; do sleep 0.05; done")
+    service.tell(Begin(number=1, gpus=(A,)))
+    pids = service.handled(1)["pids"]
+    service.tell(Stop(number=2))
+    assert job.end() == 128 + signal.SIGKILL
+    assert not any(lives(pid) for pid in pids)
+
+
+def test_a_time_limit_ends_the_job_as_timeout_does(service: WireService, launch: Launch) -> None:
+    job = launch("--time-limit", "0.5s", "--restarts", "2", "--", "sleep", "600")
+    service.tell(Begin(number=1, gpus=(A,)))
+    assert job.end() == 124
+    assert "time limit" in service.reports[-1]["failed"]
+
+
+def test_the_service_goes_away_and_comes_back_and_the_job_goes_on(
+    service: WireService, launch: Launch, saver: list[str], tmp_path: Path
+) -> None:
+    job = launch("--checkpoint-signal", "USR1", "--", *saver, "touches")
+    service.tell(Begin(number=1, gpus=(A,)))
+    pids = service.handled(1)["pids"]
+    until(lambda: starts(tmp_path), "it runs")
+    service.stop()
+    job.hears("the job goes on")
+    count = len(service.reports)
+    service.start()
+    job.hears("answers again")
+    service.until(lambda: len(service.reports) > count, "it reports again")
+    assert service.reports[-1]["pids"] == pids
+    assert starts(tmp_path) == ["GPU-a"]
+    assert job.said().count("the job goes on") == 1
+    service.tell(Suspend(number=2))
+    assert service.handled(2)["stand"] == "paused"
+
+
+def test_a_job_ends_while_the_service_is_away_and_its_end_is_told_when_it_is_back(
+    service: WireService, launch: Launch, tmp_path: Path
+) -> None:
+    job = launch("--", "sh", "-c", f"until [ -e {tmp_path}/finish ]; do sleep 0.02; done; exit 6")
+    service.tell(Begin(number=1, gpus=(A,)))
+    service.handled(1)
+    service.stop()
+    (tmp_path / "finish").touch()
+    job.hears("telling it the job's end")
+    service.start()
+    assert job.end() == 6
+    assert service.reports[-1]["exit_code"] == 6
+
+
+def test_a_job_that_the_service_has_ended_does_not_keep_its_devices(
+    service: WireService, launch: Launch
+) -> None:
+    job = launch("--", "sleep", "600")
+    service.tell(Begin(number=1, gpus=(A,)))
+    pids = service.handled(1)["pids"]
+    service.report_status = 410
+    assert job.end() == 128 + signal.SIGTERM
+    assert not any(lives(pid) for pid in pids)
+
+
+def test_a_job_that_the_service_does_not_know_goes_on(
+    service: WireService, launch: Launch, tmp_path: Path
+) -> None:
+    job = launch("--", "sh", "-c", f"until [ -e {tmp_path}/finish ]; do sleep 0.02; done; exit 6")
+    service.tell(Begin(number=1, gpus=(A,)))
+    service.handled(1)
+    service.report_status = 404
+    service.tell(Say(number=2, message="hello"))
+    job.hears("refuses")
+    (tmp_path / "finish").touch()
+    assert job.end() == 6
+
+
+def test_a_killed_worker_is_started_again_as_often_as_was_agreed(
+    service: WireService, launch: Launch, tmp_path: Path
+) -> None:
+    job = launch("--restarts", "1", "--", "sh", "-c", f"echo $$ >>{tmp_path}/pids; exec sleep 600")
+    service.tell(Begin(number=1, gpus=(A,)))
+    pids = tmp_path / "pids"
+    for count in (1, 2):
+        until(lambda count=count: pids.exists() and len(pids.read_text().split()) == count, f"start {count}")
+        os.kill(int(pids.read_text().split()[-1]), signal.SIGKILL)
+    assert job.end() == 128 + signal.SIGKILL
+    assert "starting again in 1 s (1 of 1)" in job.said()
+
+
+def test_a_killed_launcher_takes_its_workers_along(service: WireService, launch: Launch) -> None:
+    job = launch("--", "sh", "-c", "sleep 600 & wait")
+    service.tell(Begin(number=1, gpus=(A,)))
+    pids = service.handled(1)["pids"]
+    guard = int(Path(f"/proc/{pids[0]}/stat").read_text().rpartition(")")[2].split()[1])
+    until(lambda: Path(f"/proc/{pids[0]}/task/{pids[0]}/children").read_text(), "its child runs")
+    child = int(Path(f"/proc/{pids[0]}/task/{pids[0]}/children").read_text().split()[0])
+    job.process.kill()
+    until(lambda: not any(map(lives, (*pids, guard, child))), "all of it is gone")
+
+
+def test_a_killed_guard_is_a_death_of_the_workers(
+    service: WireService, launch: Launch, tmp_path: Path
+) -> None:
+    job = launch("--restarts", "1", "--", "sh", "-c", f"echo $$ >>{tmp_path}/pids; exec sleep 600")
+    service.tell(Begin(number=1, gpus=(A,)))
+    first = service.handled(1)["pids"][0]
+    until((tmp_path / "pids").exists, "it runs")
+    os.kill(int(Path(f"/proc/{first}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL)
+    until(lambda: len((tmp_path / "pids").read_text().split()) == 2, "it was started again")
+    assert not lives(first)
+    job.process.send_signal(signal.SIGTERM)
+    assert job.end() == 128 + signal.SIGTERM

@@ -1,0 +1,144 @@
+"""The service's end of a launcher's line, for tests: real HTTP on loopback, and what a test wants told.
+
+It keeps what launchers say and decides nothing, so a test can say what no scheduler would: a directive twice,
+a job that is not known, a service that goes away in the middle.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from advisor.register.model import Directive
+from advisor.written import to_tree
+
+LIMIT_S = 60.0
+JOB = "fallow:1"
+
+
+class WireService:
+    """One job's service. ``stop`` and ``start`` are what a restart is; the port stays the same."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.submissions: list[dict[str, Any]] = []
+        self.reports: list[dict[str, Any]] = []
+        self.orders: list[str] = []
+        self.told: list[dict[str, Any]] = []
+        self.listeners = 0
+        self.report_status = 200
+        self._server: ThreadingHTTPServer | None = None
+        self._port = 0
+        self._over = threading.Event()
+        self.start()
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {"FALLOW_URL": f"http://127.0.0.1:{self._port}", "FALLOW_TOKEN": "of-a-test"}
+
+    def start(self) -> None:
+        self._over = threading.Event()
+        service = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                service.get(self)
+
+            def do_POST(self) -> None:
+                service.post(self)
+
+            def log_message(self, format: str, *args: object) -> None:
+                return
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", self._port), Handler)
+        self._server.daemon_threads = True
+        self._port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def stop(self) -> None:
+        self._over.set()
+        with self.changed:
+            self.changed.notify_all()
+        assert self._server is not None
+        self._server.shutdown()
+        self._server.server_close()
+
+    # -- what tests say and ask ------------------------------------------------------------------------------
+
+    def tell(self, directive: Directive) -> None:
+        with self.changed:
+            self.told.append({"directive": to_tree(directive, Directive)})
+            self.changed.notify_all()
+
+    def place(self, place: int, of: int, waits_for: str) -> None:
+        with self.changed:
+            self.told.append({"place": {"place": place, "of": of, "waits_for": waits_for}})
+            self.changed.notify_all()
+
+    def until(self, holds: Callable[[], Any], what: str, limit_s: float = LIMIT_S) -> None:
+        deadline = time.monotonic() + limit_s
+        with self.changed:
+            while not holds():
+                left = deadline - time.monotonic()
+                said = [(each["stand"], each["handled"], each["failed"]) for each in self.reports]
+                assert left > 0, f"not within {limit_s:g} s: {what}; reports {said}"
+                self.changed.wait(min(left, 0.05))
+
+    def handled(self, number: int) -> dict[str, Any]:
+        """The first report that says that directive ``number`` was handled."""
+        self.until(lambda: any(each["handled"] >= number for each in self.reports), f"{number} is handled")
+        return next(each for each in self.reports if each["handled"] >= number)
+
+    # -- the wire --------------------------------------------------------------------------------------------
+
+    def get(self, request: BaseHTTPRequestHandler) -> None:
+        path, _, query = request.path.partition("?")
+        assert path.endswith("/directives"), path
+        after = int(query.removeprefix("after="))
+        request.send_response(200)
+        request.send_header("Content-Type", "application/x-ndjson")
+        request.end_headers()
+        at, over = 0, self._over
+        with self.changed:
+            self.listeners += 1
+            self.changed.notify_all()
+        try:
+            while not over.is_set():
+                with self.changed:
+                    self.changed.wait_for(lambda at=at: over.is_set() or len(self.told) > at, 0.5)
+                    news, at = self.told[at:], len(self.told)
+                for each in news:
+                    if each.get("directive", {}).get("number", after + 1) > after:
+                        request.wfile.write(json.dumps(each).encode() + b"\n")
+                request.wfile.write(b'{"alive": true}\n')
+        except OSError:
+            return
+        finally:
+            with self.changed:
+                self.listeners -= 1
+
+    def post(self, request: BaseHTTPRequestHandler) -> None:
+        given = json.loads(request.rfile.read(int(request.headers["Content-Length"])))
+        status, answer = 200, {"known": True}
+        with self.changed:
+            if request.path == "/v1/jobs":
+                self.submissions.append(given)
+                status, answer = 201, {"job": JOB}
+            elif request.path.endswith("/reports"):
+                status = self.report_status
+                if status == 200:
+                    self.reports.append(given)
+                else:
+                    kind = {404: "unknown-job", 410: "job-ended"}[status]
+                    answer = {"error": kind, "message": f"{JOB} is not here"}
+            else:
+                self.orders.append(request.path)
+            self.changed.notify_all()
+        body = json.dumps(answer).encode()
+        request.send_response(status)
+        request.send_header("Content-Type", "application/json")
+        request.send_header("Content-Length", str(len(body)))
+        request.end_headers()
+        request.wfile.write(body)
