@@ -141,7 +141,9 @@ def undo_of(step: Step, stood: Stood | None, number: int) -> Undo:
             return Undo(command=f"fallow pause {step.job}")
         case Start():
             return Undo(command=None, why_not="it cannot stop and go on: it can only be cancelled or finish")
-        case Resize() | Move() | Requeue() if stood is not None and stood.gpus:
+        case Resize() if stood is not None and stood.gpus:
+            return Undo(command=f"fallow resize {step.job} {len(stood.gpus)}")
+        case Move() | Requeue() if stood is not None and stood.gpus:
             return Undo(command=f"fallow undo {number}")
         case Resize() | Move() | Requeue():
             return Undo(command=None, why_not="it was not known which GPUs it had before")

@@ -8,13 +8,19 @@ from rich.text import Text
 from service.advice_rows import step_row
 from service.advising import Desk, consult, newest, parse_want
 from service.cli import advices, words
+from service.cli.paper_words import plan_lines
 from service.cli.screen import Column, console, print_json, table
 from service.cli.settings import settle
 from service.client import connect
+from service.client.acting import connect_acting
+from service.client.errors import ClientError
 
 
 def run(flags: argparse.Namespace) -> int:
     """Print the plan for the live cluster, with the wishes of ``--want`` as jobs that wait."""
+    waiting = _waiting(flags)
+    if flags.waiting:
+        return _show_waiting(waiting, flags)
     settings = settle(flags)
     with connect(flags.data) as client:
         now_ms = round(newest(client).timestamp() * 1000) if flags.want else 0
@@ -24,6 +30,7 @@ def run(flags: argparse.Namespace) -> int:
         print_json(_rows(desk))
         return 0
     screen = console()
+    _draw_waiting(waiting, screen)
     plan, refused = desk.said.plan, _refused(desk)
     screen.print(_heading(desk), style="bold")
     for number, step in enumerate(plan.steps, start=1):
@@ -39,6 +46,34 @@ def run(flags: argparse.Namespace) -> int:
     if desk.said.state.projects:
         screen.print(_projects(desk))
     return 0
+
+
+def _waiting(flags: argparse.Namespace) -> list[dict[str, Any]]:
+    """The plans that wait for a yes; none where no service acts, unless they are all that was asked for."""
+    try:
+        plans = connect_acting(flags.data).plans()
+    except ClientError:
+        if flags.waiting:
+            raise
+        return []
+    return [plan for plan in plans if plan["state"] == "waiting"]
+
+
+def _show_waiting(waiting: list[dict[str, Any]], flags: argparse.Namespace) -> int:
+    if flags.json:
+        print_json(waiting)
+        return 0
+    screen = console()
+    _draw_waiting(waiting, screen)
+    if not waiting:
+        screen.print("No plan waits for a yes.")
+    return 0
+
+
+def _draw_waiting(waiting: list[dict[str, Any]], screen: Any) -> None:
+    for plan in waiting:
+        for line in plan_lines(plan):
+            screen.print(line)
 
 
 def _heading(desk: Desk) -> str:

@@ -1,0 +1,14 @@
+"""``fallow reject PLAN --because TEXT``: turn a waiting plan down."""
+
+import argparse
+
+from service.cli.spans import parse_span
+from service.client.acting import connect_acting
+
+
+def run(flags: argparse.Namespace) -> int:
+    """Turn it down, and say until when the same is not proposed again."""
+    hours = None if flags.snooze is None else parse_span(flags.snooze).total_seconds() / 3600
+    row = connect_acting(flags.data).reject(flags.plan, flags.because, hours)
+    print(row["message"])
+    return 0

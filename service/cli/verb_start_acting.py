@@ -1,0 +1,32 @@
+"""``fallow start-acting``: let Fallow act again, through the service or, where none runs, in its store."""
+
+import argparse
+from datetime import UTC, datetime
+
+from service.cli.settings import settle
+from service.cli.verb_stop_acting import whoami
+from service.client import place as client_place
+from service.client.acting import connect_acting
+from service.client.errors import ServiceDown
+
+
+def run(flags: argparse.Namespace) -> int:
+    """Start it, and say so."""
+    try:
+        connect_acting(flags.data).start_acting()
+    except ServiceDown:
+        if not client_place.store_file(client_place.data_dir(flags.data)).exists():
+            raise
+        _without_service(flags)
+    print("Fallow acts again, as far as its modes let it; `fallow config` prints them.")
+    return 0
+
+
+def _without_service(flags: argparse.Namespace) -> None:
+    from advisor.switch import Switch
+    from service import wiring
+
+    settings = settle(flags)
+    now_ms = round(datetime.now(UTC).timestamp() * 1000)
+    with wiring.own_store(settings.data, settings.effective.config) as store:
+        Switch(store, settings.data).start(whoami(), now_ms)
