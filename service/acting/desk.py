@@ -315,7 +315,9 @@ class Desk:
         return entry.gpus + found
 
     def _row(self, entry: Entry) -> Row:
-        return {"job": entry.id, **to_tree(entry)}
+        wanted = entry.submission
+        asked = {"job": entry.id, "name": wanted.name, "user": wanted.user, "project": wanted.project}
+        return {**asked, **to_tree(entry)}
 
     def _waits(self) -> dict[JobId, Wait]:
         """The places of the last cycle, and those who came since behind them."""
