@@ -15,12 +15,11 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from service.client import place as client_place
-from service.client.errors import ClientError, ServiceDown
-from service.client.http import HttpDoor
+from service.client.errors import ServiceDown
+from service.client.local import health, machine_service, named_socket
 from service.client.wire import UNIX, Wire
 
 TIMEOUT_S = 30.0
-PROBE_TIMEOUT_S = 2.0
 SILENCE_S = 15.0
 """The service says something every 5 s: three times that without a word, and it is gone."""
 
@@ -197,50 +196,39 @@ def connect_acting(
 
     ``url`` (``http://…`` or ``unix:PATH``) and ``token`` name one, and as whom to speak. Else, in order:
     $FALLOW_SOCKET; $FALLOW_URL with $FALLOW_TOKEN; what the DATA directory announces, by its socket where
-    that can be opened; a service of the whole machine.
+    that can be opened; a service of the whole machine. Who gives a token speaks over TCP.
     """
-    if url is not None:
-        return ActingClient(Wire(url=url, token=token, timeout_s=timeout_s))
     data = client_place.data_dir(data_dir)
-    if data_dir is None and (named := _named(data, token, timeout_s)):
-        return ActingClient(named)
+    by_token = token is not None
+    if url is None and data_dir is None:
+        url = (None if by_token else named_socket()) or os.environ.get(client_place.URL_VARIABLE)
+    if url is not None:
+        held = None if url.startswith(UNIX) else token or client_place.token(data)
+        return ActingClient(Wire(url=url, token=held, timeout_s=timeout_s))
+    found = _announced(data, token)
+    if found is None and data_dir is None and not by_token:
+        address = machine_service()
+        found = None if address is None else (address, None)
+    if found is None:
+        raise ServiceDown(
+            f"no service answers for {data}; start one with `fallow serve`, or name one with --data, "
+            f"{client_place.SOCKET_VARIABLE} or {client_place.URL_VARIABLE}"
+        )
+    return ActingClient(Wire(url=found[0], token=found[1], timeout_s=timeout_s))
+
+
+def _announced(data: Path, token: str | None) -> tuple[str, str | None] | None:
+    """Address and token of the service of a DATA directory, if it answers."""
     said = client_place.announced(data)
-    if said is not None:
-        if token is None and said.socket is not None and _listens(Path(said.socket)):
-            return ActingClient(Wire(url=f"{UNIX}{said.socket}", token=None, timeout_s=timeout_s))
-        held = token or client_place.token(data)
-        if held is not None and (_health(said.url) or {}).get("pid") == said.pid:
-            return ActingClient(Wire(url=said.url, token=held, timeout_s=timeout_s))
-    if data_dir is None and token is None and not os.environ.get(client_place.DATA_VARIABLE):
-        for path in client_place.machine_sockets():
-            if _listens(path):
-                return ActingClient(Wire(url=f"{UNIX}{path}", token=None, timeout_s=timeout_s))
-    raise ServiceDown(
-        f"no service answers for {data}; start one with `fallow serve`, or name one with --data, "
-        f"{client_place.SOCKET_VARIABLE} or {client_place.URL_VARIABLE}"
-    )
-
-
-def _named(data: Path, token: str | None, timeout_s: float) -> Wire | None:
-    """The service that the environment names, if it does. A token speaks for itself, so only on TCP."""
-    path = os.environ.get(client_place.SOCKET_VARIABLE)
-    if path and token is None:
-        return Wire(url=f"{UNIX}{Path(path).expanduser().absolute()}", token=None, timeout_s=timeout_s)
-    if address := os.environ.get(client_place.URL_VARIABLE):
-        return Wire(url=address, token=token or client_place.token(data), timeout_s=timeout_s)
-    return None
-
-
-def _listens(path: Path) -> bool:
-    """Whether a service answers at this socket, and this user may speak with it."""
-    return _health(f"{UNIX}{path}") is not None
-
-
-def _health(url: str) -> Row | None:
-    try:
-        return HttpDoor(url=url, token=None, timeout_s=PROBE_TIMEOUT_S).health()
-    except ClientError:
+    if said is None:
         return None
+    local = None if token is not None or said.socket is None else f"{UNIX}{said.socket}"
+    if local is not None and (health(local) or {}).get("pid") == said.pid:
+        return local, None
+    held = token or client_place.token(data)
+    if held is not None and (health(said.url) or {}).get("pid") == said.pid:
+        return said.url, held
+    return None
 
 
 def _job(job: str) -> str:

@@ -18,6 +18,8 @@ from service.client.errors import (
 )
 from service.client.file import FileDoor
 from service.client.http import HttpDoor
+from service.client.local import machine_service, named_socket
+from service.client.wire import UNIX
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -145,20 +147,26 @@ def connect(
 ) -> Client:
     """A client of the service of a DATA directory, or of its file when none runs.
 
-    ``url`` names a service elsewhere (else $FALLOW_URL); ``token`` is read from $FALLOW_TOKEN or DATA/token
-    when not given. Raises ``ServiceDown`` only when a named address does not answer; what is wrong with a
-    file is said at the first question.
+    ``url`` names a service elsewhere (else $FALLOW_SOCKET, else $FALLOW_URL); ``token`` is read from
+    $FALLOW_TOKEN or DATA/token when not given. Where nothing is named and there is no store here, a service
+    of the whole machine is asked. Raises ``ServiceDown`` only when a named address does not answer; what is
+    wrong with a file is said at the first question.
     """
     data = client_place.data_dir(data_dir)
-    if address := url or (os.environ.get(client_place.URL_VARIABLE) if data_dir is None else None):
-        door = HttpDoor(url=address, token=token or client_place.token(data), timeout_s=timeout_s)
+    if address := url or (_named() if data_dir is None else None):
+        held = None if address.startswith(UNIX) else token or client_place.token(data)
+        door = HttpDoor(url=address, token=held, timeout_s=timeout_s)
         door.health()
         return Client(door, data=None)
 
     def reopen() -> Door:
         said = running(data)
         if said is None:
-            return FileDoor(data)
+            here = data_dir is not None or client_place.store_file(data).exists()
+            address = None if here else machine_service()
+            return (
+                FileDoor(data) if address is None else HttpDoor(url=address, token=None, timeout_s=timeout_s)
+            )
         return HttpDoor(url=said.url, token=token or client_place.token(data), timeout_s=timeout_s)
 
     return Client(reopen(), data=data, reopen=reopen)
@@ -174,6 +182,10 @@ def running(data: Path) -> client_place.Announcement | None:
     except ClientError:
         return None
     return said if found.get("pid") == said.pid else None
+
+
+def _named() -> str | None:
+    return named_socket() or os.environ.get(client_place.URL_VARIABLE)
 
 
 def _utc(at: datetime) -> datetime:

@@ -26,6 +26,7 @@ from service.client.answer import answer, catalogue
 from service.config.model import Config
 from service.daemon.front import PACKAGE, open_front
 from service.daemon.jobs import Clockwork, expected
+from service.daemon.notify import notify
 from service.daemon.start import ServiceRefused, make_data_dir
 from service.daemon.state import Condition, Pulse, verdict
 from service.importing import Imports
@@ -85,6 +86,7 @@ def serve(orders: Orders, stop: threading.Event | None = None) -> None:
         try:
             for remark in (*body.remarks, *front.remarks, f"Fallow answers at {front.url}"):
                 orders.say(remark)
+            notify("READY=1")
             if acting is not None:
                 acting.start()
             _live(body, pulse, ended, orders.config.rehearsal.speed)

@@ -1,0 +1,63 @@
+"""What can be typed about the service itself and who may ask it: ``fallow service`` and ``fallow token``."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+AddVerb = Callable[[str, str], argparse.ArgumentParser]
+
+ROLES = ("viewer", "user", "operator")
+
+
+def add_verbs(add: AddVerb) -> None:
+    """Both; ``add`` makes a verb with the flags that every verb has."""
+    _service(add)
+    _token(add)
+
+
+def _service(add: AddVerb) -> None:
+    orders = _orders(add("service", "have systemd run the service: install, status, uninstall"))
+    install = _order(orders, "install", "write the unit, enable it and start it")
+    install.add_argument("--dry-run", action="store_true", help="print the unit, and do nothing")
+    uninstall = _order(orders, "uninstall", "stop it and remove the unit; what was measured stays")
+    for order in (install, uninstall):
+        order.add_argument("--yes", action="store_true", help="do it; without, say what would be done")
+    status = _order(orders, "status", "whether it is installed, runs, and answers")
+    _json(status)
+    for order in (install, uninstall, status):
+        order.add_argument("--user", action="store_true", help="for this user alone instead of the machine")
+
+
+def _token(add: AddVerb) -> None:
+    orders = _orders(add("token", "let somebody ask the service over TCP: add, list, revoke"))
+    made = _order(orders, "add", "make a token and print it once")
+    made.add_argument("--user", required=True, metavar="NAME", help="whom it stands for")
+    made.add_argument(
+        "--role",
+        choices=ROLES,
+        default="user",
+        metavar="ROLE",
+        help="viewer: see; user: act on own jobs (default); operator: act on all",
+    )
+    made.add_argument("--expires", default="30d", metavar="TIME", help="how long it lasts (default 30d)")
+    _json(_order(orders, "list", "the tokens that were made, without their secrets"))
+    gone = _order(orders, "revoke", "end a token, or all of a user, at once")
+    gone.add_argument("name", metavar="ID|USER", help="as `fallow token list` shows it")
+
+
+def _orders(verb: argparse.ArgumentParser) -> Any:
+    return verb.add_subparsers(dest="order", metavar="ORDER", required=True)
+
+
+def _order(orders: Any, name: str, about: str) -> argparse.ArgumentParser:
+    """``orders`` is what argparse gave, which keeps the type of it to itself."""
+    made: argparse.ArgumentParser = orders.add_parser(name, help=about, description=about)
+    made.add_argument(
+        "--data", type=Path, default=argparse.SUPPRESS, metavar="DIR", help="the store's folder"
+    )
+    return made
+
+
+def _json(order: argparse.ArgumentParser) -> None:
+    order.add_argument("--json", action="store_true", help="objects instead of a table")

@@ -1,0 +1,36 @@
+"""Services that are reached without an address: by a Unix socket that everybody on the machine knows."""
+
+import os
+from pathlib import Path
+
+from service.client import place as client_place
+from service.client.errors import ClientError
+from service.client.http import HttpDoor
+from service.client.wire import UNIX
+
+PROBE_TIMEOUT_S = 2.0
+
+
+def named_socket() -> str | None:
+    """The address that $FALLOW_SOCKET names; nobody is asked whether it answers."""
+    path = os.environ.get(client_place.SOCKET_VARIABLE)
+    return f"{UNIX}{Path(path).expanduser().absolute()}" if path else None
+
+
+def machine_service() -> str | None:
+    """The address of a service of the whole machine, or of this user's session, that answers. Blocks briefly.
+
+    ``None`` too where $FALLOW_DATA names another.
+    """
+    if os.environ.get(client_place.DATA_VARIABLE):
+        return None
+    found = (f"{UNIX}{path}" for path in client_place.machine_sockets() if path.exists())
+    return next((url for url in found if health(url) is not None), None)
+
+
+def health(url: str) -> dict[str, object] | None:
+    """What a service says of itself; ``None`` where none answers, or this user may not ask."""
+    try:
+        return HttpDoor(url=url, token=None, timeout_s=PROBE_TIMEOUT_S).health()
+    except ClientError:
+        return None
