@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from service.cli import credentials, job_flags
+from service.cli import credentials, job_flags, paper_flags, service_flags
 from service.trouble import Trouble
 
 TRACE_FORMATS = ("philly", "pollux", "openb", "gavel")
@@ -30,7 +30,7 @@ class Command:
 
     def run(self) -> int:
         """Load the verb's own file and run it; returns the exit status."""
-        module = importlib.import_module(f"service.cli.verb_{self.verb}")
+        module = importlib.import_module(f"service.cli.verb_{self.verb.replace('-', '_')}")
         status: int = module.run(self.flags)
         return status
 
@@ -80,7 +80,9 @@ def make_parser() -> argparse.ArgumentParser:
         _config,
     ):
         add(verbs)
+    service_flags.add_verbs(lambda name, about: _verb(verbs, name, about))
     job_flags.add_verbs(lambda name, about: _verb(verbs, name, about))
+    paper_flags.add_verbs(lambda name, about: _verb(verbs, name, about))
     return parser
 
 
@@ -213,6 +215,7 @@ def _plan(verbs: Verbs) -> None:
         metavar="PROJECT:GPUS[:MODEL]",
         help="as if this job waited, for example vision:4; may be repeated",
     )
+    verb.add_argument("--waiting", action="store_true", help="only the plans that wait for a yes")
     _json(verb)
 
 
