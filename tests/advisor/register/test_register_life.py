@@ -1,0 +1,183 @@
+"""The life of an entry under whatever comes, in whatever order: properties, and the turns that matter."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from advisor.register import life
+from advisor.register.life import Refused, Unable, attained_gpu_s, in_flight, lapsing, leased
+from advisor.register.model import (
+    Begin,
+    Continue,
+    Directive,
+    Ending,
+    Entry,
+    Mobility,
+    Release,
+    Report,
+    Requeued,
+    Reshape,
+    Say,
+    Stand,
+    Stop,
+    Suspend,
+)
+from collector.model import GpuUuid, JobId
+from tests.advisor.register.register_world import GPUS, LAUNCHER, submission, word
+
+JOB = JobId("fallow:1")
+
+
+def fresh(**changes: object) -> Entry:
+    return life.submitted(JOB, submission(**changes), 1_000)
+
+
+def told(number: int, verb: int, count: int) -> Directive:
+    gpus = GPUS[:count]
+    kinds: tuple[Directive, ...] = (
+        Begin(number=number, gpus=gpus),
+        Suspend(number=number),
+        Continue(number=number, gpus=gpus),
+        Reshape(number=number, gpus=tuple(reversed(GPUS))[:count]),
+        Release(number=number),
+        Requeued(number=number),
+        Say(number=number, message="hello"),
+        Stop(number=number),
+    )
+    return kinds[verb]
+
+
+MOVES = st.lists(
+    st.tuples(
+        st.sampled_from(["give", "answer", "fail", "late", "end", "silent", "vacated", "hold", "let go"]),
+        st.integers(0, 7),
+        st.integers(1, 4),
+    ),
+    max_size=30,
+)
+
+
+def turned(entry: Entry, move: tuple[str, int, int], number: int, now_ms: int) -> Entry:
+    what, verb, count = move
+    newest = 0 if entry.directive is None else entry.directive.number
+    match what:
+        case "give":
+            return life.given(entry, told(number, verb, count), now_ms)
+        case "answer":
+            return life.heard(entry, word(Stand.RUNNING, newest), now_ms)
+        case "fail":
+            return life.heard(entry, word(Stand.RUNNING, newest, failed="it broke"), now_ms)
+        case "late":
+            return life.heard(entry, word(Stand.RUNNING, max(0, newest - 1)), now_ms)
+        case "end":
+            return life.heard(entry, word(Stand.ENDED, newest, ending=Ending.DONE, exit_code=0), now_ms)
+        case "silent":
+            return life.silent(entry, now_ms, "its launcher is gone")
+        case "vacated":
+            return life.vacated(entry, now_ms)
+        case "hold":
+            return life.held(entry)
+        case _:
+            return life.let_go(entry)
+
+
+@settings(max_examples=400, deadline=None)
+@given(moves=MOVES)
+def test_whatever_comes_an_entry_stays_one_that_can_be(moves: list[tuple[str, int, int]]) -> None:
+    entry, now_ms = fresh(), 1_000
+    for number, move in enumerate(moves, start=1):
+        now_ms += 500
+        before = entry
+        try:
+            entry = turned(entry, move, number, now_ms)
+        except Refused:
+            entry = before
+        may_hold = entry.stand in (Stand.STARTING, Stand.RUNNING) or lapsing(entry)
+        assert bool(leased(entry)) == may_hold, (move, entry)
+        assert len(set(leased(entry))) == len(leased(entry))
+        assert entry.handled <= (0 if entry.directive is None else entry.directive.number)
+        assert attained_gpu_s(entry, now_ms) >= attained_gpu_s(before, now_ms) - 1e-9
+        assert (entry.counted_ms is not None) == bool(entry.gpus)
+        assert (entry.ended_ms is not None) == (entry.stand is Stand.ENDED)
+        if before.stand is Stand.ENDED:
+            assert entry == before, "nothing comes after the end"
+        lost = set(leased(before)) - set(leased(entry))
+        if lost:
+            assert move[0] in ("answer", "fail", "end", "vacated"), "a GPU is let go by a word, or by an end"
+
+
+def test_a_number_is_given_once() -> None:
+    entry = life.given(fresh(), Begin(number=5, gpus=GPUS[:1]), 2_000)
+    entry = life.heard(entry, word(Stand.RUNNING, 5), 3_000)
+    for number in (4, 5):
+        with pytest.raises(Refused, match="not above 5"):
+            life.given(entry, Suspend(number=number), 4_000)
+
+
+def test_a_rigid_job_is_only_started_and_stopped() -> None:
+    entry = life.given(fresh(mobility=Mobility.RIGID), Begin(number=1, gpus=GPUS[:1]), 2_000)
+    entry = life.heard(entry, word(Stand.RUNNING, 1), 3_000)
+    for directive in (Suspend(number=2), Requeued(number=2), Reshape(number=2, gpus=GPUS[:2])):
+        with pytest.raises(Unable, match="runs to its end"):
+            life.given(entry, directive, 4_000)
+    assert life.given(entry, Stop(number=2), 4_000).stand is Stand.RUNNING
+
+
+def test_a_waiting_job_is_cancelled_at_once() -> None:
+    entry = life.given(fresh(), Stop(number=1, reason="cancelled by anna"), 2_000)
+    assert (entry.stand, entry.ending, entry.said) == (Stand.ENDED, Ending.CANCELLED, "cancelled by anna")
+
+
+def test_a_suspend_that_did_not_work_leaves_the_job_running_and_rested() -> None:
+    entry = life.given(fresh(), Begin(number=1, gpus=GPUS[:2]), 2_000)
+    entry = life.heard(entry, word(Stand.RUNNING, 1), 3_000)
+    entry = life.given(entry, Suspend(number=2), 4_000)
+    entry = life.heard(entry, word(Stand.RUNNING, 2, failed="no checkpoint within its grace"), 5_000)
+    assert (entry.stand, entry.gpus, entry.acted_ms) == (Stand.RUNNING, GPUS[:2], 5_000)
+    assert "no checkpoint" in entry.said
+
+
+def test_a_lost_launcher_keeps_its_gpus_until_its_workers_are_gone_and_may_come_back() -> None:
+    entry = life.given(fresh(), Begin(number=1, gpus=GPUS[:2]), 2_000)
+    entry = life.heard(entry, word(Stand.RUNNING, 1), 3_000)
+    lost = life.silent(entry, 4_000, "its launcher is silent")
+    assert lapsing(lost) and leased(lost) == GPUS[:2]
+    back = life.heard(lost, word(Stand.RUNNING, 1), 5_000)
+    assert not lapsing(back) and back.gpus == GPUS[:2] and back.said == ""
+    gone = life.vacated(lost, 6_000)
+    assert (gone.stand, gone.ending, gone.gpus) == (Stand.ENDED, Ending.LOST, ())
+
+
+def test_gpu_time_counts_every_world_that_it_had() -> None:
+    entry = life.given(fresh(), Begin(number=1, gpus=GPUS[:1]), 0)
+    entry = life.heard(entry, word(Stand.RUNNING, 1), 0)
+    entry = life.given(entry, Reshape(number=2, gpus=GPUS[:3]), 10_000)
+    entry = life.heard(entry, word(Stand.RUNNING, 2), 10_000)
+    entry = life.given(entry, Suspend(number=3), 20_000)
+    entry = life.heard(entry, word(Stand.PAUSED, 3), 20_000)
+    assert attained_gpu_s(entry, 99_000) == 10 + 30
+
+
+def test_stop_follows_a_directive_in_flight_and_frees_all_of_it() -> None:
+    entry = life.given(fresh(), Begin(number=1, gpus=GPUS[:1]), 0)
+    entry = life.heard(entry, word(Stand.RUNNING, 1), 0)
+    entry = life.given(entry, Reshape(number=2, gpus=GPUS[:3]), 0)
+    entry = life.given(entry, Stop(number=3), 0)
+    assert set(leased(entry)) == set(GPUS[:3]) and in_flight(entry)
+    entry = life.heard(entry, word(Stand.RUNNING, 2), 0)
+    assert set(leased(entry)) == set(GPUS[:3]) and in_flight(entry)
+    ended = life.heard(entry, word(Stand.ENDED, 3, ending=Ending.CANCELLED), 0)
+    assert leased(ended) == () and ended.ending is Ending.CANCELLED
+
+
+def test_a_report_that_names_foreign_gpus_is_not_believed() -> None:
+    entry = life.given(fresh(), Begin(number=1, gpus=GPUS[:1]), 0)
+    entry = life.heard(entry, word(Stand.RUNNING, 1), 0)
+    entry = life.given(entry, Reshape(number=2, gpus=GPUS[:2]), 0)
+    lying = Report(
+        at_ms=0, launcher=LAUNCHER, stand=Stand.RUNNING, handled=2, failed="x", gpus=(GpuUuid("GPU-9"),)
+    )
+    assert life.heard(entry, lying, 0).gpus == GPUS[:1]
+    assert replace(entry).gpus == GPUS[:1]
