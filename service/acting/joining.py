@@ -10,25 +10,28 @@ from typing import TYPE_CHECKING
 from advisor.engines.dispatch import Dispatch
 from advisor.engines.engine import Outcome, Unsupported
 from advisor.engines.local import LocalEngine, Patience
+from advisor.engines.mps import find_mps
 from advisor.register.foreign import ForeignBook
 from advisor.register.model import Entry
 from advisor.register.register import UnknownJob, open_register
-from advisor.register.shares import Mps
 from advisor.steps import Step
 from collector.model import JobId, NodeName
 from service.acting.applying import Applying
-from service.acting.books import open_books
+from service.acting.books import Books, open_books
 from service.acting.desk import Desk, Organs
 from service.acting.eyes import Eyes
 from service.acting.granting import Granting
 from service.acting.keeping import Keeping
 from service.acting.loop import ActingLoop, Looks, Pace, Parts
+from service.acting.memory_watching import MemoryWatching
 from service.acting.observing import Observing
 from service.acting.orders import Orders
 from service.acting.plans import PaperParts, Papers
 from service.advising import ask_policies, limits_of
 
 if TYPE_CHECKING:
+    from advisor.cycle import Cycle
+    from advisor.limits import Limits
     from advisor.model import ClusterState
     from advisor.register.register import Register
     from collector.clock import Clock
@@ -78,7 +81,7 @@ def join_acting(ground: Ground) -> Acting:
     register = open_register(store, clock)
     books = open_books(store, clock, ground.folder, lambda job: _entry(register, job))
     books.settle()
-    granting, foreign = Granting(register, Mps), ForeignBook(store, clock)
+    granting, foreign = Granting(register, find_mps), ForeignBook(store, clock)
     acting = config.acting
     patience = Patience(answer_s=acting.answer_s, reshape_s=acting.reshape_s)
     local = LocalEngine(register, clock, granting.agree, patience)
@@ -104,7 +107,7 @@ def join_acting(ground: Ground) -> Acting:
         looks=Looks(launcher=eyes.launcher, workers=eyes.workers),
         may_act=books.may_act,
         before=books.settle,
-        after=lambda cycle: books.file(cycle, limits),
+        after=_after(books, limits, MemoryWatching(register, engine, books.journal, clock, limits)),
         trouble=ground.trouble,
     )
     pace = Pace(every_s=acting.every_s, silent_s=acting.silent_s, launcher_grace_s=acting.launcher_grace_s)
@@ -127,6 +130,16 @@ def join_acting(ground: Ground) -> Acting:
         inner_projects=frozenset(quota.parent for quota in config.quotas.values() if quota.parent),
     )
     return Acting(Desk(organs), loop, orders, applying, local)
+
+
+def _after(books: Books, limits: "Limits", watching: MemoryWatching) -> "Callable[[Cycle], None]":
+    """What follows every cycle: it is filed, and whoever holds more memory than its share is seen to."""
+
+    def follow(cycle: "Cycle") -> None:
+        books.file(cycle, limits)
+        watching.after(cycle)
+
+    return follow
 
 
 class _Untouched:

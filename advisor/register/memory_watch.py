@@ -1,0 +1,149 @@
+"""Who holds more memory than its share of a device, and what follows: told, then paused. Pure.
+
+A share's memory is a promise to the neighbours. Whoever breaks it is told at once, and paused when it still
+does after its time to mend it, which is short where a neighbour could no longer get what it was promised.
+Only ever the one that holds too much: one that cannot be paused is told again, and its neighbours are left
+alone (nobody else is put beside it, because what it holds is charged to it).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from advisor.model import ActionClass, ClusterState
+from advisor.register.model import Entry, Mobility, Stand
+from advisor.register.shares import Device, memory_of
+from advisor.steps import Pause, Tell
+from collector.model import JobId
+
+SLACK = 0.02
+"""Of its share; drivers round, and a context grows a little."""
+MEND_MS = 120_000
+"""Time to mend it after the owner was told; nobody is harmed yet."""
+URGENT_MS = 15_000
+"""The same while a neighbour could not get what it was promised."""
+FORGET_MS = 600_000
+"""So long within its share, and it begins anew."""
+GIB = 1024**3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draw:
+    """A job with a share: bytes that it holds on its fullest device, and may; ``harms`` get too little."""
+
+    job: JobId
+    held_bytes: int
+    allowed_bytes: int
+    may_pause: bool
+    harms: tuple[JobId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted:
+    """What is remembered of a job that held too much: told first and last so, UTC ms."""
+
+    told_ms: int
+    over_ms: int
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """What to do now, and what to remember until the next look."""
+
+    steps: tuple[Tell | Pause, ...] = ()
+    noted: Mapping[JobId, Noted]
+
+
+def draws(state: ClusterState, entries: Iterable[Entry]) -> tuple[Draw, ...]:
+    """What each running job with a share of a device's memory holds; nothing where that was not measured."""
+    running = {each.id: each for each in entries if each.stand is Stand.RUNNING and each.gpus}
+    allowed = {id: _allowed(state, entry) for id, entry in running.items()}
+    found = []
+    for id, entry in sorted(running.items()):
+        most, held = allowed[id], _held(state, id)
+        if most is None or held is None:
+            continue
+        found.append(
+            Draw(
+                job=id,
+                held_bytes=held,
+                allowed_bytes=most,
+                may_pause=_may_pause(state, entry),
+                harms=_harmed(state, entry, allowed),
+            )
+        )
+    return tuple(found)
+
+
+def watch(now: Sequence[Draw], noted: Mapping[JobId, Noted], now_ms: int) -> Watched:
+    """Whom to tell and whom to pause, given what was ``noted`` at earlier looks."""
+    steps: list[Tell | Pause] = []
+    kept = {job: note for job, note in noted.items() if now_ms - note.over_ms < FORGET_MS}
+    for draw in now:
+        if draw.held_bytes <= draw.allowed_bytes * (1 + SLACK):
+            continue
+        note = kept.get(draw.job)
+        if note is None:
+            steps.append(Tell(job=draw.job, message=_warning(draw), reason=_what(draw)))
+            kept[draw.job] = Noted(told_ms=now_ms, over_ms=now_ms)
+            continue
+        kept[draw.job] = note = replace(note, over_ms=now_ms)
+        if now_ms - note.told_ms < (URGENT_MS if draw.harms else MEND_MS):
+            continue
+        if draw.may_pause:
+            steps.append(Pause(job=draw.job, action=ActionClass.CAP_MEMORY, reason=_what(draw)))
+        elif not note.again:
+            steps.append(Tell(job=draw.job, message=_plea(draw), reason=_what(draw)))
+            kept[draw.job] = replace(note, again=True)
+    return Watched(steps=tuple(steps), noted=kept)
+
+
+def _allowed(state: ClusterState, entry: Entry) -> int | None:
+    devices = [
+        Device(uuid=uuid, memory_bytes=state.gpus[uuid].memory_bytes if uuid in state.gpus else None)
+        for uuid in entry.gpus
+    ]
+    return memory_of(entry.submission, entry.share, devices, entry.sharing)
+
+
+def _held(state: ClusterState, job: JobId) -> int | None:
+    return state.jobs[job].memory_held_bytes if job in state.jobs else None
+
+
+def _may_pause(state: ClusterState, entry: Entry) -> bool:
+    """Whether pausing it loses nothing, and nobody has forbidden it."""
+    job = state.jobs.get(entry.id)
+    if job is None or job.protected or entry.submission.mobility is Mobility.RIGID:
+        return False
+    return ActionClass.CAP_MEMORY not in entry.submission.opted_out
+
+
+def _harmed(state: ClusterState, entry: Entry, allowed: Mapping[JobId, int | None]) -> tuple[JobId, ...]:
+    """Neighbours on a device where what is left does not cover what they were promised and don't hold yet."""
+    harmed: set[JobId] = set()
+    for uuid in entry.gpus:
+        sharers = [id for id, placement in state.placements.items() if uuid in placement.gpus]
+        total = state.gpus[uuid].memory_bytes if uuid in state.gpus else None
+        held = {id: _held(state, id) or 0 for id in sharers}
+        owed = {id: max(0, (allowed.get(id) or 0) - held[id]) for id in sharers if id != entry.id}
+        if total is not None and total - sum(held.values()) < sum(owed.values()):
+            harmed |= {id for id, bytes_owed in owed.items() if bytes_owed}
+    return tuple(sorted(harmed))
+
+
+def _what(draw: Draw) -> str:
+    held, allowed = draw.held_bytes / GIB, draw.allowed_bytes / GIB
+    beside = f", and {', '.join(draw.harms)} may not get what was promised" if draw.harms else ""
+    return f"it holds {held:.1f} GiB of GPU memory, and its share is {allowed:.1f} GiB{beside}"
+
+
+def _warning(draw: Draw) -> str:
+    after_s = (URGENT_MS if draw.harms else MEND_MS) // 1000
+    then = f"Otherwise it is paused in {after_s} s, where pausing is switched on." if draw.may_pause else ""
+    return f"Please give memory back: {_what(draw)}. {then}".strip()
+
+
+def _plea(draw: Draw) -> str:
+    return (
+        f"Please end it or give memory back: {_what(draw)}. It cannot be paused without loss, so it is not."
+    )

@@ -1,0 +1,66 @@
+"""Sees to it that no job holds more memory than its share, after every cycle of the acting loop.
+
+The rule is ``advisor.register.memory_watch``; this is its memory and its hands. Everything goes through the
+journal and the engine as the cycle's own steps do. Telling keeps the mode of cap-memory (not while it is
+off), and pausing needs it to be auto, as everything that disturbs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from advisor.engines.engine import Done
+from advisor.limits import Limits, Mode
+from advisor.model import ActionClass
+from advisor.register.memory_watch import Noted, draws, watch
+from advisor.steps import Pause, Tell
+from collector.model import JobId
+
+if TYPE_CHECKING:
+    from advisor.cycle import Cycle, Journal
+    from advisor.engines.engine import Engine
+    from advisor.model import ClusterState
+    from advisor.register.register import Register
+    from collector.clock import Clock
+
+
+class MemoryWatching:
+    """One thread at a time. After a restart it begins anew: whoever holds too much is told again first."""
+
+    def __init__(
+        self, register: "Register", engine: "Engine", journal: "Journal", clock: "Clock", limits: Limits
+    ) -> None:
+        self._register, self._engine, self._journal = register, engine, journal
+        self._clock, self._limits = clock, limits
+        self._noted: Mapping[JobId, Noted] = {}
+
+    def after(self, cycle: "Cycle") -> None:
+        """Tell and pause whom the rule names; nothing while acting is stopped. Blocks as the engine does."""
+        if cycle.halt is not None:
+            return
+        state, before = cycle.state, self._noted
+        found = draws(state, self._register.entries().values())
+        watched = watch(found, before, self._clock.now_ms())
+        self._noted = watched.noted
+        for step in watched.steps:
+            if self._may(step, state) and not self._do(step):
+                self._noted = self._failed(step, before)
+
+    def _may(self, step: Tell | Pause, state: "ClusterState") -> bool:
+        job = state.jobs[step.job]
+        mode = self._limits.mode_for(ActionClass.CAP_MEMORY, job.project, state.projects)
+        return mode is Mode.AUTO if isinstance(step, Pause) else mode is not Mode.OFF
+
+    def _failed(self, step: Tell | Pause, before: Mapping[JobId, Noted]) -> Mapping[JobId, Noted]:
+        """What did not reach its owner was not said; a pause that failed is tried after another wait."""
+        rest = {id: note for id, note in self._noted.items() if id != step.job}
+        if isinstance(step, Pause):
+            note = self._noted[step.job]
+            return {**rest, step.job: replace(note, told_ms=self._clock.now_ms())}
+        return {**rest, step.job: before[step.job]} if step.job in before else rest
+
+    def _do(self, step: Tell | Pause) -> bool:
+        intent = self._journal.intends(self._clock.now_ms(), step)
+        outcome = self._engine.do(step, intent)
+        self._journal.came_of(self._clock.now_ms(), intent, outcome)
+        return isinstance(outcome, Done)
