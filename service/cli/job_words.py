@@ -5,9 +5,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from service.cli import words
 from service.client.acting import ActingClient, connect_acting
-
-WELL = ("done", "given", "waiting", "late", "pending")
 
 
 def job_id(text: str) -> str:
@@ -20,6 +19,6 @@ def ordered(flags: argparse.Namespace, order: Callable[[ActingClient, str], dict
     job = job_id(flags.job)
     answer = order(connect_acting(flags.data), job)
     failed = answer.get("outcome") == "failed"
-    said = answer.get("message") or answer.get("outcome") or "done"
-    print(f"{job}: {said}", file=sys.stderr if failed else sys.stdout)
+    said = words.localized(str(answer.get("message") or answer.get("outcome") or "done"))
+    print(said if said.startswith(job) else f"{job}: {said}", file=sys.stderr if failed else sys.stdout)
     return 1 if failed else 0

@@ -44,7 +44,7 @@ def _line(row: dict[str, Any], now_ms: float) -> tuple[str, ...]:
         str(row.get("name") or words.NOTHING),
         str(row["user"]),
         str(row["project"]),
-        str(row["gpus"]),
+        words.count(row["gpus"]),
         words.span(None if row.get("since_ms") is None else (now_ms - row["since_ms"]) / 1000),
         words.NOTHING
         if promised is None
