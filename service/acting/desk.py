@@ -125,11 +125,10 @@ class Desk:
         """One entry, with what it was told, what was done to it, and why it stands where it stands."""
         entry = self._entry(job)
         told = [
-            {**row, "body": None, "directive": to_tree(row["body"], Directive)}
+            {name: row[name] for name in ("number", "given_ms", "handled_ms", "failed")}
+            | {"directive": to_tree(row["body"], Directive)}
             for row in read_directives(self._organs.store, job)
         ]
-        for row in told:
-            del row["body"]
         actions = self._organs.papers.actions(caller, since_ms=None, job=job)
         return {
             **self._row(entry),
