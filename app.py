@@ -18,8 +18,10 @@ from service.pages import (
     overview,
     people,
     queue,
+    settings,
     shell,
     sign_in,
+    whatif,
 )
 
 ABOUT = "**Fallow** finds the GPU hours that lie fallow: handed out, never used."
@@ -43,6 +45,8 @@ def main() -> None:
     site["queue"] = _page(site, queue.show, "Queue", "queue")
     site["advice"] = _page(site, advice.show, "Advice", "advice")
     site["actions"] = _page(site, actions.show, "Actions", "actions")
+    site["whatif"] = _page(site, whatif.show, "What if", "whatif")
+    site["settings"] = _page(site, settings.show, "Settings", "settings")
     site["gpu"] = _page(site, gpu.show, "GPU", "gpu")
     sign_in.sign_in_by_address()
     chosen = st.navigation(list(site.values()), position="hidden")

@@ -27,6 +27,7 @@ class Wish:
     priority: int = 0
     interactive: bool = False
     preemptible: bool = False
+    elastic: bool = False
     signal: str | None = None
     restarts: int = 0
     detach: bool = False
@@ -52,6 +53,7 @@ def composed(wish: Wish) -> str | Unclear:
     words += ["--priority", str(wish.priority)] if wish.priority else []
     words += ["--interactive"] if wish.interactive else []
     words += ["--preemptible"] if wish.preemptible else []
+    words += ["--elastic"] if wish.elastic else []
     words += ["--checkpoint-signal", wish.signal] if wish.signal else []
     words += ["--restarts", str(wish.restarts)] if wish.restarts else []
     words += ["--detach"] if wish.detach else []
@@ -94,6 +96,8 @@ def _problems(wish: Wish) -> list[str]:
         found += _shell_problems(command)
     if wish.max_gpus < wish.min_gpus:
         found.append(f"At most {wish.max_gpus} GPUs is less than at least {wish.min_gpus}: swap the two.")
+    if wish.max_gpus > wish.min_gpus and not (wish.elastic or wish.signal):
+        found.append("A range of GPUs is for a job that uses fallow or checkpoints on a signal: say which.")
     if wish.memory and not _MEMORY.fullmatch(wish.memory.strip()):
         found.append(f"Memory is a number and a unit, such as 12GiB, not {wish.memory!r}.")
     if not all(_NAME.fullmatch(text) for text in (wish.name, wish.project)):

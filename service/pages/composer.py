@@ -51,6 +51,7 @@ def _wish() -> Wish:
     restarts = third.number_input("Restarts after a failure", 0, 100, 0, key="wish-restarts")
     with st.container(horizontal=True):
         interactive = st.checkbox("Somebody sits at it", key="wish-interactive")
+        elastic = st.checkbox("It uses fallow", key="wish-elastic", help="Resized while it runs")
         preemptible = st.checkbox("May be paused for others", key="wish-preemptible")
         detach = st.checkbox("Run on without the terminal", key="wish-detach")
     return Wish(
@@ -64,6 +65,7 @@ def _wish() -> Wish:
         priority=int(priority),
         interactive=bool(interactive),
         preemptible=bool(preemptible),
+        elastic=bool(elastic),
         signal=signal,
         restarts=int(restarts),
         detach=bool(detach),

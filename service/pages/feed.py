@@ -5,6 +5,7 @@ it is made anew, once, which turns to the file when no service answers.
 """
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import pandas as pd
@@ -12,7 +13,7 @@ import streamlit as st
 
 from service.client import Client, ServiceDown, connect
 from service.client import advising as client_advising
-from service.client.advising import Advised
+from service.client.advising import Advised, Replayed, Rule, SettingRow
 from service.client.errors import StoreOlder, UnknownQuery
 
 TICK_S = 10
@@ -42,6 +43,24 @@ def ask_if_kept(name: str, **params: object) -> pd.DataFrame | None:
 def advised() -> Advised:
     """What is advised now, at most ``ADVISED_S`` old: it asks every policy. Raises ``ClientError``."""
     return client_advising.advised(_client())
+
+
+@st.cache_data(ttl=600, max_entries=256, show_spinner=False)
+def replayed(
+    start: datetime, end: datetime, changed: tuple[tuple[str, float], ...], consented: bool
+) -> Replayed:
+    """The recorded window under changed rules, kept for ten minutes. Blocks. Raises ``ClientError``."""
+    return client_advising.replayed(_client(), start, end, dict(changed), consented=consented)
+
+
+def rules() -> tuple[Rule, ...]:
+    """The numbers that advice turns on. Raises ``ClientError``."""
+    return client_advising.rules(_client())
+
+
+def settings() -> tuple[SettingRow, ...] | None:
+    """The configuration in force; ``None`` where it is another machine's. Raises ``ClientError``."""
+    return client_advising.settings(_client())
 
 
 def mode() -> str:

@@ -18,11 +18,11 @@ from service.pages.view import FILTERS, RANGES, View, address, pinned, shared
 MARK = Path(__file__).with_name("fallow.svg")
 EVERYTHING = {"node": "All nodes", "project": "All projects", "user": "Everybody", "model": "All models"}
 LATE = timedelta(seconds=45)
-OF_NOW = ("queue", "advice")
-TAKEN = {"queue": ("project", "user"), "advice": (), "actions": ()}
+OF_NOW = ("queue", "advice", "settings")
+TAKEN = {"queue": ("project", "user"), "advice": (), "actions": (), "whatif": (), "settings": ()}
 """What pages can be narrowed by that do not take every filter."""
 FIXED = "fixed"
-LINKED = ("overview", "cluster", "people", "jobs", "queue", "findings", "advice", "actions")
+LINKED = ("overview", "cluster", "people", "jobs", "queue", "findings", "advice", "actions", "whatif")
 
 
 def masthead(site: Site, chosen: str) -> None:
@@ -41,6 +41,8 @@ def masthead(site: Site, chosen: str) -> None:
         with st.container(width="content", key="pulse"):
             _pulse()
         sign_in.who()
+        with st.container(key="chosen-page" if chosen == "settings" else "page-settings", width="content"):
+            st.page_link(site["settings"], label="Settings", icon=":material/settings:", query_params=carried)
 
 
 def filters(site: Site, chosen: str) -> None:

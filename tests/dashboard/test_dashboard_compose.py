@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.cli.arguments import parse
 from service.pages.compose import Unclear, Wish, command, composed
 
 plain_text = st.text(st.characters(min_codepoint=0x20, exclude_characters="\x7f", exclude_categories=("C",)))
@@ -14,7 +15,14 @@ plain_text = st.text(st.characters(min_codepoint=0x20, exclude_characters="\x7f"
 @given(project=plain_text, name=plain_text, low=st.integers(1, 8), more=st.integers(0, 8))
 def test_a_shell_reads_back_what_was_chosen(project: str, name: str, low: int, more: int) -> None:
     line = composed(
-        Wish(command="python train.py", project=project, name=name, min_gpus=low, max_gpus=low + more)
+        Wish(
+            command="python train.py",
+            project=project,
+            name=name,
+            min_gpus=low,
+            max_gpus=low + more,
+            elastic=True,
+        )
     )
     assert isinstance(line, str)
     words = shlex.split(line)
@@ -37,14 +45,31 @@ def test_everything_chosen_is_in_the_line_and_defaults_are_not() -> None:
         priority=-3,
         interactive=True,
         preemptible=True,
+        elastic=True,
         signal="USR1",
         restarts=2,
         detach=True,
     )
     assert composed(full) == (
         "fallow run --project vision --gpus 0.5 --memory 12GiB --name 'my run' --priority -3 --interactive "
-        "--preemptible --checkpoint-signal USR1 --restarts 2 --detach -- python train.py --lr 0.1"
+        "--preemptible --elastic --checkpoint-signal USR1 --restarts 2 --detach -- python train.py --lr 0.1"
     )
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        Wish(command="python train.py"),
+        Wish(command="python train.py", project="v", min_gpus=1, max_gpus=4, elastic=True, memory="12 GiB"),
+        Wish(command="x", share=0.5, priority=-3, interactive=True, detach=True, name="n"),
+        Wish(command="x", max_gpus=2, signal="USR1", restarts=2, preemptible=True),
+    ],
+)
+def test_the_line_is_one_that_the_verb_reads(wish: Wish) -> None:
+    line = composed(wish)
+    assert isinstance(line, str)
+    flags = parse(shlex.split(line)[1:]).flags
+    assert flags.command[-1] == wish.command.split()[-1]
 
 
 @pytest.mark.parametrize(
@@ -57,6 +82,7 @@ def test_everything_chosen_is_in_the_line_and_defaults_are_not() -> None:
         (Wish(command="python train.py | tee log"), "| would be read by the shell"),
         (Wish(command="python train.py > log"), "> would be read by the shell"),
         (Wish(command="x", min_gpus=4, max_gpus=2), "swap the two"),
+        (Wish(command="x", max_gpus=2), "say which"),
         (Wish(command="x", memory="much"), "12GiB"),
         (Wish(command="x", name="a\x1b[31m"), "control characters"),
     ],

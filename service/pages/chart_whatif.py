@@ -1,0 +1,69 @@
+"""What each kind of action would have given back, with its earned error, beside the rules in force. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from service.client.advising import Replayed
+from service.pages import wording
+from service.pages.chart_frame import styled, unchecked
+from service.pages.palette import Palette
+
+
+def compared(after: Replayed, before: Replayed, words: Mapping[str, str]) -> pd.DataFrame:
+    """A row an action: its figures under the moved rules, and ``before``, its hours by those in force."""
+    then = {each["action"]: float(each["gpu_hours"]) for each in before.given}
+    frame = pd.DataFrame.from_records([dict(each) for each in after.given])
+    return frame.assign(
+        before=frame["action"].map(then),
+        action=[words.get(str(action), str(action)) for action in frame["action"]],
+    )
+
+
+@unchecked
+def given_chart(frame: pd.DataFrame, colours: Palette, *, both: bool) -> Any:
+    """A bar an action with its error, its hours beside it, and a tick where the rules in force would end."""
+    told = [
+        wording.hours(hours) + _band(low, high)
+        for hours, low, high in zip(frame["gpu_hours"], frame["low"], frame["high"], strict=True)
+    ]
+    ends = frame[["gpu_hours", "high", "before"]].astype(float).max(axis="columns")
+    shown = frame.assign(told=told, end=ends)
+    most = float(ends.max() or 1.0)
+    order = list(shown["action"])
+    y = alt.Y(
+        "action:N",
+        sort=order,
+        axis=alt.Axis(title=None, labelFontSize=13, labelColor=colours.ink, labelLimit=220),
+    )
+    scale = alt.Scale(domain=[0, most * 1.3], nice=False)
+    base = alt.Chart(shown).encode(
+        y=y,
+        tooltip=[
+            alt.Tooltip("action:N", title="What"),
+            alt.Tooltip("how:N", title="How"),
+            alt.Tooltip("told:N", title="Given back"),
+            alt.Tooltip("jobs:Q", title="Jobs"),
+            alt.Tooltip("disturbed:Q", title="Came back to a paused job"),
+        ],
+    )
+    x = alt.X("gpu_hours:Q", axis=None, scale=scale)
+    layers = [
+        base.mark_bar(cornerRadiusEnd=3, height=18, color=colours.used).encode(x=x),
+        base.transform_filter("isValid(datum.low)")
+        .mark_rule(color=colours.ink, strokeWidth=1.5)
+        .encode(x=alt.X("low:Q", scale=scale), x2="high:Q"),
+        base.mark_text(align="left", dx=8, color=colours.muted).encode(
+            x=alt.X("end:Q", scale=scale), text="told:N"
+        ),
+    ]
+    if both:
+        tick = base.mark_tick(thickness=3, height=26, color=colours.stripe)
+        layers.insert(1, tick.encode(x=alt.X("before:Q", scale=scale)))
+    return styled(alt.layer(*layers), colours, height=len(order) * 40)
+
+
+def _band(low: float | None, high: float | None) -> str:
+    return "" if wording.missing(low) else f" ({wording.amount(low)} to {wording.amount(high)})"

@@ -1,0 +1,169 @@
+"""What if: move a threshold, and see over the recorded history what it would have caught and disturbed."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import streamlit as st
+
+from service.client.advising import Replayed, Rule
+from service.pages import feed, wording
+from service.pages.chart_whatif import compared, given_chart
+from service.pages.pieces import facts, keys, swatch
+from service.pages.scene import Scene, Site, drawn
+from service.pages.tabled import tabled
+
+MOVED: Mapping[str, tuple[str, float]] = {
+    "tell_interactive_s": ("Tell somebody at a notebook after", 60.0),
+    "tell_batch_s": ("Tell the owner of a batch job after", 60.0),
+    "pause_interactive_s": ("Pause an idle notebook after", 60.0),
+    "pause_batch_s": ("Pause an idle batch job after", 60.0),
+    "fit_p95": ("Right-size: busiest use of the smaller share", 0.01),
+    "fit_memory": ("Right-size: memory of the smaller share", 0.01),
+    "pack_p95": ("Pack: each at most this busy", 0.01),
+    "pack_p95_sum": ("Pack: both together at most", 0.01),
+}
+"""The rules that a replay turns on: their words, and how much of their unit one step of a slider is."""
+
+ACTIONS: Mapping[str, str] = {
+    "tell": "Told, and let go",
+    "pause": "Paused and resumed",
+    "right-size": "Right-sized",
+    "pack": "Packed",
+}
+COLUMNS = {
+    "action": "What",
+    "how": "How",
+    "gpu_hours": "Given back",
+    "low": "At least",
+    "high": "At most",
+    "before": "By the rules in force",
+    "money": "Worth",
+    "jobs": "Jobs",
+    "times": "Times",
+    "disturbed": "Came back to a paused job",
+}
+
+
+def show(site: Site) -> None:
+    """Draw the page."""
+    drawn(site, _body)
+
+
+def _body(scene: Scene) -> None:
+    rules = {rule.name: rule for rule in feed.rules()}
+    head = st.container()
+    changed = _sliders([rules[name] for name in MOVED if name in rules])
+    consented = st.toggle("Only the jobs of those who consented", key="whatif-consented")
+    window = (scene.window.from_ts, scene.window.to_ts)
+    before = feed.replayed(*window, (), consented)
+    after = feed.replayed(*window, tuple(sorted(changed.items())), consented) if changed else before
+    with head:
+        st.header(_sentence(after, before, changed), anchor=False)
+        facts(
+            [
+                ("over", f"{scene.when(window[0])} to {scene.when(window[1])}"),
+                ("jobs", wording.count(after.jobs)),
+                ("held", wording.hours(after.held_gpu_hours)),
+            ]
+        )
+        st.caption(_bar(after))
+    if not after.jobs:
+        st.caption("No job was recorded in this time; choose a longer range.")
+        return
+    keys(
+        (
+            (
+                swatch(scene.colours.used),
+                "with the rules below" if changed else "by the rules in force",
+                None,
+            ),
+            *(((swatch(scene.colours.stripe), "by the rules in force", None),) if changed else ()),
+        )
+    )
+    frame = compared(after, before, ACTIONS)
+    st.altair_chart(
+        given_chart(frame, scene.colours, both=bool(changed)),
+        theme=None,
+        width="stretch",
+        alt="GPU-hours that each kind of action would have given back, with the error that was earned",
+    )
+    kept = [name for name in COLUMNS if name in frame and (name != "before" or changed)]
+    tabled(frame[kept].rename(columns=COLUMNS), "what-if", "What each kind of action would have given back")
+    st.caption(
+        "Rows overlap: the same hour is in as many as could have given it back. What people would have done "
+        "otherwise is not in it."
+    )
+
+
+def _sliders(rules: Sequence[Rule]) -> dict[str, float]:
+    """The sliders, two a line; what was moved away from the value in force."""
+    changed: dict[str, float] = {}
+    columns = st.columns(2, gap="large")
+    for at, rule in enumerate(rules):
+        label, unit = MOVED[rule.name]
+        in_minutes = unit == 60.0
+        with columns[at % 2]:
+            if in_minutes:
+                minutes = st.slider(
+                    f"{label} (min)",
+                    int(rule.low / 60),
+                    _most(rule),
+                    int(rule.value / 60),
+                    step=5,
+                    key=f"rule-{rule.name}",
+                )
+                value = float(minutes * 60)
+            else:
+                share = st.slider(
+                    f"{label} (%)",
+                    round(rule.low * 100),
+                    round(rule.high * 100),
+                    round(rule.value * 100),
+                    key=f"rule-{rule.name}",
+                )
+                value = share / 100
+        if abs(value - rule.value) > 1e-9:
+            changed[rule.name] = value
+    st.button("As in force", key="rules-reset", disabled=not changed, on_click=_reset, args=(tuple(rules),))
+    return changed
+
+
+def _reset(rules: Sequence[Rule]) -> None:
+    for rule in rules:
+        st.session_state.pop(f"rule-{rule.name}", None)
+
+
+def _most(rule: Rule) -> int:
+    """The slider's end: a day, or the value in force where that is more."""
+    return max(min(int(rule.high / 60), 1440), int(rule.value / 60))
+
+
+def _sentence(after: Replayed, before: Replayed, changed: Mapping[str, float]) -> str:
+    now, then = _hours(after, "pause"), _hours(before, "pause")
+    if not changed:
+        return f"Pausing idle jobs by the rules in force would have given back {wording.hours(now)}"
+    more = now - then
+    way = "more" if more >= 0 else "less"
+    return (
+        f"With these rules, pausing would have given back {wording.hours(now)}: "
+        f"{wording.hours(abs(more))} {way}, disturbing somebody {_times(after)} instead of {_times(before)}"
+    )
+
+
+def _hours(found: Replayed, action: str) -> float:
+    return sum(float(each["gpu_hours"]) for each in found.given if each["action"] == action)
+
+
+def _times(found: Replayed) -> str:
+    times = sum(int(each["disturbed"]) for each in found.given if each["action"] == "pause")
+    return "once" if times == 1 else f"{wording.count(times)} times"
+
+
+def _bar(found: Replayed) -> str:
+    earned: Mapping[str, Any] = found.earned
+    if earned.get("median_error") is None or earned.get("total_error") is None:
+        return "Too few idle times were recorded to earn an error bar."
+    return (
+        f"The error bars are earned: of {wording.count(earned['cases'])} times that an owner would have been "
+        f"told, what was expected then was off by {wording.percent(earned['median_error'])} at the median."
+    )
