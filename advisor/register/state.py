@@ -89,7 +89,7 @@ def joined(live: ClusterState, entries: Iterable[Entry], look: Look) -> ClusterS
         live,
         as_of_ms=look.now_ms,
         nodes={name: _node(node, look, busy) for name, node in live.nodes.items()},
-        gpus={uuid: _gpu(gpu, new, stale) for uuid, gpu in live.gpus.items()},
+        gpus={uuid: _gpu(gpu, leases, new, stale) for uuid, gpu in live.gpus.items()},
         jobs={**foreign, **ours},
         placements={**{id: live.placements[id] for id in foreign if id in live.placements}, **placements},
         reservations={
@@ -130,10 +130,11 @@ def _crowded(placement: Placement, leases: Mapping[GpuUuid, float]) -> bool:
     return any(leases.get(uuid, 0.0) + placement.share > 1 + SHARE_SLACK for uuid in placement.gpus)
 
 
-def _gpu(gpu: Gpu, new: set[GpuUuid], stale: set[GpuUuid]) -> Gpu:
+def _gpu(gpu: Gpu, leases: Mapping[GpuUuid, float], new: set[GpuUuid], stale: set[GpuUuid]) -> Gpu:
     """Who is on a GPU that was leased since the last look is no intruder; an unmeasured one has anybody."""
     if gpu.uuid in stale:
-        return replace(gpu, telemetry=Telemetry.UNKNOWN, occupied=True)
+        occupied = gpu.uuid not in leases or (gpu.occupied and gpu.uuid not in new)
+        return replace(gpu, telemetry=Telemetry.UNKNOWN, occupied=occupied)
     return replace(gpu, occupied=False) if gpu.uuid in new else gpu
 
 

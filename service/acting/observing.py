@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from service.config.model import Config
 
 STALE_TICKS = 3
-"""A GPU that was not measured for so many ticks is nobody's to give away."""
+STALE_LEAST_S = 10.0
+"""A GPU that was not measured for so many ticks, and for so long, is nobody's to give away."""
 REREAD_MS = 60_000
 """What was judged (once a minute) is read again even where no tick comes."""
 
@@ -85,7 +86,7 @@ class Observing:
         look = Look(
             now_ms=now_ms,
             newest_ms=measured.newest_ms,
-            stale_ms=round(STALE_TICKS * self._config.collect.tick_s * 1000),
+            stale_ms=_stale_ms(self._config),
             here=self._here(state),
             absent=frozenset(
                 job for job in entries if self._register.silence_s(job) > self._config.acting.silent_s
@@ -138,6 +139,12 @@ class Observing:
             span = {"from_ts": minute - timedelta(days=30), "to_ts": minute + timedelta(minutes=2)}
             analysis = recorded_analysis(ask("findings", {"open": True, **span}), ask("unjudged", {}), at_ms)
             return read_live(ask, analysis, site, self._config.advice)
+
+
+def _stale_ms(config: "Config") -> int:
+    """In time of the calendar, which may hurry: a busy machine is late by its own clock."""
+    ticks_s, least_s = STALE_TICKS * config.collect.tick_s, STALE_LEAST_S * config.rehearsal.speed
+    return round(max(ticks_s, least_s) * 1000)
 
 
 def _nothing(now_ms: int) -> Any:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from advisor.cycle import Cycle
 from advisor.engines.engine import Done
 from advisor.guard import action_of
-from advisor.model import ActionClass
+from advisor.model import ActionClass, Telemetry
+from advisor.plan import Refusal, Rule
 from advisor.register.life import in_flight
 from advisor.register.model import Entry, Stand
 from advisor.steps import Resume, Start
@@ -40,7 +41,7 @@ def reasons_of(cycle: Cycle) -> Reasons:
     found: dict[JobId, str] = {}
     for refusal in (*cycle.ruling.refused, *cycle.plan.refused):
         if refusal.action is ActionClass.SCHEDULE and refusal.job not in begun:
-            found.setdefault(refusal.job, refusal.reason)
+            found.setdefault(refusal.job, refusal.reason + _unmeasured(cycle, refusal))
     for step in cycle.plan.steps:
         if isinstance(step, Start | Resume) and step.job not in begun:
             found.setdefault(step.job, f"its turn: {action_of(step).value} stopped before it")
@@ -59,6 +60,15 @@ def waits(
         entry.id: Wait(place=at, of=count, waits_for=_waits_for(entry, reasons, absent))
         for at, entry in enumerate(order, start=1)
     }
+
+
+def _unmeasured(cycle: Cycle, refusal: Refusal) -> str:
+    """What to add where there would be room, were it known what the GPUs do."""
+    state = cycle.state
+    blind = [] if state is None else [g for g in state.gpus.values() if g.telemetry is Telemetry.UNKNOWN]
+    if refusal.rule not in (Rule.NEVER_FITS, Rule.NO_ROOM) or not blind:
+        return ""
+    return f"; {len(blind)} GPUs are not measured just now, and are given to nobody"
 
 
 def stands(entry: Entry) -> bool:

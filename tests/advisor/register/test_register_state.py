@@ -1,0 +1,168 @@
+"""The state that decisions look at: measured jobs and GPUs, joined with what was submitted."""
+
+from dataclasses import replace
+
+from advisor.check import checked
+from advisor.model import (
+    ClusterState,
+    Gpu,
+    Job,
+    Node,
+    Phase,
+    Placement,
+    Project,
+    ProjectName,
+    Telemetry,
+    Use,
+)
+from advisor.register import life
+from advisor.register.model import Begin, Entry, Launcher, Mobility, Reshape, Stand, Suspend
+from advisor.register.state import Look, joined
+from collector.model import GpuUuid, JobId, JobKind, NodeName
+from tests.advisor.register.register_world import GPUS, NODE, submission, word
+
+NOW = 100_000
+GIB = 1 << 30
+
+
+def live(**changes: object) -> ClusterState:
+    plain = ClusterState(
+        as_of_ms=NOW - 5_000,
+        nodes={NODE: Node(name=NODE)},
+        gpus={
+            uuid: Gpu(uuid=uuid, node=NODE, model="H100", memory_bytes=80 * GIB, telemetry=Telemetry.GOOD)
+            for uuid in GPUS
+        },
+    )
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+def look(**changes: object) -> Look:
+    plain = Look(
+        now_ms=NOW,
+        newest_ms=dict.fromkeys(GPUS, NOW - 5_000),
+        stale_ms=30_000,
+        here=frozenset({NODE}),
+    )
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+def entry(number: int = 1, **asked: object) -> Entry:
+    return life.submitted(JobId(f"fallow:{number}"), submission(**asked), 1_000)
+
+
+def running(number: int = 1, gpus: tuple[GpuUuid, ...] = GPUS[:1], **asked: object) -> Entry:
+    begun = life.given(entry(number, **asked), Begin(number=number, gpus=gpus), 2_000)
+    return life.heard(begun, word(Stand.RUNNING, number), 3_000)
+
+
+def foreign(job: str, uuid: GpuUuid, **changes: object) -> tuple[dict[JobId, Job], dict[JobId, Placement]]:
+    made = Job(id=JobId(job), project=ProjectName("lm"), phase=Phase.RUNNING, use=Use.IDLE, idle_since_ms=1)
+    return {made.id: replace(made, **changes)}, {made.id: Placement(gpus=(uuid,))}  # type: ignore[arg-type]
+
+
+def test_who_waits_runs_and_is_paused_stands_so() -> None:
+    paused = life.heard(
+        life.given(running(3, GPUS[2:3]), Suspend(number=9), 4_000), word(Stand.PAUSED, 9), 5_000
+    )
+    state = checked(joined(live(), (entry(1), running(2), paused), look()))
+    assert {job: each.phase for job, each in state.jobs.items()} == {
+        "fallow:1": Phase.PENDING,
+        "fallow:2": Phase.RUNNING,
+        "fallow:3": Phase.PAUSED,
+    }
+    assert state.placements == {JobId("fallow:2"): Placement(gpus=GPUS[:1])}
+    assert state.jobs[JobId("fallow:3")].paused_on == GPUS[2:3]
+    assert state.as_of_ms == NOW
+
+
+def test_what_a_launched_job_does_is_measured_by_its_id_and_never_guessed() -> None:
+    jobs, placements = foreign("fallow:1", GPUS[0], idle_since_ms=7_000)
+    seen = live(jobs=jobs, placements=placements)
+    job = joined(seen, (running(1),), look()).jobs[JobId("fallow:1")]
+    assert (job.use, job.idle_since_ms, job.user) == (Use.IDLE, 7_000, "anna")
+    assert joined(live(), (running(1),), look()).jobs[JobId("fallow:1")].use is Use.UNKNOWN
+    begun = life.given(entry(1), Begin(number=1, gpus=GPUS[:1]), 2_000)
+    assert joined(seen, (begun,), look()).jobs[JobId("fallow:1")].use is Use.STARTING
+
+
+def test_a_gpu_without_a_fresh_sample_is_given_to_nobody_and_nobody_on_it_is_judged() -> None:
+    jobs, placements = foreign("slurm:1", GPUS[1])
+    newest = {GPUS[0]: NOW - 60_000, GPUS[1]: NOW - 60_000, GPUS[2]: NOW - 5_000}
+    state = joined(live(jobs=jobs, placements=placements), (), look(newest_ms=newest))
+    assert [state.gpus[uuid].occupied for uuid in GPUS] == [True, True, False, True]
+    assert state.gpus[GPUS[0]].telemetry is Telemetry.UNKNOWN
+    held = state.jobs[JobId("slurm:1")]
+    assert (held.use, held.idle_since_ms) == (Use.UNKNOWN, None)
+
+
+def test_a_process_on_a_gpu_that_was_leased_since_the_last_look_is_no_intruder() -> None:
+    taken = live(gpus={**live().gpus, GPUS[0]: replace(live().gpus[GPUS[0]], occupied=True)})
+    assert joined(taken, (running(1),), look()).gpus[GPUS[0]].occupied is False
+    assert joined(taken, (), look()).gpus[GPUS[0]].occupied is True
+    jobs, placements = foreign("pid:7", GPUS[0])
+    state = checked(joined(live(jobs=jobs, placements=placements), (running(1),), look()))
+    assert list(state.jobs) == ["fallow:1"], "our lease is the strongest word"
+
+
+def test_what_ended_since_the_last_look_holds_nothing() -> None:
+    jobs, placements = foreign("fallow:8", GPUS[0])
+    state = checked(joined(live(jobs=jobs, placements=placements), (), look()))
+    assert not state.jobs and not state.placements
+
+
+def test_a_job_in_flight_holds_both_worlds_and_is_left_alone_with_its_node() -> None:
+    moving = life.given(running(1, GPUS[:2]), Reshape(number=5, gpus=GPUS[1:3]), 4_000)
+    state = checked(joined(live(), (moving,), look()))
+    job = state.jobs[JobId("fallow:1")]
+    assert set(state.placements[job.id].gpus) == set(GPUS[:3])
+    assert not job.preemptible and not job.elastic and job.opted_out
+    assert state.nodes[NODE].in_flight
+
+
+def test_a_job_whose_launcher_is_away_or_whose_start_just_failed_is_not_started() -> None:
+    state = joined(live(), (entry(1),), look(absent=frozenset({JobId("fallow:1")})))
+    assert not state.jobs
+    begun = life.given(entry(2), Begin(number=2, gpus=GPUS[:1]), NOW)
+    failed = life.heard(begun, word(Stand.PENDING, 2, failed="no such program"), NOW)
+    assert not joined(live(), (failed,), look()).jobs
+    assert joined(live(), (failed,), look(now_ms=NOW + 31_000)).jobs
+
+
+def test_a_rigid_job_is_neither_elastic_once_it_runs_nor_preemptible() -> None:
+    rigid = running(1, GPUS[:2], mobility=Mobility.RIGID)
+    job = joined(live(), (rigid,), look()).jobs[JobId("fallow:1")]
+    assert (job.min_gpus, job.max_gpus, job.preemptible, job.checkpointable) == (2, 2, False, False)
+    movable = joined(live(), (running(1, GPUS[:2]),), look()).jobs[JobId("fallow:1")]
+    assert (movable.min_gpus, movable.max_gpus, movable.preemptible) == (1, 4, True)
+
+
+def test_nobody_knows_who_sits_at_an_interactive_job_that_says_nothing() -> None:
+    job = joined(live(), (running(1, kind=JobKind.INTERACTIVE),), look()).jobs[JobId("fallow:1")]
+    assert job.attached is None
+    batch = joined(live(), (running(1),), look()).jobs[JobId("fallow:1")]
+    assert batch.attached is False
+
+
+def test_launched_jobs_are_put_on_this_machine_only() -> None:
+    far = NodeName("far")
+    state = live(nodes={NODE: Node(name=NODE), far: Node(name=far)})
+    found = joined(state, (), look())
+    assert found.nodes[NODE].schedulable and not found.nodes[far].schedulable
+
+
+def test_a_job_of_a_project_that_became_an_inner_one_does_not_stop_the_others() -> None:
+    projects = {
+        ProjectName("vision"): Project(name=ProjectName("vision")),
+        ProjectName("detection"): Project(name=ProjectName("detection"), parent=ProjectName("vision")),
+    }
+    state = checked(joined(live(projects=projects), (entry(1), entry(2, project=ProjectName("lm"))), look()))
+    assert list(state.jobs) == ["fallow:2"]
+
+
+def test_the_speed_that_a_job_reports_is_its_profile() -> None:
+    told = word(Stand.RUNNING, 1, step_s={1: 2.0, 2: 1.1, 3: 0.0}, steps_left=40.0, resize_s=0.5)
+    job = joined(live(), (life.heard(running(1), told, 3_000),), look()).jobs[JobId("fallow:1")]
+    assert job.profile is not None
+    assert (dict(job.profile.step_s), job.profile.steps_left) == ({1: 2.0, 2: 1.1}, 40.0)
+    assert Launcher(node=NODE, pid=1, started_ms=1).pid == 1
