@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import assert_never
 
-from advisor.engines.engine import Done, Failed, Outcome, Stale, Unsupported
+from advisor.engines.engine import Done, Failed, Late, Outcome, Stale, Unsupported
 from advisor.model import ActionTaken, ClusterState, Phase
 from advisor.steps import (
     CapAtNextLaunch,
@@ -149,16 +149,8 @@ def undo_of(step: Step, stood: Stood | None, number: int) -> Undo:
             return Undo(command=None, why_not="it was not known which GPUs it had before")
         case CapAtNextLaunch():
             return Undo(command=f"fallow undo {number}")
-        case ReleaseCaches():
-            return Undo(
-                command=None, why_not="nothing was lost: the job fills its caches again when it needs them"
-            )
-        case Tell():
-            return Undo(command=None, why_not="what was said cannot be unsaid")
-        case Promise():
-            return Undo(command=None, why_not="nothing was done: promises are made anew with every plan")
-        case Terminate():
-            return Undo(command=None, why_not="an end is final; submit the job again")
+        case ReleaseCaches() | Tell() | Promise() | Terminate():
+            return Undo(command=None, why_not=_for_good(step))
         case _:
             assert_never(step)
 
@@ -215,8 +207,8 @@ def age_ms(begun: Moment, now: Moment) -> int:
     return max(0, now.at_ms - begun.at_ms)
 
 
-def result_of(outcome: Outcome) -> tuple[Result, str]:
-    """How an outcome is written down: its result, and what was found."""
+def result_of(outcome: Outcome) -> tuple[Result | None, str]:
+    """How an outcome is written down: its result (``None``: not known yet), and what was found."""
     match outcome:
         case Done():
             return Result.DONE, outcome.note
@@ -226,8 +218,24 @@ def result_of(outcome: Outcome) -> tuple[Result, str]:
             return Result.UNSUPPORTED, outcome.why
         case Failed():
             return Result.FAILED, outcome.found
+        case Late():
+            return None, outcome.found
         case _:
             assert_never(outcome)
+
+
+def _for_good(step: ReleaseCaches | Tell | Promise | Terminate) -> str:
+    match step:
+        case ReleaseCaches():
+            return "nothing was lost: the job fills its caches again when it needs them"
+        case Tell():
+            return "what was said cannot be unsaid"
+        case Promise():
+            return "nothing was done: promises are made anew with every plan"
+        case Terminate():
+            return "an end is final; submit the job again"
+        case _:
+            assert_never(step)
 
 
 def _disturbed(deed: Deed) -> bool:

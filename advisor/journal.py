@@ -107,10 +107,11 @@ class StoreJournal:
         return self._add(at_ms, row, lambda _: Undo(command=order.undo, why_not=order.no_undo))
 
     def came_of(self, at_ms: int, intent: int, outcome: Outcome) -> None:
-        """Write down what came of an intent; what is settled stays as it is."""
+        """Write down what came of an intent; what is settled stays, and what is late is settled later."""
         result, found = result_of(outcome)
         try:
-            self.settle(at_ms, intent, result, found)
+            if result is not None:
+                self.settle(at_ms, intent, result, found)
         finally:
             self._at_work.discard(intent)
 

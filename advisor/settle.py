@@ -139,7 +139,8 @@ def _of_directive(deed: Deed, directed: Directed, entry: Entry | None, now: Mome
     came = None if entry is None else outcome(entry, deed.number)
     if came is not None:
         result, found = result_of(came)
-        return Settlement(result=result, found=found)
+        if result is not None:
+            return Settlement(result=result, found=found)
     if age_ms(deed.begun, now) < PATIENCE_MS and entry is not None:
         return None
     return _unknown(

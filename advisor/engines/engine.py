@@ -40,7 +40,14 @@ class Failed:
     found: str
 
 
-Outcome = Done | Stale | Unsupported | Failed
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Late:
+    """The step was given, and nobody knows yet what comes of it; the journal finds out (``advisor.settle``)."""
+
+    found: str
+
+
+Outcome = Done | Stale | Unsupported | Failed | Late
 
 
 class Engine(Protocol):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from advisor.engines.engine import Done, Failed, Outcome, Stale, Unsupported
+from advisor.engines.engine import Done, Failed, Late, Outcome, Stale, Unsupported
 from advisor.model import ActionClass
 from advisor.register.life import Refused, Unable, lapsing
 from advisor.register.model import (
@@ -114,7 +114,7 @@ class LocalEngine:
         return outcome(after, order.number) or given
 
     def wait(self, given: Given, at_most_s: float | None = None) -> Outcome:
-        """What came of a directive, or ``Failed`` when nothing was heard in time. Raises ``Interrupted``."""
+        """What came of a directive, or ``Late`` when nothing was heard in time. Raises ``Interrupted``."""
         left_s = given.timeout_s if at_most_s is None else min(at_most_s, given.timeout_s)
         until_ms = self._clock.monotonic_ms() + left_s * 1000
         while True:
@@ -128,7 +128,7 @@ class LocalEngine:
                 raise Interrupted
             left_s = (until_ms - self._clock.monotonic_ms()) / 1000
             if left_s <= 0:
-                return Failed(
+                return Late(
                     found=f"the launcher of {given.job} has not acknowledged it yet; until it does, "
                     "or is lost, the job keeps what it had and what it was to get"
                 )

@@ -9,9 +9,9 @@ import queue
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, assert_never
 
-from advisor.engines.engine import Done, Engine, Failed, Outcome, Stale, Unsupported
+from advisor.engines.engine import Done, Engine, Failed, Late, Outcome, Stale, Unsupported
 from advisor.engines.local import Interrupted
 from advisor.journal import StoreJournal
 from advisor.steps import Step
@@ -134,3 +134,7 @@ def spoken(outcome: Outcome) -> tuple[str, str]:
             return type(outcome).__name__.lower(), outcome.found
         case Unsupported():
             return "unsupported", outcome.why
+        case Late():
+            return "under way", outcome.found
+        case _:
+            assert_never(outcome)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from advisor.engines.engine import Done, Failed, Outcome, Stale, Unsupported
+from advisor.engines.engine import Done, Failed, Late, Outcome, Stale, Unsupported
 from advisor.engines.local import Given, Interrupted, LocalEngine, outcome
 from advisor.register.model import Entry
 from advisor.steps import Step
@@ -37,7 +37,7 @@ class Ordered:
     def row(self) -> dict[str, Any]:
         """As the API says it."""
         match self.outcome:
-            case None:
+            case None | Late():
                 said = ("under way", "its launcher carries it out")
             case Done(note=note):
                 said = ("done", note)

@@ -6,7 +6,7 @@ import pytest
 
 from advisor.cycle import run_cycle
 from advisor.deeds import Result, Stood
-from advisor.engines.engine import Done, Failed, Outcome, Stale, Unsupported
+from advisor.engines.engine import Done, Failed, Late, Outcome, Stale, Unsupported
 from advisor.journal import Order, StoreJournal, boot_name
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, Job, Phase
@@ -178,3 +178,12 @@ def test_the_machine_names_this_boot() -> None:
 def test_every_statement_asks_for_parameters_alone() -> None:
     for name in STATEMENTS:
         assert statement(name).startswith("--"), name
+
+
+def test_what_is_late_stays_open(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        journal = StoreJournal(store, Hands())
+        number = journal.intends(T0, Pause(job="fallow:1"))
+        journal.came_of(T0, number, Late(found="no answer in 10 s"))
+        assert [deed.number for deed in journal.unsettled()] == [number]
+        assert not journal.is_at_work_on(number)
