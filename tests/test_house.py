@@ -72,6 +72,7 @@ MAY_IMPORT = {
         "collector.clock",
         "collector.inventory",
         "collector.procfs",
+        "collector.snapshot",
         "collector.store",
         "fallow.protocol",
         "fallow.batch",

@@ -1,24 +1,30 @@
-"""Hands each step to the engine whose job it is: launched by Fallow, or foreign."""
+"""Hands each step to the engine whose job it is: launched by Fallow, or foreign; and notes what was told."""
 
-from advisor.engines.engine import Engine, Outcome
-from advisor.steps import Step
+from collections.abc import Callable
+
+from advisor.engines.engine import Done, Engine, Outcome
+from advisor.register.state import is_ours
+from advisor.steps import Step, Tell
 from collector.model import JobId
 
-LAUNCHED = "fallow:"
+LAUNCHER = "its launcher"
 
-
-def is_launched(job: JobId) -> bool:
-    """Whether Fallow launched the job: then it has an entry in the register and a launcher of its own."""
-    return job.startswith(LAUNCHED)
+Heard = Callable[[JobId, str, str, tuple[str, ...]], None]
+"""Notes what an owner was told: the job, the rung, the message, and whom it reached."""
 
 
 class Dispatch:
-    """One engine for both kinds of job."""
+    """One engine for both kinds of job. ``heard`` notes what owners were told through their launchers."""
 
-    def __init__(self, launched: Engine, foreign: Engine) -> None:
-        self._launched, self._foreign = launched, foreign
+    def __init__(self, launched: Engine, foreign: Engine, heard: Heard) -> None:
+        self._launched, self._foreign, self._heard = launched, foreign, heard
 
     def do(self, step: Step, intent: int = 0) -> Outcome:
         """Carry the step out where its job lives; blocks as long as that engine does."""
-        engine = self._launched if is_launched(step.job) else self._foreign
-        return engine.do(step, intent)
+        if not is_ours(step.job):
+            return self._foreign.do(step, intent)
+        outcome = self._launched.do(step, intent)
+        if isinstance(step, Tell):
+            reached = (LAUNCHER,) if isinstance(outcome, Done) else ()
+            self._heard(step.job, "tell", step.message, reached)
+        return outcome

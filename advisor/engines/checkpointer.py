@@ -1,0 +1,118 @@
+"""Checkpoints processes of this machine: looks at them first, then has a child process ask the driver.
+
+The only place that starts such a child. What may be checkpointed is decided in ``checkpoint``.
+"""
+
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from advisor.engines.checkpoint import Deed, Host, Target
+from advisor.register.foreign import Seen
+from advisor.written import Unreadable, from_text
+from collector.procfs.entanglements import Entanglement, available_bytes, entanglement, mps_pids
+from collector.procfs.stat import is_same_start
+
+CHILD = "advisor.engines.checkpoint_child"
+LONGEST_S = 900.0
+"""After so long the child is left to itself: 80 GiB at 0.1 GiB/s. It is never killed: half-done is worse."""
+LOOK_S = 20.0
+
+
+class Checkpointer(Protocol):
+    """Takes processes off their GPUs and back, and says beforehand what stands against it."""
+
+    def host(self) -> Host:
+        """What is known of the machine now."""
+        ...
+
+    def targets(self, seen: Sequence[Seen]) -> tuple[Target, ...]:
+        """The processes as they are now."""
+        ...
+
+    def pause(self, pids: Sequence[int]) -> Deed:
+        """Off their GPUs; blocks."""
+        ...
+
+    def resume(self, pids: Sequence[int]) -> Deed:
+        """Back on; blocks."""
+        ...
+
+    def look(self, pids: Sequence[int]) -> Deed:
+        """Only their states."""
+        ...
+
+
+class LocalCheckpointer:
+    """This machine's. ``driver_version`` as the driver says it (``570.86.15``), asked anew each time."""
+
+    def __init__(self, driver_version: Callable[[], str | None], lock_timeout_s: float) -> None:
+        self._driver_version, self._timeout_ms = driver_version, round(lock_timeout_s * 1000)
+
+    def host(self) -> Host:
+        """Reads /proc; blocks as long as the driver does for its version."""
+        return Host(
+            architecture=platform.machine(),
+            driver_major=_major(self._driver_version()),
+            uid=os.geteuid(),
+            available_bytes=available_bytes(),
+            mps_pids=mps_pids(),
+        )
+
+    def targets(self, seen: Sequence[Seen]) -> tuple[Target, ...]:
+        """Each process as /proc has it now; another one that has got its pid counts as gone."""
+        return tuple(
+            Target(
+                pid=each.pid,
+                memory_bytes=each.memory_bytes,
+                world_size=each.world_size,
+                now=_same(each, entanglement(each.pid)),
+            )
+            for each in seen
+        )
+
+    def pause(self, pids: Sequence[int]) -> Deed:
+        """Blocks for as long as the memory takes to move, at most a quarter of an hour."""
+        return self._ask("pause", pids, LONGEST_S)
+
+    def resume(self, pids: Sequence[int]) -> Deed:
+        """Blocks for as long as the memory takes to move, at most a quarter of an hour."""
+        return self._ask("resume", pids, LONGEST_S)
+
+    def look(self, pids: Sequence[int]) -> Deed:
+        """Blocks for some seconds at most."""
+        return self._ask("look", pids, LOOK_S)
+
+    def _ask(self, verb: str, pids: Sequence[int], patience_s: float) -> Deed:
+        command = [sys.executable, "-m", CHILD, verb, str(self._timeout_ms), *map(str, pids)]
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            out, err = child.communicate(timeout=patience_s)
+        except subprocess.TimeoutExpired:
+            found = f"the driver has not finished after {patience_s:g} s (process {child.pid} goes on asking)"
+            return Deed(ok=False, found=found)
+        try:
+            deed: Deed = from_text(Deed, out)
+        except Unreadable:
+            last = (err.strip().splitlines() or ["no word"])[-1]
+            return Deed(ok=False, found=f"asking the driver ended with status {child.returncode}: {last}")
+        return deed
+
+
+def _same(seen: Seen, now: Entanglement | None) -> Entanglement | None:
+    return now if now is not None and is_same_start(now.started_ms, seen.started_ms) else None
+
+
+def _major(version: str | None) -> int | None:
+    head = (version or "").split(".", 1)[0]
+    return int(head) if head.isdigit() else None

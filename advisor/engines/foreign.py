@@ -1,0 +1,204 @@
+"""The engine for jobs that Fallow did not launch: it can tell their owners, and pause by CUDA's checkpoint.
+
+Nothing else can be done to such a job from outside, and nothing else is tried: no signal is ever sent (a
+client of CUDA's multi-process service that is stopped takes its neighbours with it). Each pause is written
+down before the driver is asked, so that whoever starts after a crash finds it and can look.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from advisor.engines.checkpoint import Deed, unfit
+from advisor.engines.checkpointer import Checkpointer
+from advisor.engines.engine import Done, Failed, Outcome, Stale, Unsupported
+from advisor.engines.telling import Notice, Notifier, tell
+from advisor.register.foreign import ForeignBook, Paused, Seen
+from advisor.steps import (
+    CapAtNextLaunch,
+    Move,
+    Pause,
+    Promise,
+    ReleaseCaches,
+    Requeue,
+    Resize,
+    Resume,
+    Start,
+    Step,
+    Tell,
+    Terminate,
+)
+from collector.model import JobId, NodeName
+
+GIVEN_ELSEWHERE = ("slurm:", "pod:")
+"""Ids of jobs that another manager gave their GPUs: what a pause frees there, nobody could use."""
+OFF = "jobs that Fallow did not launch are only paused where [foreign] checkpoint is on"
+KEEP_HINT = "Do you need it? `fallow keep {job} --hours 4` keeps it (4, 8 or 24 h)."
+
+Sightings = Callable[[JobId], tuple[Seen, ...]]
+"""The processes of a job that are on GPUs now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What the engine works with. ``checkpointer``: ``None`` while pausing is off. ``node``: this machine.
+
+    ``account_uid`` is the number of an account by its name, ``None`` when there is none here.
+    """
+
+    book: ForeignBook
+    sightings: Sightings
+    ways: Sequence[Notifier]
+    checkpointer: Checkpointer | None
+    node: NodeName
+    account_uid: Callable[[str], int | None]
+
+
+class ForeignEngine:
+    """Carries out what can be done to jobs that Fallow did not launch."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._book, self._sightings = parts.book, parts.sightings
+        self._ways, self._checkpointer = tuple(parts.ways), parts.checkpointer
+        self._node, self._account_uid = parts.node, parts.account_uid
+
+    def do(self, step: Step, intent: int = 0) -> Outcome:
+        """Tell, pause or resume; everything else is unsupported. Blocks while GPU memory moves."""
+        match step:
+            case Tell():
+                return self._tell(step)
+            case Pause():
+                return self._pause(step, intent)
+            case Resume():
+                return self._resume(step)
+            case Start() | Resize() | Move() | Requeue() | Promise() | ReleaseCaches() | CapAtNextLaunch():
+                return Unsupported(why=beyond(step.job)[verb_of(step)])
+            case Terminate():
+                return Unsupported(why=beyond(step.job)[verb_of(step)])
+            case _:
+                assert_never(step)
+
+    def settle(self, step: Step) -> Outcome | None:
+        """What came of a step that nobody saw the end of; ``None`` when nobody can say. Asks the driver."""
+        if not isinstance(step, Pause | Resume) or self._checkpointer is None:
+            return None
+        open_one = self._book.paused(step.job)
+        if open_one is None:
+            ended = isinstance(step, Resume)
+            return Done(note="it was resumed") if ended else Failed(found="it was not paused")
+        states = set(self._checkpointer.look(_pids(open_one.paused.processes)).states.values())
+        if states == {"checkpointed"}:
+            return (
+                Done(note="it is off its GPUs")
+                if isinstance(step, Pause)
+                else Failed(found="it is still paused")
+            )
+        if states == {"running"}:
+            self._book.end(step.job, "failed" if isinstance(step, Pause) else "resumed")
+            return (
+                Failed(found="it runs as before") if isinstance(step, Pause) else Done(note="it runs again")
+            )
+        return None
+
+    def _tell(self, step: Tell) -> Outcome:
+        holder = self._book.holder(step.job)
+        user = None if holder is None else holder.user
+        uid = next((each.uid for each in self._sightings(step.job) if each.uid is not None), None)
+        if uid is None and user is not None:
+            uid = self._account_uid(user)
+        hint = KEEP_HINT.format(job=step.job)
+        notice = Notice(job=step.job, user=user, uid=uid, message=step.message, hint=hint)
+        told = tell(notice, self._ways)
+        self._book.told(step.job, "tell", step.message, told.reached)
+        if told.reached:
+            return Done(note=f"reached {', '.join(told.reached)}")
+        return Done(note=f"nobody was reached: {'; '.join(told.missed)}")
+
+    def _pause(self, step: Pause, intent: int) -> Outcome:
+        if self._checkpointer is None:
+            return Unsupported(why=OFF)
+        if self._book.paused(step.job) is not None:
+            return Stale(found="it is paused already")
+        seen, holder = self._sightings(step.job), self._book.holder(step.job)
+        if not seen or holder is None:
+            return Stale(found="no process of it is seen on a GPU")
+        why = self.unfit(step.job, seen)
+        if why is not None:
+            return Unsupported(why=why)
+        gpus = tuple(dict.fromkeys(uuid for each in seen for uuid in each.uuids))
+        self._book.begin(Paused(job=step.job, holder=holder, processes=seen, gpus=gpus), intent)
+        deed = self._checkpointer.pause(_pids(seen))
+        if deed.ok:
+            return Done(took_s=_took(deed), note=_said(deed))
+        if deed.undone:
+            self._book.end(step.job, "failed")
+        return Failed(found=deed.found)
+
+    def unfit(self, job: JobId, seen: Sequence[Seen]) -> str | None:
+        """Why this job cannot be paused here and now; ``None`` when it can be tried. Reads /proc."""
+        if self._checkpointer is None:
+            return OFF
+        if job.startswith(GIVEN_ELSEWHERE):
+            manager = "Slurm" if job.startswith("slurm:") else "Kubernetes"
+            return f"{manager} gave it its GPUs: what a pause frees, nobody could use"
+        away = next((each for each in seen if each.node != self._node), None)
+        if away is not None:
+            return f"it runs on {away.node}: only processes of {self._node} can be checkpointed from here"
+        boxed = next((each for each in seen if each.container is not None), None)
+        if boxed is not None:
+            return f"process {boxed.pid} is in a container, whose memory and devices are not ours to judge"
+        return unfit(self._checkpointer.host(), self._checkpointer.targets(seen))
+
+    def _resume(self, step: Resume) -> Outcome:
+        open_one = self._book.paused(step.job)
+        if open_one is None:
+            return Stale(found="it is not paused")
+        if self._checkpointer is None:
+            return Unsupported(why=f"{OFF}; it waits in host memory until that is on again")
+        paused = open_one.paused
+        if set(step.gpus) != set(paused.gpus):
+            return Unsupported(why=f"it can only come back to the GPUs it left: {', '.join(paused.gpus)}")
+        gone = [each.pid for each in self._checkpointer.targets(paused.processes) if each.now is None]
+        if len(gone) == len(paused.processes):
+            self._book.end(step.job, "gone")
+            return Stale(found="its processes have ended meanwhile")
+        left = tuple(pid for pid in _pids(paused.processes) if pid not in gone)
+        deed = self._checkpointer.resume(left)
+        if not deed.ok:
+            return Failed(found=deed.found)
+        self._book.end(step.job, "resumed")
+        return Done(took_s=_took(deed), note=_said(deed))
+
+
+def beyond(job: JobId) -> dict[str, str]:
+    """The steps that nobody can carry out on a foreign job, in small letters, each with the reason."""
+    elsewhere = "Fallow did not launch it, so it cannot launch it anew"
+    inside = "Fallow did not launch it and has no word with what runs inside it"
+    return {
+        "start": elsewhere,
+        "resize": inside,
+        "move": elsewhere,
+        "requeue": elsewhere,
+        "promise": "it waits in no queue of Fallow's",
+        "releasecaches": inside,
+        "capatnextlaunch": elsewhere,
+        "terminate": f"Fallow did not launch {job}, and never ends what it did not launch",
+    }
+
+
+def verb_of(step: Step) -> str:
+    """The name of a step in small letters, as ``Job.cannot`` has it."""
+    return type(step).__name__.lower()
+
+
+def _pids(processes: Sequence[Seen]) -> tuple[int, ...]:
+    return tuple(each.pid for each in processes)
+
+
+def _took(deed: Deed) -> float:
+    return round(sum(deed.seconds.values()), 3)
+
+
+def _said(deed: Deed) -> str:
+    phases = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in deed.seconds.items())
+    return f"{deed.found} ({phases})"

@@ -1,0 +1,299 @@
+"""What can be done to a job that Fallow did not launch: told, paused, resumed; how failures leave it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.engines.checkpoint import ProcessState
+from advisor.engines.engine import Done, Failed, Outcome, Stale, Unsupported
+from advisor.engines.foreign import ForeignEngine, Parts, beyond, verb_of
+from advisor.engines.telling import Notice, Told
+from advisor.model import ActionClass
+from advisor.register.foreign import ForeignBook
+from advisor.spoken import Telling
+from advisor.steps import (
+    CapAtNextLaunch,
+    Move,
+    Pause,
+    Promise,
+    ReleaseCaches,
+    Requeue,
+    Resize,
+    Resume,
+    Start,
+    Step,
+    Tell,
+    Terminate,
+)
+from collector.model import GpuUuid, JobId, NodeName
+from collector.store.database import Store
+from tests.advisor.engines.foreign_parts import (
+    GPU,
+    NODE,
+    FakeCheckpointer,
+    FakeDriver,
+    HandClock,
+    Machine,
+    job_id,
+    opened,
+    process,
+)
+
+RUNNING, OFF_GPU = ProcessState.RUNNING, ProcessState.CHECKPOINTED
+JOB = job_id(71)
+PAUSE, RESUME = Pause(job=JOB, reason="idle for 1 h"), Resume(job=JOB, gpus=(GPU,))
+
+
+class Ears:
+    """A way of telling that remembers, and reaches who is there."""
+
+    def __init__(self, *, there: bool = True) -> None:
+        self.notices: list[Notice] = []
+        self._there = there
+
+    def notify(self, notice: Notice) -> Told:
+        self.notices.append(notice)
+        return Told(reached=("ears",)) if self._there else Told(missed=("ears: nobody listens",))
+
+
+class World:
+    def __init__(self, store: Store, book: ForeignBook, clock: HandClock) -> None:
+        self.book, self.clock = book, clock
+        self.machine = Machine(store, clock)
+        self.driver = FakeDriver(states={71: RUNNING, 72: RUNNING})
+        self.checkpointer = FakeCheckpointer(driver=self.driver)
+        self.ears = Ears()
+        self.engine = self.made(self.checkpointer)
+
+    def made(self, checkpointer: FakeCheckpointer | None) -> ForeignEngine:
+        parts = Parts(
+            book=self.book,
+            sightings=self.machine.processes_of,
+            ways=[self.ears],
+            checkpointer=checkpointer,
+            node=NODE,
+            account_uid={"ann": 1000}.get,
+        )
+        return ForeignEngine(parts)
+
+    def do(self, step: Step) -> Outcome:
+        return self.engine.do(step, 5)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    clock = HandClock()
+    with opened(tmp_path, clock) as (store, book):
+        made = World(store, book, clock)
+        made.machine.sees([process(71)], JOB)
+        yield made
+
+
+def test_telling_reaches_the_owner_names_the_way_out_and_is_written_down(world: World) -> None:
+    outcome = world.do(Tell(job=JOB, message="It idles."))
+    assert outcome == Done(note="reached ears")
+    (notice,) = world.ears.notices
+    assert (notice.user, notice.uid, notice.message) == ("ann", 1000, "It idles.")
+    assert f"fallow keep {JOB} --hours 4" in notice.hint
+    (word,) = world.book.words()
+    assert isinstance(word, Telling) and (word.job, word.reached) == (JOB, "ears")
+
+
+def test_telling_nobody_is_written_down_as_just_that(world: World) -> None:
+    world.ears._there = False
+    outcome = world.do(Tell(job=JOB, message="It idles."))
+    assert isinstance(outcome, Done) and "nobody was reached: ears: nobody listens" in outcome.note
+    (word,) = world.book.words()
+    assert isinstance(word, Telling) and word.reached is None
+
+
+def test_owner_of_a_job_without_processes_is_found_by_name(world: World) -> None:
+    world.clock.sleep(600)
+    world.machine.sees([], JobId("slurm:9"))
+    world.do(Tell(job=JobId("slurm:9"), message="It is empty."))
+    assert world.ears.notices[0].uid == 1000
+
+
+def test_pausing_is_off_by_default_and_touches_nothing(world: World) -> None:
+    world.engine = world.made(None)
+    outcome = world.do(PAUSE)
+    assert isinstance(outcome, Unsupported) and "[foreign] checkpoint" in outcome.why
+    assert world.book.checkpoints(0) == ()
+
+
+def test_paused_job_is_off_its_gpu_and_known_so_and_comes_back(world: World) -> None:
+    assert isinstance(world.do(PAUSE), Done)
+    assert world.driver.states[71] is OFF_GPU
+    known = world.book.paused(JOB)
+    assert known is not None and known.intent == 5
+    assert (known.paused.gpus, known.paused.holder.user) == ((GPU,), "ann")
+    assert isinstance(world.do(RESUME), Done)
+    assert world.driver.states[71] is RUNNING
+    assert world.book.paused(JOB) is None
+    assert [each.ended_as for each in world.book.checkpoints(0)] == ["resumed"]
+
+
+def test_every_process_of_the_job_is_locked_before_the_first_is_moved(world: World) -> None:
+    world.machine.sees([process(71), process(72)], JOB)
+    assert isinstance(world.do(PAUSE), Done)
+    assert world.driver.calls == [("lock", 71), ("lock", 72), ("checkpoint", 71), ("checkpoint", 72)]
+
+
+def test_pause_is_written_down_before_the_driver_is_asked(world: World) -> None:
+    class Dies(FakeDriver):
+        def lock(self, pid: int, timeout_ms: int) -> None:
+            raise KeyboardInterrupt
+
+    world.checkpointer.driver = Dies(states={71: RUNNING})
+    with pytest.raises(KeyboardInterrupt):
+        world.do(PAUSE)
+    assert world.book.paused(JOB) is not None
+
+
+@pytest.mark.parametrize(
+    ("refuses", "calls"),
+    [
+        (("lock", 71), ["lock"]),
+        (("lock", 72), ["lock", "lock", "unlock"]),
+        (("checkpoint", 71), ["lock", "lock", "checkpoint", "unlock", "unlock"]),
+        (("checkpoint", 72), ["lock", "lock", "checkpoint", "checkpoint", "unlock", "restore", "unlock"]),
+    ],
+)
+def test_what_fails_is_undone_and_the_job_runs_on(
+    world: World, refuses: tuple[str, int], calls: list[str]
+) -> None:
+    world.machine.sees([process(71), process(72)], JOB)
+    world.driver.refuses[refuses] = "CUDA_ERROR_NOT_SUPPORTED"
+    outcome = world.do(PAUSE)
+    assert isinstance(outcome, Failed)
+    assert f"{refuses[0]} of process {refuses[1]}: CUDA_ERROR_NOT_SUPPORTED" in outcome.found
+    assert "everything was undone and it runs" in outcome.found
+    assert [call for call, _ in world.driver.calls] == calls
+    assert set(world.driver.states.values()) == {RUNNING}
+    assert world.book.paused(JOB) is None
+
+
+def test_what_cannot_be_undone_is_said_and_stays_open_for_a_person(world: World) -> None:
+    world.machine.sees([process(71), process(72)], JOB)
+    world.driver.breaks = frozenset({("checkpoint", 72)})
+    outcome = world.do(PAUSE)
+    assert isinstance(outcome, Failed)
+    assert "it was left so: process 71 running, process 72 failed" in outcome.found
+    assert world.book.paused(JOB) is not None
+
+
+def test_process_that_is_locked_by_somebody_else_is_left_alone(world: World) -> None:
+    world.driver.states[71] = ProcessState.LOCKED
+    outcome = world.do(PAUSE)
+    assert isinstance(outcome, Failed) and "nothing was done: process 71 is locked" in outcome.found
+    assert world.driver.calls == []
+    assert world.book.paused(JOB) is None
+
+
+def test_failed_restore_loses_nothing_and_can_be_tried_again(world: World) -> None:
+    world.do(PAUSE)
+    world.driver.refuses["restore", 71] = "CUDA_ERROR_OUT_OF_MEMORY"
+    outcome = world.do(RESUME)
+    assert isinstance(outcome, Failed) and "OUT_OF_MEMORY; process 71 checkpointed" in outcome.found
+    assert world.book.paused(JOB) is not None
+    del world.driver.refuses["restore", 71]
+    assert isinstance(world.do(RESUME), Done)
+
+
+def test_paused_twice_is_stale_and_resuming_what_runs_too(world: World) -> None:
+    assert isinstance(world.do(RESUME), Stale)
+    world.do(PAUSE)
+    assert world.do(PAUSE) == Stale(found="it is paused already")
+
+
+def test_process_not_seen_for_minutes_is_not_taken_to_be_on_the_gpu(world: World) -> None:
+    world.clock.sleep(301)
+    outcome = world.do(PAUSE)
+    assert isinstance(outcome, Stale) and "no process" in outcome.found
+
+
+def test_job_that_ended_while_it_was_paused_is_forgotten(world: World) -> None:
+    world.do(PAUSE)
+    world.checkpointer.gone = frozenset({71})
+    assert isinstance(world.do(RESUME), Stale)
+    assert [each.ended_as for each in world.book.checkpoints(0)] == ["gone"]
+
+
+def test_job_comes_back_only_to_the_gpus_it_left(world: World) -> None:
+    world.do(PAUSE)
+    outcome = world.do(replace(RESUME, gpus=(GpuUuid("GPU-b"),)))
+    assert isinstance(outcome, Unsupported) and GPU in outcome.why
+
+
+def test_with_checkpoints_switched_off_meanwhile_a_paused_job_waits(world: World) -> None:
+    world.do(PAUSE)
+    world.engine = world.made(None)
+    outcome = world.do(RESUME)
+    assert isinstance(outcome, Unsupported) and "waits in host memory" in outcome.why
+    assert world.book.paused(JOB) is not None
+
+
+@pytest.mark.parametrize(
+    ("job", "changes", "says"),
+    [
+        (JobId("slurm:7"), {}, "Slurm gave it its GPUs"),
+        (JobId("pod:a/b"), {}, "Kubernetes gave it its GPUs"),
+        (JOB, {"container": "0123456789ab"}, "is in a container"),
+    ],
+)
+def test_what_is_not_ours_to_pause_is_said(
+    world: World, job: JobId, changes: dict[str, Any], says: str
+) -> None:
+    world.machine.sees([process(71, **changes)], job)
+    outcome = world.do(Pause(job=job))
+    assert isinstance(outcome, Unsupported) and says in outcome.why
+    assert world.driver.calls == []
+
+
+def test_job_of_another_machine_is_not_paused_from_here(world: World) -> None:
+    job = job_id(71, NodeName("there"))
+    world.machine.sees([process(71, NodeName("there"))], job)
+    outcome = world.do(Pause(job=job))
+    assert isinstance(outcome, Unsupported) and "runs on there" in outcome.why
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Start(job=JOB, gpus=(GPU,)),
+        Resize(job=JOB, gpus=(GPU,)),
+        Move(job=JOB, gpus=(GPU,)),
+        Requeue(job=JOB),
+        Promise(job=JOB, start_ms=0, gpus=(GPU,)),
+        ReleaseCaches(job=JOB, frees_bytes=1, action=ActionClass.RECLAIM),
+        CapAtNextLaunch(job=JOB, settings=()),
+        Terminate(job=JOB),
+    ],
+    ids=verb_of,
+)
+def test_everything_else_is_unsupported_with_the_reason_that_the_guard_has(world: World, step: Step) -> None:
+    outcome = world.do(step)
+    assert outcome == Unsupported(why=beyond(JOB)[verb_of(step)])
+
+
+@pytest.mark.parametrize(
+    ("state", "step", "settled", "ended"),
+    [
+        (OFF_GPU, PAUSE, Done, None),
+        (RUNNING, PAUSE, Failed, "failed"),
+        (OFF_GPU, RESUME, Failed, None),
+        (RUNNING, RESUME, Done, "resumed"),
+        (ProcessState.LOCKED, PAUSE, type(None), None),
+        (ProcessState.FAILED, PAUSE, type(None), None),
+    ],
+)
+def test_what_nobody_saw_the_end_of_is_settled_by_asking_the_driver(
+    world: World, state: ProcessState, step: Step, settled: type, ended: str | None
+) -> None:
+    world.do(PAUSE)
+    world.driver.states[71] = state
+    assert type(world.engine.settle(step)) is settled
+    assert [each.ended_as for each in world.book.checkpoints(0)] == [ended]
