@@ -5,6 +5,7 @@ cannot use up what readers need, nor readers what launchers need.
 """
 
 import asyncio
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, TypeVar
@@ -31,6 +32,7 @@ from service.api.port import Caller, Desk
 from service.api.roles import RuledRoute, caller_of
 from service.api.stream import NDJSON, Closing, Telling
 from service.client.errors import ServiceBusy
+from service.client.wire import JSON
 
 T = TypeVar("T")
 
@@ -106,7 +108,7 @@ def _jobs(router: APIRouter, desk: Desk, hands: Hands, closing: Closing) -> None
     )
     async def submit(asker: Asker, order: SubmissionOrder) -> Response:
         entry, is_new = await hands.do(lambda: desk.submit(asker, order.submission(asker)))
-        return JSONResponse(entry, status_code=201 if is_new else 200)
+        return Response(written(entry), status_code=201 if is_new else 200, media_type=JSON)
 
     @router.get(
         "/jobs/{job:path}/directives",
@@ -207,4 +209,11 @@ def _journal(router: APIRouter, desk: Desk, hands: Hands) -> None:
 
 
 async def _answer(hands: Hands, call: Callable[[], Any], status: int = 200) -> Response:
-    return JSONResponse(await hands.do(call), status_code=status)
+    """The desk's answer, written as JSON on the same thread: a long list must not hold up the streams."""
+    body = await hands.do(lambda: written(call()))
+    return Response(body, status_code=status, media_type=JSON)
+
+
+def written(answer: Any) -> bytes:
+    """An answer of the desk as JSON."""
+    return json.dumps(answer, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()

@@ -40,6 +40,8 @@ ABOUT = (
     "everything, a user also acts on own jobs, an operator on all. Errors are {error, message}."
 )
 
+SORRY = "the service met an error of its own; its log has the trace"
+
 STATUS = {
     "forbidden": 403,
     "not-allowed": 401,
@@ -135,6 +137,10 @@ def _refusals(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def not_understood(_: Request, error: RequestValidationError) -> JSONResponse:
         return _refused("bad-order", _mistakes(error))
+
+    @app.exception_handler(Exception)
+    async def broken(_: Request, error: Exception) -> JSONResponse:
+        return _refused("failed", f"{SORRY} ({type(error).__name__})")
 
     @app.exception_handler(HTTPException)
     async def not_here(request: Request, error: HTTPException) -> JSONResponse:
