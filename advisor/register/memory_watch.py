@@ -1,9 +1,10 @@
 """Who holds more memory than its share of a device, and what follows: told, then paused. Pure.
 
-A share's memory is a promise to the neighbours. Whoever breaks it is told at once, and paused when it still
-does after its time to mend it, which is short where a neighbour could no longer get what it was promised.
-Only ever the one that holds too much: one that cannot be paused is told again, and its neighbours are left
-alone (nobody else is put beside it, because what it holds is charged to it).
+A share's memory is a promise to the neighbours. Whoever breaks it is told at once; beside neighbours it is
+paused when it still does after its time to mend it, which is short where one of them could no longer get what
+it was promised. Only ever the one that holds too much: one that cannot be paused is told again, and its
+neighbours are left alone. Nobody is put beside it meanwhile, because what it holds is charged to it; making
+room for who waits is the business of ``advisor.policies.cap_memory``, which knows gentler means.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from advisor.model import ActionClass, ClusterState
 from advisor.register.model import Entry, Mobility, Stand
-from advisor.register.shares import Device, memory_of
+from advisor.register.shares import CONTEXT_BYTES, Device, memory_of
 from advisor.steps import Pause, Tell
 from collector.model import JobId
 
@@ -28,12 +29,16 @@ GIB = 1024**3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """A job with a share: bytes that it holds on its fullest device, and may; ``harms`` get too little."""
+    """A job with a share: bytes that it holds on its fullest device, context and all, and may.
+
+    ``beside`` share a device with it, and those that it ``harms`` could get less than they were promised.
+    """
 
     job: JobId
     held_bytes: int
     allowed_bytes: int
     may_pause: bool
+    beside: tuple[JobId, ...] = ()
     harms: tuple[JobId, ...] = ()
 
 
@@ -67,8 +72,9 @@ def draws(state: ClusterState, entries: Iterable[Entry]) -> tuple[Draw, ...]:
             Draw(
                 job=id,
                 held_bytes=held,
-                allowed_bytes=most,
+                allowed_bytes=most + CONTEXT_BYTES,
                 may_pause=_may_pause(state, entry),
+                beside=_beside(state, entry),
                 harms=_harmed(state, entry, allowed),
             )
         )
@@ -88,7 +94,7 @@ def watch(now: Sequence[Draw], noted: Mapping[JobId, Noted], now_ms: int) -> Wat
             kept[draw.job] = Noted(told_ms=now_ms, over_ms=now_ms)
             continue
         kept[draw.job] = note = replace(note, over_ms=now_ms)
-        if now_ms - note.told_ms < (URGENT_MS if draw.harms else MEND_MS):
+        if not draw.beside or now_ms - note.told_ms < (URGENT_MS if draw.harms else MEND_MS):
             continue
         if draw.may_pause:
             steps.append(Pause(job=draw.job, action=ActionClass.CAP_MEMORY, reason=_what(draw)))
@@ -118,6 +124,11 @@ def _may_pause(state: ClusterState, entry: Entry) -> bool:
     return ActionClass.CAP_MEMORY not in entry.submission.opted_out
 
 
+def _beside(state: ClusterState, entry: Entry) -> tuple[JobId, ...]:
+    placed = state.placements.items()
+    return tuple(sorted(id for id, on in placed if id != entry.id and set(on.gpus) & set(entry.gpus)))
+
+
 def _harmed(state: ClusterState, entry: Entry, allowed: Mapping[JobId, int | None]) -> tuple[JobId, ...]:
     """Neighbours on a device where what is left does not cover what they were promised and don't hold yet."""
     harmed: set[JobId] = set()
@@ -139,7 +150,8 @@ def _what(draw: Draw) -> str:
 
 def _warning(draw: Draw) -> str:
     after_s = (URGENT_MS if draw.harms else MEND_MS) // 1000
-    then = f"Otherwise it is paused in {after_s} s, where pausing is switched on." if draw.may_pause else ""
+    paused = draw.may_pause and draw.beside
+    then = f"Otherwise it is paused in {after_s} s, where pausing is switched on." if paused else ""
     return f"Please give memory back: {_what(draw)}. {then}".strip()
 
 

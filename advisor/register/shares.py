@@ -20,7 +20,8 @@ from advisor.transition import SHARED_RESERVE_BYTES
 from collector.model import GpuUuid
 
 CONTEXT_BYTES = 512 * 1024**2
-"""What a process holds outside PyTorch's allocator: CUDA's context and libraries (policy: about 0.5 GiB)."""
+"""What a process holds besides: CUDA's context and libraries (policy: about 0.5 GiB). In nobody's share, but
+in what is left free on a device that is shared."""
 MEMORY_FRACTION = "FALLOW_MEMORY_FRACTION"
 """Read by ``fallow`` in the job: the part of each device's memory that PyTorch's allocator may take."""
 PIPE_DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"
@@ -187,7 +188,7 @@ def _apart(
                 "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{max(1, min(100, round(share * 100)))}",
             }
             if allowed is not None:
-                limit = f"{max(1, allowed // 1024**2)}M"
+                limit = f"{(allowed + CONTEXT_BYTES) // 1024**2}M"
                 found["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = ",".join(
                     f"{ordinal}={limit}" for ordinal in range(len(devices))
                 )
@@ -199,12 +200,11 @@ def _apart(
 
 
 def _capped(devices: Sequence[Device], allowed: int) -> dict[str, str]:
-    """PyTorch's cap, less what its allocator doesn't hold, as a part of the largest device: none is full."""
+    """The share as PyTorch takes it: a part of the device, of the largest where they differ."""
     sizes = [device.memory_bytes for device in devices if device.memory_bytes]
     if len(sizes) < len(devices) or not sizes:
         return {}
-    fraction = max(0, allowed - CONTEXT_BYTES) / max(sizes)
-    return {MEMORY_FRACTION: f"{min(1.0, max(0.001, fraction)):.4f}"}
+    return {MEMORY_FRACTION: f"{min(1.0, max(0.001, allowed / max(sizes))):.4f}"}
 
 
 def _about_memory(allowed: int | None, settings: Mapping[str, str]) -> tuple[str, ...]:

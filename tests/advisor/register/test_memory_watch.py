@@ -15,6 +15,7 @@ from advisor.register.memory_watch import (
     watch,
 )
 from advisor.register.model import Entry, Mobility, Sharing, Stand, Submission
+from advisor.register.shares import CONTEXT_BYTES
 from advisor.steps import Pause, Tell
 from collector.model import GpuUuid, JobId, NodeName
 
@@ -57,9 +58,10 @@ def state(held: dict[JobId, int | None], total: int | None = 82 * GIB, **of_hog:
 def test_a_share_of_memory_is_compared_to_what_was_measured() -> None:
     found = draws(state({HOG: 50 * GIB, CALM: 10 * GIB}), [entry(HOG), entry(CALM)])
     assert [(draw.job, draw.held_bytes, draw.allowed_bytes) for draw in found] == [
-        (HOG, 50 * GIB, 40 * GIB),
-        (CALM, 10 * GIB, 40 * GIB),
+        (HOG, 50 * GIB, 40 * GIB + CONTEXT_BYTES),
+        (CALM, 10 * GIB, 40 * GIB + CONTEXT_BYTES),
     ]
+    assert [draw.beside for draw in found] == [(CALM,), (HOG,)]
 
 
 def test_a_neighbour_is_harmed_when_what_is_left_does_not_cover_its_promise() -> None:
@@ -104,7 +106,14 @@ def test_only_what_loses_nothing_and_nobody_forbids_may_be_paused(
 
 
 def draw(held: float, *, may_pause: bool = True, harms: tuple[JobId, ...] = ()) -> Draw:
-    return Draw(job=HOG, held_bytes=int(held * GIB), allowed_bytes=40 * GIB, may_pause=may_pause, harms=harms)
+    return Draw(
+        job=HOG,
+        held_bytes=int(held * GIB),
+        allowed_bytes=40 * GIB,
+        may_pause=may_pause,
+        beside=(CALM,),
+        harms=harms,
+    )
 
 
 def test_told_at_once_then_given_time_then_paused() -> None:
@@ -149,6 +158,16 @@ def test_what_cannot_be_paused_is_told_twice_and_then_left() -> None:
         noted = dict(looked.noted)
     assert [type(step) for step in said] == [Tell]
     assert "It cannot be paused without loss, so it is not" in said[0].message  # type: ignore[union-attr]
+
+
+def test_who_is_alone_on_its_device_is_told_once_and_left() -> None:
+    alone = replace(draw(70), beside=())
+    first = watch([alone], {}, 0)
+    assert [type(step) for step in first.steps] == [Tell]
+    assert "paused" not in first.steps[0].message  # type: ignore[union-attr]
+    later = watch([alone], first.noted, MEND_MS)
+    assert later.steps == ()
+    assert isinstance(watch([draw(70)], later.noted, MEND_MS + 1).steps[0], Pause), "once somebody came"
 
 
 def test_an_ended_job_is_forgotten() -> None:
