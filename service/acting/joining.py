@@ -105,7 +105,7 @@ def join_acting(ground: Ground) -> Acting:
         clock=clock,
         limits=limits,
         looks=Looks(launcher=eyes.launcher, workers=eyes.workers),
-        may_act=books.may_act,
+        halted=books.switch.halt,
         before=books.settle,
         after=_after(books, limits, MemoryWatching(register, engine, books.journal, clock, limits)),
         trouble=ground.trouble,

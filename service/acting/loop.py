@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from advisor.cycle import Cycle, Journal, Policy, run_cycle
-from advisor.engines.engine import Engine, Outcome, Stale
+from advisor.engines.engine import Engine
 from advisor.engines.local import Interrupted
 from advisor.register.life import in_flight, lapsing, silent, vacated
 from advisor.register.model import Entry, Stand
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from advisor.limits import Limits
     from advisor.model import ClusterState
     from advisor.register.register import Register
-    from advisor.steps import Step
     from collector.clock import Clock
     from collector.model import JobId
 
@@ -31,7 +30,6 @@ log = logging.getLogger(__name__)
 RESTS = 0.5
 """Of the time that a cycle took, so much is waited before the next: others want the processor as well."""
 LEAST_REST_S = 0.02
-STOPPED = "acting to be started again: somebody stopped it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +45,7 @@ class Looks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What a cycle is made of. ``before`` and ``after`` frame every one; people said yes to ``agreed``."""
+    """What a cycle is made of. ``before`` and ``after`` frame every one, ``halted`` is the switch."""
 
     register: "Register"
     observe: "Callable[[], ClusterState]"
@@ -57,10 +55,9 @@ class Parts:
     clock: "Clock"
     limits: "Limits"
     looks: Looks
-    may_act: Callable[[], bool]
     before: Callable[[], object] = lambda: None
     after: Callable[[Cycle], None] = lambda cycle: None
-    agreed: "Callable[[], frozenset[Step]]" = frozenset
+    halted: Callable[[], str | None] = lambda: None
     trouble: Callable[[str | None], None] = lambda trouble: None
 
 
@@ -122,24 +119,21 @@ class ActingLoop:
         """Look at once: something came that may matter."""
         self._woken.set()
 
-    def cycle(self) -> Cycle | None:
-        """One cycle, on the caller's thread: who is lost, then what to do. ``None``: acting is stopped."""
+    def cycle(self) -> Cycle:
+        """One cycle, on the caller's thread: first who is lost, then what to do. Raises what it raises."""
         parts = self._parts
         self._reap()
-        if not parts.may_act():
-            self._say(Reasons(otherwise=STOPPED))
-            return None
         parts.before()
         cycle = run_cycle(
             parts.observe,
-            _Switched(parts.engine, parts.may_act),
+            parts.engine,
             parts.journal,
             parts.clock,
             parts.limits,
             policies=parts.policies,
-            agreed=parts.agreed(),
+            halted=parts.halted,
         )
-        self._say(reasons_of(cycle))
+        self._say(reasons_of(cycle) if cycle.halt is None else Reasons(otherwise=cycle.halt))
         parts.after(cycle)
         return cycle
 
@@ -165,7 +159,7 @@ class ActingLoop:
             self._parts.trouble(f"the last acting cycle failed: {error}")
             return False
         self._parts.trouble(None)
-        return cycle is not None and len(cycle.outcomes) < len(cycle.ruling.approved.steps)
+        return cycle.halt is None and len(cycle.outcomes) < len(cycle.ruling.approved.steps)
 
     def _heard(self, before: Entry | None, after: Entry) -> None:
         if before is None or matters(before, after):
@@ -216,15 +210,3 @@ def matters(before: Entry, after: Entry) -> bool:
         or before.held_by_user != after.held_by_user
         or before.keep_until_ms != after.keep_until_ms
     )
-
-
-class _Switched:
-    """An engine behind the kill switch, which is read before every single step."""
-
-    def __init__(self, engine: Engine, may_act: Callable[[], bool]) -> None:
-        self._engine, self._may_act = engine, may_act
-
-    def do(self, step: "Step", intent: int = 0) -> Outcome:
-        if not self._may_act():
-            return Stale(found="acting was stopped before this step")
-        return self._engine.do(step, intent)
