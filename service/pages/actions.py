@@ -67,13 +67,19 @@ def action_table(stage: Stage, actions: Sequence[Action]) -> None:
                 "By": [each.actor for each in newest],
                 "Why": [each.reason for each in newest],
                 "Outcome": [told_outcome(each) for each in newest],
-                "Undo": [each.undo for each in newest],
+                "Undo": [each.undo if undoable(each) else None for each in newest],
             }
         ),
         hide_index=True,
         placeholder=wording.DASH,
         alt="What was done about this job, and what came of it",
     )
+
+
+def undoable(action: Action) -> bool:
+    """Whether there is something to undo: it was done, there is a way back, and nobody has gone it yet."""
+    done = (action.outcome or "").lower() == "done"
+    return done and action.undo is not None and action.undone_by is None
 
 
 def told_outcome(action: Action) -> str:
@@ -101,7 +107,7 @@ def _one(stage: Stage, action: Action) -> None:
 
 
 def _undo(action: Action) -> None:
-    if action.undo is None or action.undone_by is not None or action.outcome is None:
+    if not undoable(action):
         return
     may = may_order()
     with st.popover("Undo", icon=":material/undo:", key=f"undo-{action.number}"):

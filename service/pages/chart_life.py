@@ -25,7 +25,7 @@ STANDS: Mapping[str, str] = {
 }
 """The words for where a job stands."""
 
-DAY_S = 86_400
+DAY_S, SHORT_S = 86_400, 900
 MOST_TICKS = 8
 _GOES_ON = ("begin", "continue", "reshape")
 _GIVES_BACK: Mapping[str, str] = {"suspend": "paused", "requeued": "pending", "stop": "ended"}
@@ -86,8 +86,9 @@ def life_chart(life: pd.DataFrame, colours: Palette, *, utc: bool, height: int =
         lasted=[wording.span(part * span_s) for part in room],
     )
     scale: Any = alt.Scale(type="utc") if utc else alt.Scale(type="time")
-    written = "%H:%M" if span_s < DAY_S else "%d %b %H:%M"
-    x = alt.X("ts:T", scale=scale, axis=alt.Axis(title=None, grid=False, format=written, labelOverlap=True))
+    written = "%d %b %H:%M" if span_s > DAY_S else "%H:%M" if span_s > SHORT_S else "%H:%M:%S"
+    x_axis = alt.Axis(title=None, grid=False, format=written, tickCount=8, labelOverlap=True)
+    x = alt.X("ts:T", scale=scale, axis=x_axis)
     few = list(range(int(most) + 1)) if most <= MOST_TICKS else alt.Undefined
     axis = alt.Axis(title="GPUs", format="d", tickMinStep=1, values=few)
     y = alt.Y("zero:Q", scale=alt.Scale(domain=[0, most * 1.45], nice=False), axis=axis)

@@ -8,7 +8,7 @@ import pytest
 from service.client import errors
 from service.pages import wording
 from service.pages.acting import answered
-from service.pages.actions import told_outcome
+from service.pages.actions import told_outcome, undoable
 from service.pages.advice import expected
 from service.pages.chart_evidence import evidence_chart, evidence_window, measures_of, over_job
 from service.pages.chart_frame import TimeAxis
@@ -17,7 +17,7 @@ from service.pages.notice import explain_acting
 from service.pages.orders import CANCEL, KEEP, PAUSE, RESIZE, RESUME, unfit
 from service.pages.palette import DARK, LIGHT
 from service.pages.plans import gain_told
-from service.pages.records import Action, Launched, Told
+from service.pages.records import Action, Launched, Told, action_of
 
 G = wording.GAP
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -181,6 +181,15 @@ def test_an_outcome_says_what_was_found_and_by_what_it_was_undone() -> None:
     assert told_outcome(
         Action(number=1, at=None, job="x", verb="p", actor="f", outcome="stale", found="gone")
     ) == ("stale: gone")
+
+
+@pytest.mark.parametrize(
+    ("change", "there"),
+    [({}, True), ({"outcome": "failed"}, False), ({"undo": None}, False), ({"undone_by": 9}, False)],
+)
+def test_only_what_was_done_and_not_undone_can_be_undone(change, there) -> None:
+    row = {"action": 4, "verb": "pause", "outcome": "done", "undo": "fallow resume fallow:1", **change}
+    assert undoable(action_of(row)) is there
 
 
 @pytest.mark.parametrize(
