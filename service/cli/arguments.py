@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from service.cli import credentials, job_flags, paper_flags, service_flags
+from service.cli import credentials, job_flags, paper_flags, report_flags, service_flags
 from service.trouble import Trouble
 
 TRACE_FORMATS = ("philly", "pollux", "openb", "gavel")
@@ -74,6 +74,7 @@ def make_parser() -> argparse.ArgumentParser:
         _explain,
         _whatif,
         _simulate,
+        _report,
         _import,
         _export,
         _doctor,
@@ -280,6 +281,10 @@ def _whatif(verbs: Verbs) -> None:
         "--consented", action="store_true", help="only jobs whose owners consented (default: as if all had)"
     )
     _json(verb)
+
+
+def _report(verbs: Verbs) -> None:
+    report_flags.add_flags(_verb(verbs, "report", "a report for people: made now, shown, or listed"))
 
 
 def _import(verbs: Verbs) -> None:

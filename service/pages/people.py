@@ -8,6 +8,7 @@ import streamlit as st
 
 from service.pages import feed, wording
 from service.pages.chart_ranks import PARTS, best_used, most_wasted, part_colours, use_bars, waste_bars
+from service.pages.naming import named
 from service.pages.patterns import in_short, kinds_by, patterns_by
 from service.pages.pieces import definitions, keys, swatch
 from service.pages.scene import Scene, Site, current_view, drawn, go, nothing_matches
@@ -59,17 +60,6 @@ def _body(scene: Scene) -> None:
             use_bars(best_used(frame, top=TOP), scene.colours), f"{KINDS[by]} by utilization, the best first"
         )
     _table(scene, frame, by)
-
-
-def named(frame: pd.DataFrame, by: str) -> pd.DataFrame:
-    """The rows with a ``name`` to show and no holder twice; who is not known is said to be unknown."""
-    column = "user_name" if by == "people" else "project"
-    names = frame[column].astype(object).where(frame[column].notna(), "unknown")
-    if by == "people":
-        several = names.duplicated(keep=False)
-        projects = frame["project"].astype(object).where(frame["project"].notna(), "no project")
-        names = names.where(~several, names.astype(str) + " · " + projects.astype(str))
-    return frame.assign(name=names)
 
 
 def _sentence(frame: pd.DataFrame, by: str) -> str:

@@ -1,0 +1,134 @@
+"""``fallow report``: makes a report now, shows it, or says which there are and when they come."""
+
+import argparse
+import getpass
+import sys
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from service.cli.screen import Column, console, print_json, table
+from service.cli.spans import window
+from service.client import NoData, connect
+from service.client import place as client_place
+from service.trouble import Trouble
+
+if TYPE_CHECKING:
+    from service.reports.model import Report
+    from service.reports.render import Format, Style
+
+TERMINAL = Path("-")
+PREVIEW_WIDTH = 116
+
+
+class CannotReport(Trouble):
+    """What was typed is no report that can be made."""
+
+
+def run(flags: argparse.Namespace) -> int:
+    """Make one report, or list what there is."""
+    if flags.list:
+        return _list(flags)
+    if flags.kind is None:
+        raise CannotReport("which report? one of the kinds that `fallow report --list` names")
+    report = _make(flags)
+    if flags.preview:
+        from service.reports.render import Format
+
+        return _preview(_text(flags, report, Format.MARKDOWN))
+    kind = _format(flags)
+    text = _text(flags, report, kind)
+    out = flags.out or Path(f"fallow-{flags.kind}-{report.span.end:%Y-%m-%d}.{kind.value}")
+    if out == TERMINAL:
+        sys.stdout.write(text)
+        return 0
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text)
+    except OSError as error:
+        raise CannotReport(f"cannot write the report to {out}: {error.strerror or error}") from error
+    console().print(f"{report.title}: {out}")
+    return 0
+
+
+def _make(flags: argparse.Namespace) -> "Report":
+    from service.reports.making import Wanted, make
+    from service.reports.model import ReportKind, Span
+
+    now = datetime.now(UTC)
+    start, end = window(flags.since, flags.until, now)
+    kind = ReportKind(flags.kind)
+    user = flags.user or (getpass.getuser() if kind is ReportKind.MY_WEEK else None)
+    wanted = Wanted(
+        kind=kind, span=Span(start=start, end=end), zone=_zone(flags.zone), user=user, project=flags.project
+    )
+    with connect(flags.data) as client:
+        known = client.rows("span")
+        if not known or known[0]["last_ts"] is None:
+            raise NoData("nothing was measured yet; start a service with `fallow serve` and wait a minute")
+        return make(client, wanted, now)
+
+
+def _text(flags: argparse.Namespace, report: "Report", format: "Format") -> str:
+    from service.reports.render import render
+
+    return render(report, format, _style(flags))
+
+
+def _style(flags: argparse.Namespace) -> "Style":
+    from service.reports.render import Pictures, Style
+
+    if flags.templates is not None and not flags.templates.is_dir():
+        raise CannotReport(f"there is no folder {flags.templates}")
+    own = client_place.data_dir(flags.data) / "templates"
+    found = flags.templates or (own if own.is_dir() else None)
+    return Style(templates=found, pictures=Pictures(flags.pictures))
+
+
+def _format(flags: argparse.Namespace) -> "Format":
+    from service.reports.render import Format
+
+    if flags.format:
+        return Format(flags.format)
+    suffix = flags.out.suffix.removeprefix(".") if flags.out is not None else ""
+    known = {each.value for each in Format}
+    if suffix and suffix not in known:
+        raise CannotReport(
+            f"what format is {flags.out.name}? name it with --format: {', '.join(sorted(known))}"
+        )
+    return Format(suffix or "html")
+
+
+def _zone(name: str) -> tzinfo:
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    if not name:
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise CannotReport(f"{name!r} is no time zone; write for example Europe/Berlin") from error
+
+
+def _preview(text: str) -> int:
+    from rich.markdown import Markdown
+
+    screen = console()
+    screen.print(Markdown(text), width=min(screen.width, PREVIEW_WIDTH))
+    return 0
+
+
+def _list(flags: argparse.Namespace) -> int:
+    from service.reports.making import SAYS
+
+    rows = [{"kind": kind.value, "says": says} for kind, says in SAYS.items()]
+    if flags.json:
+        print_json(rows)
+        return 0
+    console().print(
+        table(
+            [Column(title="kind"), Column(title="what it tells")],
+            [[row["kind"], row["says"]] for row in rows],
+        )
+    )
+    return 0

@@ -1,0 +1,14 @@
+"""What to call the holders of a frame. Pure."""
+
+import pandas as pd
+
+
+def named(frame: pd.DataFrame, by: str) -> pd.DataFrame:
+    """The rows with a ``name`` to show and no holder twice; who is not known is said to be unknown."""
+    column = "user_name" if by == "people" else "project"
+    names = frame[column].astype(object).where(frame[column].notna(), "unknown")
+    if by == "people":
+        several = names.duplicated(keep=False)
+        projects = frame["project"].astype(object).where(frame["project"].notna(), "no project")
+        names = names.where(~several, names.astype(str) + " · " + projects.astype(str))
+    return frame.assign(name=names)

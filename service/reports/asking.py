@@ -1,0 +1,54 @@
+"""What reports ask, in one place: a client, a window and whom it is about, as the dashboard asks them."""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from service.client import Client
+from service.pages.chart_frame import TimeAxis
+from service.pages.view import Window, step_for
+from service.reports.model import Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One client and one window; ``filters`` as queries take them (node, project, user, model)."""
+
+    client: Client
+    span: Span
+    filters: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def window(self) -> Window:
+        """The window in the dashboard's terms: naive UTC and a chart's step."""
+        start, end = (at.replace(tzinfo=None) for at in (self.span.start, self.span.end))
+        return Window(from_ts=start, to_ts=end, step_s=step_for((end - start).total_seconds()))
+
+    @property
+    def axis(self) -> TimeAxis:
+        """The time axis of its charts, written in UTC: a mail is read in any zone."""
+        return TimeAxis(window=self.window, utc=True)
+
+    def rows(self, name: str, **more: object) -> list[dict[str, Any]]:
+        """A named query's rows over the window. Blocks. Raises ``ClientError``."""
+        return self.client.rows(name, **self._span(), **self.filters, **more)
+
+    def frame(self, name: str, **more: object) -> Any:
+        """The same as a frame, times as UTC instants, as the dashboard's charts take them."""
+        frame = self.client.query(name, **self._span(), **self.filters, **more)
+        for column in frame.select_dtypes("datetime").columns:
+            frame[column] = frame[column].dt.tz_localize("UTC").dt.as_unit("us")
+        return frame
+
+    def steps(self, name: str) -> Any:
+        """A frame step by step over the window."""
+        return self.frame(name, step_s=self.window.step_s)
+
+    def earlier(self) -> "Source":
+        """The same questions about the stretch of equal length before."""
+        length: timedelta = self.span.end - self.span.start
+        before = Span(start=self.span.start - length, end=self.span.start)
+        return Source(client=self.client, span=before, filters=self.filters)
+
+    def _span(self) -> dict[str, object]:
+        return {"from_ts": self.span.start, "to_ts": self.span.end}

@@ -1,0 +1,52 @@
+"""Who pays what: GPU-hours held and used, and their price, a row a project and person."""
+
+from datetime import datetime, tzinfo
+
+from service.pages import wording
+from service.reports.asking import Source
+from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
+from service.reports.shared import currency_of
+
+COLUMNS = (
+    Column(key="project", title="Project"),
+    Column(key="user_name", title="Who"),
+    Column(key="jobs", title="Jobs", measure=Measure.COUNT),
+    Column(key="gpu_hours", title="Held", measure=Measure.HOURS),
+    Column(key="used_gpu_hours", title="Used", measure=Measure.HOURS),
+    Column(key="wasted_gpu_hours", title="Wasted", measure=Measure.HOURS),
+    Column(key="cost", title="Price", measure=Measure.MONEY),
+    Column(key="currency", title="Currency"),
+)
+
+
+def chargeback(source: Source, zone: tzinfo, made_at: datetime) -> Report:
+    """The report; prices are those of the configuration, by GPU model. Raises ``ClientError``."""
+    rows = sorted(
+        source.rows("people"),
+        key=lambda row: (row["project"] or "", -row["gpu_hours"], row["user_name"] or ""),
+    )
+    held = sum(row["gpu_hours"] or 0.0 for row in rows)
+    used = sum(row["used_gpu_hours"] or 0.0 for row in rows)
+    costs = [row["cost"] for row in rows]
+    cost = sum(costs) if rows and None not in costs else None
+    return Report(
+        kind=ReportKind.CHARGEBACK,
+        title="GPU-hours and their price",
+        opening=f"{len(rows)} holders held {wording.hours(held)} and used {wording.hours(used)}.",
+        span=source.span,
+        zone=zone,
+        subject=source.filters.get("project"),
+        figures=(
+            Figure(key="gpu_hours", label="Held", value=held, measure=Measure.HOURS),
+            Figure(key="used_gpu_hours", label="Used", value=used, measure=Measure.HOURS),
+            Figure(key="cost", label="Price", value=cost, measure=Measure.MONEY),
+        ),
+        sections=(
+            Section(
+                heading="By project and person", table=Table(name="chargeback", columns=COLUMNS, rows=rows)
+            ),
+        ),
+        currency=currency_of(rows),
+        made_at=made_at,
+        notes=() if cost is not None else ("Some hours have no price: see [prices] in the configuration.",),
+    )

@@ -1,0 +1,117 @@
+"""What a report is before it is written in any format: figures, tables and charts, in sections. Pure values.
+
+Numbers stay numbers here; ``service.reports.words`` alone writes them, by a column's or figure's ``kind``,
+with the functions that write the dashboard, so that both show the same digits.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from enum import StrEnum
+from typing import Any
+
+
+class ReportKind(StrEnum):
+    """The reports there are."""
+
+    CLUSTER_WEEK = "cluster-week"
+    PROJECT_WEEK = "project-week"
+    MY_WEEK = "my-week"
+    RIGHT_SIZING = "right-sizing"
+    CHARGEBACK = "chargeback"
+
+
+class Measure(StrEnum):
+    """How a value is written. Ratios are 0..1, hours GPU-hours."""
+
+    TEXT = "text"
+    COUNT = "count"
+    GPUS = "gpus"
+    HOURS = "gpu_hours"
+    RATIO = "ratio"
+    MONEY = "money"
+    BYTES = "bytes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Whole minutes, half-open, aware UTC."""
+
+    start: datetime
+    end: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One number at the head of a report; ``key`` names it in JSON, with its unit."""
+
+    key: str
+    label: str
+    value: float | None
+    measure: Measure
+    help: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of a table; ``key`` is its name in JSON and CSV, with its unit."""
+
+    key: str
+    title: str
+    measure: Measure = Measure.TEXT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Rows by column key; ``None`` is not known or not measured, and is written as a dash."""
+
+    name: str
+    columns: tuple[Column, ...]
+    rows: Sequence[Mapping[str, Any]]
+    empty: str = "Nothing in this time."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """A drawing with a sentence that says the same to whoever doesn't see it; ``drawing`` is Altair's.
+
+    ``keys`` are the colours in it and what each stands for.
+    """
+
+    name: str
+    says: str
+    drawing: Any
+    keys: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A heading with what stands under it, in this order."""
+
+    heading: str
+    sentences: tuple[str, ...] = ()
+    chart: Chart | None = None
+    table: Table | None = None
+    commands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """A whole report. ``subject`` is the project or person it is about, ``None`` for the cluster."""
+
+    kind: ReportKind
+    title: str
+    opening: str
+    span: Span
+    zone: tzinfo
+    subject: str | None
+    figures: tuple[Figure, ...]
+    sections: tuple[Section, ...]
+    currency: str | None
+    made_at: datetime
+    notes: tuple[str, ...] = ()
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables, the most important first."""
+        return tuple(section.table for section in self.sections if section.table is not None)

@@ -1,0 +1,81 @@
+"""One project's week, for the head of a group: its people, its jobs, its waste."""
+
+from datetime import datetime, tzinfo
+
+from service.pages import wording
+from service.pages.chart_ranks import most_wasted
+from service.pages.naming import named
+from service.reports.asking import Source
+from service.reports.model import Column, Measure, Report, ReportKind, Section, Table
+from service.reports.shared import (
+    HELD_COLUMNS,
+    JOB_COLUMNS,
+    TOP,
+    best_jobs,
+    head_figures,
+    head_of,
+    priced,
+    state_section,
+    use_section,
+    waste_chart,
+    worst_jobs,
+)
+
+PEOPLE = (
+    Column(key="user_name", title="Who"),
+    Column(key="jobs", title="Jobs", measure=Measure.COUNT),
+    *HELD_COLUMNS,
+)
+
+
+def project_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
+    """The report of the project in the source's filters. Blocks while it asks. Raises ``ClientError``."""
+    project = source.filters["project"]
+    head, usage, ledger = head_of(source)
+    jobs, people = source.rows("jobs"), source.rows("people")
+    held = sum(row["gpu_hours"] or 0.0 for row in people)
+    wasted = sum(row["wasted_gpu_hours"] or 0.0 for row in people)
+    frame = named(source.frame("people"), "people")
+    return Report(
+        kind=ReportKind.PROJECT_WEEK,
+        title=f"The GPUs of {project}",
+        opening=(
+            f"{len(people)} people of {project} held {wording.hours(held)}; "
+            f"{wording.hours(wasted)} of them did nothing."
+            if people
+            else f"{project} held no GPU in this time."
+        ),
+        span=source.span,
+        zone=zone,
+        subject=project,
+        figures=head_figures(head),
+        sections=(
+            use_section(source, usage, head),
+            state_section(ledger),
+            Section(
+                heading="People",
+                chart=waste_chart(most_wasted(frame, top=TOP), "people-by-waste"),
+                table=Table(name="people", columns=priced(PEOPLE, people), rows=people),
+            ),
+            Section(
+                heading="The largest wastes",
+                table=Table(
+                    name="wastes",
+                    columns=priced(JOB_COLUMNS, jobs),
+                    rows=worst_jobs(jobs),
+                    empty="No job wasted anything.",
+                ),
+            ),
+            Section(
+                heading="The best uses",
+                table=Table(
+                    name="best",
+                    columns=priced(JOB_COLUMNS, jobs),
+                    rows=best_jobs(jobs),
+                    empty="No job held a GPU for an hour.",
+                ),
+            ),
+        ),
+        currency=head.currency,
+        made_at=made_at,
+    )

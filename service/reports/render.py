@@ -1,0 +1,179 @@
+"""A report as HTML, Markdown, CSV or JSON. Templates are files; a site's own come before ours.
+
+The HTML stands on its own: no network, no script, charts inside it. Mail programs drop drawings (SVG); for
+them ``Pictures.PNG`` puts PNGs inside, and ``Pictures.ATTACHED`` names attachments (``cid:NAME``).
+"""
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from service.pages import wording
+from service.reports import charts
+from service.reports.model import Chart, Column, Measure, Report, Table
+from service.reports.words import day, period, written
+from service.trouble import Trouble
+
+OURS = Path(__file__).parent / "templates"
+NUMBERS = frozenset(Measure) - {Measure.TEXT}
+
+
+class Format(StrEnum):
+    """What a report can be written as."""
+
+    HTML = "html"
+    MARKDOWN = "md"
+    CSV = "csv"
+    JSON = "json"
+
+
+class Pictures(StrEnum):
+    """How the HTML carries its charts."""
+
+    SVG = "svg"
+    PNG = "png"
+    ATTACHED = "attached"
+
+
+class BadTemplate(Trouble):
+    """A template, most likely the site's own, cannot be used; the message says where and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Style:
+    """How reports of a site are written. ``templates`` is its folder of own templates."""
+
+    templates: Path | None = None
+    pictures: Pictures = Pictures.SVG
+
+
+def render(report: Report, format: Format, style: Style | None = None) -> str:
+    """The report as text. Raises ``BadTemplate``, ``charts.CannotDraw``."""
+    style = style or Style()
+    match format:
+        case Format.HTML:
+            return _templated("report.html.j2", report, style)
+        case Format.MARKDOWN:
+            return _templated("report.md.j2", report, style)
+        case Format.CSV:
+            return _csv(report)
+        case Format.JSON:
+            return json.dumps(plain(report), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def plain(report: Report) -> dict[str, Any]:
+    """The report as JSON-ready values: bare numbers, units in the names."""
+    return {
+        "kind": report.kind.value,
+        "title": report.title,
+        "opening": report.opening,
+        "subject": report.subject,
+        "from": report.span.start.isoformat(),
+        "to": report.span.end.isoformat(),
+        "made_at": report.made_at.isoformat(),
+        "currency": report.currency,
+        "figures": {figure.key: _bare(figure.value) for figure in report.figures},
+        "tables": {table.name: _records(table) for table in report.tables},
+        "charts": {s.chart.name: s.chart.says for s in report.sections if s.chart is not None},
+        "advice": [
+            {"heading": s.heading, "sentences": list(s.sentences), "commands": list(s.commands)}
+            for s in report.sections
+            if s.sentences or s.commands
+        ],
+        "notes": list(report.notes),
+    }
+
+
+def attachments(report: Report) -> dict[str, bytes]:
+    """The charts as PNGs by name, for a mail whose HTML was made with ``Pictures.ATTACHED``."""
+    drawn = (section.chart for section in report.sections)
+    return {chart.name: charts.png(chart.drawing) for chart in drawn if chart is not None}
+
+
+def _csv(report: Report) -> str:
+    """The first table of the report, its most important one: bare numbers, columns named with their units."""
+    if not report.tables:
+        return ""
+    table = report.tables[0]
+    out = io.StringIO()
+    lines = csv.DictWriter(out, [column.key for column in table.columns], lineterminator="\n")
+    lines.writeheader()
+    lines.writerows({key: _harmless(value) for key, value in record.items()} for record in _records(table))
+    return out.getvalue()
+
+
+def _harmless(value: Any) -> Any:
+    """Text that a spreadsheet would take for a formula is marked as text (CSV injection, OWASP)."""
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        return f"'{value}"
+    return value
+
+
+def _templated(name: str, report: Report, style: Style) -> str:
+    from jinja2 import ChoiceLoader, Environment, FileSystemLoader, StrictUndefined, TemplateError
+
+    folders = [FileSystemLoader(folder) for folder in (style.templates, OURS) if folder is not None]
+    made = Environment(
+        loader=ChoiceLoader(folders),
+        autoescape=name.endswith(".html.j2"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "written": lambda value, measure: written(value, measure, report.currency),
+        "day": lambda at: day(at, report.zone),
+        "cell": _markdown_cell,
+    }
+    try:
+        template = made.get_template(name)
+        return template.render(
+            report=report,
+            period=period(report),
+            numbers=NUMBERS,
+            picture=lambda chart: _picture(chart, style.pictures),
+            dash=wording.DASH,
+        )
+    except TemplateError as error:
+        where = getattr(error, "filename", None) or name
+        line = getattr(error, "lineno", None)
+        raise BadTemplate(f"the template {where}{f', line {line}' if line else ''}: {error}") from error
+
+
+def _picture(chart: Chart, pictures: Pictures) -> Any:
+    """The chart as HTML that carries it."""
+    from markupsafe import Markup, escape
+
+    if pictures is Pictures.SVG:
+        drawn = charts.svg(chart.drawing)
+        labelled = drawn.replace("<svg ", f'<svg role="img" aria-label="{escape(chart.says)}" ', 1)
+        return Markup(labelled)
+    address = (
+        f"cid:{chart.name}"
+        if pictures is Pictures.ATTACHED
+        else charts.data_address(charts.png(chart.drawing))
+    )
+    return Markup('<img src="{}" alt="{}" width="{}">').format(address, chart.says, charts.WIDTH)
+
+
+def _markdown_cell(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
+
+
+def _records(table: Table) -> list[dict[str, Any]]:
+    return [{column.key: _cell(row, column) for column in table.columns} for row in table.rows]
+
+
+def _cell(row: Mapping[str, Any], column: Column) -> Any:
+    return _bare(row.get(column.key))
+
+
+def _bare(value: Any) -> Any:
+    if wording.missing(value):
+        return None
+    return value.item() if hasattr(value, "item") else value

@@ -1,0 +1,67 @@
+"""Which jobs asked for more GPU than they used, and what would have done: a share, a MIG profile, a model."""
+
+from datetime import datetime, tzinfo
+
+from service.client.advising import advised
+from service.pages import wording
+from service.reports.asking import Source
+from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
+from service.reports.shared import currency_of
+
+CLASSES = ("right-size", "pack", "cap-memory")
+COLUMNS = (
+    Column(key="job", title="Job"),
+    Column(key="user_name", title="Whose"),
+    Column(key="class", title="Kind"),
+    Column(key="what", title="What"),
+    Column(key="why", title="Why"),
+    Column(key="gain_gpu_hours", title="Would bring", measure=Measure.HOURS),
+    Column(key="gain_money", title="Worth", measure=Measure.MONEY),
+    Column(key="risk", title="Risk"),
+)
+
+
+def right_sizing(source: Source, zone: tzinfo, made_at: datetime) -> Report:
+    """The report, as of the newest sample; jobs of the window alone. Raises ``ClientError``."""
+    jobs = {row["job"]: row for row in source.rows("jobs")}
+    found = advised(source.client)
+    rows = [
+        {**row, "user_name": jobs[row["job"]]["user_name"], "gpus": len(row["gpus"])}
+        for row in found.advice
+        if row["class"] in CLASSES and row["job"] in jobs
+    ]
+    rows.sort(key=lambda row: -row["gain_gpu_hours"])
+    gain = sum(row["gain_gpu_hours"] for row in rows)
+    money = [row["gain_money"] for row in rows]
+    worth = sum(money) if rows and None not in money else None
+    return Report(
+        kind=ReportKind.RIGHT_SIZING,
+        title="Smaller would have done",
+        opening=(
+            f"{len(rows)} suggestions for running jobs would bring {wording.hours(gain)}."
+            if rows
+            else "Nothing that runs now asks for more than it uses, as far as was measured."
+        ),
+        span=source.span,
+        zone=zone,
+        subject=source.filters.get("project") or source.filters.get("user"),
+        figures=(
+            Figure(key="suggestions", label="Suggestions", value=len(rows), measure=Measure.COUNT),
+            Figure(key="gain_gpu_hours", label="Would bring", value=gain, measure=Measure.HOURS),
+            Figure(key="gain_money", label="Worth", value=worth, measure=Measure.MONEY),
+        ),
+        sections=(
+            Section(
+                heading="Suggestions",
+                table=Table(
+                    name="suggestions",
+                    columns=tuple(c for c in COLUMNS if c.key != "gain_money" or any(money)),
+                    rows=rows,
+                    empty="Nothing to suggest.",
+                ),
+            ),
+        ),
+        currency=currency_of(rows),
+        made_at=made_at,
+        notes=("How a job would run on another model of GPU was not measured: try it for an hour first.",),
+    )

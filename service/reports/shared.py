@@ -1,0 +1,192 @@
+"""The pieces that several kinds of report are made of: figures, charts and tables from one source."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from service.pages import wording
+from service.pages.chart_ranks import PARTS, part_colours, waste_bars
+from service.pages.chart_usage import allocated_and_used, ledger_bars
+from service.pages.headline import Headline, headline
+from service.pages.palette import LIGHT, STATES, label_of
+from service.reports.asking import Source
+from service.reports.model import Chart, Column, Figure, Measure, Section, Table
+
+TOP = 10
+WORTH_GPU_HOURS = 1.0
+"""A job that held less is not ranked among the best: an hour of luck proves nothing."""
+
+STATE_COLUMNS = (
+    Column(key="state", title="State"),
+    Column(key="meaning", title="Means"),
+    Column(key="gpu_hours", title="GPU-hours", measure=Measure.HOURS),
+    Column(key="share_ratio", title="Share", measure=Measure.RATIO),
+    Column(key="cost", title="Cost", measure=Measure.MONEY),
+)
+HELD_COLUMNS = (
+    Column(key="gpu_hours", title="Held", measure=Measure.HOURS),
+    Column(key="used_gpu_hours", title="Used", measure=Measure.HOURS),
+    Column(key="wasted_gpu_hours", title="Wasted", measure=Measure.HOURS),
+    Column(key="utilization_ratio", title="Utilization", measure=Measure.RATIO),
+    Column(key="cost", title="Cost", measure=Measure.MONEY),
+)
+JOB_COLUMNS = (
+    Column(key="name", title="Job"),
+    Column(key="job", title="Id"),
+    Column(key="user_name", title="Whose"),
+    Column(key="project", title="Project"),
+    Column(key="gpus", title="GPUs", measure=Measure.COUNT),
+    *HELD_COLUMNS,
+)
+
+
+def head_of(source: Source) -> tuple[Headline, Any, Any]:
+    """The dashboard's headline over the window, with the frames that it was made from."""
+    usage, ledger = source.steps("usage_over_time"), source.frame("ledger_by_state")
+    return headline(usage, ledger, source.window), usage, ledger
+
+
+def head_figures(head: Headline) -> tuple[Figure, ...]:
+    """The overview's six figures, under the same names."""
+    return (
+        Figure(
+            key="utilization_ratio",
+            label="GPU utilization, average",
+            value=head.utilization_ratio,
+            measure=Measure.RATIO,
+            help="used over measured time, on the best measure each GPU has",
+        ),
+        Figure(
+            key="allocated_ratio",
+            label="Allocated share",
+            value=head.allocated_ratio,
+            measure=Measure.RATIO,
+            help="the part of known time in which a GPU was given to somebody",
+        ),
+        Figure(
+            key="fallow_gpu_hours",
+            label="Lay fallow",
+            value=head.fallow_gpu_hours,
+            measure=Measure.HOURS,
+            help="allocated minus used",
+        ),
+        Figure(
+            key="wasted_gpu_hours",
+            label="Wasted outright",
+            value=head.wasted_gpu_hours,
+            measure=Measure.HOURS,
+            help="held with no process on it, or with one that did nothing",
+        ),
+        Figure(
+            key="wasted_cost",
+            label="Cost of the waste",
+            value=head.wasted_cost,
+            measure=Measure.MONEY,
+            help="wasted GPU-hours times the price of each model",
+        ),
+        Figure(
+            key="measured_ratio",
+            label="Measured",
+            value=head.measured_ratio,
+            measure=Measure.RATIO,
+            help="the rest is unknown: not judged",
+        ),
+    )
+
+
+def use_section(source: Source, usage: Any, head: Headline) -> Section:
+    """Allocated against used over time; of one person's GPUs, where the source is about one."""
+    who = "You" if source.filters.get("user") else source.filters.get("project")
+    allocated, used = wording.gpus(head.allocated_gpus), wording.gpus(head.used_gpus)
+    between = f"{wording.hours(head.fallow_gpu_hours)} lay between the two."
+    if who:
+        says = f"{who} held {allocated} GPUs on average and used {used}; {between}"
+    else:
+        installed = wording.gpus(head.installed_gpus)
+        says = f"On average {allocated} of {installed} GPUs were allocated and {used} were used; {between}"
+    drawn = allocated_and_used(usage, source.axis, LIGHT)
+    return Section(
+        heading="Allocated against used",
+        chart=Chart(
+            name="allocated-and-used",
+            says=says,
+            drawing=drawn,
+            keys=(
+                (LIGHT.used, "used"),
+                (LIGHT.fallow_stripe, "fallow: allocated, not used"),
+                (LIGHT.allocated, "allocated (line)"),
+                (LIGHT.stripe, "not measured"),
+            ),
+        ),
+    )
+
+
+def state_section(ledger: Any) -> Section:
+    """Where the hours went; they add up to the hardware."""
+    by_state = {row.state: row for row in ledger.itertuples()}
+    rows = [_state_row(state.key, state.meaning, by_state.get(state.key)) for state in STATES]
+    largest = max(rows, key=lambda row: row["gpu_hours"])
+    says = f"The largest part was {largest['state']}: {wording.hours(largest['gpu_hours'])}."
+    return Section(
+        heading="GPU-hours by state",
+        chart=Chart(name="gpu-hours-by-state", says=says, drawing=ledger_bars(ledger, LIGHT)),
+        table=Table(name="states", columns=priced(STATE_COLUMNS, rows), rows=rows),
+    )
+
+
+def waste_chart(frame: Any, name: str) -> Chart | None:
+    """Bars of those who wasted most; ``frame`` has ``name`` and the ledger's columns."""
+    if frame.empty:
+        return None
+    first = frame.iloc[0]
+    says = (
+        f"{first['name']} comes first with {wording.hours(first['wasted_gpu_hours'])} wasted of "
+        f"{wording.hours(first['gpu_hours'])} held."
+    )
+    keys = tuple(zip(part_colours(LIGHT), PARTS, strict=True))
+    return Chart(name=name, says=says, drawing=waste_bars(frame, LIGHT), keys=keys)
+
+
+def job_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Jobs as tables show them, with a name for each."""
+    return [{**row, "name": row["job_name"] or row["command"] or row["job"]} for row in rows]
+
+
+def worst_jobs(rows: Sequence[Mapping[str, Any]], top: int = TOP) -> list[dict[str, Any]]:
+    """The ``top`` jobs by wasted GPU-hours; who wasted nothing is left out."""
+    wasting = [row for row in job_rows(rows) if (row["wasted_gpu_hours"] or 0) > 0]
+    return sorted(wasting, key=lambda row: -row["wasted_gpu_hours"])[:top]
+
+
+def best_jobs(rows: Sequence[Mapping[str, Any]], top: int = TOP) -> list[dict[str, Any]]:
+    """The ``top`` jobs by utilization among those that held at least ``WORTH_GPU_HOURS``."""
+    worth = [
+        row
+        for row in job_rows(rows)
+        if row["utilization_ratio"] is not None and (row["gpu_hours"] or 0) >= WORTH_GPU_HOURS
+    ]
+    return sorted(worth, key=lambda row: (-row["utilization_ratio"], -row["gpu_hours"]))[:top]
+
+
+def priced(columns: tuple[Column, ...], rows: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
+    """The columns without money where nothing has a price."""
+    return tuple(
+        column
+        for column in columns
+        if column.measure is not Measure.MONEY or any(row.get(column.key) is not None for row in rows)
+    )
+
+
+def currency_of(rows: Sequence[Mapping[str, Any]]) -> str | None:
+    """The currency of the rows' money."""
+    return next((str(row["currency"]) for row in rows if row.get("currency")), None)
+
+
+def _state_row(key: str, meaning: str, row: Any) -> dict[str, Any]:
+    known = row is not None
+    return {
+        "state": label_of(key),
+        "meaning": meaning,
+        "gpu_hours": float(row.gpu_hours) if known else 0.0,
+        "share_ratio": float(row.share_ratio) if known and not wording.missing(row.share_ratio) else None,
+        "cost": float(row.cost) if known and not wording.missing(row.cost) else None,
+    }

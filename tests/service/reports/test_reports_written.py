@@ -1,0 +1,263 @@
+"""Reports stand on their own, hold the ledger's numbers, and take what people called their jobs as text."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from collector.clock import SystemClock
+from service import wiring
+from service.client import Client, connect
+from service.config.model import Config
+from service.pages import wording
+from service.reports.making import BadReport, Wanted, make
+from service.reports.model import Column, Measure, Report, ReportKind, Section, Span, Table
+from service.reports.render import BadTemplate, Format, Pictures, Style, attachments, plain, render
+from tests.service.conftest import fallow
+
+DAYS = 8
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with eight days of a small simulated cluster, priced, and no service."""
+    folder = tmp_path_factory.mktemp("reports") / "data"
+    folder.mkdir()
+    text = f'[simulated]\nnodes = 2\nbackfill_days = {DAYS}\n[prices]\nper_gpu_hour = {{ "*" = 2.0 }}\n'
+    (folder / "fallow.toml").write_text(text)
+    made = Config()
+    config = replace(
+        made,
+        collect=replace(made.collect, sources=("simulated",)),
+        simulated=replace(made.simulated, nodes=2, backfill_days=DAYS),
+        prices=replace(made.prices, per_gpu_hour={"*": 2.0}),
+    )
+    with wiring.own_store(folder, config) as store:
+        body = wiring.assemble(config, store, SystemClock())
+        body.prepare(lambda: False, lambda said: None)
+        assert body.beat is not None
+        body.beat.work()
+        body.complete(lambda: False, lambda said: None)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def client(data: Path) -> Iterator[Client]:
+    with connect(data) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def span(client: Client) -> Span:
+    end = datetime.fromisoformat(client.rows("span")[0]["last_ts"]).replace(second=0, microsecond=0)
+    end = end if end.tzinfo else end.replace(tzinfo=UTC)
+    return Span(start=end - timedelta(days=7), end=end)
+
+
+def made(client: Client, span: Span, kind: ReportKind, **about: str) -> Report:
+    return make(client, Wanted(kind=kind, span=span, **about), span.end)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def cluster(client: Client, span: Span) -> Report:
+    return made(client, span, ReportKind.CLUSTER_WEEK)
+
+
+class Page(HTMLParser):
+    """What a page fetches, runs and says."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self.tags: list[str] = []
+        self.unlabelled: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        given = dict(attributes)
+        self.tags.append(tag)
+        self.addresses += [
+            given[name] or "" for name in ("src", "href", "xlink:href", "action") if name in given
+        ]
+        label = given.get("alt") or given.get("aria-label")
+        if tag == "img" and not label:
+            self.unlabelled.append(tag)
+        if tag == "svg" and given.get("role") != "img":
+            self.unlabelled.append(tag)
+
+
+@pytest.mark.parametrize("pictures", list(Pictures))
+def test_the_page_fetches_and_runs_nothing_and_says_what_each_chart_shows(
+    cluster: Report, pictures: Pictures
+) -> None:
+    text = render(cluster, Format.HTML, Style(pictures=pictures))
+    page = Page(text)
+    assert "script" not in page.tags and "link" not in page.tags and "@import" not in text
+    kinds = {"svg": "#", "png": "data:image/png", "attached": "cid:"}
+    assert all(address.startswith(kinds[pictures]) for address in page.addresses)
+    charts = [section.chart for section in cluster.sections if section.chart is not None]
+    assert len(charts) == 3
+    assert page.tags.count("svg" if pictures is Pictures.SVG else "img") == len(charts)
+    assert page.unlabelled == []
+    assert all(text.count(re.sub("&", "&amp;", chart.says)) >= 1 for chart in charts)
+
+
+def test_attached_pictures_are_those_that_the_page_names(cluster: Report) -> None:
+    text = render(cluster, Format.HTML, Style(pictures=Pictures.ATTACHED))
+    drawn = attachments(cluster)
+    assert {f"cid:{name}" for name in drawn} == set(Page(text).addresses)
+    assert all(picture.startswith(b"\x89PNG") for picture in drawn.values())
+
+
+def test_states_add_up_to_the_hardware(cluster: Report, span: Span) -> None:
+    (states,) = (table for table in cluster.tables if table.name == "states")
+    hours = (span.end - span.start).total_seconds() / 3600
+    assert sum(row["gpu_hours"] for row in states.rows) == pytest.approx(2 * 8 * hours)
+
+
+def test_figures_are_the_ledgers(cluster: Report, client: Client, span: Span) -> None:
+    ledger = client.rows("ledger_by_state", from_ts=span.start, to_ts=span.end)
+    wasted = sum(row["gpu_hours"] for row in ledger if row["state"] in ("allocated-empty", "held-idle"))
+    figures = plain(cluster)["figures"]
+    assert figures["wasted_gpu_hours"] == pytest.approx(wasted)
+    assert figures["wasted_cost"] == pytest.approx(2 * wasted)
+    assert wording.hours(wasted) in render(cluster, Format.HTML)
+    assert wording.hours(wasted) in render(cluster, Format.MARKDOWN)
+
+
+def test_the_chargeback_adds_up_and_reads_back(client: Client, span: Span) -> None:
+    report = made(client, span, ReportKind.CHARGEBACK)
+    rows = list(csv.DictReader(io.StringIO(render(report, Format.CSV))))
+    held = client.rows("ledger_by_user", from_ts=span.start, to_ts=span.end)
+    assert sum(float(row["gpu_hours"]) for row in rows) == pytest.approx(
+        sum(row["held_gpu_hours"] for row in held)
+    )
+    assert sum(float(row["cost"]) for row in rows) == pytest.approx(plain(report)["figures"]["cost"])
+    assert {row["currency"] for row in rows} == {"USD"}
+
+
+@pytest.mark.parametrize("kind", list(ReportKind))
+@pytest.mark.parametrize("format", list(Format))
+def test_every_kind_can_be_written_in_every_format(
+    client: Client, span: Span, kind: ReportKind, format: Format
+) -> None:
+    jobs = client.rows("jobs", from_ts=span.start, to_ts=span.end)
+    about = {
+        ReportKind.MY_WEEK: {"user": jobs[0]["user_name"]},
+        ReportKind.PROJECT_WEEK: {"project": jobs[0]["project"]},
+    }.get(kind, {})
+    report = made(client, span, kind, **about)
+    text = render(report, format)
+    assert text and "None" not in text and "nan" not in text.lower().split()
+    if format is Format.JSON:
+        assert json.loads(text)["kind"] == kind.value
+
+
+def test_a_person_without_gpus_gets_a_kind_sentence(client: Client, span: Span) -> None:
+    report = made(client, span, ReportKind.MY_WEEK, user="nobody-here")
+    assert report.opening == "You held no GPU in this time."
+    assert "You held no GPU in this time." in render(report, Format.HTML)
+
+
+def test_a_time_without_samples_is_said_to_be_one(client: Client, span: Span) -> None:
+    early = Span(start=span.start - timedelta(days=900), end=span.end - timedelta(days=900))
+    report = made(client, early, ReportKind.CLUSTER_WEEK)
+    assert report.opening == "Nothing was measured in this time."
+    render(report, Format.HTML)
+
+
+def test_reports_about_one_ask_for_the_name(client: Client, span: Span) -> None:
+    with pytest.raises(BadReport, match="--project"):
+        made(client, span, ReportKind.PROJECT_WEEK)
+    with pytest.raises(BadReport, match="--user"):
+        made(client, span, ReportKind.MY_WEEK)
+
+
+HOSTILE = '<img src=x onerror=alert(1)>|"\n=HYPERLINK("http://evil")'
+
+
+def hostile(cluster: Report) -> Report:
+    table = Table(
+        name="jobs",
+        columns=(Column(key="name", title="Job"), Column(key="held", title="Held", measure=Measure.HOURS)),
+        rows=[{"name": HOSTILE, "held": 1.0}, {"name": "=1+1", "held": None}],
+    )
+    section = Section(heading=HOSTILE, sentences=(HOSTILE,), table=table)
+    return replace(cluster, title=HOSTILE, sections=(section,))
+
+
+def test_names_are_text_in_every_format(cluster: Report) -> None:
+    report = hostile(cluster)
+    page = Page(render(report, Format.HTML))
+    assert "img" not in page.tags
+    marked = render(report, Format.MARKDOWN)
+    row = next(line for line in marked.splitlines() if line.startswith("|") and "onerror" in line)
+    assert row.count("|") - row.count("\\|") == 3 and "<img" not in row
+    rows = list(csv.reader(io.StringIO(render(report, Format.CSV))))
+    assert rows[1][0] == HOSTILE and rows[2] == ["'=1+1", ""]
+
+
+def test_a_site_can_bring_its_own_template(cluster: Report, tmp_path: Path) -> None:
+    (tmp_path / "report.html.j2").write_text("<h1>ACME: {{ report.title }}</h1>{{ report.figures[0].value }}")
+    text = render(cluster, Format.HTML, Style(templates=tmp_path))
+    assert text.startswith("<h1>ACME: ")
+    (tmp_path / "report.css").write_text("body { color: teal }")
+    (tmp_path / "report.html.j2").unlink()
+    assert "color: teal" in render(cluster, Format.HTML, Style(templates=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("body", "says"), [("{% if %}", "line 2"), ("{{ report.titel }}", "titel"), ("{% include 'x' %}", "x")]
+)
+def test_a_broken_template_is_named_with_its_line(
+    cluster: Report, tmp_path: Path, body: str, says: str
+) -> None:
+    (tmp_path / "report.html.j2").write_text(f"<p>\n{body}</p>")
+    with pytest.raises(BadTemplate, match=says):
+        render(cluster, Format.HTML, Style(templates=tmp_path))
+
+
+def test_the_verb_writes_the_file_it_names(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "week.md"
+    done = fallow("report", "cluster-week", "--since", "3d", "--out", str(out), data=data)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert str(out.name) in done.stdout.replace("\n", "")
+    assert out.read_text().startswith("# The cluster's GPUs")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("report",), "which report?"),
+        (("report", "cluster-weak"), "did you mean cluster-week?"),
+        (("report", "project-week"), "--project"),
+        (("report", "cluster-week", "--out", "x.pdf"), "what format is x.pdf?"),
+        (("report", "cluster-week", "--zone", "Mars/Base"), "is no time zone"),
+        (("report", "cluster-week", "--templates", "/nowhere"), "there is no folder /nowhere"),
+        (("report", "cluster-week", "--out", "/proc/no/where.md"), "cannot write the report"),
+    ],
+)
+def test_what_cannot_be_made_is_said(data: Path, words: tuple[str, ...], says: str) -> None:
+    done = fallow(*words, data=data)
+    assert done.returncode != 0
+    assert says in done.stderr.replace("\n", " ")
+    assert "Traceback" not in done.stderr
+
+
+def test_the_list_names_every_kind(data: Path) -> None:
+    done = fallow("report", "--list", "--json", data=data)
+    assert [row["kind"] for row in json.loads(done.stdout)] == [kind.value for kind in ReportKind]
+
+
+def test_a_preview_fits_a_terminal_and_writes_nothing(data: Path, tmp_path: Path) -> None:
+    done = fallow("report", "chargeback", "--preview", data=data, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.iterdir()) == []
+    assert max(len(line) for line in done.stdout.splitlines()) <= 120
