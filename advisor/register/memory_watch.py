@@ -7,7 +7,7 @@ neighbours are left alone. Nobody is put beside it meanwhile, because what it ho
 room for who waits is the business of ``advisor.policies.cap_memory``, which knows gentler means.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from advisor.model import ActionClass, ClusterState
@@ -44,10 +44,14 @@ class Draw:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
-    """What is remembered of a job that held too much: told first and last so, UTC ms."""
+    """What is remembered of a job that held too much: when it was told, when it last did, UTC ms, the most.
+
+    ``again``: it was told a second time.
+    """
 
     told_ms: int
     over_ms: int
+    held_bytes: int
     again: bool = False
 
 
@@ -81,19 +85,22 @@ def draws(state: ClusterState, entries: Iterable[Entry]) -> tuple[Draw, ...]:
     return tuple(found)
 
 
-def watch(now: Sequence[Draw], noted: Mapping[JobId, Noted], now_ms: int) -> Watched:
-    """Whom to tell and whom to pause, given what was ``noted`` at earlier looks."""
+def watch(
+    now: Sequence[Draw], noted: Mapping[JobId, Noted], now_ms: int, paused: Container[JobId] = ()
+) -> Watched:
+    """Whom to tell and whom to pause, given what was ``noted`` before; of ``paused`` jobs it stays."""
     steps: list[Tell | Pause] = []
-    kept = {job: note for job, note in noted.items() if now_ms - note.over_ms < FORGET_MS}
+    kept = {job: n for job, n in noted.items() if job in paused or now_ms - n.over_ms < FORGET_MS}
     for draw in now:
         if draw.held_bytes <= draw.allowed_bytes * (1 + SLACK):
             continue
         note = kept.get(draw.job)
         if note is None:
             steps.append(Tell(job=draw.job, message=_warning(draw), reason=_what(draw)))
-            kept[draw.job] = Noted(told_ms=now_ms, over_ms=now_ms)
+            kept[draw.job] = Noted(told_ms=now_ms, over_ms=now_ms, held_bytes=draw.held_bytes)
             continue
-        kept[draw.job] = note = replace(note, over_ms=now_ms)
+        most = max(note.held_bytes, draw.held_bytes)
+        kept[draw.job] = note = replace(note, over_ms=now_ms, held_bytes=most)
         if not draw.beside or now_ms - note.told_ms < (URGENT_MS if draw.harms else MEND_MS):
             continue
         if draw.may_pause:
@@ -102,6 +109,19 @@ def watch(now: Sequence[Draw], noted: Mapping[JobId, Noted], now_ms: int) -> Wat
             steps.append(Tell(job=draw.job, message=_plea(draw), reason=_what(draw)))
             kept[draw.job] = replace(note, again=True)
     return Watched(steps=tuple(steps), noted=kept)
+
+
+def remembered(state: ClusterState, noted: Mapping[JobId, Noted]) -> ClusterState:
+    """The state in which who was paused for its memory is expected to need as much again.
+
+    Without that it would go on at once, take as much, and be paused again, for ever.
+    """
+    paused = {id: state.jobs[id] for id in noted if id in state.jobs and id not in state.placements}
+    known = {
+        id: replace(job, memory_bytes=max(job.memory_bytes or 0, noted[id].held_bytes))
+        for id, job in paused.items()
+    }
+    return replace(state, jobs={**state.jobs, **known}) if known else state
 
 
 def _allowed(state: ClusterState, entry: Entry) -> int | None:

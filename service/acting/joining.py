@@ -85,7 +85,8 @@ def join_acting(ground: Ground) -> Acting:
     acting = config.acting
     patience = Patience(answer_s=acting.answer_s, reshape_s=acting.reshape_s)
     local = LocalEngine(register, clock, granting.agree, patience)
-    engine = Dispatch(local, _Untouched(), foreign.told)
+    engine, limits = Dispatch(local, _Untouched(), foreign.told), limits_of(config)
+    watching = MemoryWatching(register, engine, books.journal, clock, limits)
     observing = Observing(
         store,
         config,
@@ -93,9 +94,9 @@ def join_acting(ground: Ground) -> Acting:
         register,
         last_tick=ground.last_tick,
         here=lambda state: _here(state, ground.everywhere),
-        remember=lambda state: granting.seen(books.remember(state)),
+        remember=lambda state: granting.seen(watching.remember(books.remember(state))),
     )
-    limits, eyes = limits_of(config), Eyes(lambda: observing.taken)
+    eyes = Eyes(lambda: observing.taken)
     parts = Parts(
         register=register,
         observe=observing.look,
@@ -107,7 +108,7 @@ def join_acting(ground: Ground) -> Acting:
         looks=Looks(launcher=eyes.launcher, workers=eyes.workers),
         halted=books.switch.halt,
         before=books.settle,
-        after=_after(books, limits, MemoryWatching(register, engine, books.journal, clock, limits)),
+        after=_after(books, limits, watching),
         trouble=ground.trouble,
     )
     pace = Pace(every_s=acting.every_s, silent_s=acting.silent_s, launcher_grace_s=acting.launcher_grace_s)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from advisor.engines.engine import Done
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass
-from advisor.register.memory_watch import Noted, draws, watch
+from advisor.register.memory_watch import Noted, draws, remembered, watch
+from advisor.register.model import Stand
 from advisor.steps import Pause, Tell
 from collector.model import JobId
 
@@ -34,13 +35,18 @@ class MemoryWatching:
         self._clock, self._limits = clock, limits
         self._noted: Mapping[JobId, Noted] = {}
 
+    def remember(self, state: "ClusterState") -> "ClusterState":
+        """The state with what is known of jobs that were paused for their memory."""
+        return remembered(state, self._noted)
+
     def after(self, cycle: "Cycle") -> None:
         """Tell and pause whom the rule names; nothing while acting is stopped. Blocks as the engine does."""
         if cycle.halt is not None:
             return
         state, before = cycle.state, self._noted
-        found = draws(state, self._register.entries().values())
-        watched = watch(found, before, self._clock.now_ms())
+        entries = self._register.entries().values()
+        paused = {each.id for each in entries if each.stand is Stand.PAUSED}
+        watched = watch(draws(state, entries), before, self._clock.now_ms(), paused)
         self._noted = watched.noted
         for step in watched.steps:
             if self._may(step, state) and not self._do(step):

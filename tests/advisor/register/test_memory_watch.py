@@ -12,6 +12,7 @@ from advisor.register.memory_watch import (
     Draw,
     Noted,
     draws,
+    remembered,
     watch,
 )
 from advisor.register.model import Entry, Mobility, Sharing, Stand, Submission
@@ -168,6 +169,16 @@ def test_who_is_alone_on_its_device_is_told_once_and_left() -> None:
     later = watch([alone], first.noted, MEND_MS)
     assert later.steps == ()
     assert isinstance(watch([draw(70)], later.noted, MEND_MS + 1).steps[0], Pause), "once somebody came"
+
+
+def test_who_was_paused_for_its_memory_is_expected_to_need_as_much_again() -> None:
+    first = watch([draw(50)], {}, 0)
+    paused = watch([], watch([draw(60)], first.noted, MEND_MS).noted, 10 * FORGET_MS, paused={HOG})
+    away = replace(state({HOG: None, CALM: GIB}), placements={})
+    assert remembered(away, paused.noted).jobs[HOG].memory_bytes == 60 * GIB
+    assert remembered(away, paused.noted).jobs[CALM].memory_bytes is None
+    running = state({HOG: 10 * GIB})
+    assert remembered(running, paused.noted) is running
 
 
 def test_an_ended_job_is_forgotten() -> None:
