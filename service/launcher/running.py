@@ -216,7 +216,7 @@ class Running:
             case model.Forward(number=number):
                 self._crew_of_job().signal(number, unless_heard=True)
             case model.Tell(text=text):
-                self._voice.say(text)
+                self._voice.say(f"{text}; press Enter to go on" if self._touch() else text)
             case model.Announce():
                 self._report(news=True)
             case model.Leave(code=code):
