@@ -1,0 +1,165 @@
+"""What may be asked of ``fallow run``, and with which words nonsense is refused."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.register.model import Mobility
+from service.cli.arguments import parse
+from service.launcher import order as orders
+from service.launcher.order import BadOrder, Order
+from service.launcher.world import Workers
+from service.trouble import Trouble
+
+
+def ordered(*words: str) -> Order:
+    flags = parse(["run", *words]).flags
+    return orders.read(
+        flags, user="ann", uid=1000, node="gpu-07", folder="/home/ann", nonce="n" * 32, project="ann"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus"),
+    [
+        ("1", (1, 1, 1.0)),
+        ("1-4", (1, 4, 1.0)),
+        ("0.5", (1, 1, 0.5)),
+        (".25", (1, 1, 0.25)),
+        ("2x0.5", (2, 2, 0.5)),
+    ],
+)
+def test_gpus_are_read_as_people_write_them(text: str, gpus: tuple[int, int, float]) -> None:
+    assert orders.read_gpus(text) == gpus
+
+
+@pytest.mark.parametrize(
+    "text", ["0", "4-1", "0-2", "1.5", "0.0", "2x1", "0x0.5", "two", "", "-1", "1-", "99999", "1e3"]
+)
+def test_gpus_that_make_no_sense_are_refused_with_an_example(text: str) -> None:
+    with pytest.raises(BadOrder, match=r"example|more than"):
+        orders.read_gpus(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("12GiB", 12 * 2**30),
+        ("12G", 12 * 2**30),
+        ("12 GB", 12 * 10**9),
+        ("1.5GiB", 3 * 2**29),
+        ("800m", 800 * 2**20),
+    ],
+)
+def test_memory_is_read_as_people_write_it(text: str, size: int) -> None:
+    assert orders.read_memory(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "GiB", "12XB", "-1GiB", "0", "0.0001B", "12 GiB each"])
+def test_memory_that_makes_no_sense_is_refused(text: str) -> None:
+    with pytest.raises(BadOrder, match="12GiB"):
+        orders.read_memory(text)
+
+
+@given(st.text(max_size=12))
+def test_reading_numbers_never_fails_but_as_an_order(text: str) -> None:
+    for read in (orders.read_gpus, orders.read_memory, orders.read_signal):
+        try:
+            read(text)
+        except BadOrder as refused:
+            assert refused.args[0].isprintable()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--name", "a\nb", "--", "true"],
+        ["--name", "a\x1b[31m", "--", "true"],
+        ["--name", " a", "--", "true"],
+        ["--name", "a\u202eb", "--", "true"],
+        ["--name", "x" * 200, "--", "true"],
+        ["--project", "", "--name", "", "--project", "a\tb", "--", "true"],
+        ["--env", "CUDA_VISIBLE_DEVICES=0", "--", "true"],
+        ["--env", "A", "--", "true"],
+        ["--env", "1A=x", "--", "true"],
+        ["--env", "A=\x1b", "--", "true"],
+        ["--env", "LD-X=1", "--", "true"],
+        ["--checkpoint-signal", "KILL", "--", "true"],
+        ["--checkpoint-signal", "9", "--", "true"],
+        ["--preemptible", "--", "true"],
+        ["--elastic", "--checkpoint-signal", "USR1", "--", "python", "t.py"],
+        ["--elastic", "--workers", "torchrun", "--", "python", "t.py"],
+        ["--elastic", "--", "bash", "run.sh"],
+        ["--elastic", "--", "python", "-c", "pass"],
+        ["--gpus", "0.5", "--workers", "torchrun", "--", "true"],
+        ["--detach", "--interactive", "--", "true"],
+        ["--restarts", "-1", "--", "true"],
+        ["--grace", "soon", "--", "true"],
+        ["--time-limit", "0s", "--", "true"],
+        [
+            "--",
+        ],
+        [],
+        ["--", "true\0"],
+        ["python", "train.py", "--epochs", "3"],
+    ],
+    ids=lambda words: " ".join(words).encode("unicode_escape").decode()[:40],
+)
+def test_nonsense_is_refused_in_a_sentence(words: list[str]) -> None:
+    with pytest.raises(Trouble) as refused:
+        ordered(*words)
+    assert str(refused.value).isprintable()
+
+
+def test_a_job_says_how_it_can_be_moved_and_thereby_that_it_may_be() -> None:
+    rigid, saves = (
+        ordered("--", "true").submission,
+        ordered("--checkpoint-signal", "usr1", "--", "true").submission,
+    )
+    assert (rigid.mobility, rigid.preemptible) == (Mobility.RIGID, False)
+    assert (saves.mobility, saves.preemptible, saves.checkpoint_signal) == (
+        Mobility.CHECKPOINTS,
+        True,
+        "USR1",
+    )
+    kept = ordered("--checkpoint-signal", "USR1", "--no-preemptible", "--", "true").submission
+    assert (kept.mobility, kept.preemptible) == (Mobility.CHECKPOINTS, False)
+
+
+def test_what_stands_after_the_dashes_is_the_command_whatever_it_looks_like() -> None:
+    asked = ordered(
+        "--gpus", "2", "--workers", "torchrun", "--", "python", "t.py", "--gpus", "9", "--", "-x", ""
+    )
+    assert asked.argv == ("python", "t.py", "--gpus", "9", "--", "-x", "")
+    assert (asked.submission.min_gpus, asked.workers) == (2, Workers.TORCHRUN)
+
+
+@pytest.mark.parametrize(
+    ("argv", "parts"),
+    [
+        (["python", "t.py", "--x"], (("python",), (), ("t.py", "--x"))),
+        (
+            ["/opt/bin/python3.11", "-u", "-X", "dev", "t.py"],
+            (("/opt/bin/python3.11", "-u", "-X", "dev"), (), ("t.py",)),
+        ),
+        (["python3", "-m", "pkg.train"], (("python3",), (), ("-m", "pkg.train"))),
+        (
+            ["python", "-m", "fallow.controller", "--spare", "1", "--", "t.py", "--", "y"],
+            (("python",), ("--spare", "1"), ("t.py", "--", "y")),
+        ),
+    ],
+)
+def test_an_elastic_command_is_taken_apart(argv: list[str], parts: tuple[tuple[str, ...], ...]) -> None:
+    assert orders.elastic_parts(argv) == parts
+
+
+def test_a_command_that_starts_a_controller_is_elastic_without_being_told() -> None:
+    argv = ["python", "-m", "fallow.controller", "--spare", "1", "--", "t.py"]
+    assert ordered("--", *argv).submission.mobility is Mobility.ELASTIC
+    assert ordered("--", "echo", "fallow.controller").submission.mobility is Mobility.RIGID
+
+
+def test_half_a_gpu_is_shared_and_a_whole_one_only_when_asked() -> None:
+    assert ordered("--gpus", "0.5", "--", "true").submission.may_share
+    assert not ordered("--", "true").submission.may_share
+    assert ordered("--share-ok", "--", "true").submission.may_share
