@@ -73,9 +73,9 @@ def approve(plan: Plan, state: ClusterState, limits: Limits, agreed: frozenset[S
     refused: list[Refusal] = []
     for step in plan.steps:
         found = (
-            _unswitched(step, state, limits, agreed)
+            _beyond(step, draft)
+            or _unswitched(step, state, limits, agreed)
             or forbidden(step, draft, state, limits, cover)
-            or _beyond(step, draft)
             or brake.objection(step)
             or _impossible(step, draft)
         )

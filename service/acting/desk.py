@@ -17,6 +17,7 @@ from advisor.register.kept import read_directives, read_leases
 from advisor.register.life import Refused, in_flight
 from advisor.register.model import Directive, Entry, Report, Stand, Submission
 from advisor.register.register import UnknownJob as NoEntry
+from advisor.register.state import is_ours
 from advisor.steps import Pause, Resize, Resume, Terminate
 from advisor.written import to_tree
 from collector.model import JobId
@@ -73,6 +74,19 @@ class Keeping(Protocol):
         """``{"action", "outcome", "message"}``."""
 
 
+class Foreign(Protocol):
+    """Orders about jobs that Fallow did not launch; what it raises is an ``ActingError``."""
+
+    def pause(self, caller: Caller, job: JobId, because: str) -> Row:
+        """Take it off its GPUs."""
+
+    def resume(self, caller: Caller, job: JobId, because: str) -> Row:
+        """Bring it back."""
+
+    def refuse(self, caller: Caller, job: JobId, verb: str) -> Exception:
+        """Why it cannot be done to such a job."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Organs:
     """What a desk sits between. ``projects`` are those that have projects below them: no place for jobs."""
@@ -85,6 +99,7 @@ class Organs:
     loop: "ActingLoop"
     observe: "Callable[[], ClusterState]"
     papers: Papers
+    foreign: Foreign
     keeping: Keeping
     inner_projects: frozenset[str] = frozenset()
 
@@ -157,6 +172,8 @@ class Desk:
 
     def pause(self, caller: Caller, job: JobId, because: str) -> Row:
         """Pause a running job until it is resumed; a waiting one is held in the queue."""
+        if not is_ours(job):
+            return self._organs.foreign.pause(caller, job, because)
         entry = self._changeable(caller, job)
         if entry.stand in (Stand.PENDING, Stand.PAUSED) and not in_flight(entry):
             return self._turned(caller, Pause(job=job, reason=because), life.held, "held in the queue")
@@ -168,17 +185,23 @@ class Desk:
 
     def resume(self, caller: Caller, job: JobId, because: str) -> Row:
         """Let a paused or held job go on as soon as there is room."""
+        if not is_ours(job):
+            return self._organs.foreign.resume(caller, job, because)
         self._changeable(caller, job)
         step = Resume(job=job, gpus=(), reason=because)
         return self._turned(caller, step, life.let_go, "it goes on as soon as there is room")
 
     def cancel(self, caller: Caller, job: JobId, because: str) -> Row:
         """End a job for good."""
+        if not is_ours(job):
+            raise self._organs.foreign.refuse(caller, job, "terminate")
         self._changeable(caller, job)
         return self._ordered(caller, Terminate(job=job, reason=because or f"cancelled by {caller.name}"))
 
     def resize(self, caller: Caller, job: JobId, gpus: int, because: str) -> Row:
         """Give a running job so many GPUs, when as many are free beside its own."""
+        if not is_ours(job):
+            raise self._organs.foreign.refuse(caller, job, "resize")
         entry = self._changeable(caller, job)
         wanted = entry.submission
         if not wanted.min_gpus <= gpus <= wanted.max_gpus:

@@ -8,18 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.engines.dispatch import Dispatch
-from advisor.engines.engine import Outcome, Unsupported
 from advisor.engines.local import LocalEngine, Patience
 from advisor.engines.mps import find_mps
 from advisor.register.foreign import ForeignBook
 from advisor.register.model import Entry
 from advisor.register.register import UnknownJob, open_register
-from advisor.steps import Step
 from collector.model import JobId, NodeName
+from collector.snapshot import Snapshot
 from service.acting.applying import Applying
 from service.acting.books import Books, open_books
 from service.acting.desk import Desk, Organs
 from service.acting.eyes import Eyes
+from service.acting.foreign_orders import ForeignOrders
+from service.acting.foreigners import Foreigners, Sight
 from service.acting.granting import Granting
 from service.acting.keeping import Keeping
 from service.acting.loop import ActingLoop, Looks, Pace, Parts
@@ -27,7 +28,7 @@ from service.acting.memory_watching import MemoryWatching
 from service.acting.observing import Observing
 from service.acting.orders import Orders
 from service.acting.plans import PaperParts, Papers
-from service.advising import ask_policies, limits_of
+from service.advising import ask_policies, limits_of, site_of
 
 if TYPE_CHECKING:
     from advisor.cycle import Cycle
@@ -53,6 +54,8 @@ class Ground:
     last_tick: Callable[[], int | None]
     trouble: Callable[[str | None], None]
     everywhere: bool = False
+    snapshot: Callable[[], Snapshot] = Snapshot
+    """What the collector saw at its newest tick."""
 
 
 class Acting:
@@ -85,7 +88,9 @@ def join_acting(ground: Ground) -> Acting:
     acting = config.acting
     patience = Patience(answer_s=acting.answer_s, reshape_s=acting.reshape_s)
     local = LocalEngine(register, clock, granting.agree, patience)
-    engine, limits = Dispatch(local, _Untouched(), foreign.told), limits_of(config)
+    sight = Sight(snapshot=ground.snapshot, simulated=ground.everywhere)
+    foreigners = Foreigners(foreign, config, clock, site_of(config).protect, sight)
+    engine, limits = Dispatch(local, foreigners.engine, foreign.told), limits_of(config)
     watching = MemoryWatching(register, engine, books.journal, clock, limits)
     observing = Observing(
         store,
@@ -94,7 +99,7 @@ def join_acting(ground: Ground) -> Acting:
         register,
         last_tick=ground.last_tick,
         here=lambda state: _here(state, ground.everywhere),
-        remember=lambda state: granting.seen(watching.remember(books.remember(state))),
+        remember=lambda state: granting.seen(watching.remember(books.remember(foreigners.complete(state)))),
     )
     eyes = Eyes(lambda: observing.taken)
     parts = Parts(
@@ -127,6 +132,7 @@ def join_acting(ground: Ground) -> Acting:
         loop=loop,
         observe=observing.look,
         papers=papers,
+        foreign=ForeignOrders(observing.look, applying),
         keeping=Keeping(foreign, books.journal, observing.look, clock, config.advice),
         inner_projects=frozenset(quota.parent for quota in config.quotas.values() if quota.parent),
     )
@@ -141,13 +147,6 @@ def _after(books: Books, limits: "Limits", watching: MemoryWatching) -> "Callabl
         watching.after(cycle)
 
     return follow
-
-
-class _Untouched:
-    """The engine of foreign jobs where there is none."""
-
-    def do(self, step: Step, intent: int = 0) -> Outcome:
-        return Unsupported(why=f"nothing is done to {step.job}: Fallow did not launch it")
 
 
 def _entry(register: "Register", job: JobId) -> Entry | None:

@@ -136,6 +136,7 @@ def _acting(orders: Orders, store: Any, clock: Clock, pulse: Pulse, body: Body) 
         last_tick=lambda: pulse.condition.last_tick_ms,
         trouble=lambda trouble: pulse.chore_went("acting", trouble),
         everywhere=body.simulated,
+        snapshot=lambda: body.loop.snapshot,
     )
     return join_acting(ground)
 

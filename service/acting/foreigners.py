@@ -1,0 +1,189 @@
+"""What the acting half knows of jobs that Fallow did not launch, and the engine for them, joined.
+
+Four things come to a state that was read from the store: what the site protects, which foreign jobs are
+paused, whether somebody sits at an interactive one, and what cannot be done to each. The first steps of a
+ladder need no more; whatever is not known here protects.
+"""
+
+import pwd
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from advisor.engines.checkpointer import LocalCheckpointer
+from advisor.engines.foreign import ForeignEngine, Parts, beyond
+from advisor.engines.sighting import processes_of
+from advisor.engines.telling import Notifier, TerminalNotifier
+from advisor.model import ClusterState, Job, Phase, Use
+from advisor.protect import Protect, with_protection
+from advisor.register.foreign import Checkpoint, ForeignBook, Seen
+from advisor.register.state import is_ours
+from advisor.state import NO_PROJECT
+from collector.model import GpuUuid, JobId, JobKind, NodeName
+from collector.procfs.terminals import terminal_of, tty_of
+from collector.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from collector.clock import Clock
+    from service.config.model import Config
+
+TOUCH_SLACK_MS = 10_000
+"""The kernel stamps terminals in steps of 8 s: what was typed just before a pause is no touch after it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """Where foreign jobs are seen. ``simulated``: they are nobody's, and nobody is told anything."""
+
+    snapshot: Callable[[], Snapshot]
+    simulated: bool = False
+
+
+class Foreigners:
+    """The foreign half of acting; ``engine`` carries out, ``complete`` is for every look at the cluster."""
+
+    def __init__(self, book: ForeignBook, config: "Config", clock: "Clock", protect: Protect, sight: Sight):
+        self._book, self._clock, self._protect, self._sight = book, clock, protect, sight
+        self._node = NodeName(socket.gethostname())
+        self._attended_ms = config.foreign.attended_s * 1000
+        ways: tuple[Notifier, ...] = ()
+        if config.foreign.terminals and not sight.simulated:
+            ways = (TerminalNotifier(),)
+        checks = config.foreign.checkpoint and not sight.simulated
+        checkpointer = LocalCheckpointer(self._driver, config.foreign.lock_timeout_s) if checks else None
+        self.engine = ForeignEngine(
+            Parts(
+                book=book,
+                sightings=self.processes,
+                ways=ways,
+                checkpointer=checkpointer,
+                node=self._node,
+                account_uid=_account_uid,
+            )
+        )
+
+    def processes(self, job: JobId) -> tuple[Seen, ...]:
+        """The processes of a foreign job that are on GPUs now."""
+        return processes_of(self._sight.snapshot(), job, self._clock.now_ms())
+
+    def complete(self, state: ClusterState) -> ClusterState:
+        """The state with all that is known of foreign jobs. Reads the store and /proc; blocks briefly."""
+        state = with_paused(with_protection(state, self._protect), self._paused(), self._typed_ms)
+        jobs = {id: job if is_ours(id) else self._completed(job) for id, job in state.jobs.items()}
+        return replace(state, jobs=jobs)
+
+    def _completed(self, job: Job) -> Job:
+        if job.phase is Phase.PAUSED:
+            return job
+        seen = self.processes(job.id)
+        cannot = beyond(job.id)
+        if _may_be_paused(job):
+            why = self.engine.unfit(job.id, seen)
+            if why is not None:
+                cannot["pause"] = why
+        attached = job.attached
+        if job.kind is JobKind.INTERACTIVE:
+            attached = attended(self._typed_ms(seen), self._clock.now_ms(), self._attended_ms)
+        return replace(job, attached=attached, cannot=cannot)
+
+    def _paused(self) -> list[Checkpoint]:
+        """Those that are paused; one whose processes have all ended is closed here."""
+        found = []
+        for each in self._book.checkpoints():
+            if each.ended_as is not None:
+                continue
+            if any(tty_of(one.pid, one.started_ms) is not None for one in each.paused.processes):
+                found.append(each)
+            else:
+                self._book.end(each.paused.job, "gone")
+        return found
+
+    def _typed_ms(self, seen: Sequence[Seen]) -> "tuple[int | None, ...]":
+        """When each process's terminal was last typed at; ``None``: it has none, or is elsewhere."""
+        return tuple(_input_ms(each) if each.node == self._node else None for each in seen)
+
+    def _driver(self) -> str | None:
+        gpus = (gpu for gpu in self._sight.snapshot().gpus if gpu.node == self._node)
+        return next((gpu.driver_version for gpu in gpus if gpu.driver_version is not None), None)
+
+
+def attended(typed_ms: Sequence[int | None], now_ms: int, quiet_ms: int) -> bool | None:
+    """Whether somebody sits at a job whose terminals were typed at then; ``None``: nobody can tell. Pure.
+
+    One terminal in use is enough; that nobody sits there is known only when every process has a terminal.
+    """
+    if any(at_ms is not None and now_ms - at_ms < quiet_ms for at_ms in typed_ms):
+        return True
+    return None if not typed_ms or None in typed_ms else False
+
+
+def with_paused(
+    state: ClusterState,
+    checkpoints: Sequence[Checkpoint],
+    typed_ms: Callable[[Sequence[Seen]], Sequence[int | None]],
+) -> ClusterState:
+    """The state with the foreign jobs that are off their GPUs: each held until its terminal is typed at."""
+    jobs, placements = dict(state.jobs), dict(state.placements)
+    for each in checkpoints:
+        paused = each.paused
+        if any(uuid not in state.gpus for uuid in paused.gpus):
+            continue
+        placements.pop(paused.job, None)
+        touched = any(
+            at is not None and at > each.begun_ms + TOUCH_SLACK_MS for at in typed_ms(paused.processes)
+        )
+        taken = _taken(state, placements, paused.gpus)
+        jobs[paused.job] = _paused_job(each, touched=touched, taken=taken)
+    return replace(state, jobs=jobs, placements=placements)
+
+
+def _paused_job(checkpoint: Checkpoint, *, touched: bool, taken: GpuUuid | None) -> Job:
+    paused, holder = checkpoint.paused, checkpoint.paused.holder
+    sizes = [each.memory_bytes for each in paused.processes]
+    cannot = beyond(paused.job)
+    if taken is not None:
+        cannot["resume"] = f"it can only come back to {taken}, and that is in use"
+    return Job(
+        id=paused.job,
+        project=holder.project or NO_PROJECT,
+        user=holder.user,
+        name=holder.name,
+        kind=holder.kind,
+        framework=holder.framework,
+        phase=Phase.PAUSED,
+        min_gpus=len(paused.gpus),
+        max_gpus=len(paused.gpus),
+        memory_bytes=None if None in sizes else sum(size for size in sizes if size is not None) or None,
+        submitted_ms=checkpoint.begun_ms,
+        paused_on=paused.gpus,
+        held=not touched,
+        use=Use.UNKNOWN if touched else Use.IDLE,
+        acted_ms=checkpoint.begun_ms,
+        cannot=cannot,
+    )
+
+
+def _taken(
+    state: ClusterState, placements: "Mapping[JobId, object]", gpus: Sequence[GpuUuid]
+) -> GpuUuid | None:
+    held = {uuid for job, placed in state.placements.items() if job in placements for uuid in placed.gpus}
+    return next((uuid for uuid in gpus if uuid in held or state.gpus[uuid].occupied), None)
+
+
+def _may_be_paused(job: Job) -> bool:
+    """Whether it is worth looking: /proc is read for each process of such a job."""
+    return job.use is Use.IDLE and job.preemptible and job.checkpointable
+
+
+def _input_ms(seen: Seen) -> int | None:
+    tty = tty_of(seen.pid, seen.started_ms)
+    terminal = terminal_of(tty) if tty else None
+    return None if terminal is None else terminal.input_ms
+
+
+def _account_uid(name: str) -> int | None:
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        return None
