@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from advisor.register.life import leased, share_held
+from advisor.register.life import shares_held
 from advisor.register.model import Directive, Entry
 from advisor.statements import asked, statement
 from advisor.written import Unreadable, from_text, to_text
@@ -163,7 +163,7 @@ def _handled(change: Change, at_ms: int) -> Iterable[Row]:
 
 
 def _holds(entry: Entry | None) -> dict[GpuUuid, float]:
-    return {} if entry is None else dict.fromkeys(leased(entry), share_held(entry))
+    return {} if entry is None else shares_held(entry)
 
 
 def _released(change: Change, at_ms: int) -> Iterable[Row]:

@@ -65,11 +65,18 @@ def leased(entry: Entry) -> tuple[GpuUuid, ...]:
     return entry.gpus
 
 
+def shares_held(entry: Entry) -> dict[GpuUuid, float]:
+    """The share of each leased GPU that is taken: the old one where it leaves, the larger where it stays."""
+    if not (in_flight(entry) and isinstance(entry.directive, Reshape)):
+        return dict.fromkeys(entry.gpus, entry.share)
+    coming = dict.fromkeys(entry.directive.gpus, entry.directive.share)
+    kept = {uuid: max(entry.share, coming.get(uuid, 0.0)) for uuid in entry.gpus}
+    return coming | kept
+
+
 def share_held(entry: Entry) -> float:
-    """The share of each of its GPUs that is taken: the larger one while the share changes."""
-    if in_flight(entry) and isinstance(entry.directive, Reshape):
-        return max(entry.share, entry.directive.share)
-    return entry.share
+    """One share for all leased GPUs: the smallest while it moves, so that none looks given away twice."""
+    return min(shares_held(entry).values(), default=entry.share)
 
 
 def objection(entry: Entry, directive: Directive) -> Refused | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from advisor.register import life
 from advisor.register.kept import Change, read_entry, read_register, write_changes
-from advisor.register.life import PLACING, Refused, leased, share_held
+from advisor.register.life import PLACING, Refused, leased, shares_held
 from advisor.register.model import Directive, Entry, Report, Stand, Submission
 from advisor.transition import SHARE_SLACK
 from collector.clock import Clock
@@ -189,15 +189,15 @@ class Register:
             return {uuid: dict(holders) for uuid, holders in self._on.items() if holders}
 
     def _must_be_free(self, entry: Entry) -> None:
-        for uuid in leased(entry):
+        for uuid, wanted in shares_held(entry).items():
             others = {job: share for job, share in self._on[uuid].items() if job != entry.id}
-            if sum(others.values()) + share_held(entry) > 1 + SHARE_SLACK:
+            if sum(others.values()) + wanted > 1 + SHARE_SLACK:
                 names = ", ".join(others)
                 raise Taken(f"giving {uuid} to {entry.id}: {names} holds it; plan anew")
 
     def _hold(self, entry: Entry) -> None:
-        for uuid in leased(entry):
-            self._on[uuid][entry.id] = share_held(entry)
+        for uuid, share in shares_held(entry).items():
+            self._on[uuid][entry.id] = share
 
     def _put(self, before: Entry | None, after: Entry) -> "_Batch":
         """Make it the working entry, in the batch that is committed next; the caller has the guard."""

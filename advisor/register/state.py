@@ -25,7 +25,7 @@ from advisor.model import (
     Telemetry,
     Use,
 )
-from advisor.register.life import attained_gpu_s, in_flight, lapsing, leased, share_held
+from advisor.register.life import attained_gpu_s, in_flight, lapsing, leased, share_held, shares_held
 from advisor.register.model import Begin, Entry, Mobility, Release, Report, Say, Stand
 from advisor.transition import SHARE_SLACK
 from collector.model import GpuUuid, JobId, JobKind, NodeName
@@ -68,8 +68,8 @@ def joined(live: ClusterState, entries: Iterable[Entry], look: Look) -> ClusterS
     stale = {uuid for uuid in live.gpus if look.now_ms - look.newest_ms.get(uuid, 0) > look.stale_ms}
     leases: defaultdict[GpuUuid, float] = defaultdict(float)
     for entry in holding.values():
-        for uuid in leased(entry):
-            leases[uuid] += share_held(entry)
+        for uuid, share in shares_held(entry).items():
+            leases[uuid] += share
     known = {uuid for id, placement in live.placements.items() if is_ours(id) for uuid in placement.gpus}
     new = set(leases) - known
     foreign = _foreign(live, leases, stale)

@@ -98,6 +98,23 @@ def test_a_shrinking_job_keeps_its_gpu_from_others_until_it_has_let_go(tmp_path:
     store.close()
 
 
+def test_a_job_that_moves_onto_a_shared_gpu_holds_its_whole_old_one_until_it_has_left(tmp_path: Path) -> None:
+    store, register = opened(tmp_path, HandClock())
+    with store:
+        host, guest, third = (register.submit(submission(may_share=True))[0].id for _ in range(3))
+        acknowledge(register, register.give(host, Begin(number=1, gpus=GPUS[:1])))
+        acknowledge(register, register.give(guest, Begin(number=2, gpus=GPUS[1:2])), gpus=GPUS[1:2])
+        shrunk = register.give(host, Reshape(number=3, gpus=GPUS[:1], share=0.5))
+        with pytest.raises(Taken):
+            register.give(guest, Reshape(number=4, gpus=GPUS[:1], share=0.5))
+        acknowledge(register, shrunk, gpus=GPUS[:1])
+        moving = register.give(guest, Reshape(number=5, gpus=GPUS[:1], share=0.5))
+        with pytest.raises(Taken):
+            register.give(third, Begin(number=6, gpus=GPUS[1:2], share=0.5))
+        acknowledge(register, moving, gpus=GPUS[:1])
+        register.give(third, Begin(number=7, gpus=GPUS[1:2]))
+
+
 def test_no_directive_follows_one_in_flight_but_stop(tmp_path: Path) -> None:
     store, register = opened(tmp_path, HandClock())
     job = register.submit(submission())[0].id
