@@ -14,7 +14,7 @@ from advisor.model import ActionClass, ClusterState
 from advisor.register.model import Entry, Mobility, Stand
 from advisor.register.shares import CONTEXT_BYTES, Device, memory_of
 from advisor.steps import Pause, Tell
-from collector.model import JobId
+from collector.model import GpuUuid, JobId, ProcessKey, ProcessSample
 
 SLACK = 0.02
 """Of its share; drivers round, and a context grows a little."""
@@ -63,23 +63,43 @@ class Watched:
     noted: Mapping[JobId, Noted]
 
 
-def draws(state: ClusterState, entries: Iterable[Entry]) -> tuple[Draw, ...]:
+def holdings(
+    samples: Iterable[ProcessSample], owners: Mapping[ProcessKey, JobId]
+) -> Mapping[JobId, Mapping[GpuUuid, int]]:
+    """Bytes that each job's processes hold on each GPU; a job of which a figure is missing is left out."""
+    found: dict[JobId, dict[GpuUuid, int]] = {}
+    unknown = set()
+    for sample in samples:
+        job = owners.get(sample.key)
+        if job is None:
+            continue
+        if sample.memory_used_bytes is None:
+            unknown.add(job)
+            continue
+        on = found.setdefault(job, {})
+        on[sample.uuid] = on.get(sample.uuid, 0) + sample.memory_used_bytes
+    return {job: on for job, on in found.items() if job not in unknown}
+
+
+def draws(
+    state: ClusterState, entries: Iterable[Entry], held: Mapping[JobId, Mapping[GpuUuid, int]]
+) -> tuple[Draw, ...]:
     """What each running job with a share of a device's memory holds; nothing where that was not measured."""
     running = {each.id: each for each in entries if each.stand is Stand.RUNNING and each.gpus}
     allowed = {id: _allowed(state, entry) for id, entry in running.items()}
     found = []
     for id, entry in sorted(running.items()):
-        most, held = allowed[id], _held(state, id)
-        if most is None or held is None:
+        most, on = allowed[id], held.get(id, {})
+        if most is None or not on or id not in state.jobs:
             continue
         found.append(
             Draw(
                 job=id,
-                held_bytes=held,
+                held_bytes=max(on.values()),
                 allowed_bytes=most + CONTEXT_BYTES,
                 may_pause=_may_pause(state, entry),
                 beside=_beside(state, entry),
-                harms=_harmed(state, entry, allowed),
+                harms=_harmed(state, entry, allowed, held),
             )
         )
     return tuple(found)
@@ -132,10 +152,6 @@ def _allowed(state: ClusterState, entry: Entry) -> int | None:
     return memory_of(entry.submission, entry.share, devices, entry.sharing)
 
 
-def _held(state: ClusterState, job: JobId) -> int | None:
-    return state.jobs[job].memory_held_bytes if job in state.jobs else None
-
-
 def _may_pause(state: ClusterState, entry: Entry) -> bool:
     """Whether pausing it loses nothing, and nobody has forbidden it."""
     job = state.jobs.get(entry.id)
@@ -149,15 +165,20 @@ def _beside(state: ClusterState, entry: Entry) -> tuple[JobId, ...]:
     return tuple(sorted(id for id, on in placed if id != entry.id and set(on.gpus) & set(entry.gpus)))
 
 
-def _harmed(state: ClusterState, entry: Entry, allowed: Mapping[JobId, int | None]) -> tuple[JobId, ...]:
+def _harmed(
+    state: ClusterState,
+    entry: Entry,
+    allowed: Mapping[JobId, int | None],
+    held: Mapping[JobId, Mapping[GpuUuid, int]],
+) -> tuple[JobId, ...]:
     """Neighbours on a device where what is left does not cover what they were promised and don't hold yet."""
     harmed: set[JobId] = set()
     for uuid in entry.gpus:
         sharers = [id for id, placement in state.placements.items() if uuid in placement.gpus]
         total = state.gpus[uuid].memory_bytes if uuid in state.gpus else None
-        held = {id: _held(state, id) or 0 for id in sharers}
-        owed = {id: max(0, (allowed.get(id) or 0) - held[id]) for id in sharers if id != entry.id}
-        if total is not None and total - sum(held.values()) < sum(owed.values()):
+        on = {id: held.get(id, {}).get(uuid, 0) for id in sharers}
+        owed = {id: max(0, (allowed.get(id) or 0) - on[id]) for id in sharers if id != entry.id}
+        if total is not None and total - sum(on.values()) < sum(owed.values()):
             harmed |= {id for id, bytes_owed in owed.items() if bytes_owed}
     return tuple(sorted(harmed))
 

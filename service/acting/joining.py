@@ -91,7 +91,7 @@ def join_acting(ground: Ground) -> Acting:
     sight = Sight(snapshot=ground.snapshot, simulated=ground.everywhere)
     foreigners = Foreigners(foreign, config, clock, site_of(config).protect, sight)
     engine, limits = Dispatch(local, foreigners.engine, foreign.told), limits_of(config)
-    watching = MemoryWatching(register, engine, books.journal, clock, limits)
+    watching = MemoryWatching(register, engine, books.journal, clock, limits, snapshot=ground.snapshot)
     observing = Observing(
         store,
         config,

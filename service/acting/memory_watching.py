@@ -5,14 +5,14 @@ journal and the engine as the cycle's own steps do. Telling keeps the mode of ca
 off), and pausing needs it to be auto, as everything that disturbs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from advisor.engines.engine import Done
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass
-from advisor.register.memory_watch import Noted, draws, remembered, watch
+from advisor.register.memory_watch import Noted, draws, holdings, remembered, watch
 from advisor.register.model import Stand
 from advisor.steps import Pause, Tell
 from collector.model import JobId
@@ -23,14 +23,26 @@ if TYPE_CHECKING:
     from advisor.model import ClusterState
     from advisor.register.register import Register
     from collector.clock import Clock
+    from collector.snapshot import Snapshot
 
 
 class MemoryWatching:
-    """One thread at a time. After a restart it begins anew: whoever holds too much is told again first."""
+    """One thread at a time. After a restart it begins anew: whoever holds too much is told again first.
+
+    ``snapshot`` is what the collector saw at its newest tick: memory by process, and whose they are.
+    """
 
     def __init__(
-        self, register: "Register", engine: "Engine", journal: "Journal", clock: "Clock", limits: Limits
+        self,
+        register: "Register",
+        engine: "Engine",
+        journal: "Journal",
+        clock: "Clock",
+        limits: Limits,
+        *,
+        snapshot: "Callable[[], Snapshot]",
     ) -> None:
+        self._snapshot = snapshot
         self._register, self._engine, self._journal = register, engine, journal
         self._clock, self._limits = clock, limits
         self._noted: Mapping[JobId, Noted] = {}
@@ -46,7 +58,9 @@ class MemoryWatching:
         state, before = cycle.state, self._noted
         entries = self._register.entries().values()
         paused = {each.id for each in entries if each.stand is Stand.PAUSED}
-        watched = watch(draws(state, entries), before, self._clock.now_ms(), paused)
+        seen = self._snapshot()
+        held = holdings(seen.process_samples, dict(seen.owners))
+        watched = watch(draws(state, entries, held), before, self._clock.now_ms(), paused)
         self._noted = watched.noted
         for step in watched.steps:
             if self._may(step, state) and not self._do(step):

@@ -12,13 +12,14 @@ from advisor.register.memory_watch import (
     Draw,
     Noted,
     draws,
+    holdings,
     remembered,
     watch,
 )
 from advisor.register.model import Entry, Mobility, Sharing, Stand, Submission
 from advisor.register.shares import CONTEXT_BYTES
 from advisor.steps import Pause, Tell
-from collector.model import GpuUuid, JobId, NodeName
+from collector.model import GpuUuid, JobId, NodeName, ProcessKey, ProcessSample
 
 GIB = 1024**3
 GPU = GpuUuid("GPU-a")
@@ -56,8 +57,13 @@ def state(held: dict[JobId, int | None], total: int | None = 82 * GIB, **of_hog:
     )
 
 
+def judged(seen: ClusterState, entries: list[Entry]) -> tuple[Draw, ...]:
+    held = {id: {GPU: job.memory_held_bytes} for id, job in seen.jobs.items() if job.memory_held_bytes}
+    return draws(seen, entries, held)
+
+
 def test_a_share_of_memory_is_compared_to_what_was_measured() -> None:
-    found = draws(state({HOG: 50 * GIB, CALM: 10 * GIB}), [entry(HOG), entry(CALM)])
+    found = judged(state({HOG: 50 * GIB, CALM: 10 * GIB}), [entry(HOG), entry(CALM)])
     assert [(draw.job, draw.held_bytes, draw.allowed_bytes) for draw in found] == [
         (HOG, 50 * GIB, 40 * GIB + CONTEXT_BYTES),
         (CALM, 10 * GIB, 40 * GIB + CONTEXT_BYTES),
@@ -66,13 +72,24 @@ def test_a_share_of_memory_is_compared_to_what_was_measured() -> None:
 
 
 def test_a_neighbour_is_harmed_when_what_is_left_does_not_cover_its_promise() -> None:
-    (hog, calm) = draws(state({HOG: 60 * GIB, CALM: 10 * GIB}), [entry(HOG), entry(CALM)])
+    (hog, calm) = judged(state({HOG: 60 * GIB, CALM: 10 * GIB}), [entry(HOG), entry(CALM)])
     assert hog.harms == (CALM,), "82 - 70 = 12 GiB are left, and 30 are promised"
     assert calm.harms == ()
-    (hog, _) = draws(state({HOG: 41 * GIB, CALM: 10 * GIB}), [entry(HOG), entry(CALM)])
+    (hog, _) = judged(state({HOG: 41 * GIB, CALM: 10 * GIB}), [entry(HOG), entry(CALM)])
     assert hog.harms == ()
-    (hog, _) = draws(state({HOG: 45 * GIB, CALM: 40 * GIB}, total=82 * GIB), [entry(HOG), entry(CALM)])
+    (hog, _) = judged(state({HOG: 45 * GIB, CALM: 40 * GIB}, total=82 * GIB), [entry(HOG), entry(CALM)])
     assert hog.harms == (), "the neighbour holds all that it was promised already"
+
+
+def test_what_a_job_holds_is_what_its_processes_hold_and_a_missing_figure_is_no_zero() -> None:
+    def sample(pid: int, held: int | None, gpu: GpuUuid = GPU) -> ProcessSample:
+        key = ProcessKey(node=NodeName("here"), pid=pid, started_ms=1)
+        return ProcessSample(uuid=gpu, key=key, at_ms=2, width_ms=1, memory_used_bytes=held)
+
+    other = GpuUuid("GPU-b")
+    samples = [sample(1, 5), sample(2, 7), sample(2, 9, other), sample(3, 4), sample(4, None), sample(5, 99)]
+    owners = {samples[n].key: job for n, job in ((0, HOG), (1, HOG), (3, CALM), (4, CALM))}
+    assert holdings(samples, owners) == {HOG: {GPU: 12, other: 9}}
 
 
 @pytest.mark.parametrize(
@@ -87,7 +104,7 @@ def test_a_neighbour_is_harmed_when_what_is_left_does_not_cover_its_promise() ->
     ],
 )
 def test_what_is_not_measured_or_not_shared_is_not_judged(seen: ClusterState, entries: list[Entry]) -> None:
-    assert draws(seen, entries) == ()
+    assert judged(seen, entries) == ()
 
 
 @pytest.mark.parametrize(
@@ -103,7 +120,7 @@ def test_what_is_not_measured_or_not_shared_is_not_judged(seen: ClusterState, en
 def test_only_what_loses_nothing_and_nobody_forbids_may_be_paused(
     entered: Entry, seen: ClusterState, may: bool
 ) -> None:
-    assert draws(seen, [entered])[0].may_pause is may
+    assert judged(seen, [entered])[0].may_pause is may
 
 
 def draw(held: float, *, may_pause: bool = True, harms: tuple[JobId, ...] = ()) -> Draw:
