@@ -61,20 +61,19 @@ class Ground:
 class Acting:
     """The acting half of a service: ``desk`` answers at once, cycles run between ``start`` and ``stop``."""
 
-    def __init__(self, desk: Desk, loop: ActingLoop, orders: Orders, applying: Applying, engine: LocalEngine):
+    def __init__(self, desk: Desk, loop: ActingLoop, applying: Applying, engine: LocalEngine) -> None:
         self.desk, self.loop = desk, loop
-        self._orders, self._applying, self._engine = orders, applying, engine
+        self._applying, self._engine = applying, engine
 
     def start(self) -> None:
         """Begin to act; returns at once."""
-        self._orders.start()
         self._applying.start()
         self.loop.start()
 
     def stop(self) -> None:
         """End: waits end at once, what was begun is settled at the next start. Blocks for a moment."""
         with ExitStack() as ends:
-            for each in (self._orders.stop, self._applying.stop, self.loop.stop, self._engine.interrupt):
+            for each in (self._applying.stop, self.loop.stop, self._engine.interrupt):
                 ends.callback(each)
 
 
@@ -118,7 +117,7 @@ def join_acting(ground: Ground) -> Acting:
     )
     pace = Pace(every_s=acting.every_s, silent_s=acting.silent_s, launcher_grace_s=acting.launcher_grace_s)
     loop = ActingLoop(parts, pace)
-    orders = Orders(register, local, books.journal, clock)
+    orders = Orders(local, books.journal, clock)
     applying = Applying(engine, books.journal, clock)
     papers = Papers(
         PaperParts(books=books, limits=limits, observe=observing.look, applying=applying, register=register)
@@ -136,7 +135,7 @@ def join_acting(ground: Ground) -> Acting:
         keeping=Keeping(foreign, books.journal, observing.look, clock, config.advice),
         inner_projects=frozenset(quota.parent for quota in config.quotas.values() if quota.parent),
     )
-    return Acting(Desk(organs), loop, orders, applying, local)
+    return Acting(Desk(organs), loop, applying, local)
 
 
 def _after(books: Books, limits: "Limits", watching: MemoryWatching) -> "Callable[[Cycle], None]":

@@ -64,9 +64,12 @@ def waits(
 
 def _unmeasured(cycle: Cycle, refusal: Refusal) -> str:
     """What to add where there would be room, were it known what the GPUs do."""
-    state = cycle.state
-    blind = [] if state is None else [g for g in state.gpus.values() if g.telemetry is Telemetry.UNKNOWN]
-    if refusal.rule not in (Rule.NEVER_FITS, Rule.NO_ROOM) or not blind:
+    if refusal.rule not in (Rule.NEVER_FITS, Rule.NO_ROOM):
+        return ""
+    if not cycle.state.gpus:
+        return "; no GPU is measured yet"
+    blind = [gpu for gpu in cycle.state.gpus.values() if gpu.telemetry is Telemetry.UNKNOWN]
+    if not blind:
         return ""
     return f"; {len(blind)} GPUs are not measured just now, and are given to nobody"
 

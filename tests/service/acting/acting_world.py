@@ -1,0 +1,240 @@
+"""The acting half of a service on a real store: four measured GPUs, and launchers that obey, or do not.
+
+No HTTP and no workers: what a launcher is told comes from the desk as the door passes it on, and what it
+answers goes back to the desk.
+"""
+
+import asyncio
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from advisor.model import ProjectName
+from advisor.register.model import (
+    Begin,
+    Continue,
+    Directive,
+    Ending,
+    Launcher,
+    Mobility,
+    Report,
+    Requeued,
+    Reshape,
+    Stand,
+    Stop,
+    Submission,
+    Suspend,
+)
+from advisor.written import from_tree
+from collector.clock import SystemClock
+from collector.model import Gpu, GpuSample, GpuUuid, JobId, NodeName, Reading, Rung, Tick
+from collector.store.database import Store, open_store
+from service.acting.errors import ActingError
+from service.acting.joining import Acting, Ground, join_acting
+from service.api.port import Caller, Role
+from service.config.model import ActingConfig, Config, ModesConfig
+
+GIB = 1 << 30
+GPUS = tuple(GpuUuid(f"GPU-{n}") for n in range(4))
+NODE = NodeName(socket.gethostname())
+ANNA = Caller(name="anna", uid=1000, role=Role.USER)
+BO = Caller(name="bo", uid=1001, role=Role.USER)
+ROOT = Caller(name="root", uid=0, role=Role.OPERATOR)
+GUEST = Caller(name="guest", uid=1002, role=Role.VIEWER)
+CONFIG = Config(acting=ActingConfig(every_s=0.5, answer_s=2.0, reshape_s=2.0))
+AUTO = replace(
+    CONFIG,
+    modes=ModesConfig(fair_share="auto", reclaim="auto", resize="auto", pack="auto", consolidate="auto"),
+)
+
+
+def wanted(**changes: object) -> Submission:
+    plain = Submission(
+        command=("python", "train.py"),
+        user="",
+        project=ProjectName("vision"),
+        mobility=Mobility.ELASTIC,
+        preemptible=True,
+        grace_s=1.0,
+    )
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+def tick(store: Store, gpus: tuple[GpuUuid, ...] = GPUS, at_ms: int | None = None) -> int:
+    """A tick that saw these GPUs, free; its time."""
+    at_ms = SystemClock().now_ms() if at_ms is None else at_ms
+    hardware = tuple(
+        Gpu(uuid=uuid, node=NODE, index=n, model="H100", memory_total_bytes=80 * GIB)
+        for n, uuid in enumerate(gpus)
+    )
+    samples = tuple(
+        GpuSample(
+            uuid=uuid,
+            at_ms=at_ms,
+            width_ms=10_000,
+            rung=Rung.SM_ACTIVE,
+            utilization_ratio=0.0,
+            memory_used_bytes=GIB // 4,
+            memory_total_bytes=80 * GIB,
+            process_count=0,
+        )
+        for uuid in gpus
+    )
+    reading = Reading(source="nvml", at_ms=at_ms, gpus=hardware, samples=samples, allocations=())
+    store.write_tick(Tick(at_ms=at_ms, width_ms=10_000, outcomes=(reading,), allocations=()))
+    return at_ms
+
+
+@dataclass
+class Stage:
+    """A store, and the acting half on it."""
+
+    folder: Path
+    store: Store
+    acting: Acting
+    troubles: list[str] = field(default_factory=list)
+
+    @property
+    def desk(self) -> Any:
+        return self.acting.desk
+
+    def stand(self, job: str) -> str:
+        return str(self.desk.job(ROOT, JobId(job))["stand"])
+
+    def leases(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for row in self.desk.leases(ROOT):
+            found.setdefault(row["gpu"], []).append(row["job"])
+        return found
+
+
+@contextmanager
+def stage(
+    folder: Path, config: Config = CONFIG, *, age_s: float | None = 0.0, begin: bool = True
+) -> Iterator[Stage]:
+    """The acting half, running; ends as a service that is stopped does. ``age_s``: of the only tick."""
+    store = open_store(folder / "fallow.duckdb")
+    try:
+        at_ms = None if age_s is None else tick(store, at_ms=SystemClock().now_ms() - round(age_s * 1000))
+        troubles: list[str] = []
+
+        def trouble(found: str | None) -> None:
+            if found is not None:
+                troubles.append(found)
+
+        acting = join_acting(
+            Ground(
+                config=config,
+                store=store,
+                clock=SystemClock(),
+                folder=folder,
+                last_tick=lambda: at_ms,
+                trouble=trouble,
+            )
+        )
+        if begin:
+            acting.start()
+        try:
+            yield Stage(folder, store, acting, troubles)
+        finally:
+            acting.stop()
+    finally:
+        store.close()
+
+
+class StandIn:
+    """A launcher without workers: follows its job and acknowledges, unless it is ``deaf``."""
+
+    def __init__(self, desk: Any, caller: Caller, job: str, *, after: int = 0, deaf: bool = False) -> None:
+        self.job, self.caller, self._desk = JobId(job), caller, desk
+        self.told: list[Directive] = []
+        self.places: list[dict[str, Any]] = []
+        self.handled, self.deaf = after, deaf
+        self.gpus: tuple[GpuUuid, ...] = ()
+        self.stand = Stand.PENDING
+        self.failing: str | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def say(self, **more: object) -> None:
+        """Report how it stands."""
+        plain = Report(
+            at_ms=SystemClock().now_ms(),
+            launcher=Launcher(node=NODE, pid=os.getpid(), started_ms=1),
+            stand=self.stand,
+            handled=self.handled,
+            gpus=self.gpus,
+        )
+        self._desk.report(self.caller, self.job, replace(plain, **more))  # type: ignore[arg-type]
+
+    def finish(self, code: int = 0) -> None:
+        """Its workers have ended."""
+        ending = Ending.DONE if code == 0 else Ending.FAILED
+        self.stand = Stand.ENDED
+        self.say(ending=ending, exit_code=code)
+
+    def close(self) -> None:
+        """It is gone, without a word."""
+        self._loop.call_soon_threadsafe(self._task.cancel)
+        self._thread.join(timeout=5)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._task = self._loop.create_task(self._follow())
+        try:
+            self._loop.run_until_complete(self._task)
+        except (asyncio.CancelledError, ActingError):
+            pass
+        finally:
+            self._loop.close()
+
+    async def _follow(self) -> None:
+        following = self._desk.directives(self.caller, self.job, self.handled)
+        try:
+            async for row in following:
+                if "place" in row:
+                    self.places.append(row["place"])
+                elif "directive" in row:
+                    await self._loop.run_in_executor(None, self._obey, from_tree(Directive, row["directive"]))
+        finally:
+            await following.aclose()
+
+    def _obey(self, directive: Directive) -> None:
+        self.told.append(directive)
+        if self.deaf:
+            return
+        self.handled = directive.number
+        if self.failing is not None:
+            self.say(failed=self.failing)
+            return
+        match directive:
+            case Begin(gpus=gpus) | Continue(gpus=gpus) | Reshape(gpus=gpus):
+                self.stand, self.gpus = Stand.RUNNING, gpus
+            case Suspend():
+                self.stand, self.gpus = Stand.PAUSED, ()
+            case Requeued():
+                self.stand, self.gpus = Stand.PENDING, ()
+            case Stop():
+                self.stand, self.gpus = Stand.ENDED, ()
+            case _:
+                pass
+        try:
+            self.say(ending=Ending.CANCELLED if self.stand is Stand.ENDED else None)
+        except ActingError:
+            assert self.stand is Stand.ENDED, "only a job that ended is not heard any more"
+
+
+def until(what: str, holds: Callable[[], Any], limit_s: float = 15) -> Any:
+    """Wait for something that comes by itself; what it was."""
+    ends_s = time.monotonic() + limit_s
+    while not (found := holds()):
+        assert time.monotonic() < ends_s, f"not within {limit_s:g} s: {what}"
+        time.sleep(0.01)
+    return found
