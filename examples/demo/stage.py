@@ -5,7 +5,6 @@ stand-in, and the calendar runs fast so that an hour's patience takes seconds. W
 is kept beside (``Witness``): a story is held to that, never to what the service says of itself.
 """
 
-import json
 import os
 import pty
 import signal
@@ -17,13 +16,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from examples.toys.board import GIB, Board, make_board
 from tests.driver.driver import Driver
 
+if TYPE_CHECKING:
+    from service.client.acting import ActingClient
+
 ROOT = Path(__file__).parents[2]
 LOOK_S = 0.05
+ASK_S = 0.2
+TICK_S = 0.75
+RING_PER_TICK = 100
 START_LIMIT_S = 60.0
 END_LIMIT_S = 30.0
 
@@ -112,9 +117,12 @@ class Setting:
 
     gpus: int = 1
     speed: float = 60.0
-    tick_s: float = 30.0
     settings: str = ""
-    sm_active: bool = True
+
+    @property
+    def tick_s(self) -> float:
+        """A tick's length in the calendar: three quarters of a second of the machine's."""
+        return max(1.0, self.speed * TICK_S)
 
 
 @dataclass(slots=True)
@@ -126,7 +134,7 @@ class Stage:
     driver: Driver = field(init=False)
     witness: Witness = field(init=False)
     service: "subprocess.Popen[str] | None" = field(init=False, default=None)
-    jobs: list[Launched] = field(init=False, default_factory=list)
+    launched: list[Launched] = field(init=False, default_factory=list)
     _since_ms: int = field(init=False, default=0)
 
     def __enter__(self) -> Self:
@@ -152,7 +160,7 @@ class Stage:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for job in self.jobs:
+        for job in self.launched:
             _end(job.process)
             if job.keys is not None:
                 os.close(job.keys)
@@ -210,12 +218,13 @@ class Stage:
             timeout=START_LIMIT_S,
         )
 
-    def told(self, *words: str) -> Any:
-        """What a ``fallow ... --json`` says. Raises ``StoryFailed`` where it failed."""
-        done = self.fallow(*words, "--json")
-        if done.returncode != 0:
-            raise StoryFailed(f"fallow {' '.join(words)}: {done.stderr.strip()}")
-        return json.loads(done.stdout)
+    def jobs(self) -> list[dict[str, Any]]:
+        """Every submitted job as the service has it."""
+        return self._acting().jobs()
+
+    def actions(self) -> list[dict[str, Any]]:
+        """What the service's journal has, oldest first."""
+        return sorted(self._acting().actions(), key=lambda row: int(row["action"]))
 
     def order(self, *words: str) -> str:
         """Type a ``fallow`` command that does something; what it said. Raises ``StoryFailed``."""
@@ -230,10 +239,11 @@ class Stage:
         typed = ["run", *flags, "--name", name, "--", sys.executable, "-m", f"examples.toys.{module}", *words]
         log = self.folder / f"{name}.log"
         command = [sys.executable, "-m", "service.cli", *typed]
+        log.touch()
         make = _on_terminal if terminal else _on_pipe
         process, keys = make(command, self.environment, ROOT, log)
         job = Launched(name=name, process=process, log=log, keys=keys)
-        self.jobs.append(job)
+        self.launched.append(job)
         return job
 
     def alone(self, toy: Sequence[str]) -> None:
@@ -274,7 +284,7 @@ class Stage:
                 raise StoryFailed(f"not within {limit_s:g} s: {what}\n{self.report()}")
             if self.service is not None and self.service.poll() is not None:
                 raise StoryFailed(f"the service ended while waiting for: {what}\n{self.report()}")
-            time.sleep(LOOK_S)
+            time.sleep(ASK_S)
         return found
 
     def report(self) -> str:
@@ -283,16 +293,20 @@ class Stage:
             f"{uuid}: " + (", ".join(f"{pid} {size / GIB:.1f} GiB" for pid, size in held.items()) or "free")
             for uuid, held in self.witness.now().items()
         ]
-        logs = [self.folder / "service.log", *(job.log for job in self.jobs)]
+        logs = [self.folder / "service.log", *(job.log for job in self.launched)]
         tails = [f"-- {log.name}\n{log.read_text(errors='replace')[-1500:]}" for log in logs if log.is_file()]
         return "\n".join([*gpus, *tails])
 
     def _furnished(self, slot: int) -> tuple[str, int, int]:
         gpu = self.driver.gpu(slot)
-        gpu.auto_ring_us, gpu.auto_process_samples = 250_000, 1
-        if self.setting.sm_active:
-            gpu.metrics(graphics=0, sm=0, occupancy=0, tensor=0, dram=0)
+        gpu.auto_ring_us, gpu.auto_process_samples = round(self.setting.tick_s * 1e6 / RING_PER_TICK), 1
+        gpu.metrics(graphics=0, sm=0, occupancy=0, tensor=0, dram=0)
         return gpu.uuid, gpu.memory_total, gpu.memory_reserved
+
+    def _acting(self) -> "ActingClient":
+        from service.client.acting import connect_acting
+
+        return connect_acting(self.data)
 
     def _sees_all(self) -> bool:
         from service.client import running

@@ -18,13 +18,14 @@ Tell = Callable[[str], None]
 
 MOVABLE = ("--preemptible", "--checkpoint-signal", "USR1", "--grace", "10s")
 """A job that saves itself when asked, and allows to be asked."""
-LONG_S = 60.0
+LONG_S = 40.0
 
 QUICK = """
 [acting]
-every_s = 1
+every_s = 2
 
 [advice]
+coverage_ratio = 0.8
 startup_s = 600
 tell_interactive_s = 300
 release_interactive_s = 300
@@ -36,6 +37,8 @@ pack_window_s = 1800
 hog_window_s = 300
 idle_window_s = 300
 grace_s = 0
+coverage_ratio = 0.6
+stale_ticks = 6
 """
 
 
@@ -199,7 +202,7 @@ STORIES = (
     Story(
         name="notebook",
         shows="an idle notebook is told, kept, told again, paused, and resumes on touch",
-        setting=Setting(gpus=1, speed=400, tick_s=60, settings=QUICK + '[modes]\nreclaim = "auto"\n'),
+        setting=Setting(gpus=1, speed=400, settings=QUICK + '[modes]\nreclaim = "auto"\n'),
         play=notebook,
     ),
 )
@@ -231,20 +234,16 @@ def _seen_memory(stage: Stage) -> int:
     return max(row["memory_used_bytes"] or 0 for row in stage.rows("gpus_now"))
 
 
-def _jobs(stage: Stage) -> list[dict[str, Any]]:
-    return list(stage.told("jobs"))
-
-
 def _id_of(stage: Stage, name: str) -> str:
-    return next(str(row["job"]) for row in _jobs(stage) if row["name"] == name)
+    return next(str(row["job"]) for row in stage.jobs() if row["name"] == name)
 
 
 def _stands(stage: Stage, prefix: str, stand: str) -> int:
-    return sum(row["name"].startswith(prefix) and row["stand"] == stand for row in _jobs(stage))
+    return sum(row["name"].startswith(prefix) and row["stand"] == stand for row in stage.jobs())
 
 
 def _ran_s(stage: Stage, names: Sequence[str]) -> float:
-    rows = [row for row in _jobs(stage) if row["name"] in names]
+    rows = [row for row in stage.jobs() if row["name"] in names]
     now_ms = stage.now_ms()
     return min((now_ms - row["started_ms"]) / 1000 for row in rows)
 
@@ -258,7 +257,7 @@ def _worlds(losses: Path) -> list[int]:
 
 
 def _tellings(stage: Stage) -> int:
-    return sum(row["verb"] == "Tell" and row["outcome"] == "done" for row in stage.told("actions"))
+    return sum(row["verb"] == "tell" and row["outcome"] == "done" for row in stage.actions())
 
 
 def ended(jobs: Sequence[Launched]) -> bool:

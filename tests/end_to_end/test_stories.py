@@ -38,12 +38,15 @@ def play(compiled: None, tmp_path: Path) -> Any:
 
 def journal(stage: Stage, job: str | None = None, *verbs: str) -> list[dict[str, Any]]:
     """What the journal has, oldest first; of one job and of these verbs alone where they are named."""
-    rows = sorted(stage.told("actions"), key=lambda row: row["action"])
-    return [row for row in rows if (not job or row["job"] == job) and (not verbs or row["verb"] in verbs)]
+    return [
+        row
+        for row in stage.actions()
+        if (not job or row["job"] == job) and (not verbs or row["verb"] in verbs)
+    ]
 
 
 def id_of(stage: Stage, name: str) -> str:
-    return next(str(row["job"]) for row in stage.told("jobs", "--all") if row["name"] == name)
+    return next(str(row["job"]) for row in stage.jobs() if row["name"] == name)
 
 
 def pids_of(text: str) -> list[int]:
@@ -90,11 +93,11 @@ def test_tensorflow_hog_is_restarted_with_growth_and_a_second_job_fits_beside_it
     assert rows[new]["memory_used_bytes"] == 12 * GIB + CONTEXT_BYTES
     done = journal(stage, hog)
     assert [row["verb"] for row in done if row["outcome"] == "done"][:3] == [
-        "Start",
-        "CapAtNextLaunch",
-        "Move",
+        "start",
+        "cap-at-next-launch",
+        "move",
     ]
-    (begun,) = journal(stage, other, "Start")
+    (begun,) = journal(stage, other, "start")
     assert begun["action"] > done[2]["action"]
 
 
@@ -107,12 +110,12 @@ def test_two_half_used_gpus_become_one(play: Play) -> None:
     alone = set(pids_of(third.text))
     held = sorted((set(on) for on in stage.witness.now().values()), key=len)
     assert held == [alone, together]
-    moves = journal(stage, None, "Move")
+    moves = journal(stage, None, "move")
     assert {row["job"] for row in moves if row["outcome"] == "done"} == {
         id_of(stage, "left"),
         id_of(stage, "right"),
     }
-    (begun,) = journal(stage, id_of(stage, "third"), "Start")
+    (begun,) = journal(stage, id_of(stage, "third"), "start")
     assert begun["action"] > max(row["action"] for row in moves)
 
 
@@ -121,7 +124,7 @@ def test_who_holds_more_than_his_quota_gives_it_back_and_gets_it_again(play: Pla
     vision, speech = seen["jobs"][:4], seen["jobs"][4:]
     assert seen["vision_beside_speech"] == 2
     assert all(len(on) <= 1 for sight in stage.witness.sights for on in sight.held.values())
-    back = journal(stage, None, "Requeue", "Pause")
+    back = journal(stage, None, "requeue", "pause")
     assert len(back) == 2 and all(row["outcome"] == "done" for row in back)
     gave_way = {row["job"] for row in back}
     assert gave_way < {id_of(stage, job.name) for job in vision}
@@ -149,7 +152,7 @@ def test_training_grows_onto_a_gpu_that_comes_free_and_its_losses_stay_the_same(
     assert all(len(pids) == 1 for pids in seen["workers"])
     assert all(len(on) <= 1 for sight in stage.witness.sights for on in sight.held.values())
     done = journal(stage, id_of(stage, "elastic"))
-    assert [row["verb"] for row in done if row["outcome"] == "done"] == ["Start", "Resize"]
+    assert [row["verb"] for row in done if row["outcome"] == "done"] == ["start", "resize"]
     assert len(pids_of(other.text)) == 1
 
 
@@ -162,9 +165,9 @@ def test_idle_notebook_is_told_kept_told_again_paused_and_resumes_on_touch(play:
     assert [tuple(on) for on in _changes(sights)][-3:] == [(before,), (), (after,)]
     assert tuple(seen["kept"]) == (before,)
     done = [row for row in journal(stage, id_of(stage, "notebook")) if row["outcome"] == "done"]
-    verbs = [row["verb"] for row in done if row["verb"] in ("Tell", "Pause", "Resume")]
-    assert verbs[:2] == ["Tell", "Tell"] and verbs[-2:] == ["Pause", "Resume"]
-    told = [row["at_ms"] for row in done if row["verb"] == "Tell"]
+    verbs = [row["verb"] for row in done if row["verb"] in ("tell", "pause", "resume")]
+    assert verbs[:2] == ["tell", "tell"] and verbs[-2:] == ["pause", "resume"]
+    told = [row["at_ms"] for row in done if row["verb"] == "tell"]
     assert told[-1] - told[0] >= 4 * 3600 * 1000
     assert "notebook: ready, 1 cells were run before" in job.text
 
