@@ -113,7 +113,7 @@ def _jobs(router: APIRouter, desk: Desk, hands: Hands, closing: Closing) -> None
     @router.get(
         "/jobs/{job:path}/directives",
         summary="What the launcher of a job is told, as it comes: a line of JSON each",
-        response_class=Telling,
+        response_class=Response,
         responses={200: {"content": {NDJSON: {}}, "description": "directive, place and alive lines"}},
     )
     async def directives(

@@ -99,6 +99,7 @@ class Switch(Row):
 Responses = dict[int | str, dict[str, Any]]
 
 REASONS = {
+    400: "the request cannot be read",
     401: "nobody knows who asks",
     403: "it is known who asks, and they may not",
     404: "there is no such thing",

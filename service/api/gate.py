@@ -19,7 +19,6 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 MOST_BODY_BYTES = 1 << 20
-BODY_TIMEOUT_S = 20.0
 
 ANYBODY = Caller(name="anybody", uid=None, role=Role.VIEWER)
 
@@ -36,6 +35,7 @@ class GateRules:
     open_paths: frozenset[str]
     hosts: frozenset[str]
     send_timeout_s: float
+    receive_timeout_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ def gate(app: App, rules: GateRules) -> App:
             return
         scope.setdefault("state", {})["caller"] = found
         try:
-            await app(scope, _bounded(receive), patient)
+            await app(scope, _bounded(receive, rules.receive_timeout_s), patient)
         except TimeoutError:
             return  # the reader stopped reading: the server closes the connection
 
@@ -73,6 +73,9 @@ def _unwanted(headers: dict[bytes, str], scope: Message, rules: GateRules) -> _R
     if rules.hosts and host not in rules.hosts and _peer(scope) is None:
         message = f"this service does not answer to the name {host[:100]!r}; see api.host"
         return _Refused(status=421, kind="not-allowed", message=message)
+    if not scope["path"].isprintable():
+        message = "a path holds no control characters, and nothing that cannot be seen"
+        return _Refused(status=400, kind="bad-order", message=message)
     length = headers.get(b"content-length", "0")
     if length.isdigit() and int(length) > MOST_BODY_BYTES:
         return _too_much()
@@ -104,7 +107,7 @@ def _patient(send: Send, timeout_s: float) -> Send:
     return bounded
 
 
-def _bounded(receive: Receive) -> Receive:
+def _bounded(receive: Receive, timeout_s: float) -> Receive:
     """The body, until it is too long or comes too slowly: then it is as if the sender had hung up."""
     left, is_whole = MOST_BODY_BYTES, False
 
@@ -113,7 +116,7 @@ def _bounded(receive: Receive) -> Receive:
         if is_whole or left < 0:
             return await receive()
         try:
-            message = await asyncio.wait_for(receive(), BODY_TIMEOUT_S)
+            message = await asyncio.wait_for(receive(), timeout_s)
         except TimeoutError:
             left = -1
             return {"type": "http.disconnect"}

@@ -12,6 +12,7 @@ from advisor.limits import Mode
 from advisor.model import ActionClass
 from advisor.rules import AdviceRules
 from analytics.thresholds import Thresholds
+from service.config.telling import DeliveryConfig, ReportConfig
 from service.trouble import Trouble
 
 
@@ -89,6 +90,7 @@ class ApiConfig:
     query_queue: int = bounded(64, 1, 10_000)
     query_timeout_s: float = bounded(30.0, 0.1, 3600)
     send_timeout_s: float = bounded(60.0, 1, 3600)
+    receive_timeout_s: float = bounded(20.0, 1, 3600)
     connections: int = bounded(2048, 4, 10_000)
 
 
@@ -284,6 +286,8 @@ class Config:
     modes: ModesConfig = field(default_factory=ModesConfig)
     acting: ActingConfig = field(default_factory=ActingConfig)
     advice: AdviceRules = field(default_factory=AdviceRules)
+    delivery: DeliveryConfig = field(default_factory=DeliveryConfig)
+    reports: Mapping[str, ReportConfig] = field(default_factory=dict)
     api: ApiConfig = field(default_factory=ApiConfig)
     dashboard: DashboardConfig = field(default_factory=DashboardConfig)
     store: StoreConfig = field(default_factory=StoreConfig)

@@ -52,11 +52,18 @@ class Front:
             open_paths=frozenset(documents),
             hosts=frozenset((*LOOPBACK_NAMES, host)) if host in (*LOOPBACK_NAMES, "::1") else frozenset(),
             send_timeout_s=api.send_timeout_s,
+            receive_timeout_s=api.receive_timeout_s,
         )
         listeners = [self.tcp] if self.local is None else [self.tcp, self.local.listener]
         closing = None if answers.acting is None else answers.acting.closing
         app = make_app(answers, rules, version(PACKAGE))
-        return Server(app, listeners, connections=api.connections, closing=closing)
+        return Server(
+            app,
+            listeners,
+            connections=api.connections,
+            receive_timeout_s=api.receive_timeout_s,
+            closing=closing,
+        )
 
     def announce(self, started_ms: int) -> None:
         """Write down in DATA how the service is reached."""

@@ -13,9 +13,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from service.api.identity import Peer
 
-HEAD_TIMEOUT_S = 20.0
-"""How long a request's head may take, and how long a connection may wait for its first one."""
-
 CREDENTIALS = struct.Struct("3i")
 FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\n"
@@ -25,10 +22,17 @@ FULL = (
 
 
 class DoorProtocol(H11Protocol):
-    """A connection of somebody whom the kernel knows, or over TCP of somebody unknown."""
+    """A connection of somebody whom the kernel knows, or over TCP of somebody unknown.
 
-    _deadline: asyncio.TimerHandle | None = None
-    uid: int | None = None
+    ``head_timeout_s`` is how long a request's head may take, and how long a connection may be silent before
+    its first one.
+    """
+
+    def __init__(self, *args: Any, head_timeout_s: float, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.uid: int | None = None
+        self._head_timeout_s = head_timeout_s
+        self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Note who it is; called by the loop."""
@@ -57,7 +61,7 @@ class DoorProtocol(H11Protocol):
         if self.cycle is not None and not self.cycle.response_complete:
             self._forget_deadline()
         elif self._deadline is None:
-            self._deadline = self.loop.call_later(HEAD_TIMEOUT_S, self._too_slow)
+            self._deadline = self.loop.call_later(self._head_timeout_s, self._too_slow)
 
     def _too_slow(self) -> None:
         self._deadline = None

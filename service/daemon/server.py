@@ -4,7 +4,8 @@ import logging
 import socket
 import threading
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import uvicorn
 
@@ -24,12 +25,13 @@ class Server:
         listeners: Sequence[socket.socket],
         *,
         connections: int,
+        receive_timeout_s: float,
         closing: Closing | None = None,
     ) -> None:
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         config = uvicorn.Config(
             app,
-            http=DoorProtocol,
+            http=cast("type[DoorProtocol]", partial(DoorProtocol, head_timeout_s=receive_timeout_s)),
             log_config=None,
             access_log=False,
             lifespan="off",

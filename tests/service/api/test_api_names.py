@@ -1,0 +1,157 @@
+"""What people can put into names, and what becomes of it: refused, or kept as harmless text."""
+
+import contextlib
+import json
+import socket
+from urllib.parse import quote
+
+import pytest
+
+from tests.service.api.conftest import Door, submission
+
+HOSTILE = [
+    "../../etc/passwd",
+    "..",
+    "a/b",
+    "-rf",
+    "--help",
+    "a\nb",
+    "a\r\nSet-Cookie: x",
+    "a\x00b",
+    "a\x1b[31mb",
+    "\u202egpj.exe",
+    "a\u200bb",
+    "\ufeffa",
+    "a\u2028b",
+    " a",
+    "$(id)",
+    "`id`",
+    "a;b",
+    "a'b",
+    'a"b',
+    "<script>",
+    "a\\b",
+    "\ud800",
+    "x" * 300,
+    "x" * 1_000_000,
+]
+
+
+@pytest.mark.parametrize("field", ["name", "project", "node", "nonce"])
+@pytest.mark.parametrize("name", HOSTILE, ids=lambda text: ascii(text)[:24])
+def test_hostile_name_is_refused_and_not_repeated(door: Door, field: str, name: str) -> None:
+    if field == "nonce" and name.startswith("-"):
+        return  # a nonce is compared, never shown or passed on
+    status, said = door.ask("POST", "/v1/jobs", body=submission(**{field: name}))
+    assert (status, said["error"]) == (422, "bad-order")
+    assert len(said["message"]) < 1_000
+    assert said["message"].isprintable()
+
+
+@pytest.mark.parametrize("name", ["resnet-50, lr=0.1", "Größe (2)", "訓練", "обучение", "a.b_c+d@e#1"])
+def test_names_of_all_languages_are_welcome(door: Door, name: str) -> None:
+    status, entry = door.ask("POST", "/v1/jobs", body=submission(name=name))
+    assert (status, entry["submission"]["name"]) == (201, name)
+
+
+def test_command_is_kept_for_reading_with_what_cannot_be_seen_written_out(door: Door) -> None:
+    words = ["python", "-c", "print('a')\n\x1b[2J\u202e", "--x", "x" * 100_000, "y"]
+    status, entry = door.ask("POST", "/v1/jobs", body=submission(command=words, folder="/tmp/a\nb"))
+    kept = entry["submission"]["command"]
+    assert status == 201
+    assert kept[2] == "print('a')\\n\\x1b[2J\\u202e"
+    assert kept[-1] == "…"
+    assert sum(map(len, kept)) < 9_000
+    assert entry["submission"]["folder"] == "/tmp/a\\nb"
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        "..",
+        "../../acting",
+        "fallow:1\n",
+        "fallow:1\x00",
+        "fallow:1' OR 1=1 --",
+        "x" * 300,
+        "\u202e1",
+        "-1",
+        " ",
+    ],
+)
+def test_hostile_job_in_the_path_is_no_job(door: Door, job: str) -> None:
+    for method, tail in (("GET", ""), ("POST", "/cancel"), ("POST", "/keep"), ("GET", "/directives")):
+        body = {"hours": 4} if tail == "/keep" else {}
+        status, _ = door.ask(
+            method, f"/v1/jobs/{quote(job, safe='')}{tail}", body=body if method == "POST" else None
+        )
+        assert status in (400, 404, 422), (method, tail)
+
+
+def test_names_of_jobs_that_others_launched_reach_the_desk_whole(door: Door) -> None:
+    for job in ("pid:node-1/123@1700000000000", "pod:team/train-0", "slurm:12_3"):
+        status, said = door.ask("GET", f"/v1/jobs/{quote(job, safe='')}")
+        assert (status, said["error"], job in said["message"]) == (404, "unknown-job", True)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'"x"',
+        b"\xff\xfe",
+        b'{"command": ["x"], "project": "p", "share": NaN}',
+        b'{"command": ["x"], "project": "p", "share": 1e999}',
+        b'{"command": ["x"], "project": "p", "memory_bytes": ' + b"9" * 5000 + b"}",
+        b"[" * 100_000,
+        b'{"a":' * 20_000,
+        b'{"command": ["x"], "project": "p", "min_gpus": true}',
+        b'{"command": ["x"], "project": "p", "min_gpus": "1"}',
+        b'{"command": ["x"], "project": "p", "min_gpus": 1.5}',
+        b'{"command": ["x"], "project": "p", "min_gpus": 3, "max_gpus": 2}',
+        b'{"command": [], "project": "p"}',
+        b'{"command": ["\\ud800"], "project": "p", "mobility": "checkpoints"}',
+    ],
+    ids=lambda text: ascii(text[-24:]),
+)
+def test_body_that_is_no_submission_is_refused(door: Door, body: bytes) -> None:
+    status, said = door.ask("POST", "/v1/jobs", body=body)
+    assert (status in (400, 422), said["error"]) == (True, "bad-order")
+    assert len(said["message"]) < 2_000
+
+
+def test_body_of_another_kind_is_not_read(door: Door) -> None:
+    body = json.dumps(submission()).encode()
+    assert door.ask("POST", "/v1/jobs", body=body, **{"Content-Type": "text/plain"})[0] == 422
+
+
+def test_body_that_is_too_long_is_refused_before_it_is_read(door: Door) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.connect(str(door.socket))
+        made.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n{")
+        assert made.recv(65_536).startswith(b"HTTP/1.1 413")
+
+
+def test_body_in_pieces_that_add_up_to_too_much_is_refused(door: Door) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.connect(str(door.socket))
+        head = "POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json"
+        made.sendall(f"{head}\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+        piece = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+        with contextlib.suppress(BrokenPipeError):
+            for _ in range(20):
+                made.sendall(piece)
+        assert made.recv(65_536).startswith(b"HTTP/1.1 4")
+
+
+def test_unknown_path_and_method_are_told_in_json(door: Door) -> None:
+    for method, path, status in (
+        ("GET", "/v1/nothing", 404),
+        ("DELETE", "/v1/jobs", 405),
+        ("PUT", "/docs", 405),
+    ):
+        found, said = door.ask(method, path)
+        assert (found, said["error"]) == (status, "unknown-route")

@@ -1,0 +1,97 @@
+"""Every route and every kind of caller: a table over the application's own routes; none can be forgotten."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from service.api.port import Role
+from service.api.roles import RULES, RuledRoute
+from tests.service.api.conftest import Door, submission
+
+BODIES: dict[str, object] = {
+    "/v1/jobs": submission(name="by role"),
+    "/v1/jobs/{job}/resize": {"gpus": 1},
+    "/v1/jobs/{job}/keep": {"hours": 4},
+    "/v1/jobs/{job}/reports": {
+        "at_ms": 1,
+        "launcher": {"node": "n", "pid": 2, "started_ms": 1},
+        "stand": "running",
+    },
+    "/v1/plans/{plan}/reject": {"because": "a test"},
+    "/v1/imports": {"url": "http://127.0.0.1:9", "from_ms": 0, "to_ms": 1},
+}
+OPEN = {"/healthz", "/docs", "/openapi.json"}
+UNKNOWN_NAMES = {"job": "fallow:999999", "plan": "999999", "action": "999999", "name": "no_such_query"}
+RULED = sorted(RULES, key=str)
+
+
+def routes(door: Door) -> Iterator[tuple[str, str]]:
+    _, document = door.ask("GET", "/openapi.json", who="")
+    for path, methods in document["paths"].items():
+        for method in methods:
+            yield method.upper(), path
+
+
+def plain(path: str) -> str:
+    return path.replace(":path}", "}")
+
+
+def concrete(path: str) -> str:
+    return re.sub(r"{(\w+)}", lambda found: UNKNOWN_NAMES[found[1]], plain(path))
+
+
+def answer(door: Door, rule: tuple[str, str], who: str) -> int:
+    method, path = rule
+    body = BODIES.get(plain(path), {}) if method == "POST" else None
+    return door.ask(method, concrete(path), who=who, body=body)[0]
+
+
+def test_every_route_has_a_rule_and_every_rule_a_route(door: Door) -> None:
+    described = {(method, path) for method, path in RULES if path not in ("/docs", "/openapi.json")}
+    assert set(routes(door)) == {(method, plain(path)) for method, path in described}
+
+
+def test_route_without_a_rule_cannot_be_made() -> None:
+    async def nothing() -> None:
+        """Never called."""
+
+    with pytest.raises(KeyError):
+        RuledRoute("/v1/forgotten", nothing, methods=["POST"])
+
+
+@pytest.mark.parametrize("rule", RULED, ids=" ".join)
+@pytest.mark.parametrize("who", ["", "wrong", "expired"])
+def test_who_is_unknown_gets_nowhere(door: Door, rule: tuple[str, str], who: str) -> None:
+    assert answer(door, rule, who) == (200 if rule[1] in OPEN else 401)
+
+
+@pytest.mark.parametrize("rule", RULED, ids=" ".join)
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.USER])
+def test_role_below_what_a_route_asks_for_is_refused(door: Door, rule: tuple[str, str], role: Role) -> None:
+    status = answer(door, rule, role.value)
+    if role.covers(RULES[rule]):
+        assert status not in (401, 403)
+    else:
+        assert status == 403
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULED if rule[1] != "/v1/acting/stop"], ids=" ".join)
+def test_operator_is_refused_nothing_for_being_somebody(door: Door, rule: tuple[str, str]) -> None:
+    assert answer(door, rule, "operator") not in (401, 403, 405, 500)
+
+
+def test_no_route_is_answered_with_an_error_of_the_services_own(door: Door) -> None:
+    found = {rule: answer(door, rule, "user") for rule in RULED}
+    assert {rule for rule, status in found.items() if status >= 500} == set()
+
+
+def test_only_an_operator_turns_the_switch(door: Door) -> None:
+    client = door.client("operator")
+    try:
+        assert client.stop_acting("a test")["acting"] is False
+        assert door.ask("POST", "/v1/acting/start", who="user", body={})[0] == 403
+        said = door.client("viewer").acting()
+        assert (said["acting"], said["by"], said["because"]) == (False, "the-operator", "a test")
+    finally:
+        assert client.start_acting()["acting"] is True
