@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import assert_never
 
-from advisor.register.model import Launcher, Mobility, Sharing, Stand
+from advisor.register.model import Ending, Launcher, Mobility, Sharing, Stand
 from collector.model import GpuUuid, JobId, JobKind
 from service.launcher import course as courses
 from service.launcher import crew as crews
@@ -88,7 +88,8 @@ class Running:
 
     def _farewell(self, ears: Ears) -> None:
         """Tell the service the end; for a while when it doesn't answer, or until Ctrl-C."""
-        limit_s = DETACHED_FAREWELL_S if self._order.detach else FAREWELL_S
+        asked = self._course.over is not None and self._course.over.ending is Ending.CANCELLED
+        limit_s = DETACHED_FAREWELL_S if self._order.detach and not asked else FAREWELL_S
         until_s = time.monotonic() + limit_s
         if self._link.settle(min(limit_s, AWAY_S)):
             return
