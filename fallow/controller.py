@@ -84,6 +84,7 @@ class Controller:
         self.exit_reason: str | None = None
         self.journal: list[str] = []
         self.stopped: str | None = None
+        self.unsaved: str | None = None
         self._stop_by_s: float | None = None
         self._warned: set[int] = set()
 
@@ -200,6 +201,8 @@ class Controller:
             before = self.view
             worker = before.workers.get(member)
             reason = workers.reason(process)
+            if before.stopping and member in membership.leavers(before) and code != 0:
+                self.unsaved = f"{member} {events.how(code, Phase.LEAVING, reason)}"
             self.view = events.ended(before, member, code, reason, now_ms)
             said = None
             if worker is not None and self.view.failures > before.failures:

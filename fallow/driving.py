@@ -109,7 +109,7 @@ def _drive_from(options: argparse.Namespace, training: list[str], control: Contr
         nursery.close()
         if gate is not None:
             gate.close()
-    return _sum_up(controller, code, signals)
+    return _sum_up(controller, code, signals, steering.suspended)
 
 
 def _open_gate(listens: tuple[str, int], controller: Controller, folder: Path) -> Gate:
@@ -138,14 +138,15 @@ def _slots(options: argparse.Namespace) -> int | None:
     return None if options.slots is None else int(options.slots)
 
 
-def _sum_up(controller: Controller, code: int, signals: list[int]) -> int:
+def _sum_up(controller: Controller, code: int, signals: list[int], saved_before: bool) -> int:
     if controller.view.finished and code == 0:
         return 0
+    unsaved = "" if controller.unsaved is None else f"; it could not be saved then: {controller.unsaved}"
     if signals:
-        _tell(f"stopped by {signal.Signals(signals[0]).name}")
+        _tell(f"stopped by {signal.Signals(signals[0]).name}{unsaved}")
         return INTERRUPTED if signals[0] == signal.SIGINT else TERMINATED
-    _tell(f"the training stopped: {controller.exit_reason}")
-    return STOPPED if controller.stopped else code
+    _tell(f"the training stopped: {controller.exit_reason}{unsaved}")
+    return STOPPED if controller.stopped and (not unsaved or saved_before) else code
 
 
 def _stop_on_signals(controller: Controller) -> list[int]:

@@ -20,7 +20,10 @@ SLOW = frozenset({"devices", "release-caches", "suspend"})
 
 
 class Steering:
-    """Answers requests to one training that has ``minimum`` to ``maximum`` workers."""
+    """Answers requests to one training that has ``minimum`` to ``maximum`` workers.
+
+    ``suspended`` is true once it was saved because somebody asked it to be suspended.
+    """
 
     def __init__(self, controller: Controller, hosts: Hosts, minimum: int, maximum: int):
         self._controller, self._hosts = controller, hosts
@@ -29,6 +32,7 @@ class Steering:
         self._wishes = 0
         self._orders, self._ordering = 0, False
         self._failed: str | None = None
+        self.suspended = False
 
     def answer(self, words: Sequence[str]) -> Answer | Waiting:
         """What is answered, or what will know."""
@@ -142,6 +146,7 @@ class Steering:
                 return None
             if "error" in told[-1]:
                 return told[-1]
+            self.suspended = True
             self._controller.ask_to_stop("suspended on request")
             return {"stopping": True, "saved_bytes": told[-1]["bytes"]}
 

@@ -167,6 +167,17 @@ def test_what_cannot_be_saved_is_not_suspended_and_goes_on(tmp_path: Path) -> No
         assert person.status()["stopping"] is False
 
 
+def test_a_stop_that_could_not_save_does_not_pass_for_one_that_did(tmp_path: Path) -> None:
+    with shell(
+        tmp_path, "--workers", "2", "--max", "2", CHECKPOINT=str(tmp_path / "folder" / "saved.pt")
+    ) as person:
+        person.until_steps(5)
+        (tmp_path / "folder").write_text("a file where a folder should be")
+        person.ask("stop")
+        assert person.process.wait(90) == 1, person.text
+        assert "it could not be saved then: w0 ended with 1" in person.text.splitlines()[-1]
+
+
 def test_who_gives_up_waiting_does_not_suspend_the_training_later(tmp_path: Path) -> None:
     import socket
 
