@@ -4,6 +4,7 @@ Each looks at one thing and never raises for what it finds. Nothing is changed, 
 """
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -66,6 +67,26 @@ def examine(config: "Config", data: Path) -> Iterator[Finding]:
     )
     for look in examinations:
         yield look()
+    yield from acting(config)
+
+
+def acting(config: "Config") -> Iterator[Finding]:
+    """What could be done here, once that is allowed: to tell, to pause, to share."""
+    from service import acting_doctor
+
+    yield acting_doctor.terminals(config)
+    yield acting_doctor.checkpoint(config, driver_version())
+    yield acting_doctor.mps()
+
+
+def driver_version() -> str | None:
+    """The loaded kernel driver's version by /proc (``570.86.15``); ``None`` without one."""
+    try:
+        text = Path("/proc/driver/nvidia/version").read_text()
+    except OSError:
+        return None
+    found = re.search(r"Kernel Module(?: for \S+)?\s+(\d+\.\d+(?:\.\d+)?)", text)
+    return None if found is None else found[1]
 
 
 def processes(proc: Path = PROC) -> Finding:

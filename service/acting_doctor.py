@@ -1,0 +1,112 @@
+"""What acting could do on this machine, one small examination a row: terminals, checkpoints, MPS.
+
+Asked by ``service.doctor``; nothing is written, and nobody is told anything.
+"""
+
+import os
+import platform
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from advisor.engines.checkpoint import Host
+    from collector.procfs.terminals import Terminal
+    from service.config.model import Config
+    from service.doctor import Finding
+
+
+def terminals(config: "Config") -> "Finding":
+    """Whether owners could be told on their terminals."""
+    from collector.procfs.terminals import terminals as find
+
+    return terminals_found(find(), on=config.foreign.terminals, uid=os.geteuid(), groups=os.getgroups())
+
+
+def terminals_found(found: "tuple[Terminal, ...]", *, on: bool, uid: int, groups: list[int]) -> "Finding":
+    """What those terminals mean for telling. Looks at each one's group."""
+    from service.doctor import Finding, Verdict
+
+    if not on:
+        return Finding(
+            subject="terminals",
+            verdict=Verdict.ABSENT,
+            found="switched off by foreign.terminals: nobody is told on a terminal",
+        )
+    if not found:
+        return Finding(subject="terminals", verdict=Verdict.ABSENT, found="nobody is logged in at a terminal")
+    open_ones = [each for each in found if each.takes_messages]
+    ours = [each for each in open_ones if _may_write(each, uid, groups)]
+    said = f"{len(found)} in use, {len(open_ones)} accept messages, {len(ours)} can be written from here"
+    if len(ours) < len(open_ones):
+        advice = "run the service as root, or in the group that owns the terminals (tty)"
+        return Finding(subject="terminals", verdict=Verdict.LIMITED, found=said, advice=advice)
+    if not open_ones:
+        advice = "owners allow messages with `mesg y`; without, `fallow status` is all they see"
+        return Finding(subject="terminals", verdict=Verdict.LIMITED, found=said, advice=advice)
+    return Finding(subject="terminals", verdict=Verdict.GOOD, found=said)
+
+
+def checkpoint(config: "Config", driver_version: str | None) -> "Finding":
+    """Whether a job that Fallow did not launch could be paused here."""
+    from advisor.engines.checkpoint import Host
+    from collector.procfs.entanglements import available_bytes, mps_pids
+
+    major = (driver_version or "").split(".", 1)[0]
+    host = Host(
+        architecture=platform.machine(),
+        driver_major=int(major) if major.isdigit() else None,
+        uid=os.geteuid(),
+        available_bytes=available_bytes(),
+        mps_pids=mps_pids(),
+    )
+    return checkpoint_found(host, on=config.foreign.checkpoint)
+
+
+def checkpoint_found(host: "Host", *, on: bool) -> "Finding":
+    """What this machine means for checkpoints of foreign jobs. Pure."""
+    from advisor.engines.checkpoint import GIB, unfit_host
+    from service.doctor import Finding, Verdict
+
+    why = "no NVIDIA driver is loaded" if host.driver_major is None else unfit_host(host)
+    if why is not None:
+        verdict = Verdict.TROUBLE if on and host.driver_major is not None else Verdict.ABSENT
+        advice = "set checkpoint = false under [foreign]: it can do nothing here" if on else ""
+        return Finding(subject="checkpoint", verdict=verdict, found=why, advice=advice)
+    free = "unknown" if host.available_bytes is None else f"{host.available_bytes / GIB:.0f} GiB"
+    whose = "everybody's" if host.uid == 0 else "only this user's"
+    said = f"driver {host.driver_major} can pause {whose} processes; host memory available: {free}"
+    if not on:
+        return Finding(
+            subject="checkpoint",
+            verdict=Verdict.ABSENT,
+            found=f"{said}; switched off",
+            advice="checkpoint = true under [foreign] lets Fallow pause jobs that it did not launch",
+        )
+    return Finding(
+        subject="checkpoint", verdict=Verdict.GOOD if host.uid == 0 else Verdict.LIMITED, found=said
+    )
+
+
+def mps(pids: tuple[int, ...] | None = None) -> "Finding":
+    """Whether CUDA's multi-process service runs, which decides how sharers of a GPU are kept apart."""
+    from collector.procfs.entanglements import mps_pids
+    from service.doctor import Finding, Verdict
+
+    running = mps_pids() if pids is None else pids
+    if running:
+        found = (
+            f"runs (process {running[0]}): one user's jobs share a GPU by it; no client of it is checkpointed"
+        )
+        return Finding(subject="MPS", verdict=Verdict.GOOD, found=found)
+    return Finding(
+        subject="MPS",
+        verdict=Verdict.ABSENT,
+        found="no daemon runs: sharers of a whole GPU take turns on it (time-slicing)",
+        advice="`nvidia-cuda-mps-control -d`, as the user whose jobs share, lets them compute side by side",
+    )
+
+
+def _may_write(terminal: "Terminal", uid: int, groups: list[int]) -> bool:
+    try:
+        return uid in (0, terminal.uid) or terminal.path.stat().st_gid in groups
+    except OSError:
+        return False

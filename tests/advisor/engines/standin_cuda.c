@@ -1,0 +1,74 @@
+/* A stand-in for libcuda.so.1: the calls of a process checkpoint, on states kept in files of a folder.
+ *
+ * $STANDIN_CUDA names the folder. A file named after a pid holds its state as a digit (CUprocessState); a file
+ * refuse.CALL.PID makes that call fail with the number in it; calls.log gets a line for each call. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    unsigned int timeoutMs, reserved0;
+    unsigned long long reserved1[7];
+} LockArgs;
+
+enum { SUCCESS = 0, INVALID_VALUE = 1, NOT_FOUND = 500, ILLEGAL_STATE = 401 };
+
+static FILE *open_in(const char *name, const char *mode) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", getenv("STANDIN_CUDA"), name);
+    return fopen(path, mode);
+}
+
+static int read_number(const char *name, int *number) {
+    FILE *file = open_in(name, "r");
+    if (!file) return 0;
+    int found = fscanf(file, "%d", number) == 1;
+    fclose(file);
+    return found;
+}
+
+static int move(const char *call, int pid, int before, int after, unsigned timeout) {
+    char name[64];
+    int number = 0;
+    FILE *log = open_in("calls.log", "a");
+    fprintf(log, "%s %d %u\n", call, pid, timeout);
+    fclose(log);
+    snprintf(name, sizeof name, "refuse.%s.%d", call, pid);
+    if (read_number(name, &number)) return number;
+    snprintf(name, sizeof name, "%d", pid);
+    if (!read_number(name, &number)) return NOT_FOUND;
+    if (number != before) return ILLEGAL_STATE;
+    FILE *file = open_in(name, "w");
+    fprintf(file, "%d\n", after);
+    fclose(file);
+    return SUCCESS;
+}
+
+int cuInit(unsigned flags) { return flags == 0 && getenv("STANDIN_CUDA") ? SUCCESS : INVALID_VALUE; }
+
+int cuCheckpointProcessGetState(int pid, int *state) {
+    char name[64];
+    snprintf(name, sizeof name, "%d", pid);
+    return read_number(name, state) ? SUCCESS : NOT_FOUND;
+}
+
+int cuCheckpointProcessLock(int pid, LockArgs *args) {
+    for (int i = 0; i < 7; i++)
+        if (args->reserved1[i]) return INVALID_VALUE;
+    return args->reserved0 ? INVALID_VALUE : move("lock", pid, 0, 1, args->timeoutMs);
+}
+
+int cuCheckpointProcessCheckpoint(int pid, void *args) { return args ? INVALID_VALUE : move("checkpoint", pid, 1, 2, 0); }
+
+int cuCheckpointProcessRestore(int pid, void *args) { return args ? INVALID_VALUE : move("restore", pid, 2, 1, 0); }
+
+int cuCheckpointProcessUnlock(int pid, void *args) { return args ? INVALID_VALUE : move("unlock", pid, 1, 0, 0); }
+
+int cuGetErrorName(int code, const char **name) {
+    static const struct { int code; const char *name; } names[] = {
+        {ILLEGAL_STATE, "CUDA_ERROR_ILLEGAL_STATE"}, {NOT_FOUND, "CUDA_ERROR_NOT_FOUND"},
+        {801, "CUDA_ERROR_NOT_SUPPORTED"}, {909, "CUDA_ERROR_TIMEOUT"}};
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
+        if (names[i].code == code) { *name = names[i].name; return SUCCESS; }
+    return INVALID_VALUE;
+}

@@ -1,0 +1,99 @@
+"""When a checkpoint is not even tried: each precondition of the policy, one by one."""
+
+from dataclasses import replace
+
+import pytest
+
+from advisor.engines.checkpoint import MANAGED_BYTES, Host, Target, unfit
+from tests.advisor.engines.foreign_parts import FIT, GIB, calm
+
+ONE = Target(pid=7, memory_bytes=10 * GIB, now=calm(7))
+
+
+def but(**changes: object) -> Host:
+    return replace(FIT, **changes)  # type: ignore[arg-type]
+
+
+def one(**changes: object) -> Target:
+    return replace(ONE, now=calm(7, **changes))
+
+
+def test_a_lone_process_on_a_fit_machine_may_be_tried() -> None:
+    assert unfit(FIT, [ONE]) is None
+
+
+@pytest.mark.parametrize(
+    ("host", "says"),
+    [
+        (but(architecture="aarch64"), "on x86-64 only, and this machine is aarch64"),
+        (but(driver_major=None), "is not known"),
+        (but(driver_major=549), "driver 549 cannot checkpoint"),
+        (but(driver_major=550), "has no timeout for the lock"),
+        (but(driver_major=569), "has no timeout for the lock"),
+        (but(uid=1001), "another user's: only root"),
+        (but(mps_pids=(88,)), "multi-process service runs (process 88)"),
+        (but(available_bytes=12 * GIB - 1), "do not fit into host memory (12.0 GiB available)"),
+        (but(available_bytes=None), "unknown available"),
+    ],
+)
+def test_machines_on_which_nothing_is_tried(host: Host, says: str) -> None:
+    found = unfit(host, [ONE])
+    assert found is not None and says in found
+
+
+@pytest.mark.parametrize(
+    "host",
+    [but(driver_major=570), but(uid=1000), but(available_bytes=12 * GIB)],
+    ids=lambda host: repr(host)[:0],
+)
+def test_machines_that_are_just_good_enough(host: Host) -> None:
+    assert unfit(host, [ONE]) is None
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        (replace(ONE, now=None), "process 7 is gone"),
+        (one(traced=True), "is being traced"),
+        (one(traced=None), "whether process 7 is being traced is not known"),
+        (one(nccl=True), "speak NCCL"),
+        (replace(ONE, world_size="2"), "speak NCCL"),
+        (one(nccl=None), "could not be read"),
+        (one(shared_tensors=True), "shares GPU memory"),
+        (one(managed_bytes=MANAGED_BYTES + 1), "unified memory"),
+        (one(others=(8,)), "a child with the GPU open (process 8)"),
+        (replace(ONE, memory_bytes=None), "how much GPU memory it holds is not known"),
+        (one(cgroup_left_bytes=10 * GIB - 1), "its control group may still take"),
+    ],
+)
+def test_processes_that_are_left_alone(target: Target, says: str) -> None:
+    found = unfit(FIT, [target])
+    assert found is not None and says in found
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        replace(ONE, world_size="1"),
+        one(managed_bytes=MANAGED_BYTES),
+        one(cgroup_left_bytes=10 * GIB),
+        one(cgroup_left_bytes=None, cgroup_read=True),
+    ],
+    ids=["a world of one", "a little unified memory", "just room enough", "no limit"],
+)
+def test_processes_that_are_just_calm_enough(target: Target) -> None:
+    assert unfit(FIT, [target]) is None
+
+
+def test_all_processes_of_the_job_are_handled_or_none() -> None:
+    parent = one(others=(8,))
+    child = Target(pid=8, memory_bytes=GIB, now=calm(8))
+    assert unfit(FIT, [parent, child]) is None
+    assert unfit(FIT, [parent]) is not None
+    assert unfit(FIT, []) == "no process of it is on a GPU"
+
+
+def test_room_is_reckoned_for_all_of_them_together() -> None:
+    both = [ONE, Target(pid=8, memory_bytes=10 * GIB, now=calm(8))]
+    assert unfit(but(available_bytes=22 * GIB), both) is None
+    assert unfit(but(available_bytes=22 * GIB - 1), both) is not None

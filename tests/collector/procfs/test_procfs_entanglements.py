@@ -1,0 +1,112 @@
+"""What ties a process to others, as /proc shows it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from collector.procfs.entanglements import available_bytes, entanglement, mps_pids
+from tests.collector.procfs.proc_tree import ProcTree
+
+UVM = "/dev/nvidia-uvm"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> ProcTree:
+    root = tmp_path / "proc"
+    root.mkdir()
+    return ProcTree(root)
+
+
+def maps(folder: Path, *lines: str) -> None:
+    (folder / "maps").write_text("".join(f"{line}\n" for line in lines))
+
+
+def test_this_very_process_is_tied_to_nobody() -> None:
+    found = entanglement(os.getpid())
+    assert found is not None
+    assert (found.uid, found.traced, found.nccl, found.shared_tensors) == (os.getuid(), False, False, False)
+    assert found.managed_bytes == 0
+    assert (available_bytes() or 0) > 0
+
+
+def test_process_that_is_gone_is_none() -> None:
+    done = subprocess.Popen([sys.executable, "-c", ""])
+    done.wait()
+    assert entanglement(done.pid) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "nccl", "tensors", "managed"),
+    [
+        ("7f00-7f10 rw-s 00000000 00:01 5  /dev/shm/nccl-a1b2c3", True, False, 0),
+        ("7f00-7f10 rw-s 00000000 00:01 5  /dev/shm/torch_123_456_0", False, True, 0),
+        ("7f00-7f10 rw-s 00000000 00:01 5  /dev/shm/cuda.shm.0.1a.1", False, True, 0),
+        (f"10000000-50000000 rw-s 00000000 00:06 9  {UVM}", False, False, 1 << 30),
+        ("7f00-7f10 r-xp 00000000 08:01 5  /usr/lib/libnccl.so.2", False, False, 0),
+        ("7f00-7f10 rw-p 00000000 00:00 0 ", False, False, 0),
+    ],
+)
+def test_signs_in_the_memory_map(tree: ProcTree, line: str, nccl: bool, tensors: bool, managed: int) -> None:
+    maps(tree.add(9), "5500-5600 r-xp 00000000 08:01 5  /usr/bin/python3", line)
+    found = entanglement(9, tree.root)
+    assert found is not None
+    assert (found.nccl, found.shared_tensors, found.managed_bytes) == (nccl, tensors, managed)
+
+
+def test_map_that_may_not_be_read_is_no_all_clear(tree: ProcTree) -> None:
+    folder = tree.add(9)
+    (folder / "maps").unlink()
+    (folder / "maps").mkdir()
+    found = entanglement(9, tree.root)
+    assert found is not None
+    assert (found.nccl, found.shared_tensors, found.managed_bytes) == (None, None, None)
+
+
+def test_descendants_with_a_gpu_open_are_named_and_others_are_not(tree: ProcTree) -> None:
+    tree.add(9)
+    tree.add(10, parent=9, opens=("/dev/null",))
+    tree.add(11, parent=10, opens=("/dev/nvidia0",))
+    tree.add(12, parent=1, opens=("/dev/nvidia0",))
+    tree.add(13, parent=9, opens=("/dev/nvidiactl", UVM))
+    found = entanglement(9, tree.root)
+    assert found is not None and found.others == (11,)
+
+
+def test_debugger_is_seen(tree: ProcTree) -> None:
+    folder = tree.add(9)
+    with (folder / "status").open("a") as status:
+        status.write("TracerPid:\t77\n")
+    found = entanglement(9, tree.root)
+    assert found is not None and found.traced is True
+
+
+@pytest.mark.parametrize(
+    ("limits", "left"),
+    [
+        ({}, None),
+        ({"a/b": (100, 30)}, 70),
+        ({"a": (100, 90), "a/b": (100, 30)}, 10),
+        ({"a/b": ("max", 5)}, None),
+    ],
+)
+def test_the_tightest_control_group_bounds_what_may_move(
+    tree: ProcTree, tmp_path: Path, limits: dict[str, tuple[object, int]], left: int | None
+) -> None:
+    groups = tmp_path / "cgroup"
+    (groups / "a" / "b").mkdir(parents=True)
+    for name, (most, now) in limits.items():
+        (groups / name / "memory.max").write_text(f"{most}\n")
+        (groups / name / "memory.current").write_text(f"{now}\n")
+    tree.add(9, cgroup="0::/a/b\n")
+    found = entanglement(9, tree.root, groups)
+    assert found is not None
+    assert (found.cgroup_left_bytes, found.cgroup_read) == (left, True)
+
+
+def test_mps_is_known_by_its_cut_name(tree: ProcTree) -> None:
+    (tree.add(20) / "comm").write_text("nvidia-cuda-mps\n")
+    (tree.add(21) / "comm").write_text("python\n")
+    assert mps_pids(tree.root) == (20,)

@@ -1,0 +1,64 @@
+"""What ``fallow doctor`` says of acting on this machine."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from advisor.engines.checkpoint import Host
+from collector.procfs.terminals import Terminal
+from service.acting_doctor import checkpoint_found, mps, terminals_found
+from service.doctor import Verdict
+from tests.service.conftest import fallow
+
+FIT = Host(architecture="x86_64", driver_major=580, uid=0, available_bytes=100 << 30)
+
+
+def terminal(*, takes_messages: bool = True, uid: int = 1000) -> Terminal:
+    return Terminal(
+        name="null", path=Path("/dev/null"), device=0, uid=uid, takes_messages=takes_messages, input_ms=0
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "uid", "verdict", "says"),
+    [
+        ((), 0, Verdict.ABSENT, "nobody is logged in"),
+        ((terminal(),), 0, Verdict.GOOD, "1 in use, 1 accept messages, 1 can be written from here"),
+        ((terminal(),), 4242, Verdict.LIMITED, "1 accept messages, 0 can be written"),
+        ((terminal(uid=4242),), 4242, Verdict.GOOD, "1 can be written"),
+        ((terminal(takes_messages=False),), 0, Verdict.LIMITED, "0 accept messages"),
+    ],
+)
+def test_terminals(found: tuple[Terminal, ...], uid: int, verdict: Verdict, says: str) -> None:
+    finding = terminals_found(found, on=True, uid=uid, groups=[])
+    assert finding.verdict is verdict and says in finding.found
+    assert terminals_found(found, on=False, uid=uid, groups=[]).verdict is Verdict.ABSENT
+
+
+@pytest.mark.parametrize(
+    ("host", "on", "verdict", "says"),
+    [
+        (FIT, True, Verdict.GOOD, "can pause everybody's processes"),
+        (FIT, False, Verdict.ABSENT, "switched off"),
+        (replace(FIT, uid=1000), True, Verdict.LIMITED, "only this user's"),
+        (replace(FIT, driver_major=560), True, Verdict.TROUBLE, "has no timeout for the lock"),
+        (replace(FIT, driver_major=None), True, Verdict.ABSENT, "no NVIDIA driver is loaded"),
+        (replace(FIT, mps_pids=(7,)), False, Verdict.ABSENT, "multi-process service runs"),
+    ],
+)
+def test_checkpoints(host: Host, on: bool, verdict: Verdict, says: str) -> None:
+    finding = checkpoint_found(host, on=on)
+    assert finding.verdict is verdict and says in finding.found
+
+
+def test_mps_says_how_sharers_are_kept_apart() -> None:
+    assert "take turns" in mps(()).found
+    assert mps((9,)).verdict is Verdict.GOOD
+
+
+def test_doctor_prints_them(tmp_path: Path) -> None:
+    rows = json.loads(fallow("doctor", "--json", data=tmp_path).stdout)
+    subjects = [row["subject"] for row in rows]
+    assert subjects[-3:] == ["terminals", "checkpoint", "MPS"]
