@@ -9,7 +9,7 @@ import shlex
 from dataclasses import dataclass
 
 SIGNALS = ("USR1", "USR2", "TERM", "HUP", "INT")
-_NAME = re.compile(r"[^\x00-\x1f\x7f]*")
+_NAME = re.compile(r"([^\W_][\w .:+@=,()#-]{0,99})?")
 _MEMORY = re.compile(r"\d+(\.\d+)?\s*(GiB|MiB|GB|MB)", re.IGNORECASE)
 
 
@@ -101,5 +101,7 @@ def _problems(wish: Wish) -> list[str]:
     if wish.memory and not _MEMORY.fullmatch(wish.memory.strip()):
         found.append(f"Memory is a number and a unit, such as 12GiB, not {wish.memory!r}.")
     if not all(_NAME.fullmatch(text) for text in (wish.name, wish.project)):
-        found.append("A name or project has no line breaks or other control characters.")
+        found.append(
+            "A name or project begins with a letter or digit, and has no other signs than .:+@=,()#-_"
+        )
     return found

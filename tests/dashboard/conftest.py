@@ -40,7 +40,8 @@ SETTLED = """(wanted) => {
   if (!app || app.getAttribute('data-test-script-state') !== 'notRunning') return false;
   if (document.querySelector('[data-testid="stSkeleton"]')) return false;
   const shown = document.querySelector(
-    '[data-testid="stMetric"], [data-testid="stVegaLiteChart"], [data-testid="stDataFrame"], .st-key-notice');
+    '[data-testid="stMetric"], [data-testid="stVegaLiteChart"], [data-testid="stDataFrame"], h2, ' +
+    '.st-key-notice');
   const charts = [...document.querySelectorAll('[data-testid="stVegaLiteChart"]')];
   return !!shown && charts.length >= wanted && charts.every(chart => chart.querySelector('.marks'));
 }"""
@@ -206,13 +207,16 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
 
 
 @contextmanager
-def serving(data: Path, log: Path, *, days: int, judged: bool) -> Iterator[Any]:
-    """`fallow serve` on the simulated cluster, past its backfill and, if so, its first judgement."""
+def serving(data: Path, log: Path, *, days: int, judged: bool, more: str = "") -> Iterator[Any]:
+    """`fallow serve` on the simulated cluster, past its backfill and, if so, its first judgement.
+
+    ``more`` is added to its configuration.
+    """
     from service.client import ClientError, connect
 
     data.mkdir(parents=True, exist_ok=True)
     prices = '[prices]\ncurrency = "EUR"\nper_gpu_hour = { "*" = 1.9, "NVIDIA H100 80GB HBM3" = 3.4 }\n'
-    (data / "fallow.toml").write_text(f"[simulated]\nbackfill_days = {days}\n\n{prices}")
+    (data / "fallow.toml").write_text(f"[simulated]\nbackfill_days = {days}\n\n{prices}\n{more}")
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "service.cli", "serve", "--source", "simulated"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from service.cli.arguments import parse
 from service.pages.compose import Unclear, Wish, command, composed
 
-plain_text = st.text(st.characters(min_codepoint=0x20, exclude_characters="\x7f", exclude_categories=("C",)))
+plain_text = st.from_regex(r"([^\W_][\w .:+@=,()#-]{0,20})?", fullmatch=True)
 
 
 @given(project=plain_text, name=plain_text, low=st.integers(1, 8), more=st.integers(0, 8))
@@ -84,7 +84,7 @@ def test_the_line_is_one_that_the_verb_reads(wish: Wish) -> None:
         (Wish(command="x", min_gpus=4, max_gpus=2), "swap the two"),
         (Wish(command="x", max_gpus=2), "say which"),
         (Wish(command="x", memory="much"), "12GiB"),
-        (Wish(command="x", name="a\x1b[31m"), "control characters"),
+        (Wish(command="x", name="a\x1b[31m"), "begins with a letter"),
     ],
 )
 def test_what_cannot_be_typed_says_why(wish: Wish, said: str) -> None:
