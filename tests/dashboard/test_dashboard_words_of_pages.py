@@ -6,8 +6,8 @@ import pytest
 from service import client
 from service.pages import wording
 from service.pages.evidence import told
-from service.pages.notice import explain
 from service.pages.naming import named
+from service.pages.notice import explain
 from service.pages.pieces import plain
 from service.pages.unknowns import by_reason
 from service.pages.view import Window
