@@ -109,6 +109,7 @@ class Report:
 
     ``handled`` is the number of the newest directive it has carried out, ``failed`` why that did not work.
     ``steps_left``, ``step_s`` (by world size) and ``checkpoint_ms`` are the job's own word, where it has one.
+    ``attached`` is whether somebody may sit at its terminal, ``quiet_s`` for how long nobody has typed there.
     """
 
     at_ms: int
@@ -126,6 +127,7 @@ class Report:
     memory_needed_bytes: int | None = None
     checkpoint_ms: int | None = None
     attached: bool | None = None
+    quiet_s: float | None = None
     ending: Ending | None = None
     exit_code: int | None = None
 

@@ -141,6 +141,7 @@ class ReportOrder(Order):
     memory_needed_bytes: Annotated[int, Field(strict=True, ge=0, le=MOST_BYTES)] | None = None
     checkpoint_ms: Moment | None = None
     attached: Truth | None = None
+    quiet_s: Number | None = None
     ending: Ending | None = None
     exit_code: Annotated[int, Field(strict=True, ge=-255, le=255)] | None = None
 
@@ -166,6 +167,7 @@ class ReportOrder(Order):
             memory_needed_bytes=self.memory_needed_bytes,
             checkpoint_ms=self.checkpoint_ms,
             attached=self.attached,
+            quiet_s=self.quiet_s,
             ending=self.ending,
             exit_code=self.exit_code,
         )

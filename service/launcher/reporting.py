@@ -47,8 +47,8 @@ class Known:
         return replace(self, checkpoint_ms=max(saved_ms, self.checkpoint_ms or 0))
 
 
-def report(course: Course, launcher: Launcher, known: Known, now_ms: int, attached: bool) -> Report:
-    """The report of this moment."""
+def report(course: Course, launcher: Launcher, known: Known, now_ms: int, quiet_s: float | None) -> Report:
+    """The report of this moment; ``quiet_s`` since somebody typed, ``None`` where nobody can sit."""
     over = course.over
     return Report(
         at_ms=now_ms,
@@ -65,7 +65,8 @@ def report(course: Course, launcher: Launcher, known: Known, now_ms: int, attach
         memory_held_bytes=known.memory_held_bytes,
         memory_needed_bytes=known.memory_needed_bytes,
         checkpoint_ms=known.checkpoint_ms,
-        attached=attached,
+        attached=quiet_s is not None,
+        quiet_s=quiet_s,
         ending=None if over is None else over.ending,
         exit_code=None if over is None else over.code,
     )

@@ -327,7 +327,7 @@ class Running:
         self._report_at_s = time.monotonic() + REPORT_S
         self._known = self._known.with_saved(self._meeting.saved)
         now_ms = time.time_ns() // 1_000_000
-        self._link.report(report(self._course, self._launcher, self._known, now_ms, _attached()), news=news)
+        self._link.report(report(self._course, self._launcher, self._known, now_ms, _quiet_s()), news=news)
 
     def _touch(self) -> list[int]:
         """Standard input while a paused job's user sits before it."""
@@ -348,6 +348,11 @@ def _attached() -> bool:
         return os.tcgetpgrp(0) == os.getpgrp()
     except OSError:
         return False
+
+
+def _quiet_s() -> float | None:
+    """For how long nobody typed at its terminal, to 8 s (Linux tells it no finer); ``None``: it has none."""
+    return max(0.0, time.time() - os.fstat(0).st_atime) if _attached() else None
 
 
 def _suspended(answer: Answer) -> model.Event:

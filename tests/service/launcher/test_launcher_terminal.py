@@ -124,6 +124,7 @@ def test_the_job_has_the_terminal(service: WireService, sit: Sit, counter: list[
     terminal.shows("got hello")
     assert service.submissions[0]["kind"] == "interactive"
     service.until(lambda: service.reports[-1]["attached"], "it says that somebody sits there")
+    assert 0 <= service.reports[-1]["quiet_s"] < 600
     terminal.type("quit\n")
     assert terminal.end() == 9
 
