@@ -105,7 +105,7 @@ def terms(
         sharing=sharing,
         memory_bytes=allowed,
         settings=tuple(sorted({**defaults, **settings}.items())),
-        sentences=(why, *_about_memory(allowed, settings), _about_defaults(wanted)),
+        sentences=(why, *_about_memory(allowed, settings), about_defaults(wanted)),
     )
 
 
@@ -136,6 +136,14 @@ def environment(settings: Sequence[tuple[str, str]], own: Mapping[str, str]) -> 
     if added.get(PIPE_DIRECTORY) == NO_DAEMON_DIRECTORY and PIPE_DIRECTORY in own:
         del added[PIPE_DIRECTORY]  # a daemon of the user's own, for a device that nobody else uses through it
     return added
+
+
+def about_defaults(wanted: Submission) -> str:
+    """The sentence on the memory defaults that a job starts with."""
+    if not wanted.memory_defaults:
+        return "It was submitted with --no-memory-defaults: its framework takes memory as it likes."
+    named = ", ".join(f"{name}={value}" for name, value in MEMORY_DEFAULTS.items())
+    return f"Unless its user has set them, it starts with {named} (refuse with --no-memory-defaults)."
 
 
 def _sharing(
@@ -217,13 +225,6 @@ def _about_memory(allowed: int | None, settings: Mapping[str, str]) -> tuple[str
         f"{held}: PyTorch jobs that use fallow are held to it ({MEMORY_FRACTION}), all others are watched, "
         "and told when they hold more.",
     )
-
-
-def _about_defaults(wanted: Submission) -> str:
-    if not wanted.memory_defaults:
-        return "It was submitted with --no-memory-defaults: its framework takes memory as it likes."
-    named = ", ".join(f"{name}={value}" for name, value in MEMORY_DEFAULTS.items())
-    return f"Unless its user has set them, it starts with {named} (refuse with --no-memory-defaults)."
 
 
 def _names_of(name: str) -> frozenset[str]:

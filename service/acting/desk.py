@@ -29,6 +29,7 @@ from service.api.port import Caller, Role, Row
 
 if TYPE_CHECKING:
     from advisor.cycle import Journal
+    from advisor.engines.local import Agree
     from advisor.model import ClusterState
     from advisor.register.register import Register, Turn
     from collector.clock import Clock
@@ -102,6 +103,9 @@ class Organs:
     foreign: Foreign
     keeping: Keeping
     inner_projects: frozenset[str] = frozenset()
+    agree: "Agree | None" = None
+    attended_s: float = 900.0
+    """Whoever has not typed for so long, by the machine's clock, does not sit there."""
 
 
 class Desk:
@@ -145,11 +149,13 @@ class Desk:
             for row in read_directives(self._organs.store, job)
         ]
         actions = self._organs.papers.actions(caller, since_ms=None, job=job)
+        agree = self._organs.agree
+        held = agree(entry, entry.gpus, entry.share) if agree is not None and entry.gpus else None
         return {
             **self._row(entry),
             "directives": told,
             "actions": actions,
-            "explain": list(explained(entry, self._waits().get(job))),
+            "explain": list(explained(entry, self._waits().get(job), held)),
         }
 
     def directives(self, caller: Caller, job: JobId, after: int) -> AsyncIterator[Row]:
@@ -167,7 +173,8 @@ class Desk:
         before = self._own(caller, job)
         if before.stand is Stand.ENDED:
             raise JobEnded(f"{job} has ended: {before.said or (before.ending and before.ending.value)}")
-        self._register.report(job, report)
+        away = report.quiet_s is not None and report.quiet_s >= self._organs.attended_s
+        self._register.report(job, replace(report, attached=False) if away else report)
         return {"known": True}
 
     def pause(self, caller: Caller, job: JobId, because: str) -> Row:

@@ -133,6 +133,8 @@ def join_acting(ground: Ground) -> Acting:
         papers=papers,
         foreign=ForeignOrders(observing.look, applying),
         keeping=Keeping(foreign, books.journal, observing.look, clock, config.advice),
+        agree=granting.agree,
+        attended_s=config.foreign.attended_s / config.rehearsal.speed,
         inner_projects=frozenset(quota.parent for quota in config.quotas.values() if quota.parent),
     )
     return Acting(Desk(organs), loop, applying, local)

@@ -4,6 +4,7 @@ from typing import Any
 
 from advisor.register.life import in_flight
 from advisor.register.model import Entry, Mobility, Submission
+from advisor.register.shares import Terms, about_defaults
 from service.acting.waiting import Wait
 
 Row = dict[str, Any]
@@ -32,8 +33,11 @@ def unfit(wanted: Submission, inner_projects: frozenset[str] = frozenset()) -> s
     return None
 
 
-def explained(entry: Entry, wait: Wait | None) -> tuple[str, ...]:
-    """Sentences for people on why the job stands where it stands. Pure."""
+def explained(entry: Entry, wait: Wait | None, held: Terms | None = None) -> tuple[str, ...]:
+    """Sentences for people on why the job stands where it stands, and on which terms it holds GPUs. Pure.
+
+    ``held`` are the terms that it would get now: what its lease says goes before.
+    """
     lines = [f"It is {entry.stand.value}" + (f": {entry.said}." if entry.said else ".")]
     if wait is not None:
         lines.append(f"It is number {wait.place} of {wait.of} in the queue and waits for: {wait.waits_for}.")
@@ -45,12 +49,20 @@ def explained(entry: Entry, wait: Wait | None) -> tuple[str, ...]:
         named = ", ".join(f"{name}={value}" for name, value in entry.next_launch)
         lines.append(f"It is launched with {named} next time.")
     settings = getattr(entry.directive, "settings", ())
-    if settings and not entry.submission.memory_defaults:
-        lines.append("Its owner refused the memory defaults.")
+    lines += _on_terms(entry, held)
     if settings:
         named = ", ".join(f"{name}={value}" for name, value in settings)
-        lines.append(f"Its workers were started with {named}.")
+        lines.append(f"The settings of its lease: {named}.")
     return tuple(lines)
+
+
+def _on_terms(entry: Entry, held: Terms | None) -> tuple[str, ...]:
+    if held is None or not entry.gpus:
+        return (about_defaults(entry.submission),)
+    why, *rest = held.sentences
+    if held.sharing is not entry.sharing:
+        why = f"Its lease says {entry.sharing.value}, as things were when it was granted."
+    return (why, *rest)
 
 
 def queue_row(entry: Entry, wait: Wait) -> Row:

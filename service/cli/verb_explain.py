@@ -1,7 +1,11 @@
-"""``fallow explain JOB|GPU|ADVICE``: why, why not, and what would change it."""
+"""``fallow explain JOB|GPU|ADVICE``: why, why not, and what would change it.
+
+Of a job that was submitted the service says besides why it stands where it stands, on which terms it holds
+its GPUs, and with which settings its workers were started.
+"""
 
 import argparse
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from rich.padding import Padding
@@ -9,13 +13,19 @@ from rich.padding import Padding
 from service.advice_rows import advice_row, step_row
 from service.advising import Desk, consult
 from service.cli import advices
+from service.cli.job_words import job_id
 from service.cli.screen import console, print_json
 from service.cli.settings import settle
-from service.client import connect
+from service.client import ClientError, connect
+from service.client.acting import connect_acting
 from service.trouble import Trouble
 
 if TYPE_CHECKING:
     from advisor.explain import Explanation
+
+
+SUBMITTED = "fallow:"
+"""How the ids of submitted jobs begin."""
 
 
 class NothingOfThatName(Trouble):
@@ -24,12 +34,17 @@ class NothingOfThatName(Trouble):
 
 def run(flags: argparse.Namespace) -> int:
     """Print all that was decided about one job, GPU or advice."""
-    from advisor.explain import NoSuch, explain
+    from advisor.explain import Explanation, NoSuch, explain
 
-    settings = settle(flags)
+    name, settings = job_id(flags.name), settle(flags)
+    launched = _launched(flags, name)
     with connect(flags.data) as client:
         desk = consult(client, settings.effective.config)
-    found = explain(flags.name, desk.said, desk.places)
+    found = explain(name, desk.said, desk.places)
+    if isinstance(found, NoSuch) and launched:
+        found = Explanation(kind="job", name=name, facts=launched)
+    elif not isinstance(found, NoSuch):
+        found = replace(found, facts=(*found.facts, *launched))
     if isinstance(found, NoSuch):
         near = f"; nearest: {', '.join(found.near)}" if found.near else ""
         raise NothingOfThatName(
@@ -41,6 +56,16 @@ def run(flags: argparse.Namespace) -> int:
         return 0
     _draw(found, desk)
     return 0
+
+
+def _launched(flags: argparse.Namespace, name: str) -> tuple[str, ...]:
+    """What the service says of a submitted job; nothing of others, and where none runs to be asked."""
+    if not name.startswith(SUBMITTED):
+        return ()
+    try:
+        return tuple(connect_acting(flags.data).job(name).get("explain", ()))
+    except ClientError:
+        return ()
 
 
 def _draw(found: "Explanation", desk: Desk) -> None:
