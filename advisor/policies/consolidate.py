@@ -7,7 +7,7 @@ stands only if what the gang gains is ``move_pays`` times what all moves cost to
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from advisor.advice import Abstain, Advice
 from advisor.limits import Limits
@@ -25,6 +25,9 @@ from analytics.model import Evidence
 from collector.model import GpuUuid, JobId, NodeName
 
 CONFIDENCE = 0.8
+
+_Shape = tuple[int, int | None, tuple[str, ...]]
+"""What a gang asks for, as far as moves are concerned: two of one shape get one answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +54,18 @@ def advise(
     }
     waiting = [job for job in state.jobs.values() if job.phase is Phase.PENDING and job.share >= 1]
     waiting.sort(key=lambda job: (-job.priority, job.submitted_ms, job.id))
-    answers = (_judged(state, observed, rules, stuck, gang) for gang in waiting)
+    barren: dict[_Shape, Abstain | None] = {}
+    answers: list[Advice | Abstain | None] = []
+    for gang in waiting:
+        shape = (gang.min_gpus, gang.memory_bytes, gang.gpu_models)
+        if shape in barren:
+            known = barren[shape]
+            answers.append(None if known is None else replace(known, job=gang.id))
+            continue
+        answer = _judged(state, observed, rules, stuck, gang)
+        answers.append(answer)
+        if answer is None or (isinstance(answer, Abstain) and not answer.gpus):
+            barren[shape] = answer
     return tuple(answer for answer in answers if answer is not None)
 
 

@@ -66,6 +66,7 @@ class Register:
         self._working, self._seen = dict(entries), dict(entries)
         self._nonces = {_nonce(entry.submission): entry.id for entry in entries.values()}
         self._number = number
+        self._ended = sum(1 for entry in entries.values() if entry.stand is Stand.ENDED)
         self._guard = threading.Lock()
         self._changed = threading.Condition(self._guard)
         self._disk = threading.Lock()
@@ -132,6 +133,14 @@ class Register:
     def heard(self, job: JobId) -> None:
         """A sign of life that says nothing else, as an open connection is. Never blocks."""
         self._heard_ms[job] = self._clock.monotonic_ms()
+
+    def silent(self, over_s: float) -> frozenset[JobId]:
+        """The jobs whose launchers were not heard for longer than that."""
+        now_ms, heard = self._clock.monotonic_ms(), self._heard_ms
+        with self._guard:
+            return frozenset(
+                job for job in self._seen if now_ms - heard.get(job, self._since_ms) > over_s * 1000
+            )
 
     def silence_s(self, job: JobId) -> float:
         """For how long its launcher was not heard, by the steady clock; counted from the opening at most."""
@@ -233,7 +242,7 @@ class Register:
         with self._guard:
             for change in batch.changes:
                 self._seen[change.after.id] = change.after
-            self._forget()
+            self._forget(batch)
             batch.over = True
             told = [
                 (self._listeners + self._followers.get(change.after.id, ()), change)
@@ -260,13 +269,15 @@ class Register:
                 self._working[job] = kept
                 self._hold(kept)
 
-    def _forget(self) -> None:
+    def _forget(self, batch: "_Batch") -> None:
         """Let go of what ended longest ago; the caller has the guard."""
-        if len(self._seen) < 2 * ENDED_KEPT:
+        self._ended += sum(1 for each in batch.changes if each.after.stand is Stand.ENDED)
+        if self._ended < 2 * ENDED_KEPT:
             return
         ended = [entry for entry in self._seen.values() if entry.stand is Stand.ENDED]
         for entry in sorted(ended, key=lambda each: each.ended_ms or 0)[: max(0, len(ended) - ENDED_KEPT)]:
             if entry.id not in self._open.jobs:
+                self._ended -= 1
                 del self._seen[entry.id], self._working[entry.id]
                 self._heard_ms.pop(entry.id, None)
                 self._nonces.pop(_nonce(entry.submission), None)

@@ -8,7 +8,7 @@ before the measuring stopped says nothing of now.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from advisor.model import (
@@ -61,8 +61,13 @@ def is_ours(job: JobId) -> bool:
     return job.startswith(OURS)
 
 
-def joined(live: ClusterState, entries: Iterable[Entry], look: Look) -> ClusterState:
-    """The state of the machine with its submitted jobs."""
+def joined(
+    live: ClusterState,
+    entries: Iterable[Entry],
+    look: Look,
+    waiting_as: Callable[[Entry], Job] | None = None,
+) -> ClusterState:
+    """The state of the machine with its submitted jobs. ``waiting_as``: ``waiting_job``, or its memory."""
     present = [entry for entry in entries if entry.stand is not Stand.ENDED]
     holding = {entry.id: entry for entry in present if leased(entry) and _is_known(entry, live)}
     stale = {uuid for uuid in live.gpus if look.now_ms - look.newest_ms.get(uuid, 0) > look.stale_ms}
@@ -80,7 +85,8 @@ def joined(live: ClusterState, entries: Iterable[Entry], look: Look) -> ClusterS
         if not leased(entry) and entry.submission.project not in inner and _may_wait(entry, look)
     ]
     ours = {entry.id: _running(entry, live, look, stale) for entry in holding.values()}
-    ours.update({entry.id: _waiting(entry, live, look) for entry in waiting})
+    draw = waiting_as or waiting_job
+    ours.update({entry.id: draw(entry) for entry in waiting})
     placements = {
         entry.id: Placement(gpus=leased(entry), share=share_held(entry)) for entry in holding.values()
     }
@@ -98,6 +104,22 @@ def joined(live: ClusterState, entries: Iterable[Entry], look: Look) -> ClusterS
             if entry.promised_ms is not None
         },
         actions=look.actions or live.actions,
+    )
+
+
+def waiting_job(entry: Entry) -> Job:
+    """A job that holds nothing: all that is known of it is its entry.
+
+    Who was paused for idling goes on when touched where somebody can touch it, else after its cooldown."""
+    phase = Phase.PAUSED if entry.stand is Stand.PAUSED else Phase.PENDING
+    untouched = entry.idled and entry.submission.kind is JobKind.INTERACTIVE
+    return replace(
+        _asked(entry, None, 0),
+        phase=phase,
+        paused_on=entry.paused_on,
+        held=entry.held_by_user or untouched,
+        use=Use.IDLE if entry.idled else Use.UNKNOWN,
+        memory_bytes=_needed(entry.report) or entry.submission.memory_bytes,
     )
 
 
@@ -150,24 +172,10 @@ def _disturbs(entry: Entry) -> bool:
     return in_flight(entry) and not isinstance(entry.directive, HARMLESS)
 
 
-def _waiting(entry: Entry, live: ClusterState, look: Look) -> Job:
-    """Who was paused for idling goes on when touched where somebody can touch it, else after its cooldown."""
-    phase = Phase.PAUSED if entry.stand is Stand.PAUSED else Phase.PENDING
-    untouched = entry.idled and entry.submission.kind is JobKind.INTERACTIVE
-    return replace(
-        _asked(entry, live, look),
-        phase=phase,
-        paused_on=entry.paused_on,
-        held=entry.held_by_user or untouched,
-        use=Use.IDLE if entry.idled else Use.UNKNOWN,
-        memory_bytes=_needed(entry.report) or entry.submission.memory_bytes,
-    )
-
-
 def _running(entry: Entry, live: ClusterState, look: Look, stale: set[GpuUuid]) -> Job:
     """A job with a lease; while something is in flight, or its launcher is lost, nothing is done to it."""
     wanted, report, seen = entry.submission, entry.report, live.jobs.get(entry.id)
-    job = _asked(entry, live, look)
+    job = _asked(entry, seen, look.now_ms)
     starting = entry.stand is Stand.STARTING or entry.started_ms is None
     unseen = seen is None or any(uuid in stale for uuid in leased(entry))
     job = replace(
@@ -198,10 +206,9 @@ def _untouchable(job: Job, size: int) -> Job:
     return replace(job, min_gpus=size, max_gpus=size, preemptible=False, opted_out=frozenset(ActionClass))
 
 
-def _asked(entry: Entry, live: ClusterState, look: Look) -> Job:
+def _asked(entry: Entry, seen: Job | None, now_ms: int) -> Job:
     """What was asked for, what is allowed, and what was done to it so far."""
     wanted, report = entry.submission, entry.report
-    seen = live.jobs.get(entry.id)
     moves = wanted.mobility is not Mobility.RIGID
     interactive = wanted.kind is JobKind.INTERACTIVE
     return Job(
@@ -225,7 +232,7 @@ def _asked(entry: Entry, live: ClusterState, look: Look) -> Job:
         opted_out=wanted.opted_out,
         keep_until_ms=entry.keep_until_ms if seen is None else seen.keep_until_ms or entry.keep_until_ms,
         keeps=max(entry.keeps, 0 if seen is None else seen.keeps),
-        attained_gpu_s=attained_gpu_s(entry, look.now_ms),
+        attained_gpu_s=attained_gpu_s(entry, now_ms),
         acted_ms=entry.acted_ms,
         resized_ms=entry.resized_ms,
         requeues=entry.requeues,

@@ -100,8 +100,7 @@ class ActingLoop:
 
     def absent(self) -> "frozenset[JobId]":
         """The jobs whose launcher is not to be reached now."""
-        register, silent_s = self._parts.register, self._pace.silent_s
-        return frozenset(job for job in register.entries() if register.silence_s(job) > silent_s)
+        return self._parts.register.silent(self._pace.silent_s)
 
     def start(self) -> None:
         """Begin; returns at once."""

@@ -12,12 +12,13 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from advisor.model import ClusterState
+    from advisor.model import ClusterState, Job
     from advisor.observed import Observed
+    from advisor.register.model import Entry
     from advisor.register.register import Register
     from advisor.state import Live
     from collector.clock import Clock
-    from collector.model import GpuUuid, NodeName
+    from collector.model import GpuUuid, JobId, NodeName
     from collector.store.database import Store
     from service.config.model import Config
 
@@ -41,6 +42,26 @@ class _Measured:
     taken: "frozenset[GpuUuid]"
 
 
+class _Drawn:
+    """Remembers the jobs of waiting entries: of thousands, few change between two looks."""
+
+    def __init__(self) -> None:
+        self._known: dict[JobId, tuple[Entry, Job]] = {}
+
+    def __call__(self, entry: "Entry") -> "Job":
+        from advisor.register.state import waiting_job
+
+        known = self._known.get(entry.id)
+        if known is None or known[0] is not entry:
+            known = self._known[entry.id] = (entry, waiting_job(entry))
+        return known[1]
+
+    def forget(self, kept: "Mapping[JobId, Entry]") -> None:
+        """Let go of jobs that are not among these."""
+        if len(self._known) > 2 * len(kept) + 100:
+            self._known = {job: known for job, known in self._known.items() if job in kept}
+
+
 class Observing:
     """``advisor.cycle.Observe`` of a running service; safe from any thread."""
 
@@ -58,6 +79,7 @@ class Observing:
         self._store, self._config, self._clock, self._register = store, config, clock, register
         self._last_tick, self._here, self._remember = last_tick, here, remember
         self._measured: _Measured | None = None
+        self._drawn = _Drawn()
         self._reading = threading.Lock()
 
     @property
@@ -83,16 +105,15 @@ class Observing:
         now_ms = self._clock.now_ms()
         state = measured.live.state
         entries = self._register.entries()
+        self._drawn.forget(entries)
         look = Look(
             now_ms=now_ms,
             newest_ms=measured.newest_ms,
             stale_ms=_stale_ms(self._config),
             here=self._here(state),
-            absent=frozenset(
-                job for job in entries if self._register.silence_s(job) > self._config.acting.silent_s
-            ),
+            absent=self._register.silent(self._config.acting.silent_s),
         )
-        return self._remember(joined(state, entries.values(), look))
+        return self._remember(joined(state, entries.values(), look, self._drawn))
 
     def _newest(self) -> _Measured:
         tick_ms, steady_ms = self._last_tick(), self._clock.monotonic_ms()

@@ -7,7 +7,7 @@ from advisor.cycle import Cycle
 from advisor.engines.engine import Done
 from advisor.guard import action_of
 from advisor.model import ActionClass, Telemetry
-from advisor.plan import Refusal, Rule
+from advisor.plan import Rule
 from advisor.register.life import in_flight
 from advisor.register.model import Entry, Stand
 from advisor.steps import Resume, Start
@@ -38,10 +38,12 @@ class Reasons:
 def reasons_of(cycle: Cycle) -> Reasons:
     """What a cycle says of those whom it did not start; what it refused first by its turn in the queue."""
     begun = {step.job for step, outcome in cycle.outcomes if isinstance(outcome, Done)}
+    blind = _unmeasured(cycle)
     found: dict[JobId, str] = {}
     for refusal in (*cycle.ruling.refused, *cycle.plan.refused):
         if refusal.action is ActionClass.SCHEDULE and refusal.job not in begun:
-            found.setdefault(refusal.job, refusal.reason + _unmeasured(cycle, refusal))
+            more = blind if refusal.rule in (Rule.NEVER_FITS, Rule.NO_ROOM) else ""
+            found.setdefault(refusal.job, refusal.reason + more)
     for step in cycle.plan.steps:
         if isinstance(step, Start | Resume) and step.job not in begun:
             found.setdefault(step.job, f"its turn: {action_of(step).value} stopped before it")
@@ -62,16 +64,12 @@ def waits(
     }
 
 
-def _unmeasured(cycle: Cycle, refusal: Refusal) -> str:
+def _unmeasured(cycle: Cycle) -> str:
     """What to add where there would be room, were it known what the GPUs do."""
-    if refusal.rule not in (Rule.NEVER_FITS, Rule.NO_ROOM):
-        return ""
     if not cycle.state.gpus:
         return "; no GPU is measured yet"
-    blind = [gpu for gpu in cycle.state.gpus.values() if gpu.telemetry is Telemetry.UNKNOWN]
-    if not blind:
-        return ""
-    return f"; {len(blind)} GPUs are not measured just now, and are given to nobody"
+    blind = sum(1 for gpu in cycle.state.gpus.values() if gpu.telemetry is Telemetry.UNKNOWN)
+    return f"; {blind} GPUs are not measured just now, and are given to nobody" if blind else ""
 
 
 def stands(entry: Entry) -> bool:
