@@ -232,19 +232,15 @@ def prepare(service: Service) -> None:
 
 
 def act(service: Service) -> None:
-    """A third job comes, a cycle acts, its owner pauses the second one, and the next cycle goes on."""
+    """A third job comes, a cycle acts; the second is paused by its owner and the first cancelled."""
     service.register.submit(wanted("c"))
     service.cycle()
     entry = service.register.entries()["fallow:2"]
     if not entry.held_by_user and entry.stand is Stand.RUNNING:
         service.orders.give(Pause(job="fallow:2"), "user ann", _held)
-    service.cycle()
-
-
-def end(service: Service) -> None:
-    """Its owner cancels the first job."""
     if service.register.entries()["fallow:1"].stand is not Stand.ENDED:
         service.orders.give(Terminate(job="fallow:1"), "user ann")
+    service.cycle()
 
 
 def recover(service: Service) -> None:
@@ -261,7 +257,6 @@ def _held(entry: Entry) -> Entry:
 SCENARIOS: dict[str, Callable[[Service], None]] = {
     "prepare": prepare,
     "act": act,
-    "end": end,
     "recover": recover,
 }
 

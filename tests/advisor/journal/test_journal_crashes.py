@@ -59,19 +59,16 @@ def drivers() -> Iterator["SimpleQueue[Driver]"]:
         each.close()
 
 
-@pytest.mark.parametrize("scenario", ["act", "end"])
-def test_killed_at_every_point_of_acting(
-    drivers: "SimpleQueue[Driver]", tmp_path: Path, scenario: str
-) -> None:
+def test_killed_at_every_point_of_acting(drivers: "SimpleQueue[Driver]", tmp_path: Path) -> None:
     base = made(drivers, tmp_path)
     whole = copied(base, tmp_path / "whole")
     driver = drivers.get()
-    passed = driver.run(whole, scenario)["passed"]
+    passed = driver.run(whole, "act")["passed"]
     drivers.put(driver)
-    assert passed >= 8
+    assert passed > 20
 
     def at(point: int) -> tuple[bool, set[str]]:
-        return killed(drivers, base, tmp_path / f"killed-{point}", [(scenario, point)])
+        return killed(drivers, base, tmp_path / f"killed-{point}", [("act", point)])
 
     with ThreadPoolExecutor(DRIVERS) as hands:
         found = list(hands.map(at, range(1, passed + 1)))
@@ -92,10 +89,10 @@ def test_killed_at_every_point_of_starting_again(drivers: "SimpleQueue[Driver]",
         steps = [("act", first), ("recover", second)]
         return killed(drivers, base, tmp_path / f"killed-{first}-{second}", steps)
 
-    points = [(acting * part // 4, second) for part in (1, 3) for second in range(1, 11)]
+    points = [(acting // 2, second) for second in range(1, 11)]
     with ThreadPoolExecutor(DRIVERS) as hands:
         found = list(hands.map(at, points))
-    assert sum(was_killed for was_killed, _ in found) > 6
+    assert sum(was_killed for was_killed, _ in found) > 3
 
 
 def made(drivers: "SimpleQueue[Driver]", folder: Path) -> Path:
