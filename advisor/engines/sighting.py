@@ -10,12 +10,12 @@ OLDEST_MS = 120_000
 """A process that was not seen on a GPU for so long is not taken to be on it."""
 
 
-def processes_of(snapshot: Snapshot, job: JobId, now_ms: int) -> tuple[Seen, ...]:
-    """Every process of ``job`` that was on a GPU at the newest look, by pid."""
+def processes_of(snapshot: Snapshot, job: JobId, now_ms: int, oldest_ms: int = OLDEST_MS) -> tuple[Seen, ...]:
+    """Every process of ``job`` that was on a GPU at the newest look, at most ``oldest_ms`` ago; by pid."""
     mine = {key for key, owner in snapshot.owners if owner == job}
     on: defaultdict[ProcessKey, list[ProcessSample]] = defaultdict(list)
     for sample in snapshot.process_samples:
-        if sample.key in mine and now_ms - sample.at_ms <= OLDEST_MS:
+        if sample.key in mine and now_ms - sample.at_ms <= oldest_ms:
             on[sample.key].append(sample)
     known = {process.key: process for process in snapshot.processes}
     return tuple(_seen(key, on[key], known.get(key)) for key in sorted(on))

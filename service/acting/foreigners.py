@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from advisor.engines.checkpointer import LocalCheckpointer
 from advisor.engines.foreign import ForeignEngine, Parts, beyond
-from advisor.engines.sighting import processes_of
+from advisor.engines.sighting import OLDEST_MS, processes_of
 from advisor.engines.telling import Notifier, TerminalNotifier
 from advisor.model import ClusterState, Job, Phase, Use
 from advisor.protect import Protect, with_protection
@@ -47,6 +47,7 @@ class Foreigners:
         self._book, self._clock, self._protect, self._sight = book, clock, protect, sight
         self._node = NodeName(socket.gethostname())
         self._attended_ms = config.foreign.attended_s * 1000
+        self._rehearsal = config.rehearsal
         ways: tuple[Notifier, ...] = ()
         if config.foreign.terminals and not sight.simulated:
             ways = (TerminalNotifier(),)
@@ -65,7 +66,8 @@ class Foreigners:
 
     def processes(self, job: JobId) -> tuple[Seen, ...]:
         """The processes of a foreign job that are on GPUs now."""
-        return processes_of(self._sight.snapshot(), job, self._clock.now_ms())
+        oldest_ms = round(OLDEST_MS * self._rehearsal.speed)
+        return processes_of(self._sight.snapshot(), job, self._clock.now_ms(), oldest_ms)
 
     def complete(self, state: ClusterState) -> ClusterState:
         """The state with all that is known of foreign jobs. Reads the store and /proc; blocks briefly."""
@@ -101,7 +103,13 @@ class Foreigners:
 
     def _typed_ms(self, seen: Sequence[Seen]) -> "tuple[int | None, ...]":
         """When each process's terminal was last typed at; ``None``: it has none, or is elsewhere."""
-        return tuple(_input_ms(each) if each.node == self._node else None for each in seen)
+        typed = (_input_ms(each) if each.node == self._node else None for each in seen)
+        return tuple(None if at_ms is None else self._dated(at_ms) for at_ms in typed)
+
+    def _dated(self, at_ms: int) -> int:
+        """An instant of the machine's clock in the service's calendar, which runs faster in a rehearsal."""
+        since_ms = self._rehearsal.since_ms
+        return round(since_ms + (at_ms - since_ms) * self._rehearsal.speed)
 
     def _driver(self) -> str | None:
         gpus = (gpu for gpu in self._sight.snapshot().gpus if gpu.node == self._node)

@@ -44,7 +44,7 @@ def test_machines_on_which_nothing_is_tried(host: Host, says: str) -> None:
 @pytest.mark.parametrize(
     "host",
     [but(driver_major=570), but(uid=1000), but(available_bytes=12 * GIB)],
-    ids=lambda host: repr(host)[:0],
+    ids=["the first driver with a timeout", "the owner itself", "just room enough"],
 )
 def test_machines_that_are_just_good_enough(host: Host) -> None:
     assert unfit(host, [ONE]) is None
