@@ -88,6 +88,8 @@ OWNERS = {
     "duckdb": ("collector/store",),
     "prometheus_client": ("collector/dcgm", "collector/exposition"),
     "apscheduler": ("service/daemon",),
+    "apprise": ("service/delivery",),
+    "jinja2": ("service/reports",),
     "torch": ("fallow",),
     "streamlit": ("app.py", "service/pages"),
     "altair": ("service/pages", "service/cli/chart_runs.py"),

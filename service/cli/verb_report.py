@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service.cli.screen import Column, console, print_json, table
+from service.cli.settings import settle
 from service.cli.spans import window
 from service.client import NoData, connect
 from service.client import place as client_place
@@ -125,10 +126,68 @@ def _list(flags: argparse.Namespace) -> int:
     if flags.json:
         print_json(rows)
         return 0
-    console().print(
+    screen = console()
+    screen.print(
         table(
             [Column(title="kind"), Column(title="what it tells")],
             [[row["kind"], row["says"]] for row in rows],
         )
     )
+    _list_schedules(flags)
+    _list_messages(client_place.data_dir(flags.data))
     return 0
+
+
+def _list_schedules(flags: argparse.Namespace) -> None:
+    from service.daemon.reporting import next_due, read_times
+
+    settings = settle(flags)
+    reports = settings.effective.config.reports
+    if not reports:
+        console().print("\nNone is scheduled: see \\[reports.NAME] in docs/reports.md.", style="bright_black")
+        return
+    settled, now = read_times(settings.data), datetime.now(UTC)
+    lines = [
+        [
+            name,
+            report.kind,
+            f"{report.cron} {report.zone}",
+            _when(settled.get(name)),
+            _when(next_due(report, now)),
+            ", ".join(to.partition("://")[0] for to in report.to) or report.folder,
+        ]
+        for name, report in reports.items()
+    ]
+    titles = ("scheduled", "kind", "when", "looked at last", "comes next", "to")
+    console().print()
+    console().print(table([Column(title=title) for title in titles], lines))
+
+
+def _list_messages(data: Path) -> None:
+    """What has not arrived yet, or never did, and why."""
+    from service.delivery.message import What
+    from service.delivery.outbox import Outbox
+
+    waiting = [
+        posted
+        for posted in Outbox(data, lambda receiver: receiver).posted()
+        if posted.standing.state is not What.SENT
+    ]
+    if not waiting:
+        return
+    lines = [
+        [
+            each.message.title,
+            each.message.to.partition("://")[0],
+            "given up" if each.standing.next_ms is None else f"tried {each.standing.tries} times",
+            each.standing.found,
+        ]
+        for each in waiting
+    ]
+    console().print()
+    titles = ("message that has not arrived", "to", "state", "why")
+    console().print(table([Column(title=title) for title in titles], lines))
+
+
+def _when(at: datetime | None) -> str:
+    return "never" if at is None else f"{at.astimezone():%Y-%m-%d %H:%M}"

@@ -1,4 +1,4 @@
-"""What a service does beside its ticks: findings each minute; sealing, retention, checkpoints at times."""
+"""What a service does beside its ticks: findings, sealing, retention, checkpoints, reports."""
 
 from typing import TYPE_CHECKING
 
@@ -16,9 +16,11 @@ KEEPING_S = 3_600
 
 def make_chores(config: "Config", store: "Store", clock: "Clock") -> "tuple[Chore, ...]":
     """The chores of one store; each is short, and none holds up a tick for long."""
+    from service.daemon.reporting import make_reporting
     from service.daemon.state import Chore
 
     return (
+        make_reporting(config, store.folder, clock),
         Chore(name="checkpoint", every_s=CHECKPOINT_S, first_after_s=120, work=lambda: _checkpoint(store)),
         Chore(
             name="findings",

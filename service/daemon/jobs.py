@@ -1,4 +1,4 @@
-"""The service's clockwork on APScheduler: ticks on one thread, chores (findings, sealing) on another.
+"""The service's clockwork on APScheduler: ticks on one thread, chores on another, slow ones on a third.
 
 A tick is never queued behind a chore, and a late tick is skipped rather than doubled: the loop itself
 records the hole.
@@ -15,6 +15,9 @@ from service.daemon.state import Beat, Chore, Pulse
 
 log = logging.getLogger(__name__)
 
+CHORE_LEAST_S = 1.0
+"""However fast the calendar runs: a chore that never rests would leave the ticks no time."""
+
 
 class Clockwork:
     """Runs a beat, and chores, until stopped; failures are logged, shown in the pulse, and tried again.
@@ -26,7 +29,7 @@ class Clockwork:
         self._pulse = pulse
         self._speed = speed
         self._scheduler = BackgroundScheduler(
-            executors={"beat": ThreadPoolExecutor(1), "chores": ThreadPoolExecutor(1)},
+            executors={name: ThreadPoolExecutor(1) for name in ("beat", "chores", "apart")},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
             timezone=UTC,
         )
@@ -37,17 +40,18 @@ class Clockwork:
 
     def start(self) -> None:
         """Begin; returns at once."""
-        for name in ("apscheduler.scheduler", "apscheduler.executors.beat", "apscheduler.executors.chores"):
-            logging.getLogger(name).setLevel(logging.ERROR)
+        for name in ("scheduler", "executors.beat", "executors.chores", "executors.apart"):
+            logging.getLogger(f"apscheduler.{name}").setLevel(logging.ERROR)
         self._scheduler.start()
 
     def add_chores(self, chores: tuple[Chore, ...]) -> None:
         """Begin these too, each after its own first wait."""
         for chore in chores:
             start = _in(chore.first_after_s / self._speed)
-            every_s = chore.every_s / self._speed
+            every_s = max(CHORE_LEAST_S, chore.every_s / self._speed)
             trigger = IntervalTrigger(seconds=every_s, start_date=start, timezone=UTC)
-            self._scheduler.add_job(self._chore, trigger, args=[chore], executor="chores")
+            executor = "apart" if chore.apart else "chores"
+            self._scheduler.add_job(self._chore, trigger, args=[chore], executor=executor)
 
     def stop(self) -> None:
         """End after what is under way; blocks until then."""

@@ -27,12 +27,13 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chore:
-    """Something done every so often beside the ticks."""
+    """Something done every so often beside the ticks; ``apart`` when it may take so long that others wait."""
 
     name: str
     every_s: float
     first_after_s: float
     work: Callable[[], None]
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

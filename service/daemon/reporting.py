@@ -1,0 +1,152 @@
+"""Scheduled reports: which is due, made once in a process of its own, late rather than never, never twice.
+
+When each schedule was last settled stands in DATA/report-times.json. A schedule that is new begins now; one
+that was due several times while the service was down is made once, for the newest of them.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from apscheduler.triggers.cron import CronTrigger
+
+from service.trouble import Trouble
+
+if TYPE_CHECKING:
+    from collector.clock import Clock
+    from service.config.model import Config
+    from service.config.telling import ReportConfig
+    from service.daemon.state import Chore
+    from service.delivery.outbox import Outbox
+
+TIMES = "report-times.json"
+EVERY_S = 15
+MAKING_S = 600
+
+
+class ReportFailed(Trouble):
+    """A scheduled report could not be made; it is tried again at the next look."""
+
+
+class BadSchedule(Trouble):
+    """A schedule in the configuration cannot be read."""
+
+
+def newest_due(report: "ReportConfig", after: datetime, now: datetime) -> datetime | None:
+    """The newest time in ``(after, now]`` at which the report is due; ``None`` when there is none.
+
+    A wall-clock time that a change to summer time skips falls on the next instant that exists.
+    """
+    trigger = cron_of(report)
+    found, at = None, trigger.get_next_fire_time(after, after)
+    while at is not None and at <= now:
+        if at > after:
+            found = at
+        at = trigger.get_next_fire_time(at, at)
+    return None if found is None else found.astimezone(UTC)
+
+
+def next_due(report: "ReportConfig", now: datetime) -> datetime | None:
+    """When it comes next."""
+    at = cron_of(report).get_next_fire_time(now, now)
+    return None if at is None else at.astimezone(UTC)
+
+
+def cron_of(report: "ReportConfig") -> CronTrigger:
+    """The report's schedule. Raises ValueError for fields that are none."""
+    return CronTrigger.from_crontab(report.cron, timezone=ZoneInfo(report.zone))
+
+
+class Reporter:
+    """Looks what is due and has it made. Called from one thread."""
+
+    def __init__(self, data: Path, config: "Config", clock: "Clock", outbox: "Outbox") -> None:
+        self._data = data
+        self._config = config
+        self._clock = clock
+        self._outbox = outbox
+
+    def look(self) -> None:
+        """Make what is due, and send what waits. Blocks while a report is made. Raises ``ReportFailed``."""
+        self._outbox.push(self._clock.now_ms())
+        now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
+        times = read_times(self._data)
+        fresh = {name: now for name in self._config.reports if name not in times}
+        if fresh:
+            write_times(self._data, times | fresh)
+            times |= fresh
+        troubles = []
+        for name, report in self._config.reports.items():
+            due = newest_due(report, times[name], now)
+            if due is None:
+                continue
+            try:
+                self._make(name, report, due)
+            except ReportFailed as error:
+                troubles.append(str(error))
+                continue
+            times[name] = due
+            write_times(self._data, times)
+        self._outbox.push(self._clock.now_ms())
+        if troubles:
+            raise ReportFailed("; ".join(troubles))
+
+    def _make(self, name: str, report: "ReportConfig", due: datetime) -> None:
+        from service.reports.posting import Order
+
+        order = Order(name=name, due=due, report=report, delivery=self._config.delivery)
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "service.reports.posting", str(self._data)],
+                input=order.as_json(),
+                capture_output=True,
+                text=True,
+                timeout=MAKING_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ReportFailed(f"the report {name} was not made within {MAKING_S} s") from error
+        if done.returncode != 0:
+            why = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
+            raise ReportFailed(f"the report {name}, due {due:%Y-%m-%d %H:%M} UTC, was not made: {why[0]}")
+
+
+def make_reporting(config: "Config", data: Path, clock: "Clock") -> "Chore":
+    """The chore of reports and messages. Raises ``BadSchedule`` for a cron expression that is none."""
+    from service.daemon.state import Chore
+    from service.delivery.addresses import address_of
+    from service.delivery.outbox import Outbox
+
+    for name, report in config.reports.items():
+        try:
+            cron_of(report)
+        except ValueError as error:
+            raise BadSchedule(f"reports.{name}.cron = {report.cron!r} is no schedule: {error}") from error
+    outbox = Outbox(data, lambda receiver: address_of(receiver, config.delivery))
+    reporter = Reporter(data, config, clock, outbox)
+    return Chore(name="reports", every_s=EVERY_S, first_after_s=5, work=reporter.look, apart=True)
+
+
+def read_times(data: Path) -> dict[str, datetime]:
+    """When each schedule was last settled; none where nothing was written, or it cannot be read."""
+    with suppress(OSError, ValueError):
+        found: Mapping[str, str] = json.loads((data / TIMES).read_text())
+        return {name: datetime.fromisoformat(at) for name, at in found.items()}
+    return {}
+
+
+def write_times(data: Path, times: Mapping[str, datetime]) -> None:
+    """Keep them, whole or not at all."""
+    fresh = data / f".{TIMES}.new"
+    with fresh.open("w") as file:
+        json.dump({name: at.isoformat() for name, at in times.items()}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.rename(data / TIMES)

@@ -1,0 +1,177 @@
+"""The outbox: a folder a message, with a log that only grows. Survives a kill at any moment.
+
+    DATA/outbox/<id>/message.json     what is to be sent; complete or not there (renamed into place)
+                     log.jsonl        begun, sent, failed, given-up; synced line by line
+                     lock             held by the process that is sending
+
+A message is sent by a process of its own (``service.delivery.sender``), which outlives this service: killed
+or restarted, the service finds the result in the log, or the lock still held, and never sends twice. Only a
+machine that dies between a server's yes and the log's line can cause a second copy.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from service.delivery.message import (
+    KEPT_MS,
+    Body,
+    Event,
+    Message,
+    Standing,
+    What,
+    is_hopeless,
+    standing,
+)
+from service.trouble import Trouble
+
+MESSAGE, LOG, LOCK = "message.json", "log.jsonl", "lock"
+AT_ONCE = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posted:
+    """A message and where it stands."""
+
+    message: Message
+    standing: Standing
+
+
+class Outbox:
+    """The messages of one DATA folder. One service uses it; a second one cannot own the same store."""
+
+    def __init__(self, data: Path, address: Callable[[str], str]) -> None:
+        self.folder = data / "outbox"
+        self._address = address
+        self._sending: list[subprocess.Popen[bytes]] = []
+
+    def post(self, message: Message, attachments: Mapping[str, bytes] | None = None) -> bool:
+        """Take a message; ``False`` when it is there already. Durable when this returns."""
+        place = self.folder / message.id
+        if (place / MESSAGE).exists():
+            return False
+        fresh = self.folder / f".{message.id}.new"
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(parents=True, mode=0o700)
+        for name, content in (attachments or {}).items():
+            _write(fresh / name, content)
+        _write(fresh / MESSAGE, json.dumps(asdict(message)).encode())
+        shutil.rmtree(place, ignore_errors=True)
+        fresh.rename(place)
+        _sync(self.folder)
+        return True
+
+    def push(self, now_ms: int) -> int:
+        """Begin to send what is due, a few at once; how many were begun. Doesn't wait for them."""
+        self._sending = [process for process in self._sending if process.poll() is None]
+        begun = 0
+        for posted in self.posted():
+            if len(self._sending) >= AT_ONCE:
+                break
+            due_ms = posted.standing.next_ms
+            if due_ms is None:
+                self._forget_old(posted, now_ms)
+            elif due_ms <= now_ms and not is_being_sent(self.folder / posted.message.id):
+                begun += self._begin(posted.message, now_ms)
+        return begun
+
+    def posted(self) -> Iterator[Posted]:
+        """All messages there are, the oldest first."""
+        found = [read(place) for place in self.folder.glob("[!.]*") if (place / MESSAGE).is_file()]
+        for message in sorted(found, key=lambda each: (each.made_ms, each.id)):
+            yield Posted(message=message, standing=standing(message, read_log(self.folder / message.id)))
+
+    def _begin(self, message: Message, now_ms: int) -> bool:
+        place = self.folder / message.id
+        if is_hopeless(message, now_ms):
+            note(place, Event(at_ms=now_ms, what=What.GIVEN_UP, found="tried for three days"))
+            return False
+        try:
+            address = self._address(message.to)
+        except Trouble as error:
+            note(place, Event(at_ms=now_ms, what=What.BEGUN))
+            note(place, Event(at_ms=now_ms, what=What.FAILED, found=str(error)))
+            return False
+        process = subprocess.Popen(
+            [sys.executable, "-m", "service.delivery.sender", str(place)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        assert process.stdin is not None
+        with suppress(BrokenPipeError):
+            process.stdin.write(address.encode())
+            process.stdin.close()
+        self._sending.append(process)
+        return True
+
+    def _forget_old(self, posted: Posted, now_ms: int) -> None:
+        if now_ms - posted.message.made_ms > KEPT_MS:
+            shutil.rmtree(self.folder / posted.message.id, ignore_errors=True)
+
+
+def read(place: Path) -> Message:
+    """The message in a folder."""
+    found = json.loads((place / MESSAGE).read_text())
+    return Message(**{**found, "body": Body(found["body"]), "attachments": tuple(found["attachments"])})
+
+
+def read_log(place: Path) -> list[Event]:
+    """Its events; a last line that a dying machine cut off is no event."""
+    path = place / LOG
+    events = []
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        with suppress(ValueError, KeyError, TypeError):
+            found = json.loads(line)
+            events.append(Event(at_ms=found["at_ms"], what=What(found["what"]), found=found["found"]))
+    return events
+
+
+def note(place: Path, event: Event) -> None:
+    """Add an event to a message's log, durably."""
+    line = json.dumps({"at_ms": event.at_ms, "what": event.what.value, "found": event.found})
+    with (place / LOG).open("ab") as log:
+        log.write(f"\n{line}\n".encode())
+        log.flush()
+        os.fsync(log.fileno())
+
+
+def is_being_sent(place: Path) -> bool:
+    """Whether a living process is sending it."""
+    with locked(place) as mine:
+        return not mine
+
+
+@contextmanager
+def locked(place: Path) -> Iterator[bool]:
+    """Whether this process holds the message's lock for the block; the kernel frees it with the process."""
+    with (place / LOCK).open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,84 @@
+"""Sends one message by Apprise, in a process of its own: ``python -m service.delivery.sender FOLDER``.
+
+The address comes on standard input, because secrets stand in it and the message's folder holds none. The
+result is in the log before this process ends; it goes on when the service that started it is killed.
+"""
+
+import logging
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from service.delivery.addresses import harmless
+from service.delivery.message import Body, Event, Message, What, standing
+from service.delivery.outbox import locked, note, read, read_log
+
+SOCKET_TIMEOUT_S = 30
+
+
+def main() -> int:
+    """Send it, unless it was sent, is being sent, or is not due; 0 when there is nothing left to do."""
+    place = Path(sys.argv[1])
+    address = sys.stdin.read()
+    with locked(place) as mine:
+        if not mine:
+            return 0
+        message = read(place)
+        due_ms = standing(message, read_log(place)).next_ms
+        if due_ms is None or due_ms > _now_ms():
+            return 0
+        note(place, Event(at_ms=_now_ms(), what=What.BEGUN))
+        found = send(message, address, place)
+        note(place, Event(at_ms=_now_ms(), what=What.FAILED if found else What.SENT, found=found))
+    return 1 if found else 0
+
+
+def send(message: Message, address: str, place: Path) -> str:
+    """What went wrong, empty when nothing did. Blocks; raises nothing for what a server does."""
+    import apprise
+
+    said = _Said()
+    logging.getLogger("apprise").addHandler(said)
+    target: Any = apprise.Apprise.instantiate(_patient(address), suppress_exceptions=True)
+    if target is None:
+        return f"{harmless(address)} is no address that Apprise knows"
+    one = apprise.Apprise()
+    one.add(target)
+    done = one.notify(
+        title=message.title,
+        body=message.text,
+        body_format=_FORMATS[message.body],
+        attach=[str(place / name) for name in message.attachments] or None,
+    )
+    return "" if done else f"{harmless(address)}: {said.newest or 'it was refused, or nobody answered'}"
+
+
+_FORMATS = {Body.HTML: "html", Body.MARKDOWN: "markdown", Body.TEXT: "text"}
+
+
+def _patient(address: str) -> str:
+    """With timeouts, unless it names its own: a server that stalls is given up and tried later."""
+    if "cto=" in address or "rto=" in address:
+        return address
+    joint = "&" if "?" in address else "?"
+    return f"{address}{joint}cto={SOCKET_TIMEOUT_S}&rto={SOCKET_TIMEOUT_S}"
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class _Said(logging.Handler):
+    """Keeps the newest warning of the library, which is all that it says of a failure."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.newest = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.newest = record.getMessage()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

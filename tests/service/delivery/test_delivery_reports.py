@@ -1,0 +1,274 @@
+"""Scheduled reports: late rather than never, once however often the service dies, by real mail and HTTP."""
+
+import email
+import json
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from email.message import Message as Mail
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiosmtpd.controller import Controller
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collector.clock import SystemClock
+from service import wiring
+from service.client import connect
+from service.config.file import parse
+from service.config.model import Config, ConfigError
+from service.config.telling import DeliveryConfig, ReportConfig
+from service.daemon.reporting import (
+    BadSchedule,
+    Reporter,
+    make_reporting,
+    newest_due,
+    next_due,
+    read_times,
+)
+from service.delivery.addresses import address_of
+from service.delivery.message import What
+from service.delivery.outbox import Outbox
+from tests.service.delivery.servers import webhook
+
+MONDAY = ReportConfig(kind="cluster-week", cron="0 8 * * mon", zone="Europe/Berlin")
+NIGHTLY = ReportConfig(kind="cluster-week", cron="30 2 * * *", zone="Europe/Berlin")
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone(UTC)
+
+
+def test_a_report_is_due_at_its_wall_clock_time() -> None:
+    after, now = at("2026-11-15T00:00+01:00"), at("2026-11-18T00:00+01:00")
+    assert newest_due(MONDAY, after, now) == at("2026-11-16T08:00+01:00")
+    assert newest_due(MONDAY, at("2026-11-16T08:00+01:00"), now) is None
+    assert next_due(MONDAY, now) == at("2026-11-23T08:00+01:00")
+
+
+def test_what_was_missed_many_times_is_made_once_for_the_newest() -> None:
+    assert newest_due(MONDAY, at("2026-08-01T00:00Z"), at("2026-11-18T00:00Z")) == at("2026-11-16T07:00Z")
+
+
+def test_a_night_without_half_past_two_has_its_report_and_one_with_two_has_one() -> None:
+    spring = [newest_due(NIGHTLY, at("2026-03-28T12:00Z"), at("2026-03-29T12:00Z"))]
+    assert spring[0] is not None and spring[0].date().isoformat() == "2026-03-29"
+    autumn, found = at("2026-10-24T12:00Z"), []
+    while (due := newest_due(NIGHTLY, autumn, at("2026-10-25T12:00Z"))) is not None:
+        found.append(due)
+        autumn = due
+    assert len(found) == 1
+
+
+@given(st.lists(st.integers(1, 40 * 24 * 60), min_size=1, max_size=8))
+def test_however_one_looks_nothing_is_made_twice_and_nothing_is_skipped_over(waits: list[int]) -> None:
+    settled = now = at("2026-01-01T00:00Z")
+    made = []
+    for minutes in waits:
+        now += timedelta(minutes=minutes)
+        due = newest_due(MONDAY, settled, now)
+        if due is not None:
+            assert settled < due <= now
+            made.append(due)
+            settled = due
+        upcoming = next_due(MONDAY, settled + timedelta(microseconds=1))
+        assert due is None or (upcoming is not None and upcoming > now)
+    assert made == sorted(set(made))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('kind = "cluster-year"\ncron = "0 8 * * mon"', "cluster-week"),
+        ('kind = "cluster-week"\ncron = "every monday"', "five fields"),
+        ('kind = "cluster-week"\ncron = "0 8 * * mon"\nzone = "Mars"', "time zone"),
+        ('kind = "my-week"\ncron = "0 8 * * mon"', "owners"),
+        ('kind = "project-week"\ncron = "0 8 * * mon"', "project"),
+        ('cron = "0 8 * * mon"', "kind"),
+    ],
+)
+def test_a_schedule_that_cannot_be_is_refused_with_its_place(text: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=rf"fallow\.toml.*{says}|{says}"):
+        parse(f"[reports.weekly]\n{text}\n", origin="fallow.toml")
+
+
+def test_a_cron_that_is_none_is_refused_at_the_start(tmp_path: Path) -> None:
+    config = replace(Config(), reports={"x": replace(MONDAY, cron="99 8 * * mon")})
+    with pytest.raises(BadSchedule, match=r"reports\.x\.cron"):
+        make_reporting(config, tmp_path, SystemClock())
+
+
+@dataclass(slots=True)
+class Clock:
+    """A clock that is set."""
+
+    at: datetime
+
+    def now_ms(self) -> int:
+        return round(self.at.timestamp() * 1000)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with three days of a small cluster, and no service."""
+    folder = tmp_path_factory.mktemp("due") / "data"
+    folder.mkdir()
+    made = Config()
+    config = replace(
+        made,
+        collect=replace(made.collect, sources=("simulated",)),
+        simulated=replace(made.simulated, nodes=1, backfill_days=3),
+    )
+    with wiring.own_store(folder, config) as store:
+        body = wiring.assemble(config, store, SystemClock())
+        body.prepare(lambda: False, lambda said: None)
+        assert body.beat is not None
+        body.beat.work()
+        body.complete(lambda: False, lambda said: None)
+    return folder
+
+
+def reporter(data: Path, clock: Clock, delivery: DeliveryConfig, **reports: ReportConfig) -> Reporter:
+    config = replace(Config(), reports=reports, delivery=delivery)
+    outbox = Outbox(data, lambda receiver: address_of(receiver, delivery, {}))
+    return Reporter(data, config, clock, outbox)  # type: ignore[arg-type]
+
+
+def soon() -> datetime:
+    """A minute ahead: what is posted now is due then, on a slow machine too."""
+    return datetime.now(UTC) + timedelta(minutes=1)
+
+
+def hourly(**more: Any) -> ReportConfig:
+    return ReportConfig(**{"kind": "cluster-week", "cron": "0 * * * *", "since": "1d", **more})
+
+
+def until(holds: Callable[[], bool], what: str, limit_s: float = 60) -> None:
+    deadline = time.monotonic() + limit_s
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {limit_s} s: {what}"
+        time.sleep(0.05)
+
+
+def test_a_report_due_while_the_service_was_down_is_sent_once_and_late(data: Path) -> None:
+    with webhook() as hook:
+        delivery = DeliveryConfig(routes={"ops": (hook.address,)})
+        clock = Clock(datetime.now(UTC).replace(minute=30) - timedelta(hours=5))
+        late = hourly(to=("ops",), format="md")
+        reporter(data, clock, delivery, late=late).look()
+        assert hook.asked == 0 and "late" in read_times(data)
+        clock.at = soon()
+        for _ in range(3):
+            reborn = reporter(data, clock, delivery, late=late)
+            reborn.look()
+        until(lambda: len(hook.taken) == 1, "the report has arrived")
+        for _ in range(2):
+            reporter(data, clock, delivery, late=late).look()
+        assert len(hook.taken) == 1
+        due = clock.at.replace(minute=0, second=0, microsecond=0)
+        assert read_times(data)["late"] == due
+        (written,) = (data / "reports").glob("late-*.md")
+        assert f"{due:%Y-%m-%dT%H%M}" in written.name
+        assert "GPU utilization" in hook.taken[0]["message"]
+
+
+def test_killed_between_making_and_noting_it_is_not_sent_again(data: Path) -> None:
+    """The note of the time is lost, as by a kill: the same report is made again, and its message is there."""
+    with webhook() as hook:
+        delivery = DeliveryConfig(routes={"ops": (hook.address,)})
+        clock = Clock(datetime.now(UTC).replace(minute=30) - timedelta(hours=2))
+        killed = hourly(to=("ops",), format="json")
+        reporter(data, clock, delivery, killed=killed).look()
+        before = (data / "report-times.json").read_text()
+        clock.at = soon()
+        reporter(data, clock, delivery, killed=killed).look()
+        until(lambda: len(hook.taken) == 1, "the report has arrived")
+        (data / "report-times.json").write_text(before)
+        reporter(data, clock, delivery, killed=killed).look()
+        time.sleep(0.5)
+        assert len(hook.taken) == 1
+
+
+@dataclass(slots=True)
+class Postbox:
+    """A mail server's handler; ``refuse`` makes it turn mail away for now."""
+
+    refuse: bool = False
+    mails: list[Mail] = field(default_factory=list)
+
+    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
+        if self.refuse:
+            return "451 try again later"
+        self.mails.append(email.message_from_bytes(envelope.content))
+        return "250 taken"
+
+
+@pytest.fixture
+def postbox() -> Iterator[tuple[Postbox, int]]:
+    box = Postbox()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    door = Controller(box, hostname="127.0.0.1", port=port)
+    door.start()
+    try:
+        yield box, port
+    finally:
+        door.stop()
+
+
+def test_everybody_gets_a_mail_about_themselves_alone(data: Path, postbox: tuple[Postbox, int]) -> None:
+    box, port = postbox
+    person = f"mailto://127.0.0.1:{port}/?from=fallow@lab.example&to={{user}}@lab.example&mode=insecure"
+    clock = Clock(datetime.now(UTC).replace(minute=30) - timedelta(hours=2))
+    with connect(data) as client:
+        people = client.rows("people", from_ts=clock.at - timedelta(days=1), to_ts=soon())
+    (project, _), *_ = Counter(each["project"] for each in people if each["user_name"]).most_common()
+    mine = hourly(kind="my-week", to=("owners",), project=project)
+    looking = reporter(data, clock, DeliveryConfig(person=person), mine=mine)
+    looking.look()
+    clock.at = soon()
+    looking.look()
+    outbox = Outbox(data, lambda receiver: "")
+    posted = [each for each in outbox.posted() if each.message.key.startswith("report:mine")]
+    assert len(posted) >= 1
+    until(lambda: (looking.look(), len(box.mails) >= len(posted))[1], "all mails have arrived", 120)
+    assert len(box.mails) == len(posted)
+    for mail in box.mails:
+        user = str(mail["To"]).strip("<>").partition("@")[0]
+        parts = {part.get_content_type(): part.get_payload(decode=True) for part in mail.walk()}
+        text = parts["text/html"].decode()  # type: ignore[union-attr]
+        assert f"Your GPUs, {user}" in text
+        assert "<script" not in text
+
+
+def test_a_mail_server_that_recovers_gets_it(data: Path, postbox: tuple[Postbox, int]) -> None:
+    box, port = postbox
+    address = f"mailto://127.0.0.1:{port}/?from=fallow@lab.example&to=head@lab.example&mode=insecure"
+    box.refuse = True
+    clock = Clock(datetime.now(UTC).replace(minute=30) - timedelta(hours=2))
+    looking = reporter(data, clock, DeliveryConfig(routes={"head": (address,)}), head=hourly(to=("head",)))
+    looking.look()
+    clock.at = soon()
+    looking.look()
+    outbox = Outbox(data, lambda receiver: "")
+
+    def state() -> What | None:
+        (posted,) = (each for each in outbox.posted() if each.message.key.startswith("report:head"))
+        return posted.standing.state
+
+    until(lambda: state() is What.FAILED, "the first try has failed")
+    assert box.mails == []
+
+
+def test_the_times_survive_and_a_damaged_file_begins_anew(tmp_path: Path) -> None:
+    (tmp_path / "report-times.json").write_text("{")
+    assert read_times(tmp_path) == {}
+    clock = Clock(at("2026-11-18T00:00Z"))
+    reporter(tmp_path, clock, DeliveryConfig(), monday=MONDAY).look()
+    assert json.loads((tmp_path / "report-times.json").read_text()) == {"monday": clock.at.isoformat()}
