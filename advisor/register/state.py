@@ -186,6 +186,7 @@ def _running(entry: Entry, live: ClusterState, look: Look, stale: set[GpuUuid]) 
         memory_held_bytes=(None if report is None else report.memory_held_bytes)
         or (None if seen is None else seen.memory_held_bytes),
         use=Use.STARTING if starting else Use.UNKNOWN,
+        cannot={} if _reports_cache(report) else {"releasecaches": "its own library reports no cache"},
     )
     if seen is not None and not unseen and not starting:
         job = replace(
@@ -253,6 +254,11 @@ def _profile(report: Report | None) -> Profile | None:
     if not measured:
         return None
     return Profile(step_s=measured, steps_left=report.steps_left, resize_s=report.resize_s)
+
+
+def _reports_cache(report: Report | None) -> bool:
+    """Whether the job's own library says what it holds and needs: what was measured or asked for is no cache."""
+    return report is not None and None not in (report.memory_held_bytes, report.memory_needed_bytes)
 
 
 def _needed(report: Report | None) -> int | None:

@@ -166,3 +166,13 @@ def test_the_speed_that_a_job_reports_is_its_profile() -> None:
     assert job.profile is not None
     assert (dict(job.profile.step_s), job.profile.steps_left) == ({1: 2.0, 2: 1.1}, 40.0)
     assert Launcher(node=NODE, pid=1, started_ms=1).pid == 1
+
+
+def test_only_a_job_whose_library_says_what_it_holds_and_needs_has_a_cache_to_give() -> None:
+    plain = running(1, memory_bytes=8 * GIB)
+    jobs, placements = foreign("fallow:1", GPUS[0], memory_held_bytes=9 * GIB)
+    measured = joined(live(jobs=jobs, placements=placements), (plain,), look()).jobs[JobId("fallow:1")]
+    assert measured.cannot == {"releasecaches": "its own library reports no cache"}
+    told = word(Stand.RUNNING, 1, memory_held_bytes=9 * GIB, memory_needed_bytes=2 * GIB)
+    says = joined(live(), (life.heard(plain, told, 4_000),), look()).jobs[JobId("fallow:1")]
+    assert (says.cannot, says.memory_held_bytes, says.memory_bytes) == ({}, 9 * GIB, 2 * GIB)
