@@ -17,6 +17,7 @@ from service.pages.notice import NO_SUCH_JOB
 from service.pages.orders import buttons
 from service.pages.pieces import facts, keys, plain, swatch, tag
 from service.pages.pieces import ink_on as readable
+from service.pages.queue import queued
 from service.pages.records import Launched, launched_of
 from service.pages.scene import current_view, go
 from service.pages.scene import show as show_notice
@@ -81,9 +82,19 @@ def one(stage: Stage, name: str) -> None:
     _told_and_done(stage, job)
 
 
+@st.cache_data(ttl=acting.KEPT_S, show_spinner=False)
 def recent() -> pd.DataFrame:
-    """The newest submitted jobs as a frame. Blocks. Raises ``ClientError``."""
-    return jobs_frame(acting.ask("jobs", limit=MOST))
+    """Jobs that have GPUs or are paused, and the newest of the others. Blocks. Raises ``ClientError``.
+
+    A service names at most a thousand at once, so those that matter are asked for by themselves.
+    """
+    asked = [acting.ask("jobs", limit=MOST, stand=stand) for stand in ("starting", "running", "paused")]
+    rows = {
+        row.get("job") or row.get("id"): row
+        for part in (*asked, acting.ask("jobs", limit=MOST))
+        for row in part
+    }
+    return jobs_frame(rows.values())
 
 
 def is_launched(job: str | None) -> bool:
@@ -95,7 +106,8 @@ def _sentence(jobs: pd.DataFrame) -> str:
     if jobs.empty:
         return "Nothing was submitted yet"
     counted = jobs["stand"].value_counts()
-    running, waiting, paused = (int(counted.get(each, 0)) for each in ("running", "pending", "paused"))
+    running, paused = int(counted.get("running", 0)), int(counted.get("paused", 0))
+    waiting = max(int(counted.get("pending", 0)), len(queued()))
     held = int(jobs["held"].sum())
     parts = [
         f"{wording.count(running)} {'job runs' if running == 1 else 'jobs run'} on {wording.count(held)} GPUs"

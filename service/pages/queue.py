@@ -18,6 +18,8 @@ from service.pages.switch import read_switch, switch_banner
 from service.pages.view import address, shared
 
 PER_PAGE = 50
+MOST = 10_000
+"""So many waiting jobs are asked for; a longer queue says so."""
 COLUMNS = {
     "place": "Place",
     "name": "Job",
@@ -53,7 +55,7 @@ def _body(stage: Stage) -> None:
 @st.cache_data(ttl=acting.KEPT_S, show_spinner=False)
 def queued() -> pd.DataFrame:
     """The queue as a frame, kept for a moment. Blocks. Raises ``ClientError``."""
-    return queue_frame(acting.ask("queue"))
+    return queue_frame(acting.ask("queue", limit=MOST))
 
 
 @st.cache_data(ttl=acting.KEPT_S, show_spinner=False)
@@ -65,7 +67,8 @@ def lent() -> pd.DataFrame:
 def _sentence(queue: pd.DataFrame) -> str:
     if queue.empty:
         return "Nothing waits in the queue"
-    jobs = "1 job waits" if len(queue) == 1 else f"{wording.count(len(queue))} jobs wait"
+    more = " or more" if len(queue) >= MOST else ""
+    jobs = "1 job waits" if len(queue) == 1 else f"{wording.count(len(queue))}{more} jobs wait"
     wanted = queue["gpus"].astype(float).sum()
     first = queue.iloc[0]
     name = plain(first["name"] or first["job"])
