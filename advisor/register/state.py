@@ -257,7 +257,7 @@ def _profile(report: Report | None) -> Profile | None:
 
 
 def _reports_cache(report: Report | None) -> bool:
-    """Whether the job's own library says what it holds and needs: what was measured or asked for is no cache."""
+    """Whether its own library says what it holds and needs: what was measured or asked for is no cache."""
     return report is not None and None not in (report.memory_held_bytes, report.memory_needed_bytes)
 
 
