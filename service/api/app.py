@@ -24,7 +24,7 @@ from service.api.orders import shown
 from service.api.page import page
 from service.api.port import Desk
 from service.api.queries import QueryDesk
-from service.api.roles import RuledRoute
+from service.api.roles import RuledRoute, methods_at
 from service.api.stream import Closing
 from service.client.errors import KINDS, BadParameter, ClientError, QueryFailed
 from service.client.http import ARROW, JSON
@@ -146,7 +146,10 @@ def _refusals(app: FastAPI) -> None:
     async def not_here(request: Request, error: HTTPException) -> JSONResponse:
         message = f"{request.method} {request.url.path[:200]}: {error.detail}; /docs lists what there is"
         kind = "unknown-route" if error.status_code in (404, 405) else "bad-order"
-        return JSONResponse({"error": kind, "message": message}, error.status_code, error.headers)
+        headers = dict(error.headers or {})
+        if error.status_code == 405:
+            headers["Allow"] = ", ".join(methods_at(request.url.path))
+        return JSONResponse({"error": kind, "message": message}, error.status_code, headers)
 
 
 def _refused(kind: str, message: str) -> JSONResponse:
@@ -178,6 +181,7 @@ def _described(app: FastAPI) -> dict[str, Any]:
     made = app.openapi()
     made["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     made["security"] = [{"token": []}]
+    made["paths"]["/healthz"]["get"]["security"] = []
     return made
 
 
@@ -186,7 +190,12 @@ def _queries(app: FastAPI, answers: Answers) -> None:
     async def catalogue() -> list[dict[str, object]]:
         return answers.catalogue()
 
-    @app.get("/v1/query/{name}", summary="The rows of a named query, as an Arrow stream or as JSON")
+    @app.get(
+        "/v1/query/{name}",
+        summary="The rows of a named query, as an Arrow stream or as JSON",
+        response_class=Response,
+        responses={200: {"content": {ARROW: {}, JSON: {}}}},
+    )
     async def query(name: str, request: Request) -> Response:
         params = _params(request)
         kind = _wanted(request.headers.get("accept", ""))
@@ -197,7 +206,10 @@ def _queries(app: FastAPI, answers: Answers) -> None:
 
 def _exports(app: FastAPI, answers: Answers) -> None:
     @app.get(
-        "/v1/export", summary="Samples, allocations and GPUs of a span, as a tar of Parquet or CSV files"
+        "/v1/export",
+        summary="Samples, allocations and GPUs of a span, as a tar of Parquet or CSV files",
+        response_class=Response,
+        responses={200: {"content": {"application/x-tar": {}}}},
     )
     async def export(from_ms: int, to_ms: int, format: Literal["parquet", "csv"] = "parquet") -> Response:
         if to_ms <= from_ms:
@@ -217,7 +229,12 @@ def _imports(app: FastAPI, imports: Imports) -> None:
 
 
 def _state(app: FastAPI, answers: Answers) -> None:
-    @app.get("/metrics", summary="What this service measured, in Prometheus text format")
+    @app.get(
+        "/metrics",
+        summary="What this service measured, in Prometheus text format",
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {}}}},
+    )
     def metrics() -> Response:
         return Response(answers.metrics(), media_type=METRICS)
 

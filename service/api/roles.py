@@ -10,6 +10,7 @@ from typing import Any
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
+from starlette.routing import compile_path
 
 from service.acting.errors import NotAllowed
 from service.api.port import Caller, Role
@@ -71,6 +72,11 @@ class RuledRoute(APIRoute):
             return await handle(request)
 
         return ruled
+
+
+def methods_at(path: str) -> tuple[str, ...]:
+    """The methods that a path has a route for."""
+    return tuple(sorted({method for method, rule in RULES if compile_path(rule)[0].match(path)}))
 
 
 def caller_of(request: Request) -> Caller:
