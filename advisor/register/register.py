@@ -10,7 +10,7 @@ The last word on devices is here: a whole GPU never has two holders, whoever ask
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -159,6 +159,20 @@ class Register:
             batch = self._put(before, after)
         self._commit(batch)
         return after
+
+    def change_all(self, jobs: Iterable[JobId], turn: Turn) -> tuple[Entry, ...]:
+        """The same for many, in one commit: all of them or none. Jobs that are not known are passed over."""
+        with self._guard:
+            batch, changed = self._open, []
+            for job in jobs:
+                before = self._working.get(job)
+                after = None if before is None else turn(before)
+                if after is not None and after != before:
+                    self._put(before, after)
+                    changed.append(after)
+        if changed:
+            self._commit(batch)
+        return tuple(changed)
 
     def wait(self, job: JobId, until: Callable[[Entry], bool], timeout_s: float) -> Entry:
         """The entry once ``until`` holds of it, or as it is after ``timeout_s``. Blocks."""

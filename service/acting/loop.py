@@ -165,25 +165,33 @@ class ActingLoop:
             self._woken.set()
 
     def _reap(self) -> None:
-        for entry in self._parts.register.entries().values():
-            if entry.stand is not Stand.ENDED:
-                self._look_after(entry)
+        """Find who is lost: its entry ends, or waits for its workers' end; all in one commit, if any."""
+        register, now_ms = self._parts.register, self._parts.clock.now_ms()
+        silent_long = register.silent(self._pace.launcher_grace_s)
+        lost = {
+            entry.id: why
+            for entry in register.entries().values()
+            if entry.stand is not Stand.ENDED
+            and (why := self._why_lost(entry, entry.id in silent_long)) is not None
+        }
+        register.change_all(lost, lambda each: silent(each, now_ms, lost[each.id]))
+        gone = [each.id for each in register.entries().values() if lapsing(each) and self._is_over(each)]
+        register.change_all(gone, lambda each: vacated(each, now_ms))
 
-    def _look_after(self, entry: Entry) -> None:
-        register, eyes, now_ms = self._parts.register, self._parts.looks, self._parts.clock.now_ms()
-        alive = eyes.launcher(entry)
+    def _why_lost(self, entry: Entry, silent_long: bool) -> str | None:
         if lapsing(entry):
-            if eyes.workers(entry) is not True and alive is not True:
-                register.change(entry.id, lambda each: vacated(each, now_ms))
-            return
-        silence_s = register.silence_s(entry.id)
-        if alive is False or (alive is None and silence_s > self._pace.launcher_grace_s):
-            why = (
-                "its launcher is gone" if alive is False else f"its launcher is silent for {silence_s:.0f} s"
-            )
-            lost = register.change(entry.id, lambda each: silent(each, now_ms, why))
-            if lapsing(lost):
-                self._look_after(lost)
+            return None
+        alive = self._parts.looks.launcher(entry)
+        if alive is False:
+            return "its launcher is gone"
+        if alive is None and silent_long:
+            return f"its launcher was not heard for {self._pace.launcher_grace_s:g} s"
+        return None
+
+    def _is_over(self, entry: Entry) -> bool:
+        """Whether nothing of a job whose launcher is lost is left."""
+        looks = self._parts.looks
+        return looks.workers(entry) is not True and looks.launcher(entry) is not True
 
     def _say(self, reasons: Reasons) -> None:
         """Reckon places and reasons anew, and tell those whose own has changed."""
