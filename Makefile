@@ -4,10 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= .fallow
 
-.PHONY: up install test lint types check fresh
+.PHONY: up demo install test lint types check fresh
 
 up: install ## start the service and the dashboard, print the URL
 	@$(BIN)/fallow up --data $(DATA)
+
+demo: $(VENV)/.installed ## play five stories with real processes on GPUs that aren't there, about two minutes
+	@$(BIN)/python -m examples.demo
 
 install: $(VENV)/.installed ## make the environment alone
 
