@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 LOOK_S = 0.05
 ASK_S = 0.2
-TICK_S = 0.75
+TICK_S = 1.0
 RING_PER_TICK = 100
 START_LIMIT_S = 60.0
 END_LIMIT_S = 30.0
@@ -121,7 +121,7 @@ class Setting:
 
     @property
     def tick_s(self) -> float:
-        """A tick's length in the calendar: three quarters of a second of the machine's."""
+        """A tick's length in the calendar: one second of the machine's."""
         return max(1.0, self.speed * TICK_S)
 
 

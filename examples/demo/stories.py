@@ -20,22 +20,18 @@ MOVABLE = ("--preemptible", "--checkpoint-signal", "USR1", "--grace", "10s")
 """A job that saves itself when asked, and allows to be asked."""
 LONG_S = 40.0
 
-QUICK = """
+SETTINGS = """
 [acting]
 every_s = 2
 
 [advice]
 coverage_ratio = 0.8
 startup_s = 600
-tell_interactive_s = 300
-release_interactive_s = 300
-pause_interactive_s = 900
-grace_s = 300
 pack_window_s = 1800
 
 [findings]
-hog_window_s = 300
-idle_window_s = 300
+hog_window_s = 600
+idle_window_s = 1800
 grace_s = 0
 coverage_ratio = 0.6
 stale_ticks = 6
@@ -152,16 +148,16 @@ def notebook(stage: Stage, tell: Tell) -> Mapping[str, Any]:
     job = stage.run("notebook", flags, ("notebook", "--checkpoint", str(saved)), terminal=True)
     stage.until("its first cell is done", lambda: "cell 1 done" in job.text, LONG_S)
     first_pid = next(iter(stage.on(0)))
-    stage.until("he is told", lambda: _tellings(stage) >= 1, LONG_S)
+    stage.until("he is told", lambda: _tellings(stage) >= 1, 2 * LONG_S)
     tell("His terminal says that his GPU lies idle, and what will follow. He keeps it for four hours.")
     stage.order("keep", _id_of(stage, "notebook"), "--for", "4h")
     held = stage.on(0)
     stage.until("he is told again", lambda: _tellings(stage) >= 2, 3 * LONG_S)
     tell("Four hours later he is told again, and doesn't answer.")
-    stage.until("it is paused", lambda: not stage.on(0), LONG_S)
+    stage.until("it is paused", lambda: not stage.on(0), 2 * LONG_S)
     tell("The notebook saved itself; its GPU is free. Then he comes back and presses a key.")
     job.type("\n")
-    stage.until("it is back", lambda: stage.on(0), LONG_S)
+    stage.until("it is back", lambda: stage.on(0), 2 * LONG_S)
     (second_pid,) = stage.on(0)
     return {"jobs": (job,), "pids": (first_pid, second_pid), "kept": held}
 
@@ -173,13 +169,13 @@ STORIES = (
     Story(
         name="hog",
         shows="a TensorFlow hog is restarted with allow-growth, and a second job fits beside it",
-        setting=Setting(gpus=1, speed=120, settings=QUICK + '[modes]\ncap_memory = "auto"\n'),
+        setting=Setting(gpus=1, speed=120, settings=SETTINGS + '[modes]\ncap_memory = "auto"\n'),
         play=hog,
     ),
     Story(
         name="halves",
         shows="two half-used GPUs become one",
-        setting=Setting(gpus=2, speed=120, settings=QUICK + '[modes]\npack = "auto"\n'),
+        setting=Setting(gpus=2, speed=120, settings=SETTINGS + '[modes]\npack = "auto"\n'),
         play=halves,
     ),
     Story(
@@ -188,7 +184,7 @@ STORIES = (
         setting=Setting(
             gpus=4,
             speed=120,
-            settings=QUICK
+            settings=SETTINGS
             + '[modes]\nfair_share = "auto"\n[quotas.vision]\ngpus = 2\n[quotas.speech]\ngpus = 2\n',
         ),
         play=quotas,
@@ -196,13 +192,13 @@ STORIES = (
     Story(
         name="elastic",
         shows="a training grows onto a GPU that comes free, and its losses stay the same",
-        setting=Setting(gpus=2, speed=60, settings=QUICK + '[modes]\nresize = "auto"\n'),
+        setting=Setting(gpus=2, speed=60, settings=SETTINGS + '[modes]\nresize = "auto"\n'),
         play=elastic,
     ),
     Story(
         name="notebook",
         shows="an idle notebook is told, kept, told again, paused, and resumes on touch",
-        setting=Setting(gpus=1, speed=400, settings=QUICK + '[modes]\nreclaim = "auto"\n'),
+        setting=Setting(gpus=1, speed=240, settings=SETTINGS + '[modes]\nreclaim = "auto"\n'),
         play=notebook,
     ),
 )
