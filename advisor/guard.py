@@ -77,7 +77,7 @@ def approve(plan: Plan, state: ClusterState, limits: Limits, agreed: frozenset[S
             or _unswitched(step, state, limits, agreed)
             or forbidden(step, draft, state, limits, cover)
             or brake.objection(step)
-            or _impossible(step, draft)
+            or _impossible(step, draft, refused)
         )
         if found is None:
             brake.note(step)
@@ -184,11 +184,15 @@ def _beyond(step: Step, draft: Draft) -> Objection | None:
     return Objection(rule=Rule.UNSUPPORTED, reason=reason, would_change="a job that Fallow launched")
 
 
-def _impossible(step: Step, draft: Draft) -> Objection | None:
+def _impossible(step: Step, draft: Draft, refused: list[Refusal]) -> Objection | None:
     """Take the step, or say why it cannot be taken: one before it was refused, or the world moved on."""
     try:
         draft.take(step)
     except StepError as error:
+        first = next((each for each in refused if getattr(each.step, "for_job", None) == step.job), None)
+        if first is not None:
+            reason = f"{first.job} would have to give way first, and {first.reason}"
+            return Objection(rule=Rule.STALE, reason=reason, would_change=first.would_change)
         return Objection(rule=Rule.STALE, reason=str(error), would_change="a new plan on the newest state")
     return None
 

@@ -21,7 +21,8 @@ class Retention:
     """Days to keep; samples count whether sealed or not.
 
     ``samples_days`` also holds for the record of ticks, ``process_samples_days`` for ended intrusions and
-    unclear claims, ``hours_days`` for gaps, events, ended allocations and closed findings.
+    unclear claims, ``hours_days`` for gaps, events, ended allocations, closed findings and the journal; plans
+    that nobody settled go with the samples.
     """
 
     samples_days: float = 30.0
@@ -73,6 +74,11 @@ _LEVELS = (
     ("expire_events", "hours"),
     ("expire_allocations", "hours"),
     ("expire_findings", "hours"),
+    ("expire_intents", "hours"),
+    ("expire_directives", "hours"),
+    ("expire_plans", "samples"),
+    ("expire_tellings", "hours"),
+    ("expire_keeps", "hours"),
     ("expire_intrusions", "process_samples"),
     ("expire_unclear_claims", "process_samples"),
 )

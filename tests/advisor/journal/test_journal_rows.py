@@ -1,5 +1,8 @@
 """The journal on a real store: what is meant is durable before it is done, and settled once."""
 
+import os
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,10 +13,14 @@ from advisor.engines.engine import Done, Failed, Late, Outcome, Stale, Unsupport
 from advisor.journal import Order, StoreJournal, boot_name
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, Job, Phase
+from advisor.proposals import Proposal, Standing
 from advisor.shelf import Shelf
 from advisor.statements import statement
 from advisor.steps import Pause, Start, Step, Tell
+from collector.store.database import Limits as StoreLimits
 from collector.store.database import Store, open_store
+from collector.store.errors import StoreFull
+from collector.store.retention import Retention
 from tests.advisor.journal.journal_parts import HOUR_MS, T0, Hands, cluster, running
 
 AUTO = Limits(modes=dict.fromkeys(ActionClass, Mode.AUTO))
@@ -187,3 +194,75 @@ def test_what_is_late_stays_open(tmp_path: Path) -> None:
         journal.came_of(T0, number, Late(found="no answer in 10 s"))
         assert [deed.number for deed in journal.unsettled()] == [number]
         assert not journal.is_at_work_on(number)
+
+
+def test_the_journal_is_let_go_of_with_the_hours_and_numbers_go_on(tmp_path: Path) -> None:
+    """By expire_intents, expire_directives, expire_plans, expire_tellings and expire_keeps."""
+    day_ms = 24 * HOUR_MS
+    with opened(tmp_path) as store:
+        journal, shelf = StoreJournal(store, Hands()), Shelf(store)
+        old = [journal.intends(T0, Pause(job="a")) for _ in range(3)]
+        for number in old[1:]:
+            journal.came_of(T0, number, Done())
+        plans = [shelf.put(T0, Proposal(steps=()), standing) for standing in Standing]
+        with store.writing("telling and keeping") as connection:
+            connection.execute("INSERT INTO tellings VALUES ('a', epoch_ms(0), 'tell', 'x', NULL)")
+            connection.execute("INSERT INTO keeps VALUES ('a', epoch_ms(0), epoch_ms(1), 'ann')")
+            connection.execute("INSERT INTO directives VALUES (1, 'a', epoch_ms(0), '{}', epoch_ms(1), NULL)")
+            connection.execute("INSERT INTO directives VALUES (2, 'a', epoch_ms(0), '{}', NULL, NULL)")
+        store.apply_retention(Retention(hours_days=30.0), T0 + 90 * day_ms)
+        assert [deed.number for deed in journal.deeds(since_ms=0)] == [old[2], old[0]], "open ones stay"
+        assert journal.intends(T0, Pause(job="a")) == old[2] + 1
+        left = {kept.number for kept in shelf.newest()}
+        assert left == {
+            plan for plan, each in zip(plans, Standing, strict=True) if each is not Standing.EXPIRED
+        }
+        with store.reader() as reader:
+            counts = reader.execute(
+                "SELECT (SELECT count(*) FROM tellings), (SELECT count(*) FROM keeps), "
+                "(SELECT count(*) FROM directives)"
+            ).fetchall()
+        assert counts == [(0, 0, 1)]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", str(folder)], capture_output=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"mounting a small tmpfs needs root: {mounted.stderr.decode().strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+class Acts:
+    """An engine that counts; its world never says no."""
+
+    def __init__(self) -> None:
+        self.done = 0
+
+    def do(self, step: Step, intent: int = 0) -> Outcome:
+        self.done += 1
+        return Done()
+
+
+def test_on_a_full_disk_nothing_is_done_that_was_not_written_down(small_disk: Path) -> None:
+    state = cluster(*(Job(id=f"w{at}", project="owed", name="x" * 500) for at in range(4)), on={})
+    with open_store(small_disk / "fallow.duckdb", StoreLimits(wal_bytes=1 << 30)) as store:
+        journal, clock, engine = StoreJournal(store, Hands()), Hands(), Acts()
+        ballast = small_disk / "ballast"
+        room = os.statvfs(small_disk)
+        ballast.write_bytes(b"x" * max(0, room.f_bavail * room.f_frsize - 60_000))
+        with pytest.raises(StoreFull):
+            for _ in range(500):
+                run_cycle(journal.watching(lambda: state), engine, journal, clock, AUTO)
+        written = journal.deeds(since_ms=0, most=10_000)
+        assert engine.done in (len(written), len(written) - 1)
+        ballast.unlink()
+        for deed in journal.unsettled():
+            assert journal.settle(T0, deed.number, Result.DONE, "written once there was room")
+        run_cycle(journal.watching(lambda: state), engine, journal, clock, AUTO)
+        assert len(journal.deeds(since_ms=0, most=10_000)) == engine.done
