@@ -134,17 +134,21 @@ class Register:
         """A sign of life that says nothing else, as an open connection is. Never blocks."""
         self._heard_ms[job] = self._clock.monotonic_ms()
 
+    def absent(self, over_s: float) -> frozenset[JobId]:
+        """The jobs whose launchers are not there now: not heard since the opening, or not for so long."""
+        now_ms, heard = self._clock.monotonic_ms(), self._heard_ms
+        with self._guard:
+            return frozenset(
+                job for job in self._seen if job not in heard or now_ms - heard[job] > over_s * 1000
+            )
+
     def silent(self, over_s: float) -> frozenset[JobId]:
-        """The jobs whose launchers were not heard for longer than that."""
+        """The jobs whose launchers were not heard for longer than that, counted from the opening at most."""
         now_ms, heard = self._clock.monotonic_ms(), self._heard_ms
         with self._guard:
             return frozenset(
                 job for job in self._seen if now_ms - heard.get(job, self._since_ms) > over_s * 1000
             )
-
-    def silence_s(self, job: JobId) -> float:
-        """For how long its launcher was not heard, by the steady clock; counted from the opening at most."""
-        return (self._clock.monotonic_ms() - self._heard_ms.get(job, self._since_ms)) / 1000
 
     def change(self, job: JobId, turn: Turn) -> Entry:
         """What ``turn`` makes of the entry; seen once it is committed. Raises what ``turn`` raises."""

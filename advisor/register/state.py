@@ -173,7 +173,7 @@ def _disturbs(entry: Entry) -> bool:
 
 
 def _running(entry: Entry, live: ClusterState, look: Look, stale: set[GpuUuid]) -> Job:
-    """A job with a lease; while something is in flight, or its launcher is lost, nothing is done to it."""
+    """A job with a lease; while something is in flight, or its launcher is away, nothing is done to it."""
     wanted, report, seen = entry.submission, entry.report, live.jobs.get(entry.id)
     job = _asked(entry, seen, look.now_ms)
     starting = entry.stand is Stand.STARTING or entry.started_ms is None
@@ -196,7 +196,7 @@ def _running(entry: Entry, live: ClusterState, look: Look, stale: set[GpuUuid]) 
             idle_gpu_hours=seen.idle_gpu_hours,
             framework=seen.framework,
         )
-    if in_flight(entry) or lapsing(entry):
+    if in_flight(entry) or lapsing(entry) or entry.id in look.absent:
         return _untouchable(job, len(leased(entry)))
     size = len(entry.gpus)
     rigid = wanted.mobility is Mobility.RIGID

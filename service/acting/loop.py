@@ -100,7 +100,7 @@ class ActingLoop:
 
     def absent(self) -> "frozenset[JobId]":
         """The jobs whose launcher is not to be reached now."""
-        return self._parts.register.silent(self._pace.silent_s)
+        return self._parts.register.absent(self._pace.silent_s)
 
     def start(self) -> None:
         """Begin; returns at once."""
@@ -142,6 +142,7 @@ class ActingLoop:
             begun_ms = self._parts.clock.monotonic_ms()
             again = self._tried()
             took_s = (self._parts.clock.monotonic_ms() - begun_ms) / 1000
+            self.cycle_s = took_s
             self._stopping.wait(max(LEAST_REST_S, took_s * RESTS))
             if not again:
                 self._woken.wait(self._pace.every_s)

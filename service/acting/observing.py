@@ -111,7 +111,7 @@ class Observing:
             newest_ms=measured.newest_ms,
             stale_ms=_stale_ms(self._config),
             here=self._here(state),
-            absent=self._register.silent(self._config.acting.silent_s),
+            absent=self._register.absent(self._config.acting.silent_s),
         )
         return self._remember(joined(state, entries.values(), look, self._drawn))
 

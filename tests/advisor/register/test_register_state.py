@@ -129,6 +129,11 @@ def test_a_job_whose_launcher_is_away_or_whose_start_just_failed_is_not_started(
     assert joined(live(), (failed,), look(now_ms=NOW + 31_000)).jobs
 
 
+def test_a_running_job_whose_launcher_is_away_is_left_alone() -> None:
+    job = joined(live(), (running(1),), look(absent=frozenset({JobId("fallow:1")}))).jobs[JobId("fallow:1")]
+    assert not job.preemptible and not job.elastic and job.opted_out
+
+
 def test_a_rigid_job_is_neither_elastic_once_it_runs_nor_preemptible() -> None:
     rigid = running(1, GPUS[:2], mobility=Mobility.RIGID)
     job = joined(live(), (rigid,), look()).jobs[JobId("fallow:1")]

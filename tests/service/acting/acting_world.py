@@ -38,7 +38,7 @@ from collector.store.database import Store, open_store
 from service.acting.errors import ActingError
 from service.acting.joining import Acting, Ground, join_acting
 from service.api.port import Caller, Role
-from service.config.model import ActingConfig, Config, ModesConfig
+from service.config.model import ActingConfig, Config
 
 GIB = 1 << 30
 GPUS = tuple(GpuUuid(f"GPU-{n}") for n in range(4))
@@ -48,10 +48,6 @@ BO = Caller(name="bo", uid=1001, role=Role.USER)
 ROOT = Caller(name="root", uid=0, role=Role.OPERATOR)
 GUEST = Caller(name="guest", uid=1002, role=Role.VIEWER)
 CONFIG = Config(acting=ActingConfig(every_s=0.5, answer_s=2.0, reshape_s=2.0))
-AUTO = replace(
-    CONFIG,
-    modes=ModesConfig(fair_share="auto", reclaim="auto", resize="auto", pack="auto", consolidate="auto"),
-)
 
 
 def wanted(**changes: object) -> Submission:

@@ -1,0 +1,150 @@
+"""Services that end and begin again, launchers and workers that are killed: no job lost, no lease leaked."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from advisor.register.model import Launcher, Report, Stand, Suspend
+from collector.clock import SystemClock
+from collector.model import JobId
+from collector.procfs.stat import parse_boot_ms, parse_stat, started_ms
+from service.acting.errors import JobEnded
+from tests.service.acting.acting_world import (
+    ANNA,
+    CONFIG,
+    GPUS,
+    NODE,
+    ROOT,
+    Stage,
+    StandIn,
+    stage,
+    until,
+    wanted,
+)
+
+
+@pytest.fixture
+def sleepers() -> Iterator[list["subprocess.Popen[bytes]"]]:
+    """Two real processes: a launcher's, and a worker's."""
+    made = [subprocess.Popen(["sleep", "600"]) for _ in range(2)]
+    yield made
+    for each in made:
+        each.kill()
+        each.wait()
+
+
+def began_ms(pid: int) -> int:
+    boot_ms = parse_boot_ms(Path("/proc/stat").read_bytes())
+    found = parse_stat(Path(f"/proc/{pid}/stat").read_bytes())
+    return started_ms(found, boot_ms, os.sysconf("SC_CLK_TCK"))
+
+
+def word_of(pid: int, stand: Stand, handled: int, pids: tuple[int, ...] = ()) -> Report:
+    return Report(
+        at_ms=SystemClock().now_ms(),
+        launcher=Launcher(node=NODE, pid=pid, started_ms=began_ms(pid)),
+        stand=stand,
+        handled=handled,
+        pids=pids,
+    )
+
+
+def submit(there: Stage, caller: object = ANNA, **asked: object) -> JobId:
+    return JobId(there.desk.submit(caller, wanted(**asked))[0]["job"])
+
+
+def outcomes(there: Stage, job: str) -> dict[int, str | None]:
+    return {row["action"]: row["outcome"] for row in there.desk.actions(ROOT, since_ms=None, job=JobId(job))}
+
+
+def test_a_running_job_runs_on_over_a_restart_and_is_told_nothing_twice(tmp_path: Path) -> None:
+    with stage(tmp_path) as there:
+        job = submit(there)
+        first = StandIn(there.desk, ANNA, job)
+        until("it runs", lambda: there.stand(job) == "running")
+        number, gpus = first.handled, first.gpus
+        first.close()
+    with stage(tmp_path) as there:
+        assert there.stand(job) == "running" and there.leases() == {gpus[0]: [job]}
+        other = submit(there, nonce="other", min_gpus=3, max_gpus=3)
+        second = StandIn(there.desk, ANNA, other)
+        again = StandIn(there.desk, ANNA, job, after=number)
+        again.stand, again.gpus = Stand.RUNNING, gpus
+        again.say()
+        until("the other runs beside it", lambda: there.stand(other) == "running")
+        assert again.told == [] and set(second.gpus) == set(GPUS) - set(gpus)
+        assert outcomes(there, job) == {number: "done"}
+
+
+def test_a_waiting_job_is_not_started_before_its_launcher_is_back(tmp_path: Path) -> None:
+    config = replace(CONFIG, acting=replace(CONFIG.acting, silent_s=1.0))
+    with stage(tmp_path, config, begin=False) as there:
+        job = submit(there)
+    with stage(tmp_path, config) as there:
+        until("it is away", lambda: "not connected" in str(there.desk.job(ROOT, job)["explain"]))
+        assert there.stand(job) == "pending" and there.leases() == {}
+        StandIn(there.desk, ANNA, job)
+        until("it runs", lambda: there.stand(job) == "running")
+
+
+def test_what_a_launcher_did_while_the_service_was_away_is_taken_as_done(tmp_path: Path) -> None:
+    with stage(tmp_path) as there:
+        job = submit(there)
+        launcher = StandIn(there.desk, ANNA, job)
+        until("it runs", lambda: there.stand(job) == "running")
+        launcher.deaf = True
+        row = there.desk.pause(ANNA, job, "")
+        assert row["outcome"] == "under way"
+        until("it was told", lambda: isinstance(launcher.told[-1], Suspend))
+        launcher.close()
+    with stage(tmp_path) as there:
+        assert there.stand(job) == "running" and len(there.leases()) == 1, "nobody has said otherwise"
+        back = StandIn(there.desk, ANNA, job, after=row["action"])
+        back.stand = Stand.PAUSED
+        back.say()
+        assert there.stand(job) == "paused" and there.leases() == {}
+        until("the journal has it", lambda: outcomes(there, job)[row["action"]] == "done")
+        assert back.told == []
+
+
+def test_a_killed_launchers_gpu_is_free_only_when_its_workers_are_gone(
+    tmp_path: Path, sleepers: list["subprocess.Popen[bytes]"]
+) -> None:
+    launcher, worker = sleepers
+    impatient = replace(CONFIG, acting=replace(CONFIG.acting, answer_s=1.0))  # it answers from this thread
+    with stage(tmp_path, impatient, begin=False) as there:
+        job = submit(there, min_gpus=4, max_gpus=4)
+        there.desk.report(ANNA, job, word_of(launcher.pid, Stand.PENDING, 0))
+        there.acting.loop.cycle()
+        assert there.stand(job) == "starting"
+        number = there.desk.job(ROOT, job)["directive"]["number"]
+        there.desk.report(ANNA, job, word_of(launcher.pid, Stand.RUNNING, number, (worker.pid,)))
+        assert there.stand(job) == "running"
+        launcher.send_signal(signal.SIGKILL)
+        launcher.wait()
+        there.acting.loop.cycle()
+        row = there.desk.job(ROOT, job)
+        assert (row["stand"], row["ending"]) == ("running", "lost") and len(there.leases()) == 4
+        worker.send_signal(signal.SIGKILL)
+        worker.wait()
+        there.acting.loop.cycle()
+        row = there.desk.job(ROOT, job)
+        assert (row["stand"], row["ending"], there.leases()) == ("ended", "lost", {})
+        with pytest.raises(JobEnded):
+            there.desk.report(ANNA, job, word_of(os.getpid(), Stand.RUNNING, number))
+
+
+def test_a_launcher_that_cannot_be_seen_is_only_lost_after_its_grace(tmp_path: Path) -> None:
+    with stage(tmp_path, begin=False) as there:
+        job = submit(there)
+        elsewhere = Launcher(node=NODE, pid=2**22 - 1, started_ms=1)
+        there.desk.report(
+            ANNA, job, Report(at_ms=SystemClock().now_ms(), launcher=elsewhere, stand=Stand.PENDING)
+        )
+        there.acting.loop.cycle()
+        assert there.stand(job) != "ended", "its pid may be one of another namespace"
