@@ -273,8 +273,8 @@ class Desk:
         return self._organs.papers.undo(caller, action)
 
     def acting(self, caller: Caller) -> Row:
-        """Whether the service acts, who said so, and the modes."""
-        return self._organs.papers.acting(caller)
+        """Whether the service acts, who said so, the modes, and how long the newest cycle took."""
+        return {**self._organs.papers.acting(caller), "cycle_s": self._organs.loop.cycle_s}
 
     def stop_acting(self, caller: Caller, because: str) -> Row:
         """The kill switch; operators alone."""

@@ -81,6 +81,8 @@ class ActingLoop:
         self._thread = threading.Thread(target=self._run, name="acting", daemon=True)
         self._unlisten = parts.register.listen(self._heard)
         self.waits: Mapping[JobId, Wait] = {}
+        self.cycle_s: float | None = None
+        """How long the newest cycle took, with the waits for launchers that it caused."""
         self._minders: dict[JobId, tuple[Callable[[], None], ...]] = {}
         self._minding = threading.Lock()
 

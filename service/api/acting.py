@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import JSONResponse, Response
 
 from advisor.register.model import Stand
@@ -40,7 +40,13 @@ THREADS = 48
 MOST_WAITING = 2_000
 MOST_ROWS = 10_000
 
-Asker = Annotated[Caller, Depends(caller_of)]
+
+async def asker_of(request: Request) -> Caller:
+    """Who asks. A coroutine, because FastAPI sends plain functions to a thread of its own."""
+    return caller_of(request)
+
+
+Asker = Annotated[Caller, Depends(asker_of)]
 Job = Annotated[str, Path(pattern="^[A-Za-z0-9][A-Za-z0-9:/@._-]{0,252}$", examples=["fallow:7"])]
 Number = Annotated[int, Path(ge=0, le=MOST_MS)]
 Limit = Annotated[int, Query(ge=1, le=MOST_ROWS)]
