@@ -241,7 +241,7 @@ def _stands(stage: Stage, prefix: str, stand: str) -> int:
 def _ran_s(stage: Stage, names: Sequence[str]) -> float:
     rows = [row for row in stage.jobs() if row["name"] in names]
     now_ms = stage.now_ms()
-    return min((now_ms - row["started_ms"]) / 1000 for row in rows)
+    return min((now_ms - (row["started_ms"] or now_ms)) / 1000 for row in rows)
 
 
 def _same(equal: bool) -> str:
