@@ -40,6 +40,11 @@ def from_environment(environment: Mapping[str, str], device: torch.device) -> Gr
             + (f", but {' and '.join(missing)} not" if missing else ", which cannot be")
             + ": start the workers with torchrun, or unset them to train alone"
         )
+    if _number(environment, "MASTER_PORT") == 0:
+        raise Mistake(
+            "MASTER_PORT=0 is any free port, which each worker would choose for itself: give torchrun a port "
+            "(--master-port=29500), or leave it out with --standalone"
+        )
     store = _store(environment, rank, world_size)
     restarts = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
     turn = store.add(f"fallow/{restarts}/turn/{rank}", 1)  # a script may connect more than once

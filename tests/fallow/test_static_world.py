@@ -112,6 +112,10 @@ def test_all_start_from_the_first_workers_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
+        (
+            {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"},
+            "MASTER_PORT=0 is any free port",
+        ),
         ({"RANK": "0", "WORLD_SIZE": "2"}, "but MASTER_ADDR and MASTER_PORT not"),
         ({"RANK": "2", "WORLD_SIZE": "2", "MASTER_ADDR": "x", "MASTER_PORT": "1"}, "which cannot be"),
         ({"RANK": "zero", "WORLD_SIZE": "2"}, "RANK='zero' is no number"),
