@@ -71,9 +71,10 @@ def make_sources(config: "Config", leases: "Callable[[], Any] | None" = None) ->
     recording = next((_recording(spec.path) for spec in specs if isinstance(spec, ReplaySpec)), None)
     live = tuple(_make(spec, config, cluster, recording) for spec in specs)
     real = any(isinstance(spec, NvmlSpec | DcgmSpec) for spec in specs)
+    given = () if leases is None or not real else (_lease_source(leases),)
     return Sources(
-        live=live,
-        inventories=tuple(_inventories(config, leases)) if real else (),
+        live=(*live, *given),
+        inventories=tuple(_inventories(config)) if real else (),
         simulated=cluster,
         recording=recording,
         remarks=remarks,
@@ -159,15 +160,18 @@ def _peers(urls: tuple[str, ...], config: "Config") -> "Source":
     return peer_source(PeerSettings(urls=urls, limits=Limits(timeout_s=config.collect.scrape_timeout_s)))
 
 
-def _inventories(config: "Config", leases: "Callable[[], Any] | None") -> "Iterator[Source]":
+def _inventories(config: "Config") -> "Iterator[Source]":
     if config.collect.slurm and shutil.which("squeue") is not None:
         from collector.inventory.slurm import SlurmSource
 
         yield SlurmSource()
-    if leases is not None:
-        from collector.inventory.leases import LeaseSource
 
-        yield LeaseSource(lambda: [_lease(row) for row in leases()])
+
+def _lease_source(leases: "Callable[[], Any]") -> "Source":
+    """Read at every tick: it costs one query, and a job that just began is its owner's from the first one."""
+    from collector.inventory.leases import LeaseSource
+
+    return LeaseSource(lambda: [_lease(row) for row in leases()])
 
 
 def _lease(row: dict[str, Any]) -> Any:
