@@ -18,6 +18,7 @@ from service.pages.pieces import facts, heat_keys, plain
 from service.pages.scene import Scene, Site, current_view, drawn, go, nothing_matches, open_gpu
 from service.pages.scene import show as show_notice
 from service.pages.stage import Stage, staged
+from service.pages.tabled import tabled
 from service.pages.view import View
 
 HELD, SUBMITTED = "held", "submitted"
@@ -247,6 +248,7 @@ def _measures(scene: Scene, timeline: pd.DataFrame) -> None:
         width="stretch",
         alt="Every measure of the job's GPUs on one time axis",
     )
+    tabled(timeline, "job-measures", "Every measure of the job's GPUs, step by step")
 
 
 def _columns(jobs: pd.DataFrame) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from service.pages.records import Launched, launched_of
 from service.pages.scene import current_view, go
 from service.pages.scene import show as show_notice
 from service.pages.stage import Stage
+from service.pages.tabled import tabled
 
 PER_PAGE = 50
 MOST = 1_000
@@ -216,6 +217,7 @@ def _life(stage: Stage, job: Launched) -> None:
         width="stretch",
         alt="Where the job stood over time, and on how many GPUs it ran",
     )
+    tabled(life, f"life-of-{job.job.replace(':', '-')}", "Where the job stood, and on how many GPUs")
     facts([("GPU-hours by what it was told", wording.hours(gpu_hours(life, job.share)))])
 
 

@@ -12,6 +12,7 @@ from service.pages.chart_usage import allocated_and_used, gpus_by_state, ledger_
 from service.pages.headline import Headline, headline, sentence
 from service.pages.pieces import keys, kind_label, plain, state_keys, striped, swatch
 from service.pages.scene import Scene, Site, drawn, nothing_matches
+from service.pages.tabled import tabled
 from service.pages.view import View, address
 
 PRICES = '[prices]\ncurrency = "EUR"\nper_gpu_hour = { "*" = 2.10 }'
@@ -39,9 +40,11 @@ def _body(scene: Scene) -> None:
         state_keys(scene.colours)
         states = feed.ask("states_over_time", **scene.asked_steps)
         _chart(gpus_by_state(states, scene.axis, scene.colours), "GPUs in each state over time")
+        tabled(states, "states-over-time", "GPU-hours in each state, step by step")
     with right:
         st.subheader("GPU-hours by state", anchor=False)
         _chart(ledger_bars(ledger, scene.colours), "GPU-hours in each state; they add up to the hardware")
+        tabled(ledger, "ledger", "GPU-hours in each state")
     left, right = st.columns([3, 2], gap="large")
     with left:
         _wastes(scene)
@@ -122,6 +125,7 @@ def _hero(scene: Scene, usage: pd.DataFrame, head: Headline) -> None:
         allocated_and_used(usage, scene.axis, colours),
         "Allocated share and average utilization over time; the area between lies fallow",
     )
+    tabled(usage, "allocated-and-used", "Allocated and used GPUs, step by step")
 
 
 def _wastes(scene: Scene) -> None:
@@ -141,6 +145,7 @@ def _wastes(scene: Scene) -> None:
         ]
     )
     _chart(waste_bars(wasted, scene.colours), "People by wasted GPU-hours, the most first")
+    tabled(wasted, "most-wasted", "People by wasted GPU-hours, the most first")
     st.page_link(
         scene.site["people"],
         label="All people and projects",

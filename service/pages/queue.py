@@ -15,6 +15,7 @@ from service.pages.pieces import facts, keys, plain, swatch
 from service.pages.scene import Site
 from service.pages.stage import Stage, staged
 from service.pages.switch import read_switch, switch_banner
+from service.pages.tabled import tabled
 from service.pages.view import address, shared
 
 PER_PAGE = 50
@@ -99,6 +100,7 @@ def _projects(stage: Stage, queue: pd.DataFrame, leases: pd.DataFrame) -> None:
         width="stretch",
         alt="GPUs that each project holds through Fallow, and waits for",
     )
+    tabled(frame.drop(columns="text"), "held-and-wanted", "GPUs held and wanted, by project")
 
 
 def _table(stage: Stage, queue: pd.DataFrame) -> None:

@@ -103,7 +103,11 @@ def who() -> None:
 
 
 def _sign_in(given: str) -> None:
+    """Only what was given counts: nothing is never answered with a power that lies about here."""
     st.session_state.pop("sign-in-trouble", None)
+    if not given.strip():
+        st.session_state["sign-in-trouble"] = "Not signed in: a code or a token is needed."
+        return
     try:
         if hmac.compare_digest(given.encode(), _code().encode()):
             line = connect_acting()

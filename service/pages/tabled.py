@@ -1,4 +1,4 @@
-"""A table behind a chart, and its download: folded away, for whoever wants the numbers. Effects: it draws."""
+"""A table behind a chart, and its download; nothing is sent before it is opened. Effects: it draws."""
 
 import pandas as pd
 import streamlit as st
@@ -8,7 +8,12 @@ from service.pages import wording
 
 def tabled(frame: pd.DataFrame, name: str, told: str) -> None:
     """The numbers of a chart as a table and as a CSV file; ``told`` says what they are."""
-    with st.expander("The numbers", icon=":material/table:", key=f"numbers-{name}"):
+    box = st.expander(
+        "The numbers", icon=":material/table:", key=f"numbers-{name}", type="compact", on_change="rerun"
+    )
+    if not box.open:
+        return
+    with box:
         st.dataframe(frame, hide_index=True, placeholder=wording.DASH, alt=told)
         st.download_button(
             "Download as CSV",

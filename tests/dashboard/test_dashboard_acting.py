@@ -148,7 +148,7 @@ def test_a_dashboard_that_was_not_started_to_act_lets_nobody_sign_in(
         screen.leave()
 
 
-@pytest.mark.parametrize("wrong", ["", "guess", CODE[:-1], "ü" * 40])
+@pytest.mark.parametrize("wrong", ["", "%20", "guess", CODE[:-1], "ü" * 40])
 def test_a_wrong_code_signs_nobody_in(site: Site, look: Callable, wrong: str) -> None:
     screen = look(site.base).open(f"/actions?code={wrong}")
     screen.page.get_by_role("button", name="Sign in").wait_for()
@@ -276,7 +276,11 @@ def test_a_plan_that_waits_is_rejected_with_a_reason_and_approved_without(site: 
     second = int(re.search(r"fallow apply (\d+)", body.inner_text())[1])  # type: ignore[index]
     body.get_by_role("button", name="Do it").click()
     until("it is settled", lambda: plan(site, second)["state"] != "waiting")
-    assert any(row["plan"] == second and row["actor"].startswith("user ") for row in site.line.actions())
+    until("the journal says by whom", lambda: settled_by_somebody(site, second))
+
+
+def settled_by_somebody(site: Site, number: int) -> bool:
+    return any(row["plan"] == number and row["actor"].startswith("user ") for row in site.line.actions())
 
 
 def plan(site: Site, number: int) -> dict[str, Any]:
