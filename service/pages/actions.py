@@ -101,7 +101,7 @@ def _one(stage: Stage, action: Action) -> None:
             _undo(action)
         if action.reason:
             st.markdown(plain(wording.localized(action.reason, stage.zone)))
-        if action.found:
+        if action.found and action.found != action.reason:
             st.markdown(plain(wording.localized(action.found, stage.zone)))
         facts(_facts(stage, action))
 

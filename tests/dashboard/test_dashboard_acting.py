@@ -36,9 +36,13 @@ def submit(data: Path, home: Path, *flags: str) -> str:
     """A job that saves itself when it is asked to, run on without a terminal; its id."""
     command = [sys.executable, "-m", "service.cli", "run", "--data", str(data), *flags, "--detach", "--"]
     found = subprocess.run(
-        [*command, sys.executable, "-c", SAVES],
+        [*command, "python3", "-c", SAVES],
         cwd=ROOT,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(home), "XDG_STATE_HOME": str(home)},
+        env={
+            "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+            "HOME": str(home),
+            "XDG_STATE_HOME": str(home),
+        },
         capture_output=True,
         text=True,
         timeout=60,
