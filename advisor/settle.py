@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from advisor.deeds import Deed, Moment, Result, age_ms, result_of
+from advisor.engines.engine import Outcome
 from advisor.engines.local import outcome
 from advisor.journal import StoreJournal
 from advisor.register.model import Entry
@@ -29,6 +30,7 @@ from advisor.steps import (
     Resize,
     Resume,
     Start,
+    Step,
     Tell,
     Terminate,
 )
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
 
 PATIENCE_MS = 30 * 60_000
 """How long a launcher may take before a person is asked to look: longer than any grace that is usual."""
+
+ForeignOutcome = Callable[[Step], Outcome | None]
+"""What the driver shows of a step on a foreign job; ``None``: nobody can say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +56,15 @@ class Directed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is known of an intent beside its row; ``told``: its job's owner was told since it was begun."""
+    """What is known of an intent beside its row; ``told``: its job's owner was told since it was begun.
+
+    ``foreign`` is what the driver shows of a pause or resume of a job that Fallow did not launch.
+    """
 
     directed: Directed | None = None
     entry: Entry | None = None
     told: bool = False
+    foreign: Outcome | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +93,8 @@ def settlement(deed: Deed, facts: Facts, now: Moment) -> Settlement | None:
             return _undone("Fallow stopped before anything was given to its launcher")
         case Tell():
             return _unknown("the owner may have been told; nothing else was done")
+        case Pause() | Resume() if facts.foreign is not None:
+            return _of_foreign(deed, facts.foreign, now)
         case CapAtNextLaunch():
             return _undone("settings of a job that Fallow did not launch are not kept")
         case Start() | Resume() | Resize() | Pause() | Requeue() | Move() | ReleaseCaches() | Terminate():
@@ -96,9 +107,14 @@ class Settling:
     """Settles what is open in the journal of one store; at every start, and before every cycle."""
 
     def __init__(
-        self, store: "Store", journal: StoreJournal, entry_of: Callable[[JobId], Entry | None]
+        self,
+        store: "Store",
+        journal: StoreJournal,
+        entry_of: Callable[[JobId], Entry | None],
+        foreign: ForeignOutcome = lambda step: None,
     ) -> None:
         self._store, self._journal, self._entry_of = store, journal, entry_of
+        self._foreign = foreign
 
     def settle(self) -> tuple[tuple[Deed, Settlement], ...]:
         """Settle what can be; each with how. What is being done right now is left alone. Raises StoreFull."""
@@ -127,8 +143,10 @@ class Settling:
                 directed = Directed(
                     handled=bool(row["handled"]), failed=None if failed is None else str(failed)
                 )
-            entry = self._entry_of(deed.job) if is_ours(deed.job) else None
-            yield deed, Facts(directed=directed, entry=entry, told=bool(row["told"]))
+            ours = is_ours(deed.job)
+            entry = self._entry_of(deed.job) if ours else None
+            foreign = None if ours or deed.step is None else self._foreign(deed.step)
+            yield deed, Facts(directed=directed, entry=entry, told=bool(row["told"]), foreign=foreign)
 
 
 def _of_directive(deed: Deed, directed: Directed, entry: Entry | None, now: Moment) -> Settlement | None:
@@ -146,6 +164,13 @@ def _of_directive(deed: Deed, directed: Directed, entry: Entry | None, now: Mome
     return _unknown(
         f"its launcher never said whether it was carried out; look how {deed.job} stands with `fallow jobs`"
     )
+
+
+def _of_foreign(deed: Deed, shown: Outcome, now: Moment) -> Settlement | None:
+    result, found = result_of(shown)
+    if result is not None:
+        return Settlement(result=result, found=found)
+    return None if age_ms(deed.begun, now) < PATIENCE_MS else _unknown(found)
 
 
 def _of_settings(step: CapAtNextLaunch, entry: Entry) -> Settlement:

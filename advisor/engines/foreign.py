@@ -11,7 +11,7 @@ from typing import assert_never
 
 from advisor.engines.checkpoint import Deed, unfit
 from advisor.engines.checkpointer import Checkpointer
-from advisor.engines.engine import Done, Failed, Outcome, Stale, Unsupported
+from advisor.engines.engine import Done, Failed, Late, Outcome, Stale, Unsupported
 from advisor.engines.telling import Notice, Notifier, tell
 from advisor.register.foreign import ForeignBook, Paused, Seen
 from advisor.steps import (
@@ -86,19 +86,20 @@ class ForeignEngine:
         if open_one is None:
             ended = isinstance(step, Resume)
             return Done(note="it was resumed") if ended else Failed(found="it was not paused")
-        states = set(self._checkpointer.look(_pids(open_one.paused.processes)).states.values())
-        if states == {"checkpointed"}:
+        found = set(self._checkpointer.look(_pids(open_one.paused.processes)).states.values())
+        if found == {"checkpointed"}:
             return (
                 Done(note="it is off its GPUs")
                 if isinstance(step, Pause)
                 else Failed(found="it is still paused")
             )
-        if states == {"running"}:
+        if found == {"running"}:
             self._book.end(step.job, "failed" if isinstance(step, Pause) else "resumed")
             return (
                 Failed(found="it runs as before") if isinstance(step, Pause) else Done(note="it runs again")
             )
-        return None
+        states = ", ".join(sorted(found))
+        return Late(found=f"the driver has not finished: its processes are {states}; look at {step.job}")
 
     def _tell(self, step: Tell) -> Outcome:
         holder = self._book.holder(step.job)

@@ -15,7 +15,7 @@ from advisor.journal import StoreJournal
 from advisor.limits import Limits
 from advisor.model import ClusterState
 from advisor.proposals import asking, reconcile
-from advisor.settle import Settlement, Settling
+from advisor.settle import ForeignOutcome, Settlement, Settling
 from advisor.shelf import Shelf
 from advisor.switch import Switch
 from collector.model import JobId
@@ -32,13 +32,18 @@ class Books:
     """One for a service. ``open_books`` makes it."""
 
     def __init__(
-        self, store: "Store", clock: "Clock", switch: Switch, entry_of: "Callable[[JobId], Entry | None]"
+        self,
+        store: "Store",
+        clock: "Clock",
+        switch: Switch,
+        entry_of: "Callable[[JobId], Entry | None]",
+        foreign: ForeignOutcome,
     ) -> None:
         self.store, self.clock = store, clock
         self.journal = StoreJournal(store, clock)
         self.shelf = Shelf(store)
         self.switch = switch
-        self._settling = Settling(store, self.journal, entry_of)
+        self._settling = Settling(store, self.journal, entry_of, foreign)
         self._seen_ms: dict[int, int] = {}
 
     def may_act(self) -> bool:
@@ -75,12 +80,19 @@ class Books:
 
 
 def open_books(
-    store: "Store", clock: "Clock", folder: Path, entry_of: "Callable[[JobId], Entry | None]"
+    store: "Store",
+    clock: "Clock",
+    folder: Path,
+    entry_of: "Callable[[JobId], Entry | None]",
+    foreign: ForeignOutcome = lambda step: None,
 ) -> Books:
-    """The books of a store, with the switch of its folder as file and store have it. Raises StoreFull."""
+    """The books of a store, with the switch of its folder as file and store have it. Raises StoreFull.
+
+    ``foreign`` says what came of a pause or resume of a foreign job that nobody saw the end of.
+    """
     switch = Switch(store, folder)
     switch.adopt()
-    return Books(store, clock, switch, entry_of)
+    return Books(store, clock, switch, entry_of, foreign)
 
 
 def _said(how: Settlement) -> tuple[str, str]:

@@ -4,6 +4,7 @@ import socket
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,14 +82,13 @@ def join_acting(ground: Ground) -> Acting:
     """The organs, joined and at rest; what a crash left open is settled first. Blocks. Raises StoreError."""
     config, store, clock = ground.config, ground.store, ground.clock
     register = open_register(store, clock)
-    books = open_books(store, clock, ground.folder, lambda job: _entry(register, job))
+    foreign, sight = ForeignBook(store, clock), Sight(snapshot=ground.snapshot, simulated=ground.everywhere)
+    foreigners = Foreigners(foreign, config, clock, site_of(config).protect, sight)
+    books = open_books(store, clock, ground.folder, partial(_entry, register), foreigners.engine.settle)
     books.settle()
-    granting, foreign = Granting(register, find_mps), ForeignBook(store, clock)
-    acting = config.acting
+    granting, acting = Granting(register, find_mps), config.acting
     patience = Patience(answer_s=acting.answer_s, reshape_s=acting.reshape_s)
     local = LocalEngine(register, clock, granting.agree, patience)
-    sight = Sight(snapshot=ground.snapshot, simulated=ground.everywhere)
-    foreigners = Foreigners(foreign, config, clock, site_of(config).protect, sight)
     engine, limits = Dispatch(local, foreigners.engine, foreign.told), limits_of(config)
     watching = MemoryWatching(register, engine, books.journal, clock, limits, snapshot=ground.snapshot)
     observing = Observing(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from advisor.engines.checkpoint import ProcessState
-from advisor.engines.engine import Done, Failed, Outcome, Stale, Unsupported
+from advisor.engines.engine import Done, Failed, Late, Outcome, Stale, Unsupported
 from advisor.engines.foreign import ForeignEngine, Parts, beyond, verb_of
 from advisor.engines.telling import Notice, Told
 from advisor.model import ActionClass
@@ -286,8 +286,8 @@ def test_everything_else_is_unsupported_with_the_reason_that_the_guard_has(world
         (RUNNING, PAUSE, Failed, "failed"),
         (OFF_GPU, RESUME, Failed, None),
         (RUNNING, RESUME, Done, "resumed"),
-        (ProcessState.LOCKED, PAUSE, type(None), None),
-        (ProcessState.FAILED, PAUSE, type(None), None),
+        (ProcessState.LOCKED, PAUSE, Late, None),
+        (ProcessState.FAILED, PAUSE, Late, None),
     ],
 )
 def test_what_nobody_saw_the_end_of_is_settled_by_asking_the_driver(
