@@ -1,6 +1,7 @@
 """Where a training is kept: saved when the script or a signal asks, taken up again when it starts."""
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,8 @@ from fallow.replica import Replica
 from fallow.save_signal import SaveSignal
 
 LOG = logging.getLogger("fallow")
+ENV_SAVED = "FALLOW_SAVED"
+"""The file to touch when what a signal asked for is saved: ``fallow run`` waits for it."""
 
 
 class Keeper:
@@ -60,6 +63,8 @@ class Keeper:
             return
         try:
             self.save()
+            if told := os.environ.get(ENV_SAVED):
+                Path(told).touch()
         except (OSError, StateMistake) as failure:
             step = self._replica.next_step
             LOG.error("step %d: asked to save the training, but could not: %s", step, failure)

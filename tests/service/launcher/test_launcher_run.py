@@ -417,3 +417,49 @@ def test_a_killed_guard_is_a_death_of_the_workers(
     assert not lives(first)
     job.process.send_signal(signal.SIGTERM)
     assert job.end() == 128 + signal.SIGTERM
+
+
+TRAINING = """
+import sys, time
+from pathlib import Path
+import torch
+import fallow
+
+folder = Path(sys.argv[1])
+job = fallow.connect()
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+saved = folder / "checkpoint"
+trainer = job.elastic(model, optimizer, global_batch=8, max_micro_batch=8, checkpoint=saved)
+samples = torch.utils.data.TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+for step, batches in trainer.steps(samples, total_steps=100_000):
+    for x, y in batches:
+        trainer.backward(torch.nn.functional.mse_loss(model(x), y))
+    trainer.step()
+    with (folder / "steps").open("a") as file:
+        file.write(f"{step}\\n")
+    time.sleep(0.02)
+"""
+
+
+def test_a_script_that_uses_fallow_is_paused_by_its_signal_with_nothing_more(
+    service: WireService, launch: Launch, tmp_path: Path
+) -> None:
+    pytest.importorskip("torch", reason="a training needs torch: pip install torch")
+    (tmp_path / "training.py").write_text(TRAINING)
+    steps = tmp_path / "steps"
+    words = (sys.executable, str(tmp_path / "training.py"), str(tmp_path))
+    job = launch("--checkpoint-signal", "USR1", "--", *words)
+    service.tell(Begin(number=1, gpus=()))
+    until(lambda: steps.exists() and len(steps.read_text().split()) > 2, "it trains")
+    service.tell(Suspend(number=2))
+    paused = service.handled(2)
+    assert (paused["stand"], paused["failed"]) == ("paused", None)
+    assert paused["checkpoint_ms"] is not None
+    before = [int(step) for step in steps.read_text().split()]
+    service.tell(Continue(number=3, gpus=()))
+    until(lambda: len(steps.read_text().split()) > len(before) + 2, "it trains again")
+    after = [int(step) for step in steps.read_text().split()][len(before) :]
+    assert 0 < after[0] <= before[-1] + 1
+    service.tell(Stop(number=4))
+    job.end()
