@@ -18,7 +18,7 @@ Tell = Callable[[str], None]
 
 MOVABLE = ("--preemptible", "--checkpoint-signal", "USR1", "--grace", "10s")
 """A job that saves itself when asked, and allows to be asked."""
-LONG_S = 40.0
+LONG_S = 60.0
 
 SETTINGS = """
 [acting]
@@ -169,7 +169,7 @@ STORIES = (
     Story(
         name="hog",
         shows="a TensorFlow hog is restarted with allow-growth, and a second job fits beside it",
-        setting=Setting(gpus=1, speed=120, settings=SETTINGS + '[modes]\ncap_memory = "auto"\n'),
+        setting=Setting(gpus=1, speed=60, settings=SETTINGS + '[modes]\ncap_memory = "auto"\n'),
         play=hog,
     ),
     Story(
@@ -183,7 +183,7 @@ STORIES = (
         shows="who holds more than his quota gives it back, and gets it again afterwards",
         setting=Setting(
             gpus=4,
-            speed=120,
+            speed=60,
             settings=SETTINGS
             + '[modes]\nfair_share = "auto"\n[quotas.vision]\ngpus = 2\n[quotas.speech]\ngpus = 2\n',
         ),
