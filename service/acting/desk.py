@@ -234,7 +234,8 @@ class Desk:
 
     def leases(self, caller: Caller) -> list[Row]:
         """Who was given which GPU by Fallow."""
-        state, entries = self._organs.observe(), self._register.entries()
+        state = self._organs.loop.state or self._organs.observe()
+        entries = self._register.entries()
         rows = []
         for row in read_leases(self._organs.store):
             entry, gpu = entries.get(JobId(row["job"])), state.gpus.get(row["gpu"])

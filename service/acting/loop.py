@@ -81,6 +81,8 @@ class ActingLoop:
         self._thread = threading.Thread(target=self._run, name="acting", daemon=True)
         self._unlisten = parts.register.listen(self._heard)
         self.waits: Mapping[JobId, Wait] = {}
+        self.state: ClusterState | None = None
+        """The world that the newest cycle saw."""
         self.cycle_s: float | None = None
         """How long the newest cycle took, with the waits for launchers that it caused."""
         self._minders: dict[JobId, tuple[Callable[[], None], ...]] = {}
@@ -135,6 +137,7 @@ class ActingLoop:
             halted=parts.halted,
         )
         self._say(reasons_of(cycle) if cycle.halt is None else Reasons(otherwise=cycle.halt))
+        self.state = cycle.state
         parts.after(cycle)
         return cycle
 
