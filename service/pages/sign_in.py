@@ -66,6 +66,11 @@ def may_order(*, owner: str | None = None, switch: bool = False) -> May:
     return May(may=True)
 
 
+def readable(given: str) -> bool:
+    """Whether it can be a code or a token at all: some printable ASCII without a blank."""
+    return bool(given) and given.isascii() and given.isprintable() and " " not in given
+
+
 def sign_in_by_address() -> None:
     """Take the code out of the address that ``fallow up`` printed, and sign in with it; before any page."""
     given = st.query_params.get(PARAMETER)
@@ -105,8 +110,8 @@ def who() -> None:
 def _sign_in(given: str) -> None:
     """Only what was given counts: nothing is never answered with a power that lies about here."""
     st.session_state.pop("sign-in-trouble", None)
-    if not given.strip():
-        st.session_state["sign-in-trouble"] = "Not signed in: a code or a token is needed."
+    if not readable(given):
+        st.session_state["sign-in-trouble"] = "Not signed in: that is neither a code nor a token."
         return
     try:
         if hmac.compare_digest(given.encode(), _code().encode()):

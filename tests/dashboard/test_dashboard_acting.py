@@ -152,7 +152,7 @@ def test_a_dashboard_that_was_not_started_to_act_lets_nobody_sign_in(
         screen.leave()
 
 
-@pytest.mark.parametrize("wrong", ["", "%20", "guess", CODE[:-1], "ü" * 40])
+@pytest.mark.parametrize("wrong", ["", "guess", CODE[:-1], "a%0Ab"])
 def test_a_wrong_code_signs_nobody_in(site: Site, look: Callable, wrong: str) -> None:
     screen = look(site.base).open(f"/actions?code={wrong}")
     screen.page.get_by_role("button", name="Sign in").wait_for()

@@ -18,6 +18,7 @@ from service.pages.orders import CANCEL, KEEP, PAUSE, RESIZE, RESUME, unfit
 from service.pages.palette import DARK, LIGHT
 from service.pages.plans import gain_told
 from service.pages.records import Action, Launched, Told, action_of
+from service.pages.sign_in import readable
 
 G = wording.GAP
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -190,6 +191,12 @@ def test_an_outcome_says_what_was_found_and_by_what_it_was_undone() -> None:
 def test_only_what_was_done_and_not_undone_can_be_undone(change, there) -> None:
     row = {"action": 4, "verb": "pause", "outcome": "done", "undo": "fallow resume fallow:1", **change}
     assert undoable(action_of(row)) is there
+
+
+@pytest.mark.parametrize("given", ["", " ", "a b", "a\nb", "a\x00", "\u2192", "ü", "\u00a0"])
+def test_what_cannot_be_a_secret_is_never_tried_as_one(given) -> None:
+    assert not readable(given)
+    assert readable("fallow-0123456789_abcdef")
 
 
 @pytest.mark.parametrize(
