@@ -1,8 +1,8 @@
 """The systemd unit of the service: what it says (pure), where it goes, and what systemd makes of it.
 
 The machine's unit runs as root, because whose a process is and what it holds can be read by nobody less; root
-with two capabilities only, a read-only file system but for its own folder, and no way to more. The unit of a
-single user has no powers to give up. Sources: systemd.exec(5), systemd.service(5), sd_notify(3).
+with three capabilities only, a read-only file system but for its own folder, and no way to more. A single
+user's unit has no powers to give up. Sources: systemd.exec(5), systemd.service(5), sd_notify(3).
 """
 
 import os
