@@ -26,15 +26,15 @@ class Known:
 
     @staticmethod
     def of_status(told: Mapping[str, Any], before: "Known") -> "Known":
-        """From what an elastic training's controller answers to ``status``."""
+        """What a controller, or the library in a plain job, answers to ``status``."""
         return Known(
             pids=tuple(int(pid) for pid in (told.get("pids") or {}).values() if pid),
             step=told.get("step"),
             steps_left=told.get("steps_left"),
             step_s={int(size): float(each) for size, each in (told.get("step_s") or {}).items()},
             resize_s=told.get("resize_s"),
-            memory_held_bytes=told.get("memory_held_bytes"),
-            memory_needed_bytes=told.get("memory_needed_bytes"),
+            memory_held_bytes=told.get("memory_held_bytes", told.get("held")),
+            memory_needed_bytes=told.get("memory_needed_bytes", told.get("needed")),
             checkpoint_ms=told.get("checkpoint_ms") or before.checkpoint_ms,
         )
 

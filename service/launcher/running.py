@@ -292,11 +292,12 @@ class Running:
 
     def _ask_status(self) -> None:
         elastic = self._order.submission.mobility is Mobility.ELASTIC
-        if not elastic or self._course.phase is not Phase.RUNNING or self._asked_status:
+        path = self._meeting.control if elastic else self._meeting.job(0)
+        if self._course.phase is not Phase.RUNNING or self._asked_status or not path.exists():
             return
         self._asked_status = True
         launch = self._course.launch
-        steer.asking((self._meeting.control,), ("status",), REPORT_S, lambda told: self._answer(launch, told))
+        steer.asking((path,), ("status",), REPORT_S, lambda told: self._answer(launch, told))
 
     def _answer(self, launch: int, said: model.Event | Answer | None) -> None:
         """From a thread of ``steer``: hand an answer to the loop."""

@@ -463,3 +463,44 @@ def test_a_script_that_uses_fallow_is_paused_by_its_signal_with_nothing_more(
     assert 0 < after[0] <= before[-1] + 1
     service.tell(Stop(number=4))
     job.end()
+
+
+LISTENER = """
+import os, pathlib, select, sys
+from fallow.control_socket import ControlSocket
+
+def answer(words):
+    with open(sys.argv[1], "a") as file:
+        file.write(" ".join(words) + "\\n")
+    if words == ["status"]:
+        return {"pid": os.getpid(), "held": 7 * 2**30, "needed": 3 * 2**30}
+    return {"freed_bytes": 4 * 2**30}
+
+control = ControlSocket(pathlib.Path(os.environ["FALLOW_JOB_SOCKET"]), answer)
+print("listening", flush=True)
+while True:
+    select.select([control], [], [])
+    control.poll()
+"""
+
+
+def test_a_plain_job_that_listens_says_what_it_holds_and_gives_caches_back(
+    service: WireService, launch: Launch, tmp_path: Path
+) -> None:
+    (tmp_path / "listener.py").write_text(LISTENER)
+    asked = tmp_path / "asked"
+    job = launch(
+        "--", sys.executable, str(tmp_path / "listener.py"), str(asked), env={"PYTHONPATH": str(Path.cwd())}
+    )
+    service.tell(Begin(number=1, gpus=(A,)))
+    until(lambda: "listening" in job.printed(), "it listens")
+    service.tell(Release(number=2))
+    assert service.handled(2)["failed"] is None
+    assert "release-caches" in asked.read_text()
+    held = (7 * 2**30, 3 * 2**30)
+    service.until(
+        lambda: (
+            (service.reports[-1]["memory_held_bytes"], service.reports[-1]["memory_needed_bytes"]) == held
+        ),
+        "it says what it holds",
+    )
