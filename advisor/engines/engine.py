@@ -42,7 +42,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Late:
-    """The step was given, and what comes of it is not known yet; the journal finds out (``advisor.settle``)."""
+    """The step was given, and what comes of it is not known yet; the journal finds out (``settle``)."""
 
     found: str
 
