@@ -70,6 +70,8 @@ class Books:
         waiting = self.shelf.waiting()
         if not found and not waiting:
             return
+        for kept in waiting:  # after a restart nothing may be measured for a while
+            self._seen_ms.setdefault(kept.number, now_ms)
         said_no = self.shelf.said_no(now_ms)
         changes = reconcile(waiting, self._seen_ms, found, said_no=said_no, now_ms=now_ms)
         added = self.shelf.change(now_ms, changes)

@@ -263,6 +263,16 @@ def test_what_is_not_advised_any_more_runs_out(rig: Rig) -> None:
         rig.papers.apply(ANN, plan["plan"], None)
 
 
+def test_a_plan_outlives_a_restart_in_which_nothing_is_measured_yet(rig: Rig, tmp_path: Path) -> None:
+    (plan,) = rig.turn(PAUSE)
+    rig.clock.pass_ms(HOUR_MS)
+    rig.books = open_books(rig.books.store, rig.clock, tmp_path, lambda job: None)
+    (waits,) = rig.turn()
+    assert waits["plan"] == plan["plan"]
+    rig.clock.pass_ms(11 * 60_000)
+    assert rig.turn() == []
+
+
 def test_nothing_is_applied_while_acting_is_stopped(rig: Rig) -> None:
     (plan,) = rig.turn(PAUSE)
     rig.papers.stop_acting(ROOT, "a fire drill")
