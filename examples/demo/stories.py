@@ -112,18 +112,17 @@ def quotas(stage: Stage, tell: Tell) -> Mapping[str, Any]:
 def elastic(stage: Stage, tell: Tell) -> Mapping[str, Any]:
     """A training that wants two GPUs starts on one, grows onto the second, and computes the same losses."""
     losses = stage.folder / "losses.jsonl"
-    tell(
-        "A short job has one of two GPUs. An elastic training wants two, and starts on the one that is free."
-    )
-    short = ("--project", "speech", "--gpus", "1", "--memory", "12GiB")
-    other = stage.run("short", short, ("unfilled", "--needs", "12", "--busy", "90", "--steps", "150"))
-    stage.until("the short job runs", lambda: _busy_gpus(stage) == 1, LONG_S)
+    tell("A job has one of two GPUs. An elastic training wants two, and starts on the one that is free.")
+    whole = ("--project", "speech", "--gpus", "1", "--memory", "12GiB")
+    other = stage.run("other", whole, ("unfilled", "--needs", "12", "--busy", "90", "--steps", "100000"))
+    stage.until("the other job runs", lambda: _busy_gpus(stage) == 1, LONG_S)
     flags = ("--project", "vision", "--gpus", "1-2", "--memory", "24GiB", "--elastic", "--preemptible")
     words = ("--steps", str(ELASTIC_STEPS), "--pause", "0.1", "--losses", str(losses))
     training = stage.run("elastic", flags, ("elastic", *words))
-    stage.until("it computes", lambda: _worlds(losses) == [1], LONG_S)
-    tell("The short job ends; its GPU is free, nobody else wants it.")
-    stage.until("the short job has ended", lambda: other.process.poll() == 0, LONG_S)
+    stage.until("it computes", lambda: _worlds(losses) == [1], 2 * LONG_S)
+    stage.order("cancel", _id_of(stage, "other"))
+    tell("The other job is cancelled; its GPU is free, nobody else wants it.")
+    stage.until("the other job has ended", lambda: other.process.poll() is not None, LONG_S)
     stage.until("it computes on two", lambda: _worlds(losses) == [1, 2], LONG_S)
     workers = [tuple(stage.on(gpu)) for gpu in range(2)]
     tell("The training took the second GPU in between two steps.")
