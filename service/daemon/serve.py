@@ -91,6 +91,7 @@ def serve(orders: Orders, stop: threading.Event | None = None) -> None:
                 acting.start()
             _live(body, pulse, ended, orders.config.rehearsal.speed)
         finally:
+            notify("STOPPING=1")
             if acting is not None:
                 acting.stop()
             imports.close()
