@@ -161,7 +161,7 @@ def notebook(stage: Stage, tell: Tell) -> Mapping[str, Any]:
     return {"jobs": (job,), "pids": (first_pid, second_pid), "kept": held}
 
 
-ELASTIC_STEPS = 300
+ELASTIC_STEPS = 500
 MIN_RUNTIME_S = 600.0
 
 STORIES = (
