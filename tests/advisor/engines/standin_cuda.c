@@ -38,10 +38,14 @@ static int move(const char *call, int pid, int before, int after, unsigned timeo
     snprintf(name, sizeof name, "%d", pid);
     if (!read_number(name, &number)) return NOT_FOUND;
     if (number != before) return ILLEGAL_STATE;
-    FILE *file = open_in(name, "w");
+    char new_name[80], from[4200], to[4200];
+    snprintf(new_name, sizeof new_name, "%s.new", name);
+    FILE *file = open_in(new_name, "w");
     fprintf(file, "%d\n", after);
     fclose(file);
-    return SUCCESS;
+    snprintf(from, sizeof from, "%s/%s", getenv("STANDIN_CUDA"), new_name);
+    snprintf(to, sizeof to, "%s/%s", getenv("STANDIN_CUDA"), name);
+    return rename(from, to) == 0 ? SUCCESS : INVALID_VALUE;
 }
 
 int cuInit(unsigned flags) { return flags == 0 && getenv("STANDIN_CUDA") ? SUCCESS : INVALID_VALUE; }
