@@ -15,6 +15,8 @@ def process_named(name: str, folder: Path) -> Iterator[int]:
     """A real process of that name, as its comm has it."""
     (folder / name).symlink_to("/bin/sleep")
     process = subprocess.Popen([folder / name, "60"])
+    while Path(f"/proc/{process.pid}/comm").read_text().strip() != name[:15]:
+        assert process.poll() is None  # the kernel names it a moment after it was started
     try:
         yield process.pid
     finally:
