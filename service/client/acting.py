@@ -203,7 +203,7 @@ def connect_acting(
     if url is None and data_dir is None:
         url = (None if by_token else named_socket()) or os.environ.get(client_place.URL_VARIABLE)
     if url is not None:
-        held = None if url.startswith(UNIX) else token or client_place.token(data)
+        held = None if url.startswith(UNIX) else client_place.token(data) if token is None else token
         return ActingClient(Wire(url=url, token=held, timeout_s=timeout_s))
     found = _announced(data, token)
     if found is None and data_dir is None and not by_token:
@@ -225,7 +225,7 @@ def _announced(data: Path, token: str | None) -> tuple[str, str | None] | None:
     local = None if token is not None or said.socket is None else f"{UNIX}{said.socket}"
     if local is not None and (health(local) or {}).get("pid") == said.pid:
         return local, None
-    held = token or client_place.token(data)
+    held = client_place.token(data) if token is None else token
     if held is not None and (health(said.url) or {}).get("pid") == said.pid:
         return said.url, held
     return None

@@ -154,7 +154,7 @@ def connect(
     """
     data = client_place.data_dir(data_dir)
     if address := url or (_named() if data_dir is None else None):
-        held = None if address.startswith(UNIX) else token or client_place.token(data)
+        held = None if address.startswith(UNIX) else client_place.token(data) if token is None else token
         door = HttpDoor(url=address, token=held, timeout_s=timeout_s)
         door.health()
         return Client(door, data=None)
@@ -167,7 +167,8 @@ def connect(
             return (
                 FileDoor(data) if address is None else HttpDoor(url=address, token=None, timeout_s=timeout_s)
             )
-        return HttpDoor(url=said.url, token=token or client_place.token(data), timeout_s=timeout_s)
+        held = client_place.token(data) if token is None else token
+        return HttpDoor(url=said.url, token=held, timeout_s=timeout_s)
 
     return Client(reopen(), data=data, reopen=reopen)
 

@@ -9,9 +9,11 @@ import pytest
 
 from service import tokens
 from service.api.port import Role
+from service.client.acting import connect_acting
+from service.client.errors import NotAllowed
 from service.client.place import tokens_file
 from service.tokens import DAY_MS, Tokens, TokenTrouble
-from tests.service.conftest import fallow
+from tests.service.conftest import Running, fallow
 
 NOW_MS = 1_795_000_000_000
 
@@ -76,3 +78,9 @@ def test_verb_makes_lists_and_revokes(tmp_path: Path) -> None:
     assert json.loads(fallow("token", "list", "--json", data=tmp_path).stdout) == []
     again = fallow("token", "revoke", "alice", data=tmp_path)
     assert (again.returncode, "fallow token list" in again.stderr) == (2, True)
+
+
+def test_an_empty_token_is_nobody_not_the_owner(service: Running) -> None:
+    """A form that was left empty must not act with the operator's token that lies in DATA."""
+    with pytest.raises(NotAllowed):
+        connect_acting(service.data, token="").whoami()
