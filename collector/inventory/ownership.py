@@ -75,7 +75,8 @@ def _by_person(process: Process, given: Mapping[JobId, Holder]) -> Verdict:
         return Unknown()
     same = [job for job, holder in given.items() if holder.user == person]
     if same:
-        return Owned(job=same[0]) if len(same) == 1 else Unknown()
+        names_another = "FALLOW_JOB" in dict(process.environment)  # whose lease may not have been read yet
+        return Owned(job=same[0]) if len(same) == 1 and not names_another else Unknown()
     is_outsider = all(holder.user is not None for holder in given.values()) and process.uid != 0
     return Nobody() if is_outsider and _is_certain_person(process) else Unknown()
 

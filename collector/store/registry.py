@@ -4,7 +4,7 @@ The store's memory of its own dimension tables. It writes a row when something i
 tick in which nothing changed costs look-ups only. After a rollback it must be thrown away and made anew.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from collector.model import Gpu, Holder, Process, ProcessKey
+from collector.model import Gpu, Holder, JobId, Process, ProcessKey
 from collector.store.columns import distinct_uuids
 from collector.store.statements import statement
 
@@ -115,6 +115,14 @@ class Registry:
         if len(self._processes) > max(MOST_REMEMBERED, 2 * len(wanted)):
             self._processes = {key: self._processes[key] for key in wanted}
         return {key: self._processes[key][0] for key in wanted}
+
+    def owned_ids(self, owners: Mapping[ProcessKey, JobId]) -> dict[ProcessKey, tuple[int, int]]:
+        """Process and holder ids of those owners of which both are known by now."""
+        return {
+            key: (self._processes[key][0], self._holders[job][0])
+            for key, job in owners.items()
+            if key in self._processes and job in self._holders
+        }
 
     def _add_gpus(self, fresh: dict[str, Gpu], source: str, installed_from_ms: int) -> None:
         rows = [{**_gpu_row(gpu), "source": source, "from_ms": installed_from_ms} for gpu in fresh.values()]

@@ -4,14 +4,15 @@
 may have run ahead of what was committed.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
 from collector.batch import to_table
-from collector.model import Holder, Process, ProcessSample, Reading, Tick
+from collector.model import Holder, JobId, Process, ProcessKey, ProcessSample, Reading, Tick
 from collector.store.allocations import (
     RESUME_MS,
     Claim,
@@ -71,6 +72,7 @@ class Live:
     widest_ms: int
     book: GapBook
     said: Said | None = None
+    owned: Mapping[ProcessKey, JobId] = field(default_factory=dict)
     recent_ms: int = 0
 
     @property
@@ -110,6 +112,7 @@ def write_tick(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick) ->
     readings = [outcome for outcome in tick.outcomes if isinstance(outcome, Reading)]
     late = [_write_reading(connection, live, reading, tick) for reading in readings]
     _write_allocations(connection, live, tick)
+    _write_owners(connection, live, tick)
     write_gaps(connection, gaps_of(tick, live.book), live.registry.gpu_ids, live.book)
     note_ticks(tick, live.book)
     _write_outcomes(connection, tick)
@@ -236,6 +239,23 @@ def _write_allocations(connection: duckdb.DuckDBPyConnection, live: Live, tick: 
     write_change(connection, decided)
     live.held = wanted
     live.looked_ms = tick.at_ms
+
+
+def _write_owners(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick) -> None:
+    """Note whose each process is, where that is news; a process not yet registered is news until it is."""
+    if tick.allocations is None:
+        return
+    owners = dict(tick.owners)
+    news = {key: job for key, job in owners.items() if live.owned.get(key) != job}
+    ids = live.registry.owned_ids(news) if news else {}
+    if ids:
+        process_ids, holder_ids = zip(*ids.values(), strict=True)
+        columns = {
+            "process_id": pa.array(process_ids, pa.int32()),
+            "holder_id": pa.array(holder_ids, pa.int32()),
+        }
+        _feed(connection, "own_processes", pa.table(columns))
+    live.owned = {key: job for key, job in owners.items() if key not in news or key in ids}
 
 
 def _write_outcomes(connection: duckdb.DuckDBPyConnection, tick: Tick) -> None:

@@ -221,6 +221,13 @@ def test_a_lease_is_known_by_the_job_in_the_environment() -> None:
     assert found.orphans == {key(72)}
 
 
+def test_a_job_whose_lease_is_not_read_yet_is_not_taken_for_its_owner_s_other_job() -> None:
+    second = process(72, environment=(("FALLOW_JOB", "run-8"),))
+    leases = [given(0, f"run-{n}", ClaimSource.LEASE) for n in (7, 8)]
+    assert run([second], on(0, 72), leases[:1]).unknown == {key(72)}
+    assert run([second], on(0, 72), leases).owners == {key(72): "run-8"}
+
+
 def test_one_pod_on_a_gpu_owns_the_processes_of_pods() -> None:
     pod = given(0, "pod:vision/train-0", ClaimSource.KUBERNETES, user=None)
     inside = process(71, None, pod=POD, container=CONTAINER)

@@ -1,11 +1,11 @@
-"""Processes: told once, learnt more of later, and the same after a restart."""
+"""Processes: told once, learnt more of later (own_processes says whose), the same after a restart."""
 
 from dataclasses import replace
 from pathlib import Path
 
 from collector.model import NodeName, Process, ProcessKey, ProcessSample, ProcessType, Reading, Tick
 from collector.store.database import open_store
-from tests.collector.store.store_parts import T0, TICK_MS, ask, at_path, gpu, sample, uuid
+from tests.collector.store.store_parts import T0, TICK_MS, ask, at_path, gpu, held, sample, uuid
 
 KEY = ProcessKey(node=NodeName("n0"), pid=4242, started_ms=T0 - 5_000)
 FIRST = Process(key=KEY, user="ada", command="python train.py", environment=(("SLURM_JOB_ID", "7"),))
@@ -49,3 +49,32 @@ def test_a_process_nobody_described_is_known_by_its_key(tmp_path: Path) -> None:
         ]
         did = ask(store, "SELECT process_type, memory_used_bytes, sm_e4 FROM process_samples")
         assert did == [("both", None, 2500)]
+
+
+OWNED = "SELECT h.job FROM processes LEFT JOIN holders AS h USING (holder_id)"
+
+
+def owned(n: int, job: str) -> Tick:
+    tick = with_processes(n, (FIRST,))
+    claims = (held(0, job), held(0, "other"))
+    return replace(tick, allocations=claims, owners=((KEY, claims[0].holder.job),))
+
+
+def test_whose_a_process_is_stands_beside_it_and_follows_the_newest_word(tmp_path: Path) -> None:
+    with open_store(at_path(tmp_path)) as store:
+        store.write_tick(with_processes(1, (FIRST,)))
+        assert ask(store, OWNED) == [(None,)]
+        store.write_tick(owned(2, "a"))
+        assert ask(store, OWNED) == [(held(0, "a").holder.job,)]
+    with open_store(at_path(tmp_path)) as store:
+        store.write_tick(owned(3, "b"))
+        assert ask(store, OWNED) == [(held(0, "b").holder.job,)]
+
+
+def test_an_owner_known_before_its_process_is_noted_with_it(tmp_path: Path) -> None:
+    with open_store(at_path(tmp_path)) as store:
+        early = owned(1, "a")
+        store.write_tick(replace(early, outcomes=()))
+        assert ask(store, OWNED) == []
+        store.write_tick(owned(2, "a"))
+        assert ask(store, OWNED) == [(held(0, "a").holder.job,)]
