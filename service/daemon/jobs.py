@@ -5,6 +5,7 @@ records the hole.
 """
 
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from apscheduler.executors.pool import ThreadPoolExecutor
@@ -28,6 +29,7 @@ class Clockwork:
     def __init__(self, beat: Beat | None, pulse: Pulse, speed: float = 1.0) -> None:
         self._pulse = pulse
         self._speed = speed
+        self._interrupts: list[Callable[[], None]] = []
         self._scheduler = BackgroundScheduler(
             executors={name: ThreadPoolExecutor(1) for name in ("beat", "chores", "apart")},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
@@ -46,6 +48,7 @@ class Clockwork:
 
     def add_chores(self, chores: tuple[Chore, ...]) -> None:
         """Begin these too, each after its own first wait."""
+        self._interrupts += [chore.interrupt for chore in chores if chore.interrupt is not None]
         for chore in chores:
             start = _in(chore.first_after_s / self._speed)
             every_s = max(CHORE_LEAST_S, chore.every_s / self._speed)
@@ -54,7 +57,9 @@ class Clockwork:
             self._scheduler.add_job(self._chore, trigger, args=[chore], executor=executor)
 
     def stop(self) -> None:
-        """End after what is under way; blocks until then."""
+        """End after what is under way, of which what takes long is cut short; blocks until then."""
+        for interrupt in self._interrupts:
+            interrupt()
         self._scheduler.shutdown(wait=True)
 
     def _tick(self, beat: Beat) -> None:

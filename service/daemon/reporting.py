@@ -72,6 +72,15 @@ class Reporter:
         self._config = config
         self._clock = clock
         self._outbox = outbox
+        self._making: subprocess.Popen[str] | None = None
+        self._ended = False
+
+    def interrupt(self) -> None:
+        """Cut the making of a report short, for good: it is due again at the next start."""
+        self._ended = True
+        making = self._making
+        if making is not None:
+            making.kill()
 
     def look(self) -> None:
         """Make what is due, and send what waits. Blocks while a report is made. Raises ``ReportFailed``."""
@@ -102,19 +111,21 @@ class Reporter:
         from service.reports.posting import Order
 
         order = Order(name=name, due=due, report=report, delivery=self._config.delivery)
-        try:
-            done = subprocess.run(
-                [sys.executable, "-m", "service.reports.posting", str(self._data)],
-                input=order.as_json(),
-                capture_output=True,
-                text=True,
-                timeout=MAKING_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise ReportFailed(f"the report {name} was not made within {MAKING_S} s") from error
-        if done.returncode != 0:
-            why = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
+        command = [sys.executable, "-m", "service.reports.posting", str(self._data)]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as making:
+            self._making = making
+            if self._ended:
+                making.kill()
+            try:
+                _, said = making.communicate(order.as_json(), timeout=MAKING_S)
+            except subprocess.TimeoutExpired as error:
+                making.kill()
+                raise ReportFailed(f"the report {name} was not made within {MAKING_S} s") from error
+            finally:
+                self._making = None
+        if making.returncode != 0:
+            why = said.strip().splitlines()[-1:] or [f"exit code {making.returncode}"]
             raise ReportFailed(f"the report {name}, due {due:%Y-%m-%d %H:%M} UTC, was not made: {why[0]}")
 
 
@@ -131,7 +142,14 @@ def make_reporting(config: "Config", data: Path, clock: "Clock") -> "Chore":
             raise BadSchedule(f"reports.{name}.cron = {report.cron!r} is no schedule: {error}") from error
     outbox = Outbox(data, lambda receiver: address_of(receiver, config.delivery))
     reporter = Reporter(data, config, clock, outbox)
-    return Chore(name="reports", every_s=EVERY_S, first_after_s=5, work=reporter.look, apart=True)
+    return Chore(
+        name="reports",
+        every_s=EVERY_S,
+        first_after_s=5,
+        work=reporter.look,
+        apart=True,
+        interrupt=reporter.interrupt,
+    )
 
 
 def read_times(data: Path) -> dict[str, datetime]:

@@ -27,13 +27,17 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chore:
-    """Something done every so often beside the ticks; ``apart`` when it may take so long that others wait."""
+    """Something done every so often beside the ticks.
+
+    ``apart`` when it may take so long that others would wait; then ``interrupt`` cuts it short at the end.
+    """
 
     name: str
     every_s: float
     first_after_s: float
     work: Callable[[], None]
     apart: bool = False
+    interrupt: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

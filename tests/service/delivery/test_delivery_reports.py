@@ -26,6 +26,7 @@ from service.config.telling import DeliveryConfig, ReportConfig
 from service.daemon.reporting import (
     BadSchedule,
     Reporter,
+    ReportFailed,
     make_reporting,
     newest_due,
     next_due,
@@ -192,6 +193,21 @@ def test_killed_between_making_and_noting_it_is_not_sent_again(data: Path) -> No
         reporter(data, clock, delivery, killed=killed).look()
         time.sleep(0.5)
         assert len(hook.taken) == 1
+
+
+def test_a_service_that_ends_does_not_wait_for_a_report_and_makes_it_next_time(data: Path) -> None:
+    clock = Clock(datetime.now(UTC).replace(minute=30) - timedelta(hours=2))
+    cut = hourly(format="json")
+    ending = reporter(data, clock, DeliveryConfig(), cut=cut)
+    ending.look()
+    before = read_times(data)["cut"]
+    clock.at = soon()
+    ending.interrupt()
+    with pytest.raises(ReportFailed, match="cut"):
+        ending.look()
+    assert read_times(data)["cut"] == before
+    reporter(data, clock, DeliveryConfig(), cut=cut).look()
+    assert read_times(data)["cut"] > before
 
 
 @dataclass(slots=True)
