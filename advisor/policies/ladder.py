@@ -48,7 +48,8 @@ class Standing:
     """Where a job stands: the highest rung that is due and allowed, and what comes next.
 
     ``skipped`` are rungs whose clock has run out and that are not allowed, with the reason. ``next_ms`` is
-    when the clock of ``next`` runs out, ``None`` at the top.
+    when the clock of ``next`` runs out, ``None`` at the top. Ending a job is the next thing to nobody for
+    whom no administrator switched it on.
     """
 
     due: Rung
@@ -78,6 +79,8 @@ def standing(
     for rung in tuple(Rung)[1:]:
         ready_ms = clock_ms(rung, job, rules)
         if ready_ms > now_ms:
+            if rung is Rung.TERMINATE and limits.mode(ActionClass.TERMINATE) is Mode.OFF:
+                break
             return Standing(due=due, next=rung, next_ms=ready_ms, skipped=tuple(skipped))
         refusal = _refusal(rung, job, now_ms, (limits, rules), restrained)
         if refusal is None:

@@ -61,6 +61,13 @@ def test_rungs_are_due_by_their_clocks(minutes: int, batch: Rung, interactive: R
     assert standing(person, NOW_MS, LIMITS, RULES).due is interactive
 
 
+def test_ending_a_job_comes_next_only_where_it_was_switched_on() -> None:
+    nearly = fresh(600, started_ms=NOW_MS - 200_000 * MINUTE_MS)
+    late = RULES if clock_ms(Rung.TERMINATE, nearly, RULES) > NOW_MS else replace(RULES, terminate_s=90_000)
+    assert standing(nearly, NOW_MS, LIMITS, late).next is None
+    assert standing(nearly, NOW_MS, ON, late).next is Rung.TERMINATE
+
+
 def test_caches_are_released_before_anything_is_paused() -> None:
     holds = {"memory_held_bytes": 30 * GIB, "memory_bytes": 10 * GIB}
     assert standing(fresh(70, **holds), NOW_MS, LIMITS, RULES).due is Rung.RELEASE
