@@ -1,15 +1,22 @@
 #!/usr/bin/env bash
-# All tests, in two halves side by side: those of tests/fallow mostly wait for processes that die and time out,
-# and would double the time if the others waited for them. Their words come when the first half has ended.
+# All tests, in three lanes side by side: those of trainings and those of screens and stories mostly wait, for
+# processes that die and time out and for browsers, and would double the time if the others waited for them.
+# The words of a lane come whole, the first one's as they are said.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-said=$(mktemp)
-"$PYTHON" -m pytest tests/fallow tests/gpu -p no:cacheprovider "$@" >"$said" 2>&1 &
+said=$(mktemp -d)
+"$PYTHON" -m pytest tests/fallow tests/gpu -p no:cacheprovider "$@" >"$said/riding" 2>&1 &
 riding=$!
-trap 'rm -f "$said"; kill "$riding" 2>/dev/null' EXIT
-"$PYTHON" -m pytest --ignore=tests/fallow --ignore=tests/gpu "$@"
-rest=$?
-wait "$riding"
-rode=$?
-cat "$said"
-exit $((rest > rode ? rest : rode))
+"$PYTHON" -m pytest tests/end_to_end tests/dashboard tests/packaging -p no:cacheprovider "$@" >"$said/playing" 2>&1 &
+playing=$!
+trap 'rm -rf "$said"; kill "$riding" "$playing" 2>/dev/null' EXIT
+others=(fallow gpu end_to_end dashboard packaging)
+"$PYTHON" -m pytest "${others[@]/#/--ignore=tests/}" "$@"
+worst=$?
+for lane in riding playing; do
+    wait "${!lane}"
+    ended=$?
+    cat "$said/$lane"
+    worst=$((worst > ended ? worst : ended))
+done
+exit "$worst"

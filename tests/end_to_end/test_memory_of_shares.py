@@ -35,12 +35,12 @@ def runs(stage: Stage, name: str, asks: str, needs: int, *flags: str, share: str
 
 def journal(stage: Stage, name: str) -> list[dict[str, Any]]:
     """What the journal has of the job, oldest first."""
-    job = next(row["job"] for row in stage.told("jobs", "--all") if row["name"] == name)
-    return sorted((row for row in stage.told("actions") if row["job"] == job), key=lambda row: row["action"])
+    job = next(row["job"] for row in stage.jobs() if row["name"] == name)
+    return sorted((row for row in stage.actions() if row["job"] == job), key=lambda row: row["action"])
 
 
 def stand(stage: Stage, name: str) -> str:
-    return next(str(row["stand"]) for row in stage.told("jobs", "--all") if row["name"] == name)
+    return next(str(row["stand"]) for row in stage.jobs() if row["name"] == name)
 
 
 def holding(stage: Stage) -> list[int]:
