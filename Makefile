@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= .fallow
 
-.PHONY: up demo install test lint types check fresh
+.PHONY: up demo install test test-all lint types check fresh
 
 up: install ## start the service and the dashboard, print the URL
 	@$(BIN)/fallow up --data $(DATA)
@@ -27,6 +27,10 @@ $(VENV)/.tested: $(VENV)/.installed
 test: $(VENV)/.tested ## make the test environment and pass the tests
 	@tests/real_parts.sh
 	@PYTHON=$(BIN)/python tests/run.sh
+
+test-all: $(VENV)/.tested ## the same with the tests that take minutes
+	@tests/real_parts.sh
+	@FALLOW_LONG=1 PYTHON=$(BIN)/python tests/run.sh
 
 lint: $(VENV)/.tested ## formatting and lint
 	$(BIN)/ruff format --check .

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 SHARED_VARIABLE = "FALLOW_SHARED"
+LONG_VARIABLE = "FALLOW_LONG"
 
 # A property holds or it doesn't: the same examples each time, and never a verdict on the machine's speed.
 settings.register_profile(
@@ -36,3 +37,13 @@ def program(name: str, package: str) -> str:
     if path is None:
         pytest.skip(f"{name} is not installed; on Debian: apt-get install {package}")
     return path
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long tests are run where somebody asks for them: a check of every change has 25 minutes."""
+    if os.environ.get(LONG_VARIABLE):
+        return
+    skip = pytest.mark.skip(reason=f"long: set {LONG_VARIABLE}=1, or make test-all")
+    for item in items:
+        if item.get_closest_marker("long"):
+            item.add_marker(skip)

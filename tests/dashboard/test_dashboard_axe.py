@@ -40,7 +40,7 @@ def _where(violation: dict[str, Any]) -> list[str]:
     return [f"{node['html'][:160]} {node['failureSummary']}" for node in violation["nodes"]][:4]
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.long)], ids=["light", "dark"])
 @pytest.mark.parametrize("path", PATHS)
 def test_axe_finds_nothing(dashboard: str, look: Callable[..., Screen], path: str, dark: bool) -> None:
     screen = look(dashboard, dark=dark).open(path)

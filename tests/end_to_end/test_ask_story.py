@@ -9,6 +9,8 @@ import pytest
 
 from examples.demo.stage import Setting, Stage
 
+pytestmark = pytest.mark.long
+
 ASK = """
 [acting]
 every_s = 2

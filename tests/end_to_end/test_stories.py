@@ -155,6 +155,7 @@ def test_who_holds_more_than_his_quota_gives_it_back_and_gets_it_again(play: Pla
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch (torch) is not installed")
+@pytest.mark.long
 def test_training_grows_onto_a_gpu_that_comes_free_and_its_losses_stay_the_same(play: Play) -> None:
     stage, seen = play("elastic")
     other, training = seen["jobs"]
@@ -169,6 +170,7 @@ def test_training_grows_onto_a_gpu_that_comes_free_and_its_losses_stay_the_same(
     assert len(pids_of(other.text)) == 1
 
 
+@pytest.mark.long
 def test_idle_notebook_is_told_kept_told_again_paused_and_resumes_on_touch(play: Play) -> None:
     stage, seen = play("notebook")
     (job,) = seen["jobs"]

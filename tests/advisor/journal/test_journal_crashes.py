@@ -19,6 +19,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 DRIVERS = 2
 BY_DIRECTIVE = ("start", "resume", "resize", "pause", "requeue", "move", "release-caches", "terminate")
 

@@ -11,6 +11,8 @@ import pytest
 from service.client.wire import UnixConnection
 from tests.service.api.conftest import Door
 
+pytestmark = pytest.mark.long
+
 BUDGET_S = 25
 WELL_WRITTEN_AND_STILL_REFUSED = "positive_data_acceptance"
 

@@ -238,6 +238,7 @@ def postbox() -> Iterator[tuple[Postbox, int]]:
         door.stop()
 
 
+@pytest.mark.long
 def test_everybody_gets_a_mail_about_themselves_alone(data: Path, postbox: tuple[Postbox, int]) -> None:
     box, port = postbox
     person = f"mailto://127.0.0.1:{port}/?from=fallow@lab.example&to={{user}}@lab.example&mode=insecure"

@@ -278,6 +278,7 @@ def test_a_killed_launcher_ends_its_job_and_its_lease(machine: Machine) -> None:
     assert machine.client().leases() == []
 
 
+@pytest.mark.long
 def test_many_launchers_at_once_each_run_once_and_never_two_on_a_gpu(
     machine: Machine, tmp_path: Path
 ) -> None:
@@ -318,6 +319,7 @@ for step, batches in trainer.steps(data, total_steps=100_000):
 """
 
 
+@pytest.mark.long
 def test_an_elastic_job_is_resized_in_place_and_paused_with_its_state(
     machine: Machine, tmp_path: Path
 ) -> None:
