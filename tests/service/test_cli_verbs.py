@@ -155,7 +155,7 @@ def test_store_is_read_directly_when_no_service_runs(service: Running, tmp_path:
     """A copy of the running store, as a backup would be."""
     import shutil
 
-    shutil.copytree(service.data, tmp_path / "copy", ignore=shutil.ignore_patterns("service.json"))
+    shutil.copytree(service.data, tmp_path / "copy", ignore=shutil.ignore_patterns("service.json", "*.sock"))
     done = fallow("status", data=tmp_path / "copy")
     assert done.returncode == 0, done.stderr
     assert "no service runs" in done.stdout
