@@ -314,4 +314,9 @@ def _doctor(verbs: Verbs) -> None:
 def _config(verbs: Verbs) -> None:
     verb = _verb(verbs, "config", "the configuration in force, and where each value came from")
     _serving(verb)
+    verb.add_argument(
+        "--reference",
+        action="store_true",
+        help="every key there is instead, with its default, bounds and meaning, as Markdown",
+    )
     _json(verb)

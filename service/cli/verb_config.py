@@ -1,4 +1,4 @@
-"""``fallow config``: the configuration in force, and where each value came from."""
+"""``fallow config``: the configuration in force, and where each value came from; or every key there is."""
 
 import argparse
 from collections.abc import Mapping
@@ -8,10 +8,14 @@ from rich.text import Text
 from service.cli.screen import Column, console, print_json, table
 from service.cli.settings import settle
 from service.config.model import Setting
+from service.config.reference import page
 
 
 def run(flags: argparse.Namespace) -> int:
     """Print it."""
+    if flags.reference:
+        print(page(), end="")
+        return 0
     settings = settle(flags)
     if flags.json:
         print_json([_row(each) for each in settings.effective.settings])

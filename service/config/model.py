@@ -1,260 +1,196 @@
-"""What can be configured, with its default, its unit and its bounds: frozen values, no reading of files.
+"""What can be configured, with its default, its unit, its bounds and its sentence; no reading of files.
 
-One TOML file, one tree: every table is a dataclass here, every key a field. Precedence is
+One TOML file, one tree: every table is a dataclass here or beside here, every key a field. Precedence is
 default < file < flag. Environment variables carry secrets and paths only, never a setting.
+
+``docs/configuration.md`` is written from these classes (``service.config.reference``): the first line of a
+class's docstring is its heading, the paragraphs after it are its words, each key's ``about`` is its row.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field
 
-from advisor.limits import Mode
-from advisor.model import ActionClass
 from advisor.rules import AdviceRules
 from analytics.thresholds import Thresholds
+from service.config.deciding import (
+    ActingConfig,
+    ConsentConfig,
+    ForeignConfig,
+    ModesConfig,
+    ProjectModesConfig,
+    ProtectConfig,
+    QuotaConfig,
+)
+from service.config.fields import bounded, names, told
 from service.config.telling import DeliveryConfig, ReportConfig
 from service.trouble import Trouble
 
-
-def bounded(default: Any, low: float | None = None, high: float | None = None) -> Any:
-    """A field whose value, checked at the door, lies in ``[low, high]``; an open end is ``None``."""
-    return field(default=default, metadata={"low": low, "high": high})
+__all__ = [
+    "ActingConfig",
+    "AdviceRules",
+    "ApiConfig",
+    "CollectConfig",
+    "Config",
+    "ConfigError",
+    "ConsentConfig",
+    "DashboardConfig",
+    "DeliveryConfig",
+    "ForeignConfig",
+    "ModesConfig",
+    "PricesConfig",
+    "ProjectModesConfig",
+    "ProtectConfig",
+    "QuotaConfig",
+    "RehearsalConfig",
+    "ReportConfig",
+    "RetentionConfig",
+    "Setting",
+    "SimulatedConfig",
+    "StoreConfig",
+    "Thresholds",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectConfig:
-    """What is read, and how often. No ``sources``: the NVIDIA driver where there is one, else simulated.
+    """What is read, and how often."""
 
-    ``process_every_ticks``: the driver's process lists are dear, so they are read more seldom.
-    ``dcgm_interval_s`` is the exporter's own interval, the width of its samples. A ``replay_speed`` of 0
-    is as fast as it goes.
-    """
-
-    sources: tuple[str, ...] = ()
-    tick_s: float = bounded(10.0, 1, 300)
-    process_every_ticks: int = bounded(3, 1, 60)
-    source_timeout_s: float = bounded(8.0, 0.5, 300)
-    inventory_every_s: float = bounded(30.0, 1, 3600)
-    process_details: bool = True
-    slurm: bool = True
-    dcgm_interval_s: float = bounded(30.0, 1, 600)
-    scrape_timeout_s: float = bounded(5.0, 0.5, 60)
-    replay_speed: float = bounded(0.0, 0, 1e6)
+    sources: tuple[str, ...] = told(
+        (),
+        "`nvml`, `simulated`, `dcgm=URL[,URL]`, `fallow=URL[,URL]`, `replay=FILE`; none: the NVIDIA driver "
+        "where there is one, else the simulated cluster (flag `--source`, repeatable)",
+    )
+    tick_s: float = bounded(10.0, 1, 300, "seconds between two readings (flag `--tick`)")
+    process_every_ticks: int = bounded(
+        3, 1, 60, "the driver's process lists are dear: read at every n-th tick"
+    )
+    source_timeout_s: float = bounded(
+        8.0, 0.5, 300, "how long a tick waits for a source; never more than 4/5 of a tick"
+    )
+    inventory_every_s: float = bounded(
+        30.0, 1, 3600, "how often Slurm is asked; leases are read at every tick"
+    )
+    process_details: bool = told(True, "read user, framework and job of each process from `/proc`")
+    slurm: bool = told(True, "ask `squeue`, where it is installed")
+    dcgm_interval_s: float = bounded(30.0, 1, 600, "dcgm-exporter's own interval: the width of its samples")
+    scrape_timeout_s: float = bounded(5.0, 0.5, 60, "how long one exporter or peer may take")
+    replay_speed: float = bounded(
+        0.0, 0, 1e6, "how many times faster than lived a recording is played; 0: as fast as it goes"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedConfig:
-    """The simulated cluster: one seed and one size give one cluster, forever."""
+    """The simulated cluster."""
 
-    seed: int = bounded(0, 0, 2**31)
-    nodes: int = bounded(4, 1, 500)
-    gpus_per_node: int = bounded(8, 1, 16)
-    backfill_days: int = bounded(14, 0, 60)
+    seed: int = bounded(0, 0, 2**31, "one seed and one size give one cluster, for ever")
+    nodes: int = bounded(4, 1, 500, "machines")
+    gpus_per_node: int = bounded(8, 1, 16, "GPUs in each")
+    backfill_days: int = bounded(14, 0, 60, "the past that is filled in at the first start")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionConfig:
-    """How long each level is kept, in days; the coarser the level, the longer."""
+    """How long each level is kept, in days."""
 
-    samples_days: float = bounded(30.0, 1, 3650)
-    process_samples_days: float = bounded(30.0, 1, 3650)
-    minutes_days: float = bounded(90.0, 2, 3650)
-    hours_days: float = bounded(1825.0, 30, 36500)
-    seal_after_days: float = bounded(1.0, 1, 30)
+    samples_days: float = bounded(30.0, 1, 3650, "samples, sealed or not")
+    process_samples_days: float = bounded(30.0, 1, 3650, "samples of processes")
+    minutes_days: float = bounded(90.0, 2, 3650, "the one-minute roll-up")
+    hours_days: float = bounded(
+        1825.0, 30, 36500, "the one-hour roll-up, and ended allocations, events, gaps, closed findings"
+    )
+    seal_after_days: float = bounded(1.0, 1, 30, "how long after its end a UTC day is moved to Parquet")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricesConfig:
-    """Money for a GPU-hour by GPU model; ``"*"`` prices every model that has no row of its own."""
+    """Money."""
 
-    currency: str = "USD"
-    per_gpu_hour: Mapping[str, float] = field(default_factory=dict, metadata={"low": 0, "high": 1e6})
+    currency: str = told("USD", "shown beside every amount")
+    per_gpu_hour: Mapping[str, float] = names(
+        'GPU model as the driver names it = the price of an hour; `"*"` prices all others', 0, 1e6
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiConfig:
-    """Where the service answers, and to whom as what. It binds to loopback unless told otherwise.
+    """The service's door."""
 
-    ``socket`` is the path of the Unix socket, ``"off"`` for none; empty: /run/fallow/fallow.sock where the
-    service may write there, else DATA/fallow.sock. ``operators`` names users who may act on everybody's jobs,
-    beside root and the user that the service runs as. ``open_metrics`` lets Prometheus scrape ``/metrics``
-    without a token. One user has at most half of the ``connections``.
-    """
-
-    host: str = "127.0.0.1"
-    port: int = bounded(9475, 1, 65535)
-    socket: str = ""
-    operators: tuple[str, ...] = ()
-    open_metrics: bool = False
-    query_threads: int = bounded(4, 1, 64)
-    query_queue: int = bounded(64, 1, 10_000)
-    query_timeout_s: float = bounded(30.0, 0.1, 3600)
-    send_timeout_s: float = bounded(60.0, 1, 3600)
-    receive_timeout_s: float = bounded(20.0, 1, 3600)
-    connections: int = bounded(2048, 4, 10_000)
+    host: str = told(
+        "127.0.0.1",
+        "the address to answer at (flag `--host`); anything but loopback lets other machines in, with the "
+        "token",
+    )
+    port: int = bounded(
+        9475,
+        1,
+        65535,
+        "the port (flag `--port`); where nobody chose it and it is taken, a free one is used",
+    )
+    socket: str = told(
+        "",
+        'the Unix socket: a path, `"off"` for none; empty: `/run/fallow/fallow.sock` where that folder is '
+        "there and the service may write to it, else `DATA/fallow.sock`",
+    )
+    operators: tuple[str, ...] = told(
+        (), "users who may act on everybody's jobs, beside root and the user that the service runs as"
+    )
+    open_metrics: bool = told(False, "let `/metrics` be scraped without the token")
+    query_threads: int = bounded(4, 1, 64, "questions answered at once")
+    query_queue: int = bounded(
+        64, 1, 10_000, "questions that may wait beyond those; more are refused at once"
+    )
+    query_timeout_s: float = bounded(30.0, 0.1, 3600, "after so long a question is interrupted")
+    send_timeout_s: float = bounded(60.0, 1, 3600, "a reader that takes nothing for so long is given up on")
+    receive_timeout_s: float = bounded(
+        20.0, 1, 3600, "a request that has not come whole by then is given up on"
+    )
+    connections: int = bounded(
+        2048,
+        4,
+        10_000,
+        "connections at once, launchers and readers together; one user has at most half of them",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DashboardConfig:
-    """Where ``fallow up`` shows the dashboard; ``acting``: whether visitors may sign in to it and act."""
+    """Where the dashboard is shown, and whether one can act from it."""
 
-    port: int = bounded(9476, 1, 65535)
-    acting: bool = False
+    port: int = bounded(9476, 1, 65535, "where `fallow up` shows it, on loopback (flag `--dashboard-port`)")
+    acting: bool = told(
+        False,
+        "whether visitors may sign in to it and act, each as themselves (flag `--allow-acting`; "
+        "[dashboard](dashboard.md))",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreConfig:
     """How much of the machine the store may take."""
 
-    memory_mib: int = bounded(1024, 128, 1_048_576)
-    threads: int = bounded(2, 1, 64)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaConfig:
-    """What one project of the tree is guaranteed: ``[quotas.NAME]``.
-
-    ``gpus`` is guaranteed, ``limit`` never exceeded (0: no limit); what is left over goes to the highest
-    ``priority``, and by ``weight`` among equals. ``parent`` names another project with a table here.
-    """
-
-    gpus: float = bounded(0.0, 0, 1e6)
-    limit: float = bounded(0.0, 0, 1e6)
-    weight: float = bounded(1.0, 0, 1e6)
-    priority: int = bounded(0, -1000, 1000)
-    parent: str = ""
-
-    def __post_init__(self) -> None:
-        if 0 < self.limit < self.gpus:
-            raise ValueError(f"a limit of {self.limit:g} GPUs is below the quota of {self.gpus:g}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsentConfig:
-    """Who allows what with running jobs: lists of users or projects, ``"*"`` is everybody; nobody by default.
-
-    ``opt_out`` maps a user or project to the classes of action that are never even advised for its jobs.
-    """
-
-    share: tuple[str, ...] = ()
-    preemptible: tuple[str, ...] = ()
-    checkpointable: tuple[str, ...] = ()
-    opt_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        known = [each.value for each in ActionClass]
-        for name, classes in self.opt_out.items():
-            for each in classes:
-                if each not in known:
-                    raise ValueError(f"opt_out of {name} names {each!r}; the classes are {', '.join(known)}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProtectConfig:
-    """What nothing is ever done to, whatever the modes and the consent say; advice on it says so.
-
-    ``jobs`` are patterns of ids and names (``slurm:*``); ``gpus`` are UUIDs or ``node:index``.
-    """
-
-    users: tuple[str, ...] = ()
-    jobs: tuple[str, ...] = ()
-    gpus: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForeignConfig:
-    """What may be done to jobs that Fallow did not launch, once their owner or an operator consented.
-
-    ``terminals`` lets messages be written to the owner's terminals. ``checkpoint`` lets a job be paused by
-    CUDA's process checkpoint, whose lock waits ``lock_timeout_s``. A terminal without input for
-    ``attended_s`` has nobody sitting at it.
-    """
-
-    terminals: bool = True
-    checkpoint: bool = False
-    lock_timeout_s: float = bounded(10.0, 1, 120)
-    attended_s: int = bounded(900, 60, 86_400)
-
-
-def others() -> Any:
-    """A field for the tables of names that are no field here: ``[modes.PROJECT]`` beside ``[modes]``."""
-    return field(default_factory=dict, metadata={"others": True})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectModesConfig:
-    """The same for one project and those below it, ``[modes.PROJECT]``; empty: as it is above."""
-
-    schedule: str = ""
-    fair_share: str = ""
-    reclaim: str = ""
-    cap_memory: str = ""
-    pack: str = ""
-    resize: str = ""
-    consolidate: str = ""
-    right_size: str = ""
-    terminate: str = ""
-
-    def __post_init__(self) -> None:
-        _check_modes({item.name: getattr(self, item.name) for item in fields(self)}, unsaid=True)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModesConfig:
-    """How far each class of action goes by itself: off, advise, ask (approve each plan) or auto.
-
-    ``schedule`` starts, resumes and promises, and disturbs nobody: who submits a job asks for just that.
-    """
-
-    schedule: str = "auto"
-    fair_share: str = "advise"
-    reclaim: str = "advise"
-    cap_memory: str = "advise"
-    pack: str = "advise"
-    resize: str = "advise"
-    consolidate: str = "advise"
-    right_size: str = "advise"
-    terminate: str = "off"
-    by_project: Mapping[str, ProjectModesConfig] = others()
-
-    def __post_init__(self) -> None:
-        _check_modes({each.name: getattr(self, each.name) for each in fields(self) if each.type is str})
-
-
-def _check_modes(said: Mapping[str, str], *, unsaid: bool = False) -> None:
-    known = [each.value for each in Mode]
-    for name, mode in said.items():
-        if mode not in known and not (unsaid and mode == ""):
-            raise ValueError(f"the mode of {name} is one of {', '.join(known)}, not {mode!r}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActingConfig:
-    """How the service looks after submitted jobs, in seconds of the machine's clock.
-
-    It looks every ``every_s``, and at once when something came. A launcher that was silent for ``silent_s``
-    gets nothing new; one for ``launcher_grace_s``, and not seen to live, is lost. It may take ``answer_s`` to
-    answer, and ``reshape_s`` until workers of another number have joined.
-    """
-
-    every_s: float = bounded(5.0, 0.1, 300)
-    silent_s: float = bounded(20.0, 1, 3600)
-    launcher_grace_s: float = bounded(120.0, 5, 86_400)
-    answer_s: float = bounded(10.0, 1, 600)
-    reshape_s: float = bounded(120.0, 1, 3600)
+    memory_mib: int = bounded(1024, 128, 1_048_576, "the most memory that the store's engine takes")
+    threads: int = bounded(2, 1, 64, "and the most threads: it is a guest beside other people's jobs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RehearsalConfig:
-    """A service whose calendar runs ``speed`` times as fast since ``since_ms``, to see slow rules act.
+    """A calendar in a hurry.
 
-    Every clock, window and rule keeps its length in calendar time; work takes as long as it takes. It is for
-    demonstrations and tests on a driver whose clock hurries with it: on a real one, what is measured would be
-    dated wrongly.
+    For demonstrations and tests on the [stand-in driver](../examples/toys/README.md), whose clock hurries
+    with it; never for a real one, where what is measured would be dated wrongly. Clocks, windows and rules
+    keep their lengths in calendar time, work takes as long as it takes, and the service says at its start
+    that it rehearses.
     """
 
-    speed: float = bounded(1.0, 1, 1000)
-    since_ms: int = bounded(0, 0, 2**53)
+    speed: float = bounded(1.0, 1, 1000, "the calendar runs so many times as fast as the machine's clock")
+    since_ms: int = bounded(
+        0,
+        0,
+        2**53,
+        "since then, in UTC milliseconds; needed with a speed, so that a restart goes on in the same "
+        "calendar",
+    )
 
     def __post_init__(self) -> None:
         if self.speed > 1 and self.since_ms == 0:
@@ -266,18 +202,20 @@ class RehearsalConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The whole tree.
-
-    ``projects`` maps a user's name to the project that its GPU-hours count for; ``project_groups`` does the
-    same for a Unix group, for users who have no line of their own.
-    """
+    """The whole tree; the reference has its tables in this order."""
 
     collect: CollectConfig = field(default_factory=CollectConfig)
     simulated: SimulatedConfig = field(default_factory=SimulatedConfig)
     retention: RetentionConfig = field(default_factory=RetentionConfig)
     prices: PricesConfig = field(default_factory=PricesConfig)
-    projects: Mapping[str, str] = field(default_factory=dict)
-    project_groups: Mapping[str, str] = field(default_factory=dict)
+    projects: Mapping[str, str] = names(
+        'Who works for which project. A user = "project". What Slurm or Kubernetes says of a job\'s project '
+        "goes first."
+    )
+    project_groups: Mapping[str, str] = names(
+        'The same by Unix group. A group = "project", for users without a line of their own under '
+        "`[projects]`."
+    )
     findings: Thresholds = field(default_factory=Thresholds)
     quotas: Mapping[str, QuotaConfig] = field(default_factory=dict)
     consent: ConsentConfig = field(default_factory=ConsentConfig)

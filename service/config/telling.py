@@ -1,8 +1,10 @@
 """What can be configured of telling people: where messages go, and which reports come when."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from service.config.fields import names, told
 
 REPORT_KINDS = ("cluster-week", "project-week", "my-week", "right-sizing", "chargeback")
 REPORT_FORMATS = ("html", "md", "csv", "json")
@@ -12,16 +14,16 @@ OWNERS = "owners"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryConfig:
-    """Where messages go, as Apprise addresses (``mailtos://...``, ``slack://...``, ``json://...``).
+    """Where messages go.
 
-    ``routes`` gives names to lists of them. ``people`` maps a user to a route or an address, ``person`` is
-    the rule for everybody else, with ``{user}`` in it. Secrets don't belong here: ``${NAME}`` in an address
-    is taken from the environment, ``${file:PATH}`` is the content of a file.
+    Addresses are [Apprise](https://github.com/caronc/apprise/wiki)'s (`mailtos://...`, `slack://...`,
+    `json://...`). Secrets don't belong here: `${NAME}` in an address is taken from the environment,
+    `${file:PATH}` is the content of a file ([reports](reports.md)).
     """
 
-    routes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    people: Mapping[str, str] = field(default_factory=dict)
-    person: str = ""
+    routes: Mapping[str, tuple[str, ...]] = names("`[delivery.routes]`: a name = a list of addresses")
+    people: Mapping[str, str] = names("`[delivery.people]`: a user = their own route or address")
+    person: str = told("", "the rule for everybody else, with `{user}` in it")
 
     def __post_init__(self) -> None:
         if self.person and "{user}" not in self.person:
@@ -34,22 +36,22 @@ class DeliveryConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportConfig:
-    """A report that comes by itself: ``[reports.NAME]``.
+    """A report that comes by itself.
 
-    ``cron`` has five fields (minute, hour, day, month, weekday) in ``zone``; ``since`` is how far back it
-    looks from when it is due. It is written into ``folder`` (in DATA when not absolute) and sent to each of
-    ``to``: route names, addresses, or ``owners``.
+    Each under a name of its own ([reports](reports.md)).
     """
 
-    kind: str
-    cron: str
-    zone: str = "UTC"
-    since: str = "7d"
-    format: str = "html"
-    project: str = ""
-    user: str = ""
-    to: tuple[str, ...] = ()
-    folder: str = "reports"
+    kind: str = told(MISSING, "`cluster-week`, `project-week`, `my-week`, `right-sizing` or `chargeback`")
+    cron: str = told(MISSING, "when, in five fields: minute, hour, day, month, weekday")
+    zone: str = told("UTC", "in whose time, for example `Europe/Berlin`")
+    since: str = told("7d", "how far back it looks from when it is due")
+    format: str = told("html", "`html`, `md`, `csv` or `json`")
+    project: str = told("", "about which project; a `project-week` needs it")
+    user: str = told("", 'about whom; a `my-week` needs it, or `to = ["owners"]`')
+    to: tuple[str, ...] = told(
+        (), "routes, addresses, or `owners`: everybody who held a GPU, each about themselves"
+    )
+    folder: str = told("reports", "where it is written, in DATA unless absolute")
 
     def __post_init__(self) -> None:
         if self.kind not in REPORT_KINDS:

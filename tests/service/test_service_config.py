@@ -11,8 +11,6 @@ from service.config.file import load, parse
 from service.config.model import Config, ConfigError
 from tests.service.conftest import fallow
 
-ROOT = Path(__file__).parents[2]
-
 
 def test_default_then_file_then_flag_and_each_value_knows_which() -> None:
     text = '[api]\nport = 9000\n\n[collect]\ntick_s = 5\n[prices.per_gpu_hour]\n"NVIDIA A100-SXM4-80GB" = 2\n'
@@ -73,12 +71,6 @@ def test_every_number_has_bounds_that_its_default_keeps() -> None:
         low, high = item.metadata.get("low"), item.metadata.get("high")
         assert low is not None or high is not None, f"{'.'.join(path)} has no bounds"
         assert (low is None or low <= value) and (high is None or value <= high), path
-
-
-def test_every_key_is_explained_in_the_documentation() -> None:
-    page = (ROOT / "docs" / "configuration.md").read_text()
-    for each in parse("", origin="x").settings:
-        assert f"`{each.key.split('.')[-1]}`" in page, f"docs/configuration.md says nothing of {each.key}"
 
 
 def test_verb_prints_what_is_in_force_and_from_where(tmp_path: Path) -> None:

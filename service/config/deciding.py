@@ -1,0 +1,169 @@
+"""What can be configured of deciding and acting: quotas, consent, protection, modes, and the loop's times."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from advisor.limits import Mode
+from advisor.model import ActionClass
+from service.config.fields import bounded, names, others, told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaConfig:
+    """What a project is guaranteed.
+
+    One table a project of the tree, and only the projects that need one: a project without a table has no
+    quota and weight 1. `[projects]` says who works for which. What the numbers mean stands in
+    [decide](decide.md).
+    """
+
+    gpus: float = bounded(
+        0.0, 0, 1e6, "guaranteed GPUs; 0 on a project that has others below it: the sum of theirs"
+    )
+    limit: float = bounded(0.0, 0, 1e6, "never more than this; 0: no limit")
+    weight: float = bounded(1.0, 0, 1e6, "its part of what is left over")
+    priority: int = bounded(0, -1000, 1000, "the highest takes what is left over first")
+    parent: str = told("", "the project above it, which needs a table of its own")
+
+    def __post_init__(self) -> None:
+        if 0 < self.limit < self.gpus:
+            raise ValueError(f"a limit of {self.limit:g} GPUs is below the quota of {self.gpus:g}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsentConfig:
+    """Who allows what with running jobs.
+
+    Lists of users or projects; `"*"` is everybody. Nobody is in them by default, so Fallow only ever tells.
+    """
+
+    share: tuple[str, ...] = told((), "whose jobs may lie beside other people's on one GPU")
+    preemptible: tuple[str, ...] = told((), "whose jobs may be paused, moved or put back in the queue")
+    checkpointable: tuple[str, ...] = told(
+        (), "whose jobs can be checkpointed, by themselves or from outside"
+    )
+    opt_out: Mapping[str, tuple[str, ...]] = names(
+        "a user or project = a list of classes of action (the names of `[modes]`, with hyphens) that are not "
+        "even advised"
+    )
+
+    def __post_init__(self) -> None:
+        known = [each.value for each in ActionClass]
+        for name, classes in self.opt_out.items():
+            for each in classes:
+                if each not in known:
+                    raise ValueError(f"opt_out of {name} names {each!r}; the classes are {', '.join(known)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtectConfig:
+    """What is never touched.
+
+    Whatever modes and consent say, nothing is done to these, they are not even told, and advice on them
+    says so. A protected GPU is never given away, and whoever holds it is protected with it; a protected job
+    still starts.
+    """
+
+    users: tuple[str, ...] = told((), "people: all their jobs")
+    jobs: tuple[str, ...] = told((), 'patterns of job ids and names, for example `"slurm:*"` or `"demo-*"`')
+    gpus: tuple[str, ...] = told((), "GPUs by UUID or `node:index`")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignConfig:
+    """Jobs that Fallow did not launch.
+
+    What can be done to them, once their owner or an operator consented, and what cannot, stands in
+    [foreign](foreign.md).
+    """
+
+    terminals: bool = told(True, "write messages to the owner's terminals, where they accept messages")
+    checkpoint: bool = told(False, "pause with CUDA's process checkpoint, where its preconditions hold")
+    lock_timeout_s: float = bounded(
+        10.0, 1, 120, "how long its lock waits for the process before the pause is given up"
+    )
+    attended_s: int = bounded(
+        900, 60, 86_400, "a terminal without input for so long has nobody sitting at it"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectModesConfig:
+    """The same for one project.
+
+    A project may have modes of its own, for its jobs and those of the projects below it, with any of these
+    keys. The nearest word holds: the project's own, else that of the project above it, else the site's.
+
+    ```toml
+    [modes]
+    reclaim = "advise"
+    [modes.vision]
+    reclaim = "ask"        # for vision and the projects below it
+    [modes.vision-demo]
+    reclaim = "off"        # but not for this one of them
+    ```
+    """
+
+    schedule: str = ""
+    fair_share: str = ""
+    reclaim: str = ""
+    cap_memory: str = ""
+    pack: str = ""
+    resize: str = ""
+    consolidate: str = ""
+    right_size: str = ""
+    terminate: str = ""
+
+    def __post_init__(self) -> None:
+        _check_modes({item.name: getattr(self, item.name) for item in fields(self)}, unsaid=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModesConfig:
+    """How far each class of action goes by itself.
+
+    `"off"`, `"advise"` (say it), `"ask"` (do it once a person approved the plan), `"auto"`.
+    """
+
+    schedule: str = told(
+        "auto",
+        "starting, resuming, promising a start: of jobs that were submitted, on free GPUs, which disturbs "
+        "nobody ([why](decisions/0012-submitting-is-consent.md))",
+    )
+    fair_share: str = told("advise", "taking borrowed GPUs back")
+    reclaim: str = told("advise", "the ladder for idle holders")
+    cap_memory: str = told("advise", "settings and releases of GPU memory")
+    pack: str = told("advise", "two jobs on one GPU")
+    resize: str = told("advise", "growing and shrinking elastic jobs")
+    consolidate: str = told("advise", "moves so that a gang fits")
+    right_size: str = told("advise", "smaller requests")
+    terminate: str = told("off", "the ladder's last rung")
+    by_project: Mapping[str, ProjectModesConfig] = others()
+
+    def __post_init__(self) -> None:
+        _check_modes({each.name: getattr(self, each.name) for each in fields(self) if each.type is str})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActingConfig:
+    """How the service looks after submitted jobs.
+
+    In seconds of the machine's clock; [how Fallow acts](act.md) says what each is for.
+    """
+
+    every_s: float = bounded(5.0, 0.1, 300, "how often it looks without any reason")
+    silent_s: float = bounded(20.0, 1, 3600, "a launcher that was silent for so long gets nothing new")
+    launcher_grace_s: float = bounded(
+        120.0, 5, 86_400, "silent for so long, and not seen to live: it is lost"
+    )
+    answer_s: float = bounded(
+        10.0, 1, 600, "how long a launcher may take to answer, on top of its job's grace"
+    )
+    reshape_s: float = bounded(120.0, 1, 3600, "how long workers of another number may take to join")
+
+
+def _check_modes(said: Mapping[str, str], *, unsaid: bool = False) -> None:
+    known = [each.value for each in Mode]
+    for name, mode in said.items():
+        if mode not in known and not (unsaid and mode == ""):
+            raise ValueError(f"the mode of {name} is one of {', '.join(known)}, not {mode!r}")

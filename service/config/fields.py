@@ -1,0 +1,29 @@
+"""How a key is declared: its default, its bounds, and the sentence that the reference prints of it.
+
+The sentence (``about``) is Markdown, in lower case and without a full stop. A test demands one of every key.
+"""
+
+from dataclasses import MISSING, field
+from typing import Any
+
+
+def bounded(default: Any, low: float | None = None, high: float | None = None, about: str = "") -> Any:
+    """A field whose value, checked at the door, lies in ``[low, high]``; an open end is ``None``."""
+    return field(default=default, metadata={"low": low, "high": high, "about": about})
+
+
+def told(default: Any, about: str) -> Any:
+    """A field that has no bounds; ``MISSING`` as its default: it has to be given."""
+    if default is MISSING:
+        return field(metadata={"about": about})
+    return field(default=default, metadata={"about": about})
+
+
+def names(about: str, low: float | None = None, high: float | None = None) -> Any:
+    """A field for a table whose keys the site chooses; the bounds are those of its values."""
+    return field(default_factory=dict, metadata={"low": low, "high": high, "about": about})
+
+
+def others() -> Any:
+    """A field for the tables of names that are no field here: ``[modes.PROJECT]`` beside ``[modes]``."""
+    return field(default_factory=dict, metadata={"others": True})
