@@ -62,6 +62,12 @@ def over_job(timeline: pd.DataFrame, column: str) -> pd.DataFrame:
     return steps.rename(columns={column: "value"})
 
 
+def steps_table(steps: pd.DataFrame, measure: Measure) -> pd.DataFrame:
+    """The same steps as a table reads them: the measure under its own name, and the line beside it."""
+    table = steps.rename(columns={"value": measure.column})
+    return table if measure.line is None else table.assign(line=measure.line)
+
+
 @unchecked
 def evidence_chart(
     steps: pd.DataFrame, measure: Measure, axis: TimeAxis, colours: Palette, *, height: int = 130

@@ -13,7 +13,7 @@ from service.pages.chart_heat import MOST_GPUS, PICK, heat_map, most_steps, node
 from service.pages.palette import label_of
 from service.pages.pieces import facts, heat_keys, kind_label
 from service.pages.scene import Scene, Site, drawn, go, nothing_matches, open_gpu
-from service.pages.tabled import tabled
+from service.pages.tabled import charted
 from service.pages.view import step_for
 
 COLUMNS = {
@@ -47,16 +47,16 @@ def _body(scene: Scene) -> None:
     _now(scene, now)
     st.subheader("Nodes over time" if many else "GPUs over time", anchor=False)
     heat_keys(scene.colours)
-    picked = st.altair_chart(
+    picked = charted(
         heat_map(cells, axis, scene.colours),
-        theme=None,
-        width="stretch",
+        "A row a GPU, a column a step: colour is utilization, outlined is held, striped not measured",
+        cells,
+        "heat-map",
+        numbers="Utilization and holding of each GPU, step by step",
         key=f"heat-{'nodes' if many else 'gpus'}",
         on_select="rerun",
         selection_mode=PICK,
-        alt="A row a GPU, a column a step: colour is utilization, outlined is held, striped not measured",
     )
-    tabled(cells, "heat-map", "Utilization and holding of each GPU, step by step")
     _follow(scene, picked, many=many)
     if many:
         st.caption("Click a node to see its GPUs.")

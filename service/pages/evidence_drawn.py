@@ -7,11 +7,18 @@ from typing import Any
 import streamlit as st
 
 from service.pages import feed
-from service.pages.chart_evidence import evidence_chart, evidence_window, measures_of, over_job
+from service.pages.chart_evidence import (
+    evidence_chart,
+    evidence_window,
+    measures_of,
+    over_job,
+    steps_table,
+)
 from service.pages.chart_frame import TimeAxis
 from service.pages.evidence import told
 from service.pages.pieces import facts
 from service.pages.stage import Stage
+from service.pages.tabled import charted
 
 SIGNS = (
     ("idle_s", "reclaim"),
@@ -33,10 +40,12 @@ def evidence_box(
     box = st.expander("Evidence", icon=":material/query_stats:", key=f"evidence-{key}", on_change="rerun")
     with box:
         if box.open:
-            _draw(stage, row, lines, as_of)
+            _draw(stage, row, lines, as_of, key)
 
 
-def _draw(stage: Stage, row: Mapping[str, Any], lines: Mapping[str, float], as_of: datetime) -> None:
+def _draw(
+    stage: Stage, row: Mapping[str, Any], lines: Mapping[str, float], as_of: datetime, key: str
+) -> None:
     window = evidence_window(row["evidence"], as_of)
     axis = TimeAxis(window=window, utc=stage.view.tz == "utc")
     if row["job"]:
@@ -45,10 +54,12 @@ def _draw(stage: Stage, row: Mapping[str, Any], lines: Mapping[str, float], as_o
             st.caption("No sample of its GPUs lies in this time.")
         else:
             for measure in measures_of(row, lines):
-                st.altair_chart(
-                    evidence_chart(over_job(timeline, measure.column), measure, axis, stage.colours),
-                    theme=None,
-                    width="stretch",
-                    alt=f"{measure.title} of the job over time, with the line that the advice turns on",
+                steps = over_job(timeline, measure.column)
+                charted(
+                    evidence_chart(steps, measure, axis, stage.colours),
+                    f"{measure.title} of the job over time, with the line that the advice turns on",
+                    steps_table(steps, measure),
+                    f"evidence-{key}-{measure.column}",
+                    numbers=f"{measure.title} of the job, step by step, and the line",
                 )
     facts(told(row["evidence"]))

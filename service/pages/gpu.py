@@ -14,7 +14,7 @@ from service.pages.palette import label_of
 from service.pages.pieces import facts, plain, state_keys, state_tag
 from service.pages.scene import Scene, Site, drawn
 from service.pages.scene import show as show_notice
-from service.pages.tabled import tabled
+from service.pages.tabled import charted
 from service.pages.view import address, shared
 
 
@@ -84,13 +84,13 @@ def _timeline(scene: Scene, row: Any) -> None:
         state_strip(timeline, scene.window, scene.colours),
         holder_strip(holders, scene.window, scene.colours),
     ]
-    st.altair_chart(
+    charted(
         lanes_chart(timeline, lanes, scene.axis, scene.colours, strips=strips),
-        theme=None,
-        width="stretch",
-        alt="State, holder and every measure of this GPU on one time axis",
+        "State, holder and every measure of this GPU on one time axis",
+        timeline,
+        "gpu-measures",
+        numbers="Every measure of this GPU, step by step",
     )
-    tabled(timeline, "gpu-measures", "Every measure of this GPU, step by step")
     missing = unmeasured(lanes_of(), timeline)
     if missing:
         st.caption(f"Not measured on this GPU in this time: {', '.join(missing).lower()}.")

@@ -1,7 +1,5 @@
 """Overview: allocated against used, where the hours went, who wastes most, and how much is known."""
 
-from typing import Any
-
 import pandas as pd
 import streamlit as st
 
@@ -12,7 +10,7 @@ from service.pages.chart_usage import allocated_and_used, gpus_by_state, ledger_
 from service.pages.headline import Headline, headline, sentence
 from service.pages.pieces import keys, kind_label, plain, state_keys, striped, swatch
 from service.pages.scene import Scene, Site, drawn, nothing_matches
-from service.pages.tabled import tabled
+from service.pages.tabled import charted
 from service.pages.view import View, address
 
 PRICES = '[prices]\ncurrency = "EUR"\nper_gpu_hour = { "*" = 2.10 }'
@@ -39,12 +37,22 @@ def _body(scene: Scene) -> None:
         st.subheader("What the GPUs were doing", anchor=False)
         state_keys(scene.colours)
         states = feed.ask("states_over_time", **scene.asked_steps)
-        _chart(gpus_by_state(states, scene.axis, scene.colours), "GPUs in each state over time")
-        tabled(states, "states-over-time", "GPU-hours in each state, step by step")
+        charted(
+            gpus_by_state(states, scene.axis, scene.colours),
+            "GPUs in each state over time",
+            states,
+            "states-over-time",
+            numbers="GPU-hours in each state, step by step",
+        )
     with right:
         st.subheader("GPU-hours by state", anchor=False)
-        _chart(ledger_bars(ledger, scene.colours), "GPU-hours in each state; they add up to the hardware")
-        tabled(ledger, "ledger", "GPU-hours in each state")
+        charted(
+            ledger_bars(ledger, scene.colours),
+            "GPU-hours in each state; they add up to the hardware",
+            ledger,
+            "ledger",
+            numbers="GPU-hours in each state",
+        )
     left, right = st.columns([3, 2], gap="large")
     with left:
         _wastes(scene)
@@ -121,11 +129,13 @@ def _hero(scene: Scene, usage: pd.DataFrame, head: Headline) -> None:
             (swatch(striped(colours.paper, colours.stripe)), "not measured", None),
         )
     )
-    _chart(
+    charted(
         allocated_and_used(usage, scene.axis, colours),
         "Allocated share and average utilization over time; the area between lies fallow",
+        usage,
+        "allocated-and-used",
+        numbers="Allocated and used GPUs, step by step",
     )
-    tabled(usage, "allocated-and-used", "Allocated and used GPUs, step by step")
 
 
 def _wastes(scene: Scene) -> None:
@@ -144,8 +154,8 @@ def _wastes(scene: Scene) -> None:
             for part, colour in zip(PARTS, part_colours(scene.colours), strict=True)
         ]
     )
-    _chart(waste_bars(wasted, scene.colours), "People by wasted GPU-hours, the most first")
-    tabled(wasted, "most-wasted", "People by wasted GPU-hours, the most first")
+    told = "People by wasted GPU-hours, the most first"
+    charted(waste_bars(wasted, scene.colours), told, wasted, "most-wasted", numbers=told)
     st.page_link(
         scene.site["people"],
         label="All people and projects",
@@ -185,7 +195,3 @@ def _who(user: object, project: object) -> str:
 def _of_whom(view: View) -> str | None:
     named = [name for name in (view.user, view.project) if name]
     return " in ".join(named) or None
-
-
-def _chart(chart: Any, told: str) -> None:
-    st.altair_chart(chart, theme=None, width="stretch", alt=told)

@@ -12,6 +12,7 @@ from service.pages.naming import named
 from service.pages.patterns import in_short, kinds_by, patterns_by
 from service.pages.pieces import definitions, keys, swatch
 from service.pages.scene import Scene, Site, current_view, drawn, go, nothing_matches
+from service.pages.tabled import charted
 
 TOP = 12
 KINDS = {"people": "People", "projects": "Projects"}
@@ -52,13 +53,13 @@ def _body(scene: Scene) -> None:
         if wasted.empty:
             st.caption("Nobody wasted anything in this time.")
         else:
-            _chart(waste_bars(wasted, scene.colours), f"{KINDS[by]} by wasted GPU-hours, the most first")
+            told = f"{KINDS[by]} by wasted GPU-hours, the most first"
+            charted(waste_bars(wasted, scene.colours), told, wasted, f"most-wasted-{by}", numbers=told)
     with right:
         st.subheader("Best use", anchor=False)
         _legend(scene)
-        _chart(
-            use_bars(best_used(frame, top=TOP), scene.colours), f"{KINDS[by]} by utilization, the best first"
-        )
+        told, best = f"{KINDS[by]} by utilization, the best first", best_used(frame, top=TOP)
+        charted(use_bars(best, scene.colours), told, best, f"best-use-{by}", numbers=told)
     _table(scene, frame, by)
 
 
@@ -166,7 +167,3 @@ def _columns(frame: pd.DataFrame) -> dict[str, Any]:
         for name in ("cost", "wasted_cost")
     }
     return {**COLUMNS, **hours, **bars, **money}
-
-
-def _chart(chart: Any, told: str) -> None:
-    st.altair_chart(chart, theme=None, width="stretch", alt=told)

@@ -15,7 +15,7 @@ from service.pages.pieces import facts, keys, plain, swatch
 from service.pages.scene import Site
 from service.pages.stage import Stage, staged
 from service.pages.switch import read_switch, switch_banner
-from service.pages.tabled import tabled
+from service.pages.tabled import charted
 from service.pages.view import address, shared
 
 PER_PAGE = 50
@@ -94,13 +94,13 @@ def _projects(stage: Stage, queue: pd.DataFrame, leases: pd.DataFrame) -> None:
         ((swatch(colours.used), "held through Fallow", None), (swatch(colours.fallow_stripe), "wanted", None))
     )
     frame = wanted_and_held(queue, leases)
-    st.altair_chart(
+    charted(
         shares_chart(frame, colours),
-        theme=None,
-        width="stretch",
-        alt="GPUs that each project holds through Fallow, and waits for",
+        "GPUs that each project holds through Fallow, and waits for",
+        frame.drop(columns="text"),
+        "held-and-wanted",
+        numbers="GPUs held and wanted, by project",
     )
-    tabled(frame.drop(columns="text"), "held-and-wanted", "GPUs held and wanted, by project")
 
 
 def _table(stage: Stage, queue: pd.DataFrame) -> None:

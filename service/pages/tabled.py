@@ -1,9 +1,27 @@
-"""A table behind a chart, and its download; nothing is sent before it is opened. Effects: it draws."""
+"""The only place that draws a chart: each comes with a table behind it, and its download. Effects: it draws.
+
+Whoever cannot see a chart, or wants its numbers, finds them below it; a test holds every page to it. Nothing
+of a table is sent before it is opened.
+"""
+
+import re
+from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from service.pages import wording
+
+
+def charted(chart: Any, told: str, frame: pd.DataFrame, name: str, *, numbers: str, **options: Any) -> Any:
+    """Draw the chart, which ``told`` describes to whoever cannot see it, and ``frame`` as its table.
+
+    ``numbers`` says what the table holds; ``name`` is unique on its page and names the file. ``options`` go
+    to the chart (``key``, ``on_select``, ``selection_mode``); what was picked in it comes back.
+    """
+    picked = st.altair_chart(chart, theme=None, width="stretch", alt=told, **options)
+    tabled(frame, name, numbers)
+    return picked
 
 
 def tabled(frame: pd.DataFrame, name: str, told: str) -> None:
@@ -18,9 +36,14 @@ def tabled(frame: pd.DataFrame, name: str, told: str) -> None:
         st.download_button(
             "Download as CSV",
             lambda: frame.to_csv(index=False),
-            file_name=f"fallow-{name}.csv",
+            file_name=f"fallow-{_for_a_file(name)}.csv",
             mime="text/csv",
             icon=":material/download:",
             key=f"download-{name}",
             on_click="ignore",
         )
+
+
+def _for_a_file(name: str) -> str:
+    """The name without what a path or a shell would take for its own: ids of jobs hold slashes and colons."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")

@@ -10,7 +10,7 @@ from service.pages import feed, wording
 from service.pages.chart_whatif import compared, given_chart
 from service.pages.pieces import facts, keys, swatch
 from service.pages.scene import Scene, Site, drawn
-from service.pages.tabled import tabled
+from service.pages.tabled import charted
 
 MOVED: Mapping[str, tuple[str, float]] = {
     "tell_interactive_s": ("Tell somebody at a notebook after", 60.0),
@@ -81,14 +81,14 @@ def _body(scene: Scene) -> None:
         )
     )
     frame = compared(after, before, ACTIONS)
-    st.altair_chart(
-        given_chart(frame, scene.colours, both=bool(changed)),
-        theme=None,
-        width="stretch",
-        alt="GPU-hours that each kind of action would have given back, with the error that was earned",
-    )
     kept = [name for name in COLUMNS if name in frame and (name != "before" or changed)]
-    tabled(frame[kept].rename(columns=COLUMNS), "what-if", "What each kind of action would have given back")
+    charted(
+        given_chart(frame, scene.colours, both=bool(changed)),
+        "GPU-hours that each kind of action would have given back, with the error that was earned",
+        frame[kept].rename(columns=COLUMNS),
+        "what-if",
+        numbers="What each kind of action would have given back",
+    )
     st.caption(
         "Rows overlap: the same hour is in as many as could have given it back. What people would have done "
         "otherwise is not in it."

@@ -1,0 +1,56 @@
+"""Every chart of the dashboard has a table behind it, with a download: nothing draws one in another way."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PAGES = Path(__file__).parents[2] / "service" / "pages"
+CHARTS = {
+    "altair_chart",
+    "area_chart",
+    "bar_chart",
+    "bokeh_chart",
+    "graphviz_chart",
+    "line_chart",
+    "map",
+    "plotly_chart",
+    "pydeck_chart",
+    "pyplot",
+    "scatter_chart",
+    "vega_lite_chart",
+}
+"""What of Streamlit draws a chart."""
+
+OWNER = "tabled.py"
+
+
+def drawn_in(text: str) -> list[str]:
+    """What draws a chart in a module: the names of Streamlit's calls, with their lines."""
+    calls = [node.func for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    return [
+        f"{call.lineno} {call.attr}"
+        for call in calls
+        if isinstance(call, ast.Attribute) and call.attr in CHARTS and is_streamlit(call.value)
+    ]
+
+
+def is_streamlit(node: ast.expr) -> bool:
+    """``st``, or a column or box of it; a frame's or a module's own ``map`` is none."""
+    return isinstance(node, ast.Name) and node.id in {"st", "left", "right", "column", "box", "place"}
+
+
+@pytest.mark.parametrize("path", sorted(PAGES.glob("*.py")), ids=lambda path: str(path.stem))
+def test_a_chart_is_drawn_where_its_table_is(path: Path) -> None:
+    found = drawn_in(path.read_text())
+    if path.name == OWNER:
+        assert [each.split()[-1] for each in found] == ["altair_chart"]
+    else:
+        assert found == [], "draw it with service.pages.tabled.charted, which puts its table behind it"
+
+
+def test_the_rule_sees_a_chart_without_a_table() -> None:
+    assert drawn_in("st.altair_chart(chart)\nleft.bar_chart(frame)\nframe.map(str)") == [
+        "1 altair_chart",
+        "2 bar_chart",
+    ]
