@@ -24,8 +24,25 @@ ALLOWED = frozenset(
         "SLURM_ARRAY_JOB_ID",
         "SLURM_ARRAY_TASK_ID",
         "SLURM_CLUSTER_NAME",
+        "LSB_JOBID",
+        "PBS_JOBID",
+        "FLUX_JOB_ID",
         "WANDB_RUN_ID",
+        "WANDB_PROJECT",
+        "WANDB_ENTITY",
+        "WANDB_BASE_URL",
+        "WANDB_SWEEP_ID",
         "MLFLOW_RUN_ID",
+        "MLFLOW_EXPERIMENT_ID",
+        "MLFLOW_EXPERIMENT_NAME",
+        "MLFLOW_TRACKING_URI",
+        "KFP_RUN_ID",
+        "KFP_RUN_NAME",
+        "CLEARML_TASK_ID",
+        "DET_EXPERIMENT_ID",
+        "DET_TRIAL_ID",
+        "RAY_JOB_ID",
+        "AZUREML_RUN_ID",
         "RANK",
         "LOCAL_RANK",
         "WORLD_SIZE",
@@ -46,6 +63,10 @@ ALLOWED = frozenset(
 )
 ALLOWED_PREFIXES = ("XLA_PYTHON_CLIENT_", "FALLOW_")
 
+ADDRESSES = frozenset({"WANDB_BASE_URL", "MLFLOW_TRACKING_URI"})
+"""Who may sign in is often written into these: what stands before the ``@`` of the host is not kept."""
+
+_SIGN_IN = re.compile(r"(?<=://)[^\s/?#@]*@")
 _SECRET_NAME = re.compile(r"TOKEN|KEY|SECRET|PASSW|CREDENTIAL|AUTH")
 
 
@@ -57,8 +78,15 @@ def allowed_environment(block: bytes) -> tuple[tuple[str, str], ...]:
         name = name_bytes.decode("utf-8", "replace")
         if equals and _is_allowed(name) and name not in kept:
             text = value[: 4 * VALUE_CHARS].decode("utf-8", "replace")
+            text = _without_sign_in(text) if name in ADDRESSES else text
             kept[name] = bounded(without_secrets(text), VALUE_CHARS)
     return tuple(sorted(kept.items()))
+
+
+def _without_sign_in(address: str) -> str:
+    """The address alone: no user, password or query; nothing of one in which an ``@`` is left over."""
+    bare = _SIGN_IN.sub("", address, count=1).partition("?")[0].partition("#")[0]
+    return "" if "@" in bare else bare
 
 
 def _is_allowed(name: str) -> bool:

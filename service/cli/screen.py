@@ -38,13 +38,18 @@ class Column:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """The terminal, or a pipe in which no line is cut or coloured."""
+    """The terminal, or a pipe in which no line is cut or coloured.
+
+    Brackets and colons are text: names come from people's jobs, and may hold what rich takes for markup.
+    """
     stream = sys.stderr if stderr else sys.stdout
     if stream.isatty():
-        return Console(stderr=stderr, highlight=False)
+        return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     return Console(
         stderr=stderr,
         highlight=False,
+        markup=False,
+        emoji=False,
         color_system=None,
         width=PIPE_WIDTH,
         soft_wrap=True,

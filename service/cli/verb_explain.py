@@ -1,10 +1,11 @@
 """``fallow explain JOB|GPU|ADVICE``: why, why not, and what would change it.
 
 Of a job that was submitted the service says besides why it stands where it stands, on which terms it holds
-its GPUs, and with which settings its workers were started.
+its GPUs, and with which settings its workers were started. Of any job, which runs its processes say they are.
 """
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,10 @@ from service.cli import advices
 from service.cli.job_words import job_id
 from service.cli.screen import console, print_json
 from service.cli.settings import settle
-from service.client import ClientError, connect
+from service.client import Client, ClientError, UnknownQuery, connect
 from service.client.acting import connect_acting
+from service.client.errors import StoreOlder
+from service.client.run_ids import runs_of, told_runs
 from service.trouble import Trouble
 
 if TYPE_CHECKING:
@@ -40,11 +43,15 @@ def run(flags: argparse.Namespace) -> int:
     launched = _launched(flags, name)
     with connect(flags.data) as client:
         desk = consult(client, settings.effective.config)
-    found = explain(name, desk.said, desk.places)
-    if isinstance(found, NoSuch) and launched:
-        found = Explanation(kind="job", name=name, facts=launched)
+        found = explain(name, desk.said, desk.places)
+        job = name if isinstance(found, NoSuch) else found.name
+        is_job = isinstance(found, NoSuch) or found.kind == "job"
+        pages = settings.effective.config.dashboard.run_pages
+        more = (*launched, *(_runs(client, job, pages) if is_job else ()))
+    if isinstance(found, NoSuch) and more:
+        found = Explanation(kind="job", name=name, facts=more)
     elif not isinstance(found, NoSuch):
-        found = replace(found, facts=(*found.facts, *launched))
+        found = replace(found, facts=(*found.facts, *more))
     if isinstance(found, NoSuch):
         near = f"; nearest: {', '.join(found.near)}" if found.near else ""
         raise NothingOfThatName(
@@ -65,6 +72,14 @@ def _launched(flags: argparse.Namespace, name: str) -> tuple[str, ...]:
     try:
         return tuple(connect_acting(flags.data).job(name).get("explain", ()))
     except ClientError:
+        return ()
+
+
+def _runs(client: Client, job: str, pages: Mapping[str, str]) -> tuple[str, ...]:
+    """The runs that a job's processes say they are; nothing where the service is older."""
+    try:
+        return told_runs(runs_of(client.rows("run_ids", job=job), pages))
+    except (UnknownQuery, StoreOlder):
         return ()
 
 

@@ -152,6 +152,11 @@ def _effective(client: "Client") -> "Effective":
 
     try:
         return load(None if client.data is None else client.data / FILE_NAME, {})
+def run_pages(client: "Client") -> dict[str, str]:
+    """Where this site's trackers have their pages, as it is configured. Reads the configuration file."""
+    return dict(_effective(client).config.dashboard.run_pages)
+
+
     except ConfigError as error:
         raise BadParameter(str(error)) from error
 

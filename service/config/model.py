@@ -166,6 +166,17 @@ class DashboardConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+    run_pages: Mapping[str, str] = names(
+        "where the runs of a tracker or scheduler have their pages: "
+        '`wandb = "https://wandb.ai/{entity}/{project}/runs/{id}"`, `slurm`, `mlflow` and others '
+        "([run ids](run-ids.md))"
+    )
+
+    def __post_init__(self) -> None:
+        from service.client.run_ids import trouble_with
+
+        if found := trouble_with(self.run_pages):
+            raise ValueError(found)
 class StoreConfig:
     """How much of the machine the store may take."""
 

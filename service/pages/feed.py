@@ -65,6 +65,11 @@ def settings() -> tuple[SettingRow, ...] | None:
 
 def mode() -> str:
     """Who answers: ``service``, or ``file`` when nothing collects and the store is read as it lies."""
+def run_pages() -> dict[str, str]:
+    """Where this site's trackers have their pages. Raises ``ClientError``."""
+    return client_advising.run_pages(_client())
+
+
     return _client().mode
 
 

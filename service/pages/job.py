@@ -16,13 +16,15 @@ from service.pages.orders import keep_button
 from service.pages.patterns import pattern_of_job
 from service.pages.pieces import facts, heat_keys, plain
 from service.pages.scene import Scene, Site, current_view, drawn, go, nothing_matches, open_gpu
+from service.pages.runs import run_line
 from service.pages.scene import show as show_notice
 from service.pages.stage import Stage, staged
-from service.pages.tabled import tabled
+from service.pages.tabled import charted
 from service.pages.view import View
 
 HELD, SUBMITTED = "held", "submitted"
 COLUMNS = {
+HEAT = ("ts", "node", "gpu_index", "uuid", "share", "utilization_ratio", "rung")
     "job_name": "Job",
     "user_name": "Person",
     "project": "Project",
@@ -172,6 +174,7 @@ def _one(scene: Scene, row: Any) -> None:
     st.header(_told(row), anchor=False)
     _facts(scene, row)
     if wording.missing(row["to_ts"]) and scene.view.live:
+    run_line(str(row["job"]))
         user = None if wording.missing(row["user_name"]) else str(row["user_name"])
         keep_button(str(row["job"]), user)
     if not wording.missing(row["command"]):
@@ -221,14 +224,15 @@ def _gpus(scene: Scene, timeline: pd.DataFrame) -> None:
     st.subheader("Its GPUs", anchor=False)
     heat_keys(scene.colours)
     cells = timeline.assign(held_ratio=1.0, state=None)
-    picked = st.altair_chart(
+    picked = charted(
         heat_map(cells, scene.axis, scene.colours, whole=False),
-        theme=None,
-        width="stretch",
+        "The job's GPUs over time: colour is utilization, an outline is the time it held them",
+        timeline[[name for name in HEAT if name in timeline]],
+        "job-gpus",
+        numbers="Utilization of each of the job's GPUs, step by step",
         key="job-heat",
         on_select="rerun",
         selection_mode=PICK,
-        alt="The job's GPUs over time: colour is utilization, an outline is the time it held them",
     )
     chosen = picked["selection"].get(PICK) or []
     if chosen and "uuid" in chosen[0]:
@@ -242,13 +246,13 @@ def _measures(scene: Scene, timeline: pd.DataFrame) -> None:
     )
     merged = over_gpus(timeline)
     lanes = measured_lanes(banded(lanes_of()) if several else lanes_of(), merged)
-    st.altair_chart(
+    charted(
         lanes_chart(merged, lanes, scene.axis, scene.colours),
-        theme=None,
-        width="stretch",
-        alt="Every measure of the job's GPUs on one time axis",
+        "Every measure of the job's GPUs on one time axis",
+        timeline,
+        "job-measures",
+        numbers="Every measure of the job's GPUs, step by step",
     )
-    tabled(timeline, "job-measures", "Every measure of the job's GPUs, step by step")
 
 
 def _columns(jobs: pd.DataFrame) -> dict[str, Any]:

@@ -19,10 +19,11 @@ from service.pages.pieces import facts, keys, plain, swatch, tag
 from service.pages.pieces import ink_on as readable
 from service.pages.queue import queued
 from service.pages.records import Launched, launched_of
+from service.pages.runs import run_line
 from service.pages.scene import current_view, go
 from service.pages.scene import show as show_notice
 from service.pages.stage import Stage
-from service.pages.tabled import tabled
+from service.pages.tabled import charted
 
 PER_PAGE = 50
 MOST = 1_000
@@ -77,6 +78,7 @@ def one(stage: Stage, name: str) -> None:
         st.markdown(plain(wording.localized(line, stage.zone)))
     buttons(job)
     _facts(stage, job)
+    run_line(job.job)
     if job.command:
         st.code(" ".join(job.command), language="shell", wrap_lines=True)
     _life(stage, job)
@@ -211,13 +213,13 @@ def _life(stage: Stage, job: Launched) -> None:
     colours = stand_colours(stage.colours)
     seen = [stand for stand in STANDS if stand in set(life["stand"])]
     keys([(swatch(colours[stand]), STANDS[stand], None) for stand in seen])
-    st.altair_chart(
+    charted(
         life_chart(life, stage.colours, utc=stage.view.tz == "utc"),
-        theme=None,
-        width="stretch",
-        alt="Where the job stood over time, and on how many GPUs it ran",
+        "Where the job stood over time, and on how many GPUs it ran",
+        life,
+        f"life-of-{job.job.replace(':', '-')}",
+        numbers="Where the job stood, and on how many GPUs",
     )
-    tabled(life, f"life-of-{job.job.replace(':', '-')}", "Where the job stood, and on how many GPUs")
     facts([("GPU-hours by what it was told", wording.hours(gpu_hours(life, job.share)))])
 
 

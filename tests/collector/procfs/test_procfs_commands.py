@@ -212,6 +212,39 @@ def test_only_allow_listed_variables_are_kept() -> None:
     )
 
 
+def test_run_ids_are_kept_and_what_signs_in_is_not() -> None:
+    block = b"\0".join(
+        [
+            b"WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567",
+            b"WANDB_RUN_ID=3k2",
+            b"WANDB_BASE_URL=https://token-in-front@wandb.example.org/?api_key=abcdef#x",
+            b"MLFLOW_TRACKING_URI=postgresql://ann:se:cret@db.example.org:5432/mlflow",
+            b"MLFLOW_TRACKING_PASSWORD=hunter2",
+            b"MLFLOW_TRACKING_TOKEN=abc",
+            b"MLFLOW_RUN_ID=77",
+            b"LSB_JOBID=9",
+            b"COMET_API_KEY=abc",
+        ]
+    )
+    assert allowed_environment(block) == (
+        ("LSB_JOBID", "9"),
+        ("MLFLOW_RUN_ID", "77"),
+        ("MLFLOW_TRACKING_URI", "postgresql://db.example.org:5432/mlflow"),
+        ("WANDB_BASE_URL", "https://wandb.example.org/"),
+        ("WANDB_RUN_ID", "3k2"),
+    )
+
+
+@pytest.mark.parametrize("address", ["https://ann:pa/ss@host/", "https://a@b@host/", "https://host/x@y"])
+def test_nothing_is_kept_of_an_address_in_which_a_sign_in_may_be_left(address: str) -> None:
+    assert allowed_environment(f"MLFLOW_TRACKING_URI={address}".encode()) == (("MLFLOW_TRACKING_URI", ""),)
+
+
+@given(st.sampled_from(["WANDB_API_KEY", "MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_PASSWORD"]), st.text())
+def test_no_key_of_a_tracker_is_ever_kept(name: str, value: str) -> None:
+    assert allowed_environment(f"{name}={value}".encode("utf-8", "replace").replace(b"\0", b"")) == ()
+
+
 def test_the_page_for_users_lists_exactly_what_is_kept() -> None:
     page = (Path(__file__).parents[3] / "docs" / "who-and-what.md").read_text()
     table = page[page.index("| for | variables |") :].split("\n\n")[0]
