@@ -27,9 +27,11 @@ PURE = (
     "advisor/decide.py",
     "advisor/deeds.py",
     "advisor/goodput.py",
+    "advisor/consent.py",
     "advisor/guard.py",
     "advisor/limits.py",
     "advisor/model.py",
+    "advisor/owed.py",
     "advisor/placement.py",
     "advisor/plan.py",
     "advisor/policies",
@@ -53,6 +55,15 @@ PURE = (
     "advisor/rules.py",
     "advisor/explain.py",
     "advisor/whatif.py",
+    "service/alerts/cases.py",
+    "service/alerts/digest.py",
+    "service/alerts/facts.py",
+    "service/alerts/hours.py",
+    "service/alerts/idle.py",
+    "service/alerts/letters.py",
+    "service/alerts/model.py",
+    "service/alerts/rules.py",
+    "service/alerts/sayings.py",
 )
 IMPURE_MODULES = {"time", "random", "logging", "os", "socket", "subprocess", "pathlib", "datetime.now"}
 

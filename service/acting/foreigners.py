@@ -34,10 +34,14 @@ TOUCH_SLACK_MS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """Where foreign jobs are seen. ``simulated``: they are nobody's, and nobody is told anything."""
+    """Where foreign jobs are seen. ``simulated``: they are nobody's, and nobody is told anything.
+
+    ``messages`` are ways to tell their owners beside terminals.
+    """
 
     snapshot: Callable[[], Snapshot]
     simulated: bool = False
+    messages: tuple[Notifier, ...] = ()
 
 
 class Foreigners:
@@ -49,8 +53,8 @@ class Foreigners:
         self._attended_ms = config.foreign.attended_s * 1000
         self._rehearsal = config.rehearsal
         ways: tuple[Notifier, ...] = ()
-        if config.foreign.terminals and not sight.simulated:
-            ways = (TerminalNotifier(),)
+        if not sight.simulated:
+            ways = ((TerminalNotifier(),) if config.foreign.terminals else ()) + sight.messages
         checks = config.foreign.checkpoint and not sight.simulated
         checkpointer = LocalCheckpointer(self._driver, config.foreign.lock_timeout_s) if checks else None
         self.engine = ForeignEngine(

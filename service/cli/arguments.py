@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from service.cli import credentials, job_flags, paper_flags, report_flags, service_flags
+from service.cli import alert_flags, credentials, job_flags, paper_flags, report_flags, service_flags
 from service.trouble import Trouble
 
 TRACE_FORMATS = ("philly", "pollux", "openb", "gavel")
@@ -69,6 +69,7 @@ def make_parser() -> argparse.ArgumentParser:
         _collect,
         _ledger,
         _findings,
+        _alerts,
         _advise,
         _plan,
         _explain,
@@ -195,6 +196,12 @@ def _findings(verbs: Verbs) -> None:
     _window(verb, "24h")
     _filters(verb)
     _json(verb)
+
+
+def _alerts(verbs: Verbs) -> None:
+    alert_flags.add_flags(
+        _verb(verbs, "alerts", "what people are told of: cases, whom a word reached, what next")
+    )
 
 
 def _advise(verbs: Verbs) -> None:

@@ -1,4 +1,4 @@
-"""``fallow keep JOB --for 4h``: have a job left alone for a while, also one that Fallow did not start."""
+"""``fallow keep JOB --for 4h`` (or ``--hours 4``): have a job left alone, launched by Fallow or not."""
 
 import argparse
 
@@ -10,5 +10,7 @@ HOUR_S = 3600.0
 
 def run(flags: argparse.Namespace) -> int:
     """Order it, and say what came of it."""
-    hours = parse_span(flags.span).total_seconds() / HOUR_S
+    hours = flags.hours
+    if hours is None:
+        hours = parse_span(flags.span).total_seconds() / HOUR_S
     return ordered(flags, lambda client, job: client.keep(job, hours, because=flags.because))

@@ -24,6 +24,7 @@ class DeliveryConfig:
     routes: Mapping[str, tuple[str, ...]] = names("`[delivery.routes]`: a name = a list of addresses")
     people: Mapping[str, str] = names("`[delivery.people]`: a user = their own route or address")
     person: str = told("", "the rule for everybody else, with `{user}` in it")
+    projects: Mapping[str, str] = names("`[delivery.projects]`: a project = its route or address")
 
     def __post_init__(self) -> None:
         if self.person and "{user}" not in self.person:

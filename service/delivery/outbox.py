@@ -15,7 +15,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -51,6 +51,8 @@ class Outbox:
         self.folder = data / "outbox"
         self._address = address
         self._sending: list[subprocess.Popen[bytes]] = []
+        self._settled: dict[str, int] = {}
+        """When each settled message was made, by id: of thousands, few are still under way."""
 
     def post(self, message: Message, attachments: Mapping[str, bytes] | None = None) -> bool:
         """Take a message; ``False`` when it is there already. Durable when this returns."""
@@ -71,20 +73,30 @@ class Outbox:
     def push(self, now_ms: int) -> int:
         """Begin to send what is due, a few at once; how many were begun. Doesn't wait for them."""
         self._sending = [process for process in self._sending if process.poll() is None]
+        self._forget_old(now_ms)
         begun = 0
-        for posted in self.posted():
+        for posted in self._read(self._settled):
             if len(self._sending) >= AT_ONCE:
                 break
             due_ms = posted.standing.next_ms
             if due_ms is None:
-                self._forget_old(posted, now_ms)
+                self._settled[posted.message.id] = posted.message.made_ms
             elif due_ms <= now_ms and not is_being_sent(self.folder / posted.message.id):
                 begun += self._begin(posted.message, now_ms)
         return begun
 
     def posted(self) -> Iterator[Posted]:
         """All messages there are, the oldest first."""
-        found = [read(place) for place in self.folder.glob("[!.]*") if (place / MESSAGE).is_file()]
+        return self._read(())
+
+    def standing_of(self, id: str) -> Standing | None:
+        """Where one message stands; ``None`` when there is none of that id."""
+        place = self.folder / id
+        return standing(read(place), read_log(place)) if (place / MESSAGE).is_file() else None
+
+    def _read(self, but: Container[str]) -> Iterator[Posted]:
+        places = (place for place in self.folder.glob("[!.]*") if place.name not in but)
+        found = [read(place) for place in places if (place / MESSAGE).is_file()]
         for message in sorted(found, key=lambda each: (each.made_ms, each.id)):
             yield Posted(message=message, standing=standing(message, read_log(self.folder / message.id)))
 
@@ -113,9 +125,10 @@ class Outbox:
         self._sending.append(process)
         return True
 
-    def _forget_old(self, posted: Posted, now_ms: int) -> None:
-        if now_ms - posted.message.made_ms > KEPT_MS:
-            shutil.rmtree(self.folder / posted.message.id, ignore_errors=True)
+    def _forget_old(self, now_ms: int) -> None:
+        for id in [id for id, made_ms in self._settled.items() if now_ms - made_ms > KEPT_MS]:
+            shutil.rmtree(self.folder / id, ignore_errors=True)
+            del self._settled[id]
 
 
 def read(place: Path) -> Message:

@@ -7,6 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from service.pages import feed, wording
+from service.pages.alerts import alerts
 from service.pages.chart_frame import rows
 from service.pages.evidence import told
 from service.pages.measures import RUNGS
@@ -40,6 +41,7 @@ def _body(scene: Scene) -> None:
     at = st.pagination(pages, key="findings-page") - 1 if pages > 1 else 0
     for row in rows(shown.iloc[at * PER_PAGE : (at + 1) * PER_PAGE]):
         _finding(scene, row)
+    alerts(scene)
     unjudged(scene)
     unknowns(scene)
 

@@ -1,0 +1,148 @@
+"""Gathers what one look of the alerts rests on, from the acting half and by named queries. Blocks; reads."""
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from advisor.limits import Limits
+from advisor.model import ClusterState
+from advisor.observed import Observed
+from advisor.recorded import moment_ms
+from analytics.query import run
+from collector.model import GpuUuid, JobId
+from service.alerts.facts import Blindness, Day, Facts
+
+if TYPE_CHECKING:
+    from collector.clock import Clock
+    from collector.store.database import Store
+    from service.config.model import Config
+
+HOUR_MS = 3_600_000
+GAPS_BACK = timedelta(days=7)
+"""How far back the beginning of a blindness is looked for."""
+SOURCE_TICKS = 3
+"""A source that was not even tried for so many ticks is none of this service's any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Where the facts come from; what is called may be called from any thread."""
+
+    store: "Store"
+    config: "Config"
+    clock: "Clock"
+    limits: Limits
+    observe: Callable[[], ClusterState]
+    observed: Callable[[], Observed]
+    last_tick: Callable[[], int | None]
+    halt: Callable[[], str | None]
+    waits: Callable[[], Mapping[JobId, str]]
+
+
+def facts_of(asked: Asked) -> Facts:
+    """The facts as they are now. Raises ``ClientError`` and ``StoreError``."""
+    state, now_ms = asked.observe(), asked.clock.now_ms()
+    tick_ms = round(asked.config.collect.tick_s * 1000)
+    with closing(asked.store.reader()) as connection:
+        gpus = _rows(connection, "decide_gpus", as_of=now_ms)
+        blind = _blind(connection, now_ms, tick_ms)
+        target = asked.config.alerts.utilization_target_ratio
+        day = _day(connection, now_ms) if target > 0 else None
+    return Facts(
+        now_ms=now_ms,
+        tick_ms=tick_ms,
+        state=state,
+        observed=asked.observed(),
+        limits=asked.limits,
+        advice=asked.config.advice,
+        last_tick_ms=asked.last_tick(),
+        halt=asked.halt(),
+        waits=asked.waits(),
+        places=places_of(gpus),
+        newest_ms=_newest(gpus),
+        blind=blind,
+        day=day,
+    )
+
+
+def places_of(gpus: Iterable[Mapping[str, Any]]) -> dict[GpuUuid, str]:
+    """``node1:3`` for each GPU that has an index."""
+    known = (row for row in gpus if row["gpu_index"] is not None)
+    return {GpuUuid(row["uuid"]): f"{row['node']}:{row['gpu_index']}" for row in known}
+
+
+def day_of(rows: Iterable[Mapping[str, Any]], from_ms: int, to_ms: int) -> Day:
+    """The cluster's use from the rows of ``ledger_by_day``: used over measured time, as on the overview."""
+    used = measured = unknown = whole = 0.0
+    for row in rows:
+        whole += row["gpu_hours"]
+        unknown += row["unknown_gpu_hours"]
+        ratio = row["utilization_ratio"]
+        if ratio is None:
+            continue
+        used += row["used_gpu_hours"]
+        known = row["gpu_hours"] - row["unknown_gpu_hours"] - row["suspect_gpu_hours"]
+        measured += row["used_gpu_hours"] / ratio if ratio > 0 else known
+    return Day(
+        from_ms=from_ms,
+        to_ms=to_ms,
+        utilization_ratio=used / measured if measured > 0 else None,
+        measured_ratio=1 - unknown / whole if whole > 0 else 0.0,
+    )
+
+
+def blindness_of(
+    sources: Iterable[Mapping[str, Any]], gaps: Iterable[Mapping[str, Any]], now_ms: int, tick_ms: int
+) -> tuple[Blindness, ...]:
+    """The sources that cannot be read, each since the beginning of its newest unbroken gap."""
+    rows = [row for row in sources if row["last_ts"] is not None]
+    newest_ms = max((moment_ms(row["last_ts"]) for row in rows), default=now_ms)
+    blind = {row["source"]: row for row in rows if row["reason"]}
+    since: dict[str, int] = {}
+    for gap in gaps:  # the newest first
+        source = gap["source"]
+        if gap["uuid"] is not None or source not in blind:
+            continue
+        edge_ms = since.get(source, moment_ms(blind[source]["last_ts"]))
+        if moment_ms(gap["to_ts"]) >= edge_ms - 2 * tick_ms:
+            since[source] = min(edge_ms, moment_ms(gap["from_ts"]))
+    return tuple(
+        Blindness(source=name, since_ms=since.get(name, moment_ms(row["last_ts"])), reason=row["reason"])
+        for name, row in sorted(blind.items())
+        if newest_ms - moment_ms(row["last_ts"]) <= SOURCE_TICKS * tick_ms
+    )
+
+
+def _blind(connection: Any, now_ms: int, tick_ms: int) -> tuple[Blindness, ...]:
+    sources = _rows(connection, "sources")
+    if not any(row["reason"] for row in sources):
+        return ()
+    end = _minute(now_ms) + timedelta(minutes=2)
+    gaps = _rows(connection, "gaps", from_ts=end - GAPS_BACK, to_ts=end)
+    return blindness_of(sources, gaps, now_ms, tick_ms)
+
+
+def _day(connection: Any, now_ms: int) -> Day:
+    """The 24 whole hours before this one: the roll-up of hours has them, or nearly."""
+    to_ms = now_ms // HOUR_MS * HOUR_MS
+    from_ms = to_ms - 24 * HOUR_MS
+    return day_of(_rows(connection, "ledger_by_day", from_ts=from_ms, to_ts=to_ms), from_ms, to_ms)
+
+
+def _newest(gpus: Iterable[Mapping[str, Any]]) -> dict[str, tuple[int | None, ...]]:
+    found: dict[str, list[int | None]] = {}
+    for row in gpus:
+        if not row["is_parent"]:
+            found.setdefault(row["node"], []).append(row["newest_ms"])
+    return {node: tuple(newest) for node, newest in found.items()}
+
+
+def _rows(connection: Any, name: str, **parameters: object) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = run(connection, name, parameters).to_pylist()
+    return rows
+
+
+def _minute(now_ms: int) -> datetime:
+    return datetime.fromtimestamp(now_ms / 1000, UTC).replace(second=0, microsecond=0)

@@ -1,0 +1,144 @@
+"""From what each look finds to cases that open, worsen and close: hysteresis and quiet time. Pure.
+
+What is not known is neither bad nor calm: it begins both clocks anew and changes no case. A word goes out
+when a case is worse than anything said of its key within the quiet time, and when a case of which something
+was said is over; so the words on one key within a quiet time are at most twice as many as there are levels.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from service.alerts.model import WORTH_A_WORD, Case, Change, Condition, Patience, Sighting, Turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """What looks have seen so far that is no change yet; lost at a restart, which begins the clocks anew.
+
+    ``worse`` has since when a key has held at a level above its case's (0 without one), by key and level;
+    ``calm`` since when an open case has been calm.
+    """
+
+    worse: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    calm: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Docket:
+    """The open cases by key, the closed ones of each key that a word was said of lately, the next number."""
+
+    open: Mapping[str, Case] = field(default_factory=dict)
+    past: Mapping[str, Case] = field(default_factory=dict)
+    next_number: int = 1
+
+
+def follow(
+    docket: Docket, watch: Watch, seen: Sighting, patience: Patience
+) -> tuple[Watch, tuple[Change, ...]]:
+    """What one look changes, and what to remember until the next."""
+    worse = {
+        key: _levels(watch.worse.get(key, ()), condition.level, _level(docket, key), seen.at_ms)
+        for key, condition in sorted(seen.holds.items())
+    }
+    calm = {key: watch.calm.get(key, seen.at_ms) for key in docket.open if _is_calm(key, seen)}
+    changes = (
+        *_opened(docket, worse, seen, patience),
+        *_worsened(docket, worse, seen, patience),
+        *_closed(docket, calm, seen, patience),
+    )
+    return Watch(worse={key: held for key, held in worse.items() if held}, calm=calm), changes
+
+
+def opened_at_once(docket: Docket, condition: Condition, at_ms: int) -> Case | None:
+    """The case of a condition that somebody else has judged already; ``None`` where one is open."""
+    if condition.key in docket.open:
+        return None
+    return Case(number=docket.next_number, condition=condition, opened_ms=at_ms)
+
+
+def after(docket: Docket, changes: tuple[Change, ...], at_ms: int, patience: Patience) -> Docket:
+    """The docket with the changes in it; closed cases are forgotten when their quiet time is over."""
+    opened, number = dict(docket.open), docket.next_number
+    past = dict(docket.past)
+    for case in (change.case for change in changes):
+        number = max(number, case.number + 1)
+        if case.closed_ms is None:
+            opened[case.key] = case
+            continue
+        opened.pop(case.key, None)
+        if case.told_ms is not None:
+            past[case.key] = case
+    kept = {key: case for key, case in past.items() if at_ms - (case.told_ms or 0) < patience.quiet_ms}
+    return Docket(open=opened, past=kept, next_number=number)
+
+
+def _level(docket: Docket, key: str) -> int:
+    case = docket.open.get(key)
+    return 0 if case is None else case.condition.level
+
+
+def _levels(
+    known: tuple[tuple[int, int], ...], level: int, from_level: int, at_ms: int
+) -> tuple[tuple[int, int], ...]:
+    """Since when it has held at this level or a higher one, for each level seen above the case's."""
+    held = {each: since for each, since in known if from_level < each <= level}
+    if level > from_level and level not in held:
+        held[level] = min((since for each, since in known if each > level), default=at_ms)
+    return tuple(sorted(held.items()))
+
+
+def _ripe(held: tuple[tuple[int, int], ...], at_ms: int, patience: Patience) -> int | None:
+    """The highest level that has held for long enough; ``None`` while none has."""
+    ripe = [level for level, since in held if at_ms - since >= patience.opens_after_ms]
+    return max(ripe, default=None)
+
+
+def _opened(
+    docket: Docket, worse: Mapping[str, tuple[tuple[int, int], ...]], seen: Sighting, patience: Patience
+) -> Iterator[Change]:
+    number = docket.next_number
+    for key, held in worse.items():
+        level = _ripe(held, seen.at_ms, patience)
+        if key in docket.open or level is None:
+            continue
+        condition = replace(seen.holds[key], level=level)
+        case = Case(number=number, condition=condition, opened_ms=seen.at_ms)
+        number += 1
+        yield _worded(case, Turn.OPENED, docket.past.get(key), seen.at_ms, patience)
+
+
+def _worsened(
+    docket: Docket, worse: Mapping[str, tuple[tuple[int, int], ...]], seen: Sighting, patience: Patience
+) -> Iterator[Change]:
+    for key, held in worse.items():
+        case = docket.open.get(key)
+        if case is None:
+            continue
+        ripe = _ripe(held, seen.at_ms, patience)
+        level = max(case.condition.level, ripe or 0)
+        fresh = replace(case, condition=replace(seen.holds[key], level=level))
+        change = _worded(fresh, Turn.WORSE, docket.past.get(key), seen.at_ms, patience)
+        if ripe is not None or change.word:
+            yield change
+
+
+def _closed(docket: Docket, calm: Mapping[str, int], seen: Sighting, patience: Patience) -> Iterator[Change]:
+    for key, since_ms in calm.items():
+        if seen.at_ms - since_ms < patience.closes_after_ms:
+            continue
+        case = replace(docket.open[key], closed_ms=seen.at_ms, because=seen.calm.get(key, "it is over"))
+        yield Change(case=case, turn=Turn.CLOSED, word=case.told_ms is not None)
+
+
+def _worded(case: Case, turn: Turn, past: Case | None, at_ms: int, patience: Patience) -> Change:
+    """The change with its word, where one may go out; the case then remembers it."""
+    level = case.condition.level
+    said = case if case.told_ms is not None or past is None else past
+    fresh = said.told_ms is None or at_ms - said.told_ms >= patience.quiet_ms
+    told_level = case.told_level if fresh else said.told_level
+    word = level >= WORTH_A_WORD and level > told_level
+    return Change(case=replace(case, told_level=level, told_ms=at_ms) if word else case, turn=turn, word=word)
+
+
+def _is_calm(key: str, seen: Sighting) -> bool:
+    return not (key in seen.holds or key in seen.unknown or seen.unknown_all)

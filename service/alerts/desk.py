@@ -1,0 +1,252 @@
+"""The alerts of a running service: looks, keeps cases and letters, and hands letters to the outbox.
+
+    look ─► cases (kept with their letters in one commit) ─► due letters ─► outbox ─► what became of them
+                                                                                └─► tellings of the ladder
+
+Killed at any point, the next start goes on where the store stands: a letter that is kept and not posted is
+posted then; one that was posted and not noted is known to the outbox by its key, and not sent again. Safe
+from two threads: the chore's, and that of the acting loop, which tells through ``tell``.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from advisor.engines.telling import Notice, Told
+from collector.model import JobId
+from service.alerts.book import AlertBook, Kept
+from service.alerts.cases import Docket, Watch, after, follow, opened_at_once
+from service.alerts.digest import digest_of
+from service.alerts.facts import Facts
+from service.alerts.idle import condition_of
+from service.alerts.letters import (
+    USER,
+    Gathered,
+    Letter,
+    Receiver,
+    goes_to,
+    harmless,
+    in_zone,
+    is_reachable,
+    letters_of,
+    text_of,
+    title_of,
+    when,
+    wishes_of,
+)
+from service.alerts.model import AlertKind, Case, Change, Condition, Patience, Turn
+from service.alerts.rules import sight
+from service.config.alerting import AlertsConfig
+from service.config.telling import DeliveryConfig
+from service.delivery.addresses import receivers
+from service.delivery.message import Message, What
+from service.delivery.outbox import Outbox
+
+if TYPE_CHECKING:
+    from collector.clock import Clock
+
+HOUR_MS = 3_600_000
+PATIENCE_S = 5.0
+"""So long the acting loop waits for a look that is under way, before it tells without a letter."""
+TELLING = "telling"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What the alerts stand on. ``clock`` is the calendar of cases, ``machine`` that of the outbox."""
+
+    config: AlertsConfig
+    delivery: DeliveryConfig
+    book: AlertBook
+    outbox: Outbox
+    clock: "Clock"
+    machine: "Clock"
+    facts: Callable[[], Facts]
+
+
+class AlertDesk:
+    """One for a service."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._patience = patience_of(ground.config)
+        self._docket: Docket | None = None
+        self._watch = Watch()
+        self._lock = threading.Lock()
+
+    def work(self) -> None:
+        """Look, then see to the letters. Blocks while it asks and writes. Raises ``StoreError``."""
+        try:
+            self.look()
+        finally:
+            self.deliver()
+
+    def look(self) -> tuple[Change, ...]:
+        """One look at the cluster; what it changed is kept, with its letters, before this returns."""
+        facts = self._ground.facts()
+        with self._lock:
+            docket = self._known(facts.now_ms)
+            seen = sight(facts, self._ground.config, docket.open)
+            watch, changes = follow(docket, self._watch, seen, self._patience)
+            if changes:
+                self._ground.book.keep(changes, self._letters(changes, seen.at_ms), seen.at_ms)
+            self._docket = after(docket, changes, seen.at_ms, self._patience)
+            self._watch = watch
+        return changes
+
+    def deliver(self) -> None:
+        """Gather what is due together, post what is due, and note what became of what was posted."""
+        with self._lock:
+            now_ms = self._ground.clock.now_ms()
+            self._gather(now_ms)
+            for kept in self._ground.book.due(now_ms):
+                if kept.posted_ms is None and not kept.letter.gathered:
+                    self._post(kept.letter, now_ms)
+            self._ground.outbox.push(self._ground.machine.now_ms())
+            for kept in self._ground.book.due(now_ms):
+                if kept.posted_ms is not None:
+                    self._settle(kept, now_ms)
+            for arrival in self._ground.book.arrived():
+                self._ground.book.tell_the_ladder(arrival, f"message to {arrival.receiver.name}", now_ms)
+
+    def tell(self, notice: Notice, user: str | None) -> Told:
+        """Send the ladder's word to a job's owner; whether it arrived is noted later, on the telling.
+
+        Never raises for a person who cannot be reached; blocks for one commit, and briefly for a look that
+        is under way.
+        """
+        delivery = self._ground.delivery
+        if user is None or not self._ground.config.owners or not is_reachable(user, delivery):
+            return Told(missed=(f"message: no address of {user or 'the owner'} is configured",))
+        facts = self._ground.facts()
+        if not self._lock.acquire(timeout=PATIENCE_S):
+            return Told(missed=("message: the alerts are busy",))
+        try:
+            return self._told(notice, Receiver(role=USER, name=user), facts)
+        finally:
+            self._lock.release()
+
+    def _told(self, notice: Notice, receiver: Receiver, facts: Facts) -> Told:
+        book = self._ground.book
+        under_way = book.waiting_tellings(notice.job, receiver)
+        if under_way:
+            return Told(missed=(f"message: one to {receiver.name} is under way already",))
+        docket = self._known(facts.now_ms)
+        condition = _condition(facts, notice.job)
+        case = None if condition is None else opened_at_once(docket, condition, facts.now_ms)
+        changes = () if case is None else (Change(case=case, turn=Turn.OPENED, word=False),)
+        known = case if condition is None or case is not None else docket.open[condition.key]
+        if known is not None and condition is not None:
+            known = replace(known, condition=replace(condition, level=known.condition.level))
+        letter = self._telling(notice, receiver, known, facts.now_ms)
+        book.keep(changes, (letter,), facts.now_ms)
+        self._docket = after(docket, changes, facts.now_ms, self._patience)
+        if not letter.gathered:
+            self._post_due(facts.now_ms)
+        held = f"kept for {receiver.name}'s hours" if letter.gathered else f"on its way to {receiver.name}"
+        return Told(missed=(f"message: {held}",))
+
+    def _telling(self, notice: Notice, receiver: Receiver, case: Case | None, now_ms: int) -> Letter:
+        config, delivery = self._ground.config, self._ground.delivery
+        wishes = wishes_of(receiver, config, delivery)
+        lately = self._ground.book.lately(now_ms - HOUR_MS).get(receiver.id, 0)
+        moment = when(AlertKind.HELD_IDLE, wishes, now_ms, lately)
+        said = in_zone(harmless(notice.message), wishes.zone)
+        more = "" if case is None else text_of(case, Turn.OPENED, wishes, config.dashboard_url)
+        hint = "" if more or not notice.hint else harmless(notice.hint)
+        return Letter(
+            receiver=receiver,
+            case=0 if case is None else case.number,
+            opened_ms=now_ms if case is None else case.opened_ms,
+            turn=TELLING,
+            kind=AlertKind.HELD_IDLE,
+            title=f"About your job {notice.job}" if case is None else title_of(case, Turn.OPENED),
+            text="\n\n".join(filter(None, (said, more, hint))),
+            made_ms=now_ms,
+            due_ms=moment.due_ms if isinstance(moment, Gathered) else now_ms,
+            gathered=isinstance(moment, Gathered),
+            telling=notice.job,
+        )
+
+    def _known(self, now_ms: int) -> Docket:
+        if self._docket is None:
+            self._docket = self._ground.book.docket(now_ms - self._patience.quiet_ms)
+        return self._docket
+
+    def _letters(self, changes: tuple[Change, ...], at_ms: int) -> list[Letter]:
+        book, rules = self._ground.book, (self._ground.config, self._ground.delivery)
+        lately = book.lately(at_ms - HOUR_MS)
+        made: list[Letter] = []
+        for change in changes:
+            known = book.receivers_of(change.case.number) if change.turn is Turn.CLOSED else ()
+            for letter in letters_of(change, at_ms, rules, known, lately):
+                made.append(letter)
+                if not letter.gathered:
+                    lately[letter.receiver.id] = lately.get(letter.receiver.id, 0) + 1
+        return made
+
+    def _gather(self, now_ms: int) -> None:
+        """Make one letter of those that are due together, receiver by receiver."""
+        waiting: Mapping[str, list[Letter]] = defaultdict(list)
+        for kept in self._ground.book.due(now_ms):
+            if kept.letter.gathered and kept.posted_ms is None:
+                waiting[kept.letter.receiver.id].append(kept.letter)
+        for letters in waiting.values():
+            self._ground.book.gather(letters, digest_of(letters, now_ms))
+
+    def _post_due(self, now_ms: int) -> None:
+        for kept in self._ground.book.due(now_ms):
+            if kept.posted_ms is None and not kept.letter.gathered:
+                self._post(kept.letter, now_ms)
+        self._ground.outbox.push(self._ground.machine.now_ms())
+
+    def _post(self, letter: Letter, now_ms: int) -> None:
+        """Into the outbox, once however often this is done, and noted."""
+        messages = self._messages(letter)
+        if not messages:
+            self._ground.book.settled(letter.number, now_ms, "nobody", "no address is configured any more")
+            return
+        for message in messages:
+            self._ground.outbox.post(message)
+        self._ground.book.posted(letter.number, now_ms)
+
+    def _settle(self, kept: Kept, now_ms: int) -> None:
+        found = [self._ground.outbox.standing_of(each.id) for each in self._messages(kept.letter)]
+        states = [None if each is None else each.state for each in found]
+        if What.SENT in states:
+            self._ground.book.settled(kept.letter.number, now_ms, "sent")
+        elif all(each is None or each.next_ms is None for each in found):
+            why = "; ".join(each.found for each in found if each is not None) or "its message is gone"
+            self._ground.book.settled(kept.letter.number, now_ms, "given-up", why)
+
+    def _messages(self, letter: Letter) -> tuple[Message, ...]:
+        to = goes_to(letter.receiver, self._ground.delivery)
+        return tuple(
+            Message(
+                key=f"alert:{letter.number}:{letter.made_ms}",
+                to=each,
+                title=f"[Fallow] {letter.title}",
+                text=letter.text,
+                made_ms=self._ground.machine.now_ms(),
+            )
+            for each in (() if to is None else receivers(to, self._ground.delivery))
+        )
+
+
+def patience_of(config: AlertsConfig) -> Patience:
+    """The configured hysteresis and quiet time."""
+    return Patience(
+        opens_after_ms=config.opens_after_s * 1000,
+        closes_after_ms=config.closes_after_s * 1000,
+        quiet_ms=config.quiet_s * 1000,
+    )
+
+
+def _condition(facts: Facts, id: JobId) -> Condition | None:
+    """What is to be said of an idle job now; ``None`` where it is not known to idle on GPUs."""
+    job = facts.state.jobs.get(id)
+    if job is None or id not in facts.state.placements or job.idle_since_ms is None:
+        return None
+    return condition_of(facts, job)

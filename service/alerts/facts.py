@@ -1,0 +1,60 @@
+"""What one look of the alerts rests on: the state of the cluster, what was measured, who is blind. Values.
+
+They are gathered in ``service.alerts.asking``; here is no reading of anything.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from advisor.limits import Limits
+from advisor.model import ClusterState
+from advisor.observed import Observed
+from advisor.rules import AdviceRules
+from collector.model import GpuUuid, JobId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blindness:
+    """A source that cannot be read now, and why; ``since_ms`` as far back as the gaps tell."""
+
+    source: str
+    since_ms: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Day:
+    """The cluster over ``[from_ms, to_ms)``: used over measured time, and how much of it was measured.
+
+    ``utilization_ratio`` is ``None`` where nothing was.
+    """
+
+    from_ms: int
+    to_ms: int
+    utilization_ratio: float | None
+    measured_ratio: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Everything that the rules of the alerts may look at.
+
+    ``places`` names GPUs as people do (``node1:3``). ``newest_ms`` has, by node, the newest sample of each
+    installed GPU, ``None`` when it has had none for ten minutes. ``last_tick_ms`` is ``None`` before the
+    first tick of this service. ``halt`` says why nothing is done at all, ``waits`` what each waiting job
+    waits for.
+    """
+
+    now_ms: int
+    tick_ms: int
+    state: ClusterState
+    observed: Observed
+    limits: Limits
+    advice: AdviceRules
+    last_tick_ms: int | None
+    halt: str | None = None
+    waits: Mapping[JobId, str] = field(default_factory=dict)
+    places: Mapping[GpuUuid, str] = field(default_factory=dict)
+    newest_ms: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
+    blind: tuple[Blindness, ...] = ()
+    day: Day | None = None

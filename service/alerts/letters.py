@@ -1,0 +1,263 @@
+"""From a change of a case to letters: who gets a word, what it says, and when it goes out. Pure.
+
+A letter goes out at once, or is *gathered*: kept for the receiver's working hours to begin, or, when it is
+above the bound or of a kind that the receiver wants gathered, for the next digest. Gathered letters of one
+receiver that fall due together are one message (``service.alerts.digest``).
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from urllib.parse import quote
+from zoneinfo import ZoneInfo
+
+from advisor.engines.telling import plain
+from advisor.policies.sayings import gib, lasting, percent
+from service.alerts.hours import is_working, next_digest, next_hours
+from service.alerts.model import AlertKind, Case, Change, Condition, Turn
+from service.config.alerting import EVERYTHING, AlertsConfig, ReceiverConfig
+from service.config.telling import DeliveryConfig
+from service.delivery.addresses import receiver_of
+
+OWNERS_KINDS = frozenset({AlertKind.HELD_IDLE, AlertKind.MEMORY_HOG, AlertKind.QUOTA_STARVED})
+PROJECT_KINDS = OWNERS_KINDS
+FALLEN = "falling"
+USER, PROJECT, OPERATOR = "user", "project", "to"
+PIECE, MOST_CHARS = 500, 4_000
+"""Names and commands in a text can be as long as somebody likes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receiver:
+    """Somebody who is told: a user, a project, or one of the operators' routes or addresses."""
+
+    role: str
+    name: str
+
+    @property
+    def id(self) -> str:
+        """As it is kept: ``user:ada``, ``project:vision``, ``to:ops``."""
+        return f"{self.role}:{self.name}"
+
+    @classmethod
+    def of(cls, id: str) -> "Receiver":
+        """What ``id`` wrote."""
+        role, _, name = id.partition(":")
+        return cls(role=role, name=name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Now:
+    """It goes out at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gathered:
+    """It is kept until then."""
+
+    due_ms: int
+
+
+Moment = Now | Gathered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letter:
+    """A word about a case to one receiver; ``number`` is given when it is kept.
+
+    ``due_ms`` is when it goes out, ``gathered`` whether with others. ``telling``: the ladder waits for it to
+    arrive, as the telling of the job's owner.
+    """
+
+    receiver: Receiver
+    case: int
+    opened_ms: int
+    turn: str
+    kind: AlertKind
+    title: str
+    text: str
+    made_ms: int
+    due_ms: int
+    gathered: bool
+    telling: str | None = None
+    number: int = 0
+
+
+def letters_of(
+    change: Change,
+    at_ms: int,
+    rules: tuple[AlertsConfig, DeliveryConfig],
+    known: Iterable[Receiver],
+    lately: Mapping[str, int],
+) -> Iterator[Letter]:
+    """The letters of one change; none where it is worth no word.
+
+    ``known`` got a word of this case before: they are told that it is over. ``lately`` counts the letters
+    that went to each receiver by itself within the hour.
+    """
+    if not change.word:
+        return
+    config, delivery = rules
+    condition = change.case.condition
+    wanted = tuple(known) if change.turn is Turn.CLOSED else audience(condition, config, delivery)
+    for receiver in wanted:
+        wishes = wishes_of(receiver, config, delivery)
+        if wishes.kinds and condition.kind.value not in wishes.kinds:
+            continue
+        moment = when(condition.kind, wishes, at_ms, lately.get(receiver.id, 0))
+        yield Letter(
+            receiver=receiver,
+            case=change.case.number,
+            opened_ms=change.case.opened_ms,
+            turn=change.turn.value,
+            kind=condition.kind,
+            title=title_of(change.case, change.turn),
+            text=text_of(change.case, change.turn, wishes, config.dashboard_url),
+            made_ms=at_ms,
+            due_ms=at_ms if isinstance(moment, Now) else moment.due_ms,
+            gathered=isinstance(moment, Gathered),
+        )
+
+
+def audience(condition: Condition, config: AlertsConfig, delivery: DeliveryConfig) -> tuple[Receiver, ...]:
+    """Who is told of it: the owner and the project where it is theirs, and the operators."""
+    found: list[Receiver] = []
+    theirs = condition.kind in OWNERS_KINDS or condition.rung == FALLEN
+    if config.owners and theirs and not condition.by_ladder and is_reachable(condition.user, delivery):
+        found.append(Receiver(role=USER, name=condition.user or ""))
+    if config.owners and condition.kind in PROJECT_KINDS and (condition.project or "") in delivery.projects:
+        found.append(Receiver(role=PROJECT, name=condition.project or ""))
+    found += [Receiver(role=OPERATOR, name=each) for each in config.to]
+    return tuple(found)
+
+
+def is_reachable(user: str | None, delivery: DeliveryConfig) -> bool:
+    """Whether the configuration has an address for a person."""
+    return user is not None and receiver_of(user, delivery) is not None
+
+
+def goes_to(receiver: Receiver, delivery: DeliveryConfig) -> str | None:
+    """The route or address of a receiver; ``None`` where the configuration has none any more."""
+    match receiver.role:
+        case "user":
+            return receiver_of(receiver.name, delivery)
+        case "project":
+            return delivery.projects.get(receiver.name)
+        case _:
+            return receiver.name
+
+
+def wishes_of(receiver: Receiver, config: AlertsConfig, delivery: DeliveryConfig) -> ReceiverConfig:
+    """What the receiver wants: by its own name, else by its route's, else what holds for everybody."""
+    route = goes_to(receiver, delivery)
+    for name in (receiver.name, route, EVERYTHING):
+        if name is not None and name in config.by_receiver:
+            return config.by_receiver[name]
+    return ReceiverConfig()
+
+
+def when(kind: AlertKind, wishes: ReceiverConfig, at_ms: int, lately: int) -> Moment:
+    """When a letter of this kind goes to a receiver that got ``lately`` within the hour."""
+    if kind.value in wishes.gather or EVERYTHING in wishes.gather:
+        return Gathered(due_ms=next_digest(wishes, at_ms))
+    if not is_working(wishes, at_ms) and kind.value not in wishes.urgent:
+        return Gathered(due_ms=next_hours(wishes, at_ms))
+    if lately >= wishes.most_per_hour:
+        return Gathered(due_ms=next_digest(wishes, at_ms))
+    return Now()
+
+
+def title_of(case: Case, turn: Turn | str) -> str:
+    """The subject of a letter."""
+    head = {Turn.OPENED: "", Turn.WORSE: "Worse: ", Turn.CLOSED: "Over: "}.get(Turn(turn), "")
+    return f"{head}{harmless(case.condition.title)}"
+
+
+def text_of(case: Case, turn: Turn | str, wishes: ReceiverConfig, dashboard_url: str = "") -> str:
+    """The words of a letter, times in the receiver's zone; plain text, a paragraph a thought."""
+    condition = case.condition
+    parts = [harmless(condition.says)]
+    if turn == Turn.CLOSED:
+        parts = [f"This is over: {harmless(case.because)}.", f"It was said before: {parts[0]}"]
+    else:
+        parts.append(f"What happens next: {harmless(condition.next)}")
+        if condition.evidence:
+            facts = "; ".join(f"{name} {value}" for name, value in map(written, condition.evidence))
+            parts.append(f"Evidence: {harmless(facts)}.")
+        if condition.do:
+            parts.append(f"{_intent(condition)} {harmless(condition.do)}")
+    if dashboard_url:
+        parts.append(link_of(condition, dashboard_url))
+    opened = f"{datetime.fromtimestamp(case.opened_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
+    parts.append(f"Fallow, case {case.number}, opened {opened}.")
+    return in_zone("\n\n".join(parts), wishes.zone)
+
+
+def written(evidence: object) -> tuple[str, str]:
+    """A number of the evidence as words, by the unit that its name ends with."""
+    name, value = str(getattr(evidence, "name", "")), getattr(evidence, "value", None)
+    stem, _, unit = name.rpartition("_")
+    words = stem.replace("_", " ")
+    match value:
+        case None:
+            return name.replace("_", " "), "not measured"
+        case bool():
+            return name.replace("_", " "), "yes" if value else "no"
+        case int() | float() if unit == "ratio":
+            return words, percent(value) if value >= 0.1 or value == 0 else f"{value:.1%}"
+        case int() | float() if unit == "s":
+            return words, lasting(value)
+        case int() | float() if unit == "bytes":
+            return words, gib(int(value))
+        case int() | float() if unit == "hours":
+            return words.removesuffix(" gpu"), f"{value:.1f} GPU-hours"
+        case int() | float() if unit == "gpus":
+            return words, f"{value:g} GPUs"
+        case int() | float() if unit == "w":
+            return words, f"{value:.0f} W"
+        case float():
+            return name.replace("_", " "), f"{value:.2f}"
+        case _:
+            return name.replace("_", " "), str(value)
+
+
+def link_of(condition: Condition, dashboard_url: str) -> str:
+    """Where the dashboard shows it."""
+    base = dashboard_url.rstrip("/")
+    if condition.kind is AlertKind.COLLECTOR_BLIND or condition.kind is AlertKind.LOW_UTILIZATION:
+        return f"{base}/"
+    if condition.kind is AlertKind.QUOTA_STARVED:
+        return f"{base}/queue"
+    if condition.kind is AlertKind.GPU_FAULT and condition.gpus:
+        return f"{base}/gpu?gpu={quote(condition.gpus[0], safe='')}"
+    return f"{base}/jobs?job={quote(condition.job or '', safe='')}"
+
+
+_STAMP = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d) UTC\b")
+_CALL = re.compile(r"@(?=(?:everyone|here|channel|all)\b)|<(?=[!@#])", re.IGNORECASE)
+
+
+def in_zone(text: str, zone: str) -> str:
+    """The text with its instants, which are written in UTC, in a zone of people."""
+    if zone == "UTC":
+        return text
+
+    def moved(found: "re.Match[str]") -> str:
+        at = datetime.fromisoformat(f"{found[1]}+00:00").astimezone(ZoneInfo(zone))
+        return f"{at:%Y-%m-%d %H:%M} {at.tzname()}"
+
+    return _STAMP.sub(moved, text)
+
+
+def harmless(text: str) -> str:
+    """Words in which users' names for their jobs stand: one line, nothing unprintable, and no call to all.
+
+    A job called ``@everyone`` or ``<!channel>`` must not ring a whole chat.
+    """
+    pieces = (text[at : at + PIECE] for at in range(0, min(len(text), MOST_CHARS), PIECE))
+    return _CALL.sub(lambda found: f"{found[0]}\N{WORD JOINER}", "".join(map(plain, pieces)))
+
+
+def _intent(condition: Condition) -> str:
+    return "To keep it:" if condition.do.startswith("fallow keep") else "To look at it:"

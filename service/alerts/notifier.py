@@ -1,0 +1,59 @@
+"""Telling owners by message: one more way beside their terminals, with the same port.
+
+A message reaches nobody while it waits in the outbox, so this way never says that it reached somebody: that
+is noted on the telling when the receiver's server has taken it (``AlertDesk.deliver``).
+"""
+
+from collections.abc import Callable
+
+from advisor.engines.engine import Done, Engine, Failed, Late, Outcome
+from advisor.engines.foreign import KEEP_HINT
+from advisor.engines.telling import Notice, Notifier, Told
+from advisor.register.state import is_ours
+from advisor.steps import Step, Tell
+from collector.model import JobId
+from collector.store.errors import StoreError
+from service.client.errors import ClientError
+
+Send = Callable[[Notice, str | None], Told]
+Whose = Callable[[JobId], str | None]
+"""The user of a launched job; ``None`` when there is no such job."""
+
+
+class MessageNotifier:
+    """``advisor.engines.telling.Notifier``; tells nobody before it is joined to the alerts."""
+
+    def __init__(self) -> None:
+        self._send: Send | None = None
+
+    def join(self, send: Send) -> None:
+        """From now on, send by this."""
+        self._send = send
+
+    def notify(self, notice: Notice) -> Told:
+        """Put the message on its way; ``missed`` says so, or why it could not be."""
+        if self._send is None:
+            return Told(missed=("message: the alerts have not begun yet",))
+        try:
+            return self._send(notice, notice.user)
+        except (StoreError, ClientError) as error:
+            return Told(missed=(f"message: {error}",))
+
+
+class LaunchedToo:
+    """An engine whose tellings of launched jobs go out as messages as well; it does what ``engine`` does.
+
+    Foreign jobs are told by their own engine, which knows every way itself.
+    """
+
+    def __init__(self, engine: Engine, messages: Notifier, whose: Whose) -> None:
+        self._engine, self._messages, self._whose = engine, messages, whose
+
+    def do(self, step: Step, intent: int = 0) -> Outcome:
+        """Carry the step out; a telling that its launcher took, or may take, is sent as well."""
+        outcome = self._engine.do(step, intent)
+        if isinstance(step, Tell) and is_ours(step.job) and isinstance(outcome, Done | Failed | Late):
+            hint = KEEP_HINT.format(job=step.job)
+            user = self._whose(step.job)
+            self._messages.notify(Notice(job=step.job, user=user, uid=None, message=step.message, hint=hint))
+        return outcome

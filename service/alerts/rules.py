@@ -1,0 +1,336 @@
+"""The other rules: hogs, faulty GPUs, a badly used day, a starved quota, a blind collector. Pure.
+
+Each takes what was judged or measured elsewhere and says what of it holds now, what cannot be told, and why
+the rest is calm. Nothing is judged anew here.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from advisor.limits import Mode
+from advisor.model import ActionClass, Job, Phase, ProjectName
+from advisor.plan import Rule
+from advisor.policies.protection import silence
+from advisor.policies.sayings import job_name, lasting, percent
+from advisor.projects import allocated, tree_of, upward
+from analytics.findings.words import clock
+from analytics.model import Evidence, Finding, FindingKind
+from collector.model import JobId
+from service.alerts.facts import Facts
+from service.alerts.idle import ended, idle_jobs
+from service.alerts.model import WORSE, WORTH_A_WORD, AlertKind, Condition, Sighting
+from service.alerts.sayings import keeping, measured, where
+from service.config.alerting import AlertsConfig
+
+STALE_TICKS = 3
+WELL_MEASURED_RATIO = 0.95
+"""With less of a day measured, nothing is said of it; the same bound as for findings."""
+SLACK_GPUS = 1e-6
+
+
+def sight(facts: Facts, config: AlertsConfig, open_keys: Iterable[str]) -> Sighting:
+    """All rules that are switched on, over one look. A case of a kind that was switched off is calm."""
+    keys = tuple(open_keys)
+    made: dict[AlertKind, Callable[[], Sighting]] = {
+        AlertKind.HELD_IDLE: lambda: idle_jobs(facts, keys),
+        AlertKind.MEMORY_HOG: lambda: memory_hogs(facts, keys),
+        AlertKind.GPU_FAULT: lambda: gpu_faults(facts),
+        AlertKind.LOW_UTILIZATION: lambda: low_utilization(facts, config),
+        AlertKind.QUOTA_STARVED: lambda: starved_quotas(facts, config),
+        AlertKind.COLLECTOR_BLIND: lambda: blindness(facts, config),
+    }
+    parts = [rule() for kind, rule in made.items() if kind.value in config.kinds]
+    off = {key: "this kind of alert is switched off" for key in keys if _kind(key) not in config.kinds}
+    return Sighting(
+        at_ms=facts.now_ms,
+        holds={key: found for part in parts for key, found in part.holds.items()},
+        unknown=frozenset().union(*(part.unknown for part in parts)),
+        calm={**off, **{key: why for part in parts for key, why in part.calm.items()}},
+    )
+
+
+def memory_hogs(facts: Facts, open_keys: Iterable[str]) -> Sighting:
+    """Jobs that keep memory which they hardly touch: one case a job, on however many GPUs."""
+    by_job: defaultdict[JobId, list[Finding]] = defaultdict(list)
+    for finding in facts.observed.analysis.findings:
+        if finding.kind is FindingKind.MEMORY_HOG and finding.holder is not None:
+            by_job[finding.holder.job].append(finding)
+    prefix = f"{AlertKind.MEMORY_HOG.value}:"
+    open_jobs = {JobId(key.removeprefix(prefix)) for key in open_keys if key.startswith(prefix)}
+    unjudged = _unjudged(facts, FindingKind.MEMORY_HOG)
+    holds: dict[str, Condition] = {}
+    unknown, calm = set(), {}
+    for id in sorted({*by_job, *open_jobs}):
+        job, key = facts.state.jobs.get(id), f"{prefix}{id}"
+        placement = facts.state.placements.get(id)
+        if job is None or placement is None:
+            calm[key] = ended(facts.state, id)
+            continue
+        silent = silence(facts.state, job, ActionClass.CAP_MEMORY, facts.limits, facts.advice)
+        doubtful = silent is not None and silent.rule is Rule.TELEMETRY
+        if job.protected or (silent is not None and not doubtful):
+            calm[key] = "the site protects it" if silent is None else silent.reason
+        elif id in by_job and not doubtful:
+            holds[key] = _hog(facts, job, by_job[id])
+        elif doubtful or set(placement.gpus) & unjudged:
+            unknown.add(key)
+        else:
+            calm[key] = "it uses its memory now, or holds less of it"
+    return Sighting(at_ms=facts.now_ms, holds=holds, unknown=frozenset(unknown), calm=calm)
+
+
+def gpu_faults(facts: Facts) -> Sighting:
+    """GPUs that fell off the bus, and those whose counters contradict each other: one case a GPU."""
+    levels = {FindingKind.SUSPECT_COUNTERS: WORTH_A_WORD, FindingKind.FALLING_GPU: WORSE}
+    holds: dict[str, Condition] = {}
+    found = [each for each in facts.observed.analysis.findings if each.kind in levels]
+    for finding in sorted(found, key=lambda each: levels[each.kind]):
+        made = _fault(facts, finding, levels[finding.kind])
+        holds[made.key] = made
+    prefix = AlertKind.GPU_FAULT.value
+    unknown = {f"{prefix}:{uuid}" for uuid in _unjudged(facts, FindingKind.SUSPECT_COUNTERS)}
+    calm = {f"{prefix}:{uuid}": "it answers, and its counters agree" for uuid in facts.state.gpus}
+    return Sighting(at_ms=facts.now_ms, holds=holds, unknown=frozenset(unknown - set(holds)), calm=calm)
+
+
+def low_utilization(facts: Facts, config: AlertsConfig) -> Sighting:
+    """The cluster over its last day against the target; a day that was not measured well says nothing."""
+    key, target, day = (
+        f"{AlertKind.LOW_UTILIZATION.value}:cluster",
+        config.utilization_target_ratio,
+        facts.day,
+    )
+    if target == 0:
+        return Sighting(at_ms=facts.now_ms, calm={key: "no target is set any more"})
+    used = None if day is None else day.utilization_ratio
+    if day is None or used is None or day.measured_ratio < WELL_MEASURED_RATIO:
+        return Sighting(at_ms=facts.now_ms, unknown=frozenset({key}))
+    if used >= min(1.0, target + config.utilization_margin_ratio):
+        return Sighting(at_ms=facts.now_ms, calm={key: f"it was {percent(used)} over the last day"})
+    if used >= target:
+        return Sighting(at_ms=facts.now_ms, unknown=frozenset({key}))
+    found = Condition(
+        key=key,
+        kind=AlertKind.LOW_UTILIZATION,
+        level=WORTH_A_WORD,
+        rung="under-target",
+        since_ms=day.from_ms,
+        title=f"The cluster was used {used:.1%} over a day; the target is {target:.1%}",
+        says=(
+            f"From {clock(day.from_ms)} to {clock(day.to_ms)} the GPUs were used {used:.1%} of the time that "
+            f"was measured; the target is {target:.1%}."
+        ),
+        next="Nothing is done because of this; `fallow advise` says what would give GPU-hours back.",
+        do="fallow advise",
+        evidence=(
+            Evidence(name="utilization_ratio", value=used),
+            Evidence(name="target_ratio", value=target),
+            Evidence(name="measured_ratio", value=day.measured_ratio),
+        ),
+    )
+    return Sighting(at_ms=facts.now_ms, holds={key: found})
+
+
+def starved_quotas(facts: Facts, config: AlertsConfig) -> Sighting:
+    """Projects with a job that waits for GPUs which their quota guarantees them: one case a project.
+
+    A job has the quota of its own project, else of the nearest one above that has one. Where nothing is
+    measured nobody can be given anything; that is blindness, and no starvation.
+    """
+    tree = tree_of(facts.state.projects, also={job.project for job in facts.state.jobs.values()})
+    held = upward(tree, allocated(facts.state))
+    waiting: defaultdict[ProjectName, list[Job]] = defaultdict(list)
+    for job in facts.state.jobs.values():
+        if job.phase is not Phase.RUNNING and not job.held and job.id not in facts.state.placements:
+            above = (name for name in tree.paths[job.project] if tree.projects[name].quota_gpus)
+            waiting[next(above, job.project)].append(job)
+    prefix = f"{AlertKind.QUOTA_STARVED.value}:"
+    if _is_stale(facts, config):
+        unknown = frozenset(f"{prefix}{name}" for name in tree.projects)
+        return Sighting(at_ms=facts.now_ms, unknown=unknown)
+    holds: dict[str, Condition] = {}
+    for name in sorted(waiting):
+        quota = tree.projects[name].quota_gpus or 0.0
+        owed = [job for job in waiting[name] if _is_owed(job, quota - held[name], facts, config)]
+        if quota > 0 and owed:
+            holds[f"{prefix}{name}"] = _starved(facts, name, owed, quota, held[name])
+    calm = {f"{prefix}{name}": "no job of it waits for what its quota guarantees" for name in tree.projects}
+    return Sighting(at_ms=facts.now_ms, holds=holds, calm=calm)
+
+
+def blindness(facts: Facts, config: AlertsConfig) -> Sighting:
+    """Sources that cannot be read, nodes of which no GPU is measured, and a service that has no ticks.
+
+    While a source is blind, nodes that fall silent with it are no cases of their own.
+    """
+    prefix, blind_ms = f"{AlertKind.COLLECTOR_BLIND.value}:", config.blind_s * 1000
+    holds: dict[str, Condition] = {}
+    for each in facts.blind:
+        if facts.now_ms - each.since_ms >= blind_ms:
+            key = f"{prefix}source:{each.source}"
+            says = f"{each.source} cannot be read since {clock(each.since_ms)}: {each.reason}."
+            holds[key] = _blind(key, f"Fallow cannot read its source {each.source}", says, each.since_ms)
+    if _is_stale(facts, config):
+        holds |= _no_ticks(facts, prefix)
+    silent = _silent_nodes(facts, blind_ms)
+    nodes = {f"{prefix}node:{node}" for node in facts.newest_ms}
+    unknown = nodes & {f"{prefix}node:{node}" for node in silent} if holds else set()
+    for node, since_ms in () if holds else silent.items():
+        key = f"{prefix}node:{node}"
+        since = "for ten minutes or more" if since_ms is None else f"since {clock(since_ms)}"
+        says = f"No GPU of {node} was measured {since}; what they do is unknown."
+        title = f"Fallow measures nothing on {node}"
+        holds[key] = _blind(key, title, says, facts.now_ms if since_ms is None else since_ms, node)
+    calm = dict.fromkeys(nodes, "its GPUs are measured again")
+    return Sighting(at_ms=facts.now_ms, holds=holds, unknown=frozenset(unknown), calm=calm)
+
+
+def _kind(key: str) -> str:
+    return key.partition(":")[0]
+
+
+def _unjudged(facts: Facts, kind: FindingKind) -> set[str]:
+    return {entry.uuid for entry in facts.observed.analysis.unknown if kind in entry.kinds}
+
+
+def _hog(facts: Facts, job: Job, found: list[Finding]) -> Condition:
+    gpus = tuple(each.uuid for each in found)
+    place = where(gpus, facts)
+    own = facts.limits.within(job.project, facts.state.projects)
+    mode = own.mode(ActionClass.CAP_MEMORY)
+    wasted = sum(each.wasted_gpu_hours or 0.0 for each in found)
+    then = {
+        Mode.ASK: "A smaller setting is proposed for its next launch; nothing is done without a yes.",
+        Mode.AUTO: "A smaller setting is put in place for its next launch, where Fallow launches it.",
+    }
+    return Condition(
+        key=f"{AlertKind.MEMORY_HOG.value}:{job.id}",
+        kind=AlertKind.MEMORY_HOG,
+        level=WORTH_A_WORD,
+        rung="suspected",
+        since_ms=min(each.window_from_ms for each in found),
+        title=f"{job_name(job)} holds memory on {place} that it hardly uses",
+        says=" ".join(each.sentence for each in found[:2])
+        + ("" if len(found) <= 2 else f" The same on {len(found) - 2} more GPUs."),
+        next=then.get(mode, "Fallow does nothing to it by itself.")
+        + f" The running job is left alone; `fallow explain {job.id}` names the setting.",
+        do=keeping(job.id),
+        evidence=(
+            *found[0].evidence,
+            Evidence(name="unused_gpu_hours", value=wasted),
+            *measured(facts, job.id, (FindingKind.MEMORY_HOG,)),
+        ),
+        job=job.id,
+        user=job.user,
+        project=job.project,
+        node=found[0].node,
+        gpus=gpus,
+    )
+
+
+def _fault(facts: Facts, finding: Finding, level: int) -> Condition:
+    holder = finding.holder
+    fell = finding.kind is FindingKind.FALLING_GPU
+    what = "fell off the bus" if fell else "has counters that cannot be believed"
+    on = "" if holder is None else f" It was given to {holder.user or 'somebody'} ({holder.job})."
+    again = "it answers again" if fell else "its counters agree again"
+    return Condition(
+        key=f"{AlertKind.GPU_FAULT.value}:{finding.uuid}",
+        kind=AlertKind.GPU_FAULT,
+        level=level,
+        rung="falling" if fell else "suspect",
+        since_ms=finding.since_ms,
+        title=f"{where((finding.uuid,), facts)} {what}",
+        says=f"{finding.sentence}{on}",
+        next=f"Fallow gives it to nobody, and judges and touches nobody on it, until {again}.",
+        do="fallow findings",
+        evidence=finding.evidence,
+        job=None if holder is None else holder.job,
+        user=None if holder is None else holder.user,
+        project=None if holder is None else holder.project,
+        node=finding.node,
+        gpus=(finding.uuid,),
+    )
+
+
+def _is_owed(job: Job, left_gpus: float, facts: Facts, config: AlertsConfig) -> bool:
+    """Whether the job fits under what is left of its quota, and has waited for too long."""
+    wants = job.min_gpus * job.share
+    since_ms = max(job.submitted_ms, job.acted_ms or 0)
+    return wants <= left_gpus + SLACK_GPUS and facts.now_ms - since_ms >= config.starved_s * 1000
+
+
+def _starved(facts: Facts, name: ProjectName, owed: list[Job], quota: float, held: float) -> Condition:
+    first = min(owed, key=lambda job: (max(job.submitted_ms, job.acted_ms or 0), job.id))
+    since_ms = max(first.submitted_ms, first.acted_ms or 0)
+    promised = facts.state.reservations.get(first.id)
+    reason = facts.waits.get(first.id)
+    more = "" if len(owed) == 1 else f" {len(owed) - 1} more of its jobs wait as well."
+    then = "" if promised is None else f" It was promised a start by {clock(promised.start_ms)}."
+    return Condition(
+        key=f"{AlertKind.QUOTA_STARVED.value}:{name}",
+        kind=AlertKind.QUOTA_STARVED,
+        level=WORTH_A_WORD,
+        rung="starved",
+        since_ms=since_ms,
+        title=f"{name} waits for GPUs that its quota guarantees",
+        says=(
+            f"{job_name(first)} waits for {first.min_gpus * first.share:g} GPUs since {clock(since_ms)}, for "
+            f"{lasting((facts.now_ms - since_ms) / 1000)}, while {name} holds {held:g} of the {quota:g} that "
+            f"its quota guarantees.{more}"
+        ),
+        next=f"It starts as soon as there is room.{then}"
+        + ("" if not reason else f" It waits for {reason}.")
+        + ("" if facts.halt is None else f" Nothing is started meanwhile: {facts.halt}."),
+        do="fallow queue",
+        evidence=(
+            Evidence(name="quota_gpus", value=quota),
+            Evidence(name="held_gpus", value=held),
+            Evidence(name="waiting_jobs", value=len(owed)),
+        ),
+        job=first.id,
+        user=first.user,
+        project=name,
+    )
+
+
+def _is_stale(facts: Facts, config: AlertsConfig) -> bool:
+    if facts.last_tick_ms is None:
+        return True
+    return facts.now_ms - facts.last_tick_ms > max(STALE_TICKS * facts.tick_ms, config.blind_s * 1000)
+
+
+def _no_ticks(facts: Facts, prefix: str) -> Mapping[str, Condition]:
+    key, last_ms = f"{prefix}ticks", facts.last_tick_ms
+    says = "Nothing was measured since this service began."
+    if last_ms is not None:
+        says = f"The newest measurement is of {clock(last_ms)}; one is due every {facts.tick_ms / 1000:g} s."
+    made = _blind(key, "Fallow measures nothing at all", says, facts.now_ms if last_ms is None else last_ms)
+    return {key: replace(made, level=WORSE)}
+
+
+def _silent_nodes(facts: Facts, blind_ms: int) -> dict[str, int | None]:
+    """The nodes of which no GPU was measured lately, and their newest sample, ``None``: long ago."""
+    silent: dict[str, int | None] = {}
+    for node, newest in sorted(facts.newest_ms.items()):
+        known = [at_ms for at_ms in newest if at_ms is not None]
+        if not newest or any(facts.now_ms - at_ms < blind_ms for at_ms in known):
+            continue
+        silent[node] = max(known, default=None)
+    return silent
+
+
+def _blind(key: str, title: str, says: str, since_ms: int, node: str | None = None) -> Condition:
+    return Condition(
+        key=key,
+        kind=AlertKind.COLLECTOR_BLIND,
+        level=WORTH_A_WORD,
+        rung="blind",
+        since_ms=since_ms,
+        title=title,
+        says=says,
+        next="What is not measured is unknown: nobody is judged on it, and nothing is done to anybody there.",
+        do="fallow doctor",
+        node=node,
+    )

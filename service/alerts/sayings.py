@@ -1,0 +1,56 @@
+"""How alerts name GPUs, commands and numbers. Pure."""
+
+import shlex
+from collections.abc import Iterable
+
+from analytics.model import Evidence, FindingKind
+from collector.model import GpuUuid, JobId, Rung
+from service.alerts.facts import Facts
+
+LISTED = 4
+
+
+def where(gpus: Iterable[GpuUuid], facts: Facts) -> str:
+    """``H100 node1:3``, ``2 H100 (node1:3, node1:4)``, ``16 H100 of node1, node2``."""
+    known = tuple(gpus)
+    models = sorted({facts.state.gpus[uuid].model or "GPU" for uuid in known if uuid in facts.state.gpus})
+    model = " or ".join(models) or "GPU"
+    places = [facts.places.get(uuid, str(uuid)) for uuid in known]
+    if len(known) == 1:
+        return f"{model} {places[0]}"
+    if len(known) <= LISTED:
+        return f"{len(known)} {model} ({', '.join(places)})"
+    nodes = sorted({facts.state.gpus[uuid].node for uuid in known if uuid in facts.state.gpus})
+    return (
+        f"{len(known)} {model} of {', '.join(nodes[:LISTED])}{' and others' if len(nodes) > LISTED else ''}"
+    )
+
+
+def keeping(job: JobId | str) -> str:
+    """The command that has a job left alone."""
+    return f"fallow keep {shlex.quote(job)} --hours 4"
+
+
+def measured(facts: Facts, job: JobId, kinds: Iterable[FindingKind]) -> tuple[Evidence, ...]:
+    """What the findings of these kinds about a job rest on: how much was measured, on which rung."""
+    wanted = frozenset(kinds)
+    found = [each for each in facts.observed.findings_of(job) if each.kind in wanted]
+    if not found:
+        return ()
+    return (
+        Evidence(name="measured_ratio", value=min(each.coverage for each in found)),
+        Evidence(name="measure", value=rung_name(min(each.rung for each in found))),
+    )
+
+
+def rung_name(rung: Rung) -> str:
+    """What stands behind a utilization."""
+    match rung:
+        case Rung.SM_ACTIVE:
+            return "SM active"
+        case Rung.GRAPHICS_ACTIVE:
+            return "graphics engine active"
+        case Rung.GPU_UTILIZATION:
+            return "GPU utilization, an upper bound"
+        case Rung.UNKNOWN:
+            return "not measured"

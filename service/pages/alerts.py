@@ -1,0 +1,53 @@
+"""What people are told of: the open cases of alerts. Part of the findings page."""
+
+import pandas as pd
+import streamlit as st
+
+from service.pages import feed, wording
+from service.pages.chart_frame import rows
+from service.pages.scene import Scene
+
+FILTERS = ("node", "project", "user")
+
+
+def alerts(scene: Scene) -> None:
+    """The open cases in a table; a quiet line when there are none."""
+    st.subheader("Alerts", anchor=False)
+    window = {name: scene.asked_until_now[name] for name in ("from_ts", "to_ts")}
+    filters = {name: scene.asked.get(name) for name in FILTERS}
+    found = feed.ask_if_kept("alerts", open=True, **window, **filters)
+    if found is None:
+        st.caption("An older Fallow wrote this store and keeps none; start the service once.")
+        return
+    if found.empty:
+        st.caption("Nobody had to be told of anything that is still so.")
+        return
+    st.dataframe(
+        table(found, scene),
+        hide_index=True,
+        placeholder=wording.DASH,
+        alt="The open alerts: what, since when, what happens next, and whom a word reached",
+    )
+
+
+def table(found: pd.DataFrame, scene: Scene) -> pd.DataFrame:
+    """A row a case, in words."""
+    each = list(rows(found))
+    return pd.DataFrame(
+        {
+            "What": [row.title for row in each],
+            "Kind": [f"{row.kind}, {row.rung}" for row in each],
+            "Since": [scene.when(row.since_ts) for row in each],
+            "Next": [wording.localized(row.next, scene.zone) for row in each],
+            "Told": [_people(row.told) for row in each],
+            "On its way to": [_people(row.waiting) for row in each],
+            "Did not reach": [_people(row.missed) for row in each],
+            "Answer": [row.command or None for row in each],
+        }
+    )
+
+
+def _people(receivers: object) -> str | None:
+    if wording.missing(receivers):
+        return None
+    return str(receivers).replace("user:", "").replace("project:", "the head of ")
