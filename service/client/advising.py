@@ -145,6 +145,11 @@ def settings(client: "Client") -> tuple[SettingRow, ...] | None:
     )
 
 
+def run_pages(client: "Client") -> dict[str, str]:
+    """Where this site's trackers have their pages, as it is configured. Reads the configuration file."""
+    return dict(_effective(client).config.dashboard.run_pages)
+
+
 def _effective(client: "Client") -> "Effective":
     """Raises ``BadParameter`` where the file cannot be used."""
     from service.config.file import FILE_NAME, load
@@ -152,11 +157,6 @@ def _effective(client: "Client") -> "Effective":
 
     try:
         return load(None if client.data is None else client.data / FILE_NAME, {})
-def run_pages(client: "Client") -> dict[str, str]:
-    """Where this site's trackers have their pages, as it is configured. Reads the configuration file."""
-    return dict(_effective(client).config.dashboard.run_pages)
-
-
     except ConfigError as error:
         raise BadParameter(str(error)) from error
 

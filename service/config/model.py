@@ -163,9 +163,6 @@ class DashboardConfig:
         "whether visitors may sign in to it and act, each as themselves (flag `--allow-acting`; "
         "[dashboard](dashboard.md))",
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
     run_pages: Mapping[str, str] = names(
         "where the runs of a tracker or scheduler have their pages: "
         '`wandb = "https://wandb.ai/{entity}/{project}/runs/{id}"`, `slurm`, `mlflow` and others '
@@ -177,6 +174,9 @@ class DashboardConfig:
 
         if found := trouble_with(self.run_pages):
             raise ValueError(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreConfig:
     """How much of the machine the store may take."""
 

@@ -58,6 +58,11 @@ def rules() -> tuple[Rule, ...]:
     return client_advising.rules(_client())
 
 
+def run_pages() -> dict[str, str]:
+    """Where this site's trackers have their pages. Raises ``ClientError``."""
+    return client_advising.run_pages(_client())
+
+
 def settings() -> tuple[SettingRow, ...] | None:
     """The configuration in force; ``None`` where it is another machine's. Raises ``ClientError``."""
     return client_advising.settings(_client())
@@ -65,11 +70,6 @@ def settings() -> tuple[SettingRow, ...] | None:
 
 def mode() -> str:
     """Who answers: ``service``, or ``file`` when nothing collects and the store is read as it lies."""
-def run_pages() -> dict[str, str]:
-    """Where this site's trackers have their pages. Raises ``ClientError``."""
-    return client_advising.run_pages(_client())
-
-
     return _client().mode
 
 

@@ -15,16 +15,16 @@ from service.pages.notice import NO_SUCH_JOB
 from service.pages.orders import keep_button
 from service.pages.patterns import pattern_of_job
 from service.pages.pieces import facts, heat_keys, plain
-from service.pages.scene import Scene, Site, current_view, drawn, go, nothing_matches, open_gpu
 from service.pages.runs import run_line
+from service.pages.scene import Scene, Site, current_view, drawn, go, nothing_matches, open_gpu
 from service.pages.scene import show as show_notice
 from service.pages.stage import Stage, staged
 from service.pages.tabled import charted
 from service.pages.view import View
 
 HELD, SUBMITTED = "held", "submitted"
-COLUMNS = {
 HEAT = ("ts", "node", "gpu_index", "uuid", "share", "utilization_ratio", "rung")
+COLUMNS = {
     "job_name": "Job",
     "user_name": "Person",
     "project": "Project",
@@ -173,8 +173,8 @@ def _one(scene: Scene, row: Any) -> None:
     acting.say_what_came()
     st.header(_told(row), anchor=False)
     _facts(scene, row)
-    if wording.missing(row["to_ts"]) and scene.view.live:
     run_line(str(row["job"]))
+    if wording.missing(row["to_ts"]) and scene.view.live:
         user = None if wording.missing(row["user_name"]) else str(row["user_name"])
         keep_button(str(row["job"]), user)
     if not wording.missing(row["command"]):
