@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from service.client.errors import BadParameter, NoData
+from service.client.given_back import GivenBack, judged
 
 if TYPE_CHECKING:
     from advisor.rules import AdviceRules
@@ -134,6 +135,12 @@ def replayed(
         held_gpu_hours=sum(each.use.held_gpu_hours for each in past.jobs),
         currency=next((price.currency for price in past.prices.values()), None),
     )
+
+
+def given_back(client: "Client", start: datetime, end: datetime) -> GivenBack:
+    """What actions did give back within whole minutes, from the ledger. Blocks. Raises ``ClientError``."""
+    rows = client.rows("given_back", from_ts=start, to_ts=end)
+    return judged(rows, _effective(client).config.findings.coverage_ratio)
 
 
 def settings(client: "Client") -> tuple[SettingRow, ...] | None:

@@ -15,6 +15,7 @@ from service.client import Client, ServiceDown, connect
 from service.client import advising as client_advising
 from service.client.advising import Advised, Replayed, Rule, SettingRow
 from service.client.errors import StoreOlder, UnknownQuery
+from service.client.given_back import GivenBack
 
 TICK_S = 10
 KEPT_ANSWERS = 512
@@ -51,6 +52,12 @@ def replayed(
 ) -> Replayed:
     """The recorded window under changed rules, kept for ten minutes. Blocks. Raises ``ClientError``."""
     return client_advising.replayed(_client(), start, end, dict(changed), consented=consented)
+
+
+@st.cache_data(ttl=ADVISED_S, max_entries=64, show_spinner=False)
+def given_back(start: datetime, end: datetime) -> GivenBack:
+    """What actions did give back in a window, kept for half a minute. Blocks. Raises ``ClientError``."""
+    return client_advising.given_back(_client(), start, end)
 
 
 def rules() -> tuple[Rule, ...]:

@@ -1,0 +1,166 @@
+"""What a person held, what they used, and what they could change: one judgement for the page and the report.
+
+Pure. Rows are those of the queries ``jobs``, ``findings`` and ``ledger_by_job`` over the person's window, and
+of ``service.client.advising.advised``. Nobody is reproached with what was not measured: of a job of which
+under ``ENOUGH_MEASURED`` is known only that is said.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from shlex import quote
+from typing import Any
+
+from service.pages import wording
+
+Row = Mapping[Any, Any]
+
+ENOUGH_MEASURED = 0.95
+"""As findings are judged: with less, the answer is unknown."""
+SMALL_WASTE = 0.05
+MOST_SENTENCES = 5
+MOST_JOBS = 3
+WORTH_TELLING_GPU_HOURS = 1.0
+NOTHING = "Nothing: nothing was found to complain about."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What somebody held in a window, in GPU-hours; ``measured_ratio`` is how much of it is known."""
+
+    jobs: int
+    held_gpu_hours: float
+    used_gpu_hours: float
+    wasted_gpu_hours: float
+    utilization_ratio: float | None
+    measured_ratio: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What to change: sentences, and the settings among them as a shell takes them."""
+
+    sentences: tuple[str, ...]
+    commands: tuple[str, ...] = ()
+
+
+def held_of(jobs: Iterable[Row], *, utilization: float | None, measured: float | None) -> Held:
+    """The sums of somebody's jobs, with the figures of the ledger's head over the same window."""
+    rows = list(jobs)
+    return Held(
+        jobs=len(rows),
+        held_gpu_hours=_sum(rows, "gpu_hours"),
+        used_gpu_hours=_sum(rows, "used_gpu_hours"),
+        wasted_gpu_hours=_sum(rows, "wasted_gpu_hours"),
+        utilization_ratio=utilization,
+        measured_ratio=measured,
+    )
+
+
+def told_held(held: Held, name: str | None) -> str:
+    """The opening: said to ``name``'s face where ``name`` is ``None``."""
+    if not held.jobs:
+        return f"{name or 'You'} held no GPU in this time."
+    many = "One job" if held.jobs == 1 else f"{held.jobs} jobs"
+    whose = "yours" if name is None else f"{name}'s"
+    used = wording.hours(held.used_gpu_hours)
+    said = f"{many} of {whose} held {wording.hours(held.held_gpu_hours)} and used {used} of them."
+    if held.measured_ratio is not None and held.measured_ratio < ENOUGH_MEASURED:
+        return f"{said} Only {wording.percent(held.measured_ratio)} of that time was measured."
+    if held.held_gpu_hours and held.wasted_gpu_hours / held.held_gpu_hours <= SMALL_WASTE:
+        return f"{said} Next to nothing was wasted: thank you."
+    return f"{said} {wording.hours(held.wasted_gpu_hours)} did nothing at all."
+
+
+def measured_of(ledger: Iterable[Row]) -> dict[str, float]:
+    """How much of each job's time is known, from ``ledger_by_job``."""
+    return {
+        str(row["key"]): 1 - _hours(row, "unknown_gpu_hours") / _hours(row, "gpu_hours")
+        for row in ledger
+        if not wording.missing(row["key"]) and _hours(row, "gpu_hours") > 0
+    }
+
+
+def changes(
+    jobs: Sequence[Row],
+    said: Iterable[Row],
+    findings: Iterable[Row],
+    measured: Mapping[str, float],
+    *,
+    name: str | None,
+) -> Changes:
+    """What to change, with the exact setting where there is one: advice, then findings, else plain numbers.
+
+    ``said`` are the advices about anybody: those about these jobs count. ``name`` as in ``told_held``.
+    """
+    ids = {row["job"] for row in jobs}
+    mine = [row for row in said if row["job"] in ids]
+    found = [str(row["sentence"]) for row in findings][:MOST_SENTENCES]
+    sentences = [*(f"{row['what']} {row['why']}" for row in mine), *found]
+    if not sentences:
+        sentences = _by_numbers(jobs, measured, name)
+    unknown = _not_judged(jobs, measured, {row["job"] for row in mine})
+    return Changes(
+        sentences=(*(sentences or ([] if unknown else [NOTHING])), *unknown),
+        commands=tuple(dict.fromkeys(setting for row in mine for setting in _settings(row))),
+    )
+
+
+def called(row: Row) -> str:
+    """What to call a job: its name, else its command, else its id."""
+    return str(next((row[key] for key in ("job_name", "command") if _is_text(row, key)), row["job"]))
+
+
+def _by_numbers(jobs: Sequence[Row], measured: Mapping[str, float], name: str | None) -> list[str]:
+    """Where most was wasted, when nothing else is known of it; only of what was measured."""
+    told = []
+    judged = [row for row in jobs if measured.get(str(row["job"]), 0.0) >= ENOUGH_MEASURED]
+    for row in sorted(judged, key=lambda each: -_hours(each, "wasted_gpu_hours"))[:MOST_JOBS]:
+        wasted, held = _hours(row, "wasted_gpu_hours"), _hours(row, "gpu_hours")
+        if held and wasted >= WORTH_TELLING_GPU_HOURS:
+            told.append(
+                f"{called(row)} ({row['job']}) held {wording.hours(held)} on {row['gpus']} GPUs; "
+                f"{wording.percent(wasted / held)} of that did nothing."
+            )
+    why = (
+        f"Did it wait for data, for itself to start, or for {name or 'you'}? Asking for GPUs later, or "
+        "ending a job when it is done, gives them back."
+    )
+    return [*told, why] if told else []
+
+
+def _not_judged(jobs: Sequence[Row], measured: Mapping[str, float], told: set[Any]) -> list[str]:
+    """The largest jobs of which too little is known to say anything."""
+    dark = [
+        row
+        for row in jobs
+        if row["job"] not in told
+        and measured.get(str(row["job"]), 0.0) < ENOUGH_MEASURED
+        and _hours(row, "gpu_hours") >= WORTH_TELLING_GPU_HOURS
+    ]
+    return [
+        f"Of {called(row)} ({row['job']}) only {wording.percent(measured.get(str(row['job']), 0.0))} was "
+        "measured: it is not judged."
+        for row in sorted(dark, key=lambda each: -_hours(each, "gpu_hours"))[:MOST_JOBS]
+    ]
+
+
+def _is_text(row: Row, key: str) -> bool:
+    return not wording.missing(row.get(key)) and bool(row[key])
+
+
+def _settings(row: Row) -> list[str]:
+    """The settings that an advice's steps name, as a shell takes them."""
+    return [
+        f"export {key}={quote(str(value))}"
+        for step in row["steps"]
+        for key, value in (step.get("settings") or [])
+    ]
+
+
+def _sum(rows: Iterable[Row], name: str) -> float:
+    return float(sum(_hours(row, name) for row in rows))
+
+
+def _hours(row: Row, name: str) -> float:
+    value = row[name]
+    return 0.0 if wording.missing(value) else float(value)
