@@ -5,20 +5,25 @@ several dataclasses, the name of the one that it holds is written beside its fie
 tolerant in one direction only: what a newer version wrote beside the fields known here is passed over, a
 missing field takes its default, and a name or value that means nothing here raises ``Unreadable``, because an
 act that is only half understood must not be judged.
+
+What a type means is worked out once: a register of ten thousand entries is read at every start.
 """
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
-
-Value = TypeVar("Value")
+from typing import Any, NewType, Union, get_args, get_origin, get_type_hints
 
 TAG = "is"
+
+PLAIN = frozenset({str, int, bool, NoneType})
+"""What JSON writes as it is."""
+
+Reader = Callable[[Any], Any]
 
 
 class Unreadable(ValueError):
@@ -46,18 +51,40 @@ def to_tree(value: object, kind: Any = None) -> Any:
 
 def from_tree(kind: Any, tree: Any) -> Any:
     """The value of this kind in what JSON knows. Raises ``Unreadable``."""
-    return _read(kind, tree, _name(kind))
+    try:
+        return _reader(kind)(tree)
+    except _Amiss as error:
+        raise Unreadable(f"{_name(kind)}{error.where}: {error.found}") from error
+
+
+class _Amiss(Exception):
+    """Something that cannot be read; on its way out it learns where it lay."""
+
+    def __init__(self, found: str) -> None:
+        super().__init__(found)
+        self.found, self.where = found, ""
+
+    def within(self, where: str) -> "_Amiss":
+        """The same, one step further out."""
+        self.where = where + self.where
+        return self
 
 
 def _write(value: Any, kind: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        hints = _hints(type(value))
-        tree = {item.name: _write(getattr(value, item.name), hints[item.name]) for item in fields(value)}
-        return {TAG: type(value).__name__, **tree} if len(_classes(kind)) > 1 else tree
-    if isinstance(value, Enum):
-        return value.value
+    made: Any = type(value)
+    if made in PLAIN:
+        return value
+    parts = _written_parts(made)
+    if parts is not None:
+        tree: dict[str, Any] = {TAG: made.__name__} if len(_classes(kind)) > 1 else {}
+        for name, declared in parts:
+            each = getattr(value, name)
+            tree[name] = each if type(each) in PLAIN else _write(each, declared)
+        return tree
     inner = _inner(kind)
     match value:
+        case Enum():
+            return value.value
         case Mapping():
             return {str(key): _write(each, inner[-1] if inner else type(each)) for key, each in value.items()}
         case frozenset():
@@ -71,75 +98,191 @@ def _write(value: Any, kind: Any) -> Any:
             return value
 
 
-def _read(kind: Any, tree: Any, where: str) -> Any:
-    if isinstance(kind, NewType):
-        return _read(kind.__supertype__, tree, where)
-    if get_origin(kind) in (Union, UnionType):
-        return _read_union(kind, tree, where)
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin is tuple:
-        found = _expect(list, tree, where)
-        kinds = _kinds_of(inner, len(found))
-        if len(kinds) != len(found):
-            raise Unreadable(f"{where}: {len(found)} values where {len(kinds)} belong")
-        pairs = zip(kinds, found, strict=True)
-        return tuple(_read(each, part, f"{where}[{at}]") for at, (each, part) in enumerate(pairs))
-    if origin is frozenset:
-        return frozenset(_read(inner[0], each, where) for each in _expect(list, tree, where))
-    if origin is not None and issubclass(origin, Mapping):
-        pairs = _expect(dict, tree, where).items()
-        return {_key(inner[0], key, where): _read(inner[1], each, f"{where}.{key}") for key, each in pairs}
-    return _read_plain(kind, tree, where)
-
-
-def _read_plain(kind: Any, tree: Any, where: str) -> Any:
-    if is_dataclass(kind):
-        return _read_class(kind, tree, where)
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        try:
-            return kind(tree)
-        except ValueError as error:
-            known = ", ".join(str(each.value) for each in kind)
-            raise Unreadable(f"{where}: {tree!r} is none of {known}") from error
-    if kind is float and _is_not_finite(tree):
-        return float(tree[TAG])
-    if kind is float and isinstance(tree, int) and not isinstance(tree, bool):
-        return float(tree)
-    if kind is NoneType:
-        return _expect(NoneType, tree, where)
-    return _expect(kind, tree, where)
-
-
-def _read_union(kind: Any, tree: Any, where: str) -> Any:
-    if tree is None and NoneType in get_args(kind):
+@cache
+def _written_parts(made: type) -> tuple[tuple[str, Any], ...] | None:
+    """The fields of a dataclass and what each is declared to hold; ``None`` of any other type."""
+    if not is_dataclass(made):
         return None
-    classes = _classes(kind)
-    if len(classes) > 1:
-        name = _expect(dict, tree, where).get(TAG)
-        found = next((each for each in classes if each.__name__ == name), None)
-        if found is None:
-            known = ", ".join(each.__name__ for each in classes)
-            raise Unreadable(f"{where}: {name!r} is none of {known}; a newer Fallow may have written it")
-        return _read_class(found, tree, where)
-    others = [each for each in get_args(kind) if each is not NoneType]
-    if len(others) == 1:
-        return _read(others[0], tree, where)
-    if float in others and _is_not_finite(tree):
+    hints = get_type_hints(made)
+    return tuple((item.name, hints[item.name]) for item in fields(made))
+
+
+@cache
+def _reader(kind: Any) -> Reader:
+    """What reads a value of this kind, or raises ``_Amiss``."""
+    if isinstance(kind, NewType):
+        return _reader(kind.__supertype__)
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return _union_reader(kind)
+    if origin is tuple:
+        return _tuple_reader(inner)
+    if origin is frozenset:
+        read_each = _reader(inner[0])
+        return lambda tree: frozenset(_each(read_each, _expect(list, tree)))
+    if origin is not None and issubclass(origin, Mapping):
+        return _mapping_reader(*inner)
+    if is_dataclass(kind):
+        return _class_reader(kind)
+    return _plain_reader(kind)
+
+
+def _plain_reader(kind: Any) -> Reader:
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return lambda tree: _read_enum(kind, tree)
+    if kind is float:
+        return _read_float
+    if kind not in PLAIN:
+        return lambda tree: _expect(kind, tree)
+
+    def read(tree: Any) -> Any:
+        return tree if type(tree) is kind else _expect(kind, tree)
+
+    return read
+
+
+def _read_enum(kind: type[Enum], tree: Any) -> Enum:
+    try:
+        return kind(tree)
+    except ValueError as error:
+        known = ", ".join(str(each.value) for each in kind)
+        raise _Amiss(f"{tree!r} is none of {known}") from error
+
+
+def _read_float(tree: Any) -> float:
+    if type(tree) is float:
+        return tree
+    if type(tree) is int:
+        return float(tree)
+    if _is_not_finite(tree):
         return float(tree[TAG])
-    if not isinstance(tree, tuple(others)):
-        raise Unreadable(f"{where}: {type(tree).__name__} where {_name(kind)} belongs")
-    return tree
+    found: float = _expect(float, tree)
+    return found
 
 
-def _read_class(kind: Any, tree: Any, where: str) -> Any:
-    found, hints = _expect(dict, tree, where), _hints(kind)
-    values = {}
-    for item in fields(kind):
-        if item.name in found:
-            values[item.name] = _read(hints[item.name], found[item.name], f"{where}.{item.name}")
-        elif item.default is MISSING and item.default_factory is MISSING:
-            raise Unreadable(f"{where}: {item.name} is missing")
-    return kind(**values)
+def _tuple_reader(inner: tuple[Any, ...]) -> Reader:
+    if len(inner) == 2 and inner[1] is Ellipsis:
+        read_each = _reader(inner[0])
+        return lambda tree: tuple(_each(read_each, _expect(list, tree)))
+    readers = tuple(_reader(each) for each in inner)
+
+    def read(tree: Any) -> Any:
+        found = _expect(list, tree)
+        if len(found) != len(readers):
+            raise _Amiss(f"{len(found)} values where {len(readers)} belong")
+        return tuple(_at(read, part, at) for at, (read, part) in enumerate(zip(readers, found, strict=True)))
+
+    return read
+
+
+def _each(read: Reader, found: list[Any]) -> list[Any]:
+    return [_at(read, part, at) for at, part in enumerate(found)]
+
+
+def _at(read: Reader, part: Any, at: int) -> Any:
+    try:
+        return read(part)
+    except _Amiss as error:
+        raise error.within(f"[{at}]") from None
+
+
+def _mapping_reader(key_kind: Any, kind: Any) -> Reader:
+    read_key, read_each = _key_reader(key_kind), _reader(kind)
+
+    def read(tree: Any) -> dict[Any, Any]:
+        found = {}
+        for key, part in _expect(dict, tree).items():
+            known = read_key(key)
+            try:
+                found[known] = read_each(part)
+            except _Amiss as error:
+                raise error.within(f".{key}") from None
+        return found
+
+    return read
+
+
+def _key_reader(kind: Any) -> Reader:
+    plain = kind.__supertype__ if isinstance(kind, NewType) else kind
+    if plain is not int:
+        return _reader(kind)
+
+    def read(key: Any) -> int:
+        try:
+            return int(key)
+        except ValueError as error:
+            raise _Amiss(f"{key!r} where a whole number belongs") from error
+
+    return read
+
+
+def _union_reader(kind: Any) -> Reader:
+    members = [each for each in get_args(kind) if each is not NoneType]
+    read = _tagged_reader(kind) if len(_classes(kind)) > 1 else _some_reader(kind, members)
+    if len(members) == len(get_args(kind)):
+        return read
+    return lambda tree: None if tree is None else read(tree)
+
+
+def _tagged_reader(kind: Any) -> Reader:
+    readers = {each.__name__: _reader(each) for each in _classes(kind)}
+
+    def read(tree: Any) -> Any:
+        name = _expect(dict, tree).get(TAG)
+        found = readers.get(name) if isinstance(name, str) else None
+        if found is None:
+            known = ", ".join(readers)
+            raise _Amiss(f"{name!r} is none of {known}; a newer Fallow may have written it")
+        return found(tree)
+
+    return read
+
+
+def _some_reader(kind: Any, members: list[Any]) -> Reader:
+    if len(members) == 1:
+        return _reader(members[0])
+    several, has_float = tuple(members), float in members
+
+    def read(tree: Any) -> Any:
+        if has_float and _is_not_finite(tree):
+            return float(tree[TAG])
+        if not isinstance(tree, several):
+            raise _Amiss(f"{type(tree).__name__} where {_name(kind)} belongs")
+        return tree
+
+    return read
+
+
+def _class_reader(kind: Any) -> Reader:
+    def read(tree: Any) -> Any:
+        if type(tree) is not dict:
+            _expect(dict, tree)
+        values = {}
+        for name, read_part, needed in _read_parts(kind):
+            if name in tree:
+                try:
+                    values[name] = read_part(tree[name])
+                except _Amiss as error:
+                    raise error.within(f".{name}") from None
+            elif needed:
+                raise _Amiss(f"{name} is missing")
+        return kind(**values)
+
+    return read
+
+
+@cache
+def _read_parts(kind: Any) -> tuple[tuple[str, Reader, bool], ...]:
+    """The fields of a dataclass: name, what reads it, and whether it has no default."""
+    hints = get_type_hints(kind)
+    return tuple(
+        (
+            item.name,
+            _reader(hints[item.name]),
+            item.default is MISSING and item.default_factory is MISSING,
+        )
+        for item in fields(kind)
+    )
 
 
 def _is_not_finite(tree: Any) -> bool:
@@ -147,22 +290,13 @@ def _is_not_finite(tree: Any) -> bool:
     return isinstance(tree, dict) and tree.get(TAG) in ("inf", "-inf", "nan")
 
 
-def _expect(kind: Any, tree: Any, where: str) -> Any:
+def _expect(kind: Any, tree: Any) -> Any:
     if not isinstance(tree, kind) or (isinstance(tree, bool) and kind is not bool):
-        raise Unreadable(f"{where}: {type(tree).__name__} where {_name(kind)} belongs")
+        raise _Amiss(f"{type(tree).__name__} where {_name(kind)} belongs")
     return tree
 
 
-def _key(kind: Any, key: str, where: str) -> Any:
-    plain = kind.__supertype__ if isinstance(kind, NewType) else kind
-    if plain is not int:
-        return _read(kind, key, where)
-    try:
-        return int(key)
-    except ValueError as error:
-        raise Unreadable(f"{where}: {key!r} where a whole number belongs") from error
-
-
+@cache
 def _inner(kind: Any) -> tuple[Any, ...]:
     """What a collection declares to hold; of ``X | None`` what ``X`` declares."""
     if get_origin(kind) in (Union, UnionType):
@@ -175,14 +309,10 @@ def _kinds_of(inner: tuple[Any, ...], count: int) -> tuple[Any, ...]:
     return (inner[0],) * count if len(inner) == 2 and inner[1] is Ellipsis else inner
 
 
+@cache
 def _classes(kind: Any) -> tuple[Any, ...]:
     members = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     return tuple(each for each in members if is_dataclass(each))
-
-
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
 
 
 def _name(kind: Any) -> str:
