@@ -15,9 +15,11 @@ from service.pages import (
     findings,
     gpu,
     job,
+    kiosk,
     overview,
     people,
     queue,
+    reports,
     settings,
     shell,
     sign_in,
@@ -46,10 +48,14 @@ def main() -> None:
     site["advice"] = _page(site, advice.show, "Advice", "advice")
     site["actions"] = _page(site, actions.show, "Actions", "actions")
     site["whatif"] = _page(site, whatif.show, "What if", "whatif")
+    site["reports"] = _page(site, reports.show, "Reports", "reports")
     site["settings"] = _page(site, settings.show, "Settings", "settings")
     site["gpu"] = _page(site, gpu.show, "GPU", "gpu")
     sign_in.sign_in_by_address()
     chosen = st.navigation(list(site.values()), position="hidden")
+    if (wall := kiosk.wall()) is not None:
+        kiosk.show_wall(site, wall)
+        return
     name = next(name for name, page in site.items() if page.title == chosen.title)
     shell.masthead(site, name)
     shell.filters(site, name)

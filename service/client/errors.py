@@ -17,6 +17,7 @@ ClientError
 ├── WrongState      it stands where this cannot be done
 │   └── JobEnded    it has ended
 ├── BadOrder        the order makes no sense here
+├── CannotReport    a report cannot be made, written or read as it was asked for
 └── QueryFailed     the service met an error of its own
 """
 
@@ -89,6 +90,10 @@ class JobEnded(WrongState):
 
 class BadOrder(ClientError):
     """The order makes no sense here."""
+
+
+class CannotReport(ClientError):
+    """A report cannot be made, written or read as it was asked for."""
 
 
 class QueryFailed(ClientError):

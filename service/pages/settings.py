@@ -5,6 +5,7 @@ import streamlit as st
 
 from service.client.advising import SettingRow
 from service.pages import feed
+from service.pages.kiosk import kiosk_link
 from service.pages.pieces import plain
 from service.pages.scene import Site
 from service.pages.stage import Stage, staged
@@ -15,6 +16,7 @@ DEFAULT = "default"
 
 def show(site: Site) -> None:
     """Draw the page."""
+    kiosk_link(site)
     staged(site, _body)
 
 

@@ -5,28 +5,50 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pandas as pd
 import streamlit as st
 
 from service.client import ClientError
 from service.pages import feed, sign_in, wording
 from service.pages.palette import palette
 from service.pages.pieces import style
+from service.pages.pulse import heard
 from service.pages.scene import Site, current_view, go, scene_of, zone_of
 from service.pages.view import FILTERS, RANGES, View, address, pinned, shared
 
 MARK = Path(__file__).with_name("fallow.svg")
 EVERYTHING = {"node": "All nodes", "project": "All projects", "user": "Everybody", "model": "All models"}
-LATE = timedelta(seconds=45)
 OF_NOW = ("queue", "advice", "settings")
-TAKEN = {"queue": ("project", "user"), "advice": (), "actions": (), "whatif": (), "settings": ()}
+TAKEN = {
+    "queue": ("project", "user"),
+    "advice": (),
+    "actions": (),
+    "whatif": (),
+    "settings": (),
+    "reports": ("project", "user"),
+}
 """What pages can be narrowed by that do not take every filter."""
 FIXED = "fixed"
-LINKED = ("overview", "cluster", "people", "jobs", "queue", "findings", "advice", "actions", "whatif")
+SCHEDULED = "scheduled"
+"""The part of the reports that no time and no filter narrows."""
+LINKED = (
+    "overview",
+    "cluster",
+    "people",
+    "jobs",
+    "queue",
+    "findings",
+    "advice",
+    "actions",
+    "whatif",
+    "reports",
+)
 
 
 def masthead(site: Site, chosen: str) -> None:
-    """The first line: wordmark, links to the pages (which keep time and filters), and the pulse."""
+    """The first line: wordmark, links to the pages (which keep time and filters), and the pulse.
+
+    On a narrow screen the links fold into a menu; ``dashboard.css`` says from which width.
+    """
     style(palette(st.context.theme.type))
     carried = address(shared(current_view()))
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="masthead"):
@@ -34,9 +56,11 @@ def masthead(site: Site, chosen: str) -> None:
         mark = f'<img src="data:image/svg+xml;base64,{drawn}" alt="">'
         st.html(f'<div class="wordmark">{mark}Fallow</div>', width="content")
         for name in LINKED:
-            marked = name == chosen or (name == "cluster" and chosen == "gpu")
-            with st.container(key="chosen-page" if marked else f"page-{name}", width="content"):
+            with st.container(
+                key="chosen-page" if _marked(name, chosen) else f"page-{name}", width="content"
+            ):
                 st.page_link(site[name], query_params=carried)
+        _menu(site, chosen, carried)
         st.space("stretch")
         with st.container(width="content", key="pulse"):
             _pulse()
@@ -45,9 +69,28 @@ def masthead(site: Site, chosen: str) -> None:
             st.page_link(site["settings"], label="Settings", icon=":material/settings:", query_params=carried)
 
 
+def _marked(name: str, chosen: str) -> bool:
+    return name == chosen or (name == "cluster" and chosen == "gpu")
+
+
+@st.fragment
+def _menu(site: Site, chosen: str, carried: dict[str, str]) -> None:
+    """The links once more, folded: seen on a narrow screen alone, and sent when somebody unfolds them."""
+    with st.container(key="menu", width="content"):
+        box = st.popover(site[chosen].title, icon=":material/menu:", key="menu-box", on_change="rerun")
+    if not box.open:
+        return
+    with box:
+        for name in (*LINKED, "settings"):
+            with st.container(key="menu-chosen" if _marked(name, chosen) else f"menu-{name}"):
+                st.page_link(site[name], query_params=carried, width="stretch")
+
+
 def filters(site: Site, chosen: str) -> None:
     """The second line: time range, node, project, person, model, as the page takes them; in the address."""
     view = current_view()
+    if chosen == "reports" and view.by == SCHEDULED:
+        return
     wanted = TAKEN.get(chosen, FILTERS)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="filters"):
         if chosen not in OF_NOW:
@@ -156,40 +199,14 @@ def _exact_times(view: View, since: datetime, until: datetime, zone_name: str) -
 @st.fragment(run_every=feed.TICK_S)
 def _pulse() -> None:
     colours = palette(st.context.theme.type)
-    try:
-        last = feed.ask("span").iloc[0]["last_ts"]
-        behind = None if wording.missing(last) else pd.Timestamp(datetime.now(UTC)) - last
-        reads_file = feed.mode() == "file"
-    except ClientError:
-        st.html(_pulse_of("service not reached", colours.states["allocated-empty"]), width="content")
-        return
-    if behind is None:
-        text, colour = "waiting for the first sample", colours.states["held-idle"]
-    elif behind <= LATE and not reads_file:
-        text, colour = f"<b>live</b> · newest sample {_clock(last)}", colours.states["moderate"]
-    elif reads_file:
-        text, colour = (
-            f"<b>not running</b> · newest sample {_age(behind)} ago",
-            colours.states["allocated-empty"],
-        )
-    else:
-        text, colour = f"<b>late</b> · newest sample {_age(behind)} ago", colours.states["held-idle"]
-    st.html(_pulse_of(text, colour), width="content")
-
-
-def _pulse_of(text: str, colour: str) -> str:
-    return (
-        f'<div class="pulse" role="status"><span class="dot" style="background:{colour}"></span>{text}</div>'
-    )
-
-
-def _clock(at: pd.Timestamp) -> str:
     zone, _ = zone_of(current_view())
-    return f"{at.tz_convert(zone):%H:%M:%S}" + (" UTC" if zone is UTC else "")
-
-
-def _age(behind: timedelta) -> str:
-    return wording.span(max(0.0, behind.total_seconds()))
+    found = heard(colours, zone)
+    text = f"<b>{found.word}</b> · {found.told}" if found.word else found.told
+    st.html(
+        f'<div class="pulse" role="status"><span class="dot" style="background:{found.colour}"></span>'
+        f"{text}</div>",
+        width="content",
+    )
 
 
 def _spaced(name: str) -> str:

@@ -20,6 +20,7 @@ import streamlit as st
 from service.client import ClientError
 from service.client.acting import connect_acting
 from service.client.place import CODE_VARIABLE
+from service.client.reporting import in_file_name
 from service.pages import acting
 from service.pages.acting import SIGNED, Visitor
 from service.pages.pieces import plain
@@ -64,6 +65,24 @@ def may_order(*, owner: str | None = None, switch: bool = False) -> May:
     if owner is not None and owner != caller.name:
         return May(may=False, why=f"You are {plain(caller.name)}; this is {plain(owner)}'s.")
     return May(may=True)
+
+
+def may_read(person: str | None) -> May:
+    """Whether the visitor may read what was written for ``person`` alone; ``None`` is somebody unknown.
+
+    A name may be as it stands in the name of a written report.
+
+    A dashboard that nobody can sign in to knows no names, and shows everybody's figures on other pages.
+    """
+    if not acting_allowed():
+        return May(may=True)
+    signed = acting.visitor()
+    if signed is None:
+        return May(may=False, why="It is one person's own: sign in at the top right to read yours.")
+    name = signed.caller.name
+    if signed.caller.role == "operator" or person in (name, in_file_name(name)):
+        return May(may=True)
+    return May(may=False, why=f"You are {plain(name)}; this is somebody else's.")
 
 
 def readable(given: str) -> bool:

@@ -38,6 +38,7 @@ class View:
     by: str | None = None
     closed: str | None = None
     find: str | None = None
+    report: str | None = None
 
     @property
     def live(self) -> bool:
@@ -104,7 +105,7 @@ def address(view: View) -> dict[str, str]:
     """The query parameters that bring ``view`` back; ``parse(address(view)) == view``."""
     params = {
         name: value
-        for name in ("node", "project", "user", "model", "gpu", "job", "kind", "by", "closed", "find")
+        for name in (*FILTERS, "gpu", "job", "kind", "by", "closed", "find", "report")
         if (value := getattr(view, name))
     }
     if view.since is not None and view.until is not None:
@@ -118,7 +119,7 @@ def address(view: View) -> dict[str, str]:
 
 def shared(view: View) -> View:
     """What goes along from page to page: time and filters, without what was picked on one page."""
-    return replace(view, gpu=None, job=None, kind=None, by=None, closed=None, find=None)
+    return replace(view, gpu=None, job=None, kind=None, by=None, closed=None, find=None, report=None)
 
 
 def window(view: View, now: datetime, *, points: int = MOST_POINTS) -> Window:

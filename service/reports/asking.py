@@ -19,6 +19,12 @@ class Source:
     filters: dict[str, str] = field(default_factory=dict)
 
     @property
+    def about(self) -> str | None:
+        """Whose GPUs, where it is not everybody's: "ada in vision"."""
+        named = [name for key in ("user", "project") if (name := self.filters.get(key))]
+        return " in ".join(named) or None
+
+    @property
     def window(self) -> Window:
         """The window in the dashboard's terms: naive UTC and a chart's step."""
         start, end = (at.replace(tzinfo=None) for at in (self.span.start, self.span.end))

@@ -4,11 +4,15 @@ Numbers stay numbers here; ``service.reports.words`` alone writes them, by a col
 with the functions that write the dashboard, so that both show the same digits.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from enum import StrEnum
 from typing import Any
+
+from service.pages.palette import LIGHT, Palette
+
+Keys = tuple[tuple[str, str], ...]
 
 
 class ReportKind(StrEnum):
@@ -73,15 +77,27 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """A drawing with a sentence that says the same to whoever doesn't see it; ``drawing`` is Altair's.
+    """A drawing with a sentence that says the same to whoever doesn't see it.
 
-    ``keys`` are the colours in it and what each stands for.
+    ``draw`` makes it, Altair's, in the colours of paper or of a screen; ``key`` names the colours in it and
+    what each stands for; ``numbers`` is the frame that it shows.
     """
 
     name: str
     says: str
-    drawing: Any
-    keys: tuple[tuple[str, str], ...] = ()
+    draw: Callable[[Palette], Any]
+    key: Callable[[Palette], Keys] = lambda _: ()
+    numbers: Any
+
+    @property
+    def drawing(self) -> Any:
+        """The drawing on paper."""
+        return self.draw(LIGHT)
+
+    @property
+    def keys(self) -> Keys:
+        """Its colours on paper."""
+        return self.key(LIGHT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,9 @@ from service.pages import wording
 from service.pages.chart_ranks import PARTS, part_colours, waste_bars
 from service.pages.chart_usage import allocated_and_used, ledger_bars
 from service.pages.headline import Headline, headline
-from service.pages.palette import LIGHT, STATES, label_of
+from service.pages.palette import STATES, Palette, label_of
 from service.reports.asking import Source
-from service.reports.model import Chart, Column, Figure, Measure, Section, Table
+from service.reports.model import Chart, Column, Figure, Keys, Measure, Section, Table
 
 TOP = 10
 WORTH_GPU_HOURS = 1.0
@@ -93,9 +93,9 @@ def head_figures(head: Headline) -> tuple[Figure, ...]:
     )
 
 
-def use_section(source: Source, usage: Any, head: Headline) -> Section:
-    """Allocated against used over time; of one person's GPUs, where the source is about one."""
-    who = "You" if source.filters.get("user") else source.filters.get("project")
+def use_section(source: Source, usage: Any, head: Headline, *, you: bool = False) -> Section:
+    """Allocated against used over time, of a part of the GPUs where the source is; said to ``you``, if so."""
+    who = "You" if you else source.about
     allocated, used = wording.gpus(head.allocated_gpus), wording.gpus(head.used_gpus)
     between = f"{wording.hours(head.fallow_gpu_hours)} lay between the two."
     if who:
@@ -103,19 +103,14 @@ def use_section(source: Source, usage: Any, head: Headline) -> Section:
     else:
         installed = wording.gpus(head.installed_gpus)
         says = f"On average {allocated} of {installed} GPUs were allocated and {used} were used; {between}"
-    drawn = allocated_and_used(usage, source.axis, LIGHT)
     return Section(
         heading="Allocated against used",
         chart=Chart(
             name="allocated-and-used",
             says=says,
-            drawing=drawn,
-            keys=(
-                (LIGHT.used, "used"),
-                (LIGHT.fallow_stripe, "fallow: allocated, not used"),
-                (LIGHT.allocated, "allocated (line)"),
-                (LIGHT.stripe, "not measured"),
-            ),
+            draw=lambda colours: allocated_and_used(usage, source.axis, colours),
+            key=_use_keys,
+            numbers=usage,
         ),
     )
 
@@ -128,7 +123,12 @@ def state_section(ledger: Any) -> Section:
     says = f"The largest part was {largest['state']}: {wording.hours(largest['gpu_hours'])}."
     return Section(
         heading="GPU-hours by state",
-        chart=Chart(name="gpu-hours-by-state", says=says, drawing=ledger_bars(ledger, LIGHT)),
+        chart=Chart(
+            name="gpu-hours-by-state",
+            says=says,
+            draw=lambda colours: ledger_bars(ledger, colours),
+            numbers=ledger,
+        ),
         table=Table(name="states", columns=priced(STATE_COLUMNS, rows), rows=rows),
     )
 
@@ -142,8 +142,13 @@ def waste_chart(frame: Any, name: str) -> Chart | None:
         f"{first['name']} comes first with {wording.hours(first['wasted_gpu_hours'])} wasted of "
         f"{wording.hours(first['gpu_hours'])} held."
     )
-    keys = tuple(zip(part_colours(LIGHT), PARTS, strict=True))
-    return Chart(name=name, says=says, drawing=waste_bars(frame, LIGHT), keys=keys)
+    return Chart(
+        name=name,
+        says=says,
+        draw=lambda colours: waste_bars(frame, colours),
+        key=_part_keys,
+        numbers=frame,
+    )
 
 
 def job_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -179,6 +184,19 @@ def priced(columns: tuple[Column, ...], rows: Sequence[Mapping[str, Any]]) -> tu
 def currency_of(rows: Sequence[Mapping[str, Any]]) -> str | None:
     """The currency of the rows' money."""
     return next((str(row["currency"]) for row in rows if row.get("currency")), None)
+
+
+def _use_keys(colours: Palette) -> Keys:
+    return (
+        (colours.used, "used"),
+        (colours.fallow_stripe, "fallow: allocated, not used"),
+        (colours.allocated, "allocated (line)"),
+        (colours.stripe, "not measured"),
+    )
+
+
+def _part_keys(colours: Palette) -> Keys:
+    return tuple(zip(part_colours(colours), PARTS, strict=True))
 
 
 def _state_row(key: str, meaning: str, row: Any) -> dict[str, Any]:

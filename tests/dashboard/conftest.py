@@ -20,11 +20,23 @@ import pytest
 from tests.conftest import program
 
 ROOT = Path(__file__).parents[2]
-IMAGES = ROOT / "docs" / "images"
-SCREENSHOTS_VARIABLE = "FALLOW_SCREENSHOTS"
 START_S = 60
 SETTLE_MS = 20_000
 ALWAYS = {"from_ts": datetime(2020, 1, 1, tzinfo=UTC), "to_ts": datetime(2100, 1, 1, tzinfo=UTC)}
+SCHEDULES = """
+[delivery.routes]
+ops = ["json://127.0.0.1:9/"]
+[reports.monday]
+kind = "cluster-week"
+cron = "0 8 * * mon"
+zone = "Europe/Berlin"
+to = ["ops"]
+[reports.mine]
+kind = "my-week"
+cron = "30 8 * * mon"
+to = ["owners"]
+"""
+"""Reports that come by themselves, to a port where nobody listens."""
 PROBES = ("/_stcore/health", "/_stcore/host-config")
 QUIET = [
     "--no-sandbox",
@@ -92,25 +104,6 @@ class Screen:
     def charts(self) -> int:
         """How many charts are drawn."""
         return int(self.page.locator('[data-testid="stVegaLiteChart"] .marks').count())
-
-    def shoot(self, name: str, *, whole: bool = False) -> None:
-        """Save docs/images/NAME.png, when asked to by the environment."""
-        if not os.environ.get(SCREENSHOTS_VARIABLE):
-            return
-        before = self.page.viewport_size
-        if whole:
-            tall = self.page.evaluate(
-                "() => document.querySelector('[data-testid=stMainBlockContainer]').scrollHeight"
-            )
-            self.page.set_viewport_size({"width": before["width"], "height": int(tall) + 8})
-            self.settled()
-        IMAGES.mkdir(parents=True, exist_ok=True)
-        self.page.mouse.move(2, 2)
-        self.page.wait_for_timeout(400)
-        target = IMAGES / f"{name}.png"
-        self.page.screenshot(path=str(target))
-        self.page.set_viewport_size(before)
-        shrink(target)
 
     def assert_well(self) -> None:
         """No exception on the page, no console error, no failed request, nothing asked of the outside."""
@@ -245,9 +238,9 @@ def showing(log: Path, **environment: str) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The DATA directory of a running service with eight days of history."""
+    """The DATA directory of a running service with eight days of history, and reports on a schedule."""
     folder = tmp_path_factory.mktemp("simulated")
-    with serving(folder / "data", folder / "serve.log", days=8, judged=True):
+    with serving(folder / "data", folder / "serve.log", days=8, judged=True, more=SCHEDULES):
         yield folder / "data"
 
 

@@ -13,13 +13,12 @@ import pytest
 from service.client import ClientError
 from service.client.acting import ActingClient, connect_acting
 from tests.dashboard.conftest import ROOT, Screen, serving, showing
+from tests.dashboard.submitting import ASKS, submit
 from tests.service.conftest import until
 
 pytestmark = pytest.mark.browser
 
 CODE = "a-code-that-nobody-guesses-0123456789"
-SAVES = "import signal, sys, time; signal.signal(signal.SIGUSR1, lambda *_: sys.exit(0)); time.sleep(3000)"
-ASKS = '[modes]\nreclaim = "ask"\n[dashboard]\nacting = true\n'
 STRANGE = "big #1 (=sweep): a+b@c"
 
 
@@ -30,26 +29,6 @@ class Site:
     data: Path
     base: str
     line: ActingClient
-
-
-def submit(data: Path, home: Path, *flags: str) -> str:
-    """A job that saves itself when it is asked to, run on without a terminal; its id."""
-    command = [sys.executable, "-m", "service.cli", "run", "--data", str(data), *flags, "--detach", "--"]
-    found = subprocess.run(
-        [*command, "python3", "-c", SAVES],
-        cwd=ROOT,
-        env={
-            "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
-            "HOME": str(home),
-            "XDG_STATE_HOME": str(home),
-        },
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert found.returncode == 0, found.stderr
-    return found.stdout.split()[0]
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +94,6 @@ def test_a_waiting_job_is_in_the_queue_with_what_it_waits_for(
     assert "500 GPUs" in screen.headline
     assert STRANGE in screen.headline
     assert "Held and wanted, by project" in shown
-    screen.shoot("queue-dark" if dark else "queue")
     site.line.cancel(waits)
 
 
@@ -174,7 +152,6 @@ def test_a_job_is_paused_and_resumed_from_its_page_and_the_journal_says_by_whom(
     until("the service says so", lambda: stand(site, job) == "paused")
     newest = site.line.actions(job=job)[0]
     assert (newest["verb"], newest["actor"], newest["reason"]) == ("pause", f"user {me}", "lunch <b>")
-    screen.shoot("job-submitted")
     screen.page.keyboard.press("Escape")
     popped(screen, "Resume").get_by_role("button", name="Resume it").click()
     until("it runs again", lambda: stand(site, job) == "running", limit_s=60)
@@ -202,7 +179,6 @@ def test_the_switch_stops_all_acting_with_a_reason_and_lets_it_go_on(
 ) -> None:
     screen = signed(site, look, "/actions")
     screen.until(shows("Stop acting"))
-    screen.shoot("actions")
     body = popped(screen, "Stop acting")
     assert body.get_by_role("button", name="Stop acting now").is_disabled()
     typed(body, "Because", "the driver is upgraded")
@@ -260,7 +236,6 @@ def test_advice_shows_its_evidence_plotted_and_its_gain_with_an_error(
     assert "Left alone, and why" in screen.text()
     screen.page.get_by_text("Evidence", exact=True).first.click()
     screen.settled(charts=2)
-    screen.shoot("advice-dark" if dark else "advice")
 
 
 def test_a_plan_that_waits_is_rejected_with_a_reason_and_approved_without(site: Site, look: Callable) -> None:
@@ -299,7 +274,6 @@ def test_a_threshold_is_moved_and_the_page_says_what_that_changes(site: Site, lo
     for _ in range(6):
         slider.press("ArrowLeft")
     screen.until(shows("With these rules"))
-    screen.shoot("whatif")
     screen.page.get_by_text("The numbers").click()
     screen.page.get_by_test_id("stDataFrame").first.wait_for()
     with screen.page.expect_download() as got:
@@ -312,7 +286,6 @@ def test_a_threshold_is_moved_and_the_page_says_what_that_changes(site: Site, lo
 def test_settings_say_where_each_value_came_from(site: Site, look: Callable) -> None:
     screen = look(site.base).open("/settings")
     screen.until(shows("settings were chosen here"))
-    screen.shoot("settings")
     screen.page.get_by_text("The numbers").click()
     screen.settled()
 

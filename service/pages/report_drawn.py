@@ -1,0 +1,113 @@
+"""A report on a screen: its figures, charts and tables in the page's own colours. Effects: it draws.
+
+The same values, written by the same words, as in the files that are sent; nothing is worked out here.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from service.client.reporting import Chart, Column, Figure, Measure, Report, Section, Table, written
+from service.pages import wording
+from service.pages.palette import Palette
+from service.pages.pieces import keys, plain, swatch
+from service.pages.tabled import charted
+
+MOST_ROWS = 18
+SCROLLED_PX = 620
+"""A longer table scrolls in itself."""
+IN_A_ROW = 6
+
+
+def draw_report(report: Report, colours: Palette) -> None:
+    """Draw everything under its title and opening."""
+    _figures(report)
+    for section in report.sections:
+        _section(section, report, colours)
+    for note in report.notes:
+        st.caption(plain(note))
+    st.caption(
+        f"Made {wording.moment(report.made_at, report.zone)}. A GPU-hour is in exactly one state; what was "
+        "not measured is unknown, never idle."
+    )
+
+
+def styled_table(table: Table, currency: str | None) -> Any:
+    """The table as a pandas Styler: cells read as in the files, and are sorted by what they are worth."""
+    frame = pd.DataFrame(
+        {column.title: [_cell(row.get(column.key), column) for row in table.rows] for column in table.columns}
+    )
+    told = {
+        column.title: _writer(column.measure, currency)
+        for column in table.columns
+        if column.measure is not Measure.TEXT
+    }
+    return frame.style.format(told, na_rep=wording.DASH)
+
+
+def _cell(value: Any, column: Column) -> Any:
+    if wording.missing(value):
+        return None
+    return str(value) if column.measure is Measure.TEXT else float(value)
+
+
+def _writer(measure: Measure, currency: str | None) -> Any:
+    return lambda value: written(value, measure, currency)
+
+
+def _figures(report: Report) -> None:
+    if not report.figures:
+        return
+    with st.container(key="figures"):
+        many = len(report.figures)
+        in_a_row = many if many <= IN_A_ROW else -(-many // 2)
+        columns = st.columns(in_a_row, gap="small")
+    for at, figure in enumerate(report.figures):
+        told = _told(figure, report.currency)
+        columns[at % in_a_row].metric(figure.label, told, help=_sentence(figure.help), border=True)
+
+
+def _told(figure: Figure, currency: str | None) -> str:
+    if figure.value is None and figure.measure is Measure.MONEY:
+        return "no price"
+    return written(figure.value, figure.measure, currency)
+
+
+def _sentence(text: str) -> str | None:
+    return f"{text[:1].upper()}{text[1:]}." if text else None
+
+
+def _section(section: Section, report: Report, colours: Palette) -> None:
+    st.subheader(plain(section.heading), anchor=False)
+    for sentence in section.sentences:
+        st.markdown(plain(wording.localized(sentence, report.zone)))
+    if section.commands:
+        st.code("\n".join(section.commands), language="shell")
+    if section.chart is not None:
+        _chart(section.chart, colours)
+    if section.table is not None:
+        _table(section.table, section.heading, report.currency)
+
+
+def _chart(chart: Chart, colours: Palette) -> None:
+    named: Sequence[tuple[str, str]] = chart.key(colours)
+    if named:
+        keys([(swatch(colour), label, None) for colour, label in named])
+    charted(chart.draw(colours), chart.says, chart.numbers, f"report-{chart.name}", numbers=chart.says)
+    st.caption(plain(chart.says))
+
+
+def _table(table: Table, heading: str, currency: str | None) -> None:
+    if not table.rows:
+        st.caption(plain(table.empty))
+        return
+    st.dataframe(
+        styled_table(table, currency),
+        hide_index=True,
+        height="content" if len(table.rows) <= MOST_ROWS else SCROLLED_PX,
+        placeholder=wording.DASH,
+        key=f"report-table-{table.name}",
+        alt=f"{heading}: {', '.join(column.title for column in table.columns)}",
+    )

@@ -1,0 +1,230 @@
+"""Reports: each kind read here for the time and filters above, downloaded, and put on a schedule.
+
+What was read stays as it was made while somebody reads it: a report of the last week does not change under
+the reader's eyes, and is made anew on request.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import streamlit as st
+
+from service.client import ClientError
+from service.client.reporting import FORMATS, Report, period
+from service.pages import acting, compose, feed, report_feed
+from service.pages.notice import Notice, explain
+from service.pages.pieces import plain
+from service.pages.report_drawn import draw_report
+from service.pages.report_schedules import how_to_schedule, scheduled
+from service.pages.scene import Scene, Site, body_or_notice, current_view, go
+from service.pages.scene import show as show_notice
+from service.pages.schedule_text import length_text
+from service.pages.shell import SCHEDULED
+from service.pages.sign_in import acting_allowed, may_read
+from service.pages.stage import stage_of
+from service.pages.view import View
+
+READ = "read"
+WAYS = {READ: "Read one now", SCHEDULED: "What comes by itself"}
+KINDS: Mapping[str, str] = {
+    "cluster-week": "Cluster",
+    "project-week": "A project",
+    "my-week": "A person",
+    "right-sizing": "Right-sizing",
+    "chargeback": "Chargeback",
+}
+FIRST = "cluster-week"
+FILES: Mapping[str, tuple[str, str]] = {
+    "html": ("HTML", "text/html"),
+    "md": ("Markdown", "text/markdown"),
+    "csv": ("CSV", "text/csv"),
+    "json": ("JSON", "application/json"),
+}
+HELD = "report-held"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which report is read: the kind, and whom it is about."""
+
+    kind: str
+    user: str | None
+    project: str | None
+
+
+def show(site: Site) -> None:
+    """Draw the page."""
+    view = current_view()
+    _ways(view)
+    try:
+        if view.by == SCHEDULED:
+            scheduled(stage_of(site))
+        else:
+            body_or_notice(site, _read)
+    except ClientError as error:
+        show_notice(explain(error), retry=True)
+
+
+def _ways(view: View) -> None:
+    st.session_state["reports-by"] = view.by if view.by in WAYS else READ
+    st.segmented_control(
+        "Read, or see what comes by itself",
+        list(WAYS),
+        key="reports-by",
+        format_func=lambda way: WAYS[way],
+        label_visibility="collapsed",
+        required=True,
+        on_change=_way_chosen,
+    )
+
+
+def _way_chosen() -> None:
+    chosen = st.session_state["reports-by"]
+    go(replace(current_view(), by=SCHEDULED if chosen == SCHEDULED else None, report=None))
+
+
+def _read(scene: Scene) -> None:
+    kind = scene.view.kind or FIRST
+    kind = kind if kind in KINDS else FIRST
+    _kinds(kind)
+    wanted = _wanted(scene, kind)
+    if wanted is None:
+        return
+    window = _held_window(scene, wanted)
+    with st.spinner("Making the report", show_time=False):
+        made = report_feed.report(kind, window, scene.zone, wanted.user, wanted.project)
+    st.header(plain(made.title), anchor=False)
+    st.caption(period(made))
+    st.markdown(f"**{plain(made.opening)}**")
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="report-files"):
+        _downloads(made)
+        st.space("stretch")
+        st.button(
+            "Make it again",
+            icon=":material/refresh:",
+            type="tertiary",
+            key="report-again",
+            help=f"Made {scene.when(made.made_at)}; it does not change by itself.",
+            on_click=_let_go,
+        )
+    draw_report(made, scene.colours)
+    _in_a_shell(scene, wanted, window)
+    how_to_schedule(scene, wanted.kind, window[1] - window[0], user=wanted.user, project=wanted.project)
+
+
+def _kinds(kind: str) -> None:
+    st.session_state["report-kind"] = kind
+    st.pills(
+        "Kind of report",
+        list(KINDS),
+        key="report-kind",
+        format_func=lambda name: KINDS[name],
+        label_visibility="collapsed",
+        required=True,
+        on_change=lambda: go(replace(current_view(), kind=st.session_state["report-kind"])),
+    )
+
+
+def _wanted(scene: Scene, kind: str) -> Wanted | None:
+    """Whom the report is about by the filters; ``None`` where that is to be said first, which was drawn."""
+    view = scene.view
+    match kind:
+        case "project-week":
+            if view.project is None:
+                _which_project(view)
+                return None
+            return Wanted(kind=kind, user=None, project=view.project)
+        case "my-week":
+            user = _whose(view)
+            return None if user is None else Wanted(kind=kind, user=user, project=None)
+        case _:
+            return Wanted(kind=kind, user=view.user, project=view.project)
+
+
+def _which_project(view: View) -> None:
+    st.header("Which project?", anchor=False)
+    options = feed.ask("options")
+    names = [str(each) for each in options[options["dimension"] == "project"]["value"]]
+    if not names:
+        st.caption("No project is known; see [projects] in the configuration.")
+        return
+    chosen = st.pills("Project", names, key="report-project", label_visibility="collapsed")
+    if chosen is not None:
+        go(view.only("project", chosen))
+        st.rerun()
+
+
+def _whose(view: View) -> str | None:
+    """The person whose week may be read here; ``None`` where that is to be said first, which was drawn."""
+    signed = acting.visitor() if acting_allowed() else None
+    own = None if signed is None else signed.caller.name
+    wanted = view.user or own
+    if acting_allowed() and signed is None:
+        show_notice(
+            Notice(
+                title="Your own week",
+                found="This report is one person's own, and this dashboard does not know yet who you are.",
+                todo="Sign in at the top right, or make it in a shell of your own:",
+                command=compose.command("report", "my-week", "--preview"),
+            )
+        )
+        return None
+    if wanted is None:
+        show_notice(
+            Notice(
+                title="Whose week?",
+                found="This report is about one person: what they held and used, and what to change.",
+                todo="Choose a person above. In a shell it is about whoever asks:",
+                command=compose.command("report", "my-week", "--preview"),
+            )
+        )
+        return None
+    may = may_read(wanted)
+    if not may.may and own is not None:
+        st.info(f"{may.why} Below is your own.", icon=":material/person:")
+        return own
+    return wanted
+
+
+def _held_window(scene: Scene, wanted: Wanted) -> tuple[datetime, datetime]:
+    """The window that was current when this report was first asked for here."""
+    view = scene.view
+    asked = (wanted, view.range, view.since, view.until)
+    held: tuple[Any, tuple[datetime, datetime]] | None = st.session_state.get(HELD)
+    if held is None or held[0] != asked:
+        held = (asked, (scene.window.from_ts, scene.window.to_ts))
+        st.session_state[HELD] = held
+    return held[1]
+
+
+def _let_go() -> None:
+    st.session_state.pop(HELD, None)
+
+
+def _downloads(made: Report) -> None:
+    about = f"-{made.subject}" if made.subject else ""
+    for name in FORMATS:
+        label, mime = FILES[name]
+        st.download_button(
+            label,
+            partial(report_feed.report_text, made, name),
+            file_name=f"fallow-{made.kind}{about}-{made.span.end:%Y-%m-%d}.{name}",
+            mime=mime,
+            icon=":material/download:",
+            key=f"report-as-{name}",
+            on_click="ignore",
+        )
+
+
+def _in_a_shell(scene: Scene, wanted: Wanted, window: tuple[datetime, datetime]) -> None:
+    words = [wanted.kind, "--since", length_text(window[1] - window[0])]
+    if not scene.view.live:
+        words += ["--until", f"{window[1]:%Y-%m-%dT%H:%M}"]
+    for flag, value in (("--user", wanted.user), ("--project", wanted.project)):
+        words += [flag, value] if value else []
+    st.subheader("The same in a shell", anchor=False)
+    st.code(compose.command("report", *words), language="shell", wrap_lines=True)
+    st.caption("It writes HTML; `--format md`, `csv` or `json` write the others.")

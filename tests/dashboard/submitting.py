@@ -1,0 +1,30 @@
+"""Jobs for the tests of pages and for their pictures: submitted as people do, by ``fallow run``."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.dashboard.conftest import ROOT
+
+SAVES = "import signal, sys, time; signal.signal(signal.SIGUSR1, lambda *_: sys.exit(0)); time.sleep(3000)"
+ASKS = '[modes]\nreclaim = "ask"\n[dashboard]\nacting = true\n'
+
+
+def submit(data: Path, home: Path, *flags: str) -> str:
+    """A job that saves itself when it is asked to, run on without a terminal; its id."""
+    command = [sys.executable, "-m", "service.cli", "run", "--data", str(data), *flags, "--detach", "--"]
+    found = subprocess.run(
+        [*command, "python3", "-c", SAVES],
+        cwd=ROOT,
+        env={
+            "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+            "HOME": str(home),
+            "XDG_STATE_HOME": str(home),
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    return found.stdout.split()[0]
