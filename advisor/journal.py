@@ -5,7 +5,9 @@ numbers of intents grow for ever, and are given in the transaction that writes t
 bears one is carried out at most once. What the rows mean is in ``advisor.deeds``.
 """
 
-from collections.abc import Callable
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -51,7 +53,8 @@ class StoreJournal:
         self._boot = cache(boot or boot_name)
         self._seen: ClusterState | None = None
         self._plan: int | None = None
-        self._at_work: set[int] = set()
+        self._at_work: Counter[int] = Counter()
+        self._minding = threading.Lock()
 
     def watching(self, observe: Callable[[], ClusterState]) -> Callable[[], ClusterState]:
         """``observe`` itself; what it last saw is how jobs stood before what is done next."""
@@ -113,7 +116,8 @@ class StoreJournal:
             if result is not None:
                 self.settle(at_ms, intent, result, found)
         finally:
-            self._at_work.discard(intent)
+            with self._minding:
+                self._at_work.pop(intent, None)
 
     def is_at_work_on(self, intent: int) -> bool:
         """Whether this process has begun it and not said yet what came of it."""
@@ -157,19 +161,41 @@ class StoreJournal:
 
     def _add(self, at_ms: int, row: dict[str, Any], undo: Callable[[int], Undo]) -> int:
         now = self.moment()
-        with self._store.writing(f"writing down what is to be done to {row['job']}") as connection:
+        more = {"at_ms": at_ms, "steady_ms": now.steady_ms, "boot": now.boot}
+
+        numbers: list[int] = []
+
+        def add(connection: Any) -> int:
             (counted,) = rows_of(connection.execute(statement("next_number")))
             number = int(counted["number"])
+            numbers.append(number)
+            self._mind((number,), 1)  # before anybody can see it: it is not for others to settle
             found = undo(number)
-            more = {"number": number, "at_ms": at_ms, "steady_ms": now.steady_ms, "boot": now.boot}
-            more |= {"undo": found.command, "no_undo": found.why_not}
-            connection.execute(statement("add_intent"), row | more)
-        self._at_work.add(number)
-        return number
+            undoing = {"number": number, "undo": found.command, "no_undo": found.why_not}
+            connection.execute(statement("add_intent"), row | more | undoing)
+            return number
+
+        try:
+            kept = self._store.together(f"writing down what is to be done to {row['job']}", add)
+        except BaseException:
+            self._mind(numbers, -1)
+            raise
+        self._mind(numbers[:-1], -1)
+        return kept
+
+    def _mind(self, numbers: Sequence[int], more: int) -> None:
+        """Count who is at work on which intent: a number that was undone may be another's by now."""
+        with self._minding:
+            for number in numbers:
+                self._at_work[number] += more
+                if self._at_work[number] <= 0:
+                    del self._at_work[number]
 
     def _change(self, name: str, parameters: dict[str, Any]) -> bool:
-        with self._store.writing("writing down what came of it") as connection:
-            return bool(rows_of(connection.execute(statement(name), parameters)))
+        return self._store.together(
+            "writing down what came of it",
+            lambda connection: bool(rows_of(connection.execute(statement(name), parameters))),
+        )
 
 
 def boot_name() -> str | None:

@@ -5,7 +5,8 @@ leases follow from the difference, in the same transaction, so that no lease is 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from advisor.register.life import shares_held
@@ -84,10 +85,13 @@ def write_changes(store: "Store", changes: Sequence[Change], at_ms: int) -> None
         ("release_leases", "releasing", [row for each in sums for row in _released(each, at_ms)]),
         ("grant_leases", "granting", [row for each in sums for row in _granted(each, at_ms)]),
     )
-    with store.writing(f"keeping {len(changes)} entries of the register") as connection:
+
+    def keep(connection: Any) -> None:
         for name, table, rows in tables:
             if rows:
                 _run(connection, name, table, rows)
+
+    store.together(f"keeping {len(changes)} entries of the register", keep)
 
 
 def _run(connection: Any, name: str, table: str, rows: Sequence[Row]) -> None:
@@ -96,8 +100,11 @@ def _run(connection: Any, name: str, table: str, rows: Sequence[Row]) -> None:
     connection.register(table, pa.Table.from_pylist(list(rows), schema=pa.schema(_SCHEMAS[table])))
     try:
         connection.execute(statement(name))
-    finally:
-        connection.unregister(table)
+    except BaseException:
+        with suppress(Exception):  # the transaction is over, and what ended it is what is to be said
+            connection.unregister(table)
+        raise
+    connection.unregister(table)
 
 
 _SCHEMAS = {
@@ -139,7 +146,7 @@ def _entry_row(entry: Entry) -> Row:
         "stand": entry.stand.value,
         "submitted_ms": entry.submitted_ms,
         "ended_ms": entry.ended_ms,
-        "body": to_text(entry),
+        "body": to_text(replace(entry, heard_ms=None)),
     }
 
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 ENDED_KEPT = 2_000
 """How many jobs that have ended are kept in memory; older ones are in the store."""
+FORGOTTEN_AT_ONCE = 200
+"""So many more may be there before the oldest are let go of, in one sweep."""
 
 Listener = Callable[[Entry | None, Entry], None]
 """Told of each change that was committed: the entry before and after it. Must not block."""
@@ -45,7 +47,9 @@ class Taken(Refused):
 def open_register(store: "Store", clock: Clock) -> "Register":
     """The register as the store has it. Blocks. Raises StoreError."""
     kept = read_register(store, ENDED_KEPT)
-    entries = {entry.id: replace(entry, heard_ms=None) for entry in kept.entries}
+    entries = {
+        entry.id: entry if entry.heard_ms is None else replace(entry, heard_ms=None) for entry in kept.entries
+    }
     return Register(store, clock, entries, kept.number, kept.unreadable)
 
 
@@ -86,13 +90,17 @@ class Register:
 
     def entry(self, job: JobId) -> Entry:
         """One entry, however old. Raises ``UnknownJob``. Blocks for one that ended long ago."""
-        with self._guard:
-            found = self._seen.get(job)
+        found = self.known(job)
         if found is None:
             found = read_entry(self._store, job)
         if found is None:
             raise UnknownJob(f"there is no job {job}; `fallow jobs` lists those there are")
         return found
+
+    def known(self, job: JobId) -> Entry | None:
+        """One entry that is kept in memory. Never blocks for the store."""
+        with self._guard:
+            return self._seen.get(job)
 
     def submit(self, submission: Submission) -> tuple[Entry, bool]:
         """The entry of a submission, and whether it is new: the same nonce of one user is one job. Blocks."""
@@ -134,21 +142,32 @@ class Register:
         """A sign of life that says nothing else, as an open connection is. Never blocks."""
         self._heard_ms[job] = self._clock.monotonic_ms()
 
+    def heard_again(self, job: JobId, report: Report) -> Entry | None:
+        """Take a launcher's word that changes nothing; ``None``: it does, so ``report``. Never blocks."""
+        now_ms = self._clock.now_ms()
+        with self._guard:
+            before = self._working.get(job)
+            after = None if before is None else life.heard(before, report, now_ms)
+            if before is None or after is None or not self._takes(before, after):
+                return None
+        self.heard(job)
+        return after
+
     def absent(self, over_s: float) -> frozenset[JobId]:
         """The jobs whose launchers are not there now: not heard since the opening, or not for so long."""
         now_ms, heard = self._clock.monotonic_ms(), self._heard_ms
-        with self._guard:
-            return frozenset(
-                job for job in self._seen if job not in heard or now_ms - heard[job] > over_s * 1000
-            )
+        return frozenset(
+            job
+            for job in self.entries()
+            if (at_ms := heard.get(job)) is None or now_ms - at_ms > over_s * 1000
+        )
 
     def silent(self, over_s: float) -> frozenset[JobId]:
         """The jobs whose launchers were not heard for longer than that, counted from the opening at most."""
         now_ms, heard = self._clock.monotonic_ms(), self._heard_ms
-        with self._guard:
-            return frozenset(
-                job for job in self._seen if now_ms - heard.get(job, self._since_ms) > over_s * 1000
-            )
+        return frozenset(
+            job for job in self.entries() if now_ms - heard.get(job, self._since_ms) > over_s * 1000
+        )
 
     def change(self, job: JobId, turn: Turn) -> Entry:
         """What ``turn`` makes of the entry; seen once it is committed. Raises what ``turn`` raises."""
@@ -157,8 +176,7 @@ class Register:
             if before is None:
                 raise UnknownJob(f"there is no job {job} that still runs or waits")
             after = turn(before)
-            if _alike(before, after) and job not in self._open.jobs and self._seen.get(job) is before:
-                self._working[job] = self._seen[job] = after
+            if self._takes(before, after):
                 return after
             batch = self._put(before, after)
         self._commit(batch)
@@ -215,6 +233,14 @@ class Register:
         with self._guard:
             return {uuid: dict(holders) for uuid, holders in self._on.items() if holders}
 
+    def _takes(self, before: Entry, after: Entry) -> bool:
+        """Whether it changes nothing that must be kept, and is taken then; the caller has the guard."""
+        job = after.id
+        if not _alike(before, after) or job in self._open.jobs or self._seen.get(job) is not before:
+            return False
+        self._working[job] = self._seen[job] = after
+        return True
+
     def _must_be_free(self, entry: Entry) -> None:
         for uuid, wanted in shares_held(entry).items():
             others = {job: share for job, share in self._on[uuid].items() if job != entry.id}
@@ -238,12 +264,26 @@ class Register:
         return self._open
 
     def _commit(self, batch: "_Batch") -> None:
-        """Commit the batch, unless somebody has; whoever comes first writes for all who joined it."""
-        with self._disk:
-            if not batch.over:
-                self._write(batch)
+        """Have the batch committed: whoever comes first writes for all who joined it, the others wait."""
+        with self._guard:
+            leads, batch.led = not batch.led, True
+        if leads:
+            self._lead(batch)
+        else:
+            batch.done.wait()
         if batch.error is not None:
             raise batch.error
+
+    def _lead(self, batch: "_Batch") -> None:
+        try:
+            with self._disk:
+                if not batch.done.is_set():
+                    self._write(batch)
+        except BaseException:
+            if not batch.done.is_set():  # interrupted while it waited, and nobody else would write it
+                with self._disk:
+                    self._write(batch)
+            raise
 
     def _write(self, batch: "_Batch") -> None:
         with self._guard:
@@ -261,7 +301,7 @@ class Register:
             for change in batch.changes:
                 self._seen[change.after.id] = change.after
             self._forget(batch)
-            batch.over = True
+            batch.done.set()
             told = [
                 (self._listeners + self._followers.get(change.after.id, ()), change)
                 for change in batch.changes
@@ -273,7 +313,8 @@ class Register:
 
     def _undo(self, batch: "_Batch", error: BaseException) -> None:
         """Back to what is committed; the caller has the guard."""
-        batch.over, batch.error = True, error
+        batch.error = error
+        batch.done.set()
         for change in batch.changes:
             for uuid in leased(change.after):
                 self._on[uuid].pop(change.after.id, None)
@@ -290,9 +331,10 @@ class Register:
     def _forget(self, batch: "_Batch") -> None:
         """Let go of what ended longest ago; the caller has the guard."""
         self._ended += sum(1 for each in batch.changes if each.after.stand is Stand.ENDED)
-        if self._ended < 2 * ENDED_KEPT:
+        if self._ended < ENDED_KEPT + FORGOTTEN_AT_ONCE:
             return
         ended = [entry for entry in self._seen.values() if entry.stand is Stand.ENDED]
+        self._ended = len(ended)
         for entry in sorted(ended, key=lambda each: each.ended_ms or 0)[: max(0, len(ended) - ENDED_KEPT)]:
             if entry.id not in self._open.jobs:
                 self._ended -= 1
@@ -302,14 +344,15 @@ class Register:
 
 
 class _Batch:
-    """Changes that share a commit."""
+    """Changes that share a commit; ``led`` once somebody writes it, ``done`` when it is kept or undone."""
 
-    __slots__ = ("changes", "error", "jobs", "over")
+    __slots__ = ("changes", "done", "error", "jobs", "led")
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
         self.jobs: set[JobId] = set()
-        self.over = False
+        self.led = False
+        self.done = threading.Event()
         self.error: BaseException | None = None
 
 

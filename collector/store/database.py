@@ -6,11 +6,12 @@ writers take turns, and every ``reader()`` is a connection of its own with its o
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
 import duckdb
 
@@ -38,6 +39,9 @@ from collector.store.sealing import (
 from collector.store.standing import StandingBook, write_standings
 from collector.store.statements import statement
 
+from collector.store.together import Together
+
+T = TypeVar("T")
 FILE_NAME = "fallow.duckdb"
 READER_WAITS = 20
 READER_WAIT_S = 0.25
@@ -99,6 +103,7 @@ class Store:
         self._lock = threading.RLock()
         self._chores = threading.Lock()
         with ExitStack() as undo:
+        self._together = Together(self.writing)
             if ownership is not None:
                 undo.callback(ownership.release)
             self._connection = (
@@ -286,6 +291,19 @@ class Store:
     def _recover(self) -> None:
         """Back to what is committed; an engine that gave up is opened again."""
         with suppress(duckdb.Error):
+    def together(self, doing: str, work: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
+        """What ``work`` returns, durable; it shares the transaction of others that come at the same time.
+
+        ``work`` only reads and writes rows: it may run on another's thread, and again when one of those that
+        share it failed, for then each is done by itself. Raises as ``writing`` does.
+        """
+        return self._together.do(doing, work)
+
+    @property
+    def crowd(self) -> int:
+        """How many such changes wait for the next transaction."""
+        return self._together.waiting
+
             self._connection.execute("ROLLBACK")
         try:
             self._remember()
