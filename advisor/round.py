@@ -34,6 +34,8 @@ class Round:
         self.new: dict[JobId, int] = {}
         self.resized: dict[JobId, int] = {}
         self.disturbed = disturbed_lately(state)
+        self.moves = 0
+        """How often GPUs have changed hands; nobody's turn changes without."""
         self._waiting = sum(1 for job in state.jobs.values() if job.phase is not Phase.RUNNING)
 
     def entitled(self, job: Job, size_gpus: float) -> int:
@@ -141,3 +143,4 @@ class Round:
     def _count(self, job: Job, gpus: float) -> None:
         for name in self.tree.paths[job.project]:
             self.given[name] += gpus
+        self.moves += 1

@@ -42,9 +42,10 @@ def fill(round: Round) -> None:
         if turns and now > turns[0][0] and now != key:
             heappush(turns, (now, name))
             continue
-        job = lines[name].pop()
-        desk.serve(job)
-        if lines[name]:
+        line, moves = lines[name], round.moves
+        while line and round.moves == moves:  # whose turn it is changes only when GPUs change hands
+            desk.serve(line.pop())
+        if line:
             heappush(turns, (_turn(round, name), name))
 
 
