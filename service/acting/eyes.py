@@ -12,9 +12,13 @@ from pathlib import Path
 from advisor.register.life import leased
 from advisor.register.model import Entry
 from collector.model import GpuUuid, NodeName
-from collector.procfs.stat import is_same_start, parse_boot_ms, parse_stat, started_ms
+from collector.procfs.stat import Stat, is_same_start, parse_boot_ms, parse_stat, started_ms
 
 PROC = Path("/proc")
+
+MOST_MET = 4_096
+"""So many launchers are remembered before the dead among them are let go of. One whose job's end is not known
+yet is then lost by its silence alone, a little later."""
 
 
 class Eyes:
@@ -23,22 +27,25 @@ class Eyes:
     def __init__(self, taken: Callable[[], frozenset[GpuUuid]], proc: Path = PROC) -> None:
         self._taken, self._proc = taken, proc
         self._node = NodeName(socket.gethostname())
-        self._met: set[tuple[int, int]] = set()
+        self._met: dict[tuple[int, int], int] = {}
+        self._most_met = MOST_MET
 
     def launcher(self, entry: Entry) -> bool | None:
         """Whether its launcher lives; ``None`` when that cannot be told."""
         found = entry.launcher
         if found is None or found.node != self._node:
             return None
-        key = (found.pid, found.started_ms)
-        begun_ms = self._started_ms(found.pid)
-        if begun_ms is not None and is_same_start(begun_ms, found.started_ms):
-            self._met.add(key)
-            return True
-        if key not in self._met:
+        key, seen = (found.pid, found.started_ms), self._stat(found.pid)
+        ticks = self._met.get(key)
+        if ticks is not None:
+            if seen is not None and seen.started_ticks == ticks:
+                return True
+            del self._met[key]
+            return False
+        if seen is None or not is_same_start(self._dated(seen), found.started_ms):
             return None
-        self._met.discard(key)
-        return False
+        self._meet(key, seen.started_ticks)
+        return True
 
     def workers(self, entry: Entry) -> bool | None:
         """Whether anything of the job is left: a worker's pid, or something on a GPU that is its alone."""
@@ -51,13 +58,36 @@ class Eyes:
         latest_ms = report.at_ms if heard_ms is None else max(report.at_ms, heard_ms)
         return any(each is not None and each <= latest_ms for each in begun)
 
+    def _meet(self, key: tuple[int, int], ticks: int) -> None:
+        """Remember a launcher and when it began by the kernel's count, which no correction of a clock moves.
+
+        Now and then, let go of those whose jobs have ended well."""
+        self._met[key] = ticks
+        if len(self._met) > self._most_met:
+            self._met = {each: begun for each, begun in self._met.items() if self._lives(each[0], begun)}
+            self._most_met = max(MOST_MET, 2 * len(self._met))
+
+    def _lives(self, pid: int, ticks: int) -> bool:
+        seen = self._stat(pid)
+        return seen is not None and seen.started_ticks == ticks
+
     def _started_ms(self, pid: int) -> int | None:
-        """When a process that runs began, UTC; ``None`` for none, and for one that is only to be reaped."""
+        """When a process that runs began, UTC; ``None`` for none."""
+        seen = self._stat(pid)
+        return None if seen is None else self._dated(seen)
+
+    def _stat(self, pid: int) -> Stat | None:
+        """A process that runs; ``None`` for none, and for one that is only to be reaped."""
         try:
-            boot_ms = parse_boot_ms((self._proc / "stat").read_bytes())
-            stat = parse_stat((self._proc / str(pid) / "stat").read_bytes())
+            found = parse_stat((self._proc / str(pid) / "stat").read_bytes())
         except (OSError, ValueError):
             return None
-        if stat.state in ("Z", "X"):
-            return None
-        return started_ms(stat, boot_ms, os.sysconf("SC_CLK_TCK"))
+        return None if found.state in ("Z", "X") else found
+
+    def _dated(self, seen: Stat) -> int:
+        """When it began, UTC; long ago where the machine does not say when it booted."""
+        try:
+            boot_ms = parse_boot_ms((self._proc / "stat").read_bytes())
+        except (OSError, ValueError):
+            boot_ms = 0
+        return started_ms(seen, boot_ms, os.sysconf("SC_CLK_TCK"))
