@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from advisor.rules import AdviceRules
 from analytics.thresholds import Thresholds
+from service.config.alerting import AlertsConfig, ReceiverConfig
 from service.config.deciding import (
     ActingConfig,
     ConsentConfig,
@@ -28,6 +29,7 @@ from service.trouble import Trouble
 __all__ = [
     "ActingConfig",
     "AdviceRules",
+    "AlertsConfig",
     "ApiConfig",
     "CollectConfig",
     "Config",
@@ -41,6 +43,7 @@ __all__ = [
     "ProjectModesConfig",
     "ProtectConfig",
     "QuotaConfig",
+    "ReceiverConfig",
     "RehearsalConfig",
     "ReportConfig",
     "RetentionConfig",
@@ -237,6 +240,7 @@ class Config:
     advice: AdviceRules = field(default_factory=AdviceRules)
     delivery: DeliveryConfig = field(default_factory=DeliveryConfig)
     reports: Mapping[str, ReportConfig] = field(default_factory=dict)
+    alerts: AlertsConfig = field(default_factory=AlertsConfig)
     api: ApiConfig = field(default_factory=ApiConfig)
     dashboard: DashboardConfig = field(default_factory=DashboardConfig)
     store: StoreConfig = field(default_factory=StoreConfig)
