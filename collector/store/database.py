@@ -38,10 +38,10 @@ from collector.store.sealing import (
 )
 from collector.store.standing import StandingBook, write_standings
 from collector.store.statements import statement
-
 from collector.store.together import Together
 
 T = TypeVar("T")
+
 FILE_NAME = "fallow.duckdb"
 READER_WAITS = 20
 READER_WAIT_S = 0.25
@@ -102,8 +102,8 @@ class Store:
         self._ownership = ownership
         self._lock = threading.RLock()
         self._chores = threading.Lock()
-        with ExitStack() as undo:
         self._together = Together(self.writing)
+        with ExitStack() as undo:
             if ownership is not None:
                 undo.callback(ownership.release)
             self._connection = (
@@ -277,6 +277,19 @@ class Store:
         with self._writing(doing):
             yield self._connection
 
+    def together(self, doing: str, work: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
+        """What ``work`` returns, durable; it shares the transaction of others that come at the same time.
+
+        ``work`` only reads and writes rows: it may run on another's thread, and again when one of those that
+        share it failed, for then each is done by itself. Raises as ``writing`` does.
+        """
+        return self._together.do(doing, work)
+
+    @property
+    def crowd(self) -> int:
+        """How many such changes wait for the next transaction."""
+        return self._together.waiting
+
     @contextmanager
     def _writing(self, doing: str) -> Iterator[None]:
         with self._lock, translated(doing, self.path):
@@ -291,19 +304,6 @@ class Store:
     def _recover(self) -> None:
         """Back to what is committed; an engine that gave up is opened again."""
         with suppress(duckdb.Error):
-    def together(self, doing: str, work: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
-        """What ``work`` returns, durable; it shares the transaction of others that come at the same time.
-
-        ``work`` only reads and writes rows: it may run on another's thread, and again when one of those that
-        share it failed, for then each is done by itself. Raises as ``writing`` does.
-        """
-        return self._together.do(doing, work)
-
-    @property
-    def crowd(self) -> int:
-        """How many such changes wait for the next transaction."""
-        return self._together.waiting
-
             self._connection.execute("ROLLBACK")
         try:
             self._remember()
