@@ -82,7 +82,7 @@ class AlertsConfig:
 
     to: tuple[str, ...] = told((), "the operators: routes or addresses; they get every kind")
     owners: bool = told(True, "tell owners about their own jobs, and projects about theirs")
-    kinds: tuple[str, ...] = told(ALERT_KINDS, "which there are: " + ", ".join(f"`{k}`" for k in ALERT_KINDS))
+    kinds: tuple[str, ...] = told(ALERT_KINDS, "which there are")
     opens_after_s: int = bounded(
         120, 0, 86_400, "how long something must hold, without a doubt, to become a case, or a worse one"
     )

@@ -132,6 +132,9 @@ def _default(item: Field[Any]) -> str:
             return f'`"{value}"`'
         case int() | float():
             return _plain(value)
+        case tuple() if value:
+            listed = ", ".join(f'"{each}"' for each in value)
+            return f"`[{listed}]`"
         case _:
             return "none"
 
