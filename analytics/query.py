@@ -8,6 +8,7 @@ stands. SQL is never put together here. What a result means is decided by whoeve
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -105,11 +106,12 @@ def run(connection: Connection, name: str, params: Mapping[str, Any] | None = No
 
 def catalogue() -> dict[str, QuerySpec]:
     """Every named query by name, in alphabetical order."""
-    return {path.stem: _parse(path.stem, path.read_text()) for path in sorted(FOLDER.glob("*.sql"))}
+    return {path.stem: load(path.stem) for path in sorted(FOLDER.glob("*.sql"))}
 
 
+@cache
 def load(name: str) -> QuerySpec:
-    """The query ``name``; raises UnknownQueryError, naming the nearest ones."""
+    """The query ``name``, read once; raises UnknownQueryError, naming the nearest ones."""
     known = sorted(path.stem for path in FOLDER.glob("*.sql"))
     if name not in known:
         near = get_close_matches(name, known, n=3, cutoff=0.5) or known

@@ -3,8 +3,9 @@
 -- @param uuid text: the GPU
 -- @param from_ts minute: start of the window
 -- @param to_ts minute: end of the window, exclusive
--- @param step_s step: length of a step; whole hours are read from the hourly roll-up
+-- @param step_s step: length of a step; whole hours and days are read from their roll-ups
 -- @mark hours_to rollup_1h
+-- @mark days_to rollup_1d
 -- @column ts timestamp: start of the step
 -- @column utilization_ratio double (ratio): on the best rung there is
 -- @column rung tinyint: the lowest rung that went in (1 GPU utilization: an upper bound; 3 SM active)
@@ -50,7 +51,7 @@ WITH wanted AS (
 ), states AS (
     SELECT step_start(ts, $from_ts, $step_s) AS ts, main_state(sum(free_ms), sum(allocated_empty_ms),
         sum(held_idle_ms), sum(low_saturation_ms), sum(moderate_ms), sum(good_ms), sum(suspect_ms), sum(unknown_ms)) AS state
-    FROM usage($from_ts, $to_ts, hours_for($step_s, $hours_to))
+    FROM usage($from_ts, $to_ts, hours_for($step_s, $hours_to), days_for($step_s, $days_to))
     WHERE gpu_id = (SELECT gpu_id FROM wanted)
     GROUP BY ALL
 ), held AS (

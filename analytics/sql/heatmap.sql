@@ -2,12 +2,13 @@
 --
 -- @param from_ts minute: start of the window
 -- @param to_ts minute: end of the window, exclusive
--- @param step_s step: length of a step; whole hours are read from the hourly roll-up
+-- @param step_s step: length of a step; whole hours and days are read from their roll-ups
 -- @param node text = NULL: only this node
 -- @param project text = NULL: only what this project held
 -- @param user text = NULL: only what this user held
 -- @param model text = NULL: only GPUs of this model
 -- @mark hours_to rollup_1h
+-- @mark days_to rollup_1d
 -- @column uuid text: the GPU
 -- @column node text: its machine
 -- @column gpu_index integer: its index there
@@ -23,7 +24,7 @@ WITH cells AS (
         sum(allocated_empty_ms)::BIGINT AS allocated_empty_ms, sum(held_idle_ms)::BIGINT AS held_idle_ms,
         sum(low_saturation_ms)::BIGINT AS low_saturation_ms, sum(moderate_ms)::BIGINT AS moderate_ms,
         sum(good_ms)::BIGINT AS good_ms, sum(suspect_ms)::BIGINT AS suspect_ms, sum(unknown_ms)::BIGINT AS unknown_ms
-    FROM usage_of($from_ts, $to_ts, hours_for($step_s, $hours_to), $project, $user)
+    FROM usage_of($from_ts, $to_ts, hours_for($step_s, $hours_to), days_for($step_s, $days_to), $project, $user)
     GROUP BY ALL
 )
 SELECT

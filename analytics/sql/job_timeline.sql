@@ -3,7 +3,7 @@
 -- @param job text: the job's id
 -- @param from_ts minute: start of the window
 -- @param to_ts minute: end of the window, exclusive
--- @param step_s step: length of a step; whole hours are read from the hourly roll-up
+-- @param step_s step: length of a step
 -- @column ts timestamp: start of the step
 -- @column uuid text: the GPU
 -- @column node text: its machine

@@ -7,6 +7,7 @@
 -- @param user text = NULL: only what this user held
 -- @param model text = NULL: only GPUs of this model
 -- @mark hours_to rollup_1h
+-- @mark days_to rollup_1d
 -- @column job text: the job's id
 -- @column job_name text: its name
 -- @column user_name text: whose
@@ -32,7 +33,7 @@ WITH sums AS (
         sum_ratio(used_ms, measured_ms, share_of_device) AS utilization_ratio,
         max(memory_used_max_bytes) AS memory_used_max_bytes,
         sum_money(total_ms, share_of_device, per_gpu_hour, currency) AS cost, one_currency(currency) AS currency
-    FROM holder_rows($from_ts, $to_ts, $hours_to, $node, $project, $user, $model)
+    FROM holder_rows($from_ts, $to_ts, $hours_to, $days_to, $node, $project, $user, $model)
     WHERE holder_id IS NOT NULL
     GROUP BY holder_id
 ), spans AS (

@@ -7,6 +7,7 @@
 -- @param user text = NULL: only what this user held
 -- @param model text = NULL: only GPUs of this model
 -- @mark hours_to rollup_1h
+-- @mark days_to rollup_1d
 -- @column key timestamp: start of the hour, or of the window in it
 -- @column gpu_hours double (GPU-hours): installed time; with a project or user, what they held
 -- @column held_gpu_hours double (GPU-hours): of these, given to somebody
@@ -25,4 +26,4 @@
 -- @column wasted_cost double (currency): of wasted_gpu_hours
 -- @column currency text: of both
 -- @null utilization_ratio: nothing was measured; cost: some of the hours have no price, or currencies differ
-SELECT * FROM ledger_by_step($from_ts, $to_ts, $hours_to, 3600, $node, $project, $user, $model) ORDER BY key;
+SELECT * FROM ledger_by_step($from_ts, $to_ts, $hours_to, $days_to, 3600, $node, $project, $user, $model) ORDER BY key;

@@ -7,6 +7,7 @@
 -- @param user text = NULL: only what this user held
 -- @param model text = NULL: only GPUs of this model
 -- @mark hours_to rollup_1h
+-- @mark days_to rollup_1d
 -- @column key text: the GPU's model
 -- @column gpu_hours double (GPU-hours): installed time; with a project or user, what they held
 -- @column held_gpu_hours double (GPU-hours): of these, given to somebody
@@ -25,4 +26,5 @@
 -- @column wasted_cost double (currency): of wasted_gpu_hours
 -- @column currency text: of both
 -- @null utilization_ratio: nothing was measured; cost: some of the hours have no price, or currencies differ; key: model not known
-SELECT * FROM ledger_by_hardware(model, $from_ts, $to_ts, $hours_to, $node, $project, $user, $model) ORDER BY gpu_hours DESC, key;
+SELECT * FROM ledger_by_hardware(model, $from_ts, $to_ts, $hours_to, $days_to, $node, $project, $user, $model)
+ORDER BY gpu_hours DESC, key;

@@ -7,6 +7,7 @@
 -- @param user text = NULL: only what this user held
 -- @param model text = NULL: only GPUs of this model
 -- @mark hours_to rollup_1h
+-- @mark days_to rollup_1d
 -- @column state text: free, allocated-empty, held-idle, low-saturation, moderate, good, suspect or unknown
 -- @column gpu_hours double (GPU-hours): time in this state
 -- @column share_ratio double (ratio): of all of them
@@ -18,7 +19,7 @@ WITH states AS (
         SELECT share_of_device, per_gpu_hour, currency, free_ms AS "free", allocated_empty_ms AS "allocated-empty",
             held_idle_ms AS "held-idle", low_saturation_ms AS "low-saturation", moderate_ms AS "moderate",
             good_ms AS "good", suspect_ms AS "suspect", unknown_ms AS "unknown"
-        FROM gpu_rows($from_ts, $to_ts, $hours_to, $node, $project, $user, $model)
+        FROM gpu_rows($from_ts, $to_ts, $hours_to, $days_to, $node, $project, $user, $model)
     ) ON "free", "allocated-empty", "held-idle", "low-saturation", "moderate", "good", "suspect", "unknown"
     INTO NAME state VALUE ms
 ), hours AS (

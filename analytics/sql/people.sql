@@ -7,6 +7,7 @@
 -- @param user text = NULL: only what this user held
 -- @param model text = NULL: only GPUs of this model
 -- @mark hours_to rollup_1h
+-- @mark days_to rollup_1d
 -- @column user_name text: the person
 -- @column project text: for which project
 -- @column gpu_hours double (GPU-hours): held
@@ -25,7 +26,7 @@ SELECT
     sum_money(total_ms, share_of_device, per_gpu_hour, currency) AS cost,
     sum_money(wasted_ms, share_of_device, per_gpu_hour, currency) AS wasted_cost,
     one_currency(currency) AS currency, count(DISTINCT holder_id) AS jobs
-FROM holder_rows($from_ts, $to_ts, $hours_to, $node, $project, $user, $model)
+FROM holder_rows($from_ts, $to_ts, $hours_to, $days_to, $node, $project, $user, $model)
 WHERE holder_id IS NOT NULL
 GROUP BY user_name, project
 ORDER BY wasted_gpu_hours DESC, gpu_hours DESC, user_name, project;

@@ -10,7 +10,7 @@
 -- @null project: jobs of which none is known
 WITH weighed AS (
     SELECT u.*, share_of_device * pow(0.5, (epoch_ms($to_ts) - epoch_ms(u.ts)) / 3600000.0 / $half_life_h) AS weight
-    FROM usage($from_ts, $to_ts, $hours_to) AS u JOIN gpus AS g USING (gpu_id)
+    FROM usage($from_ts, $to_ts, $hours_to, TIMESTAMP '1970-01-01') AS u JOIN gpus AS g USING (gpu_id)
 ), whole AS (
     SELECT
         sum(weight * (free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms + good_ms

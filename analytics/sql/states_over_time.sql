@@ -2,12 +2,13 @@
 --
 -- @param from_ts minute: start of the window
 -- @param to_ts minute: end of the window, exclusive
--- @param step_s step: length of a step; whole hours are read from the hourly roll-up
+-- @param step_s step: length of a step; whole hours and days are read from their roll-ups
 -- @param node text = NULL: only this node
 -- @param project text = NULL: only what this project held
 -- @param user text = NULL: only what this user held
 -- @param model text = NULL: only GPUs of this model
 -- @mark hours_to rollup_1h
+-- @mark days_to rollup_1d
 -- @column ts timestamp: start of the step
 -- @column free_gpu_hours double (GPU-hours): in state free
 -- @column allocated_empty_gpu_hours double (GPU-hours): held, and no process on it
@@ -21,5 +22,5 @@
 SELECT
     key AS ts, free_gpu_hours, allocated_empty_gpu_hours, held_idle_gpu_hours, low_saturation_gpu_hours,
     moderate_gpu_hours, good_gpu_hours, suspect_gpu_hours, unknown_gpu_hours
-FROM ledger_by_step($from_ts, $to_ts, $hours_to, $step_s, $node, $project, $user, $model)
+FROM ledger_by_step($from_ts, $to_ts, $hours_to, $days_to, $step_s, $node, $project, $user, $model)
 ORDER BY ts;

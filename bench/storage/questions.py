@@ -1,4 +1,4 @@
-"""How long every named query takes on a big store: 1,000 GPUs, 30 days of minutes and hours.
+"""How long every named query takes on a big store: 1,000 GPUs, 30 days of minutes, hours and days.
 
 The data is made by SQL from a hash of (GPU, time), so it is the same on every machine. Raw samples are 30 s
 apart and cover the last ``sample_days`` days, the older of them sealed; roll-ups cover all days.
@@ -74,9 +74,10 @@ def build(folder: Path, scale: Scale) -> None:
             store.execute(_MINUTES, {"gpus": scale.gpus, "start": _plain(start)})
             span = {"from_ms": _ms(start), "to_ms": _ms(start + timedelta(days=1)), "gpu_ids": None}
             store.execute(statement("rollup_hours"), span)
+            store.execute(statement("rollup_days"), span)
             if day >= scale.days - scale.sample_days:
                 store.execute(_SAMPLES, {"gpus": scale.gpus, "start": _plain(start)})
-        for name in ("rollup_1m", "rollup_1h"):
+        for name in ("rollup_1m", "rollup_1h", "rollup_1d"):
             store.execute(statement("set_watermark"), {"name": name, "complete_to_ms": _ms(END)})
         store.execute(_LATEST, [_plain(END)])
     with open_store(path) as store:

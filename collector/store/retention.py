@@ -1,7 +1,7 @@
 """How long each level is kept, and what is let go of when its time is over.
 
-The coarser the level, the longer: samples go first, minutes next, hours last. Whole days only, so that what
-is left of a day never looks like all of it.
+The coarser the level, the longer: samples go first, minutes next, hours last, and with them the days that are
+made of them. Whole days only, so that what is left of a day never looks like all of it.
 """
 
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ class Retention:
     """Days to keep; samples count whether sealed or not.
 
     ``samples_days`` also holds for the record of ticks, ``process_samples_days`` for ended intrusions and
-    unclear claims, ``hours_days`` for gaps, events, ended allocations, closed findings and the journal; plans
-    that nobody settled go with the samples.
+    unclear claims, ``hours_days`` for the days made of them, gaps, events, ended allocations, closed findings
+    and the journal; plans that nobody settled go with the samples.
     """
 
     samples_days: float = 30.0
@@ -70,6 +70,7 @@ _LEVELS = (
     ("expire_process_samples", "process_samples"),
     ("expire_minutes", "minutes"),
     ("expire_hours", "hours"),
+    ("expire_days", "hours"),
     ("expire_gaps", "hours"),
     ("expire_events", "hours"),
     ("expire_allocations", "hours"),
@@ -78,6 +79,8 @@ _LEVELS = (
     ("expire_directives", "hours"),
     ("expire_plans", "samples"),
     ("expire_tellings", "hours"),
+    ("expire_alerts", "hours"),
+    ("expire_letters", "hours"),
     ("expire_keeps", "hours"),
     ("expire_intrusions", "process_samples"),
     ("expire_unclear_claims", "process_samples"),

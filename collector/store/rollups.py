@@ -1,7 +1,8 @@
-"""Keeps minutes and hours rolled up as samples arrive, and does them again when samples come late.
+"""Keeps minutes, hours and days rolled up as samples arrive, and does them again when samples come late.
 
-A minute is closed GRACE_MS after its end, because sources that average over 30 or 60 s report late.
-Everything here runs inside the caller's transaction.
+A minute is closed GRACE_MS after its end, because sources that average over 30 or 60 s report late. Each
+level is made of the one below it; days are made anew from all their hours, never added to. Everything here
+runs inside the caller's transaction.
 """
 
 from dataclasses import dataclass, replace
@@ -13,9 +14,13 @@ from collector.store.statements import statement
 BIN_MS = 30_000
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
+DAY_MS = 86_400_000
 GRACE_MS = 60_000
 WIDEST_MS = HOUR_MS
 """Bins are filled this far back from a sample's end, however wide it says it is."""
+HOURS_AT_ONCE = 500_000
+"""Of so many hours of one GPU each, days are made when a minute closes: a store that was written before there
+were days, or a long past told at once, has many due, and the next tick waits meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +46,8 @@ class Marks:
 
     minutes_to_ms: int | None = None
     hours_to_ms: int | None = None
+    days_to_ms: int | None = None
+    """Never further than the hours; ``None`` also in a store that had hours before there were days."""
     samples_from_ms: int | None = None
     """Samples before this were let go of once, so what is rolled up of them must stay."""
     minutes_from_ms: int | None = None
@@ -61,6 +68,7 @@ def read_marks(connection: duckdb.DuckDBPyConnection) -> Marks:
     return Marks(
         minutes_to_ms=rows.get("rollup_1m"),
         hours_to_ms=rows.get("rollup_1h"),
+        days_to_ms=rows.get("rollup_1d"),
         samples_from_ms=rows.get("samples_kept"),
         minutes_from_ms=rows.get("minutes_kept"),
     )
@@ -68,13 +76,17 @@ def read_marks(connection: duckdb.DuckDBPyConnection) -> Marks:
 
 def start_marks(connection: duckdb.DuckDBPyConnection, first_ms: int) -> Marks:
     """The marks of a store whose first sample begins at ``first_ms``."""
-    marks = Marks(minutes_to_ms=floor_to(first_ms, MINUTE_MS), hours_to_ms=floor_to(first_ms, HOUR_MS))
+    marks = Marks(
+        minutes_to_ms=floor_to(first_ms, MINUTE_MS),
+        hours_to_ms=floor_to(first_ms, HOUR_MS),
+        days_to_ms=floor_to(first_ms, DAY_MS),
+    )
     _write_marks(connection, marks)
     return marks
 
 
 def close_finished(connection: duckdb.DuckDBPyConnection, marks: Marks, *, at_ms: int, reach: Reach) -> Marks:
-    """Roll up the minutes that ended GRACE_MS before ``at_ms``, and the hours that this completes."""
+    """Roll up the minutes that ended GRACE_MS before ``at_ms``, and the hours and days that completes."""
     due_ms = _due_ms(at_ms)
     if marks.minutes_to_ms is None or marks.hours_to_ms is None or due_ms <= marks.minutes_to_ms:
         return marks
@@ -84,7 +96,9 @@ def close_finished(connection: duckdb.DuckDBPyConnection, marks: Marks, *, at_ms
     if due_hour_ms > marks.hours_to_ms:
         _run(connection, "rollup_hours", Stretch(from_ms=marks.hours_to_ms, to_ms=due_hour_ms))
         connection.execute(statement("touch_holders"), {"at_ms": at_ms})
-    moved = replace(marks, minutes_to_ms=due_ms, hours_to_ms=max(due_hour_ms, marks.hours_to_ms))
+    hours_to_ms = max(due_hour_ms, marks.hours_to_ms)
+    days_to_ms = _close_days(connection, marks.days_to_ms, hours_to_ms)
+    moved = replace(marks, minutes_to_ms=due_ms, hours_to_ms=hours_to_ms, days_to_ms=days_to_ms)
     _write_marks(connection, moved)
     return moved
 
@@ -114,6 +128,7 @@ def redo(connection: duckdb.DuckDBPyConnection, stretch: Stretch, marks: Marks, 
         _run(connection, "clear_minutes", minutes)
         add_minutes(connection, minutes, reach)
         redo_hours(connection, minutes, marks)
+    redo_days(connection, Stretch(from_ms=from_ms, to_ms=to_ms, gpu_ids=stretch.gpu_ids), marks)
 
 
 def redo_hours(connection: duckdb.DuckDBPyConnection, minutes: Stretch, marks: Marks) -> None:
@@ -126,6 +141,18 @@ def redo_hours(connection: duckdb.DuckDBPyConnection, minutes: Stretch, marks: M
     if hours.from_ms < hours.to_ms:
         _run(connection, "clear_hours", hours)
         _run(connection, "rollup_hours", hours)
+
+
+def redo_days(connection: duckdb.DuckDBPyConnection, hours: Stretch, marks: Marks) -> None:
+    """Make the complete days that ``hours`` touches anew."""
+    days = Stretch(
+        from_ms=floor_to(hours.from_ms, DAY_MS),
+        to_ms=min(-floor_to(-hours.to_ms, DAY_MS), marks.days_to_ms or 0),
+        gpu_ids=hours.gpu_ids,
+    )
+    if days.from_ms < days.to_ms:
+        _run(connection, "clear_days", days)
+        _run(connection, "rollup_days", days)
 
 
 def add_minutes(connection: duckdb.DuckDBPyConnection, minutes: Stretch, reach: Reach) -> None:
@@ -152,6 +179,21 @@ def floor_to(ms: int, step_ms: int) -> int:
     return ms // step_ms * step_ms
 
 
+def _close_days(connection: duckdb.DuckDBPyConnection, days_to_ms: int | None, hours_to_ms: int) -> int:
+    """Make the days that are complete and not there yet, the oldest first; up to where there are days now."""
+    due_ms = floor_to(hours_to_ms, DAY_MS)
+    if days_to_ms is not None and days_to_ms >= due_ms:
+        return days_to_ms
+    found = connection.execute(statement("first_hour")).fetchone()
+    first_ms, gpus = found or (None, 0)
+    if days_to_ms is None:
+        days_to_ms = due_ms if first_ms is None else floor_to(first_ms, DAY_MS)
+    most = max(1, HOURS_AT_ONCE // (24 * max(1, gpus)))
+    end_ms = min(due_ms, days_to_ms + most * DAY_MS)
+    redo_days(connection, Stretch(from_ms=days_to_ms, to_ms=end_ms), Marks(days_to_ms=end_ms))
+    return end_ms
+
+
 def _due_ms(at_ms: int) -> int:
     return floor_to(at_ms - GRACE_MS, MINUTE_MS)
 
@@ -168,5 +210,10 @@ def _run(connection: duckdb.DuckDBPyConnection, name: str, stretch: Stretch) -> 
 
 
 def _write_marks(connection: duckdb.DuckDBPyConnection, marks: Marks) -> None:
-    for name, mark in (("rollup_1m", marks.minutes_to_ms), ("rollup_1h", marks.hours_to_ms)):
+    levels = {
+        "rollup_1m": marks.minutes_to_ms,
+        "rollup_1h": marks.hours_to_ms,
+        "rollup_1d": marks.days_to_ms,
+    }
+    for name, mark in levels.items():
         connection.execute(statement("set_watermark"), {"name": name, "complete_to_ms": mark})

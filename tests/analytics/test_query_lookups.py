@@ -22,6 +22,7 @@ def test_span(ask: Ask) -> None:
 
 def test_marks(ask: Ask) -> None:
     assert {row["name"]: row["complete_to"].hour for row in ask("marks")} == {
+        "rollup_1d": 0,
         "rollup_1h": 14,
         "rollup_1m": 14,
     }

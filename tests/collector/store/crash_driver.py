@@ -12,6 +12,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -58,6 +59,26 @@ def begin_ticks(store: Store) -> None:
         store.write_tick(full_tick(n))
 
 
+def forget_days(store: Store) -> None:
+    """Three days of the past, left as a Fallow that knew no days rolled up would."""
+    store.write_history(past())
+    with store.writing("forgetting the days") as connection:
+        connection.execute("DELETE FROM rollup_1d")
+        connection.execute("DELETE FROM watermarks WHERE name = 'rollup_1d'")
+
+
+def late_tick() -> Tick:
+    """A tick after the past, with a sample for a day that is rolled up."""
+    at = D0 + 3 * DAY_MS + TICK_MS
+    reading = Reading(
+        source="test",
+        at_ms=at,
+        gpus=(gpu(0), gpu(1)),
+        samples=(sample(0, D0 + DAY_MS + 700_000, 0.9), sample(1, at)),
+    )
+    return Tick(at_ms=at, width_ms=TICK_MS, outcomes=(reading,))
+
+
 SCENARIOS: dict[str, tuple[Callable[[Store], Any], Callable[[Store], Any]]] = {
     "tick": (begin_ticks, lambda store: store.write_tick(full_tick(12))),
     "history": (begin_ticks, lambda store: store.write_history(past())),
@@ -67,6 +88,11 @@ SCENARIOS: dict[str, tuple[Callable[[Store], Any], Callable[[Store], Any]]] = {
         lambda store: store.apply_retention(
             Retention(samples_days=1, minutes_days=2, hours_days=2), D0 + 3 * DAY_MS
         ),
+    ),
+    "late": (lambda store: store.write_history(past()), lambda store: store.write_tick(late_tick())),
+    "days": (
+        forget_days,
+        lambda store: store.write_tick(replace(late_tick(), at_ms=D0 + 3 * DAY_MS + 120_000, outcomes=())),
     ),
     "checkpoint": (begin_ticks, lambda store: store.checkpoint()),
 }
