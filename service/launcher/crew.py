@@ -1,4 +1,8 @@
-"""A job's workers as its launcher sees them: started, signalled and swept away by a guard of their own."""
+"""A job's workers as its launcher sees them: started, signalled and swept away by a guard of their own.
+
+``guard`` draws the processes. Whichever of launcher, keeper and guard are killed, one that is left ends what
+lived below; only all three at once leave it to nobody, and the keeper is in no group that is signalled.
+"""
 
 import ctypes
 import json
@@ -68,6 +72,7 @@ class Crew:
         _reap_what_is_left()
         self._line, theirs = socket.socketpair()
         self._partial = b""
+        self._guard_pid: int | None = None
         theirs.set_inheritable(True)
         try:
             # Descriptors that the user opened for the job (bash's <(...)) go through; Python's own don't.
@@ -78,9 +83,14 @@ class Crew:
             theirs.close()
 
     @property
-    def guard_pid(self) -> int:
-        """The guard's process."""
+    def keeper_pid(self) -> int:
+        """The process that ends what a killed guard leaves."""
         return self._guard.pid
+
+    @property
+    def guard_pid(self) -> int | None:
+        """The guard's process; ``None`` before it has said so."""
+        return self._guard_pid
 
     def fileno(self) -> int:
         """Readable when there is news."""
@@ -103,22 +113,31 @@ class Crew:
         self._tell({"sweep": float(patience_s)})
 
     def news(self) -> tuple[News, ...]:
-        """What happened; blocks until something did. After ``Gone(guard_died=True)`` there is no more."""
+        """What happened, if it is news; blocks for a word. There is none after ``Gone(guard_died=True)``."""
         try:
             came = self._line.recv(1 << 16)
         except OSError:
             came = b""
         if not came:
-            self._guard.wait()
-            _end_own_descendants()
+            if self._guard.wait() != 0:  # the keeper was killed as well: what is left is this process's own
+                _end_own_descendants()
             return (Gone(guard_died=True),)
         *lines, self._partial = (self._partial + came).split(b"\n")
-        return tuple(_read(line) for line in lines)
+        return tuple(news for line in lines if (news := self._heard(json.loads(line))) is not None)
 
     def close(self) -> None:
         """Let the guard go; blocks until nothing lives below it and it has ended."""
         self._line.close()
-        self._guard.wait()
+        if self._guard.wait() != 0 and self._guard_pid is not None:  # the keeper was killed
+            _await(self._guard_pid)
+
+    def _heard(self, said: dict[str, object]) -> News | None:
+        match said:
+            case {"guard": int(pid)}:
+                self._guard_pid = pid
+                return None
+            case _:
+                return _read(said)
 
     def _tell(self, order: dict[str, object]) -> None:
         try:
@@ -127,8 +146,8 @@ class Crew:
             return  # the guard is gone: ``news`` says so
 
 
-def _read(line: bytes) -> News:
-    match json.loads(line):
+def _read(said: dict[str, object]) -> News:
+    match said:
         case {"started": int(worker), "pid": int(pid)}:
             return Started(worker=worker, pid=pid)
         case {"unstartable": int(worker), "why": str(why)}:
@@ -148,6 +167,14 @@ def _reap_what_is_left() -> None:
     library = ctypes.CDLL(None, use_errno=True)
     if library.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "cannot become a subreaper (prctl)")
+
+
+def _await(guard: int) -> None:
+    """Until a guard that became this process's own child has ended what lives below it, and itself."""
+    try:
+        os.waitpid(guard, 0)
+    except ChildProcessError:
+        return
 
 
 def _end_own_descendants() -> None:

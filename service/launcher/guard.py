@@ -5,7 +5,14 @@
 FD is a socket to the launcher: a line of JSON each way. When it closes, the launcher is gone, and everything
 below this process is ended: asked, and after ``PATIENCE_S`` killed. It is a subreaper (prctl(2)), so what a
 worker left behind stays below it. If this process is killed itself, its workers get
-``death`` from the kernel, and what they left falls to the launcher, which is a subreaper too.
+``death`` from the kernel, and what they left falls to its own parent, the keeper.
+
+The keeper is this program as it was started: it forks the guard and does nothing but wait for it, in a
+session of its own, so that no signal to the launcher's group or terminal reaches it. A subreaper as well, it
+inherits what lived below a guard that was killed, together with its launcher or alone, and ends it. If the
+keeper is killed, all this falls to the launcher, which is a subreaper too.
+
+    launcher ─► keeper ─► guard ─► workers ─► what they start
 
 It shares the launcher's process group and blocks what people send there: a signal that waits here was sent to
 the whole group (Ctrl-C, `kill %1`, timeout(1)), so the workers have it already and it isn't sent on to them.
@@ -44,9 +51,45 @@ def main() -> None:
     """Serve one launcher until it goes; then end what is left."""
     signal.pthread_sigmask(signal.SIG_SETMASK, FORWARDED)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
-    launcher = socket.socket(fileno=int(sys.argv[1]))
+    line = int(sys.argv[1])
+    guard = os.fork()
+    if guard:
+        os.close(line)
+        keep(guard)
+        return
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    launcher = socket.socket(fileno=line)
     launcher.set_inheritable(False)
-    Guard(launcher).run()
+    guarding = Guard(launcher)
+    guarding.say({"guard": os.getpid()})
+    guarding.run()
+
+
+def keep(guard: int) -> None:
+    """Wait for the guard; whatever it leaves behind was left by a guard that was killed, and is ended."""
+    os.setsid()
+    while True:
+        pid, _ = os.waitpid(-1, 0)
+        if pid == guard:
+            break
+    until = time.monotonic() + PATIENCE_S
+    for pid in tree.descendants(os.getpid()):
+        _kill(pid, signal.SIGTERM)
+        _kill(pid, signal.SIGCONT)
+    while left := tree.descendants(os.getpid()):
+        if time.monotonic() >= until:
+            for pid in left:
+                _kill(pid, signal.SIGKILL)
+        _reap()
+        time.sleep(LOOK_S)
+
+
+def _reap() -> None:
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            continue
+    except ChildProcessError:
+        return
 
 
 def prctl(option: int, value: int) -> None:
@@ -122,10 +165,10 @@ class Guard:
             why = told.read().decode(errors="replace")
         if why:
             os.waitpid(pid, 0)
-            self._say({"unstartable": worker, "why": why})
+            self.say({"unstartable": worker, "why": why})
         else:
             self._workers[pid] = worker
-            self._say({"started": worker, "pid": pid})
+            self.say({"started": worker, "pid": pid})
 
     def _become(self, error: int, argv: list[str], env: dict[str, str], death: int) -> None:
         try:
@@ -162,9 +205,9 @@ class Guard:
         if all(trees) and trees:
             for pid in (pid for found in trees for pid in found):
                 _kill(pid, number)
-            self._say({"asked": True})
+            self.say({"asked": True})
         else:
-            self._say({"asked": False})
+            self.say({"asked": False})
 
     def _sweep(self, patience_s: float) -> None:
         """Ask all that live below to end, and kill after ``patience_s`` whatever still does."""
@@ -177,7 +220,7 @@ class Guard:
         left = tree.descendants(os.getpid())
         if not left and not self._workers:
             self._sweeping = None
-            self._say({"gone": True})
+            self.say({"gone": True})
             return True
         if self._sweeping is not None and time.monotonic() >= self._sweeping:
             for pid in left:
@@ -194,9 +237,10 @@ class Guard:
                 return
             worker = self._workers.pop(pid, None)
             if worker is not None:
-                self._say({"ended": worker, "code": os.waitstatus_to_exitcode(status)})
+                self.say({"ended": worker, "code": os.waitstatus_to_exitcode(status)})
 
-    def _say(self, what: dict[str, object]) -> None:
+    def say(self, what: dict[str, object]) -> None:
+        """Tell the launcher, if it is still there."""
         try:
             self._launcher.sendall(json.dumps(what).encode() + b"\n")
         except OSError:

@@ -182,6 +182,7 @@ def test_a_killed_guard_takes_its_workers_along_and_what_they_left_is_ended(tmp_
     words, told = family(tmp_path)
     pid = started(heard, words)
     left = daemon(told)
+    assert crew.guard_pid is not None
     os.kill(crew.guard_pid, signal.SIGKILL)
     assert heard.next(Gone) == Gone(guard_died=True)
     assert not lives(pid)
@@ -193,24 +194,69 @@ import os, select, signal, sys
 from service.launcher.crew import Crew, Started
 crew = Crew()
 crew.start(0, sys.argv[1:], dict(os.environ), signal.SIGKILL)
-for each in crew.news():
-    print(each.pid, crew.guard_pid, flush=True)
+while not (news := crew.news()):
+    continue
+print(news[0].pid, crew.guard_pid, crew.keeper_pid, flush=True)
 select.select([], [], [])
 """
+
+
+def launched(words: list[str]) -> "tuple[subprocess.Popen[str], int, int, int]":
+    """A launcher in a group of its own: with its worker's, its guard's and its keeper's pid."""
+    launcher = subprocess.Popen(
+        [sys.executable, "-c", LAUNCHER, *words],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path.cwd(),
+        process_group=0,
+    )
+    assert launcher.stdout is not None
+    pid, guard, keeper = map(int, launcher.stdout.readline().split())
+    return launcher, pid, guard, keeper
+
+
+@pytest.mark.parametrize("flags", [(), ("--stubborn",)])
+@pytest.mark.parametrize("how", ["both", "group"])
+def test_launcher_and_guard_killed_at_the_same_instant_leave_nothing(
+    tmp_path: Path, flags: tuple[str, ...], how: str
+) -> None:
+    words, told = family(tmp_path, *flags)
+    launcher, pid, guard, keeper = launched(words)
+    left = daemon(told)
+    if how == "group":
+        os.killpg(launcher.pid, signal.SIGKILL)
+    else:
+        for each in (launcher.pid, guard):
+            os.kill(each, signal.SIGSTOP)
+        for each in (guard, launcher.pid):
+            os.kill(each, signal.SIGKILL)
+    launcher.wait()
+    until(lambda: not any(map(lives, (pid, guard, left, keeper))), "all that the launcher had are gone")
+
+
+def test_a_killed_keeper_changes_nothing_for_the_job_and_its_end(tmp_path: Path) -> None:
+    crew = Crew()
+    heard = Heard(crew)
+    words, told = family(tmp_path)
+    pid = started(heard, words)
+    left, guard = daemon(told), crew.guard_pid
+    os.kill(crew.keeper_pid, signal.SIGKILL)
+    until(lambda: not lives(crew.keeper_pid), "the keeper is gone")
+    assert lives(pid) and lives(left) and guard is not None and lives(guard)
+    crew.sweep(5.0)
+    heard.next(Gone)
+    crew.close()
+    assert not any(map(lives, (pid, left, guard)))
 
 
 @pytest.mark.parametrize("flags", [(), ("--stubborn",)])
 def test_a_killed_launcher_takes_everything_along(tmp_path: Path, flags: tuple[str, ...]) -> None:
     words, told = family(tmp_path, *flags)
-    launcher = subprocess.Popen(
-        [sys.executable, "-c", LAUNCHER, *words], stdout=subprocess.PIPE, text=True, cwd=Path.cwd()
-    )
-    assert launcher.stdout is not None
-    pid, guard = map(int, launcher.stdout.readline().split())
+    launcher, pid, guard, keeper = launched(words)
     left = daemon(told)
     launcher.kill()
     launcher.wait()
-    until(lambda: not any(map(lives, (pid, guard, left))), "all that the launcher had are gone")
+    until(lambda: not any(map(lives, (pid, guard, left, keeper))), "all that the launcher had are gone")
 
 
 CATCHER = """
