@@ -159,7 +159,7 @@ def reverse_of(step: Step, stood: Stood | None, because: str) -> Step | None:
     """The step that puts a job back to how it stood; ``None`` where no step does."""
     match step:
         case Pause() if stood is not None and stood.gpus:
-            return Resume(job=step.job, gpus=stood.gpus, reason=because)
+            return Resume(job=step.job, gpus=stood.gpus, share=stood.share, reason=because)
         case Requeue() if stood is not None and stood.phase is Phase.RUNNING and stood.gpus:
             return Start(job=step.job, gpus=stood.gpus, share=stood.share, reason=because)
         case Start() if stood is not None and stood.may_wait:

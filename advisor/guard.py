@@ -6,6 +6,7 @@ jobs that are not preemptible, inference, whoever opted out or asked to be kept,
 time or cooling down, GPUs of suspect or unknown telemetry, an interactive job that somebody sits at, or may.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -68,12 +69,13 @@ def approve(plan: Plan, state: ClusterState, limits: Limits, agreed: frozenset[S
     a refused one is refused as well.
     """
     draft, cover = Draft(state), quota_cover(state)
-    brake = _Brake(disturbed_lately(state), limits.actions_per_hour)
+    brake = _Brake(disturbed_lately(state), limits.actions_per_hour, state.begun)
     steps: list[Step] = []
     refused: list[Refusal] = []
     for step in plan.steps:
         found = (
             _beyond(step, draft)
+            or _withheld(step, draft)
             or _unswitched(step, state, limits, agreed)
             or forbidden(step, draft, state, limits, cover)
             or brake.objection(step)
@@ -153,9 +155,9 @@ def forbidden(
 class _Brake:
     """Counts disturbances; what was begun for one job under the bound is finished, a gang being one deed."""
 
-    def __init__(self, lately: int, bound: int | None) -> None:
+    def __init__(self, lately: int, bound: int | None, begun: Iterable[JobId] = ()) -> None:
         self._count, self._bound = lately, bound
-        self._begun: set[JobId] = set()
+        self._begun: set[JobId] = set(begun)
 
     def objection(self, step: Step) -> Objection | None:
         if self._bound is None or not isinstance(step, Pause | Requeue | Move | Terminate):
@@ -182,6 +184,15 @@ def _beyond(step: Step, draft: Draft) -> Objection | None:
     if reason is None:
         return None
     return Objection(rule=Rule.UNSUPPORTED, reason=reason, would_change="a job that Fallow launched")
+
+
+def _withheld(step: Step, draft: Draft) -> Objection | None:
+    """Its owner's own no (``fallow consent``), which goes before everybody's yes."""
+    job = draft.jobs.get(step.job)
+    reason = None if job is None else job.withheld.get(type(step).__name__.lower())
+    if reason is None:
+        return None
+    return Objection(rule=Rule.OPTED_OUT, reason=reason, would_change="the owner's consent: `fallow consent`")
 
 
 def _impossible(step: Step, draft: Draft, refused: list[Refusal]) -> Objection | None:

@@ -95,7 +95,8 @@ class Gpu:
 
     A device that was cut into MIG instances is not in a ``ClusterState``, its instances are. Whoever uses a
     GPU that nobody handed out (a process without an allocation) makes it ``occupied``: never given away.
-    ``protected`` by the site: nothing is started there, and nothing there is touched.
+    ``protected`` by the site: nothing is started there, and nothing there is touched. ``part_of_device`` is a
+    MIG instance's part of its device's compute, ``None`` for a whole device.
     """
 
     uuid: GpuUuid
@@ -105,6 +106,7 @@ class Gpu:
     healthy: bool = True
     occupied: bool = False
     protected: bool = False
+    part_of_device: float | None = None
     telemetry: Telemetry = Telemetry.UNKNOWN
 
 
@@ -139,7 +141,8 @@ class Job:
     ``protected`` is the site's word: nothing is ever done to it. ``held`` while it is paused until somebody
     touches it or lets it go on. ``told_ms`` is when its owner was first reached in this idle time, and
     ``warned_ms`` most lately, and ``unreached_ms`` when telling was last tried and reached nobody.
-    ``cannot`` names steps, in small letters, that no engine here can carry out on it, each with the reason.
+    ``cannot`` names steps, in small letters, that no engine here can carry out on it, each with the reason;
+    ``withheld`` those that its owner does not allow (``advisor.consent``).
     """
 
     id: JobId
@@ -181,6 +184,7 @@ class Job:
     protected: bool = False
     held: bool = False
     cannot: Mapping[str, str] = field(default_factory=dict)
+    withheld: Mapping[str, str] = field(default_factory=dict)
     paused_on: tuple[GpuUuid, ...] = ()
     next_launch: tuple[tuple[str, str], ...] = ()
     profile: Profile | None = None
@@ -237,7 +241,10 @@ class ActionTaken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
-    """All that a decision may look at, at one instant. A job in ``placements`` is RUNNING, and only such."""
+    """All that a decision may look at, at one instant. A job in ``placements`` is RUNNING, and only such.
+
+    ``begun`` are waiting jobs for which others were asked to give way, each with those who still do.
+    """
 
     as_of_ms: int
     nodes: Mapping[NodeName, Node] = field(default_factory=dict)
@@ -248,3 +255,4 @@ class ClusterState:
     usage: Mapping[ProjectName, Usage] = field(default_factory=dict)
     reservations: Mapping[JobId, Reservation] = field(default_factory=dict)
     actions: tuple[ActionTaken, ...] = ()
+    begun: Mapping[JobId, tuple[JobId, ...]] = field(default_factory=dict)

@@ -4,15 +4,16 @@
 finds places and keeps the books; whether somebody *should* get a place is decided elsewhere.
 
 - A gang lies within one kind of GPU (model and memory), on the fullest node that fits, else on the fewest.
-- A fraction goes to the fullest GPU that fits it by share and memory, and only beside jobs of the same user
-  or jobs that allow it as well; asking for a fraction is allowing it.
+- A fraction goes to the smallest MIG instance that is free and holds share and memory, and has that alone.
+  Where there is none, to the fullest whole GPU that fits it by share and memory, and only beside jobs of the
+  same user or jobs that allow it as well; asking for a fraction is allowing it.
 - A GPU that was promised to the head of a queue is held back. It is lent only to a job that is sure to be
   gone by then.
 """
 
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -37,6 +38,13 @@ def may_share(one: Job, other: Job) -> bool:
     return all(job.may_share or job.share < 1 for job in (one, other))
 
 
+def share_on(job: Job, gpus: tuple[GpuUuid, ...], known: Mapping[GpuUuid, Gpu]) -> float:
+    """The share of each of these GPUs that the job is given: a MIG instance is nobody's in parts."""
+    if job.share < 1 and all(uuid in known and known[uuid].part_of_device is not None for uuid in gpus):
+        return 1.0
+    return job.share
+
+
 def shrunk(state: ClusterState, gpus: tuple[GpuUuid, ...], keep: int) -> tuple[GpuUuid, ...]:
     """The ``keep`` GPUs to go on with: those of the nodes where the job has most, in their old order."""
     by_node: defaultdict[NodeName, list[GpuUuid]] = defaultdict(list)
@@ -45,6 +53,11 @@ def shrunk(state: ClusterState, gpus: tuple[GpuUuid, ...], keep: int) -> tuple[G
     fullest_first = sorted(by_node.values(), key=lambda own: (-len(own), gpus.index(own[0])))
     kept = set([uuid for own in fullest_first for uuid in own][:keep])
     return tuple(uuid for uuid in gpus if uuid in kept)
+
+
+def _holds_share(pool: Pool, job: Job) -> bool:
+    """Whether a part of a GPU that was asked for fits into one of this kind."""
+    return job.share >= 1 or pool.part_of_device is None or pool.part_of_device >= job.share - SHARE_SLACK
 
 
 class Board:
@@ -78,6 +91,7 @@ class Board:
             pool
             for pool in self.pools
             if (not job.gpu_models or pool.model in job.gpu_models)
+            and _holds_share(pool, job)
             and (need is None or pool.memory_bytes is None or need <= pool.memory_bytes)
         ]
         if len(fit) > 1:
@@ -92,14 +106,14 @@ class Board:
     def find(self, job: Job, count: int) -> tuple[GpuUuid, ...] | None:
         """Where ``count`` GPUs for the job are free, nothing taken; ``None`` when there is no such place."""
         if job.share < 1:
-            return self._find_shared(job, count)
+            return self._find_instances(job, count) or self._find_shared(job, count)
         picks = (pool.pick(count) for pool in self.may_use(job))
         return next((pick for pick in picks if pick is not None), None)
 
     def fits(self, job: Job, count: int) -> bool:
         """Whether ``find`` would find a place."""
         if job.share < 1:
-            return self._find_shared(job, count) is not None
+            return self.find(job, count) is not None
         return any(pool.free >= count for pool in self.may_use(job))
 
     def is_useful(self, gpus: tuple[GpuUuid, ...], job: Job) -> bool:
@@ -227,18 +241,18 @@ class Board:
         return None if found is None else found[0]
 
     def _pools(self, state: ClusterState, taken: set[GpuUuid]) -> list[Pool]:
-        pools: dict[tuple[str, int], Pool] = {}
-        cells: dict[tuple[str, tuple[str, int]], Cell] = {}
+        pools: dict[tuple[str, int, float], Pool] = {}
+        cells: dict[tuple[str, tuple[str, int, float]], Cell] = {}
         blocked = {name for name, node in state.nodes.items() if not node.schedulable}
         for gpu in state.gpus.values():
             if not gpu.healthy or gpu.occupied or gpu.protected or gpu.node in blocked:
                 continue
-            kind = (gpu.model or "", gpu.memory_bytes or 0)
+            kind = (gpu.model or "", gpu.memory_bytes or 0, gpu.part_of_device or 0.0)
             cell = cells.get((gpu.node, kind))
             if cell is None:
                 pool = pools.get(kind)
                 if pool is None:
-                    pool = pools[kind] = Pool(gpu.model, gpu.memory_bytes)
+                    pool = pools[kind] = Pool(gpu.model, gpu.memory_bytes, gpu.part_of_device)
                 cell = cells[gpu.node, kind] = Cell(gpu.node, 0)
                 pool.cells.append(cell)
             self._cells[gpu.uuid] = (pools[kind], cell)
@@ -305,8 +319,14 @@ class Board:
         if at < len(self._partial) and self._partial[at] == (shared.free, uuid):
             del self._partial[at]
 
+    def _find_instances(self, job: Job, count: int) -> tuple[GpuUuid, ...] | None:
+        """``count`` free MIG instances of the smallest kind that holds the job's share and memory."""
+        kinds = [pool for pool in self.may_use(job) if pool.part_of_device is not None]
+        kinds.sort(key=lambda pool: (pool.part_of_device, pool.memory_bytes or 0, pool.model or ""))
+        return next((pick for pool in kinds if (pick := pool.pick(count)) is not None), None)
+
     def _find_shared(self, job: Job, count: int) -> tuple[GpuUuid, ...] | None:
-        kinds = self.may_use(job)
+        kinds = [pool for pool in self.may_use(job) if pool.part_of_device is None]
         picked: list[GpuUuid] = []
         first = bisect_left(self._partial, (job.share - SHARE_SLACK, ""))
         for _, uuid in islice(self._partial, first, None):

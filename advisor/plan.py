@@ -122,7 +122,7 @@ def requirements(step: Step, holds: tuple[GpuUuid, ...] = ()) -> tuple[Requireme
     """What must be true just before the step is done; ``holds`` are the GPUs that its job has by then."""
     match step:
         case Start() | Resume():
-            share = step.share if isinstance(step, Start) else 1.0
+            share = 1.0 if step.share is None else step.share
             return (Waiting(job=step.job), Free(gpus=step.gpus, share=share))
         case Resize():
             new = tuple(uuid for uuid in step.gpus if uuid not in holds)

@@ -22,10 +22,15 @@ class Cell:
 
 
 class Pool:
-    """Free GPUs of one model and memory: ``free`` of ``size`` that there are."""
+    """Free GPUs of one model and memory: ``free`` of ``size`` that there are.
 
-    def __init__(self, model: str | None, memory_bytes: int | None) -> None:
-        self.model, self.memory_bytes = model, memory_bytes
+    ``part_of_device`` is what a MIG instance of this kind is of its device, ``None`` for whole devices.
+    """
+
+    def __init__(
+        self, model: str | None, memory_bytes: int | None, part_of_device: float | None = None
+    ) -> None:
+        self.model, self.memory_bytes, self.part_of_device = model, memory_bytes, part_of_device
         self.free = self.size = 0
         self.cells: list[Cell] = []
         self._buckets: dict[int, _Bucket] = {}

@@ -53,10 +53,15 @@ def upward(tree: Tree, leaves: Mapping[ProjectName, float]) -> dict[ProjectName,
 
 
 def demand(state: ClusterState) -> dict[ProjectName, float]:
-    """GPUs that each project's own jobs could use now: running, pending and paused ones at their largest."""
+    """GPUs that each project's own jobs could use now: running, pending and paused ones at their largest.
+
+    Who asked for a part of a GPU and was given a MIG instance wants that instance.
+    """
     wanted: defaultdict[ProjectName, float] = defaultdict(float)
     for job in state.jobs.values():
-        wanted[job.project] += job.max_gpus * job.share
+        placement = state.placements.get(job.id)
+        held = 0.0 if placement is None else placement.size_gpus
+        wanted[job.project] += max(job.max_gpus * job.share, held)
     return dict(wanted)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from advisor.limits import Limits
 from advisor.model import ActionClass, ClusterState, Job, Phase, Placement, ProjectName
-from advisor.placement import Board
+from advisor.placement import Board, share_on
 from advisor.plan import Outlook, Plan, Refusal, Rule
 from advisor.policies.fair_share import Shares, fair_shares
 from advisor.projects import allocated, upward
@@ -57,14 +57,16 @@ class Round:
 
     def start(self, job: Job, gpus: tuple[GpuUuid, ...], reason: str) -> None:
         """Start or resume a waiting job there."""
-        self._enter(job, Placement(gpus=gpus, share=job.share))
+        share = share_on(job, gpus, self.state.gpus)
+        self._enter(job, Placement(gpus=gpus, share=share))
         self.new[job.id] = len(self.steps)
         self._waiting -= 1
         self.board.fulfil(job.id)
         if job.phase is Phase.PAUSED:
-            self.steps.append(Resume(job=job.id, gpus=gpus, reason=reason))
+            own = None if share == job.share else share
+            self.steps.append(Resume(job=job.id, gpus=gpus, share=own, reason=reason))
         else:
-            self.steps.append(Start(job=job.id, gpus=gpus, share=job.share, reason=reason))
+            self.steps.append(Start(job=job.id, gpus=gpus, share=share, reason=reason))
 
     def resize(self, job: Job, gpus: tuple[GpuUuid, ...], reason: str, for_job: JobId | None = None) -> None:
         """Give a running job this set of GPUs.
@@ -141,6 +143,6 @@ class Round:
         self._count(job, -placement.size_gpus)
 
     def _count(self, job: Job, gpus: float) -> None:
+        self.moves += 1
         for name in self.tree.paths[job.project]:
             self.given[name] += gpus
-        self.moves += 1

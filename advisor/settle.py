@@ -39,6 +39,7 @@ from collector.model import JobId
 if TYPE_CHECKING:
     from collector.store.database import Store
 
+TOLD = "the owner was told"
 PATIENCE_MS = 30 * 60_000
 """How long a launcher may take before a person is asked to look: longer than any grace that is usual."""
 
@@ -78,13 +79,13 @@ class Settlement:
 def settlement(deed: Deed, facts: Facts, now: Moment) -> Settlement | None:
     """How to settle ``deed``; ``None`` while its launcher may still say. Pure."""
     step = deed.step
+    if isinstance(step, Tell) and facts.told:
+        return Settlement(result=Result.DONE, found=TOLD)
     if facts.directed is not None:
         return _of_directive(deed, facts.directed, facts.entry, now)
     match step:
         case None:
             return _unknown(f"whether `{deed.verb}` was carried out cannot be known; look at {deed.job}")
-        case Tell() if facts.told:
-            return Settlement(result=Result.DONE, found="the owner was told")
         case Promise():
             return _undone("promises are made anew with every plan")
         case CapAtNextLaunch() if facts.entry is not None:

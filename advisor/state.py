@@ -222,6 +222,7 @@ def _gpu(row: Row, judged: _Judged, held: bool) -> Gpu:
         node=NodeName(row["node"]),
         model=row["model"],
         memory_bytes=row["memory_total_bytes"],
+        part_of_device=row["part_of_device"],
         healthy=not judged.has(uuid, FindingKind.FALLING_GPU) and row["newest_ms"] is not None,
         occupied=foreign or (not held and row["is_taken"] is not False),
         telemetry=telemetry,

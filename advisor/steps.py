@@ -43,10 +43,11 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resume:
-    """Bring a PAUSED job back, onto GPUs of the nodes that hold its state."""
+    """Bring a PAUSED job back, onto GPUs of the nodes that hold its state; no ``share``: as it asked for."""
 
     job: JobId
     gpus: tuple[GpuUuid, ...]
+    share: float | None = None
     reason: str = ""
 
 

@@ -153,7 +153,8 @@ class Draft:
             raise StepError(
                 f"Resume {job.id}: its state lies in the memory of {', '.join(sorted(set(left)))}"
             )
-        self._run(step, job, Placement(gpus=step.gpus, share=job.share))
+        share = job.share if step.share is None else step.share
+        self._run(step, job, Placement(gpus=step.gpus, share=share))
 
     def _resize(self, step: Resize, job: Job) -> None:
         if not job.min_gpus <= len(step.gpus) <= job.max_gpus:

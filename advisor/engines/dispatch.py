@@ -1,9 +1,15 @@
-"""Hands each step to the engine whose job it is: launched by Fallow, or foreign; and notes what was told."""
+"""Hands each step to the engine whose job it is: launched by Fallow, or foreign; and notes what was told.
+
+A telling that its launcher has not acknowledged yet has reached nobody so far, and is no failure either: it
+is noted when its intent is settled.
+"""
 
 from collections.abc import Callable
 
-from advisor.engines.engine import Done, Engine, Outcome
+from advisor.deeds import Result
+from advisor.engines.engine import Done, Engine, Failed, Outcome
 from advisor.register.state import is_ours
+from advisor.settle import TOLD
 from advisor.steps import Step, Tell
 from collector.model import JobId
 
@@ -24,7 +30,12 @@ class Dispatch:
         if not is_ours(step.job):
             return self._foreign.do(step, intent)
         outcome = self._launched.do(step, intent)
-        if isinstance(step, Tell):
+        if isinstance(step, Tell) and isinstance(outcome, Done | Failed):
             reached = (LAUNCHER,) if isinstance(outcome, Done) else ()
             self._heard(step.job, "tell", step.message, reached)
         return outcome
+
+    def settled(self, step: Step, result: Result, found: str) -> None:
+        """Note what came of a telling after all, once its launcher has said so; nothing is noted twice."""
+        if isinstance(step, Tell) and is_ours(step.job) and found != TOLD:
+            self._heard(step.job, "tell", step.message, (LAUNCHER,) if result is Result.DONE else ())

@@ -51,6 +51,9 @@ Agree = Callable[[Entry, tuple[GpuUuid, ...], float], Terms]
 
 SLICE_S = 0.5
 
+BRIEF_S = 1.0
+"""What a launcher that has nothing to save takes to answer, with much to spare (docs/performance.md)."""
+
 
 class Interrupted(Exception):
     """The service stops while an answer is awaited; what comes of the step is found out at the next start."""
@@ -175,7 +178,7 @@ class LocalEngine:
         )
 
     def _continue(self, step: Resume, number: int, entry: Entry) -> Continue:
-        share = entry.submission.share
+        share = entry.submission.share if step.share is None else step.share
         terms = self._agree(entry, step.gpus, share)
         return Continue(
             number=number,
@@ -213,6 +216,21 @@ class LocalEngine:
                 return patience.reshape_s + grace_s
             case _:
                 assert_never(directive)
+
+
+class Brief:
+    """The same engine for who has more to do: it waits ``soon_s`` for a launcher's word, and no longer.
+
+    What is not answered by then is ``Late``: it goes on by itself, and the journal finds out (``settle``).
+    """
+
+    def __init__(self, engine: LocalEngine, soon_s: float = BRIEF_S) -> None:
+        self._engine, self._soon_s = engine, soon_s
+
+    def do(self, step: Step, intent: int = 0) -> Outcome:
+        """Give the step's directive and wait a moment for its launcher. Raises ``Interrupted``."""
+        given = self._engine.give(step, intent)
+        return self._engine.wait(given, self._soon_s) if isinstance(given, Given) else given
 
 
 def outcome(entry: Entry, number: int) -> Outcome | None:

@@ -9,7 +9,7 @@ is on them is bound to end by then.
 from collections.abc import Iterator
 from itertools import islice, takewhile
 
-from advisor.model import Job
+from advisor.model import Job, Telemetry
 from advisor.pool import Pool
 from advisor.round import Round
 from advisor.steps import Promise
@@ -51,6 +51,9 @@ class Ends:
             return f"; promised to start within {_minutes(known.start_ms - round.now_ms)}"
         if job.share < 1:
             return ""
+        if known is not None and known.start_ms >= round.now_ms and self._is_unseen(known.gpus):
+            within = _minutes(known.start_ms - round.now_ms)
+            return f"; promised to start within {within}, on GPUs that are not measured just now"
         best = self._earliest(job)
         if best is None:
             return "; no start can be promised: too few of the jobs in its way have a time limit"
@@ -58,6 +61,11 @@ class Ends:
         told = f"the jobs on these GPUs must end within {_minutes(start_ms - round.now_ms)}"
         round.promise(Promise(job=job.id, start_ms=start_ms, gpus=gpus, reason=told))
         return f"; promised to start within {_minutes(start_ms - round.now_ms)}"
+
+    def _is_unseen(self, gpus: tuple[GpuUuid, ...]) -> bool:
+        """Whether a promise cannot be judged, because a GPU of it is not measured; it stands meanwhile."""
+        found = (self._round.state.gpus.get(uuid) for uuid in gpus)
+        return any(gpu is not None and gpu.telemetry is Telemetry.UNKNOWN for gpu in found)
 
     def hold(self, job: Job) -> str:
         """Hold free GPUs back, in this round, for a head that is entitled to a place and gets one soon."""

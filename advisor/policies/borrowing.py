@@ -11,6 +11,7 @@ still.)
 """
 
 from collections import defaultdict
+from dataclasses import dataclass
 
 from advisor.model import Job, ProjectName
 from advisor.round import Round
@@ -21,6 +22,42 @@ from collector.model import JobKind
 def is_firm(job: Job) -> bool:
     """Whether the job cannot be made to give way."""
     return not job.preemptible or job.kind is not JobKind.BATCH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lack:
+    """Why a job that cannot give way may not borrow: ``beyond_gpus`` of it lie over the quota of ``project``.
+
+    There are ``there_gpus`` (of ``parent``; ``None``: of the cluster); quotas guarantee ``guaranteed_gpus``
+    of them, and ``lent_gpus`` beyond quotas are held by others that cannot give way.
+    """
+
+    project: ProjectName
+    parent: ProjectName | None
+    beyond_gpus: float
+    wanted_gpus: float
+    there_gpus: float
+    guaranteed_gpus: float
+    lent_gpus: float
+
+
+def told(job: Job, lack: Lack, free_gpus: int) -> tuple[str, str]:
+    """What a person reads who waits for this, and what would have to happen."""
+    parted = "its GPUs" if lack.parent is None else f"the GPUs of {lack.parent}"
+    reason = (
+        f"{_why_firm(job)}, and {lack.beyond_gpus:g} of {parted} would lie beyond the quota of {lack.project}"
+    )
+    reason += f": {_taken(lack)}"
+    if free_gpus >= job.min_gpus * job.share:
+        reason += f"; {free_gpus} are free now and stay free for whoever is guaranteed them"
+    ways = [f"a quota of at least {lack.wanted_gpus:g} for {lack.project}"]
+    if job.kind is not JobKind.BATCH:
+        ways.insert(0, "submitting it as a preemptible batch job")
+    elif not job.preemptible:
+        ways.insert(0, "submitting it as one that may give way (--preemptible)")
+    if lack.lent_gpus > SHARE_SLACK:
+        ways.append("the end of one of those jobs")
+    return reason, f"{', '.join(ways[:-1])}, or {ways[-1]}"
 
 
 class Firm:
@@ -36,16 +73,25 @@ class Firm:
         for id in round.placements:
             self.note(round.state.jobs[id])
 
-    def may_start(self, job: Job) -> bool:
-        """Whether the job's smallest world leaves everybody's quota within reach."""
+    def lack(self, job: Job) -> Lack | None:
+        """Why the job's smallest world would put somebody's quota out of reach; ``None`` when it does not."""
         if not is_firm(job):
-            return True
+            return None
         size = job.min_gpus * job.share
         for name in self._tree.paths[job.project]:
             more = self._over(name, size) - self._over(name, 0.0)
-            if more > SHARE_SLACK and more > self._slack(self._tree.projects[name].parent) + SHARE_SLACK:
-                return False
-        return True
+            parent = self._tree.projects[name].parent
+            if more > SHARE_SLACK and more > self._slack(parent) + SHARE_SLACK:
+                return Lack(
+                    project=name,
+                    parent=parent,
+                    beyond_gpus=more,
+                    wanted_gpus=self._held[name] + size,
+                    there_gpus=self._there(parent),
+                    guaranteed_gpus=self._quotas[parent],
+                    lent_gpus=self._beyond[parent],
+                )
+        return None
 
     def note(self, job: Job) -> None:
         """Count a job that runs."""
@@ -61,9 +107,33 @@ class Firm:
         return max(0.0, self._held[name] + more - self._tree.quotas[name])
 
     def _slack(self, parent: ProjectName | None) -> float:
+        return self._there(parent) - self._quotas[parent] - self._beyond[parent]
+
+    def _there(self, parent: ProjectName | None) -> float:
         if parent is None:
-            there_is = self._capacity
-        else:
-            above = self._slack(self._tree.projects[parent].parent)
-            there_is = self._tree.quotas[parent] + self._over(parent, 0.0) + max(0.0, above)
-        return there_is - self._quotas[parent] - self._beyond[parent]
+            return self._capacity
+        above = self._slack(self._tree.projects[parent].parent)
+        return self._tree.quotas[parent] + self._over(parent, 0.0) + max(0.0, above)
+
+
+def _why_firm(job: Job) -> str:
+    if job.kind is not JobKind.BATCH:
+        return f"{job.kind.value} jobs are never made to give way"
+    return "it is not preemptible"
+
+
+def _taken(lack: Lack) -> str:
+    """Where all of them went: to quotas, and to others of its kind."""
+    there, sure = f"{lack.there_gpus:g}", f"{lack.guaranteed_gpus:g}"
+    if lack.guaranteed_gpus > lack.there_gpus + SHARE_SLACK:
+        return f"quotas add up to {sure}, and there are {there}"
+    left = max(0.0, lack.there_gpus - lack.guaranteed_gpus)
+    if left <= SHARE_SLACK:
+        return f"quotas guarantee all {there} to projects"
+    lent = min(left, lack.lent_gpus)
+    if lent > SHARE_SLACK:
+        return (
+            f"quotas guarantee {sure} of {there} to projects, and {lent:g} of the other {left:g} are held by "
+            "jobs that cannot give way either"
+        )
+    return f"quotas guarantee {sure} of {there} to projects, which leaves {left:g}"

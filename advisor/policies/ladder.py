@@ -146,7 +146,7 @@ def _refusal(
         return None
     if restrained is not None:
         return restrained
-    if (why := job.cannot.get(VERBS[rung])) is not None:
+    if (why := job.cannot.get(VERBS[rung]) or job.withheld.get(VERBS[rung])) is not None:
         return why
     if rung is Rung.RELEASE:
         known = job.memory_held_bytes is not None and job.memory_bytes is not None

@@ -17,9 +17,10 @@ from typing import assert_never
 from advisor.goodput import gpu_time_left_s
 from advisor.limits import Order
 from advisor.model import ActionClass, Job, Phase, ProjectName, Use
+from advisor.placement import share_on
 from advisor.plan import Rule
 from advisor.policies.backfill import Ends, gone_by
-from advisor.policies.borrowing import Firm
+from advisor.policies.borrowing import Firm, told
 from advisor.policies.reclaim import Reclaimer, Short
 from advisor.policies.turns import is_young
 from advisor.round import Round
@@ -70,19 +71,14 @@ class _Desk:
             self.round.refuse(
                 job,
                 Rule.NEVER_FITS,
-                f"it needs {job.min_gpus} GPUs of one kind at once, and the cluster has {most} for it",
+                f"it needs {_asked(job)} of one kind at once, and the cluster has {most} for it",
                 "a smaller request, or more such GPUs",
             )
         elif limit is not None:
             self._refuse_limit(job, size, limit)
-        elif not self._firm.may_start(job):
-            self.round.refuse(
-                job,
-                Rule.UNGUARANTEED,
-                f"it is not preemptible, and {size:g} more GPUs than the quota of {job.project} are "
-                "guaranteed to others",
-                "declaring it preemptible, or a larger quota",
-            )
+        elif (lack := self._firm.lack(job)) is not None:
+            free = sum(pool.free for pool in self.round.board.may_use(job))
+            self.round.refuse(job, Rule.UNGUARANTEED, *told(job, lack, free))
         elif job.phase is Phase.PAUSED:
             self._resume(job)
         else:
@@ -93,6 +89,8 @@ class _Desk:
         gpus = board.find(job, job.min_gpus) or board.find_held(
             job, job.min_gpus, gone_by(job, self.round.now_ms)
         )
+        if gpus is not None and not self._may_have(job, gpus):
+            return
         if gpus is not None:
             self._place(job, gpus, "there is room")
             return
@@ -103,6 +101,14 @@ class _Desk:
             self._place(job, gpus, "others gave way")
             return
         self._wait(job, short)
+
+    def _may_have(self, job: Job, gpus: tuple[GpuUuid, ...]) -> bool:
+        """Whether what it would be given is within every limit: a MIG instance is more than was asked for."""
+        size = len(gpus) * share_on(job, gpus, self.round.state.gpus)
+        limit = self.round.over_limit(job, size)
+        if limit is not None:
+            self._refuse_limit(job, size, limit)
+        return limit is None
 
     def _place(self, job: Job, gpus: tuple[GpuUuid, ...], how: str) -> None:
         given, fair = self.round.given[job.project], self.round.fair[job.project]
@@ -150,6 +156,10 @@ class _Desk:
             f"{limit} has {self.round.given[limit]:g} GPUs of a limit of {bound:g}; {size:g} more exceed it",
             "jobs of the project ending, or a higher limit",
         )
+
+
+def _asked(job: Job) -> str:
+    return f"{job.min_gpus} GPUs" if job.share >= 1 else f"{job.share:.0%} of {job.min_gpus} GPUs"
 
 
 def _lines(round: Round) -> dict[ProjectName, list[Job]]:

@@ -13,19 +13,29 @@ recently started. Then the set is thinned from its end: nobody gives way who nee
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from advisor.limits import Order
 from advisor.model import ActionClass, Job, ProjectName, Use
 from advisor.plan import Rule
 from advisor.policies.room import Room
-from advisor.policies.victims import Source, Victim, Victims, in_turn
+from advisor.policies.victims import Source, Victim, Victims, in_turn, way_out
 from advisor.round import Round
 from advisor.steps import Pause, Requeue
 from advisor.transition import SHARE_SLACK
 
 SOON = (Rule.MIN_RUNTIME, Rule.COOLDOWN, Rule.IN_FLIGHT, Rule.RATE)
 """Objections that time alone removes."""
+
+
+PASSING: Mapping[Rule, str] = {
+    Rule.MIN_RUNTIME: "their minimal run time being over",
+    Rule.COOLDOWN: "their rest after a disturbance being over",
+    Rule.IN_FLIGHT: "the end of what is under way on their machine",
+    Rule.RATE: "fewer disturbances within the hour than the bound",
+}
+"""What the passing of time brings about, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +69,8 @@ class Reclaimer:
             job.memory_bytes,
             entitled,
             (job.user, job.may_share) if job.share < 1 else None,
+            may_reclaim,
+            job.id in self._round.state.begun,
         )
         known = self._hopeless.get(shape)
         if known is not None:
@@ -73,13 +85,15 @@ class Reclaimer:
         room.undo()
         if held:
             self._round.board.promise(job.id, self._round.state.reservations[job.id].start_ms, held)
-        self._hopeless[shape] = self._why(job, entitled, sources)
+        self._hopeless[shape] = self._why(job, entitled, sources, may_reclaim=may_reclaim)
         return self._hopeless[shape]
 
     def _search(self, job: Job, sources: list[Source], room: Room) -> bool:
         """Let candidates give way one by one, first the first in order, until the job fits; then thin out."""
         bound = self._round.limits.actions_per_hour
-        braked = bound is not None and self._round.disturbed >= bound
+        braked = (
+            bound is not None and self._round.disturbed >= bound and job.id not in self._round.state.begun
+        )
         taken: defaultdict[ProjectName, float] = defaultdict(float)
         for victim in in_turn(sources):
             if victim.floor == 0 and braked:
@@ -117,14 +131,14 @@ class Reclaimer:
                 continue
             self._victims.gone.add(id)
             reason = _reason(self._round, victim, job)
-            if victim.use is Use.IDLE and victim.checkpointable:
+            if way_out(victim) is Pause:
                 self._round.give_way(
                     Pause(job=id, for_job=job.id, action=ActionClass.FAIR_SHARE, reason=reason)
                 )
             else:
                 self._round.give_way(Requeue(job=id, for_job=job.id, reason=reason))
 
-    def _why(self, job: Job, entitled: int, sources: list[Source]) -> Short:
+    def _why(self, job: Job, entitled: int, sources: list[Source], *, may_reclaim: bool) -> Short:
         round = self._round
         counted: Counter[Rule] = sum((source.objections for source in sources), Counter())
         bound = round.limits.actions_per_hour
@@ -134,6 +148,16 @@ class Reclaimer:
         asks = f"it needs {job.min_gpus * job.share:g} GPUs at once and {free} that it can use are free whole"
         if not round.board.may_use(job):
             asks = "no GPU of the cluster has the model and memory it asks for"
+        promised = round.board.all_free_gpus - round.board.free_gpus
+        if promised:
+            asks += f", {promised} more are free and promised to who came before"
+        if not may_reclaim:
+            return Short(
+                rule=Rule.NO_ROOM,
+                reason=f"{asks}; whatever others give up goes first to an earlier job of {job.project}",
+                would_change="that job starting, or jobs ending",
+                entitled=False,
+            )
         if not entitled:
             given, fair = round.given[job.project], round.fair[job.project]
             return Short(
@@ -144,11 +168,12 @@ class Reclaimer:
                 entitled=False,
             )
         kept = ", ".join(f"{count} {rule.value}" for rule, count in sorted(counted.items()))
+        over = "those over their fair share cannot give way for it" if kept else "nobody is over a fair share"
+        soon = [PASSING[rule] for rule in SOON if rule in counted]
         return Short(
             rule=Rule.NO_ROOM,
-            reason=f"{asks}; those over their fair share cannot give way for it"
-            + (f" ({kept})" if kept else ""),
-            would_change="time" if any(rule in SOON for rule in counted) else "jobs ending",
+            reason=f"{asks}; {over}" + (f" ({kept})" if kept else ""),
+            would_change=" or ".join(soon) or "jobs ending",
             entitled=True,
             soon=any(rule in SOON for rule in counted),
         )

@@ -62,7 +62,9 @@ def _givers(state: ClusterState, limits: Limits, projects: set[ProjectName]) -> 
     found: defaultdict[ProjectName, list[Job]] = defaultdict(list)
     for name, placement in state.placements.items():
         job = state.jobs[name]
-        if job.project not in projects or is_young(job) or placement.share < 1 or not _is_fresh(job, state):
+        if job.project not in projects or is_young(job) or placement.share < 1 or "requeue" in job.withheld:
+            continue
+        if not _is_fresh(job, state):
             continue
         objection = against_disturbing(job, placement.gpus, ActionClass.FAIR_SHARE, state, limits)
         if objection is None:

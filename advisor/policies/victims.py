@@ -17,6 +17,7 @@ from advisor.pool import Pool
 from advisor.protection import against_disturbing, against_touching
 from advisor.quota import Cover, quota_cover
 from advisor.round import Round
+from advisor.steps import Pause, Requeue
 from advisor.transition import SHARE_SLACK
 from collector.model import JobId
 
@@ -124,10 +125,19 @@ class Source:
         round, gpus = self._round, self._round.state.placements[job.id].gpus
         if self._covered(job) > 0:
             return Rule.IN_QUOTA
+        if way_out(job) is None:
+            return Rule.OPTED_OUT
         if round.limits.is_off(ActionClass.FAIR_SHARE, job.project, round.state.projects):
             return Rule.MODE
         objection = against_disturbing(job, gpus, ActionClass.FAIR_SHARE, round.state, round.limits)
         return 0 if objection is None else objection.rule
+
+
+def way_out(job: Job) -> type[Pause | Requeue] | None:
+    """How it gives way, as its owner allows: paused where it is idle and can be, else put back in line."""
+    paused = job.use is Use.IDLE and job.checkpointable
+    ways: tuple[type[Pause | Requeue], ...] = (Pause, Requeue) if paused else (Requeue,)
+    return next((way for way in ways if way.__name__.lower() not in job.withheld), None)
 
 
 class Victims:

@@ -48,11 +48,15 @@ UPPER_LIMITS = frozenset({MEMORY_FRACTION, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """A leased device: ``is_instance`` for a MIG instance; ``memory_bytes`` of it, ``None`` unknown."""
+    """A leased device: ``is_instance`` for a MIG instance; ``memory_bytes`` of it, ``None`` unknown.
+
+    ``part_of_device`` is the instance's part of its device's compute, ``None`` unknown.
+    """
 
     uuid: GpuUuid
     memory_bytes: int | None = None
     is_instance: bool = False
+    part_of_device: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +156,7 @@ def _sharing(
     """What keeps it apart, and the sentence that says why."""
     alone = share >= 1 and not sharers
     if alone and devices and all(device.is_instance for device in devices):
-        return Sharing.MIG, "Its device is a MIG instance: memory and compute are its own, by hardware."
+        return Sharing.MIG, f"{_instance(wanted, devices)}: memory and compute are its own, by hardware."
     if alone:
         return Sharing.WHOLE, "It has its devices alone."
     others = sorted({sharer.user for sharer in sharers} - {wanted.user})
@@ -181,6 +185,16 @@ def _sharing(
     return (
         Sharing.MPS,
         f"{part} under MPS: its threads are limited to that, and all sharers are {wanted.user}.",
+    )
+
+
+def _instance(wanted: Submission, devices: Sequence[Device]) -> str:
+    part = devices[0].part_of_device
+    if wanted.share >= 1 or part is None:
+        return "Its device is a MIG instance"
+    return (
+        f"It asked for {wanted.share:.0%} of a GPU and has {devices[0].uuid}, {part:.0%} of one, the "
+        "smallest MIG instance that was free and holds what it asked for"
     )
 
 

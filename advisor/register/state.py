@@ -87,6 +87,10 @@ def joined(
     ours = {entry.id: _running(entry, live, look, stale) for entry in holding.values()}
     draw = waiting_as or waiting_job
     ours.update({entry.id: draw(entry) for entry in waiting})
+    expected = [
+        entry for entry in present if entry.submission.project not in inner and _is_expected(entry, look)
+    ]
+    ours.update({entry.id: replace(draw(entry), held=True) for entry in expected})
     placements = {
         entry.id: Placement(gpus=leased(entry), share=share_held(entry)) for entry in holding.values()
     }
@@ -100,7 +104,7 @@ def joined(
         placements={**{id: live.placements[id] for id in foreign if id in live.placements}, **placements},
         reservations={
             entry.id: Reservation(start_ms=entry.promised_ms, gpus=entry.promised_gpus)
-            for entry in waiting
+            for entry in (*waiting, *expected)
             if entry.promised_ms is not None
         },
         actions=look.actions or live.actions,
@@ -134,6 +138,15 @@ def _may_wait(entry: Entry, look: Look) -> bool:
         return False
     tried_ms = entry.acted_ms if entry.failed is not None else None
     return tried_ms is None or look.now_ms - tried_ms >= PATIENT_MS
+
+
+def _is_expected(entry: Entry, look: Look) -> bool:
+    """Whether it was promised a start, and its launcher may yet come back, as after a restart.
+
+    It is not started without its launcher, and what it was promised is nobody else's meanwhile.
+    """
+    waits = not leased(entry) and not in_flight(entry) and not lapsing(entry)
+    return waits and entry.id in look.absent and entry.promised_ms is not None
 
 
 def _foreign(live: ClusterState, leases: Mapping[GpuUuid, float], stale: set[GpuUuid]) -> dict[JobId, Job]:
@@ -204,7 +217,10 @@ def _running(entry: Entry, live: ClusterState, look: Look, stale: set[GpuUuid]) 
 
 
 def _untouchable(job: Job, size: int) -> Job:
-    return replace(job, min_gpus=size, max_gpus=size, preemptible=False, opted_out=frozenset(ActionClass))
+    cannot = {**job.cannot, "tell": "its launcher has something to carry out first, or is not there"}
+    return replace(
+        job, min_gpus=size, max_gpus=size, preemptible=False, opted_out=frozenset(ActionClass), cannot=cannot
+    )
 
 
 def _asked(entry: Entry, seen: Job | None, now_ms: int) -> Job:

@@ -6,6 +6,7 @@
 -- @column gpu_index integer: its index there
 -- @column model text: its model
 -- @column memory_total_bytes bigint (bytes): its memory
+-- @column part_of_device double (ratio): of a MIG instance, its part of the device's compute
 -- @column is_parent boolean: it is cut into MIG instances that are installed themselves
 -- @column newest_ms bigint (ms): its newest sample within ten minutes
 -- @column memory_used_bytes bigint (bytes): used then
@@ -13,7 +14,8 @@
 -- @column is_taken boolean: it did something then, or a process was on it, or memory above its idle floor
 -- @column per_gpu_hour double (currency): the price of an hour
 -- @column currency text: of the price
--- @null newest_ms, memory_used_bytes, is_busy, is_taken: not measured; prices: none is configured
+-- @null newest_ms, memory_used_bytes, is_busy, is_taken: not measured; part_of_device: a whole device; prices: none
+--   is configured
 WITH newest AS (
     SELECT
         gpu_id, max(ts) AS ts, arg_max(memory_used_bytes, ts) AS memory_used_bytes,
@@ -24,6 +26,7 @@ WITH newest AS (
 )
 SELECT
     g.uuid, g.node, g.gpu_index, g.model, g.memory_total_bytes,
+    CASE WHEN g.parent_uuid IS NOT NULL THEN g.share_of_device END AS part_of_device,
     EXISTS (
         SELECT 1 FROM gpus AS i
         WHERE i.parent_uuid = g.uuid AND i.installed_from <= $as_of

@@ -1,0 +1,113 @@
+"""What a waiting person reads: true in each case, and what would have to happen."""
+
+from dataclasses import replace
+
+import pytest
+
+from advisor.decide import decide
+from advisor.limits import Limits
+from advisor.model import ClusterState, Gpu, Job, Phase, Placement, Project, Telemetry
+from collector.model import JobKind
+
+NOW_MS = 100 * 3_600_000
+
+
+def world(gpus: int, projects: dict[str, float], running: dict[str, tuple[str, bool, int]]) -> ClusterState:
+    """``running``: job = (project, preemptible, GPUs), laid on GPUs in order."""
+    at, jobs, placements = 0, {}, {}
+    for name, (project, preemptible, size) in running.items():
+        jobs[name] = Job(
+            id=name,
+            project=project,
+            phase=Phase.RUNNING,
+            preemptible=preemptible,
+            min_gpus=size,
+            max_gpus=size,
+            attached=False,
+            started_ms=0,
+        )
+        placements[name] = Placement(gpus=tuple(f"g{n}" for n in range(at, at + size)))
+        at += size
+    return ClusterState(
+        as_of_ms=NOW_MS,
+        gpus={f"g{n}": Gpu(uuid=f"g{n}", node="n", telemetry=Telemetry.GOOD) for n in range(gpus)},
+        projects={name: Project(name=name, quota_gpus=quota) for name, quota in projects.items()},
+        jobs=jobs,
+        placements=placements,
+    )
+
+
+def wish(project: str = "a", gpus: int = 1, **more: object) -> Job:
+    plain = Job(id="w", project=project, min_gpus=gpus, max_gpus=gpus, submitted_ms=NOW_MS - 1)
+    return replace(plain, **more)  # type: ignore[arg-type]
+
+
+CASES = {
+    "quotas take up everything, and one is free": (
+        world(4, {"a": 0, "b": 4}, {"r": ("b", True, 3)}),
+        wish(),
+        "it is not preemptible, and 1 of its GPUs would lie beyond the quota of a: quotas guarantee all 4 to "
+        "projects; 1 are free now and stay free for whoever is guaranteed them",
+        "submitting it as one that may give way (--preemptible), or a quota of at least 1 for a",
+    ),
+    "quotas add up to more than there is": (
+        world(4, {"a": 2, "b": 4}, {"r": ("a", False, 2)}),
+        wish(),
+        "quotas add up to 6, and there are 4",
+        "a quota of at least 3 for a",
+    ),
+    "another one borrowed firmly before": (
+        world(4, {"a": 0, "b": 2}, {"r": ("c", False, 2)}),
+        wish(),
+        "quotas guarantee 2 of 4 to projects, and 2 of the other 2 are held by jobs that cannot give way",
+        "or the end of one of those jobs",
+    ),
+    "some are left, and not enough": (
+        world(4, {"a": 0, "b": 3}, {}),
+        wish(gpus=2),
+        "2 of its GPUs would lie beyond the quota of a: quotas guarantee 3 of 4 to projects, which leaves 1",
+        "a quota of at least 2 for a",
+    ),
+    "an interactive job that says it may give way": (
+        world(4, {"a": 0, "b": 4}, {}),
+        wish(kind=JobKind.INTERACTIVE, preemptible=True),
+        "interactive jobs are never made to give way, and",
+        "submitting it as a preemptible batch job",
+    ),
+    "nothing free, and it is owed nothing": (
+        world(2, {"a": 1, "b": 1}, {"r": ("a", True, 1), "s": ("b", True, 1)}),
+        wish(preemptible=True),
+        "it needs 1 GPUs at once and 0 that it can use are free whole; a has 1 of its fair share of 1 GPUs, "
+        "so others need not give way",
+        "jobs ending",
+    ),
+    "owed, and those over their share have just begun": (
+        world(2, {"a": 1, "b": 1}, {"r": ("b", True, 1), "s": ("b", True, 1)}),
+        wish(preemptible=True),
+        "those over their fair share cannot give way for it (1 in-quota, 1 min-runtime)",
+        "their minimal run time being over",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_reason_is_true_and_says_what_would_have_to_happen(case: str) -> None:
+    state, job, reason, would_change = CASES[case]
+    if "just begun" in case:
+        young = {id: replace(each, started_ms=NOW_MS - 1) for id, each in state.jobs.items()}
+        state = replace(state, jobs=young)
+    plan = decide(replace(state, jobs={**state.jobs, "w": job}), Limits())
+    (refused,) = [each for each in plan.refused if each.job == "w"]
+    assert reason in refused.reason
+    assert would_change in refused.would_change
+
+
+def test_behind_one_that_is_owed_a_place_nobody_is_told_that_he_is_owed_nothing() -> None:
+    state = world(2, {"a": 2, "b": 0}, {"r": ("b", True, 2)})
+    young = {id: replace(each, started_ms=NOW_MS - 1) for id, each in state.jobs.items()}
+    first = replace(wish(gpus=2, preemptible=True), id="first", submitted_ms=0)
+    second = wish(preemptible=True)
+    plan = decide(replace(state, jobs={**young, "first": first, "w": second}), Limits())
+    told = {each.job: each for each in plan.refused}
+    assert "need not give way" not in told["w"].reason
+    assert "goes first to an earlier job of a" in told["w"].reason
