@@ -23,8 +23,15 @@ log = logging.getLogger(__name__)
 
 Outcome = Reading | Unavailable
 
+SLICE_S = 0.25
+"""How soon a loop that waits for its sources finds that its end is near."""
+
 LATE_TICKS = 1.5
 """A tick this many widths after the one before left a hole between them."""
+
+
+class Hurried(Exception):
+    """A tick was given up because the service ends; nothing of it is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +80,7 @@ class Loop:
         self._newest: dict[str, Outcome] = {}
         self._places: dict[str, tuple[MigPlace, ...]] = {}
         self._snapshot = Snapshot()
+        self._ending = threading.Event()
 
     @property
     def snapshot(self) -> Snapshot:
@@ -110,6 +118,10 @@ class Loop:
         self._owed = ()
         return tick
 
+    def hurry(self) -> None:
+        """The end is near: no source is waited for any more, and a tick that waits raises ``Hurried``."""
+        self._ending.set()
+
     def close(self) -> None:
         """Close every source that is not stuck in a read; a stuck one ends with the process."""
         for feed in self._feeds:
@@ -118,8 +130,17 @@ class Loop:
     def _read(self, now_ms: int) -> tuple[Outcome, ...]:
         late = [outcome for feed in self._feeds if (outcome := feed.take()) is not None]
         asked = [feed for feed in self._feeds if feed.ask(now_ms, self._clock)]
-        wait([feed.future for feed in asked if feed.future], timeout=self._timing.source_timeout_ms / 1000)
+        self._await([feed.future for feed in asked if feed.future])
         return (*late, *(feed.answer(self._clock, self._timing) for feed in asked))
+
+    def _await(self, futures: Sequence[Future[Outcome]]) -> None:
+        """Until all have answered, or the source timeout is over. Raises ``Hurried``."""
+        left_s = self._timing.source_timeout_ms / 1000
+        while futures and left_s > 0:
+            futures = tuple(wait(futures, timeout=min(SLICE_S, left_s)).not_done)
+            left_s -= SLICE_S
+            if futures and self._ending.is_set():
+                raise Hurried("the service ends while its sources are waited for")
 
     def _reconciled(self, outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
         """One name a GPU; what NVML said of MIG holds while it is silent."""

@@ -50,6 +50,7 @@ def consult(client: "Client", config: "Config", wanted: "Sequence[Job]" = ()) ->
     ``CannotAdvise``.
     """
     from advisor.check import BadState, checked
+    from advisor.consent import with_consent, words_of
     from advisor.decide import decide
     from advisor.explain import Said
     from advisor.guard import approve
@@ -63,8 +64,9 @@ def consult(client: "Client", config: "Config", wanted: "Sequence[Job]" = ()) ->
     findings = client.rows("findings", open=True, **span)
     analysis = recorded_analysis(findings, client.rows("unjudged"), moment_ms(at))
     live = read_live(lambda name, given: client.rows(name, **given), analysis, site_of(config), config.advice)
+    words = words_of(client.rows("consents", as_of=live.state.as_of_ms))
     try:
-        state = checked(with_jobs(live.state, wanted))
+        state = checked(with_jobs(with_consent(live.state, words), wanted))
     except BadState as error:
         raise CannotAdvise(f"nothing can be decided: {error}") from error
     answers = ask_policies(state, live.observed, limits, config.advice)

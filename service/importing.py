@@ -20,6 +20,9 @@ log = logging.getLogger(__name__)
 PIECE_ROWS = 50_000
 """Samples stored at once beside a running loop: a tick waits for one piece at most."""
 
+LEAVE_S = 2.0
+"""How long the end of a service waits for a piece."""
+
 
 class ImportRefused(Trouble):
     """An import cannot begin or go on."""
@@ -140,17 +143,22 @@ class Imports:
             self._thread.start()
         return asdict(self._state)
 
-    def close(self) -> None:
-        """Stop after the piece in hand."""
+    def hurry(self) -> None:
+        """The end is near: no piece is begun any more."""
         self._stopping = True
+
+    def close(self) -> None:
+        """Stop after the piece in hand; one that waits for its server is left behind, and stores nothing."""
+        self.hurry()
         if self._thread is not None:
-            self._thread.join(timeout=10)
+            self._thread.join(timeout=LEAVE_S)
 
     def _run(self, order: ImportOrder) -> None:
         try:
             said = run(self._store, order, self._note)
         except Exception as error:
-            log.error("import failed: %s", error, exc_info=not isinstance(error, Trouble))
+            if not self._stopping:
+                log.error("import failed: %s", error, exc_info=not isinstance(error, Trouble))
             self._set("failed", str(error))
         else:
             self._set("done", said)

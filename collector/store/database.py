@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
+from weakref import WeakSet
 
 import duckdb
 
@@ -103,6 +104,8 @@ class Store:
         self._lock = threading.RLock()
         self._chores = threading.Lock()
         self._together = Together(self.writing)
+        self._reading = threading.Lock()
+        self._readers: WeakSet[duckdb.DuckDBPyConnection] = WeakSet()
         with ExitStack() as undo:
             if ownership is not None:
                 undo.callback(ownership.release)
@@ -130,7 +133,18 @@ class Store:
 
     def reader(self) -> duckdb.DuckDBPyConnection:
         """A connection for named queries, for one other thread; close it after use. Never blocks a tick."""
-        return self._connection.cursor()
+        made = self._connection.cursor()
+        with self._reading:
+            self._readers.add(made)
+        return made
+
+    def hurry(self) -> None:
+        """Cut short what readers ask now: ``duckdb.InterruptException`` for them. Never blocks."""
+        with self._reading:
+            readers = tuple(self._readers)
+        for each in readers:
+            with suppress(duckdb.Error):
+                each.interrupt()
 
     def gap_since_last_tick(self, now_ms: int, width_ms: int) -> tuple[Gap, ...]:
         """What would be missing if ticks began again now; the first tick stores the same."""

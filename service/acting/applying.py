@@ -27,13 +27,15 @@ SOON_S = 3.0
 class Approval:
     """Steps that a person ordered, numbered as the person knows them; ``plan`` ``None`` for an undo.
 
-    ``halted`` is asked before each; ``then`` is told the intent of each step that was done.
+    ``halted`` is asked before each, and ``against``, which says why not of one step; ``then`` is told the
+    intent of each step that was done.
     """
 
     actor: str
     steps: tuple[tuple[int, Step], ...]
     plan: int | None = None
     halted: Callable[[], str | None] = lambda: None
+    against: Callable[[Step], str | None] = lambda step: None
     then: Callable[[int], None] = lambda number: None
 
 
@@ -81,9 +83,13 @@ class Applying:
         """Begin; returns at once."""
         self._thread.start()
 
+    def hurry(self) -> None:
+        """The end is near: no further step is begun."""
+        self._stopping = True
+
     def stop(self) -> None:
         """End after the step that is under way, whose wait the engine's owner interrupts; blocks."""
-        self._stopping = True
+        self.hurry()
         self._queue.put(None)
         if self._thread.is_alive():
             self._thread.join(timeout=10)
@@ -110,7 +116,9 @@ class Applying:
     def _do(self, work: Work) -> None:
         approval = work.approval
         for n, step in approval.steps:
-            halt = approval.halted()
+            if self._stopping:
+                raise Interrupted
+            halt = approval.halted() or approval.against(step)
             if halt is not None:
                 work.outcomes[n] = Stale(found=halt)
                 return

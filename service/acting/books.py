@@ -14,11 +14,13 @@ from advisor.deeds import Deed, remembered
 from advisor.journal import StoreJournal
 from advisor.limits import Limits
 from advisor.model import ClusterState
+from advisor.owed import owed, with_owed
 from advisor.proposals import asking, reconcile
 from advisor.settle import ForeignOutcome, Settlement, Settling
 from advisor.shelf import Shelf
+from advisor.steps import Resume, Start
 from advisor.switch import Switch
-from collector.model import JobId
+from collector.model import GpuUuid, JobId
 
 if TYPE_CHECKING:
     from advisor.register.model import Entry
@@ -51,10 +53,20 @@ class Books:
         return self.switch.halt() is None
 
     def remember(self, state: ClusterState) -> ClusterState:
-        """``state`` with the recent past of the journal, for the brake and for cooldowns. Blocks briefly."""
-        seen = remembered(state, self.journal.lately(), self.journal.moment())
+        """``state`` with the recent past of the journal: for the brake, for cooldowns, and for those to whom
+        others give way just now. Blocks briefly."""
+        deeds, now = self.journal.lately(), self.journal.moment()
+        seen = remembered(state, deeds, now)
+        found = owed(deeds, seen, now)
+        seen = with_owed(seen, found, {heir: self._place(heir, what.plan) for heir, what in found.items()})
         self.journal.saw(seen)
         return seen
+
+    def _place(self, job: JobId, plan: int | None) -> tuple[GpuUuid, ...]:
+        """The GPUs that a plan starts a job on; none where it does not."""
+        kept = None if plan is None else self.shelf.plan(plan)
+        steps = () if kept is None else (each.step for each in kept.proposal.steps)
+        return next((s.gpus for s in steps if isinstance(s, Start | Resume) and s.job == job), ())
 
     def settle(self) -> tuple[tuple[Deed, Settlement], ...]:
         """Settle what a crash or a full disk left open; at the start and before every cycle. Blocks."""

@@ -7,6 +7,7 @@ What is done about an order is the register's and the engine's; plans, the journ
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from advisor.engines.engine import Done, Outcome, Stale
@@ -24,8 +25,8 @@ from collector.model import JobId
 from service.acting.errors import BadOrder, JobEnded, NotAllowed, UnknownJob, WrongState
 from service.acting.following import follow, is_news
 from service.acting.rows import explained, queue_row, unfit
-from service.acting.waiting import NOT_LOOKED, Wait, stands
-from service.api.port import Caller, Role, Row
+from service.acting.waiting import in_line, wait_of
+from service.api.port import Caller, OwnWord, Role, Row
 
 if TYPE_CHECKING:
     from advisor.cycle import Journal
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from advisor.register.register import Register, Turn
     from collector.clock import Clock
     from collector.store.database import Store
+    from service.acting.consenting import Consents
     from service.acting.loop import ActingLoop
     from service.acting.orders import Orders
 
@@ -102,6 +104,7 @@ class Organs:
     papers: Papers
     foreign: Foreign
     keeping: Keeping
+    consents: "Consents"
     inner_projects: frozenset[str] = frozenset()
     agree: "Agree | None" = None
     attended_s: float = 900.0
@@ -130,15 +133,14 @@ class Desk:
         self, caller: Caller, *, stand: Stand | None, user: str | None, project: str | None, limit: int
     ) -> list[Row]:
         """Entries, the newest first."""
-        found = [
+        found = (
             entry
-            for entry in self._register.entries().values()
+            for entry in reversed(self._register.entries().values())
             if stand in (None, entry.stand)
             and user in (None, entry.submission.user)
             and project in (None, entry.submission.project)
-        ]
-        found.sort(key=lambda entry: entry.submitted_ms, reverse=True)
-        return [self._row(entry) for entry in found[: min(limit, MOST_JOBS)]]
+        )
+        return [self._row(entry) for entry in islice(found, min(limit, MOST_JOBS))]
 
     def job(self, caller: Caller, job: JobId) -> Row:
         """One entry, with what it was told, what was done to it, and why it stands where it stands."""
@@ -155,7 +157,10 @@ class Desk:
             **self._row(entry),
             "directives": told,
             "actions": actions,
-            "explain": list(explained(entry, self._waits().get(job), held)),
+            "explain": [
+                *explained(entry, wait_of(entry, self._organs.loop.waits, self._register.entries()), held),
+                *self._organs.consents.told(entry),
+            ],
         }
 
     def directives(self, caller: Caller, job: JobId, after: int) -> AsyncIterator[Row]:
@@ -173,9 +178,18 @@ class Desk:
         before = self._own(caller, job)
         if before.stand is Stand.ENDED:
             raise JobEnded(f"{job} has ended: {before.said or (before.ending and before.ending.value)}")
-        away = report.quiet_s is not None and report.quiet_s >= self._organs.attended_s
-        self._register.report(job, replace(report, attached=False) if away else report)
+        self._register.report(job, self._attended(report))
         return {"known": True}
+
+    def sign_of_life(self, caller: Caller, job: JobId, report: Report) -> Row | None:
+        """Take a launcher's word that says nothing new; ``None``: ``report`` has to. Never blocks."""
+        entry = self._register.known(job)
+        if entry is None or entry.stand is Stand.ENDED:
+            return None
+        if not caller.may_act_for(entry.submission.user, entry.submission.uid):
+            return None
+        heard = self._register.heard_again(job, self._attended(report))
+        return None if heard is None else {"known": True}
 
     def pause(self, caller: Caller, job: JobId, because: str) -> Row:
         """Pause a running job until it is resumed; a waiting one is held in the queue."""
@@ -226,11 +240,20 @@ class Desk:
         """Leave a job alone for so long, whether Fallow launched it or not."""
         return self._organs.keeping.keep(caller, job, hours, because)
 
+    def consents(self, caller: Caller, job: JobId | None) -> list[Row]:
+        """What owners allow with one job, or with the caller's own; an operator's: with all."""
+        return self._organs.consents.rows(caller, job)
+
+    def consent(self, caller: Caller, said: OwnWord) -> Row:
+        """Take an owner's word about own jobs; what rests on it is decided anew at once."""
+        answer = self._organs.consents.say(caller, said)
+        self._organs.loop.wake()
+        return answer
+
     def queue(self, caller: Caller, limit: int) -> list[Row]:
         """The jobs that wait, in the order in which they are looked at."""
-        entries = self._register.entries()
-        found = sorted(self._waits().items(), key=lambda pair: pair[1].place)
-        return [queue_row(entries[job], wait) for job, wait in found[:limit]]
+        line = in_line(self._organs.loop.waits, self._register.entries())
+        return [queue_row(entry, wait) for entry, wait in islice(line, limit)]
 
     def leases(self, caller: Caller) -> list[Row]:
         """Who was given which GPU by Fallow."""
@@ -244,6 +267,7 @@ class Desk:
                 {
                     **row,
                     "node": None if gpu is None else gpu.node,
+                    "part_of_device": None if gpu is None else gpu.part_of_device,
                     "user": None if wanted is None else wanted.user,
                     "project": None if wanted is None else wanted.project,
                     "sharing": None if entry is None else entry.sharing.value,
@@ -286,6 +310,11 @@ class Desk:
         answer = self._organs.papers.start_acting(caller)
         self._organs.loop.wake()
         return answer
+
+    def _attended(self, report: Report) -> Report:
+        """The report, with nobody at the terminal where nobody has typed for long."""
+        away = report.quiet_s is not None and report.quiet_s >= self._organs.attended_s
+        return replace(report, attended=False) if away else report
 
     def _entry(self, job: JobId) -> Entry:
         try:
@@ -350,15 +379,3 @@ class Desk:
         wanted = entry.submission
         asked = {"job": entry.id, "name": wanted.name, "user": wanted.user, "project": wanted.project}
         return {**asked, **to_tree(entry)}
-
-    def _waits(self) -> dict[JobId, Wait]:
-        """The places of the last cycle, and those who came since behind them."""
-        known = self._organs.loop.waits
-        standing = {id: entry for id, entry in self._register.entries().items() if stands(entry)}
-        found = {id: known[id] for id in known if id in standing}
-        new = [id for id in standing if id not in found]
-        of = len(found) + len(new)
-        last = max((wait.place for wait in found.values()), default=0)
-        for at, id in enumerate(new, start=last + 1):
-            found[id] = Wait(place=at, of=of, waits_for=standing[id].said or NOT_LOOKED)
-        return found

@@ -24,18 +24,25 @@ class Granting:
     def __init__(self, register: "Register", mps: Callable[[], Mps]) -> None:
         self._register, self._mps = register, mps
         self._memory: Mapping[GpuUuid, int | None] = {}
+        self._parts: Mapping[GpuUuid, float | None] = {}
         self._strangers: Mapping[GpuUuid, frozenset[str]] = {}
 
     def seen(self, state: "ClusterState") -> "ClusterState":
         """The state itself; its devices are what the next leases are reckoned with."""
         self._memory = {uuid: gpu.memory_bytes for uuid, gpu in state.gpus.items()}
+        self._parts = {uuid: gpu.part_of_device for uuid, gpu in state.gpus.items()}
         self._strangers = _strangers(state)
         return state
 
     def agree(self, entry: Entry, gpus: tuple[GpuUuid, ...], share: float) -> Terms:
         """How the entry would hold this share of each of these GPUs."""
         devices = tuple(
-            Device(uuid=uuid, memory_bytes=self._memory.get(uuid), is_instance=uuid.startswith(INSTANCE))
+            Device(
+                uuid=uuid,
+                memory_bytes=self._memory.get(uuid),
+                is_instance=uuid.startswith(INSTANCE),
+                part_of_device=self._parts.get(uuid),
+            )
             for uuid in gpus
         )
         return terms(entry.submission, share, devices, self._sharers(entry, gpus), self._mps_beside(entry))

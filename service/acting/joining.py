@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.engines.dispatch import Dispatch
-from advisor.engines.local import LocalEngine, Patience
+from advisor.engines.local import Brief, LocalEngine, Patience
 from advisor.engines.mps import find_mps
+from advisor.register.consents import ConsentBook
 from advisor.register.foreign import ForeignBook
 from advisor.register.model import Entry
 from advisor.register.register import UnknownJob, open_register
@@ -18,6 +19,7 @@ from collector.model import JobId, NodeName
 from collector.snapshot import Snapshot
 from service.acting.applying import Applying
 from service.acting.books import Books, open_books
+from service.acting.consenting import Consenting, ConsentParts, Consents
 from service.acting.desk import Desk, Organs
 from service.acting.eyes import Eyes
 from service.acting.foreign_orders import ForeignOrders
@@ -30,6 +32,9 @@ from service.acting.observing import Observing
 from service.acting.orders import Orders
 from service.acting.plans import PaperParts, Papers
 from service.advising import ask_policies, limits_of, site_of
+from service.alerts import joining as alerting
+from service.alerts.desk import AlertDesk
+from service.alerts.notifier import LaunchedToo, MessageNotifier
 
 if TYPE_CHECKING:
     from advisor.cycle import Cycle
@@ -62,8 +67,11 @@ class Ground:
 class Acting:
     """The acting half of a service: ``desk`` answers at once, cycles run between ``start`` and ``stop``."""
 
-    def __init__(self, desk: Desk, loop: ActingLoop, applying: Applying, engine: LocalEngine) -> None:
+    def __init__(
+        self, desk: Desk, loop: ActingLoop, applying: Applying, engine: LocalEngine, alerts: AlertDesk
+    ) -> None:
         self.desk, self.loop = desk, loop
+        self.chores = (alerting.chore_of(alerts),)
         self._applying, self._engine = applying, engine
 
     def start(self) -> None:
@@ -71,73 +79,190 @@ class Acting:
         self._applying.start()
         self.loop.start()
 
+    def hurry(self) -> None:
+        """The end is near: every wait ends at once, and no further step is begun."""
+        self._engine.interrupt()
+        self.loop.hurry()
+        self._applying.hurry()
+
     def stop(self) -> None:
         """End: waits end at once, what was begun is settled at the next start. Blocks for a moment."""
+        self.hurry()
         with ExitStack() as ends:
-            for each in (self._applying.stop, self.loop.stop, self._engine.interrupt):
+            for each in (self._applying.stop, self.loop.stop):
                 ends.callback(each)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Roots:
+    """The organs that look at nothing by themselves; ``brief`` is the engine of who must not wait long.
+
+    Both engines send what they tell as ``messages`` too; ``dispatch`` notes what was told late.
+    """
+
+    limits: "Limits"
+    register: "Register"
+    foreign: ForeignBook
+    foreigners: Foreigners
+    books: Books
+    consents: Consents
+    granting: Granting
+    local: LocalEngine
+    dispatch: Dispatch
+    engine: LaunchedToo
+    brief: LaunchedToo
+    watching: MemoryWatching
+    messages: MessageNotifier
 
 
 def join_acting(ground: Ground) -> Acting:
     """The organs, joined and at rest; what a crash left open is settled first. Blocks. Raises StoreError."""
-    config, store, clock = ground.config, ground.store, ground.clock
-    register = open_register(store, clock)
-    foreign, sight = ForeignBook(store, clock), Sight(snapshot=ground.snapshot, simulated=ground.everywhere)
+    roots = _roots(ground)
+    settle = _settling(roots.books, roots.dispatch)
+    settle()
+    observing = _observing(ground, roots)
+    roots.consents.observe = observing.look
+    loop = _loop(ground, roots, observing, settle)
+    applying = Applying(roots.engine, roots.books.journal, ground.clock)
+    desk = Desk(_organs(ground, roots, observing, loop, applying))
+    return Acting(desk, loop, applying, roots.local, _alerts(ground, roots, observing, loop))
+
+
+def _alerts(ground: Ground, roots: _Roots, observing: Observing, loop: ActingLoop) -> AlertDesk:
+    """The alerts on what acting sees; from now on they carry its messages."""
+    eyes = alerting.Eyes(
+        limits=roots.limits,
+        observe=observing.look,
+        observed=lambda: observing.observed,
+        last_tick=ground.last_tick,
+        halt=roots.books.switch.halt,
+        waits=lambda: {job: wait.waits_for for job, wait in loop.waits.items()},
+        simulated=ground.everywhere,
+    )
+    alerts = alerting.join_alerts(ground.config, ground.store, ground.clock, eyes)
+    roots.messages.join(alerts.tell)
+    return alerts
+
+
+def _roots(ground: Ground) -> _Roots:
+    config, store, clock, acting = ground.config, ground.store, ground.clock, ground.config.acting
+    register, limits = open_register(store, clock), limits_of(config)
+    foreign, messages = ForeignBook(store, clock), MessageNotifier()
+    sight = Sight(snapshot=ground.snapshot, simulated=ground.everywhere, messages=(messages,))
     foreigners = Foreigners(foreign, config, clock, site_of(config).protect, sight)
     books = open_books(store, clock, ground.folder, partial(_entry, register), foreigners.engine.settle)
-    books.settle()
-    granting, acting = Granting(register, find_mps), config.acting
+    granting = Granting(register, find_mps)
     patience = Patience(answer_s=acting.answer_s, reshape_s=acting.reshape_s)
     local = LocalEngine(register, clock, granting.agree, patience)
-    engine, limits = Dispatch(local, foreigners.engine, foreign.told), limits_of(config)
-    watching = MemoryWatching(register, engine, books.journal, clock, limits, snapshot=ground.snapshot)
-    observing = Observing(
-        store,
-        config,
-        clock,
-        register,
+    dispatch = Dispatch(local, foreigners.engine, foreign.told)
+    whose = partial(_user, register)
+    engine = LaunchedToo(dispatch, messages, whose)
+    brief = LaunchedToo(Dispatch(Brief(local), foreigners.engine, foreign.told), messages, whose)
+    book, by_owners = ConsentBook(store, clock), config.consent.owners
+    return _Roots(
+        limits=limits,
+        register=register,
+        foreign=foreign,
+        foreigners=foreigners,
+        books=books,
+        consents=Consents(ConsentParts(book=book, register=register, clock=clock, by_owners=by_owners)),
+        granting=granting,
+        local=local,
+        dispatch=dispatch,
+        engine=engine,
+        brief=brief,
+        watching=MemoryWatching(
+            register, engine, books.journal, clock, limits, snapshot=ground.snapshot, brief=brief
+        ),
+        messages=messages,
+    )
+
+
+def _observing(ground: Ground, roots: _Roots) -> Observing:
+    """The look at the cluster; all that is known beside measurements and register comes to it, in order."""
+    remembering = (
+        roots.foreigners.complete,
+        roots.consents.complete,
+        roots.books.remember,
+        roots.watching.remember,
+        roots.granting.seen,
+    )
+
+    def remember(state: "ClusterState") -> "ClusterState":
+        for complete in remembering:
+            state = complete(state)
+        return state
+
+    return Observing(
+        ground.store,
+        ground.config,
+        ground.clock,
+        roots.register,
         last_tick=ground.last_tick,
         here=lambda state: _here(state, ground.everywhere),
-        remember=lambda state: granting.seen(watching.remember(books.remember(foreigners.complete(state)))),
+        remember=remember,
     )
-    eyes = Eyes(lambda: observing.taken)
+
+
+def _loop(ground: Ground, roots: _Roots, observing: Observing, settle: "Callable[[], None]") -> ActingLoop:
+    acting, limits, eyes = ground.config.acting, roots.limits, Eyes(lambda: observing.taken)
     parts = Parts(
-        register=register,
+        register=roots.register,
         observe=observing.look,
-        policies=(lambda state: ask_policies(state, observing.observed, limits, config.advice),),
-        engine=engine,
-        journal=books.journal,
-        clock=clock,
+        policies=(lambda state: ask_policies(state, observing.observed, limits, ground.config.advice),),
+        engine=Consenting(roots.brief, roots.consents.against),
+        journal=roots.books.journal,
+        clock=ground.clock,
         limits=limits,
         looks=Looks(launcher=eyes.launcher, workers=eyes.workers),
-        halted=books.switch.halt,
-        before=books.settle,
-        after=_after(books, limits, watching),
+        halted=roots.books.switch.halt,
+        before=settle,
+        after=_after(roots.books, limits, roots.watching),
         trouble=ground.trouble,
     )
     pace = Pace(every_s=acting.every_s, silent_s=acting.silent_s, launcher_grace_s=acting.launcher_grace_s)
-    loop = ActingLoop(parts, pace)
-    orders = Orders(local, books.journal, clock)
-    applying = Applying(engine, books.journal, clock)
-    papers = Papers(
-        PaperParts(books=books, limits=limits, observe=observing.look, applying=applying, register=register)
+    return ActingLoop(parts, pace)
+
+
+def _organs(
+    ground: Ground, roots: _Roots, observing: Observing, loop: ActingLoop, applying: Applying
+) -> Organs:
+    config, journal, clock = ground.config, roots.books.journal, ground.clock
+    papers = PaperParts(
+        books=roots.books,
+        limits=roots.limits,
+        observe=observing.look,
+        applying=applying,
+        register=roots.register,
+        against=roots.consents.against,
     )
-    organs = Organs(
-        register=register,
-        store=store,
+    return Organs(
+        register=roots.register,
+        store=ground.store,
         clock=clock,
-        journal=books.journal,
-        orders=orders,
+        journal=journal,
+        orders=Orders(roots.local, journal, clock),
         loop=loop,
         observe=observing.look,
-        papers=papers,
+        papers=Papers(papers),
         foreign=ForeignOrders(observing.look, applying),
-        keeping=Keeping(foreign, books.journal, observing.look, clock, config.advice),
-        agree=granting.agree,
+        consents=roots.consents,
+        keeping=Keeping(roots.foreign, journal, observing.look, clock, config.advice),
+        agree=roots.granting.agree,
         attended_s=config.foreign.attended_s / config.rehearsal.speed,
         inner_projects=frozenset(quota.parent for quota in config.quotas.values() if quota.parent),
     )
-    return Acting(Desk(organs), loop, applying, local)
+
+
+def _settling(books: Books, engine: Dispatch) -> "Callable[[], None]":
+    """What goes before every cycle: what was open is settled, and what was told by then is noted."""
+
+    def settle() -> None:
+        for deed, how in books.settle():
+            if deed.step is not None:
+                engine.settled(deed.step, how.result, how.found)
+
+    return settle
 
 
 def _after(books: Books, limits: "Limits", watching: MemoryWatching) -> "Callable[[Cycle], None]":
@@ -155,6 +280,11 @@ def _entry(register: "Register", job: JobId) -> Entry | None:
         return register.entry(job)
     except UnknownJob:
         return None
+
+
+def _user(register: "Register", job: JobId) -> str | None:
+    entry = _entry(register, job)
+    return None if entry is None else entry.submission.user
 
 
 def _here(state: "ClusterState", everywhere: bool) -> frozenset[NodeName]:

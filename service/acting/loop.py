@@ -110,10 +110,14 @@ class ActingLoop:
         """Begin; returns at once."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """End after the step that is under way, whose wait the engine's owner interrupts; blocks."""
+    def hurry(self) -> None:
+        """The end is near: no further step is begun."""
         self._stopping.set()
         self._woken.set()
+
+    def stop(self) -> None:
+        """End after the step that is under way, whose wait the engine's owner interrupts; blocks."""
+        self.hurry()
         self._unlisten()
         if self._thread.is_alive():
             self._thread.join(timeout=10)
@@ -134,7 +138,7 @@ class ActingLoop:
             parts.clock,
             parts.limits,
             policies=parts.policies,
-            halted=parts.halted,
+            halted=self._halted,
         )
         self._say(reasons_of(cycle) if cycle.halt is None else Reasons(otherwise=cycle.halt))
         self.state = cycle.state
@@ -159,12 +163,20 @@ class ActingLoop:
         except Interrupted:
             return False
         except Exception as error:
+            if self._stopping.is_set():
+                return False
             expected = type(error).__module__.split(".")[0] in ("collector", "advisor", "service")
             log.error("an acting cycle failed: %s", error, exc_info=not expected)
             self._parts.trouble(f"the last acting cycle failed: {error}")
             return False
         self._parts.trouble(None)
         return cycle.halt is None and len(cycle.outcomes) < len(cycle.ruling.approved.steps)
+
+    def _halted(self) -> str | None:
+        """The switch; asked before each step, so that none is begun by a service that ends."""
+        if self._stopping.is_set():
+            raise Interrupted
+        return self._parts.halted()
 
     def _heard(self, before: Entry | None, after: Entry) -> None:
         if before is None or matters(before, after):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from advisor.engines.engine import Done
+from advisor.engines.engine import Done, Late
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass
 from advisor.register.memory_watch import Noted, draws, holdings, remembered, watch
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 class MemoryWatching:
     """One thread at a time. After a restart it begins anew: whoever holds too much is told again first.
 
-    ``snapshot`` is what the collector saw at its newest tick: memory by process, and whose they are.
+    ``snapshot`` is what the collector saw at its newest tick: memory by process, and whose they are. A word
+    to the owner is waited for until it arrived or is late; for a pause, which may take its grace, the
+    ``brief`` engine waits.
     """
 
     def __init__(
@@ -41,8 +43,9 @@ class MemoryWatching:
         limits: Limits,
         *,
         snapshot: "Callable[[], Snapshot]",
+        brief: "Engine | None" = None,
     ) -> None:
-        self._snapshot = snapshot
+        self._snapshot, self._brief = snapshot, brief or engine
         self._register, self._engine, self._journal = register, engine, journal
         self._clock, self._limits = clock, limits
         self._noted: Mapping[JobId, Noted] = {}
@@ -81,6 +84,8 @@ class MemoryWatching:
 
     def _do(self, step: Tell | Pause) -> bool:
         intent = self._journal.intends(self._clock.now_ms(), step)
-        outcome = self._engine.do(step, intent)
+        engine = self._engine if isinstance(step, Tell) else self._brief
+        outcome = engine.do(step, intent)
         self._journal.came_of(self._clock.now_ms(), intent, outcome)
-        return isinstance(outcome, Done)
+        under_way = isinstance(outcome, Late) and isinstance(step, Pause)  # it saves itself and then is off
+        return under_way or isinstance(outcome, Done)

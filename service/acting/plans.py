@@ -45,6 +45,8 @@ class PaperParts:
     observe: Callable[[], ClusterState]
     applying: Applying
     register: "Register"
+    against: Callable[[Step], str | None] = lambda step: None
+    """Why a step must not be done any more, by its job's owner's word."""
 
 
 class Papers:
@@ -73,7 +75,11 @@ class Papers:
             raise WrongState(f"nothing of plan {plan} can be done now: {_reasons(refused)}")
         self._settle(kept, Standing.APPLIED, caller, "")
         approval = Approval(
-            actor=f"user {caller.name}", steps=approved, plan=plan, halted=self._books.switch.halt
+            actor=f"user {caller.name}",
+            steps=approved,
+            plan=plan,
+            halted=self._books.switch.halt,
+            against=self._parts.against,
         )
         row = self._parts.applying.carry_out(approval).row()
         held = [{"n": n, "action": None, "outcome": "stale", "message": why.reason} for n, why in refused]
@@ -291,7 +297,9 @@ def _consented(state: ClusterState, id: JobId) -> ClusterState:
     job: Job | None = state.jobs.get(id)
     if job is None:
         return state
-    own = replace(job, preemptible=True, attached=False, opted_out=frozenset(), keep_until_ms=None)
+    own = replace(
+        job, preemptible=True, attached=False, opted_out=frozenset(), keep_until_ms=None, withheld={}
+    )
     return replace(state, jobs={**state.jobs, id: own})
 
 

@@ -1,6 +1,6 @@
 """What each waiting job waits for, and its place in the queue, as the last cycle left it. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from advisor.cycle import Cycle
@@ -39,15 +39,27 @@ def reasons_of(cycle: Cycle) -> Reasons:
     """What a cycle says of those whom it did not start; what it refused first by its turn in the queue."""
     begun = {step.job for step, outcome in cycle.outcomes if isinstance(outcome, Done)}
     blind = _unmeasured(cycle)
-    found: dict[JobId, str] = {}
+    found: dict[JobId, str] = {
+        job: giving_way(coming) for job, coming in cycle.state.begun.items() if coming and job not in begun
+    }
     for refusal in (*cycle.ruling.refused, *cycle.plan.refused):
         if refusal.action is ActionClass.SCHEDULE and refusal.job not in begun:
             more = blind if refusal.rule in (Rule.NEVER_FITS, Rule.NO_ROOM) else ""
-            found.setdefault(refusal.job, refusal.reason + more)
+            found.setdefault(refusal.job, helped(refusal.reason + more, refusal.would_change))
     for step in cycle.plan.steps:
         if isinstance(step, Start | Resume) and step.job not in begun:
             found.setdefault(step.job, f"its turn: {action_of(step).value} stopped before it")
     return Reasons(by_job=found)
+
+
+def helped(reason: str, would_change: str) -> str:
+    """Why a job waits, and what would have to happen."""
+    return f"{reason}; it takes {would_change}" if would_change else reason
+
+
+def giving_way(coming: Sequence[JobId]) -> str:
+    """What is said to a job for which others are giving their GPUs back just now."""
+    return f"{', '.join(coming)} to give way to it: told to, and given the time that saving takes"
 
 
 def waits(
@@ -62,6 +74,28 @@ def waits(
         entry.id: Wait(place=at, of=count, waits_for=_waits_for(entry, reasons, absent))
         for at, entry in enumerate(order, start=1)
     }
+
+
+def in_line(known: Mapping[JobId, Wait], entries: Mapping[JobId, Entry]) -> Iterator[tuple[Entry, Wait]]:
+    """The queue as the last cycle left it, then those who came since; no further than it is read."""
+    last = 0
+    for job, wait in known.items():
+        entry = entries.get(job)
+        if entry is not None and stands(entry):
+            last = wait.place
+            yield entry, wait
+    new = [entry for job, entry in entries.items() if job not in known and stands(entry)]
+    of = last + len(new)
+    for at, entry in enumerate(new, start=last + 1):
+        yield entry, Wait(place=at, of=of, waits_for=entry.said or NOT_LOOKED)
+
+
+def wait_of(entry: Entry, known: Mapping[JobId, Wait], entries: Mapping[JobId, Entry]) -> Wait | None:
+    """Where an entry stands in that queue; ``None`` when it does not wait."""
+    if not stands(entry):
+        return None
+    found = known.get(entry.id)
+    return found or next((wait for each, wait in in_line(known, entries) if each.id == entry.id), None)
 
 
 def _unmeasured(cycle: Cycle) -> str:

@@ -8,6 +8,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Path, Query, Request
@@ -17,9 +18,11 @@ from advisor.register.model import Stand
 from collector.model import JobId
 from service.api import answers
 from service.api.orders import (
+    JOB,
     MOST_MS,
     SENTENCE,
     ApplyOrder,
+    ConsentOrder,
     KeepOrder,
     Nothing,
     ReasonOrder,
@@ -47,9 +50,10 @@ async def asker_of(request: Request) -> Caller:
 
 
 Asker = Annotated[Caller, Depends(asker_of)]
-Job = Annotated[str, Path(pattern="^[A-Za-z0-9][A-Za-z0-9:/@._-]{0,252}$", examples=["fallow:7"])]
+Job = Annotated[str, Path(pattern=JOB, examples=["fallow:7"])]
 Number = Annotated[int, Path(ge=0, le=MOST_MS)]
 Limit = Annotated[int, Query(ge=1, le=MOST_ROWS)]
+Named = Annotated[str | None, Query(pattern=JOB)]
 Filter = Annotated[str | None, Query(min_length=1, max_length=100, pattern=SENTENCE)]
 
 
@@ -81,6 +85,7 @@ def acting_routes(desk: Desk, hands: Hands, closing: Closing) -> APIRouter:
     _whoami(router)
     _jobs(router, desk, hands, closing)
     _orders(router, desk, hands)
+    _consents(router, desk, hands)
     _lists(router, desk, hands)
     _plans(router, desk, hands)
     _journal(router, desk, hands)
@@ -129,7 +134,11 @@ def _jobs(router: APIRouter, desk: Desk, hands: Hands, closing: Closing) -> None
 
     @router.post("/jobs/{job:path}/reports", summary="How a job fares", responses=answers.of(answers.Taken))
     async def report(asker: Asker, job: Job, order: ReportOrder) -> Response:
-        return await _answer(hands, lambda: desk.report(asker, JobId(job), order.report()))
+        said = order.report()
+        heard = desk.sign_of_life(asker, JobId(job), said)
+        if heard is not None:
+            return Response(written(heard), media_type=JSON)
+        return await _answer(hands, lambda: desk.report(asker, JobId(job), said))
 
 
 def _orders(router: APIRouter, desk: Desk, hands: Hands) -> None:
@@ -162,6 +171,20 @@ def _orders(router: APIRouter, desk: Desk, hands: Hands) -> None:
     )
     async def job(asker: Asker, job: Job) -> Response:
         return await _answer(hands, lambda: desk.job(asker, JobId(job)))
+
+
+def _consents(router: APIRouter, desk: Desk, hands: Hands) -> None:
+    @router.get(
+        "/consents",
+        summary="What owners allow with their jobs: a row a job and kind, and by whose word",
+        responses=answers.of(list[answers.Consent]),
+    )
+    async def consents(asker: Asker, job: Named = None) -> Response:
+        return await _answer(hands, lambda: desk.consents(asker, None if job is None else JobId(job)))
+
+    @router.post("/consents", summary="An owner's word on own jobs", responses=answers.of(answers.Done))
+    async def consent(asker: Asker, order: ConsentOrder) -> Response:
+        return await _answer(hands, lambda: desk.consent(asker, order.said()))
 
 
 def _lists(router: APIRouter, desk: Desk, hands: Hands) -> None:
@@ -221,5 +244,12 @@ async def _answer(hands: Hands, call: Callable[[], Any], status: int = 200) -> R
 
 
 def written(answer: Any) -> bytes:
-    """An answer of the desk as JSON."""
-    return json.dumps(answer, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
+    """An answer of the desk as JSON; a list row by row, for the encoder lets nobody else run meanwhile."""
+    encode = _encoder().encode
+    text = f"[{','.join(map(encode, answer))}]" if isinstance(answer, list) else encode(answer)
+    return text.encode()
+
+
+@cache
+def _encoder() -> json.JSONEncoder:
+    return json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"))

@@ -9,15 +9,17 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from advisor.consent import Kind
 from advisor.model import ActionClass, ProjectName
 from advisor.register.model import Ending, Launcher, Mobility, Report, Stand, Submission
-from collector.model import GpuUuid, JobKind, NodeName
-from service.api.port import Caller
+from collector.model import GpuUuid, JobId, JobKind, NodeName
+from service.api.port import Caller, OwnWord
 
 LETTERS = "A-Za-z0-9_\u00c0-\u024f\u0370-\u052f\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3"
 NAME = f"^[{LETTERS}][{LETTERS} .:+@=,()#-]{{0,99}}$"
 PROJECT = f"^[{LETTERS}][{LETTERS}.@+-]{{0,63}}$"
 NODE = "^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$"
+JOB = "^[A-Za-z0-9][A-Za-z0-9:/@._-]{0,252}$"
 DEVICE = "^[A-Za-z0-9][A-Za-z0-9/._-]{0,127}$"
 SENTENCE = "^[^\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]*$"
 NONCE = "^[A-Za-z0-9_-]*$"
@@ -191,6 +193,31 @@ class KeepOrder(ReasonOrder):
     hours: Annotated[float, Field(strict=True, gt=0, le=24 * 31)]
 
 
+class ConsentOrder(Order):
+    """What an owner allows and withdraws, of one job or of all own ones."""
+
+    job: Annotated[str, Field(strict=True, pattern=JOB)] | None = None
+    allow: Annotated[list[Kind], Field(max_length=len(Kind))] = []
+    withdraw: Annotated[list[Kind], Field(max_length=len(Kind))] = []
+    forget: Annotated[list[Kind], Field(max_length=len(Kind))] = []
+    hold_s: Annotated[float, Field(strict=True, gt=0, le=YEAR_S)] | None = None
+
+    @model_validator(mode="after")
+    def _holds_together(self) -> "ConsentOrder":
+        named = [*self.allow, *self.withdraw, *self.forget]
+        if not named:
+            raise ValueError(f"allow, withdraw or forget at least one of {', '.join(Kind)}")
+        if len(set(named)) < len(named):
+            raise ValueError("name each kind once: it is allowed, withdrawn, or forgotten")
+        return self
+
+    def said(self) -> OwnWord:
+        """The same as the desk takes it."""
+        kinds: dict[Kind, bool | None] = dict.fromkeys(self.allow, True)
+        kinds |= dict.fromkeys(self.withdraw, False) | dict.fromkeys(self.forget, None)
+        return OwnWord(kinds=kinds, job=None if self.job is None else JobId(self.job), hold_s=self.hold_s)
+
+
 class ApplyOrder(Order):
     """Which steps of a plan to do; all without."""
 
@@ -235,6 +262,7 @@ def shortened(command: list[str]) -> tuple[str, ...]:
 
 __all__ = [
     "ApplyOrder",
+    "ConsentOrder",
     "KeepOrder",
     "Nothing",
     "ReasonOrder",

@@ -4,11 +4,12 @@ Plain Python without a web framework: the desk imports ``Caller`` from here, the
 caller is was settled before (``service.api.identity``): by the kernel on the Unix socket, by a token on TCP.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
+from advisor.consent import Kind
 from advisor.register.model import Report, Stand, Submission
 from collector.model import JobId
 
@@ -48,6 +49,18 @@ class Caller:
         return self.uid == uid if self.uid is not None and uid is not None else self.name == user
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnWord:
+    """What an owner says of one job, or of all own ones (no ``job``): yes, no, or ``None`` to take it back.
+
+    ``hold_s`` is for how long; ``None``: until something else is said.
+    """
+
+    kinds: Mapping[Kind, bool | None]
+    job: JobId | None = None
+    hold_s: float | None = None
+
+
 Row = dict[str, Any]
 """An answer as JSON: only what ``json.dumps`` takes, without NaN."""
 
@@ -55,8 +68,8 @@ Row = dict[str, Any]
 class Desk(Protocol):
     """What can be asked and ordered; a method a route of docs/api.md. Safe from any thread.
 
-    Every method but ``directives`` may block for a commit, and is called on a thread of the door's. Raises
-    ``service.acting.errors.ActingError``.
+    Every method but ``directives`` and ``sign_of_life`` may block for a commit, and is called on a thread of
+    the door's. Raises ``service.acting.errors.ActingError``.
     """
 
     def submit(self, caller: Caller, submission: Submission) -> tuple[Row, bool]:
@@ -80,6 +93,9 @@ class Desk(Protocol):
     def report(self, caller: Caller, job: JobId, report: Report) -> Row:
         """Take a launcher's word."""
 
+    def sign_of_life(self, caller: Caller, job: JobId, report: Report) -> Row | None:
+        """The same for a word that says nothing new, on the event loop; ``None``: ``report`` must."""
+
     def pause(self, caller: Caller, job: JobId, because: str) -> Row:
         """``{"action", "outcome", "message"}``, as of all that act."""
 
@@ -94,6 +110,12 @@ class Desk(Protocol):
 
     def keep(self, caller: Caller, job: JobId, hours: float, because: str) -> Row:
         """Leave a job alone for so long; also a job that was not launched by Fallow."""
+
+    def consents(self, caller: Caller, job: JobId | None) -> list[Row]:
+        """What owners allow with one job, or with the caller's own; an operator's: with all."""
+
+    def consent(self, caller: Caller, said: OwnWord) -> Row:
+        """Take an owner's word about own jobs."""
 
     def queue(self, caller: Caller, limit: int) -> list[Row]:
         """The jobs that wait, in the order in which they are looked at."""

@@ -30,6 +30,7 @@ class QueryDesk:
         self._reader = reader
         self._limits = limits
         self._waiting = 0
+        self._asked: set[_Job] = set()
         self._pool = ThreadPoolExecutor(max_workers=limits.threads, thread_name_prefix="query")
 
     async def ask(self, question: Callable[[Any], bytes]) -> bytes:
@@ -42,6 +43,7 @@ class QueryDesk:
             raise ServiceBusy(f"{self._waiting} queries wait already; ask again in a moment")
         job = _Job(self._reader, question)
         self._waiting += 1
+        self._asked.add(job)
         try:
             future = asyncio.wrap_future(self._pool.submit(job.run))
             done, _ = await asyncio.wait({future}, timeout=self._limits.timeout_s)
@@ -54,7 +56,13 @@ class QueryDesk:
                 )
             return await future
         finally:
+            self._asked.discard(job)
             self._waiting -= 1
+
+    def hurry(self) -> None:
+        """The end is near: what is being answered is cut short, and what waits is not begun."""
+        for job in tuple(self._asked):
+            job.stop()
 
     def close(self) -> None:
         """Take no more questions; those that run are left to end by their limit."""

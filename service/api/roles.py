@@ -39,6 +39,8 @@ RULES: Mapping[Rule, Role] = MappingProxyType(
         ("POST", "/v1/jobs/{job:path}/resize"): Role.USER,
         ("POST", "/v1/jobs/{job:path}/keep"): Role.USER,
         ("GET", "/v1/jobs/{job:path}"): Role.VIEWER,
+        ("GET", "/v1/consents"): Role.VIEWER,
+        ("POST", "/v1/consents"): Role.USER,
         ("GET", "/v1/queue"): Role.VIEWER,
         ("GET", "/v1/leases"): Role.VIEWER,
         ("GET", "/v1/plans"): Role.VIEWER,

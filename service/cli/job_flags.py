@@ -15,6 +15,7 @@ def add_verbs(add: AddVerb) -> None:
     _lists(add)
     _logs(add)
     _orders(add)
+    _consent(add)
 
 
 def _run(add: AddVerb) -> None:
@@ -93,5 +94,23 @@ def _orders(add: AddVerb) -> None:
         if name == "resize":
             verb.add_argument("gpus", type=int, metavar="GPUS", help="how many from now on")
         if name == "keep":
-            verb.add_argument("--for", dest="span", default="4h", metavar="TIME", help="default 4h")
+            length = verb.add_mutually_exclusive_group()
+            length.add_argument("--for", dest="span", default="4h", metavar="TIME", help="default 4h")
+            length.add_argument("--hours", type=float, metavar="N", help="the same in hours: 4, 8 or 24")
         verb.add_argument("--because", default="", metavar="TEXT", help="a reason, for others to read")
+
+
+def _consent(add: AddVerb) -> None:
+    verb = add("consent", "what may be done with your jobs, and by whose word; allow or withdraw it")
+    kinds = "pause, restart, resize, release, share; with commas between"
+    verb.add_argument("--allow", metavar="KINDS", help=kinds)
+    verb.add_argument(
+        "--withdraw", metavar="KINDS", nargs="?", const="", help="say no, whoever says yes (default: to all)"
+    )
+    verb.add_argument(
+        "--forget", metavar="KINDS", nargs="?", const="", help="take your own word back (default: all of it)"
+    )
+    verb.add_argument("--job", metavar="JOB", help="this job, launched by Fallow or not")
+    verb.add_argument("--all", action="store_true", help="all your jobs, later ones too")
+    verb.add_argument("--for", dest="span", metavar="TIME", help="hold for so long, for example 7d")
+    verb.add_argument("--json", action="store_true", help="a list of objects instead of a table")

@@ -1,7 +1,7 @@
 """``fallow jobs``: submitted jobs and where they stand; with one job's id, all about it."""
 
 import argparse
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from rich.padding import Padding
@@ -42,11 +42,12 @@ def run(flags: argparse.Namespace) -> int:
             "No submitted jobs." if flags.all else "No submitted jobs now; --all shows those that ended."
         )
         return 0
-    screen.print(table(COLUMNS, [_line(row) for row in rows]))
+    now_ms = client.now_ms()
+    screen.print(table(COLUMNS, [_line(row, now_ms) for row in rows]))
     return 0
 
 
-def _line(row: dict[str, Any]) -> tuple[str, ...]:
+def _line(row: dict[str, Any], now_ms: int) -> tuple[str, ...]:
     asked = row["submission"]
     return (
         str(row["job"]),
@@ -55,7 +56,7 @@ def _line(row: dict[str, Any]) -> tuple[str, ...]:
         asked["project"],
         _stands(row),
         f"{_gpus(row)}",
-        words.span(_since_s(row)),
+        words.span(_since_s(row, now_ms)),
         " ".join(asked["command"]),
         row.get("said") or "",
     )
@@ -98,6 +99,7 @@ def _gpus(row: dict[str, Any]) -> str:
     return f"{least}{part}" if least == most else f"{least}-{most}{part}"
 
 
-def _since_s(row: dict[str, Any]) -> float | None:
+def _since_s(row: dict[str, Any], now_ms: int) -> float | None:
+    """How long it stands so, by the service's calendar: in a rehearsal that is not the machine's clock."""
     since_ms = row.get("ended_ms") or row.get("started_ms") or row.get("submitted_ms")
-    return None if since_ms is None else datetime.now(UTC).timestamp() - since_ms / 1000
+    return None if since_ms is None else (now_ms - since_ms) / 1000

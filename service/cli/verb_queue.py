@@ -1,7 +1,7 @@
 """``fallow queue``: who waits, in order, and for what."""
 
 import argparse
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from service.cli import words
@@ -23,7 +23,8 @@ COLUMNS = (
 
 def run(flags: argparse.Namespace) -> int:
     """Print them."""
-    rows = connect_acting(flags.data).queue()
+    client = connect_acting(flags.data)
+    rows = client.queue()
     if flags.json:
         print_json(rows)
         return 0
@@ -31,12 +32,12 @@ def run(flags: argparse.Namespace) -> int:
     if not rows:
         screen.print("Nobody waits.")
         return 0
-    now_ms = datetime.now(UTC).timestamp() * 1000
+    now_ms = client.now_ms()
     screen.print(table(COLUMNS, [_line(row, now_ms) for row in rows]))
     return 0
 
 
-def _line(row: dict[str, Any], now_ms: float) -> tuple[str, ...]:
+def _line(row: dict[str, Any], now_ms: int) -> tuple[str, ...]:
     promised = row.get("promised_ms")
     return (
         str(row["place"]),

@@ -7,6 +7,7 @@ what to do. A stream of directives ends when the service goes: to come back is t
 import json
 import os
 import socket
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from http.client import HTTPException
@@ -39,6 +40,15 @@ class ActingClient:
     def url(self) -> str:
         """The service's address: ``http://…`` or ``unix:PATH``."""
         return self._wire.url
+
+    def now_ms(self) -> int:
+        """The service's calendar now, UTC ms: a rehearsal's runs faster than the machine's clock."""
+        with self._wire.asked("/healthz", accept="application/json") as answer:
+            try:
+                found = json.loads(answer.read()).get("now_ms")
+            except (OSError, HTTPException, ValueError, AttributeError) as error:
+                raise ServiceDown(self._wire.down(error)) from error
+        return time.time_ns() // 1_000_000 if found is None else int(found)
 
     def whoami(self) -> Row:
         """Whom the service takes the asker for: ``name``, ``uid``, ``role``."""
@@ -90,6 +100,14 @@ class ActingClient:
     def keep(self, job: str, hours: float, because: str = "") -> Row:
         """Leave a job alone for so long; foreign jobs too."""
         return self._order(job, "keep", hours=hours, because=because)
+
+    def consents(self, job: str | None = None) -> list[Row]:
+        """What owners allow with one job, or with one's own; for an operator: with all."""
+        return self._rows("/v1/consents", job=job)
+
+    def consent(self, said: Mapping[str, object]) -> Row:
+        """Say what is allowed with own jobs: ``job``, ``allow``, ``withdraw``, ``forget``, ``hold_s``."""
+        return self._row("/v1/consents", dict(said))
 
     def queue(self, limit: int | None = None) -> list[Row]:
         """The jobs that wait, in order."""

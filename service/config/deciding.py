@@ -42,6 +42,9 @@ class ConsentConfig:
     checkpointable: tuple[str, ...] = told(
         (), "whose jobs can be checkpointed, by themselves or from outside"
     )
+    owners: bool = told(
+        True, "owners may allow things with own jobs by `fallow consent`; an owner's no counts always"
+    )
     opt_out: Mapping[str, tuple[str, ...]] = names(
         "a user or project = a list of classes of action (the names of `[modes]`, with hyphens) that are not "
         "even advised"

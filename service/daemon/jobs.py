@@ -30,6 +30,7 @@ class Clockwork:
         self._pulse = pulse
         self._speed = speed
         self._interrupts: list[Callable[[], None]] = []
+        self._ending = False
         self._scheduler = BackgroundScheduler(
             executors={name: ThreadPoolExecutor(1) for name in ("beat", "chores", "apart")},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
@@ -56,24 +57,35 @@ class Clockwork:
             executor = "apart" if chore.apart else "chores"
             self._scheduler.add_job(self._chore, trigger, args=[chore], executor=executor)
 
-    def stop(self) -> None:
-        """End after what is under way, of which what takes long is cut short; blocks until then."""
+    def hurry(self) -> None:
+        """The end is near: what takes long is cut short, and what that breaks is no trouble."""
+        self._ending = True
         for interrupt in self._interrupts:
             interrupt()
+
+    def stop(self) -> None:
+        """End after what is under way, of which what takes long is cut short; blocks until then."""
+        self.hurry()
         self._scheduler.shutdown(wait=True)
 
     def _tick(self, beat: Beat) -> None:
         try:
             self._pulse.note(last_tick_ms=beat.work(), trouble=None)
         except Exception as error:
+            if self._ending:
+                return
             log.error("tick failed: %s", error, exc_info=not expected(error))
             self._pulse.note(trouble=f"the last tick could not be stored: {error}")
 
     def _chore(self, chore: Chore) -> None:
+        if self._ending:
+            return
         try:
             chore.work()
             self._pulse.chore_went(chore.name, None)
         except Exception as error:
+            if self._ending:
+                return
             log.error("%s failed: %s", chore.name, error, exc_info=not expected(error))
             self._pulse.chore_went(chore.name, f"{chore.name} failed: {error}")
 

@@ -51,10 +51,15 @@ class Server:
         """Begin to answer; returns at once."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """End the streams, answer what is under way for a moment at most, then close."""
+    def hurry(self) -> None:
+        """The end is near: streams end, and questions that are cut short are no faults to be logged."""
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         if self._closing is not None:
             self._closing.close()
+
+    def stop(self) -> None:
+        """End the streams, answer what is under way for a moment at most, then close."""
+        self.hurry()
         self._server.should_exit = True
         self._thread.join(timeout=GRACE_S + 2)
         for listener in self._listeners:

@@ -9,6 +9,7 @@ service does.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import streamlit as st
@@ -42,6 +43,14 @@ class Answered:
 def ask(route: str, **params: object) -> Any:
     """The answer of a reading route, at most ``KEPT_S`` old. Blocks. Raises ``ClientError``."""
     return _answer(route, tuple(sorted((k, v) for k, v in params.items() if v is not None)))
+
+
+def now() -> datetime:
+    """The service's calendar now, at most ``KEPT_S`` old: a rehearsal's runs faster than this machine's clock.
+
+    Blocks. Raises ``ClientError``.
+    """
+    return datetime.fromtimestamp(ask("now_ms") / 1000, UTC)
 
 
 def visitor() -> Visitor | None:

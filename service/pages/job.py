@@ -7,6 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from service.pages import acting, feed, launched, wording
+from service.pages.allowed import allowed
 from service.pages.chart_frame import rows
 from service.pages.chart_heat import PICK, heat_map
 from service.pages.chart_lanes import lanes_chart, measured_lanes
@@ -177,6 +178,7 @@ def _one(scene: Scene, row: Any) -> None:
     if wording.missing(row["to_ts"]) and scene.view.live:
         user = None if wording.missing(row["user_name"]) else str(row["user_name"])
         keep_button(str(row["job"]), user)
+        allowed(scene.when, str(row["job"]))
     if not wording.missing(row["command"]):
         st.code(str(row["command"]), language="shell", wrap_lines=True)
     timeline = feed.ask("job_timeline", job=row["job"], **scene.window.steps)

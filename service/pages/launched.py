@@ -1,7 +1,6 @@
 """Jobs that were submitted to Fallow: the list, and one of them with its life, its orders and its buttons."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pandas as pd
@@ -11,6 +10,7 @@ from service.client.errors import UnknownJob
 from service.pages import acting, wording
 from service.pages.acting_frames import asked_gpus, jobs_frame, matching
 from service.pages.actions import action_table
+from service.pages.allowed import allowed
 from service.pages.chart_life import STANDS, gpu_hours, life_chart, life_of, stand_colours
 from service.pages.finder import find_box
 from service.pages.notice import NO_SUCH_JOB
@@ -83,6 +83,7 @@ def one(stage: Stage, name: str) -> None:
         st.code(" ".join(job.command), language="shell", wrap_lines=True)
     _life(stage, job)
     _told_and_done(stage, job)
+    allowed(stage.when, job.job)
 
 
 @st.cache_data(ttl=acting.KEPT_S, show_spinner=False)
@@ -197,7 +198,7 @@ def _facts(stage: Stage, job: Launched) -> None:
         items.append(("may be paused for others", "yes" if job.preemptible else "no"))
     times = (("submitted", job.submitted), ("started", job.started), ("ended", job.ended))
     items += [(what, stage.when(at)) for what, at in times if at is not None]
-    now = datetime.now(UTC)
+    now = acting.now()
     if job.kept_until is not None and job.kept_until > now:
         items.append(("kept until", stage.when(job.kept_until)))
     if job.heard is not None and job.stand != "ended":
@@ -206,7 +207,7 @@ def _facts(stage: Stage, job: Launched) -> None:
 
 
 def _life(stage: Stage, job: Launched) -> None:
-    life = life_of(job, datetime.now(UTC))
+    life = life_of(job, acting.now())
     if life.empty:
         return
     st.subheader("Its life, and its world over time", anchor=False)

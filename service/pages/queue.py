@@ -1,6 +1,5 @@
 """Queue: what waits, in which place, for what and since when; and who holds what Fallow lent."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pandas as pd
@@ -77,7 +76,7 @@ def _sentence(queue: pd.DataFrame) -> str:
 
 
 def _facts(queue: pd.DataFrame, leases: pd.DataFrame) -> None:
-    now = pd.Timestamp(datetime.now(UTC))
+    now = pd.Timestamp(acting.now())
     items = [("lent now", f"{wording.gpus(leases['share'].astype(float).sum())} GPUs")]
     items.append(("to", _jobs(leases["job"].nunique())))
     if not queue.empty:
@@ -138,7 +137,7 @@ def _table(stage: Stage, queue: pd.DataFrame) -> None:
 
 
 def _shown(stage: Stage, part: pd.DataFrame) -> pd.DataFrame:
-    now = pd.Timestamp(datetime.now(UTC))
+    now = pd.Timestamp(acting.now())
     waited = pd.Series([wording.span((now - at).total_seconds()) for at in part["since"]], index=part.index)
     return part.assign(
         name=part["name"].where(part["name"].astype(bool), part["job"]),

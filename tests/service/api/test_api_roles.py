@@ -18,6 +18,7 @@ BODIES: dict[str, object] = {
         "launcher": {"node": "n", "pid": 2, "started_ms": 1},
         "stand": "running",
     },
+    "/v1/consents": {"withdraw": ["share"]},
     "/v1/plans/{plan}/reject": {"because": "a test"},
     "/v1/imports": {"url": "http://127.0.0.1:9", "from_ms": 0, "to_ms": 1},
 }
