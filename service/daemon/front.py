@@ -4,6 +4,7 @@ import os
 import resource
 import socket
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -56,7 +57,7 @@ class Front:
         )
         listeners = [self.tcp] if self.local is None else [self.tcp, self.local.listener]
         closing = None if answers.acting is None else answers.acting.closing
-        app = make_app(answers, rules, version(PACKAGE))
+        app = make_app(answers, rules, own_version())
         return Server(
             app,
             listeners,
@@ -71,7 +72,7 @@ class Front:
             url=self.url,
             pid=os.getpid(),
             started_ms=started_ms,
-            version=version(PACKAGE),
+            version=own_version(),
             socket=None if self.local is None else str(self.local.path),
         )
         client_place.announce(self.data, said)
@@ -82,6 +83,12 @@ class Front:
         if self.local is not None:
             self.local.close()
         self.tcp.close()
+
+
+@cache
+def own_version() -> str:
+    """The version of this program; read once, because it lies in a file."""
+    return version(PACKAGE)
 
 
 def open_front(api: ApiConfig, data: Path, *, port_fixed: bool) -> Front:
