@@ -27,10 +27,12 @@ from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from service.client import ClientError
-from service.client.acting import ActingClient, connect_acting
-
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from service.client import ClientError  # noqa: E402
+from service.client.acting import ActingClient, connect_acting  # noqa: E402
+
 PAGE_S, FILTER_S = 2.0, 0.5
 WAITING, QUICK = 10_000, 1_000
 LIMIT_S = 180

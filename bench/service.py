@@ -5,7 +5,8 @@ A real service on a simulated cluster, in a process of its own, asked over its U
 Every request is a connection of its own, as the launcher's are. ``--quick`` has 1,000 jobs, and less time.
 
     python bench/service.py [--json] [--quick]
-    python bench/service.py --soak MINUTES      memory over time under such a load, jobs coming and going
+
+What it takes over half an hour with jobs coming and going is bench/soak.py's.
 """
 
 import argparse
@@ -45,8 +46,7 @@ LAUNCHERS = 200
 REPORT_S = 5.0
 READERS = 5
 SUBMITTERS = 50
-START_TARGET_S, STOP_TARGET_S, API_TARGET_MS, CYCLE_TARGET_S, GROWTH_TARGET_MIB = 2.0, 2.0, 100.0, 1.0, 16.0
-WARM_UP_S = 60.0
+START_TARGET_S, STOP_TARGET_S, API_TARGET_MS, CYCLE_TARGET_S = 2.0, 2.0, 100.0, 1.0
 READS = ("/v1/queue?limit=100", "/v1/jobs?limit=50", "/v1/leases", "/v1/whoami", "/v1/acting")
 
 Figure = dict[str, Any]
@@ -81,22 +81,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--soak", type=float, metavar="MINUTES")
     options = parser.parse_args()
     jobs, seconds = (1_000, 8.0) if options.quick else (10_000, 60.0)
-    if options.soak:
-        show(soaked(options.soak * 60, jobs=200), as_json=options.json)
-        return
     figures = {**lived(1 if options.quick else 3), **loaded(jobs, seconds)}
     show(figures, as_json=options.json)
 
 
 @contextmanager
-def service(folder: Path) -> Iterator[Service]:
-    """A service on an empty folder that measures; stopped at the end."""
+def service(folder: Path, config: str = CONFIG) -> Iterator[Service]:
+    """A service on a folder, simulated and measuring; stopped at the end."""
     data = folder / "data"
     data.mkdir(exist_ok=True)
-    (data / "fallow.toml").write_text(CONFIG)
+    (data / "fallow.toml").write_text(config)
     command = [sys.executable, "-m", "service.cli", "serve", "--data", str(data), "--source", "simulated"]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("FALLOW_")}
     began = time.monotonic()
@@ -249,49 +245,28 @@ async def timed(
     path: Path, method: str, where: str, *, what: str, seen: Seen, body: object = None
 ) -> dict[str, Any]:
     """One request on a connection of its own; its milliseconds from connecting to the last byte are noted."""
+    began = time.perf_counter()
+    status, answer = await ask(path, method, where, body)
+    seen.took_ms[what].append((time.perf_counter() - began) * 1000)
+    if status // 100 != 2:
+        seen.wrong.append(f"{what}: {status} {answer[:300]!r}")
+        return {}
+    found = json.loads(answer)
+    return found if isinstance(found, dict) else {}
+
+
+async def ask(path: Path, method: str, where: str, body: object = None) -> tuple[int, bytes]:
+    """One request on a connection of its own: its status, 0 for none, and the answer's body."""
     sent = b"" if body is None else json.dumps(body).encode()
     head = f"{method} {where} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n"
-    began = time.perf_counter()
     reader, writer = await asyncio.open_unix_connection(str(path))
     try:
         writer.write(f"{head}Content-Length: {len(sent)}\r\n\r\n".encode() + sent)
         answer = await reader.read()
     finally:
         writer.close()
-    seen.took_ms[what].append((time.perf_counter() - began) * 1000)
-    status, _, rest = answer.partition(b"\r\n")
-    if not status.split()[1:2] or status.split()[1][:1] != b"2":
-        seen.wrong.append(f"{what}: {answer[:300]!r}")
-        return {}
-    found = json.loads(rest.partition(b"\r\n\r\n")[2])
-    return found if isinstance(found, dict) else {}
-
-
-def soaked(seconds: float, jobs: int) -> dict[str, Figure]:
-    """MiB by which the service's own memory grew after it had warmed up, while jobs came and went."""
-    with tempfile.TemporaryDirectory() as folder, service(Path(folder)) as made:
-        return asyncio.run(_soaked(made, seconds, jobs))
-
-
-async def _soaked(made: Service, seconds: float, jobs: int) -> dict[str, Figure]:
-    seen, marks, rounds = Seen(), [], 0
-    ends = time.monotonic() + seconds
-    warm_s = min(WARM_UP_S, seconds / 3)
-    warm_at = time.monotonic() + warm_s
-    while time.monotonic() < ends:
-        rounds += 1
-        names = [await submit(made.socket, f"soak-{rounds}-{n}", seen) for n in range(jobs // 10)]
-        await everybody(made, names, min(10.0, max(1.0, ends - time.monotonic())), seen)
-        for name in names:
-            await timed(made.socket, "POST", f"/v1/jobs/{name}/cancel", what="cancel", seen=seen, body={})
-        if time.monotonic() > warm_at:
-            marks.append(made.resident_mib())
-    if seen.wrong:
-        print(f"service: {len(seen.wrong)} went wrong, the first: {seen.wrong[0]}", file=sys.stderr)
-    third = max(len(marks) // 3, 1)
-    grown = statistics.median(marks[-third:]) - statistics.median(marks[:third])
-    beside = {"at_first_mib": round(marks[0]), "at_last_mib": round(marks[-1]), "rounds": rounds}
-    return {"soak_growth_mib": figure(grown, GROWTH_TARGET_MIB, beside, fine=not seen.wrong)}
+    words = answer.partition(b"\r\n")[0].split()
+    return (int(words[1]) if len(words) > 1 else 0), answer.partition(b"\r\n\r\n")[2]
 
 
 def cpu_s(pid: int) -> float:
@@ -322,7 +297,7 @@ def show(found: dict[str, Figure], *, as_json: bool) -> None:
     for name, each in found.items():
         verdict = "ok" if each["ok"] else "MISSED"
         beside = ", ".join(f"{peer} {value}" for peer, value in each["beside"].items())
-        print(f"{name:18}{each['value']:>10}  target {each['target']:<8}{verdict:7} {beside}")
+        print(f"{name:18}{each['value']:>10}  target {each['target']!s:<8}{verdict:7} {beside}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,332 @@
+"""Whether a service that runs for long stays as it was: memory, threads, open files, and the store's size.
+
+A real service on a simulated cluster whose calendar runs 100 times as fast: its ticks, findings, sealed days
+and retention come as often as in 50 hours. Meanwhile people submit, pause, resume, resize and cancel jobs,
+others look at queue, jobs and charts, and launchers (without workers: they say that they did as they were
+told) run them, end, or vanish without a word. Seeded. Flat is what does not grow in the second half.
+
+    python bench/soak.py [--minutes 30] [--speed 100] [--jobs 40] [--seed 0] [--json] [--quick]
+"""
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import json
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from bench.service import Figure, Service, ask, cpu_s, figure, service, show  # noqa: E402
+
+CONFIG = """
+[collect]
+tick_s = 10
+[simulated]
+nodes = 4
+gpus_per_node = 8
+backfill_days = 0
+[modes]
+schedule = "auto"
+[acting]
+silent_s = 5
+launcher_grace_s = 10
+[retention]
+samples_days = 1
+process_samples_days = 1
+[store]
+memory_mib = 128
+[rehearsal]
+speed = {speed}
+since_ms = {since_ms}
+"""
+GROWTH_TARGET_MIB, SPARE = 8.0, 8
+SAMPLE_S, REPORT_S, READ_S = 2.0, 5.0, 1.0
+EXPECTED = (404, 409, 410, 422)
+"""Answers to an order that came when its job had moved on: orders are given blindly here."""
+READS = (
+    "/v1/queue?limit=100",
+    "/v1/jobs?limit=50",
+    "/v1/leases",
+    "/v1/plans",
+    "/v1/actions",
+    "/v1/acting",
+    "/v1/query/gpus_now",
+    "/v1/query/findings",
+    "/metrics",
+    "/healthz",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What the service took at a moment, seconds after the start."""
+
+    at_s: float
+    private_mib: float
+    resident_mib: float
+    handles: int
+    threads: int
+    store_mib: float
+
+
+@dataclass
+class Lived:
+    """What came of it all."""
+
+    marks: list[Mark] = field(default_factory=list)
+    counted: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--speed", type=float, default=100.0)
+    parser.add_argument("--jobs", type=int, default=40, help="jobs alive at once")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument(
+        "--quick", action="store_true", help="40 seconds: whether it runs, not whether it is flat"
+    )
+    options = parser.parse_args()
+    seconds = 40.0 if options.quick else options.minutes * 60
+    config = CONFIG.format(speed=options.speed, since_ms=time.time_ns() // 1_000_000)
+    with tempfile.TemporaryDirectory() as folder, service(Path(folder), config) as made:
+        lived = asyncio.run(living(made, seconds, options.jobs, options.seed))
+        busy = cpu_s(made.process.pid) / lived.marks[-1].at_s
+    show(judged(lived, busy, options.speed), as_json=options.json)
+    for each in lived.wrong[:5]:
+        print(f"soak: {each}", file=sys.stderr)
+
+
+async def living(made: Service, seconds: float, jobs: int, seed: int) -> Lived:
+    """Everybody at once, for so long."""
+    lived, names = Lived(), itertools.count()
+    began = time.monotonic()
+    tasks = [
+        asyncio.create_task(person(made, random.Random(seed * 1000 + n), names, lived)) for n in range(jobs)
+    ]
+    tasks += [asyncio.create_task(reader(made, lived)) for _ in range(2)]
+    try:
+        while (now_s := time.monotonic() - began) < seconds or not lived.marks:
+            await asyncio.sleep(min(SAMPLE_S, max(0.1, seconds - now_s)))
+            lived.marks.append(measured(made, time.monotonic() - began))
+            ended = [task.exception() for task in tasks if task.done()]
+            if ended:
+                raise RuntimeError("somebody of the soak gave up") from ended[0]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return lived
+
+
+async def person(made: Service, chance: random.Random, names: "itertools.count[int]", lived: Lived) -> None:
+    """Somebody who submits one job after another."""
+    while True:
+        number = next(names)
+        gpus = chance.choice((1, 1, 1, 2, 3))
+        body = {
+            "command": ["python", "train.py", str(number)],
+            "project": f"team{number % 5}",
+            "name": f"soak {number}",
+            "min_gpus": 1,
+            "max_gpus": gpus,
+            "share": chance.choice((1.0, 1.0, 0.5)) if gpus == 1 else 1.0,
+            "mobility": "elastic",
+            "preemptible": True,
+            "may_share": True,
+            "nonce": f"soak-{number}",
+        }
+        answer = await told(made, "POST", "/v1/jobs", lived, body)
+        if answer is None:
+            await asyncio.sleep(1)
+            continue
+        launcher = Launcher(made, str(answer["job"]), number, lived)
+        await launcher.live(chance)
+
+
+class Launcher:
+    """A launcher without workers: it acknowledges what it is told, for as long as its job takes."""
+
+    def __init__(self, made: Service, job: str, number: int, lived: Lived) -> None:
+        self._made, self._job, self._lived = made, job, lived
+        self._self = {"node": "soak", "pid": 100_000 + number, "started_ms": 1}
+        self._stand, self._handled, self._gpus = "pending", 0, list[str]()
+        self._ran, self._over = asyncio.Event(), asyncio.Event()
+
+    async def live(self, chance: random.Random) -> None:
+        """From the queue to the job's end, whatever that is."""
+        fate = chance.choices(("done", "paused", "resized", "cancelled", "vanished"), (50, 20, 10, 10, 10))[0]
+        tasks = [asyncio.create_task(each) for each in (self._listen(), self._report_often())]
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(chance.uniform(20, 40)):
+                    await self._ran.wait()
+                    await asyncio.sleep(chance.uniform(0.3, 4))
+                    await self._meet(fate, chance)
+            if fate == "vanished":
+                self._lived.counted[fate] += 1
+                return
+            self._lived.counted[fate if self._ran.is_set() else "never started"] += 1
+            if not self._over.is_set() and fate != "cancelled" and self._ran.is_set():
+                await self._say(stand="ended", ending="done", exit_code=0)
+            elif not self._over.is_set():
+                await self._order("cancel", {})
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _meet(self, fate: str, chance: random.Random) -> None:
+        match fate:
+            case "paused":
+                await self._order("pause", {"because": "somebody else is in a hurry"})
+                await asyncio.sleep(chance.uniform(0.5, 3))
+                await self._order("resume", {})
+                await asyncio.sleep(chance.uniform(0.5, 3))
+            case "resized":
+                for gpus in (2, 1):
+                    await self._order("resize", {"gpus": gpus})
+                    await asyncio.sleep(chance.uniform(0.5, 2))
+            case _:
+                return
+
+    async def _order(self, verb: str, body: dict[str, object]) -> None:
+        await told(self._made, "POST", f"/v1/jobs/{self._job}/{verb}", self._lived, body)
+
+    async def _say(self, **more: object) -> None:
+        body = {
+            "at_ms": time.time_ns() // 1_000_000,
+            "launcher": self._self,
+            "stand": self._stand,
+            "handled": self._handled,
+            "gpus": self._gpus,
+            **more,
+        }
+        await told(self._made, "POST", f"/v1/jobs/{self._job}/reports", self._lived, body)
+
+    async def _report_often(self) -> None:
+        while True:
+            await asyncio.sleep(REPORT_S)
+            await self._say()
+
+    async def _listen(self) -> None:
+        path = f"/v1/jobs/{self._job}/directives"
+        reader, writer = await asyncio.open_unix_connection(str(self._made.socket))
+        try:
+            writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            while line := await reader.readline():
+                if line.startswith(b'{"directive"'):
+                    await self._carry_out(json.loads(line)["directive"])
+        finally:
+            self._over.set()
+            writer.close()
+
+    async def _carry_out(self, directive: dict[str, Any]) -> None:
+        self._handled = directive["number"]
+        match directive["is"]:
+            case "Begin" | "Continue" | "Reshape":
+                self._stand, self._gpus = "running", directive["gpus"]
+            case "Suspend":
+                self._stand, self._gpus = "paused", []
+            case "Requeued":
+                self._stand, self._gpus = "pending", []
+            case "Stop":
+                await self._say(stand="ended", ending="cancelled")
+                return
+        await self._say()
+        if self._stand == "running":
+            self._ran.set()
+
+
+async def reader(made: Service, lived: Lived) -> None:
+    """Somebody who looks at everything, again and again."""
+    while True:
+        for where in READS:
+            await told(made, "GET", where, lived)
+        await asyncio.sleep(READ_S)
+
+
+async def told(
+    made: Service, method: str, where: str, lived: Lived, body: object = None
+) -> dict[str, Any] | None:
+    """The answer to a request, where it is an object; what should not be answered is noted."""
+    status, answer = await ask(made.socket, method, where, body)
+    lived.counted["requests"] += 1
+    if status // 100 == 2:
+        found = json.loads(answer) if answer[:1] == b"{" else None
+        return found if isinstance(found, dict) else None
+    if status not in EXPECTED:
+        lived.wrong.append(f"{method} {where}: {status} {answer[:200]!r}")
+    return None
+
+
+def measured(made: Service, at_s: float) -> Mark:
+    """What the service takes now."""
+    proc = Path(f"/proc/{made.process.pid}")
+    status = dict(line.split(":", 1) for line in (proc / "status").read_text().splitlines())
+    stored = sum(each.stat().st_size for each in (made.socket.parent).rglob("*") if each.is_file())
+    return Mark(
+        at_s=at_s,
+        private_mib=made.resident_mib(),
+        resident_mib=int(status["VmRSS"].split()[0]) / 1024,
+        handles=len(list((proc / "fd").iterdir())),
+        threads=int(status["Threads"]),
+        store_mib=stored / 1024**2,
+    )
+
+
+def judged(lived: Lived, busy_cores: float, speed: float) -> dict[str, Figure]:
+    """The figures: what grew in the second half, by a line through all its moments."""
+    marks = lived.marks
+    half = [mark for mark in marks if mark.at_s >= marks[-1].at_s / 2]
+    seconds = half[-1].at_s - half[0].at_s
+    slope = sloped([(mark.at_s, mark.private_mib) for mark in half])
+    first, last = marks[: max(1, len(marks) // 10)], half[-max(1, len(marks) // 10) :]
+    beside: dict[str, Any] = {
+        "first_mib": round(statistics.median(mark.private_mib for mark in first)),
+        "last_mib": round(statistics.median(mark.private_mib for mark in last)),
+        "resident_mib": round(marks[-1].resident_mib),
+        "mib_an_hour": round(slope * 3600, 1),
+        "minutes": round(marks[-1].at_s / 60, 1),
+        "calendar_hours": round(marks[-1].at_s * speed / 3600, 1),
+        "service_cores": round(busy_cores, 2),
+    }
+    stored = {"first": round(marks[0].store_mib, 1), **dict(sorted(lived.counted.items()))}
+    fine = not lived.wrong
+    return {
+        "growth_mib": figure(slope * seconds, GROWTH_TARGET_MIB, beside, fine=fine),
+        "handles_more": more([mark.handles for mark in half]),
+        "threads_more": more([mark.threads for mark in half]),
+        "store_mib": {"value": round(marks[-1].store_mib, 1), "target": None, "ok": fine, "beside": stored},
+    }
+
+
+def more(counts: Sequence[int]) -> Figure:
+    """By how much the most of the last third exceeds the most of the first."""
+    third = max(1, len(counts) // 3)
+    before, after = max(counts[:third]), max(counts[-third:])
+    return figure(after - before, SPARE, {"before": before, "after": after})
+
+
+def sloped(points: Sequence[tuple[float, float]]) -> float:
+    """The slope of the line with the least squares; 0 for a single point."""
+    if len(points) < 2:
+        return 0.0
+    return statistics.linear_regression(*zip(*points, strict=True)).slope
+
+
+if __name__ == "__main__":
+    main()
