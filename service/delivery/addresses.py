@@ -49,15 +49,35 @@ def address_of(receiver: str, config: DeliveryConfig, environment: Mapping[str, 
 
 
 def harmless(address: str) -> str:
-    """An address as people may see it: no user, password, path or query, in which secrets stand."""
+    """An address as people may see it: no user, password, path or query, in which secrets stand.
+
+    Only of schemes that name a server is it shown; elsewhere tokens stand in its place.
+    """
     scheme, _, rest = address.partition("://")
-    host = re.split(r"[/?]", rest.rpartition("@")[2], maxsplit=1)[0]
-    return f"{scheme}://{host if '@' in rest or scheme in _HOSTED else '...'}"
+    before_query = rest.partition("?")[0]
+    head, _, path = before_query.partition("/")
+    host = head.rpartition("@")[2]
+    told = scheme in _HOSTED and "@" not in path and _HOST.fullmatch(host)
+    return f"{scheme}://{host if told else '...'}"
 
 
 _HOSTED = frozenset(
-    {"mailto", "mailtos", "json", "jsons", "ntfy", "ntfys", "matrix", "matrixs", "xml", "xmls"}
+    {
+        "mailto",
+        "mailtos",
+        "json",
+        "jsons",
+        "form",
+        "forms",
+        "ntfy",
+        "ntfys",
+        "matrix",
+        "matrixs",
+        "xml",
+        "xmls",
+    }
 )
+_HOST = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:.]+\])(?::\d+)?")
 
 
 def _filled(address: str, given: Mapping[str, str]) -> str:

@@ -112,6 +112,7 @@ def test_a_test_that_cannot_arrive_says_why(
     assert says in done.stdout + done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 def test_a_service_that_is_killed_tells_each_case_once_and_invented_people_nothing(tmp_path: Path) -> None:
     """A simulated cluster in a calendar that hurries: its cases are real ones, its people are not."""
     with webhook() as hook:

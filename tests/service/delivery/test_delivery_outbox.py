@@ -230,6 +230,11 @@ def test_a_secret_can_come_from_a_file(tmp_path: Path) -> None:
         ("mailtos://user:secret@mail.example.org/?to=a", "mailtos://mail.example.org"),
         ("slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ", "slack://..."),
         ("json://h:8080/secret-path?token=1", "json://h:8080"),
+        ("mailtos://mail.example.org/?from=a@b.org&pass=secret", "mailtos://mail.example.org"),
+        ("mailto://user:12/se@cret@mail.example.org", "mailto://..."),
+        ("json://u:p@[::1]:80/x", "json://[::1]:80"),
+        ("slack://bot@T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ", "slack://..."),
+        ("discord://4174216298/JHMHI8qBe7bk2ZwO5U711o3dV_js/?x=a@b", "discord://..."),
     ],
 )
 def test_an_address_is_shown_without_its_secrets(address: str, shown: str) -> None:
