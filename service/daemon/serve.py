@@ -5,10 +5,9 @@ Here the organs are started in order and stopped in the reverse order; what they
 
 import logging
 import os
-import signal
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from service.api.queries import DeskLimits, QueryDesk
 from service.api.stream import Closing
 from service.client.answer import answer, catalogue
 from service.config.model import Config
+from service.daemon.ending import Ending
 from service.daemon.front import open_front, own_version
 from service.daemon.jobs import Clockwork, expected
 from service.daemon.notify import notify
@@ -54,10 +54,13 @@ class Orders:
 
 def serve(orders: Orders, stop: threading.Event | None = None) -> None:
     """Run until SIGTERM, SIGINT or ``stop``. Blocks. Raises ``ServiceRefused`` when it cannot start."""
-    ended = stop or threading.Event()
+    ending = Ending(stop)
+    ending.hear_signals()
     clock = wiring.clock_of(orders.config)
     make_data_dir(orders.data)
     with wiring.own_store(orders.data, orders.config) as store:
+        if ending.is_asked:
+            return
         front = open_front(orders.config.api, orders.data, port_fixed=orders.port_fixed)
         pulse = Pulse(
             Condition(
@@ -71,6 +74,7 @@ def serve(orders: Orders, stop: threading.Event | None = None) -> None:
         imports = Imports(store)
         desk = _desk(orders.config, store)
         acting = _acting(orders, store, clock, pulse, body)
+        body = body if acting is None else replace(body, chores=(*body.chores, *acting.chores))
         exports = Exports(write=lambda *span: wiring.write_export(store, *span), folder=orders.data)
         answers = Answers(
             desk=desk,
@@ -84,7 +88,9 @@ def serve(orders: Orders, stop: threading.Event | None = None) -> None:
         )
         server = front.server(answers)
         orders.opened()
-        _mind_signals(ended)
+        hurried = (server.hurry, desk.hurry, imports.hurry, body.loop.hurry, store.hurry)
+        for each in hurried if acting is None else (acting.hurry, *hurried):
+            ending.hurry_by(each)
         server.start()
         front.announce(clock.now_ms())
         try:
@@ -93,38 +99,48 @@ def serve(orders: Orders, stop: threading.Event | None = None) -> None:
             notify("READY=1")
             if acting is not None:
                 acting.start()
-            _live(body, pulse, ended, orders.config.rehearsal.speed)
+            _live(body, pulse, ending, orders.config.rehearsal.speed)
         finally:
             notify("STOPPING=1")
+            ending.hurry()
             if acting is not None:
                 acting.stop()
             imports.close()
             server.stop()
+            if answers.acting is not None:
+                answers.acting.hands.close()
             front.close()
             desk.close()
             body.loop.close()
+            ending.over()
 
 
-def _live(body: Body, pulse: Pulse, ended: threading.Event, speed: float) -> None:
+def _live(body: Body, pulse: Pulse, ending: Ending, speed: float) -> None:
     """The last day, then ticks, then the older past beside them, then the chores, until the end."""
-    _past(body.prepare, pulse, ended, lambda stage: pulse.note(starting=stage))
+    _past(body.prepare, pulse, ending, lambda stage: pulse.note(starting=stage))
+    if ending.is_asked:
+        return
     pulse.note(starting=None, resting=body.beat is None)
     clockwork = Clockwork(body.beat, pulse, speed)
+    ending.hurry_by(clockwork.hurry)
     clockwork.start()
     try:
-        _past(body.complete, pulse, ended, lambda stage: pulse.note(remark=stage))
+        _past(body.complete, pulse, ending, lambda stage: pulse.note(remark=stage))
         pulse.note(remark=RESTING if body.beat is None else None)
         clockwork.add_chores(body.chores)
-        ended.wait()
+        ending.asked.wait()
     finally:
+        notify("STOPPING=1")
         clockwork.stop()
 
 
-def _past(stage: Stage, pulse: Pulse, ended: threading.Event, tell: Callable[[str], None]) -> None:
+def _past(stage: Stage, pulse: Pulse, ending: Ending, tell: Callable[[str], None]) -> None:
     """Fill in some of the past; where that fails, say so and measure on."""
     try:
-        stage(ended.is_set, tell)
+        stage(ending.asked.is_set, tell)
     except Exception as error:
+        if ending.is_asked:
+            return
         log.error("the past could not be filled in: %s", error, exc_info=not expected(error))
         pulse.chore_went("past", f"the past could not be filled in: {error}")
 
@@ -165,12 +181,3 @@ def _health(condition: Condition, now_ms: int) -> dict[str, object]:
         "last_tick_ms": condition.last_tick_ms,
         "tick_s": condition.tick_ms / 1000,
     }
-
-
-def _mind_signals(ended: threading.Event) -> None:
-    """Ctrl-C, SIGTERM and a closed terminal (unless under nohup) end the service."""
-    if threading.current_thread() is not threading.main_thread():
-        return
-    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if signal.getsignal(each) is not signal.SIG_IGN or each is signal.SIGTERM:
-            signal.signal(each, lambda *_: ended.set())
