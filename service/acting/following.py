@@ -60,7 +60,8 @@ async def follow(
                 yield {"place": asdict(place)}
             shown = place
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), ALIVE_S)
+                async with asyncio.timeout(ALIVE_S):
+                    await changed.wait()
     finally:
         for end in ends:
             end()

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 
 from service.acting import errors
 from service.api.acting import Hands, acting_routes
-from service.api.answers import REFUSALS
+from service.api.answers import REFUSALS, Refusal
 from service.api.export import Exports, pack, pieces
 from service.api.gate import App, GateRules, gate
 from service.api.orders import shown
@@ -114,7 +114,8 @@ def make_app(answers: Answers, rules: GateRules, version: str) -> App:
     _state(app, answers)
     if answers.acting is not None:
         acting = answers.acting
-        app.include_router(acting_routes(acting.desk, acting.hands, acting.closing))
+        # Not included but added: each route is made once, and found without a second table.
+        app.router.routes.extend(acting_routes(acting.desk, acting.hands, acting.closing).routes)
     _document(app)
     _refusals(app)
     return gate(app, rules)
@@ -179,7 +180,9 @@ def _document(app: FastAPI) -> None:
 def _described(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI document, with how one says who one is."""
     made = app.openapi()
-    made["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    components = made.setdefault("components", {})
+    components.setdefault("schemas", {})["Refusal"] = Refusal.model_json_schema()
+    components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     made["security"] = [{"token": []}]
     made["paths"]["/healthz"]["get"]["security"] = []
     return made

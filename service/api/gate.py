@@ -102,7 +102,8 @@ def _peer(scope: Message) -> Peer | None:
 
 def _patient(send: Send, timeout_s: float) -> Send:
     async def bounded(message: Message) -> None:
-        await asyncio.wait_for(send(message), timeout_s)
+        async with asyncio.timeout(timeout_s):
+            await send(message)
 
     return bounded
 
@@ -116,7 +117,8 @@ def _bounded(receive: Receive, timeout_s: float) -> Receive:
         if is_whole or left < 0:
             return await receive()
         try:
-            message = await asyncio.wait_for(receive(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                message = await receive()
         except TimeoutError:
             left = -1
             return {"type": "http.disconnect"}
