@@ -1,4 +1,4 @@
-"""People and projects: who wastes most, who uses best, and the figures behind both."""
+"""People and projects: who wastes most, who uses best, the figures behind both, and what one could change."""
 
 from dataclasses import replace
 from typing import Any
@@ -10,6 +10,7 @@ from service.pages import feed, wording
 from service.pages.chart_ranks import PARTS, best_used, most_wasted, part_colours, use_bars, waste_bars
 from service.pages.naming import named
 from service.pages.patterns import in_short, kinds_by, patterns_by
+from service.pages.person import about_whom, held, to_change
 from service.pages.pieces import definitions, keys, swatch
 from service.pages.scene import Scene, Site, current_view, drawn, go, nothing_matches
 from service.pages.tabled import charted
@@ -39,11 +40,23 @@ def show(site: Site) -> None:
 
 def _body(scene: Scene) -> None:
     by = scene.view.by if scene.view.by in KINDS else "people"
+    head, who = st.container(), about_whom(scene)
+    jobs = [] if who is None else held(scene, who)
+    advice = st.container()
+    _ranked(scene, head, by)
+    if who is not None and jobs:
+        with advice:
+            to_change(scene, who, jobs)
+
+
+def _ranked(scene: Scene, head: Any, by: str) -> None:
+    """Everybody in order, under a sentence at the ``head``."""
     frame = named(feed.ask(by, **scene.asked), by)
     if frame.empty:
         nothing_matches(scene)
         return
-    st.header(_sentence(frame, by), anchor=False)
+    with head:
+        st.header(_sentence(frame, by), anchor=False)
     _choice(by)
     left, right = st.columns(2, gap="large")
     with left:

@@ -1,13 +1,16 @@
 """The report for whoever runs the machines, and whoever pays: what was given, used, wasted and given back."""
 
+from dataclasses import asdict
 from datetime import datetime, tzinfo
 
-from service.client.advising import replayed
-from service.pages import wording
+from service.client.advising import given_back, replayed
+from service.client.given_back import GivenBack
 from service.pages.chart_ranks import most_wasted
+from service.pages.giving import told_class, told_total
+from service.pages.headline import sentence
 from service.pages.naming import named
 from service.reports.asking import Source
-from service.reports.model import Column, Measure, Report, ReportKind, Section, Table
+from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
 from service.reports.shared import (
     HELD_COLUMNS,
     JOB_COLUMNS,
@@ -38,20 +41,36 @@ GIVEN_COLUMNS = (
     Column(key="times", title="Times", measure=Measure.COUNT),
     Column(key="disturbed", title="Somebody waited", measure=Measure.COUNT),
 )
+DID_COLUMNS = (
+    Column(key="what", title="What was done"),
+    Column(key="worked_gpu_hours", title="Gave back", measure=Measure.HOURS),
+    Column(key="held_gpu_hours", title="Others held", measure=Measure.HOURS),
+    Column(key="freed_gpu_hours", title="Freed", measure=Measure.HOURS),
+    Column(key="money", title="Worth", measure=Measure.MONEY),
+    Column(key="times", title="Times", measure=Measure.COUNT),
+    Column(key="jobs", title="Jobs", measure=Measure.COUNT),
+    Column(key="coverage_ratio", title="Measured", measure=Measure.RATIO),
+)
 
 
 def cluster_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
-    """The whole report. Blocks while it asks. Raises ``ClientError``."""
+    """The report, of a part where the source is narrowed. Blocks while it asks. Raises ``ClientError``.
+
+    What advice would have given back, and what actions did, is worked out for the whole cluster alone.
+    """
     head, usage, ledger = head_of(source)
-    jobs = source.rows("jobs")
+    jobs, part = source.rows("jobs"), source.about
+    did = None if part else given_back(source.client, source.span.start, source.span.end)
     return Report(
         kind=ReportKind.CLUSTER_WEEK,
-        title="The cluster's GPUs: given, used, wasted",
-        opening=_opening(head.installed_gpus, head.allocated_gpus, head.used_gpus),
+        title=f"The GPUs of {part}: given, used, wasted"
+        if part
+        else "The cluster's GPUs: given, used, wasted",
+        opening=f"{sentence(head, part)}.",
         span=source.span,
         zone=zone,
-        subject=None,
-        figures=head_figures(head),
+        subject=part,
+        figures=(*head_figures(head), *(() if did is None else (_figure(did),))),
         sections=(
             use_section(source, usage, head),
             state_section(ledger),
@@ -75,20 +94,10 @@ def cluster_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
                     empty="No job held a GPU for an hour.",
                 ),
             ),
-            _given_back(source),
+            *(() if did is None else (_given_back(source), _did_give_back(did))),
         ),
         currency=head.currency,
         made_at=made_at,
-    )
-
-
-def _opening(installed: float | None, allocated: float | None, used: float | None) -> str:
-    if not installed or used is None:
-        return "Nothing was measured in this time."
-    fallow = max(0.0, (allocated or 0.0) - used)
-    return (
-        f"Of {wording.gpus(installed)} GPUs, {wording.gpus(allocated)} were handed out and "
-        f"{wording.gpus(used)} worked: {wording.gpus(fallow)} lay fallow."
     )
 
 
@@ -118,4 +127,32 @@ def _given_back(source: Source) -> Section:
             "overlap: the same hour is in as many as could have given it back.",
         ),
         table=Table(name="given_back", columns=priced(GIVEN_COLUMNS, rows), rows=rows),
+    )
+
+
+def _figure(did: GivenBack) -> Figure:
+    return Figure(
+        key="given_back_gpu_hours",
+        label="Given back by actions",
+        value=did.total.worked_gpu_hours,
+        measure=Measure.HOURS,
+        help="actions took it from one job, and another worked in it",
+    )
+
+
+def _did_give_back(did: GivenBack) -> Section:
+    rows = [{**asdict(each), "what": told_class(each.action)} for each in did.classes]
+    return Section(
+        heading="What the actions did give back",
+        sentences=(
+            told_total(did.total),
+            "Counted in the ledger: time on a GPU that an action took from a job, in which a job that came "
+            "after it held that GPU and computed. Freed is the time that its job was off it, whoever came.",
+        ),
+        table=Table(
+            name="did_give_back",
+            columns=priced(DID_COLUMNS, rows),
+            rows=rows,
+            empty="No action was done in this time.",
+        ),
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 from service.client import ClientError
 from service.client.advising import advised
-from service.pages import wording
+from service.pages.changes import Held, changes, held_of, measured_of, told_held
 from service.reports.asking import Source
 from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
 from service.reports.shared import HELD_COLUMNS, head_of, job_rows, priced, use_section
@@ -18,13 +18,6 @@ JOBS = (
     *HELD_COLUMNS,
 )
 SHOWN = 20
-SMALL_WASTE = 0.05
-MOST_SENTENCES = 5
-WORTH_TELLING_GPU_HOURS = 1.0
-WHY_IDLE = (
-    "Did it wait for data, for itself to start, or for you? Asking for GPUs later, or ending a job when it "
-    "is done, gives them back."
-)
 
 
 def my_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
@@ -32,20 +25,18 @@ def my_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
     user = source.filters["user"]
     head, usage, _ = head_of(source)
     jobs = job_rows(source.rows("jobs"))
-    held = sum(row["gpu_hours"] or 0.0 for row in jobs)
-    used = sum(row["used_gpu_hours"] or 0.0 for row in jobs)
-    wasted = sum(row["wasted_gpu_hours"] or 0.0 for row in jobs)
+    held = held_of(jobs, utilization=head.utilization_ratio, measured=head.measured_ratio)
     shown = sorted(jobs, key=lambda row: -(row["gpu_hours"] or 0.0))[:SHOWN]
     return Report(
         kind=ReportKind.MY_WEEK,
         title=f"Your GPUs, {user}",
-        opening=_opening(len(jobs), held, used, wasted),
+        opening=told_held(held, None),
         span=source.span,
         zone=zone,
         subject=user,
-        figures=_figures(held, used, wasted, head.utilization_ratio),
+        figures=_figures(held),
         sections=(
-            *((use_section(source, usage, head),) if jobs else ()),
+            *((use_section(source, usage, head, you=True),) if jobs else ()),
             _changes(source, jobs),
             Section(
                 heading="Your jobs",
@@ -61,56 +52,27 @@ def my_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
     )
 
 
-def _opening(jobs: int, held: float, used: float, wasted: float) -> str:
-    if not jobs:
-        return "You held no GPU in this time."
-    many = "One job" if jobs == 1 else f"{jobs} jobs"
-    said = f"{many} of yours held {wording.hours(held)} and used {wording.hours(used)} of them."
-    if held and wasted / held <= SMALL_WASTE:
-        return f"{said} Next to nothing was wasted: thank you."
-    return f"{said} {wording.hours(wasted)} did nothing at all."
-
-
-def _figures(held: float, used: float, wasted: float, utilization: float | None) -> tuple[Figure, ...]:
+def _figures(held: Held) -> tuple[Figure, ...]:
     return (
-        Figure(key="held_gpu_hours", label="Held", value=held, measure=Measure.HOURS),
-        Figure(key="used_gpu_hours", label="Used", value=used, measure=Measure.HOURS),
-        Figure(key="wasted_gpu_hours", label="Did nothing", value=wasted, measure=Measure.HOURS),
-        Figure(key="utilization_ratio", label="Utilization", value=utilization, measure=Measure.RATIO),
+        Figure(key="held_gpu_hours", label="Held", value=held.held_gpu_hours, measure=Measure.HOURS),
+        Figure(key="used_gpu_hours", label="Used", value=held.used_gpu_hours, measure=Measure.HOURS),
+        Figure(
+            key="wasted_gpu_hours", label="Did nothing", value=held.wasted_gpu_hours, measure=Measure.HOURS
+        ),
+        Figure(
+            key="utilization_ratio", label="Utilization", value=held.utilization_ratio, measure=Measure.RATIO
+        ),
+        Figure(key="measured_ratio", label="Measured", value=held.measured_ratio, measure=Measure.RATIO),
     )
 
 
 def _changes(source: Source, jobs: Sequence[Mapping[str, Any]]) -> Section:
-    """What to change, with the exact setting where there is one: advice, findings, else plain numbers."""
-    ids = {row["job"] for row in jobs}
-    said: list[dict[str, Any]] = []
+    """What to change, with the exact setting where there is one; what could not be advised is said."""
     unsaid: tuple[str, ...] = ()
+    said: Sequence[Mapping[str, Any]] = ()
     try:
-        said = [row for row in advised(source.client).advice if row["job"] in ids]
+        said = advised(source.client).advice
     except ClientError as error:
         unsaid = (f"Nothing could be advised about what runs now: {error}",)
-    found = tuple(row["sentence"] for row in source.rows("findings"))[:MOST_SENTENCES]
-    sentences = (*unsaid, *(f"{row['what']} {row['why']}" for row in said), *found)
-    return Section(
-        heading="What to change",
-        sentences=sentences or _by_numbers(jobs) or ("Nothing: nothing was found to complain about.",),
-        commands=tuple(setting for row in said for setting in _settings(row)),
-    )
-
-
-def _by_numbers(jobs: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Where most was wasted, when nothing else is known of it."""
-    told = []
-    for row in sorted(jobs, key=lambda each: -(each["wasted_gpu_hours"] or 0.0))[:3]:
-        wasted, held = row["wasted_gpu_hours"] or 0.0, row["gpu_hours"] or 0.0
-        if held and wasted >= WORTH_TELLING_GPU_HOURS:
-            told.append(
-                f"{row['name']} ({row['job']}) held {wording.hours(held)} on {row['gpus']} GPUs; "
-                f"{wording.percent(wasted / held)} of that did nothing."
-            )
-    return (*told, WHY_IDLE) if told else ()
-
-
-def _settings(row: dict[str, Any]) -> list[str]:
-    """The settings that an advice's steps name, as a shell takes them."""
-    return [f"export {name}={value}" for step in row["steps"] for name, value in (step.get("settings") or [])]
+    found = changes(jobs, said, source.rows("findings"), measured_of(source.rows("ledger_by_job")), name=None)
+    return Section(heading="What to change", sentences=(*unsaid, *found.sentences), commands=found.commands)
