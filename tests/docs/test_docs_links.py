@@ -74,7 +74,7 @@ def test_every_picture_is_shown_somewhere() -> None:
 def test_the_first_page_tells_of_every_verb_and_of_no_other(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
-    verbs = set(re.findall(r"^    ([a-z][a-z-]*)  ", capsys.readouterr().out, flags=re.MULTILINE))
+    verbs = set(re.findall(r"^    ([a-z][a-z-]*)(?:  |$)", capsys.readouterr().out, flags=re.MULTILINE))
     assert {"up", "ledger", "run"} <= verbs, "the help is read wrongly"
     told = set(re.findall(r"`fallow ([a-z][a-z-]*)", (ROOT / "README.md").read_text()))
     assert told == verbs

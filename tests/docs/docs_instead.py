@@ -1,0 +1,183 @@
+"""What is checked of a command that cannot be run as it stands, and why it cannot: a short table.
+
+Every other command of the documentation is run. A row's pattern must fit a whole command.
+"""
+
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from service.cli.arguments import parse
+from service.systemd import UNIT
+from tests.docs.docs_reading import ROOT
+from tests.docs.docs_stage import Site
+
+Check = Callable[[Site, str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instead:
+    """Commands that fit ``pattern`` are not run, because of ``why``; ``check`` is done instead."""
+
+    pattern: str
+    why: str
+    check: Check
+
+
+def parsed(_: Site, text: str) -> None:
+    """The program's own parser takes it."""
+    parse(fallow_words(text))
+
+
+def read_once(site: Site, text: str) -> None:
+    """It is taken, and each source that it names is read once."""
+    flags = parse(fallow_words(text)).flags
+    for source in flags.source or ():
+        named = [word for word in shlex.split(text) if re.match(r"[A-Z_]+=", word)]
+        site.variables.update(dict(word.split("=", 1) for word in named))
+        assert site.rows("collect", "--once", "--source", source), f"nothing was read from {source}"
+
+
+def dry_made(site: Site, text: str) -> None:
+    """make knows the target, and what it would do."""
+    done = site.shell(f"{text} --dry-run")
+    assert done.status == 0 and done.text.strip(), done.text
+
+
+def unit_shown(site: Site, text: str) -> None:
+    """It is taken, and the unit that it would write can be shown."""
+    parse(fallow_words(text))
+    done = site.verb("service", "install", "--dry-run")
+    assert done.status == 0 and "ExecStart=" in done.text, done.text
+
+
+def served(site: Site, text: str) -> None:
+    """The site's own service is stopped and started, by the signal that systemd sends."""
+    order, unit = text.split()[-2:]
+    assert f"{unit}.service" == UNIT
+    if order in ("stop", "restart"):
+        site.stop()
+    if order in ("start", "restart"):
+        site.start()
+
+
+def logged(_: Site, text: str) -> None:
+    """It asks for the unit that is installed."""
+    assert f"--unit {UNIT.removesuffix('.service')}" in text
+
+
+def as_root(site: Site, text: str) -> None:
+    """It is run without sudo: the folders are the tests' own."""
+    done = site.shell(site.real(text.removeprefix("sudo ")))
+    assert done.status == 0, done.text
+
+
+def trained(site: Site, text: str) -> None:
+    """It is started in the background, takes steps, and prints its socket."""
+    site.train(text)
+
+
+def helped(site: Site, text: str) -> None:
+    """The program's own help knows every option that it is given."""
+    module = re.search(r"-m (fallow\.\w+)", text)
+    assert module is not None
+    done = site.shell(f"python -m {module[1]} --help")
+    own = text.split(" -- ", maxsplit=1)[0]
+    unknown = [flag for flag in re.findall(r"(--[a-z-]+)", own) if flag not in done.text]
+    assert done.status == 0 and not unknown, f"{module[1]} has no {unknown}"
+
+
+def written(site: Site, text: str) -> None:
+    """The script is there and reads every option that it is given."""
+    script = next(word for word in text.split() if word.endswith(".py"))
+    source = (ROOT / script).read_text()
+    options = re.findall(r"(--[a-z-]+)", text.split(script, 1)[1])
+    assert all(f'"{option}"' in source for option in options), f"{script} does not read all of {options}"
+
+
+def packaged(_: Site, text: str) -> None:
+    """What it would install is there, and has the extra that it names."""
+    found = re.search(r"\./([\w/]+)(?:\[(\w+)\])?", text)
+    assert found is not None, text
+    project = (ROOT / found[1] / "pyproject.toml").read_text()
+    assert found[2] is None or re.search(rf"^{found[2]} = \[", project, flags=re.MULTILINE), found[2]
+
+
+def nothing(_: Site, __: str) -> None:
+    """Nothing: it needs what no test has."""
+
+
+INSTEAD = (
+    Instead(
+        pattern=r"make (up|demo|install|test|test-all)",
+        why="installs, stays, or takes minutes; every change is checked by make itself",
+        check=dry_made,
+    ),
+    Instead(
+        pattern=r"(FALLOW_PEER_TOKEN_FILE=\S+ )?fallow (up|serve)( .*)?",
+        why="stays until Ctrl-C; tests/service/test_cli_up.py starts and stops both",
+        check=read_once,
+    ),
+    Instead(pattern=r"fallow status --watch", why="stays until Ctrl-C", check=parsed),
+    Instead(
+        pattern=r"fallow import prometheus .*",
+        why="needs a Prometheus with history; tests/service/test_cli_import.py has a real one",
+        check=parsed,
+    ),
+    Instead(
+        pattern=r"(sudo \S+/)?fallow service (install|uninstall|status)( --user)?( --yes)?",
+        why="systemd does not run where tests do; tests/service/test_service_systemd.py",
+        check=unit_shown,
+    ),
+    Instead(pattern=r"sudo systemctl (start|stop|restart) fallow", why="the same: no systemd", check=served),
+    Instead(pattern=r"journalctl .*", why="the same: no journal", check=logged),
+    Instead(pattern=r"sudo (tar|cp|mv) .*", why="tests are not root everywhere", check=as_root),
+    Instead(pattern=r"git pull", why="needs the place that it was cloned from", check=nothing),
+    Instead(
+        pattern=r"python -m fallow\.controller --min 1 --max 4 -- examples/text\.py",
+        why="trains until it is stopped",
+        check=trained,
+    ),
+    Instead(
+        pattern=r"(FALLOW_TOKEN=\S+ )?python -m fallow\.(controller|agent) .*(--min|--max|--slots|-- ).*",
+        why="trains for minutes; tests/fallow/test_driving.py drives such trainings",
+        check=helped,
+    ),
+    Instead(
+        pattern=r"python -m fallow\.controller --socket \w+ devices .*",
+        why="needs a training that was started with devices; tests/fallow/test_devices.py has such",
+        check=helped,
+    ),
+    Instead(
+        pattern=r"(python|torchrun .*) examples/\w+\.py.*",
+        why="trains for minutes; tests/fallow/test_examples.py runs each, alone and under torchrun",
+        check=written,
+    ),
+    Instead(pattern=r"cmp alone/model.pt .*", why="compares what those two made", check=nothing),
+    Instead(
+        pattern=r"fallow run .*--elastic -- .*",
+        why="trains; tests/end_to_end/test_toys_elastic.py has it submitted",
+        check=parsed,
+    ),
+    Instead(
+        pattern=r"fallow simulate --trace .*",
+        why="takes minutes; tests/service/test_cli_simulate.py runs shorter parts of the same traces",
+        check=parsed,
+    ),
+    Instead(pattern=r"pip (install|wheel) .*", why="changes the environment, or builds", check=packaged),
+)
+
+
+def fallow_words(text: str) -> list[str]:
+    """The words after the program's name."""
+    words = shlex.split(text.removeprefix("sudo "))
+    while re.match(r"[A-Z_]+=", words[0]):
+        words.pop(0)
+    assert words[0].rpartition("/")[2] == "fallow", text
+    return words[1:]
+
+
+def instead_of(text: str) -> Instead | None:
+    """The row for a command, ``None`` when it is to be run."""
+    return next((row for row in INSTEAD if re.fullmatch(row.pattern, text)), None)
