@@ -48,7 +48,7 @@ def advise(
         if job.use is Use.IDLE:
             continue  # an idle job is reclaimed: what it needs when it works is not what it does now
         silent = silence(state, job, ActionClass.RIGHT_SIZE, limits, rules)
-        thin = _thin(job, observed.uses.get(job_id), rules)
+        thin = _thin(job, observed.uses.get(job_id), len(state.placements[job_id].gpus), rules)
         if silent is not None:
             answers.append(_abstain(state, job, silent.reason, silent.would_change))
         elif thin is not None:
@@ -60,8 +60,8 @@ def advise(
     return tuple(sorted(answers, key=lambda each: -each.gain_gpu_hours if isinstance(each, Advice) else 1.0))
 
 
-def _thin(job: Job, use: JobUse | None, rules: AdviceRules) -> str | None:
-    """Why what was measured is not enough to say how much it needs."""
+def _thin(job: Job, use: JobUse | None, gpus: int, rules: AdviceRules) -> str | None:
+    """Why what was measured is not enough to say how much it needs; of several GPUs, how many."""
     if job.kind is JobKind.INFERENCE:
         return "it serves others: minutes say nothing of how fast it has to answer"
     if use is None or use.measured_s < rules.fit_window_s * rules.coverage_ratio:
@@ -71,7 +71,8 @@ def _thin(job: Job, use: JobUse | None, rules: AdviceRules) -> str | None:
         return f"only {percent(use.coverage_ratio)} of its time was measured"
     if use.others:
         return "its GPU had others on it, so what was measured is not its own"
-    if use.utilization_p95_ratio is None or use.memory_peak_bytes is None:
+    busy = use.utilization_p95_ratio if gpus == 1 else use.utilization_mean_ratio
+    if busy is None or use.memory_peak_bytes is None:
         return "its utilization or memory is not measured"
     return None
 

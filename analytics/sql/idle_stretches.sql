@@ -5,9 +5,13 @@
 -- no process of it was ever there: otherwise it was starting up. Stretches of which over 5% were not measured are
 -- left out; the last two minutes may not be rolled up yet.
 --
+-- Hours stand for their minutes where these are all alike: a GPU of the job worked throughout, or none of them at
+-- all and each was its alone. Minutes are read for the other hours.
+--
 -- @param from_ts minute: start of the window
 -- @param to_ts minute: end of the window, exclusive
 -- @param least_minutes count = 10: shorter ones are left out
+-- @mark hours_to rollup_1h
 -- @column job text: the job's id
 -- @column user_name text: whose
 -- @column project text: for which project
@@ -33,32 +37,56 @@ WITH spells AS (
         min(g.model) AS model
     FROM spells JOIN gpus AS g USING (gpu_id)
     GROUP BY holder_id
+), hours AS (
+    SELECT
+        ts, gpu_id, holder_id, low_saturation_ms + moderate_ms + good_ms AS work_ms, held_idle_ms AS idle_ms,
+        free_ms + allocated_empty_ms + held_idle_ms + work_ms AS own_ms
+    FROM rollup_1h
+    WHERE ts >= time_bucket(INTERVAL 1 HOUR, $from_ts + INTERVAL 59 MINUTE)
+        AND ts < least($hours_to, time_bucket(INTERVAL 1 HOUR, $to_ts))
+), divided AS (
+    SELECT gpu_id, ts FROM hours GROUP BY ALL HAVING count(*) > 1
+), judged AS (
+    SELECT
+        u.holder_id, u.ts, sum(u.work_ms) AS work_ms, sum(u.idle_ms) AS idle_ms, sum(u.own_ms) AS known_ms,
+        max(u.work_ms) >= 3600000 OR (sum(u.work_ms) = 0 AND count(d.ts) = 0 AND u.ts >= min(h.from_ts)) AS alike
+    FROM hours AS u JOIN held AS h USING (holder_id) LEFT JOIN divided AS d ON d.gpu_id = u.gpu_id AND d.ts = u.ts
+    GROUP BY u.holder_id, u.ts
+), mixed AS (
+    SELECT DISTINCT u.gpu_id, u.ts FROM hours AS u JOIN judged AS j USING (holder_id, ts) WHERE NOT j.alike
 ), rows AS (
     SELECT
         ts, gpu_id, holder_id, low_saturation_ms + moderate_ms + good_ms AS work_ms, held_idle_ms AS idle_ms,
         free_ms + allocated_empty_ms + held_idle_ms + work_ms AS own_ms, own_ms + suspect_ms + unknown_ms AS part_ms
     FROM rollup_1m
-    WHERE ts >= $from_ts AND ts < $to_ts
+    WHERE ts >= $from_ts AND ts < $to_ts AND (ts < time_bucket(INTERVAL 1 HOUR, $from_ts + INTERVAL 59 MINUTE)
+        OR ts >= least($hours_to, time_bucket(INTERVAL 1 HOUR, $to_ts))
+        OR (gpu_id, date_trunc('hour', ts)) IN (SELECT (gpu_id, ts) FROM mixed))
 ), whole AS (
     SELECT gpu_id, ts, sum(part_ms) AS whole_ms FROM rows GROUP BY ALL
-), minutes AS (
+), pieces AS (
     SELECT
-        u.holder_id, u.ts, sum(u.work_ms) AS work_ms, sum(u.idle_ms) AS idle_ms,
+        u.holder_id, u.ts, u.ts + INTERVAL 1 MINUTE AS end_ts, sum(u.work_ms) AS work_ms, sum(u.idle_ms) AS idle_ms,
         sum(u.own_ms * w.whole_ms / nullif(u.part_ms, 0)) AS known_ms
     FROM rows AS u JOIN whole AS w USING (gpu_id, ts)
+    ANTI JOIN (SELECT holder_id, ts AS hour FROM judged WHERE alike) AS j
+        ON j.holder_id = u.holder_id AND j.hour = date_trunc('hour', u.ts)
     WHERE u.holder_id IS NOT NULL
     GROUP BY ALL
+    UNION ALL
+    SELECT holder_id, ts, ts + INTERVAL 1 HOUR AS end_ts, work_ms, idle_ms, known_ms FROM judged WHERE alike
 ), near AS (
     SELECT
-        holder_id, ts, lag(ts) OVER w AS before_ts, lead(ts) OVER w AS after_ts
-    FROM minutes WHERE work_ms > 0
+        holder_id, ts, end_ts, lag(end_ts) OVER w AS before_ts, lead(ts) OVER w AS after_ts
+    FROM pieces WHERE work_ms > 0
     WINDOW w AS (PARTITION BY holder_id ORDER BY ts)
 ), busy AS (
-    SELECT holder_id, ts FROM near
-    WHERE ts - before_ts <= INTERVAL 10 MINUTE OR after_ts - ts <= INTERVAL 10 MINUTE
+    SELECT holder_id, ts, end_ts FROM near
+    WHERE end_ts - ts > INTERVAL 1 MINUTE OR ts - before_ts <= INTERVAL 9 MINUTE
+        OR after_ts - end_ts <= INTERVAL 9 MINUTE
 ), between_work AS (
     SELECT
-        b.holder_id, b.ts + INTERVAL 1 MINUTE AS from_ts,
+        b.holder_id, b.end_ts AS from_ts,
         coalesce(lead(b.ts) OVER (PARTITION BY b.holder_id ORDER BY b.ts), h.to_ts) AS to_ts,
         lead(b.ts) OVER (PARTITION BY b.holder_id ORDER BY b.ts) IS NULL AND h.goes_on AS open, false AS first
     FROM busy AS b JOIN held AS h USING (holder_id)
@@ -66,13 +94,13 @@ WITH spells AS (
     SELECT h.holder_id, h.from_ts, h.to_ts, h.goes_on AS open, true AS first
     FROM held AS h
     ANTI JOIN busy AS b USING (holder_id)
-    WHERE NOT EXISTS (SELECT 1 FROM minutes AS m WHERE m.holder_id = h.holder_id AND m.idle_ms > 0)
+    WHERE NOT EXISTS (SELECT 1 FROM pieces AS m WHERE m.holder_id = h.holder_id AND m.idle_ms > 0)
         AND NOT h.came_before
 ), stretches AS (
     SELECT * FROM between_work UNION ALL SELECT * FROM never
 ), measured AS (
     SELECT s.holder_id, s.from_ts, sum(m.known_ms) AS known_ms
-    FROM stretches AS s JOIN minutes AS m ON m.holder_id = s.holder_id AND m.ts >= s.from_ts AND m.ts < s.to_ts
+    FROM stretches AS s JOIN pieces AS m ON m.holder_id = s.holder_id AND m.ts >= s.from_ts AND m.ts < s.to_ts
     WHERE s.to_ts - s.from_ts >= to_minutes($least_minutes)
     GROUP BY ALL
 )

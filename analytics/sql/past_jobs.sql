@@ -1,9 +1,11 @@
--- What every job of a window held and made of it, from the minute roll-up; jobs that hold something now as well.
+-- What every job of a window held and made of it; jobs that hold something now as well.
 --
--- Utilization and memory are those of its busiest GPU. Measured time on a shared GPU is made whole again.
+-- Utilization and memory are those of its busiest GPU. Measured time on a shared GPU is made whole again, minute by
+-- minute. Hours stand for their minutes where a GPU had one holder all along.
 --
 -- @param from_ts minute: start of the window
 -- @param to_ts minute: end of the window, exclusive
+-- @mark hours_to rollup_1h
 -- @column job text: the job's id
 -- @column user_name text: whose
 -- @column project text: for which project
@@ -21,7 +23,7 @@
 -- @column idle_ms bigint (ms): empty or idle
 -- @column gpus_used bigint (GPUs): on how many it ever computed
 -- @column utilization_mean_ratio double (ratio): used over measured time
--- @column utilization_p95_ratio double (ratio): that 19 of 20 measured minutes do not exceed
+-- @column utilization_p95_ratio double (ratio): that 19 of 20 measured minutes do not exceed; of jobs on one GPU only
 -- @column memory_peak_bytes bigint (bytes): the most used
 -- @column rung tinyint: the lowest rung that went in (1 GPU utilization: an upper bound; 3 SM active)
 -- @column others bigint: other jobs that had a part of one of its GPUs
@@ -35,24 +37,54 @@ WITH spells AS (
     FROM allocations
     WHERE from_ts < $to_ts AND (to_ts IS NULL OR to_ts > $from_ts)
     GROUP BY ALL
+), hours AS (
+    SELECT
+        *, low_saturation_ms + moderate_ms + good_ms AS work_ms,
+        free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms + good_ms + suspect_ms AS own_ms
+    FROM rollup_1h
+    WHERE ts >= time_bucket(INTERVAL 1 HOUR, $from_ts + INTERVAL 59 MINUTE)
+        AND ts < least($hours_to, time_bucket(INTERVAL 1 HOUR, $to_ts))
+), unclear AS (
+    SELECT gpu_id, ts FROM hours GROUP BY ALL HAVING count(*) > 1
+    UNION
+    SELECT gpu_id, any_value(ts) FROM hours WHERE work_ms > 0 AND holder_id IS NOT NULL
+    GROUP BY gpu_id, holder_id HAVING count(*) = 1 AND sum(work_ms) <= 60000
 ), rows AS (
     SELECT
         *, low_saturation_ms + moderate_ms + good_ms AS work_ms,
         free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms + good_ms + suspect_ms AS own_ms,
         own_ms + unknown_ms AS part_ms
     FROM rollup_1m
-    WHERE ts >= $from_ts AND ts < $to_ts
+    WHERE ts >= $from_ts AND ts < $to_ts AND (ts < time_bucket(INTERVAL 1 HOUR, $from_ts + INTERVAL 59 MINUTE)
+        OR ts >= least($hours_to, time_bucket(INTERVAL 1 HOUR, $to_ts))
+        OR (gpu_id, date_trunc('hour', ts)) IN (SELECT (gpu_id, ts) FROM unclear))
 ), whole AS (
     SELECT gpu_id, ts, sum(part_ms) AS whole_ms FROM rows GROUP BY ALL
-), sums AS (
+), parts AS (
     SELECT
-        u.gpu_id, u.holder_id, sum(u.own_ms * w.whole_ms / nullif(u.part_ms, 0)) AS measured_ms,
-        sum(u.allocated_empty_ms + u.held_idle_ms) AS idle_ms, count(*) FILTER (WHERE u.work_ms > 0) AS busy_minutes,
-        sum(u.used_ms) / nullif(sum(u.measured_ms), 0) AS mean_ratio,
-        quantile_disc(u.used_ms / u.measured_ms, 0.95) FILTER (WHERE u.measured_ms > 0) AS p95_ratio,
-        max(u.memory_used_max_bytes) AS memory_peak_bytes, min(u.rung) FILTER (WHERE u.measured_ms > 0) AS rung
+        u.gpu_id, u.holder_id, u.own_ms * w.whole_ms / nullif(u.part_ms, 0) AS known_ms,
+        u.allocated_empty_ms + u.held_idle_ms AS idle_ms, (u.work_ms > 0)::INTEGER AS busy_minutes, u.used_ms,
+        u.measured_ms, u.memory_used_max_bytes, u.rung
     FROM rows AS u JOIN whole AS w USING (gpu_id, ts)
     WHERE u.holder_id IS NOT NULL
+    UNION ALL BY NAME
+    SELECT u.gpu_id, u.holder_id, u.own_ms AS known_ms, u.allocated_empty_ms + u.held_idle_ms AS idle_ms,
+        ceil(u.work_ms / 60000)::INTEGER AS busy_minutes, u.used_ms, u.measured_ms, u.memory_used_max_bytes, u.rung
+    FROM hours AS u ANTI JOIN unclear AS x ON x.gpu_id = u.gpu_id AND x.ts = u.ts
+    WHERE u.holder_id IS NOT NULL
+), sums AS (
+    SELECT
+        gpu_id, holder_id, sum(known_ms) AS measured_ms, sum(idle_ms) AS idle_ms, sum(busy_minutes) AS busy_minutes,
+        sum(used_ms) / nullif(sum(measured_ms), 0) AS mean_ratio, max(memory_used_max_bytes) AS memory_peak_bytes,
+        min(rung) FILTER (WHERE measured_ms > 0) AS rung
+    FROM parts
+    GROUP BY ALL
+), alone AS (
+    SELECT holder_id, any_value(gpu_id) AS gpu_id FROM sums GROUP BY holder_id HAVING count(*) = 1
+), peaks AS (
+    SELECT m.gpu_id, m.holder_id, quantile_disc(m.used_ms / m.measured_ms, 0.95) AS p95_ratio
+    FROM rollup_1m AS m SEMI JOIN alone AS a ON a.gpu_id = m.gpu_id AND a.holder_id = m.holder_id
+    WHERE m.ts >= $from_ts AND m.ts < $to_ts AND m.measured_ms > 0
     GROUP BY ALL
 ), beside AS (
     SELECT a.holder_id, count(DISTINCT b.holder_id) AS others
@@ -67,13 +99,14 @@ SELECT
     epoch_ms(max(a.to_ts)) AS to_ms, sum(coalesce(s.measured_ms, 0))::BIGINT AS measured_ms,
     sum(epoch_ms(a.to_ts) - epoch_ms(a.from_ts))::BIGINT AS expected_ms, sum(coalesce(s.idle_ms, 0))::BIGINT AS idle_ms,
     count(*) FILTER (WHERE s.busy_minutes >= 2) AS gpus_used, avg(s.mean_ratio) AS utilization_mean_ratio,
-    max(s.p95_ratio) AS utilization_p95_ratio, max(s.memory_peak_bytes) AS memory_peak_bytes, min(s.rung) AS rung,
+    max(q.p95_ratio) AS utilization_p95_ratio, max(s.memory_peak_bytes) AS memory_peak_bytes, min(s.rung) AS rung,
     coalesce(any_value(b.others), 0) AS others, min(p.per_gpu_hour) AS per_gpu_hour, min(p.currency) AS currency
 FROM spells AS a
 JOIN gpus AS g USING (gpu_id)
 JOIN gpu_prices AS p USING (gpu_id)
 JOIN holders AS h USING (holder_id)
 LEFT JOIN sums AS s ON s.gpu_id = a.gpu_id AND s.holder_id = a.holder_id
+LEFT JOIN peaks AS q ON q.gpu_id = a.gpu_id AND q.holder_id = a.holder_id
 LEFT JOIN beside AS b ON b.holder_id = a.holder_id
 GROUP BY h.job
 ORDER BY h.job;
