@@ -121,8 +121,9 @@ def _row(item: Field[Any]) -> Row:
 
 def _default(item: Field[Any]) -> str:
     value: Any = item.default
-    if value is MISSING and item.default_factory is not MISSING:
-        value = item.default_factory()
+    make: Any = item.default_factory
+    if value is MISSING and make is not MISSING:
+        value = make()
     match value:
         case _ if value is MISSING:
             return "(needed)"
