@@ -21,6 +21,14 @@ MOST_SENTENCES = 5
 MOST_JOBS = 3
 WORTH_TELLING_GPU_HOURS = 1.0
 NOTHING = "Nothing: nothing was found to complain about."
+IDLE = ("reclaim", "terminate")
+GIVES_BACK = "Ending it when it is done, or stopping it until it is needed again, gives its GPUs back."
+TOLD_BY: Mapping[str, tuple[str, ...]] = {
+    "reclaim": ("held-idle", "allocated-empty"),
+    "terminate": ("held-idle", "allocated-empty"),
+    "cap-memory": ("memory-hog",),
+}
+"""The findings that an advice of a class is made of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +69,7 @@ def told_held(held: Held, name: str | None) -> str:
     if not held.jobs:
         return f"{name or 'You'} held no GPU in this time."
     many = "One job" if held.jobs == 1 else f"{held.jobs} jobs"
-    whose = "yours" if name is None else f"{name}'s"
+    whose = name or "yours"
     used = wording.hours(held.used_gpu_hours)
     said = f"{many} of {whose} held {wording.hours(held.held_gpu_hours)} and used {used} of them."
     if held.measured_ratio is not None and held.measured_ratio < ENOUGH_MEASURED:
@@ -94,14 +102,14 @@ def changes(
     """
     ids = {row["job"] for row in jobs}
     mine = [row for row in said if row["job"] in ids]
-    found = [str(row["sentence"]) for row in findings][:MOST_SENTENCES]
-    sentences = [*(f"{row['what']} {row['why']}" for row in mine), *found]
+    found = [str(row["sentence"]) for row in findings if not _is_told(row, mine)][:MOST_SENTENCES]
+    sentences = [*(_to_owner(row) for row in mine), *found]
     if not sentences:
         sentences = _by_numbers(jobs, measured, name)
     unknown = _not_judged(jobs, measured, {row["job"] for row in mine})
     return Changes(
         sentences=(*(sentences or ([] if unknown else [NOTHING])), *unknown),
-        commands=tuple(dict.fromkeys(setting for row in mine for setting in _settings(row))),
+        commands=tuple(dict.fromkeys(line for row in mine for line in _commands(row))),
     )
 
 
@@ -148,13 +156,31 @@ def _is_text(row: Row, key: str) -> bool:
     return not wording.missing(row.get(key)) and bool(row[key])
 
 
-def _settings(row: Row) -> list[str]:
-    """The settings that an advice's steps name, as a shell takes them."""
-    return [
+def _to_owner(row: Row) -> str:
+    """An advice as its job's owner reads it: that somebody is to be told of it is no news to them."""
+    if row["class"] in IDLE:
+        return f"{row['why']} {GIVES_BACK}"
+    what = str(row["what"])
+    return f"{what}{'' if what.endswith(('.', '!', '?')) else '.'} {row['why']}"
+
+
+def _is_told(finding: Row, advised: Iterable[Row]) -> bool:
+    """Whether an advice about the same job says already what a finding says."""
+    return any(
+        row["job"] == finding["job"] and finding["kind"] in TOLD_BY.get(str(row["class"]), ())
+        for row in advised
+    )
+
+
+def _commands(row: Row) -> list[str]:
+    """What to type: the settings that an advice's steps name; for an idle job of ours, how it makes way."""
+    ours = row["class"] in IDLE and str(row["job"]).startswith("fallow:")
+    settings = [
         f"export {key}={quote(str(value))}"
         for step in row["steps"]
         for key, value in (step.get("settings") or [])
     ]
+    return [*settings, *([f"fallow pause {quote(str(row['job']))}"] if ours else [])]
 
 
 def _sum(rows: Iterable[Row], name: str) -> float:

@@ -11,7 +11,7 @@ from service.pages.chart_ranks import PARTS, best_used, most_wasted, part_colour
 from service.pages.naming import named
 from service.pages.patterns import in_short, kinds_by, patterns_by
 from service.pages.person import about_whom, held, to_change
-from service.pages.pieces import definitions, keys, swatch
+from service.pages.pieces import definitions, keys, plain, swatch
 from service.pages.scene import Scene, Site, current_view, drawn, go, nothing_matches
 from service.pages.tabled import charted
 
@@ -78,12 +78,13 @@ def _ranked(scene: Scene, head: Any, by: str) -> None:
 
 def _sentence(frame: pd.DataFrame, by: str) -> str:
     wasted, held = frame["wasted_gpu_hours"].sum(), frame["gpu_hours"].sum()
+    who = str(frame["name"].iloc[0]) if len(frame) == 1 else f"{len(frame)} {by}"
     if not held or not wasted:
-        return f"{len(frame)} {by} held {wording.hours(held)} and wasted nothing outright"
+        return f"{plain(who)} held {wording.hours(held)} and wasted nothing outright"
     top = frame.nlargest(3, "wasted_gpu_hours")["wasted_gpu_hours"].sum()
     share = wording.percent(wasted / held)
     more = f"; three of them {wording.percent(top / wasted)} of that" if len(frame) > 3 else ""
-    return f"{len(frame)} {by} held {wording.hours(held)} and wasted {share} of them{more}"
+    return f"{plain(who)} held {wording.hours(held)} and wasted {share} of them{more}"
 
 
 def _choice(by: str) -> None:

@@ -25,7 +25,17 @@ def job(name: str = "slurm:1", *, held: float = 10.0, wasted: float = 0.0, **mor
 
 def advice(name: str = "slurm:1", *settings: tuple[str, str]) -> dict[str, Any]:
     steps = [{"verb": "cap at next launch", "settings": list(settings)}, {"verb": "tell"}]
-    return {"job": name, "what": "Launch fit with growth next time.", "why": "It took all.", "steps": steps}
+    return {
+        "class": "cap-memory",
+        "job": name,
+        "what": "Launch fit with growth next time",
+        "why": "It took all.",
+        "steps": steps,
+    }
+
+
+def finding(kind: str = "low-saturation", name: str = "slurm:1") -> dict[str, Any]:
+    return {"kind": kind, "job": name, "sentence": f"A GPU of {name} does little."}
 
 
 def held(**figures: Any) -> Held:
@@ -41,13 +51,32 @@ def test_advice_about_own_jobs_comes_with_its_settings_and_that_of_others_does_n
             advice("slurm:9", ("X", "1")),
             advice("slurm:1", ("TF_FORCE_GPU_ALLOW_GROWTH", "true")),
         ],
-        [{"sentence": "GPU 0 of a does nothing."}],
+        [finding(), finding("memory-hog")],
         WHOLE,
         name=None,
     )
     assert found.sentences[0] == "Launch fit with growth next time. It took all."
-    assert found.sentences[-1] == "GPU 0 of a does nothing."
+    assert found.sentences[2:] == ("A GPU of slurm:1 does little.",), "the hog was told with its advice"
     assert found.commands == ("export TF_FORCE_GPU_ALLOW_GROWTH=true", "export A='b c; rm'")
+
+
+def test_the_owner_of_an_idle_job_reads_how_it_makes_way_once() -> None:
+    idle = {
+        "class": "reclaim",
+        "job": "fallow:7",
+        "what": "Tell ada that fit is idle",
+        "why": "ada has held GPU 0 of a for 3 h.",
+        "steps": [{"verb": "tell"}],
+    }
+    held_idle = [finding("held-idle", "fallow:7"), finding("held-idle", "slurm:1")]
+    found = changes([job("fallow:7"), job()], [idle], held_idle, WHOLE | {"fallow:7": 1.0}, name=None)
+    first, second = found.sentences
+    assert first == (
+        "ada has held GPU 0 of a for 3 h. Ending it when it is done, or stopping it until it is needed "
+        "again, gives its GPUs back."
+    )
+    assert second == "A GPU of slurm:1 does little."
+    assert found.commands == ("fallow pause fallow:7",)
 
 
 def test_where_nothing_is_advised_the_largest_waste_is_told_and_how_it_may_have_come() -> None:
@@ -75,7 +104,7 @@ def test_the_opening_thanks_and_does_not_praise_what_was_not_seen() -> None:
     assert told_held(held(wasted=5.0), None).endswith("did nothing at all.")
     dark = told_held(held(wasted=5.0, measured=0.5), None)
     assert "thank" not in dark and "did nothing" not in dark and "was measured" in dark
-    assert told_held(held(), "ada").startswith("One job of ada's held")
+    assert told_held(held(), "ada").startswith("One job of ada held")
     assert told_held(held_of([], utilization=None, measured=None), "ada") == "ada held no GPU in this time."
     assert told_held(held_of([], utilization=None, measured=None), None) == "You held no GPU in this time."
 
