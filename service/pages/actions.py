@@ -8,6 +8,7 @@ import streamlit as st
 
 from service.pages import acting, compose, wording
 from service.pages.finder import find_box
+from service.pages.giving_drawn import giving
 from service.pages.pieces import facts, plain, tag
 from service.pages.pieces import ink_on as readable
 from service.pages.records import Action, Switch, action_of
@@ -36,6 +37,8 @@ def _body(stage: Stage) -> None:
         kill_switch(stage, switch)
     switch_banner(stage, switch)
     _modes(switch)
+    if stage.view.job is None:
+        giving(*_window(stage, since))
     if not actions:
         st.caption("Nothing was done in this time. Advice is only said, unless a mode is set to ask or auto.")
         return
@@ -172,6 +175,13 @@ def _since(stage: Stage) -> int:
         return round(stage.view.since.replace(tzinfo=UTC).timestamp() * 1000)
     start = datetime.now(UTC) - timedelta(minutes=RANGES[stage.view.range])
     return round(start.replace(second=0, microsecond=0).timestamp() * 1000)
+
+
+def _window(stage: Stage, since_ms: int) -> tuple[datetime, datetime]:
+    """The same time range in whole minutes, UTC."""
+    start = datetime.fromtimestamp(since_ms / 1000, UTC).replace(second=0, microsecond=0)
+    until = stage.view.until.replace(tzinfo=UTC) if stage.view.until is not None else acting.now()
+    return start, max(until.replace(second=0, microsecond=0), start + timedelta(minutes=1))
 
 
 def _matches(action: Action, find: str | None) -> bool:
