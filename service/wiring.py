@@ -32,6 +32,9 @@ class StoreRefused(Trouble):
 Stage = Callable[[Callable[[], bool], Callable[[str], None]], None]
 """Fills in some of the past, given a way to learn that it should stop and one to tell how far it is."""
 
+READING_MEMORY = "160MiB"
+"""A month of a thousand GPUs is read in it; what is read lies in the system's cache as well."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
@@ -53,11 +56,11 @@ class Body:
 
 def open_to_read(data: Path) -> "Store":
     """The store's file, read-only. Raises ``StoreRefused``."""
-    from collector.store.database import open_read_only
+    from collector.store.database import Limits, open_read_only
     from collector.store.errors import StoreError, StoreLocked
 
     try:
-        return open_read_only(store_file(data))
+        return open_read_only(store_file(data), Limits(memory=READING_MEMORY))
     except StoreLocked as locked:
         raise StoreRefused(_locked(data)) from locked
     except StoreError as error:

@@ -63,7 +63,7 @@ def _make(flags: argparse.Namespace) -> "Report":
     wanted = Wanted(
         kind=kind, span=Span(start=start, end=end), zone=_zone(flags.zone), user=user, project=flags.project
     )
-    with connect(flags.data) as client:
+    with connect(flags.data) as client, client.holding():
         known = client.rows("span")
         if not known or known[0]["last_ts"] is None:
             raise NoData("nothing was measured yet; start a service with `fallow serve` and wait a minute")

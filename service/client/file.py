@@ -12,11 +12,15 @@ from service.client.values import plain_rows
 
 
 class FileDoor:
-    """The store's file, opened read-only for each question and let go after it: a service may start."""
+    """The store's file, opened read-only for each question and let go after it: a service may start.
+
+    Who asks many questions at once holds it open meanwhile (``holding``).
+    """
 
     def __init__(self, data: Path) -> None:
         self.url: str | None = None
         self._data = data
+        self._held: Any = None
 
     def arrow(self, name: str, params: dict[str, object]) -> Any:
         """The answer as a ``pyarrow.Table``; blocks. Raises ``ClientError``."""
@@ -44,7 +48,20 @@ class FileDoor:
         """Nothing is held between questions."""
 
     @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Open for all questions within: no service can start meanwhile. Raises ``ClientError``."""
+        with self._opened() as store:
+            self._held = store
+            try:
+                yield
+            finally:
+                self._held = None
+
+    @contextmanager
     def _opened(self) -> Iterator[Any]:
+        if self._held is not None:
+            yield self._held
+            return
         if not store_file(self._data).exists():
             raise NoData(
                 f"no store in {self._data} yet; start one with `fallow serve --data {self._data}`, "

@@ -5,7 +5,8 @@ decides which.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
@@ -112,6 +113,12 @@ class Client:
     def health(self) -> dict[str, Any]:
         """``service``, ``status`` (ok | degraded | starting | stopped) and more. Raises ``ClientError``."""
         return self._ask(lambda door: door.health())
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """For many questions at once: the store's file, where it is read directly, stays open within."""
+        with self._door.holding() if isinstance(self._door, FileDoor) else nullcontext():
+            yield
 
     def close(self) -> None:
         """Let go of the store's file, if it was opened."""
