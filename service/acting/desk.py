@@ -314,7 +314,7 @@ class Desk:
     def _attended(self, report: Report) -> Report:
         """The report, with nobody at the terminal where nobody has typed for long."""
         away = report.quiet_s is not None and report.quiet_s >= self._organs.attended_s
-        return replace(report, attended=False) if away else report
+        return replace(report, attached=False) if away else report
 
     def _entry(self, job: JobId) -> Entry:
         try:

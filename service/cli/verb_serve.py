@@ -25,6 +25,7 @@ def run(flags: argparse.Namespace) -> int:
             opened=pace.settle,
         )
     )
+    pace.end()
     return 0
 
 
