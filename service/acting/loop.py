@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RESTS = 0.5
+RESTS = 1.5
 """Of the time that a cycle took, so much is waited before the next: others want the processor as well."""
-LEAST_REST_S = 0.02
+LEAST_REST_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

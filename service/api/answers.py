@@ -129,7 +129,7 @@ REFUSALS: Responses = {
     }
     for status, why in REASONS.items()
 }
-"""By reference: made into a model for every status of every route, they would be a third of a start."""
+"""By reference, so that no model is made for every status of every route at each start."""
 
 
 def of(model: Any, *statuses: int) -> Responses:
