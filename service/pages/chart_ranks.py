@@ -14,6 +14,8 @@ from service.pages.palette import Palette
 
 PARTS = ("used", "held, in part", "wasted")
 ROW_PX = 28
+TEXT_PX = 205
+"""What the words beside a bar take."""
 CLOSE = 1e-6
 
 
@@ -72,11 +74,16 @@ def part_colours(colours: Palette) -> tuple[str, str, str]:
     return (colours.used, colours.states["low-saturation"], colours.states["held-idle"])
 
 
+def _reach(most: float) -> str:
+    """Where the scale ends, so that the words beside the longest bar find room, on a phone too."""
+    return f"{most} * clamp(width / max(width - {TEXT_PX}, 1), 1.75, 4)"
+
+
 def _bars(frame: pd.DataFrame, texts: list[str], colours: Palette) -> Any:
     names = list(frame["name"])
     ends = frame[["name"]].assign(end=frame["gpu_hours"].fillna(0.0), text=texts)
     most = float(ends["end"].max()) if len(ends) else 1.0
-    scale = alt.Scale(domain=[0, most * 1.75], nice=False)
+    scale = alt.Scale(domainMin=0, domainMax=alt.ExprRef(_reach(most)), nice=False)
     label = alt.Axis(title=None, labelLimit=170, labelFontSize=13, labelColor=colours.ink, minExtent=96)
     y = alt.Y("name:N", sort=names, axis=label)
     bars = (

@@ -7,6 +7,7 @@ service or of the screen. What cannot be answered is said in large letters, and 
 import time
 from datetime import datetime
 from pathlib import Path
+from typing import Literal
 
 import streamlit as st
 
@@ -40,7 +41,7 @@ def show_wall(site: Site, asked: Wall) -> None:
         with st.container(key="wall-clock"):
             _clock()
         _panel(site, asked)
-        _foot(site, asked)
+        _foot(asked)
 
 
 def kiosk_link(site: Site) -> None:
@@ -85,23 +86,26 @@ def _panel(site: Site, asked: Wall) -> None:
     drawn_again()
 
 
-def _foot(site: Site, asked: Wall) -> None:
-    """Whoever stands at the keyboard holds a panel, lets it turn again, or leaves."""
+def _foot(asked: Wall) -> None:
+    """Whoever stands at the keyboard holds a panel, lets it turn again, or leaves.
+
+    Buttons, because a link from a page to itself leaves the address as it was.
+    """
     carried = address(shared(current_view()))
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="wall-foot"):
         for name, title in PANELS.items():
-            with st.container(
-                key=f"chosen-wall-{name}" if asked.held == name else f"hold-{name}", width="content"
-            ):
-                held = Wall(held=name, every_s=asked.every_s)
-                st.page_link(site["overview"], label=title, query_params=carried | held.params)
+            held = Wall(held=name, every_s=asked.every_s)
+            _way(title, carried | held.params, chosen=asked.held == name)
         turning = Wall(held=None, every_s=asked.every_s)
-        with st.container(key="chosen-wall-turn" if asked.held is None else "hold-turn", width="content"):
-            st.page_link(
-                site["overview"],
-                label=f"Turn every {asked.every_s} s",
-                icon=":material/autorenew:",
-                query_params=carried | turning.params,
-            )
+        _way(f"Turn every {asked.every_s} s", carried | turning.params, chosen=asked.held is None)
         st.space("stretch")
-        st.page_link(site["overview"], label="Leave the wall", icon=":material/close:", query_params=carried)
+        _way("Leave the wall", carried, chosen=False)
+
+
+def _way(label: str, params: dict[str, str], *, chosen: bool) -> None:
+    kind: Literal["secondary", "tertiary"] = "secondary" if chosen else "tertiary"
+    st.button(label, key=f"wall-to-{label}", type=kind, on_click=_turn_to, args=(params,))
+
+
+def _turn_to(params: dict[str, str]) -> None:
+    st.query_params.from_dict(params)

@@ -22,8 +22,8 @@ from service.pages.pieces import keys, kind_label, state_keys, striped, swatch
 from service.pages.queue import lent, queued
 from service.pages.scene import Scene
 
-LARGER = 1.9
-CHART_PX, BAR_PX = 470, 62
+LARGER, LARGEST = 2.05, 2.8
+CHART_PX, BARS_PX, BAR_PX = 560, 640, 32
 MOST_LINES, MOST_BARS = 6, 9
 NOTHING = "Nothing was measured here in this time"
 
@@ -47,7 +47,8 @@ def overview(scene: Scene) -> None:
             (swatch(striped(colours.paper, colours.stripe)), "not measured", None),
         )
     )
-    _chart(allocated_and_used(usage, scene.axis, colours), "Allocated share and use over time", CHART_PX)
+    drawn = allocated_and_used(usage, scene.axis, colours)
+    _chart(drawn, "Allocated share and use over time", by=LARGER, height=CHART_PX)
 
 
 def cluster(scene: Scene) -> None:
@@ -81,7 +82,7 @@ def findings(scene: Scene) -> None:
     st.html(figures_html([(kind_label(str(kind)), wording.count(n)) for kind, n in counts.items()][:6]))
     largest = found.sort_values("wasted_gpu_hours", ascending=False, na_position="last")
     lines = [_finding_line(scene, row) for row in rows(largest.head(MOST_LINES))]
-    titles = ("GPU", "What", "Project", "Since", "Wasted")
+    titles = ("GPU", "What", "Project", "Found", "Wasted")
     st.html(lines_html(lines, titles, frozenset({4})))
 
 
@@ -102,8 +103,11 @@ def projects(scene: Scene) -> None:
     if wasted.empty:
         st.html('<p class="wall-said">Nobody wasted anything.</p>')
         return
-    drawn = waste_bars(wasted, scene.colours)
-    _chart(drawn, "Projects by wasted GPU-hours, the most first", BAR_PX * len(wasted))
+    by = min(LARGEST, max(LARGER, BARS_PX / (BAR_PX * len(wasted))))
+    height = round(min(BARS_PX, BAR_PX * by * len(wasted)))
+    _chart(
+        waste_bars(wasted, scene.colours), "Projects by wasted GPU-hours, most first", by=by, height=height
+    )
 
 
 def queue(scene: Scene) -> None:
@@ -153,7 +157,7 @@ def _finding_line(scene: Scene, row: Any) -> tuple[str, ...]:
         wording.short_gpu(row.node, row.gpu_index, row.uuid),
         kind_label(row.kind),
         wording.DASH if wording.missing(row.project) else str(row.project),
-        scene.when(row.window_from),
+        scene.when(row.opened_at),
         wording.hours(row.wasted_gpu_hours),
     )
 
@@ -181,7 +185,7 @@ def _queue_line(scene: Scene, row: Any) -> tuple[str, ...]:
     )
 
 
-def _chart(drawn: Any, told: str, height: int) -> None:
-    spec = enlarged(drawn.to_dict(validate=False), LARGER, height=height)
+def _chart(drawn: Any, told: str, *, by: float, height: int) -> None:
+    spec = enlarged(drawn.to_dict(validate=False), by, height=height)
     with st.container(key="wall-chart"):
         st.vega_lite_chart(spec, theme=None, width="stretch", alt=told)

@@ -21,6 +21,8 @@ EVERY = "every"
 EVERY_S, LEAST_S, MOST_S = 20, 5, 3_600
 FRESH_S = 10.0
 """No figure on the wall is older than a tick, however slowly it turns."""
+EARLY_S = 0.5
+"""A drawing that comes this much early is still the panel's last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +73,6 @@ def turned(turn: Turn | None, wall: Wall, now_s: float) -> Turn:
         return Turn(panel=wall.held, since_s=now_s)
     if turn is None:
         return Turn(panel=order[0], since_s=now_s)
-    if now_s - turn.since_s < wall.every_s - wall.beat_s / 2:
+    if now_s - turn.since_s < wall.every_s - EARLY_S:
         return turn
     return Turn(panel=order[(order.index(turn.panel) + 1) % len(order)], since_s=now_s)

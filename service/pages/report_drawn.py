@@ -58,15 +58,15 @@ def _writer(measure: Measure, currency: str | None) -> Any:
 
 
 def _figures(report: Report) -> None:
-    if not report.figures:
-        return
+    """In rows of equal length, each a row of its own, so that a phone shows them in their order."""
+    many = len(report.figures)
+    in_a_row = many if many <= IN_A_ROW else -(-many // 2)
     with st.container(key="figures"):
-        many = len(report.figures)
-        in_a_row = many if many <= IN_A_ROW else -(-many // 2)
-        columns = st.columns(in_a_row, gap="small")
-    for at, figure in enumerate(report.figures):
-        told = _told(figure, report.currency)
-        columns[at % in_a_row].metric(figure.label, told, help=_sentence(figure.help), border=True)
+        for start in range(0, many, in_a_row or 1):
+            columns = st.columns(in_a_row, gap="small")
+            for column, figure in zip(columns, report.figures[start : start + in_a_row], strict=False):
+                told = _told(figure, report.currency)
+                column.metric(figure.label, told, help=_sentence(figure.help), border=True)
 
 
 def _told(figure: Figure, currency: str | None) -> str:

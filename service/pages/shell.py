@@ -201,7 +201,8 @@ def _pulse() -> None:
     colours = palette(st.context.theme.type)
     zone, _ = zone_of(current_view())
     found = heard(colours, zone)
-    text = f"<b>{found.word}</b> · {found.told}" if found.word else found.told
+    told = found.told.replace("newest sample", '<span class="long">newest sample</span>')
+    text = f"<b>{found.word}</b> · {told}" if found.word else told
     st.html(
         f'<div class="pulse" role="status"><span class="dot" style="background:{found.colour}"></span>'
         f"{text}</div>",

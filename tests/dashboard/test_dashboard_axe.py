@@ -20,6 +20,8 @@ PATHS = (
     "/advice",
     "/actions",
     "/whatif?range=7d",
+    "/reports?range=7d",
+    "/reports?by=scheduled",
     "/settings",
 )
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
