@@ -5,13 +5,14 @@
 -- time is from then on. What one deed freed no later one on the same job frees again. Two exceptions: a restart with
 -- other memory settings and a release of caches free the rest of a GPU that the job keeps, for as long as it keeps
 -- it; a move for a gang that waits frees for that gang alone. Taken is that time only by jobs that were given the
--- GPU after the deed began, minute by minute, from the minute roll-up. Turns that Fallow takes between jobs (fair
+-- GPU after the deed began, minute by minute (whole GPUs by whole hours, which comes to the same). Turns that Fallow takes between jobs (fair
 -- share, starts, backfill) free nothing: one gets what another loses. Ends for good are left out: nobody knows when
 -- the job would have ended by itself.
 --
 -- @param from_ts minute: start of the window
 -- @param to_ts minute: end of the window, exclusive
 -- @mark minutes_to rollup_1m
+-- @mark hours_to rollup_1h
 -- @column intent bigint: the action's number in the journal
 -- @column done_at timestamp: when it was carried out
 -- @column job text: the job whose GPUs were freed
@@ -114,7 +115,10 @@ WITH deeds AS (
         WHERE earlier.job = s.job AND earlier.gpu_id = s.gpu_id AND earlier.intent < s.intent
             AND earlier.settled_at <= s.settled_at AND earlier.to_ts > s.settled_at)
 ), open_stretches AS (
-    SELECT * FROM stretches WHERE from_ts < to_ts
+    SELECT
+        *, time_bucket(INTERVAL 1 HOUR, from_ts + INTERVAL '3599.999999' SECOND) AS whole_from,
+        CASE WHEN freed_share = 1 THEN least($hours_to, time_bucket(INTERVAL 1 HOUR, to_ts)) ELSE from_ts END AS whole_to
+    FROM stretches WHERE from_ts < to_ts
 ), came AS (
     SELECT s.intent, s.gpu_id, a.holder_id, a.from_ts, coalesce(a.to_ts, s.to_ts) AS to_ts
     FROM open_stretches AS s
@@ -123,37 +127,43 @@ WITH deeds AS (
     JOIN holders AS h ON h.holder_id = a.holder_id
     WHERE s.class <> 'consolidate' OR h.job = s.for_job
 ), rolled AS (
-    SELECT
-        s.*, r.ts, r.holder_id AS by_id, r.low_saturation_ms + r.moderate_ms + r.good_ms AS work_ms,
-        r.free_ms + r.allocated_empty_ms + r.held_idle_ms + work_ms AS known_ms, r.held_ms,
-        epoch_ms(least(s.to_ts, r.ts + INTERVAL 1 MINUTE)) - epoch_ms(greatest(s.from_ts, r.ts)) AS overlap_ms
+    SELECT s.* EXCLUDE (to_ts), s.to_ts AS until_ts, r.*, r.ts + INTERVAL 1 HOUR AS end_ts
     FROM open_stretches AS s
-    JOIN rollup_1m AS r ON r.gpu_id = s.gpu_id
-        AND r.ts > s.from_ts - INTERVAL 1 MINUTE AND r.ts < s.to_ts
-    WHERE r.ts >= $from_ts - INTERVAL 1 MINUTE AND r.ts < $to_ts
+    JOIN rollup_1h AS r ON r.gpu_id = s.gpu_id AND r.ts >= s.whole_from AND r.ts < s.whole_to
+    WHERE r.ts >= $from_ts AND r.ts < $to_ts
+    UNION ALL
+    SELECT s.* EXCLUDE (to_ts), s.to_ts AS until_ts, r.*, r.ts + INTERVAL 1 MINUTE AS end_ts
+    FROM open_stretches AS s
+    JOIN rollup_1m AS r ON r.gpu_id = s.gpu_id AND r.ts > s.from_ts - INTERVAL 1 MINUTE AND r.ts < s.to_ts
+        AND (r.ts < s.whole_from OR r.ts >= s.whole_to)
+    WHERE r.ts > $from_ts - INTERVAL 1 MINUTE AND r.ts < $to_ts
 ), judged AS (
     SELECT
-        r.*, by_id IS NOT NULL AND EXISTS (
+        r.intent, r.gpu_id, r.ts, r.share_of_device, r.freed_share, r.keeps, r.holder_id AS own_id, r.holder_id_1 AS by_id,
+        epoch_ms(least(until_ts, end_ts)) - epoch_ms(greatest(from_ts, ts)) AS overlap_ms, held_ms,
+        low_saturation_ms + moderate_ms + good_ms AS work_ms,
+        free_ms + allocated_empty_ms + held_idle_ms + work_ms AS known_ms, known_ms + suspect_ms + unknown_ms AS rolled_ms,
+        by_id IS NOT NULL AND EXISTS (
             SELECT 1 FROM came AS c
-            WHERE c.intent = r.intent AND c.gpu_id = r.gpu_id AND c.holder_id = r.by_id
-                AND c.from_ts < r.ts + INTERVAL 1 MINUTE AND c.to_ts > r.ts) AS is_newcomer
+            WHERE c.intent = r.intent AND c.gpu_id = r.gpu_id AND c.holder_id = r.holder_id_1
+                AND c.from_ts < r.end_ts AND c.to_ts > r.ts) AS is_newcomer
     FROM rolled AS r
-), minutes AS (
+), parts AS (
     SELECT
-        intent, gpu_id, share_of_device, freed_share, keeps, overlap_ms,
-        least(overlap_ms, sum(known_ms)) AS known_ms,
-        sum(CASE WHEN by_id = holder_id THEN held_ms ELSE 0 END) AS own_ms,
+        intent, gpu_id, share_of_device, freed_share, keeps,
+        least(overlap_ms, sum(rolled_ms)) AS overlap_ms, least(overlap_ms, sum(known_ms)) AS known_ms,
+        sum(CASE WHEN by_id = own_id THEN held_ms ELSE 0 END) AS own_ms,
         sum(CASE WHEN is_newcomer THEN held_ms ELSE 0 END) AS other_ms,
         sum(CASE WHEN is_newcomer THEN work_ms ELSE 0 END) AS other_work_ms
     FROM judged
-    GROUP BY intent, gpu_id, share_of_device, freed_share, keeps, overlap_ms, ts
+    GROUP BY intent, gpu_id, share_of_device, freed_share, keeps, judged.overlap_ms, ts
 ), bounded AS (
     SELECT
         intent, gpu_id, share_of_device, freed_share * known_ms AS known_ms,
         CASE WHEN keeps THEN freed_share * CASE WHEN own_ms > 0 THEN overlap_ms ELSE 0 END
             ELSE freed_share * greatest(0, overlap_ms - own_ms) END AS freed_ms,
         least(other_ms, freed_ms) AS taken_ms, least(other_work_ms, freed_ms) AS worked_ms
-    FROM minutes
+    FROM parts
 ), sums AS (
     SELECT
         intent, gpu_id, sum(known_ms) AS known_ms, sum(freed_ms) AS freed_ms, sum(taken_ms) AS taken_ms,

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from advisor.deeds import FALLOW
 from advisor.engines.engine import Done, Outcome
@@ -59,6 +61,7 @@ def past(
     users: Mapping[JobId, str] | None = None,
 ) -> Store:
     """A store of four H100s, a sample a minute: at 80 % while ``busy``, else idle; none while ``dark``."""
+    (folder / "fallow.duckdb").write_bytes(_empty_store())
     store = open_store(folder / "fallow.duckdb")
     gpus = tuple(
         Gpu(uuid=uuid, node=NODE, index=n, model="H100", memory_total_bytes=80 * GIB)
@@ -139,3 +142,12 @@ def deed(
     if came is not None:
         journal.came_of(clock.now_ms(), number, came)
     return number
+
+
+@cache
+def _empty_store() -> bytes:
+    """A store in which nothing happened yet: made once, because making one takes longer than a history."""
+    with TemporaryDirectory() as folder:
+        made = Path(folder) / "fallow.duckdb"
+        open_store(made).close()
+        return made.read_bytes()
