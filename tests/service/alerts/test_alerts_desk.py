@@ -181,7 +181,7 @@ def test_nothing_is_sent_where_nobody_has_an_address_and_the_case_is_there(tmp_p
         assert (row["told"], row["command"]) == (None, f"fallow keep {ANN} --hours 4")
 
 
-@pytest.mark.parametrize("behave", ["refuse", "cut", "stall"])
+@pytest.mark.parametrize("behave", ["refuse", "stall"])
 def test_a_server_that_fails_gets_each_word_once_when_it_recovers(tmp_path: Path, behave: str) -> None:
     with office(tmp_path, config=TO_OPS, jobs=(idle(),)) as here:
         here.hook.behave = behave
@@ -190,7 +190,7 @@ def test_a_server_that_fails_gets_each_word_once_when_it_recovers(tmp_path: Path
         (row,) = here.rows()
         assert (row["waiting"], row["told"]) == ("ops", None)
         here.hook.behave = "take"
-        _let_time_pass(here.outbox)
+        let_time_pass(here.outbox)
         here.reborn()
         here.works()
         until(here.titles, "it arrives")
@@ -335,7 +335,7 @@ def test_the_ladders_telling_reaches_the_owner_when_it_arrives_and_not_before(tm
         (telling,) = tellings(here)
         assert (telling.at_ms, telling.reached) == (NOW_MS, None)
         here.hook.behave = "take"
-        _let_time_pass(here.outbox)
+        let_time_pass(here.outbox)
         here.works(50)
         until(
             lambda: any("It may be paused" in str(each["message"]) for each in here.hook.taken), "it arrives"
@@ -425,7 +425,7 @@ def test_a_word_about_a_job_that_is_not_idle_is_sent_as_it_is(tmp_path: Path) ->
         assert here.rows() == []
 
 
-def _let_time_pass(outbox: Outbox) -> None:
+def let_time_pass(outbox: Outbox) -> None:
     """Date the log's events back: senders take the machine's time, and nobody waits half a minute here."""
     from service.delivery.outbox import note, read_log
 

@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 from aiosmtpd.controller import Controller
 
+from service.config.telling import DeliveryConfig
+from tests.service.alerts.alert_parts import ANN
+from tests.service.alerts.test_alerts_desk import idle, let_time_pass, office
 from tests.service.conftest import fallow, is_well, start, until
 from tests.service.delivery.servers import webhook
 
@@ -92,6 +95,32 @@ def test_a_real_mail_names_what_it_is_about_and_arrives_once(
     assert (done.returncode, row["arrived"], len(box.mails)) == (1, False, 1)
     assert row["to"] == f"ops#0 (mailto://127.0.0.1:{port})"
     assert "451" in row["found"] or "mailto" in row["found"]
+
+
+def test_a_mail_server_that_turns_mail_away_gets_it_once_when_it_is_back(
+    tmp_path: Path, postbox: tuple[Postbox, int]
+) -> None:
+    box, port = postbox
+    box.refuse = True
+    person = f"mailto://127.0.0.1:{port}/?from=fallow@lab.example&to={{user}}@lab.example&mode=insecure"
+    with office(tmp_path, delivery=DeliveryConfig(person=person), jobs=(idle(),)) as here:
+        here.works()
+        here.settles()
+        assert (box.asked > 0, box.mails, here.rows()[0]["waiting"]) == (True, [], "user:ann")
+        box.refuse = False
+        let_time_pass(here.outbox)
+        here.reborn()
+        here.works()
+        until("the mail comes", lambda: bool(box.mails))
+        here.settles()
+        assert here.rows()[0]["told"] == "user:ann"
+    (mail,) = box.mails
+    assert "ann@lab.example" in str(mail["To"])
+    assert mail["Subject"] == f"[Fallow] ann's notebook ({ANN}) does nothing on H100 node1:0"
+    parts = [part.get_payload(decode=True) for part in mail.walk() if not part.is_multipart()]
+    text = b" ".join(part for part in parts if isinstance(part, bytes)).decode()
+    for said in ("has done nothing on H100 node1:0", "What happens next:", f"fallow keep {ANN} --hours 4"):
+        assert said in text
 
 
 @pytest.mark.parametrize(
