@@ -147,11 +147,12 @@ def notebook(stage: Stage, tell: Tell) -> Mapping[str, Any]:
     job = stage.run("notebook", flags, ("notebook", "--checkpoint", str(saved)), terminal=True)
     stage.until("its first cell is done", lambda: "cell 1 done" in job.text, LONG_S)
     first_pid = next(iter(stage.on(0)))
-    stage.until("he is told", lambda: _tellings(stage) >= 1, 2 * LONG_S)
+    stage.until("he is told", lambda: _was_told(stage), 2 * LONG_S)
     tell("His terminal says that his GPU lies idle, and what will follow. He keeps it for four hours.")
     stage.order("keep", _id_of(stage, "notebook"), "--for", "4h")
     held = stage.on(0)
-    stage.until("he is told again", lambda: _tellings(stage) >= 2, 3 * LONG_S)
+    kept_ms = next(row["at_ms"] for row in stage.actions() if row["verb"] == "keep")
+    stage.until("he is told again", lambda: _was_told(stage, since_ms=kept_ms), 3 * LONG_S)
     tell("Four hours later he is told again, and doesn't answer.")
     stage.until("it is paused", lambda: not stage.on(0), 2 * LONG_S)
     tell("The notebook saved itself; its GPU is free. Then he comes back and presses a key.")
@@ -251,8 +252,11 @@ def _worlds(losses: Path) -> list[int]:
     return sorted({row["world"] for row in read_losses(losses)})
 
 
-def _tellings(stage: Stage) -> int:
-    return sum(row["verb"] == "tell" and row["outcome"] == "done" for row in stage.actions())
+def _was_told(stage: Stage, since_ms: int = 0) -> bool:
+    return any(
+        row["verb"] == "tell" and row["outcome"] == "done" and row["at_ms"] > since_ms
+        for row in stage.actions()
+    )
 
 
 def ended(jobs: Sequence[Launched]) -> bool:
