@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 HOUR_MS = 3_600_000
 PATIENCE_S = 5.0
 """So long the acting loop waits for a look that is under way, before it tells without a letter."""
+FRESH_MS = 5_000
+"""By the machine's clock: what is told of a job may be so old."""
 TELLING = "telling"
 
 
@@ -74,6 +76,7 @@ class AlertDesk:
         self._patience = patience_of(ground.config)
         self._docket: Docket | None = None
         self._watch = Watch()
+        self._recent: tuple[int, Facts] | None = None
         self._lock = threading.Lock()
 
     def work(self) -> None:
@@ -120,7 +123,7 @@ class AlertDesk:
         delivery = self._ground.delivery
         if user is None or not self._ground.config.owners or not is_reachable(user, delivery):
             return Told(missed=(f"message: no address of {user or 'the owner'} is configured",))
-        facts = self._ground.facts()
+        facts = self._lately()
         if not self._lock.acquire(timeout=PATIENCE_S):
             return Told(missed=("message: the alerts are busy",))
         try:
@@ -128,23 +131,29 @@ class AlertDesk:
         finally:
             self._lock.release()
 
+    def _lately(self) -> Facts:
+        """The facts of a moment ago: a cycle that tells many owners looks once."""
+        at_ms, known = self._ground.machine.monotonic_ms(), self._recent
+        if known is None or at_ms - known[0] > FRESH_MS:
+            known = self._recent = (at_ms, self._ground.facts())
+        return known[1]
+
     def _told(self, notice: Notice, receiver: Receiver, facts: Facts) -> Told:
-        book = self._ground.book
+        book, now_ms = self._ground.book, self._ground.clock.now_ms()
         under_way = book.waiting_tellings(notice.job, receiver)
         if under_way:
             return Told(missed=(f"message: one to {receiver.name} is under way already",))
-        docket = self._known(facts.now_ms)
-        condition = _condition(facts, notice.job)
-        case = None if condition is None else opened_at_once(docket, condition, facts.now_ms)
+        docket, condition = self._known(now_ms), _condition(facts, notice.job)
+        case = None if condition is None else opened_at_once(docket, condition, now_ms)
         changes = () if case is None else (Change(case=case, turn=Turn.OPENED, word=False),)
         known = case if condition is None or case is not None else docket.open[condition.key]
         if known is not None and condition is not None:
             known = replace(known, condition=replace(condition, level=known.condition.level))
-        letter = self._telling(notice, receiver, known, facts.now_ms)
-        book.keep(changes, (letter,), facts.now_ms)
-        self._docket = after(docket, changes, facts.now_ms, self._patience)
+        letter = self._telling(notice, receiver, known, now_ms)
+        book.keep(changes, (letter,), now_ms)
+        self._docket = after(docket, changes, now_ms, self._patience)
         if not letter.gathered:
-            self._post_due(facts.now_ms)
+            self._post_due(now_ms)
         held = f"kept for {receiver.name}'s hours" if letter.gathered else f"on its way to {receiver.name}"
         return Told(missed=(f"message: {held}",))
 

@@ -36,7 +36,7 @@ class MessageNotifier:
             return Told(missed=("message: the alerts have not begun yet",))
         try:
             return self._send(notice, notice.user)
-        except (StoreError, ClientError) as error:
+        except (StoreError, ClientError, OSError) as error:
             return Told(missed=(f"message: {error}",))
 
 

@@ -264,6 +264,28 @@ def test_above_the_bound_letters_wait_for_the_digest() -> None:
     assert ann.gathered and ann.due_ms == at("2026-11-02T09:00+00:00")
 
 
+@given(st.lists(st.tuples(st.integers(0, 90), st.integers(1, 7)), max_size=40), st.integers(1, 5))
+def test_no_receiver_gets_more_in_any_hour_than_its_bound_and_nothing_is_lost(
+    looks: list[tuple[int, int]], most: int
+) -> None:
+    config = AlertsConfig(to=("ops",), by_receiver={"*": ReceiverConfig(most_per_hour=most)})
+    now_ms, alone, kept, made = NOW_MS, [], 0, 0
+    for minutes, changes in looks:
+        now_ms += minutes * 60_000
+        for _ in range(changes):
+            lately = sum(now_ms - at_ms < HOUR_MS for at_ms in alone)
+            given = {"known": (), "lately": {"to:ops": lately}}
+            (letter,) = letters_of(change(condition("gpu-fault:x")), now_ms, (config, DELIVERY), **given)
+            made += 1
+            kept += letter.gathered
+            assert letter.gathered == (letter.due_ms > now_ms)
+            if not letter.gathered:
+                alone.append(now_ms)
+    assert len(alone) + kept == made
+    for at_ms in alone:
+        assert sum(at_ms <= each < at_ms + HOUR_MS for each in alone) <= most
+
+
 def test_a_letter_says_what_where_why_what_next_and_what_to_do() -> None:
     of = facts(state(job()), finding())
     found = sight(of, AlertsConfig(), ()).holds[f"held-idle:{ANN}"]
