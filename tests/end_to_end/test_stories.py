@@ -210,8 +210,8 @@ def test_idle_notebook_is_told_kept_told_again_paused_and_resumes_on_touch(play:
 
 
 def told_before_it_was_kept_and_not_paused_before_its_grace(done: list[dict[str, Any]]) -> None:
-    """What holds at any speed. On a busy machine a gap in what is measured begins a new idle time, and with it
-    a new telling; within one idle time nobody is told twice."""
+    """What holds at any speed. On a busy machine a gap in what is measured begins a new idle time, and with
+    it a new telling; within one idle time nobody is told twice."""
     at = {
         verb: [row["at_ms"] for row in done if row["verb"] == verb]
         for verb in ("tell", "keep", "pause", "resume")

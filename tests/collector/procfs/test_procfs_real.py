@@ -87,6 +87,22 @@ def test_a_real_process_is_known_by_what_it_mapped(tmp_path: Path) -> None:
     assert before_ms - 2_000 <= found.key.started_ms <= now_ms() + 2_000
 
 
+def test_a_real_process_tells_its_run_and_keeps_its_keys() -> None:
+    said = {
+        "WANDB_RUN_ID": "3k2",
+        "WANDB_API_KEY": "0123456789abcdef0123456789abcdef01234567",
+        "MLFLOW_TRACKING_URI": "https://ann:secret@mlflow.example.org/",
+        "MLFLOW_TRACKING_TOKEN": "secret",
+    }
+    with running(environ=said) as child:
+        found = ProcessTable(NODE).look([child.pid], now_ms())[child.pid]
+    assert found.environment == (
+        ("MLFLOW_TRACKING_URI", "https://mlflow.example.org/"),
+        ("WANDB_RUN_ID", "3k2"),
+    )
+    assert "secret" not in repr(found) and said["WANDB_API_KEY"] not in repr(found)
+
+
 def test_a_real_late_import_is_seen_at_the_second_look(tmp_path: Path) -> None:
     table = ProcessTable(NODE)
     with running(library(tmp_path, "libc10.so")) as child:
