@@ -159,9 +159,10 @@ class Site:
     def stop(self) -> None:
         """Stop the service, as systemd does."""
         if self._service is not None:
-            self._service.send_signal(signal.SIGTERM)
-            assert self._service.wait(timeout=LIMIT_S) == 0, (self.folder / "serve.log").read_text()
-            self._service = None
+            ending, self._service = self._service, None
+            ending.send_signal(signal.SIGTERM)
+            status = ending.wait(timeout=LIMIT_S)
+            assert status == 0, f"{status}: {(self.folder / 'serve.log').read_text()[-2000:]}"
 
     def kill(self) -> None:
         """Have the service end as by kill -9."""
