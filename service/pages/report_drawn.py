@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from service.client.reporting import Chart, Column, Figure, Measure, Report, Section, Table, written
+from service.client.reporting import Chart, Column, Measure, Report, Section, Table, written
 from service.pages import wording
 from service.pages.palette import Palette
 from service.pages.pieces import keys, plain, swatch
@@ -65,14 +65,8 @@ def _figures(report: Report) -> None:
         for start in range(0, many, in_a_row or 1):
             columns = st.columns(in_a_row, gap="small")
             for column, figure in zip(columns, report.figures[start : start + in_a_row], strict=False):
-                told = _told(figure, report.currency)
+                told = written(figure.value, figure.measure, report.currency)
                 column.metric(figure.label, told, help=_sentence(figure.help), border=True)
-
-
-def _told(figure: Figure, currency: str | None) -> str:
-    if figure.value is None and figure.measure is Measure.MONEY:
-        return "no price"
-    return written(figure.value, figure.measure, currency)
 
 
 def _sentence(text: str) -> str | None:

@@ -62,8 +62,9 @@ SETTLED = """(wanted) => {
 class Screen:
     """A browser window on the dashboard that remembers everything that went wrong in it."""
 
-    def __init__(self, page: Any, base: str) -> None:
+    def __init__(self, page: Any, base: str, *, settle_ms: int = SETTLE_MS) -> None:
         self.page = page
+        self.settle_ms = settle_ms
         self.base = base
         self.troubles: list[str] = []
         page.on("console", self._said)
@@ -79,12 +80,12 @@ class Screen:
 
     def settled(self, *, charts: int = 0) -> "Screen":
         """Wait until the page and its charts, so many at least, are drawn."""
-        self.page.wait_for_function(SETTLED, arg=charts, timeout=SETTLE_MS)
+        self.page.wait_for_function(SETTLED, arg=charts, timeout=self.settle_ms)
         return self
 
     def until(self, condition: str, *, charts: int = 0) -> "Screen":
         """Wait for a JavaScript condition, then until everything is drawn."""
-        self.page.wait_for_function(condition, timeout=SETTLE_MS)
+        self.page.wait_for_function(condition, timeout=self.settle_ms)
         return self.settled(charts=charts)
 
     def until_address(self, part: str) -> "Screen":
