@@ -46,7 +46,7 @@ def ask(route: str, **params: object) -> Any:
 
 
 def now() -> datetime:
-    """The service's calendar now, at most ``KEPT_S`` old: a rehearsal's runs faster than this machine's clock.
+    """The service's calendar now, at most ``KEPT_S`` old: a rehearsal's runs faster than the machine's clock.
 
     Blocks. Raises ``ClientError``.
     """
