@@ -281,7 +281,7 @@ def _starved(facts: Facts, name: ProjectName, owed: list[Job], quota: float, hel
             f"its quota guarantees.{more}"
         ),
         next=f"It starts as soon as there is room.{then}"
-        + ("" if not reason else f" It waits for {reason}.")
+        + ("" if not reason else f" The queue says: {reason}.")
         + ("" if facts.halt is None else f" Nothing is started meanwhile: {facts.halt}."),
         do="fallow queue",
         evidence=(

@@ -161,7 +161,7 @@ def test_a_job_that_waits_for_what_its_quota_guarantees_is_a_case_of_its_project
     assert "for 50 min, while vision holds 0 of the 2" in found.says
     assert "1 more of its jobs wait as well" in found.says
     assert "promised a start by 2026-11-02 01:00 UTC" in found.next
-    assert "It waits for 2 GPUs of node1." in found.next
+    assert "The queue says: 2 GPUs of node1." in found.next
     assert (found.user, found.project, found.do) == ("ann", "vision", "fallow queue")
 
 
