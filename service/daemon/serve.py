@@ -62,13 +62,7 @@ def serve(orders: Orders, stop: threading.Event | None = None) -> None:
         if ending.is_asked:
             return
         front = open_front(orders.config.api, orders.data, port_fixed=orders.port_fixed)
-        pulse = Pulse(
-            Condition(
-                starting="starting",
-                started_ms=clock.now_ms(),
-                tick_ms=round(orders.config.collect.tick_s * 1000),
-            )
-        )
+        pulse = _pulse(orders.config, clock.now_ms())
         body = wiring.assemble(orders.config, store, clock)
         sweep(orders.data)
         imports = Imports(store)
@@ -160,6 +154,11 @@ def _acting(orders: Orders, store: Any, clock: Clock, pulse: Pulse, body: Body) 
         snapshot=lambda: body.loop.snapshot,
     )
     return join_acting(ground)
+
+
+def _pulse(config: Config, now_ms: int) -> Pulse:
+    tick_ms = round(config.collect.tick_s * 1000)
+    return Pulse(Condition(starting="starting", started_ms=now_ms, tick_ms=tick_ms))
 
 
 def _desk(config: Config, store: Any) -> QueryDesk:
