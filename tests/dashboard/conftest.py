@@ -21,7 +21,7 @@ from tests.conftest import program
 
 ROOT = Path(__file__).parents[2]
 START_S = 60
-SETTLE_MS = 20_000
+SETTLE_MS = 40_000
 ALWAYS = {"from_ts": datetime(2020, 1, 1, tzinfo=UTC), "to_ts": datetime(2100, 1, 1, tzinfo=UTC)}
 SCHEDULES = """
 [delivery.routes]
@@ -105,6 +105,10 @@ class Screen:
     def charts(self) -> int:
         """How many charts are drawn."""
         return int(self.page.locator('[data-testid="stVegaLiteChart"] .marks').count())
+
+    def tables(self) -> int:
+        """How many tables of numbers can be opened."""
+        return int(self.page.get_by_text("The numbers", exact=True).count())
 
     def assert_well(self) -> None:
         """No exception on the page, no console error, no failed request, nothing asked of the outside."""
