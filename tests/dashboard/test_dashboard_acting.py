@@ -144,6 +144,8 @@ def test_a_job_is_paused_and_resumed_from_its_page_and_the_journal_says_by_whom(
     me = site.line.whoami()["name"]
     screen = signed(site, look, f"/jobs?job={job}")
     screen.until(shows("runs on 1 GPU"))
+    screen.until(shows("What may be done with it"))
+    screen.until(shows(f"fallow consent --job {job}"))
     assert "code=" not in screen.page.url
     body = popped(screen, "Pause")
     typed(body, "Because", "lunch <b>")
