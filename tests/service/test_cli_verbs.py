@@ -18,6 +18,7 @@ ESCAPE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 READING = [
     ["status"],
     ["findings", "--all"],
+    ["alerts", "--all"],
     ["collect", "--once", "--source", "simulated"],
     ["doctor"],
     ["config"],
@@ -36,12 +37,12 @@ def test_reading_verb_prints_whole_plain_lines_in_a_pipe(service: Running, words
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("words", [*READING[:5], *LEDGERS], ids=" ".join)
+@pytest.mark.parametrize("words", [*READING[:6], *LEDGERS], ids=" ".join)
 def test_json_is_a_list_of_objects_with_the_same_keys(service: Running, words: list[str]) -> None:
     rows = json.loads(fallow(*words, "--json", data=service.data).stdout)
     assert isinstance(rows, list)
     assert len({tuple(row) for row in rows}) <= 1
-    assert rows or words[0] == "findings"
+    assert rows or words[0] in ("findings", "alerts")
     assert not [key for row in rows for key in row if "percent" in key or key.endswith("_pct")]
 
 
