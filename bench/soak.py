@@ -33,7 +33,7 @@ CONFIG = """
 [collect]
 tick_s = 10
 [simulated]
-nodes = 4
+nodes = 12
 gpus_per_node = 8
 backfill_days = 0
 [modes]
@@ -45,13 +45,16 @@ launcher_grace_s = 10
 samples_days = 1
 process_samples_days = 1
 [store]
-memory_mib = 128
+memory_mib = 512
 [rehearsal]
 speed = {speed}
 since_ms = {since_ms}
 """
 GROWTH_TARGET_MIB, SPARE = 8.0, 8
 SAMPLE_S, REPORT_S, READ_S = 2.0, 5.0, 1.0
+FATES = {"done": 50, "paused": 20, "resized": 10, "cancelled": 10, "vanished": 10}
+"""What becomes of jobs, of a hundred. Who vanishes has half a GPU: the workers on a whole one are looked for
+on the GPU itself, where here the simulated people's are."""
 EXPECTED = (404, 409, 410, 422)
 """Answers to an order that came when its job had moved on: orders are given blindly here."""
 READS = (
@@ -137,15 +140,15 @@ async def living(made: Service, seconds: float, jobs: int, seed: int) -> Lived:
 async def person(made: Service, chance: random.Random, names: "itertools.count[int]", lived: Lived) -> None:
     """Somebody who submits one job after another."""
     while True:
-        number = next(names)
-        gpus = chance.choice((1, 1, 1, 2, 3))
+        number, gpus = next(names), chance.choice((1, 1, 1, 2, 3))
+        fate = chance.choices(tuple(FATES), tuple(FATES.values()))[0]
         body = {
             "command": ["python", "train.py", str(number)],
             "project": f"team{number % 5}",
             "name": f"soak {number}",
             "min_gpus": 1,
             "max_gpus": gpus,
-            "share": chance.choice((1.0, 1.0, 0.5)) if gpus == 1 else 1.0,
+            "share": 0.5 if fate == "vanished" else 1.0,
             "mobility": "elastic",
             "preemptible": True,
             "may_share": True,
@@ -156,7 +159,7 @@ async def person(made: Service, chance: random.Random, names: "itertools.count[i
             await asyncio.sleep(1)
             continue
         launcher = Launcher(made, str(answer["job"]), number, lived)
-        await launcher.live(chance)
+        await launcher.live(fate, chance)
 
 
 class Launcher:
@@ -168,9 +171,8 @@ class Launcher:
         self._stand, self._handled, self._gpus = "pending", 0, list[str]()
         self._ran, self._over = asyncio.Event(), asyncio.Event()
 
-    async def live(self, chance: random.Random) -> None:
+    async def live(self, fate: str, chance: random.Random) -> None:
         """From the queue to the job's end, whatever that is."""
-        fate = chance.choices(("done", "paused", "resized", "cancelled", "vanished"), (50, 20, 10, 10, 10))[0]
         tasks = [asyncio.create_task(each) for each in (self._listen(), self._report_often())]
         try:
             with contextlib.suppress(TimeoutError):
