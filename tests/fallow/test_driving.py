@@ -176,7 +176,7 @@ def test_workers_that_lose_their_controller_save_and_say_how_to_go_on(
         person.until(lambda: list(person.status()["workers"].values()).count("ready") == 1)  # type: ignore[attr-defined]
         person.until_steps(20)
         person.process.send_signal(number)
-        person.until(lambda: person.text.count("is gone") == 3)
+        person.until(lambda: person.text.count("is gone") >= 3)  # more where a silent spare was replaced
         assert "Traceback" not in person.text
         assert f"saved to {person.checkpoint}: start the same command again" in person.text
         assert "had not joined yet and ends" in person.text, "the spare"
