@@ -1,4 +1,4 @@
-"""Makes the pictures of every page for docs/dashboard.md: ``python -m tests.dashboard.pictures [FOLDER]``.
+"""Makes the pictures of every page for docs/dashboard.md: ``python -m tests.dashboard.pictures [NAME ...]``.
 
 It starts a service on the simulated cluster (its seed is fixed; the hour of the day decides what runs),
 submits jobs to it, and takes each page with a headless Chromium. Takes about two minutes.
@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -75,8 +75,8 @@ def pictures(job: str, gpu: str, submitted: str) -> tuple[Picture, ...]:
     )
 
 
-def take(folder: Path) -> list[Path]:
-    """Take all pictures into ``folder``; the files. Raises AssertionError where one is too large."""
+def take(folder: Path, names: Sequence[str] = ()) -> list[Path]:
+    """Take all pictures, or those named, into ``folder``; the files. A large one raises AssertionError."""
     folder.mkdir(parents=True, exist_ok=True)
     chromium = shutil.which("chromium")
     if chromium is None:
@@ -90,7 +90,7 @@ def take(folder: Path) -> list[Path]:
     ):
         browser = play.chromium.launch(executable_path=chromium, args=QUIET)
         try:
-            return [_take(browser, base, each, folder) for each in wanted]
+            return [_take(browser, base, each, folder) for each in wanted if not names or each.name in names]
         finally:
             browser.close()
 
@@ -165,6 +165,7 @@ def _take(browser: Any, base: str, wanted: Picture, folder: Path) -> Path:
             {"width": wanted.width, "height": max(wanted.height, min(int(tall) + 8, TALLEST))}
         )
         screen.settled(charts=wanted.charts)
+    screen.page.evaluate("() => document.fonts.ready.then(() => true)")
     screen.page.mouse.move(2, 2)
     screen.page.wait_for_timeout(500)
     target = folder / f"{wanted.name}.png"
@@ -185,5 +186,5 @@ def _until(holds: Callable[[], bool]) -> None:
 
 
 if __name__ == "__main__":
-    for taken in take(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER):
+    for taken in take(FOLDER, sys.argv[1:]):
         print(f"{taken.name}: {taken.stat().st_size // 1024} KiB")
