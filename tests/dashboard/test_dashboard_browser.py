@@ -42,7 +42,7 @@ def test_page_is_drawn_whole(dashboard: str, look: Callable, name: str, dark: bo
     path, sentence, charts = PAGES[name]
     screen = look(dashboard, dark=dark).open(f"{path}?range=7d", charts=charts)
     assert re.search(sentence, screen.headline)
-    assert screen.charts() == charts
+    assert screen.charts() == charts <= screen.tables()
 
 
 @pytest.mark.parametrize("name", list(PAGES))
@@ -73,7 +73,7 @@ def test_a_gpu_shows_every_measure_on_one_axis(
     shown = screen.text()
     assert gpu["node"] in screen.headline
     assert gpu["uuid"] in shown
-    assert screen.charts() == 1
+    assert screen.charts() == 1 <= screen.tables()
     for title in ("Processes now", "Events", "Holders in this time"):
         assert title in shown
 
@@ -86,7 +86,7 @@ def test_a_job_shows_its_gpus_and_measures(
     screen = look(dashboard, dark=dark, height=1100).open(f"/jobs?range=7d&job={job['job']}", charts=2)
     assert str(job["job_name"]) in screen.headline
     assert str(job["job"]) in screen.text()
-    assert screen.charts() == 2
+    assert screen.charts() == 2 <= screen.tables()
 
 
 def test_a_job_is_found_by_typing(dashboard: str, simulated: Path, look: Callable) -> None:

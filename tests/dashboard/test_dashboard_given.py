@@ -212,27 +212,6 @@ def test_somebody_who_held_nothing_is_told_so(site: Site, look: Callable[..., An
     screen.until("() => document.body.innerText.includes('nobody held no GPU in this time')")
 
 
-@pytest.mark.parametrize(
-    ("path", "charts"),
-    [
-        ("/", 4),
-        ("/cluster", 1),
-        ("/people", 2),
-        (f"/jobs?job={RUNS}", 2),
-        (f"/gpu?gpu={C}", 1),
-        ("/whatif", 1),
-    ],
-)
-def test_every_chart_on_a_page_has_its_numbers_and_their_download(
-    site: Site, look: Callable[..., Any], path: str, charts: int
-) -> None:
-    screen = look(site.base).open(f"{path}{'&' if '?' in path else '?'}{site.window}", charts=charts)
-    boxes = screen.page.get_by_text("The numbers")
-    assert boxes.count() >= screen.charts() == charts
-    boxes.first.click()
-    download_button(screen).wait_for()
-
-
 def test_the_charts_of_evidence_have_their_numbers_as_well(dashboard: str, look: Callable[..., Any]) -> None:
     screen = look(dashboard, height=1300).open("/advice")
     screen.page.get_by_text("Evidence", exact=True).first.click()
