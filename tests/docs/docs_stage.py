@@ -1,4 +1,7 @@
-"""A site for the documentation's commands: a service with two days of the simulated cluster, and a home.
+"""A site for the documentation's commands: a day of the simulated cluster, and a machine with four free GPUs.
+
+The simulated people may hold every GPU of theirs at this hour of the day; the four, on the stand-in driver,
+are nobody's, so that what is submitted here runs whenever the tests do.
 
 Commands are typed in ``work``, which looks like a checkout after ``make install`` with a service on it. DATA
 is ``var/lib/fallow`` beside it, so that what is written for the machine's service holds for it too. A word in
@@ -28,6 +31,7 @@ from service.client import ClientError, connect
 from service.client.acting import ActingClient, connect_acting
 from service.client.errors import WrongState
 from tests.docs.docs_reading import ROOT
+from tests.driver.driver import Driver
 
 LINKED = (
     "examples",
@@ -42,7 +46,7 @@ LINKED = (
 )
 SETTINGS = """\
 [collect]
-sources = ["simulated"]
+sources = ["simulated", "nvml"]
 tick_s = 5
 [simulated]
 nodes = 2
@@ -52,8 +56,8 @@ port = {port}
 [prices]
 currency = "EUR"
 per_gpu_hour = {{ "*" = 1.9 }}
-[modes]
-reclaim = "ask"
+[modes.asked]
+schedule = "ask"
 """
 SAVES = "import signal, sys, time\nsignal.signal(signal.SIGUSR1, lambda *_: sys.exit(0))\ntime.sleep(3000)\n"
 TRAIN = "print('trained')\n"
@@ -72,7 +76,7 @@ EXPORTER = """\
 DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-d0c5",modelName="NVIDIA A100-SXM4-80GB",Hostname="gpu-a"} 41
 DCGM_FI_DEV_FB_USED{gpu="0",UUID="GPU-d0c5",modelName="NVIDIA A100-SXM4-80GB",Hostname="gpu-a"} 2048
 """
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 
 
 def free_port() -> int:
@@ -96,6 +100,7 @@ class Site:
 
     folder: Path
     copy: Path | None = None
+    lent: Driver | None = None
     port: int = field(default_factory=free_port)
     variables: dict[str, str] = field(default_factory=dict)
     _service: "subprocess.Popen[bytes] | None" = None
@@ -123,7 +128,12 @@ class Site:
             "TERM": "dumb",
         }
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("FALLOW_", "XDG_"))}
-        return {**kept, **own, **self.variables}
+        return self.driver.environment({**kept, **own, **self.variables})
+
+    @cached_property
+    def driver(self) -> Driver:
+        """The stand-in for NVIDIA's driver; needs a C compiler once."""
+        return self.lent or Driver(self.folder, gpus=4)
 
     def furnish(self) -> None:
         """Make the folders and files that a reader would have."""
@@ -184,6 +194,7 @@ class Site:
         if self._exporter is not None:
             self._exporter.shutdown()
             self._exporter.server_close()
+        self.driver.close()
 
     @property
     def line(self) -> ActingClient:
@@ -286,7 +297,10 @@ class Site:
         return job
 
     def plan(self) -> str:
-        """A plan that waits for a yes."""
+        """A plan that waits for a yes: to start a job of a project whose starts are asked for."""
+        if not self._waiting():
+            done = self.shell("fallow run --detach --name asked --project asked -- true")
+            assert done.status == 0, done.text
         return str(self._until("a plan waits", self._waiting)[0]["plan"])
 
     def action(self) -> str:

@@ -48,6 +48,7 @@ EXAMPLE_WORDS = {
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     program("curl", "curl")
+    program("cc", "gcc")
     made = Site(folder=tmp_path_factory.mktemp("site"))
     made.furnish()
     made.start()
@@ -91,7 +92,7 @@ def test_a_copy_of_what_a_killed_service_left_can_be_read_and_served(site: Site,
             done = site.shell(copy.format(data=site.data, to=tmp_path / to))
             assert done.status == 0, f"{copy}: {done.text}"
             assert site.rows("ledger", "--by", "user", *window, "--data", str(tmp_path / to)) == before
-        copied = Site(folder=site.folder, copy=tmp_path / "copied", port=site.port)
+        copied = Site(folder=site.folder, copy=tmp_path / "copied", lent=site.driver, port=site.port)
         copied.start()
         try:
             assert copied.rows("ledger", "--by", "user", *window, "--data", str(copied.data)) == before
