@@ -17,7 +17,11 @@
 -- @column held_ratio double (ratio): the part of the step in which somebody held it
 -- @column state text: the state it was in longest
 -- @null utilization_ratio: not measured; gpu_index: not known
-WITH cells AS (
+WITH chosen AS (
+    SELECT gpu_id, uuid, node, gpu_index, row_number() OVER (ORDER BY node, gpu_index, uuid) AS place
+    FROM gpus
+    WHERE ($node IS NULL OR node = $node) AND ($model IS NULL OR model = $model)
+), cells AS (
     SELECT
         gpu_id, step_start(ts, $from_ts, $step_s) AS ts, sum(used_ms)::BIGINT AS used_ms,
         sum(measured_ms)::BIGINT AS measured_ms, sum(held_ms)::BIGINT AS held_ms, sum(free_ms)::BIGINT AS free_ms,
@@ -25,6 +29,7 @@ WITH cells AS (
         sum(low_saturation_ms)::BIGINT AS low_saturation_ms, sum(moderate_ms)::BIGINT AS moderate_ms,
         sum(good_ms)::BIGINT AS good_ms, sum(suspect_ms)::BIGINT AS suspect_ms, sum(unknown_ms)::BIGINT AS unknown_ms
     FROM usage_of($from_ts, $to_ts, hours_for($step_s, $hours_to), days_for($step_s, $days_to), $project, $user)
+    JOIN chosen USING (gpu_id)
     GROUP BY ALL
 )
 SELECT
@@ -33,7 +38,6 @@ SELECT
     main_state(free_ms, allocated_empty_ms, held_idle_ms, low_saturation_ms, moderate_ms, good_ms, suspect_ms,
         unknown_ms) AS state
 FROM cells AS c
-JOIN (SELECT *, row_number() OVER (ORDER BY node, gpu_index, uuid) AS place FROM gpus) AS g USING (gpu_id)
+JOIN chosen AS g USING (gpu_id)
 JOIN steps($from_ts, $to_ts, $step_s) AS s USING (ts)
-WHERE ($node IS NULL OR g.node = $node) AND ($model IS NULL OR g.model = $model)
 ORDER BY g.place, c.ts;

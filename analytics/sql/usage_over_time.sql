@@ -17,13 +17,53 @@
 -- @column utilization_ratio double (ratio): used over measured time, whoever held it
 -- @column allocated_ratio double (ratio): held over known time
 -- @null ratios: nothing was measured in the step
+WITH chosen AS (
+    SELECT gpu_id, share_of_device, installed_from, installed_to
+    FROM gpus
+    WHERE ($node IS NULL OR node = $node) AND ($model IS NULL OR model = $model)
+), rows AS (
+    SELECT
+        u.ts, c.share_of_device, sum(free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms
+            + good_ms + suspect_ms + unknown_ms)::BIGINT AS rolled_ms,
+        sum(held_ms)::BIGINT AS held_ms, sum(used_ms)::BIGINT AS used_ms, sum(unknown_ms)::BIGINT AS unknown_ms,
+        sum(measured_ms)::BIGINT AS measured_ms
+    FROM usage_of($from_ts, $to_ts, hours_for($step_s, $hours_to), days_for($step_s, $days_to), $project, $user) AS u
+    JOIN chosen AS c USING (gpu_id)
+    GROUP BY ALL
+), rolled AS (
+    SELECT step_start(ts, $from_ts, $step_s) AS ts, share_of_device, sum(rolled_ms)::BIGINT AS rolled_ms,
+        sum(held_ms)::BIGINT AS held_ms, sum(used_ms)::BIGINT AS used_ms, sum(unknown_ms)::BIGINT AS unknown_ms,
+        sum(measured_ms)::BIGINT AS measured_ms
+    FROM rows
+    GROUP BY ALL
+), spells AS (
+    SELECT
+        share_of_device, greatest(installed_from, $from_ts) AS installed_from,
+        CASE WHEN installed_to < $to_ts THEN installed_to END AS installed_to, count(*) AS gpus
+    FROM chosen
+    GROUP BY ALL
+), installed AS (
+    SELECT s.ts, s.step_ms, share_of_device, sum(gpus * installed_ms(
+        s.ts, s.ts + to_milliseconds(s.step_ms), installed_from, installed_to))::BIGINT AS installed_ms
+    FROM steps($from_ts, $to_ts, $step_s) AS s, spells
+    GROUP BY ALL
+), known AS (
+    SELECT
+        i.ts, i.step_ms, i.share_of_device, coalesce(r.rolled_ms, 0) AS rolled_ms, coalesce(r.held_ms, 0) AS held_ms,
+        coalesce(r.used_ms, 0) AS used_ms, coalesce(r.measured_ms, 0) AS measured_ms,
+        CASE WHEN $project IS NULL AND $user IS NULL
+            THEN greatest(0, i.installed_ms - coalesce(r.rolled_ms, 0)) ELSE 0 END AS missing_ms,
+        coalesce(r.unknown_ms, 0) AS unknown_ms
+    FROM installed AS i
+    LEFT JOIN rolled AS r USING (ts, share_of_device)
+)
 SELECT
-    ts, sum(total_ms * share_of_device) / max(step_ms) AS installed_gpus,
+    ts, sum((rolled_ms + missing_ms) * share_of_device) / max(step_ms) AS installed_gpus,
     sum(held_ms * share_of_device) / max(step_ms) AS allocated_gpus,
     sum(used_ms * share_of_device) / max(step_ms) AS used_gpus,
-    sum(unknown_ms * share_of_device) / max(step_ms) AS unknown_gpus,
+    sum((unknown_ms + missing_ms) * share_of_device) / max(step_ms) AS unknown_gpus,
     sum_ratio(used_ms, measured_ms, share_of_device) AS utilization_ratio,
-    sum_ratio(held_ms, total_ms - missing_ms, share_of_device) AS allocated_ratio
-FROM ledger_steps($from_ts, $to_ts, $hours_to, $days_to, $step_s, $node, $project, $user, $model)
+    sum_ratio(held_ms, rolled_ms, share_of_device) AS allocated_ratio
+FROM known
 GROUP BY ts
 ORDER BY ts;

@@ -186,11 +186,11 @@ def _close_days(connection: duckdb.DuckDBPyConnection, days_to_ms: int | None, h
         return days_to_ms
     found = connection.execute(statement("first_hour")).fetchone()
     first_ms, gpus = found or (None, 0)
-    if days_to_ms is None:
-        days_to_ms = due_ms if first_ms is None else floor_to(first_ms, DAY_MS)
-    most = max(1, HOURS_AT_ONCE // (24 * max(1, gpus)))
-    end_ms = min(due_ms, days_to_ms + most * DAY_MS)
-    redo_days(connection, Stretch(from_ms=days_to_ms, to_ms=end_ms), Marks(days_to_ms=end_ms))
+    start_ms: int = due_ms if first_ms is None else floor_to(first_ms, DAY_MS)
+    start_ms = start_ms if days_to_ms is None else days_to_ms
+    most: int = max(1, HOURS_AT_ONCE // (24 * max(1, gpus)))
+    end_ms = min(due_ms, start_ms + most * DAY_MS)
+    redo_days(connection, Stretch(from_ms=start_ms, to_ms=end_ms), Marks(days_to_ms=end_ms))
     return end_ms
 
 

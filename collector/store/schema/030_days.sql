@@ -9,6 +9,12 @@
 -- few of the states then has few sums to keep.
 CREATE TABLE rollup_1d AS SELECT * FROM rollup_1h LIMIT 0;
 
+-- Currencies differ when the least is not the greatest: counting distinct ones is dear to plan.
+CREATE OR REPLACE MACRO one_currency(currency) AS CASE WHEN min(currency) = max(currency) THEN min(currency) END;
+CREATE OR REPLACE MACRO sum_money(ms, share, per_gpu_hour, currency) AS
+    CASE WHEN count(*) FILTER (WHERE ms > 0 AND per_gpu_hour IS NULL) = 0 AND min(currency) = max(currency)
+        THEN sum(ms * share * coalesce(per_gpu_hour, 0)) / 3600000.0 END;
+
 -- Bounds of a window of whole minutes: the whole hours and the whole UTC days in it, as far as they are complete.
 CREATE OR REPLACE MACRO hours_from(window_from) AS time_bucket(INTERVAL 1 HOUR, window_from + INTERVAL 59 MINUTE);
 CREATE OR REPLACE MACRO hours_until(window_to, hours_to) AS least(hours_to, time_bucket(INTERVAL 1 HOUR, window_to));
