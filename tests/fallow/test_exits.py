@@ -12,6 +12,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
+from fallow.nursery import Nursery  # noqa: E402
+
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 60
 STORE = """
@@ -72,3 +74,16 @@ def test_a_worker_whose_store_dies_while_it_ends_is_not_aborted(frozen: bool) ->
         _, said = worker.communicate(timeout=DEADLINE_S)
         assert "terminate called" not in said
         assert worker.returncode == 7, said
+
+
+def test_who_is_killed_before_it_is_born_does_not_live(tmp_path: Path) -> None:
+    """An order that is overtaken at once ends workers that were only just asked for."""
+    script = tmp_path / "sleeps.py"
+    script.write_text("import time\ntime.sleep(1000)\n")
+    nursery = Nursery([str(script)], warm=False)
+    try:
+        child = nursery.spawn({})
+        child.kill()
+        assert child.wait(DEADLINE_S) == -signal.SIGKILL
+    finally:
+        nursery.close()
