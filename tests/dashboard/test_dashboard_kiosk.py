@@ -92,6 +92,9 @@ def test_smaller_and_larger_screens_show_the_same(dashboard: str, look: Callable
             screen.page.wait_for_timeout(300)
             down, across = screen.page.evaluate(OVERFLOWS)
             assert down <= 0 and across <= 0, f"{name} is {down} px too high and {across} px too wide"
+        if name == "overview":
+            drawn = screen.page.locator(".st-key-wall-chart svg.marks").bounding_box()
+            assert 0.85 * width < drawn["width"] < width, "the chart takes the screen's width"
 
 
 @pytest.mark.long
