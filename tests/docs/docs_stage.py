@@ -59,7 +59,12 @@ per_gpu_hour = {{ "*" = 1.9 }}
 [modes.asked]
 schedule = "ask"
 """
-SAVES = "import signal, sys, time\nsignal.signal(signal.SIGUSR1, lambda *_: sys.exit(0))\ntime.sleep(3000)\n"
+SAVES = """\
+import os, pathlib, signal, sys, time
+signal.signal(signal.SIGUSR1, lambda *_: sys.exit(0))
+pathlib.Path("listens").write_text(str(os.getpid()))
+time.sleep(3000)
+"""
 TRAIN = "print('trained')\n"
 RECORDING = "t_s,gpu_id,util,mem_mib\n" + "".join(f"{60 * n},0,{n},2000\n" for n in range(20))
 MAPPING = """\
@@ -293,7 +298,7 @@ class Site:
             assert done.status == 0, done.text
             mine = [row for row in self.line.jobs() if row["name"] == "saver" and row["stand"] != "ended"]
         job = str(mine[0]["job"])
-        self._until("the job has settled", lambda: self.line.job(job)["stand"] in ("running", "paused"))
+        self._until("the job has settled", lambda: self._listens(job) or self._stands(job, "paused"))
         return job
 
     def plan(self) -> str:
@@ -308,9 +313,9 @@ class Site:
         job = self.job()
         with suppress(WrongState):  # it runs, or goes on already
             self.line.resume(job)
-        self._until("the job runs", lambda: self.line.job(job)["stand"] == "running")
+        self._until("the job runs", lambda: self._listens(job))
         self.line.pause(job, because="to be undone")
-        self._until("it is paused", lambda: self.line.job(job)["stand"] == "paused")
+        self._until("it is paused", lambda: self._stands(job, "paused"))
         return str(self.line.actions(job=job)[0]["action"])
 
     def train(self, text: str) -> None:
@@ -334,6 +339,15 @@ class Site:
         found = re.search(r"--socket (\S+)", self._trained())
         assert found is not None, self._trained()
         return found[1]
+
+    def _stands(self, job: str, stand: str) -> bool:
+        return bool(self.line.job(job)["stand"] == stand)
+
+    def _listens(self, job: str) -> bool:
+        """Whether it runs, and its process is as far as to save itself: before, it refuses to be paused."""
+        said = self.work / "listens"
+        pid = said.read_text() if said.exists() else ""
+        return bool(pid) and Path("/proc", pid).exists() and self._stands(job, "running")
 
     def _is_well(self) -> bool:
         assert self._service is not None
