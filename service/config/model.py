@@ -100,7 +100,10 @@ class RetentionConfig:
     process_samples_days: float = bounded(30.0, 1, 3650, "samples of processes")
     minutes_days: float = bounded(90.0, 2, 3650, "the one-minute roll-up")
     hours_days: float = bounded(
-        1825.0, 30, 36500, "the one-hour roll-up, and ended allocations, events, gaps, closed findings"
+        1825.0,
+        30,
+        36500,
+        "the roll-ups of hours and days, and ended allocations, events, gaps, closed findings",
     )
     seal_after_days: float = bounded(1.0, 1, 30, "how long after its end a UTC day is moved to Parquet")
 
