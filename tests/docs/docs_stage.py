@@ -294,7 +294,9 @@ class Site:
         mine = [row for row in self.line.jobs() if row["name"] == "saver" and row["stand"] != "ended"]
         if not mine:
             flags = "--detach --name saver --project vision --checkpoint-signal USR1"
-            done = self.shell(f"fallow run {flags} -- python saves.py")
+            done = self.shell(
+                f"fallow run {flags} --gpu-model '{self.driver.gpu(0).name}' -- python saves.py"
+            )
             assert done.status == 0, done.text
             mine = [row for row in self.line.jobs() if row["name"] == "saver" and row["stand"] != "ended"]
         job = str(mine[0]["job"])
