@@ -1,5 +1,6 @@
 """The loader of named queries: headers, parameters, and the messages people get when they ask wrongly."""
 
+import re
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -32,13 +33,9 @@ def test_every_query_declares_summary_columns_and_nulls() -> None:
 def test_every_declared_parameter_is_used_and_every_used_one_declared() -> None:
     for spec in catalogue().values():
         body = "\n".join(line for line in spec.sql.splitlines() if not line.startswith("--"))
-        used = {word.split("$")[1] for word in _words(body) if "$" in word}
+        used = set(re.findall(r"\$(\w+)", body))  # not the $ of a JSON path, which a dot follows
         declared = {parameter.name for parameter in spec.parameters} | {name for name, _ in spec.marks}
         assert used == declared, spec.name
-
-
-def _words(body: str) -> list[str]:
-    return "".join(c if c.isalnum() or c in "_$" else " " for c in body).split()
 
 
 def test_unknown_query_names_the_nearest() -> None:
