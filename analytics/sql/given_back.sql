@@ -31,7 +31,7 @@
 -- @null user_name, project: not known; worked_cost: no price
 WITH deeds AS (
     SELECT
-        intent, job, verb, begun_at, settled_at, try_cast(step AS JSON) AS step,
+        intent, job, verb, coalesce(t.ts, begun_at) AS begun_at, settled_at, try_cast(step AS JSON) AS step,
         CASE
             WHEN actor <> 'fallow' AND plan IS NULL THEN 'people'
             WHEN verb = 'resize' THEN 'resize'
@@ -39,7 +39,8 @@ WITH deeds AS (
         END AS class,
         try_cast((try_cast(stood AS JSON) -> '$.gpus') AS VARCHAR[]) AS before,
         try_cast((try_cast(stood AS JSON) ->> '$.share') AS DOUBLE) AS share
-    FROM intents
+    -- Who came is dated from the tick before he was seen: from the last one before the deed began, at the earliest.
+    FROM intents ASOF LEFT JOIN ticks AS t ON t.ts <= begun_at
     WHERE outcome = 'done' AND settled_at < $to_ts AND verb IN ('pause', 'requeue', 'resize', 'move', 'release-caches')
 ), meant AS (
     SELECT
