@@ -1,8 +1,9 @@
 """Who starts now, in which order, and what the head of each queue is told when it cannot. Pure.
 
-Projects take turns: those under their quota first, then by priority, then whoever has least of its fair
-share, level by level of the tree. Within a project: the higher priority, then ``Limits.order``. A gang starts
-whole or not at all, at its smallest world (``resize`` lets it grow onto what nobody needs).
+Projects take turns: those whose next job stays within their quota first, then by priority, then whoever
+has least of its fair share, level by level of the tree. Within a project: the higher priority, then
+``Limits.order``. A gang starts whole or not at all, at its smallest world (``resize`` lets it grow onto what
+nobody needs).
 
 The first job of a queue that cannot start is its *head*. It is promised the start that running jobs' time
 limits guarantee, and the GPUs for it; whoever comes later (back-fill) gets these only when sure to be gone by
@@ -35,11 +36,11 @@ def fill(round: Round) -> None:
     """Start what can start, by the order above; refuse the rest with reasons."""
     lines = _lines(round)
     desk = _Desk(round)
-    turns = [(_turn(round, name), name) for name in lines]
+    turns = [(_turn(round, lines[name][-1]), name) for name in lines]
     heapify(turns)
     while turns:
         key, name = heappop(turns)
-        now = _turn(round, name)
+        now = _turn(round, lines[name][-1])
         if turns and now > turns[0][0] and now != key:
             heappush(turns, (now, name))
             continue
@@ -47,7 +48,7 @@ def fill(round: Round) -> None:
         while line and round.moves == moves:  # whose turn it is changes only when GPUs change hands
             desk.serve(line.pop())
         if line:
-            heappush(turns, (_turn(round, name), name))
+            heappush(turns, (_turn(round, lines[name][-1]), name))
 
 
 class _Desk:
@@ -199,13 +200,14 @@ def _place_in_line(job: Job, order: Order) -> tuple[int, float, int, str]:
     return (-job.priority, first, job.submitted_ms, job.id)
 
 
-def _turn(round: Round, name: ProjectName) -> Turn:
-    """Sorts the project that comes first: by level of the tree, from the top."""
-    return tuple(_standing(round, each) for each in reversed(round.tree.paths[name]))
+def _turn(round: Round, job: Job) -> Turn:
+    """Sorts the job that comes first: by level of the tree, from the top."""
+    size = job.min_gpus * job.share
+    return tuple(_standing(round, each, size) for each in reversed(round.tree.paths[job.project]))
 
 
-def _standing(round: Round, name: ProjectName) -> tuple[bool, int, float, str]:
+def _standing(round: Round, name: ProjectName, size: float) -> tuple[bool, int, float, str]:
     given, fair = round.given[name], round.fair[name]
-    over = given >= round.tree.quotas[name] - SHARE_SLACK
+    over = given + size > round.tree.quotas[name] + SHARE_SLACK
     ratio = given / fair if fair > 0 else float("inf")
     return (over, -round.tree.projects[name].priority if over else 0, ratio, name)

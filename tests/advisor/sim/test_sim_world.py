@@ -163,6 +163,16 @@ def test_no_project_waits_for_its_own_quota_under_fallow(workload: Workload) -> 
     assert found.scores["fallow"].quota_violation_s == 0
 
 
+def test_a_gang_that_outgrows_its_quota_comes_after_a_job_within_its_own() -> None:
+    jobs = [job("stays", 0, 3, 41, project="red"), job("other", 0, 1, 41, project="green")]
+    jobs += [job("gang", 1, 4, 31, project="green"), job("small", 1, 1, 5, project="red")]
+    setting = Setting(cluster=Cluster(nodes=2, gpus_per_node=4, quotas=QUOTAS), grace_s=30.0)
+    found = compare(Workload(origin="test", jobs=tuple(jobs)), ["fallow"], setting)
+    lives = {life.job.name: life for life in found.runs["fallow"].lives.values()}
+    assert lives["small"].first_start_ms == START_MS + 10_000
+    assert found.scores["fallow"].quota_violation_s == 0
+
+
 @pytest.mark.parametrize("policy", sorted(POLICIES))
 def test_the_same_input_gives_the_same_result_to_the_byte(policy: str) -> None:
     jobs = tuple(
