@@ -63,7 +63,7 @@ def headline(usage: pd.DataFrame, ledger: pd.DataFrame, window: Window) -> Headl
 
 def sentence(head: Headline, of_whom: str | None) -> str:
     """The overview in one sentence."""
-    if head.installed_gpus is None or head.used_gpus is None or head.fallow_gpu_hours is None:
+    if not head.measured_ratio or head.used_gpus is None:
         return "Nothing was measured in this time"
     used, fallow = wording.gpus(head.used_gpus), (head.allocated_gpus or 0.0) - head.used_gpus
     if of_whom:
