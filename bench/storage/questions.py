@@ -112,6 +112,7 @@ def _given(name: str, days: int) -> dict[str, object]:
         "to_ts": _plain(END),
         "step_s": long if days > 1 else short,
         "node": "node0007" if name in ONE_NODE else None,
+        "as_of": _plain(END),
         "uuid": "GPU-00000100",
         "job": "slurm:42",
     }
