@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.skipif(
     not (shutil.which("g++") or shutil.which("clang++")), reason="no C++ compiler: apt install g++"
 )
+@pytest.mark.long
 def test_compiled_workers_learn_what_a_plain_model_learns(tmp_path: Path) -> None:
     plain = compiled_train.network()
     losses = compiled_train.train(plain, fallow.connect(environment={}))

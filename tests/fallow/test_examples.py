@@ -109,7 +109,9 @@ def assert_same_training(one: Run, other: Run) -> None:
     assert one.file == other.file, "examples/README.md has people compare the files"
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "images.py" else pytest.mark.long) for name in EXAMPLES]
+)
 def test_an_example_learns_the_same_bits_alone_under_torchrun_and_resized_by_hand(
     name: str, tmp_path: Path
 ) -> None:

@@ -248,6 +248,7 @@ def test_a_cable_that_is_out_for_a_moment_changes_nothing(site: Site) -> None:
     assert set(audit(site.ledger, None, 331, 48).attempts.values()) == {1}
 
 
+@pytest.mark.long
 def test_a_machine_that_is_cut_off_is_given_up_and_comes_back_with_the_cable(site: Site) -> None:
     site.drive("--slots", "1", "--workers", "2", "--max", "2")
     site.until(lambda: "generation 1" in site.near.text)
