@@ -5,14 +5,10 @@ measured in the same run); growing pauses at least 50 times shorter than torchru
 of the speed of that broadcast. Medians of five. Real processes, gloo, a transformer of 0.3 and of 50 million
 parameters whose micro-batches sleep 5 ms; how a pause is measured, ``bench/elastic/pauses.py`` says.
 
-The large state travels amid a step, beside the computing; how fast a hand-over is that has the machine to
-itself is measured with one between two steps, in a tour of its own.
-
     python bench/resize.py [--json] [--quick] [--size 0.3M|50M] [--rounds N] [--alone]
 """
 
 import argparse
-import itertools
 import json
 import sys
 from collections import Counter
@@ -23,15 +19,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.elastic import broadcasts, ours, torchruns
 from bench.elastic.pauses import Change
-from fallow.arrival import ENV_LEAST_BYTES
 
 Figure = dict[str, object]
 Changes = dict[tuple[int, int], list[Change]]
 ALLOWED_S, SHORTER, SPEED = 0.100, 50.0, 0.70
 WORLDS = [1, 2, 4, 1, 3, 2]
-GROWING = [1, 2, 4]
-BETWEEN = {ENV_LEAST_BYTES: str(2**62)}
-"""Every state is handed over between two steps."""
 MEASURED = ((1, 2), (2, 4), (4, 1), (3, 2))
 
 
@@ -51,8 +43,6 @@ def main() -> None:
     for size in sizes:
         mine, theirs = measure(size, rounds, beside)
         figures |= judge(size, mine, theirs)
-        if size == "50M":  # a small state is all latency
-            figures |= handovers(size, rounds)
     if arguments.json:
         print(json.dumps(figures))
     else:
@@ -94,7 +84,6 @@ def judge(size: str, mine: Changes, theirs: Changes) -> dict[str, Figure]:
             "beside": {
                 "torchrun": None if peer_s is None else round(peer_s * 1000),
                 "state alone": round(alone_s * 1000),
-                "of it computing slower": round(median(change.slowed_s for change in changes) * 1000),
                 "decision to first step": round(first_s * 1000),
                 "all": [round(change.pause_s * 1000) for change in changes],
             },
@@ -102,27 +91,10 @@ def judge(size: str, mine: Changes, theirs: Changes) -> dict[str, Figure]:
         if new > old and peer_s is not None:
             times = peer_s / max(pause_s, 0.001)
             figures[f"shorter_than_torchrun_{name}"] = _figure(times, SHORTER, times >= SHORTER)
-    return figures
-
-
-def handovers(size: str, rounds: int) -> dict[str, Figure]:
-    """How fast the state moves between two steps, beside the same bytes broadcast alone."""
-    figures: dict[str, Figure] = {}
-    changes = [each for _ in range(rounds) for each in ours.tour(size, GROWING, BETWEEN)]
-    for old, new in itertools.pairwise(GROWING):
-        found = [change for *way, change in changes if way == [old, new] and change.moving_s]
-        alone_s = broadcasts.seconds(found[0].moved_bytes // (new - old), new - old)
-        moving_s = median(change.moving_s for change in found if change.moving_s)
-        share = alone_s / moving_s
-        figures[f"handover_speed_of_broadcast_{size}_{old}_to_{new}"] = {
-            "value": round(share, 2),
-            "target": SPEED,
-            "ok": share >= SPEED,
-            "beside": {
-                "pause between steps": round(median(change.pause_s for change in found) * 1000),
-                "hand-over ms": round(moving_s * 1000),
-            },
-        }
+        moving = [change.moving_s for change in changes if change.moving_s]
+        if moving and size == "50M":  # a small state is all latency
+            share = alone_s / median(moving)
+            figures[f"handover_speed_of_broadcast_{name}"] = _figure(share, SPEED, share >= SPEED)
     return figures
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from fallow import protocol
 from fallow.driving import threads
-from fallow.gate import Refused, Relay, enter, hang_up
+from fallow.gate import Refused, Relay, enter
 from fallow.hosts import devices_here, encode_offer, offer_here
 from fallow.nursery import Child, Nursery
 from fallow.slots import Offer
@@ -58,8 +58,6 @@ class Mission:
         finally:
             if self._nursery is not None:
                 self._nursery.close()
-            hang_up(self._relay.address)  # a thread that waits in the store must not see the interpreter end
-            server.join(5.0)
 
     def _serve(self) -> None:
         from fallow.channel import client  # imports torch

@@ -7,7 +7,6 @@ to follow it, ``seat`` decides.
 """
 
 import atexit
-import os
 import sys
 import threading
 import time
@@ -22,7 +21,6 @@ import torch.distributed as dist
 from fallow import group as groups
 from fallow import protocol
 from fallow.cradle import survive_parent
-from fallow.gate import hang_up
 from fallow.group import Alone, Group, GroupBroken
 from fallow.protocol import MemberId, Plan
 
@@ -34,8 +32,6 @@ LOST_AFTER_S = 12.0
 """A controller whose store answers nothing for so long is gone: killed, frozen or cut off."""
 STUCK_AFTER_S = 5.0
 """Without its controller a worker ends its step; a wait for peers that can be aborted is aborted then."""
-CLOSE_S = 12.0
-"""More than connecting a group may take: what no longer waits for the store still waits for peers so long."""
 DOUBT_S = 1.0
 """If this process was frozen itself, its listening thread needs a moment to hear what came meanwhile."""
 
@@ -121,8 +117,7 @@ class Channel:
         self._wishes: list[tuple[int, str]] = []
         self._seated: tuple[int, Group] = (0, Alone())
         self._gone = False
-        self._closing = threading.Event()
-        self._pid = os.getpid()
+        self._closed = False
         self._heard_s = time.monotonic()
         self._doubted_s: float | None = None
         self._threads: list[threading.Thread] = []
@@ -199,18 +194,12 @@ class Channel:
             self._set_gone()
 
     def close(self) -> None:
-        """Stop listening, and wait until the threads have ended.
-
-        A thread that comes back from C++ while the interpreter is being taken down is unwound by force, and
-        C++ then ends the process: "terminate called without an active exception". So none is left there.
-        """
-        if os.getpid() != self._pid:
-            return  # a fork of ours ends, and shares our connections
-        self._closing.set()
-        hang_up(self.address)
-        deadline_s = time.monotonic() + CLOSE_S
+        """Stop listening and wait for the threads: one left in a C++ wait aborts the process at exit."""
+        self._closed = True
+        if self._gone or self.lost:
+            return
         for thread in self._threads:
-            thread.join(timeout=max(0.0, deadline_s - time.monotonic()))
+            thread.join(timeout=4 * SLICE.total_seconds())
 
     def _spawn(self, work: Callable[..., None], *arguments: object) -> None:
         thread = threading.Thread(target=work, args=arguments, name="fallow-plans", daemon=True)
@@ -239,7 +228,7 @@ class Channel:
             with self._changed:
                 self._door = self._open_door(self.address)  # one in a wait would hold up what is said
                 self._changed.notify_all()
-            while not self._closing.is_set():
+            while not self._closed:
                 self._heard_s = time.monotonic()
                 beat += 1
                 door.set(protocol.pulse_key(self.member), str(beat))
@@ -254,7 +243,8 @@ class Channel:
     def _guard(self) -> None:
         """When the controller is gone, and perhaps the peers with it, let nobody wait in a group for ever."""
         lost_s: float | None = None
-        while not self._closing.wait(SLICE.total_seconds()):
+        while not self._closed:
+            time.sleep(SLICE.total_seconds())
             lost_s = (lost_s or time.monotonic()) if self.lost else None
             if lost_s is not None and time.monotonic() - lost_s > STUCK_AFTER_S:
                 with self._changed:
@@ -326,7 +316,7 @@ class Channel:
 
     def _decided(self, door: Door, plan: Plan) -> bool:
         """Whether the plan is committed; blocks until it is or isn't."""
-        while not self._closing.is_set():
+        while not self._closed:
             if _appeared(door, protocol.decision_key(plan.number)):
                 return bytes(door.get(protocol.decision_key(plan.number))).decode() == protocol.COMMIT
         return False

@@ -10,21 +10,17 @@ from fallow.recipe import Recipe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """Cuts for ``rank`` of ``world_size``. A worker that is warming up takes the first micro-batch only.
-
-    ``idle`` ranks get nothing: they are being handed the state meanwhile.
-    """
+    """Cuts for ``rank`` of ``world_size``. A worker that is warming up takes the first micro-batch only."""
 
     recipe: Recipe
     world_size: int = 1
     rank: int = 0
     weights: tuple[float, ...] | None = None
     warming_up: bool = False
-    idle: frozenset[int] = frozenset()
 
     def shape(self, samples: int) -> StepShape:
         """The shape of a step of ``samples``; ranks beyond its pieces have nothing to do."""
-        recipe, world = self.recipe, self.world_size - len(self.idle)
+        recipe, world = self.recipe, self.world_size
         if recipe.deterministic:
             pieces = min(samples, recipe.micro_batches or -(-samples // recipe.max_micro_batch))
             ranks = min(world, pieces)
@@ -32,10 +28,7 @@ class Cut:
         else:
             ranks = min(world, samples)
             shape = batch.balanced(samples, recipe.max_micro_batch, ranks, self._weights(ranks))
-        cut = iter((*shape.ranks, *((),) * (world - ranks)))
-        return replace(
-            shape, ranks=tuple(() if rank in self.idle else next(cut) for rank in range(self.world_size))
-        )
+        return replace(shape, ranks=(*shape.ranks, *((),) * (world - ranks)))
 
     def mine(self, shape: StepShape) -> tuple[MicroBatch, ...]:
         """What this worker computes of a step of that shape."""

@@ -1,6 +1,5 @@
 """This worker's food: the samples of its coming steps, in order, cut for the world as it is now."""
 
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -22,26 +21,21 @@ class Feed:
         self._course = Course(intake.order)
         self._until = until
         self._cut: Cut | None = None
-        self._shapes: dict[tuple[frozenset[int], int], StepShape] = {}
+        self._shapes: dict[int, StepShape] = {}
         self._supply: Supply = Direct(intake.reader)
         if intake.loading.workers or intake.loading.pin_memory:
             self._supply = Ahead(intake.reader, intake.loading, generator)
 
     def open(self, cut: Cut, step: int) -> tuple[StepShape, tuple[Piece, ...]]:
-        """The shape of ``step`` under ``cut``, and this worker's pieces of it, which may now be fetched.
-
-        Ranks that are idle in this step are not in the next.
-        """
+        """The shape of ``step`` under ``cut``, and this worker's pieces of it, which may now be fetched."""
         if cut != self._cut:
             self._cut, self._shapes = cut, {}
-        whole = replace(cut, idle=frozenset())
 
         def pieces_of(later: int) -> tuple[Piece, ...]:
-            by = cut if later == step else whole
-            return tuple([self._course.piece(later, micro) for micro in by.mine(self._shape(by, later))])
+            return tuple([self._course.piece(later, micro) for micro in cut.mine(self._shape(later))])
 
         self._supply.aim(cut, step, step + 1 if cut.warming_up else self._until, pieces_of)
-        return self._shape(cut, step), pieces_of(step)
+        return self._shape(step), pieces_of(step)
 
     def fetch(self, piece: Piece) -> Any:
         """The collated samples of ``piece``; blocks until they are there."""
@@ -51,10 +45,10 @@ class Feed:
         """End the loader processes."""
         self._supply.close()
 
-    def _shape(self, cut: Cut, step: int) -> StepShape:
+    def _shape(self, step: int) -> StepShape:
         """All steps of an epoch but the last are cut alike."""
+        assert self._cut is not None
         samples = self._course.order.batch_size(step)
-        key = (cut.idle, samples)
-        if key not in self._shapes:
-            self._shapes[key] = cut.shape(samples)
-        return self._shapes[key]
+        if samples not in self._shapes:
+            self._shapes[samples] = self._cut.shape(samples)
+        return self._shapes[samples]

@@ -8,13 +8,10 @@ token is never sent (HMAC-SHA256 over fresh nonces); what follows is not encrypt
 
 import hashlib
 import hmac
-import os
 import secrets
 import socket
-import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 HELLO = b"FALLOW1\n"
 NONCE_BYTES = 32
@@ -23,8 +20,6 @@ HANDSHAKE_S = 5.0
 CUT_OFF_MS = 20_000
 """A connection whose other end acknowledges nothing for so long is closed."""
 MOST_CONNECTIONS = 4096
-MAPPED = "::ffff:"
-"""Before an address of IPv4 where it is spoken to through a socket of IPv6."""
 
 
 class Refused(Exception):
@@ -83,27 +78,6 @@ def enter(gate: tuple[str, int], token: str) -> socket.socket:
         connection.close()
         raise
     return connection
-
-
-def hang_up(address: str) -> None:
-    """End this process's connections to ``address``: who waits in one for a store's answer gets an error.
-
-    A store's client can't be told to stop waiting, and a frozen store never answers. Linux; elsewhere nothing
-    happens.
-    """
-    host, port = address.rsplit(":", 1)
-    for entry in list(Path("/proc/self/fd").iterdir()) if sys.platform == "linux" else ():
-        try:
-            if not entry.is_socket():
-                continue
-            with socket.socket(fileno=os.dup(int(entry.name))) as connection:
-                if connection.family not in (socket.AF_INET, socket.AF_INET6):
-                    continue
-                peer = connection.getpeername()
-                if (peer[0].removeprefix(MAPPED), peer[1]) == (host, int(port)):
-                    connection.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            continue  # not connected, or closed since
 
 
 class _Door:

@@ -7,7 +7,6 @@ it has got while the next piece arrives, so that a source sends everything once 
 sends to whom, the plan says.
 """
 
-import functools
 import pickle
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -18,11 +17,10 @@ import torch
 
 from fallow import parcels
 from fallow.group import Group, Work
-from fallow.parcels import Parcel, Piece
+from fallow.parcels import Parcel
 
 AHEAD = 6
 """Messages under way at once: one is copied while others travel, and the memory for packing is bounded."""
-_PRIME = (1 << 61) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +39,6 @@ class Route:
 
     source: int | None = None
     onward: int | None = None
-
-
-class Departure:
-    """A state on its way from here. Its large tensors must not change until ``wait`` has returned."""
-
-    def __init__(self, works: Sequence[Work], live: Sequence[torch.Tensor]):
-        self._works = deque(works)
-        self._versions = [(tensor, tensor._version) for tensor in live]
-
-    def wait(self) -> None:
-        """Block until all of it has left. Raises GroupBroken."""
-        _finish(self._works)
-
-    def is_untouched(self) -> bool:
-        """Whether no tensor was changed meanwhile, as far as autograd counts changes."""
-        return all(tensor._version == version for tensor, version in self._versions)
 
 
 def route(transfers: Sequence[tuple[int, int]], rank: int) -> Route:
@@ -89,22 +71,6 @@ def send_state(group: Group, to: int, state: Any, device: torch.device) -> int:
     return sum(parcels.nbytes(tensor) for tensor in tensors)
 
 
-def start_state(group: Group, to: int, state: Any, device: torch.device) -> Departure:
-    """Begin to hand ``state`` to rank ``to``, as ``receive_state`` takes it. Doesn't wait for the other side.
-
-    Small tensors, and those that don't lie contiguous on ``device``, are copied first.
-    """
-    tensors: list[torch.Tensor] = []
-    header = pickle.dumps(_strip(state, tensors, {}))
-    works = [group.start_send(part, to) for part in _header(header, device)]
-    live: dict[int, torch.Tensor] = {}
-    for parcel in parcels.outgoing(tensors, device):
-        works.append(group.start_send(parcels.content(parcel, device), to))
-        if isinstance(parcel, Piece) and parcel.whole is parcel.tensor:
-            live[id(parcel.tensor)] = parcel.tensor
-    return Departure(works, list(live.values()))
-
-
 def receive_state(
     group: Group, source: int, twins: Any, device: torch.device, onward: int | None = None
 ) -> Any:
@@ -127,25 +93,6 @@ def receive_state(
             leaving.popleft().wait()
     _finish(leaving)
     return _restore(skeleton, tensors)
-
-
-def nbytes(state: Any) -> int:
-    """The bytes of all tensors in ``state``, each counted once."""
-    tensors: list[torch.Tensor] = []
-    _strip(state, tensors, {})
-    return sum(parcels.nbytes(tensor) for tensor in tensors)
-
-
-def fingerprint(state: Any) -> int:
-    """A number that tells states apart by the bits of their tensors; equal states have equal ones.
-
-    Reads each byte once, at the speed of the memory.
-    """
-    tensors: list[torch.Tensor] = []
-    _strip(state, tensors, {})
-    sums = [parcels.word_sum(tensor).cpu() for tensor in tensors]
-    numbers: list[int] = torch.stack(sums).tolist() if sums else []
-    return functools.reduce(lambda known, number: (known * 1_000_003 + number) % _PRIME, numbers, 0)
 
 
 def _arrivals(
@@ -231,14 +178,8 @@ def _finish(works: deque[Work]) -> None:
 
 
 def _send_header(group: Group, to: int, header: bytes, device: torch.device) -> None:
-    for part in _header(header, device):
-        group.send(part, to)
-
-
-def _header(header: bytes, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Its length, and itself."""
-    length = torch.tensor([len(header)], dtype=torch.int64, device=device)
-    return length, torch.frombuffer(bytearray(header), dtype=torch.uint8).to(device)
+    group.send(torch.tensor([len(header)], dtype=torch.int64, device=device), to)
+    group.send(torch.frombuffer(bytearray(header), dtype=torch.uint8).to(device), to)
 
 
 def _receive_header(group: Group, source: int, device: torch.device) -> bytes:

@@ -15,7 +15,6 @@ PIECE_BYTES = 8 * 1024 * 1024
 ALONE_BYTES = 256 * 1024
 """Below this, a message of its own costs more than packing the bytes."""
 ALIGNMENT = 16
-WORD_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,15 +91,6 @@ def settle(parcel: Parcel, landed: torch.Tensor) -> None:
 def nbytes(tensor: torch.Tensor) -> int:
     """The bytes of its elements, without gaps."""
     return int(tensor.numel()) * int(tensor.element_size())
-
-
-def word_sum(tensor: torch.Tensor) -> torch.Tensor:
-    """The sum of its bytes, taken as 64-bit words, modulo 2**64; one number, where the tensor lies."""
-    flat = _bytes(tensor.contiguous().resolve_conj().resolve_neg())
-    if flat.storage_offset() % WORD_BYTES:
-        flat = flat.clone()  # words must be aligned
-    whole = flat.numel() // WORD_BYTES * WORD_BYTES
-    return flat[:whole].view(torch.int64).sum() + flat[whole:].sum(dtype=torch.int64)
 
 
 def _cut(tensors: Iterable[torch.Tensor], device: torch.device, *, sending: bool) -> Iterator[Parcel]:

@@ -55,14 +55,6 @@ class Replica:
             "generators": randomness.snapshot() if generators else None,
         }
 
-    def departing_state(self) -> dict[str, Any]:
-        """``state()`` to send while a step is computed: buffers, which forward passes change, are copied."""
-        state, buffers = self.state(), {name for name, _ in self._bare.named_buffers(remove_duplicate=False)}
-        state["model"] = {
-            name: value.clone() if name in buffers else value for name, value in state["model"].items()
-        }
-        return state
-
     def load(self, state: Mapping[str, Any]) -> None:
         """Become the training that ``state()`` was taken from. Raises StateMistake if it was another's."""
         recipe = self.recipe

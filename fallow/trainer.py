@@ -278,13 +278,13 @@ class Trainer:
             self._sits_in, self._speeds = group, speeds.even(group.world_size)
             self._busy_s_per_sample = 0.0
             self._reducer = self._new_reducer()
+        weights = self._speeds.weights if self.recipe.balance_by_speed else None
         now = Cut(
             recipe=self.recipe,
             world_size=group.world_size,
             rank=group.rank,
-            weights=self._speeds.weights if self.recipe.balance_by_speed else None,
+            weights=weights,
             warming_up=self.warming_up,
-            idle=self._seat.idle_ranks,
         )
         shape, pieces = feed.open(now, self.next_step)
         self._open = OpenStep(self.next_step, shape, tuple(piece.micro for piece in pieces))
@@ -321,16 +321,14 @@ class Trainer:
         return Local(model) if alone else Plain(model, group, notes, spare)
 
     def _sum(self, opened: OpenStep) -> Summed | None:
-        """The step's exchange; ``None`` when it cannot be committed here. No traceback may outlive it: one
-        that did would keep the broken group's sockets open, and peers would wait for us.
+        """The step's exchange; ``None`` when the group broke. No traceback may outlive it: one that did would
+        keep the broken group's sockets open, and peers would wait for us.
         """
+        notes = [float(self._seat.flag()), float(self._keeper.asked)]
+        if self.recipe.balance_by_speed:
+            notes += [self._busy_s_per_sample if at == self.rank else 0.0 for at in range(self.world_size)]
         try:
-            notes = [float(self._seat.flag(self._pace.step_time_s)), float(self._keeper.asked)]
-            shared = range(self.world_size if self.recipe.balance_by_speed else 0)
-            notes += [self._busy_s_per_sample if at == self.rank else 0.0 for at in shared]
-            self._seat.settle()
-            summed = self._reducer.finish(opened.shape.blocks, notes)
-            return summed if self._seat.confirm() else None
+            return self._reducer.finish(opened.shape.blocks, notes)
         except GroupBroken:
             return None
 
@@ -369,8 +367,10 @@ class Trainer:
         return done
 
     def _cross_boundary(self) -> None:
-        """Do what rode in with the sum: new shares, a save, a switch. Not before the script comes back for
-        the next step: what it does after a step, to a state that it hands over, say, belongs to that step.
+        """Do what rode in with the sum: new shares, a save, a switch.
+
+        Not before the script comes back for the next step: what it does after a step, to a state that it
+        asked to hand over, say, belongs to that step.
         """
         if self._notes is None:
             return

@@ -1,8 +1,8 @@
 """One training under our controller, taken through a list of world sizes."""
 
+import os
 import tempfile
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,16 +52,14 @@ class Tour:
         )
 
 
-def tour(
-    size: str, worlds: list[int], variables: Mapping[str, str] | None = None
-) -> list[tuple[int, int, Change]]:
-    """Each change on the way through ``worlds``: from, to, and what it cost; workers see ``variables``."""
+def tour(size: str, worlds: list[int]) -> list[tuple[int, int, Change]]:
+    """Each change on the way through ``worlds``: from, to, and what it cost."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         controllers: list[Controller] = []
         nursery = Nursery(
             [str(SCRIPT), name, size],
-            {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(SCRIPT.parents[2]), **(variables or {})},
+            {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(SCRIPT.parents[2])},
             on_news=lambda: [controller.wake() for controller in controllers] and None,
         )
         controller = Controller(nursery.spawn, workers=worlds[0], maximum=max(worlds))
@@ -72,4 +70,6 @@ def tour(
         finally:
             nursery.close()
         logs = pauses.read(folder)
+        if os.environ.get("KEEP"):
+            os.system(f"cp -r {name} {os.environ['KEEP']}")
     return [(old, new, pauses.change(logs, at_s, old, new)) for at_s, old, new in journey.asked]

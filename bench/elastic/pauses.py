@@ -4,12 +4,9 @@ A step is cut in two: computing (samples, forward and backward passes) and closi
 a change of the world costs). The pause of a survivor is the time from the end of computing the last step of
 the old world to the end of the first step of the new one, less what these parts take when nothing happens.
 Everything counts: switching, handing the state over, first use of new connections, fresh memory.
-
-Where the state is handed over amid a step, newcomers compute nothing in it: the survivors take one more step
-at the old pace. It is compared with a usual step of the old world, and whatever it takes longer, computing
-beside the hand-over included, counts as pause too. Each survivor is compared with its own usual times.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,17 +14,14 @@ from statistics import median
 
 QUIET_STEPS = 4
 """Steps after a change by which the usual times are measured."""
-USUAL_STEPS = 6
-"""Steps before a change, likewise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """One committed step of one worker, seconds of the monotonic clock; ``micro_batches`` are its own."""
+    """One committed step of one worker, seconds of the monotonic clock."""
 
     number: int
     world_size: int
-    micro_batches: int
     began_s: float
     computed_s: float
     done_s: float
@@ -45,12 +39,10 @@ class Move:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """What a change of the world cost. ``moving_s`` spans the hand-overs of ``moved_bytes`` in all;
-    ``None`` where nothing was handed over. ``slowed_s`` is the part of the pause in which survivors were
-    computing, more slowly than usual.
+    ``None`` where nothing was handed over.
     """
 
     pause_s: float
-    slowed_s: float
     decision_to_first_step_s: float
     moved_bytes: int
     moving_s: float | None
@@ -74,54 +66,35 @@ def change(logs: Logs, asked_s: float, old: int, new: int, restarts: bool = Fals
     firsts = [stamp for stamp in stamps if stamp.world_size == new and stamp.began_s > asked_s]
     if not firsts:
         raise ValueError(f"no step of {new} workers is seen after {asked_s:.3f}")
-    first_s = min(stamp.began_s for stamp in firsts)
-    idle = {stamp.number for stamp in firsts if not stamp.micro_batches}
-    number = min(stamp.number for stamp in firsts if stamp.number not in idle)
-    if restarts:
-        delays = [_restarted(stamps, firsts, number, old, first_s)]
-    else:
-        delays = _delays(logs, number, old, new, asked_s)
+    number = min(stamp.number for stamp in firsts)
+    first_s = min(stamp.began_s for stamp in firsts if stamp.number == number)
+    usual_old = [s for s in stamps if s.world_size == old and first_s - 30 < s.began_s < first_s]
+    usual_new = [s for s in firsts if number < s.number <= number + QUIET_STEPS]
+    usual_s = _closing(usual_old[:-1] or usual_old) + _computing(usual_new) + _closing(usual_new)
     ends_s = [s.done_s for s in firsts if s.number == number]
+    if restarts:
+        gap_s = max(ends_s) - max(s.computed_s for s in usual_old)
+    else:
+        gap_s = max(_gaps(logs, number, old, new, asked_s))
     moves = [m for _, found in logs.values() for m in found if asked_s < m.began_s < max(ends_s)]
     spans = [m.ended_s for m in moves], [m.began_s for m in moves if m.sent_bytes]
     return Change(
-        pause_s=max(pause_s for pause_s, _ in delays),
-        slowed_s=max(slowed_s for _, slowed_s in delays),
+        pause_s=gap_s - usual_s,
         decision_to_first_step_s=first_s - asked_s,
         moved_bytes=sum(m.sent_bytes for m in moves),
         moving_s=max(spans[0]) - min(spans[1]) if moves else None,
     )
 
 
-def _restarted(
-    stamps: Sequence[Stamp], firsts: Sequence[Stamp], number: int, old: int, first_s: float
-) -> tuple[float, float]:
-    """The pause where no worker survives: from the last step of any to the first one's end."""
-    before = [s for s in stamps if s.world_size == old and first_s - 30 < s.began_s < first_s]
-    after = [s for s in firsts if number < s.number <= number + QUIET_STEPS]
-    usual_s = _closing(before[:-1] or before) + _computing(after) + _closing(after)
-    gap_s = max(s.done_s for s in firsts if s.number == number) - max(s.computed_s for s in before)
-    return gap_s - usual_s, 0.0
-
-
-def _delays(logs: Logs, number: int, old: int, new: int, asked_s: float) -> list[tuple[float, float]]:
-    """Per survivor, by how much longer than usual it took to the end of the first full step ``number`` of the
-    new world, from when it had computed its last step of the old one; and the part of it in computing.
-    """
-    found = []
+def _gaps(logs: Logs, number: int, old: int, new: int, asked_s: float) -> list[float]:
+    """Per survivor, from the end of computing its last old step to the end of its first new one."""
+    gaps = []
     for steps, _ in logs.values():
-        before = [s for s in steps if s.world_size == old and s.number < number][-USUAL_STEPS - 1 :]
-        between = [s for s in steps if s.world_size == new and asked_s < s.began_s and s.number < number]
-        after = [s for s in steps if s.world_size == new and s.number >= number][: QUIET_STEPS + 1]
-        if not before or len(after) <= QUIET_STEPS or after[0].number != number or after[0].began_s < asked_s:
-            continue
-        usual, quiet = before[:-1] or before, after[1:]
-        gap_s = after[0].done_s - before[-1].computed_s
-        usual_s = _closing(usual) + _computing(quiet) + _closing(quiet)
-        usual_s += len(between) * (_computing(usual) + _closing(quiet))
-        slowed_s = sum(s.computed_s - s.began_s for s in between) - len(between) * _computing(usual)
-        found.append((gap_s - usual_s, slowed_s))
-    return found
+        for before, after in itertools.pairwise(steps):
+            switched = (after.number, after.world_size, before.world_size) == (number, new, old)
+            if switched and after.began_s > asked_s:
+                gaps.append(after.done_s - before.computed_s)
+    return gaps
 
 
 def _computing(stamps: Sequence[Stamp]) -> float:
@@ -138,12 +111,11 @@ def _read(path: Path) -> tuple[list[Stamp], list[Move]]:
         match line.split():
             case [("sent" | "received"), nbytes, began, ended]:
                 moves.append(Move(sent_bytes=int(nbytes), began_s=float(began), ended_s=float(ended)))
-            case [number, world, micro_batches, began, computed, done]:
+            case [number, world, began, computed, done]:
                 steps.append(
                     Stamp(
                         number=int(number),
                         world_size=int(world),
-                        micro_batches=int(micro_batches),
                         began_s=float(began),
                         computed_s=float(computed),
                         done_s=float(done),

@@ -52,7 +52,7 @@ def main() -> None:
                 (loss_of(parallel(x), y) * (micro.size * world_size / size.global_batch)).backward()
         computed_s = time.monotonic()
         optimizer.step()
-        log.step(number, (world_size, len(shape.ranks[rank])), began_s, computed_s)
+        log.step(number, world_size, began_s, computed_s, time.monotonic())
         if rank == 0 and wanted.exists():
             state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": number + 1}
             torch.save(state, folder / "snapshot.new")

@@ -73,12 +73,9 @@ class Log:
     def __init__(self, folder: Path, worker: str):
         self._file = (folder / f"{worker}-{os.getpid()}.steps").open("w", buffering=1)
 
-    def step(self, number: int, world: tuple[int, int], began_s: float, computed_s: float) -> None:
-        """A step is committed, and the next can begin. ``world``: its size, and how many micro-batches were
-        ours; ``computed_s``: before the sum was waited for.
-        """
-        times = f"{began_s:.6f} {computed_s:.6f} {time.monotonic():.6f}"
-        self._file.write(f"{number} {world[0]} {world[1]} {times}\n")
+    def step(self, number: int, world_size: int, began_s: float, computed_s: float, done_s: float) -> None:
+        """``computed_s``: before the step's sum is waited for; ``done_s``: when the next can begin."""
+        self._file.write(f"{number} {world_size} {began_s:.6f} {computed_s:.6f} {done_s:.6f}\n")
 
     def moved(self, what: str, nbytes: int, began_s: float, ended_s: float) -> None:
         """A hand-over of the state."""
@@ -97,20 +94,20 @@ def main() -> None:
     )
     loss_of = nn.CrossEntropyLoss()
     for number, batches in trainer.steps(data, ENDLESS):
-        began_s, world = time.monotonic(), (trainer.world_size, trainer.micro_batches)
+        began_s, world_size = time.monotonic(), trainer.world_size
         for x, y in batches:
             time.sleep(SLEEP_S)
             trainer.backward(loss_of(model(x), y))
         computed_s = time.monotonic()
         if trainer.step() is not None:
-            log.step(number, world, began_s, computed_s)
+            log.step(number, world_size, began_s, computed_s, time.monotonic())
 
 
 def time_handovers(log: Log) -> None:
     """Note how long each end of a hand-over took; the rest of it is as it is."""
-    from fallow import handover, seat
+    from fallow import seat
 
-    send, receive, start = seat.send_state, seat.receive_state, handover.start_state
+    send, receive = seat.send_state, seat.receive_state
 
     def timed_send(*arguments: object) -> int:
         began_s = time.monotonic()
@@ -124,14 +121,7 @@ def time_handovers(log: Log) -> None:
         log.moved("received", 0, began_s, time.monotonic())
         return state
 
-    def timed_start(group: object, to: object, state: object, device: object) -> object:
-        began_s, nbytes = time.monotonic(), handover.nbytes(state)
-        departure = start(group, to, state, device)  # type: ignore[arg-type]
-        log.moved("sent", nbytes, began_s, time.monotonic())  # where it ends, the receiver knows
-        return departure
-
     seat.send_state, seat.receive_state = timed_send, timed_receive
-    handover.start_state = timed_start  # type: ignore[assignment]
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from service.config.reference import VARIABLES, Row, page, sections
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "configuration.md"
 SET_BY_FALLOW = {
-    "FALLOW_AMID_STEP_BYTES",
     "FALLOW_DASHBOARD_CODE",
     "FALLOW_HOST",
     "FALLOW_JOB",

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 import fallow
-from fallow import arrival, channel, group, protocol, seat
+from fallow import channel, group, protocol, seat
 from tests.fallow.crew import network, task
 from tests.fallow.ledger import Ledger
 
@@ -109,9 +109,6 @@ def main() -> None:
     seat.receive_state = dying(seat.receive_state, "before-receive", "after-receive")
     group.TorchGroup.start_all_reduce = summing(  # type: ignore[method-assign]
         group.TorchGroup.start_all_reduce
-    )
-    arrival.Arrival.confirm = dying(  # type: ignore[method-assign]
-        arrival.Arrival.confirm, "before-confirm", "after-confirm"
     )
     group.TorchGroup.start_send = dying(  # type: ignore[method-assign]
         group.TorchGroup.start_send, "before-parcel", "after-parcel"

@@ -1,9 +1,7 @@
 """kill -9 of any worker at every point of the protocol: the training goes on, and learns the same."""
 
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 
 from fallow.controller import Controller  # noqa: E402
 from fallow.membership import Limits  # noqa: E402
-from fallow.nursery import Child, Nursery  # noqa: E402
+from fallow.nursery import Nursery  # noqa: E402
 from tests.fallow.crew import Outcome, training  # noqa: E402
 from tests.fallow.ledger import audit  # noqa: E402
 
@@ -81,23 +79,6 @@ JOIN_AND_LEAVE = [
     "w0/before-send/1",
     "w0/after-switched/1",
 ]
-# As the first list, but the state is handed over amid the joiner's first step.
-AMID_STEP = [
-    "w0/before-parcel/1",
-    "w0/after-parcel/3",
-    "w0/before-sum-of-3/0",
-    "w0/before-confirm/0",
-    "w0/after-confirm/0",
-    "w1/before-sum-of-3/0",
-    "w1/before-confirm/0",
-    "w1/after-confirm/0",
-    "w2/before-receive/0",
-    "w2/after-receive/0",
-    "w2/before-confirm/0",
-    "w2/after-confirm/0",
-    "w2/after-switched/0",
-    "w0/after-parcel/3 w2/after-receive/0",
-]
 
 
 @pytest.fixture(scope="module")
@@ -115,25 +96,15 @@ def reference() -> dict[str, object]:
     return dict(outcome.parameters)
 
 
-ONE_BY_ONE = threading.Lock()  # a nursery has one controller
-
-
-def born(nursery: Nursery, variables: dict[str, str]) -> Child:
-    with ONE_BY_ONE:
-        return nursery.spawn(variables)
-
-
 class Watched:
     """A training that must end in time, its controller, and what may be checked when it has."""
 
-    def __init__(
-        self, nursery: Nursery, folder: Path, crash: str, *, workers: int, spare: int = 0, **more: str
-    ):
+    def __init__(self, nursery: Nursery, folder: Path, crash: str, *, workers: int, spare: int = 0):
         self.out, self.ledger = folder / "end.pt", folder / "ledger"
         pace = "0.1" if spare else "0.02"  # steps must be left when a spare is ready, on a busy machine too
-        variables = {"CRASH": crash, "OUT": str(self.out), "LEDGER": str(self.ledger), "PACE_S": pace, **more}
+        variables = {"CRASH": crash, "OUT": str(self.out), "LEDGER": str(self.ledger), "PACE_S": pace}
         self.controller = Controller(
-            lambda own: born(nursery, {**own, **variables}),
+            lambda own: nursery.spawn({**own, **variables}),
             workers=workers,
             maximum=4,
             spare=spare,
@@ -153,78 +124,45 @@ class Watched:
         assert repeated <= failures, "more than the step in flight was repeated"
 
 
-def at_once(crashes: Sequence[str], suffer: Callable[[str, Path], None], folder: Path) -> None:
-    """``suffer`` each, side by side: trainings mostly wait, and races show where others are busy."""
-
-    def one(numbered: tuple[int, str]) -> None:
-        own = folder / str(numbered[0])
-        own.mkdir()
-        try:
-            suffer(numbered[1], own)
-        except AssertionError as failure:
-            raise AssertionError(f"{numbered[1] or 'nobody killed'}: {failure}") from failure
-
-    with ThreadPoolExecutor(len(crashes)) as pool:
-        list(pool.map(one, enumerate(crashes)))
-
-
-def by_fives(crashes: Sequence[str]) -> list[Sequence[str]]:
-    return [crashes[start : start + 5] for start in range(0, len(crashes), 5)]
-
-
-@pytest.mark.parametrize(
-    ("crashes", "more"),
-    [(five, {}) for five in by_fives(CRASHES)]
-    + [(five, {"FALLOW_AMID_STEP_BYTES": "0"}) for five in by_fives(AMID_STEP)],
-)
+@pytest.mark.parametrize("crash", CRASHES)
 def test_a_worker_killed_anywhere_changes_nothing_that_is_learned(
-    crashes: Sequence[str],
-    more: dict[str, str],
-    nursery: Nursery,
-    reference: dict[str, object],
-    tmp_path: Path,
+    crash: str, nursery: Nursery, reference: dict[str, object], tmp_path: Path
 ) -> None:
-    def suffer(crash: str, folder: Path) -> None:
-        watched = Watched(nursery, folder, crash, workers=2, **more)
+    watched = Watched(nursery, tmp_path, crash, workers=2)
 
-        def poll(controller: Controller) -> None:
-            if controller.view.generation and controller.view.target == 2:
-                controller.resize(3)
-            watched.in_time()
+    def poll(controller: Controller) -> None:
+        if controller.view.generation and controller.view.target == 2:
+            controller.resize(3)
+        watched.in_time()
 
-        controller = watched.controller
-        assert controller.run(poll) == 0, (controller.exit_reason, controller.journal)
-        killed = sum("ended with -9" in line for line in controller.journal)
-        assert killed == len(crash.split()), controller.journal
-        watched.check(reference, failures=killed)
-
-    at_once(crashes, suffer, tmp_path)
+    controller = watched.controller
+    assert controller.run(poll) == 0, (controller.exit_reason, controller.journal)
+    killed = sum("ended with -9" in line for line in controller.journal)
+    assert killed == len(crash.split()), controller.journal
+    watched.check(reference, failures=killed)
 
 
-@pytest.mark.parametrize("crashes", by_fives(["", *JOIN_AND_LEAVE]))
+@pytest.mark.parametrize("crash", ["", *JOIN_AND_LEAVE])
 def test_joining_and_leaving_at_once_survives_kills_as_well(
-    crashes: Sequence[str], nursery: Nursery, reference: dict[str, object], tmp_path: Path
+    crash: str, nursery: Nursery, reference: dict[str, object], tmp_path: Path
 ) -> None:
-    def suffer(crash: str, folder: Path) -> None:
-        watched = Watched(nursery, folder, crash, workers=3, spare=1)
-        asked = False
+    watched = Watched(nursery, tmp_path, crash, workers=3, spare=1)
+    asked = False
 
-        def poll(controller: Controller) -> None:
-            nonlocal asked
-            view = controller.view
-            ready = [member for member, worker in view.workers.items() if worker.phase.value == "ready"]
-            if view.generation and view.pending is None and ready and not asked:
-                asked = True
-                controller.release(view.members[1])
-            watched.in_time()
+    def poll(controller: Controller) -> None:
+        nonlocal asked
+        view = controller.view
+        ready = [member for member, worker in view.workers.items() if worker.phase.value == "ready"]
+        if view.generation and view.pending is None and ready and not asked:
+            asked = True
+            controller.release(view.members[1])
+        watched.in_time()
 
-        controller = watched.controller
-        assert controller.run(poll) == 0, (controller.exit_reason, controller.journal)
-        plans = [line for line in controller.journal if "Publish(Plan(number=2" in line]
-        assert plans, controller.journal
-        assert "members=('w0', 'w2', 'w3')" in plans[0], "one plan both lets go and takes in"
-        killed = sum("ended with -9" in line for line in controller.journal)
-        assert killed == len(crash.split()), controller.journal
-        watched.check(reference, failures=killed)
-
-    at_once(crashes, suffer, tmp_path)
+    controller = watched.controller
+    assert controller.run(poll) == 0, (controller.exit_reason, controller.journal)
+    plans = [line for line in controller.journal if "Publish(Plan(number=2" in line]
+    assert plans, controller.journal
+    assert "members=('w0', 'w2', 'w3')" in plans[0], "one plan both lets go and takes in"
+    killed = sum("ended with -9" in line for line in controller.journal)
+    assert killed == len(crash.split()), controller.journal
+    watched.check(reference, failures=killed)

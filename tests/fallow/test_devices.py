@@ -5,7 +5,6 @@ Devices are opaque names here, as on any machine without a GPU; what a worker se
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +38,6 @@ def devices(person: Shell) -> dict[str, str | None]:
     told: list[dict[str, Any]] = person.status()["devices"]  # type: ignore[assignment]
     assert all(seat["kept"] for seat in told)
     return {seat["device"]: seat["worker"] for seat in told}
-
-
-@pytest.fixture(scope="module")
-def steered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
-    """A training that lasts for several tests; each brings it to where it wants it."""
-    with shell(tmp_path_factory.mktemp("steered"), "--devices", f"{A},{B}", "--max", "2") as person:
-        person.until_steps(1)
-        yield person
 
 
 def test_each_worker_sees_its_device_alone_and_who_leaves_a_device_has_ended(tmp_path: Path) -> None:
@@ -118,12 +109,11 @@ def test_an_order_that_is_overtaken_says_so(tmp_path: Path) -> None:
         (",", "outside --min 1 --max 2"),
     ],
 )
-def test_senseless_devices_are_refused_and_change_nothing(asked: str, why: str, steered: Shell) -> None:
-    assert steered.ask("devices", A)["devices"] == [A]
-    before = devices(steered)
-    assert why in str(steered.ask_from_a_shell("devices", asked)["error"])
-    assert devices(steered) == before
-    assert list(before) == [A]
+def test_senseless_devices_are_refused_and_change_nothing(asked: str, why: str, tmp_path: Path) -> None:
+    with shell(tmp_path, "--devices", A, "--max", "2") as person:
+        person.until_steps(1)
+        assert why in str(person.ask("devices", asked)["error"])
+        assert devices(person) == {A: "w0"}
 
 
 def test_without_devices_none_can_be_named(tmp_path: Path) -> None:
@@ -132,29 +122,29 @@ def test_without_devices_none_can_be_named(tmp_path: Path) -> None:
         assert "start it with --devices" in str(person.ask("devices", A)["error"])
 
 
-def test_status_says_what_a_scheduler_wants_to_know(steered: Shell) -> None:
-    assert steered.ask("devices", A)["devices"] == [A]
-    steered.until(lambda: "1" in steered.status().get("step_s", {}))  # type: ignore[operator]
-    assert steered.ask("devices", f"{A},{B}")["devices"] == [A, B]
-    steered.until(lambda: {"1", "2"} <= steered.status()["step_s"].keys())  # type: ignore[attr-defined]
-    status = steered.status()
-    assert all(0 < seconds < 60 for seconds in status["step_s"].values())  # type: ignore[attr-defined]
-    assert isinstance(status["step"], int)
-    assert status["step"] + status["steps_left"] == 100_000  # type: ignore[operator]
-    assert 0 <= status["resize_s"] < 60  # type: ignore[operator]
-    assert status["memory_held_bytes"] is None, "no GPU, nothing measured"
-    assert status["can_save"] is True
-    assert status["checkpoint_ms"] is None
-    pids: dict[str, int] = status["pids"]  # type: ignore[assignment]
-    assert set(pids.values()) < set(steered.pids())
+def test_status_says_what_a_scheduler_wants_to_know(tmp_path: Path) -> None:
+    with shell(tmp_path, "--devices", f"{A},{B}", "--max", "2") as person:
+        person.until(lambda: "2" in person.status().get("step_s", {}))  # type: ignore[operator]
+        person.ask("devices", A)
+        person.until(lambda: {"1", "2"} <= person.status()["step_s"].keys())  # type: ignore[attr-defined]
+        person.ask("devices", f"{A},{B}")
+        status = person.status()
+        assert all(0 < seconds < 60 for seconds in status["step_s"].values())  # type: ignore[attr-defined]
+        assert isinstance(status["step"], int)
+        assert status["step"] + status["steps_left"] == 100_000  # type: ignore[operator]
+        assert 0 <= status["resize_s"] < 60  # type: ignore[operator]
+        assert status["memory_held_bytes"] is None, "no GPU, nothing measured"
+        assert status["can_save"] is True
+        assert status["checkpoint_ms"] is None
+        pids: dict[str, int] = status["pids"]  # type: ignore[assignment]
+        assert set(pids.values()) < set(person.pids())
 
 
-def test_caches_are_released_at_a_step_boundary_by_every_member(steered: Shell) -> None:
-    assert steered.ask("devices", f"{A},{B}")["devices"] == [A, B]
-    nothing = {"before_bytes": None, "after_bytes": None, "freed_bytes": 0}
-    members: list[str] = steered.status()["members"]  # type: ignore[assignment]
-    assert len(members) == 2
-    assert steered.ask("release-caches") == {"workers": dict.fromkeys(members, nothing)}
+def test_caches_are_released_at_a_step_boundary_by_every_member(tmp_path: Path) -> None:
+    with shell(tmp_path, "--workers", "2", "--max", "2") as person:
+        person.until_steps(3)
+        nothing = {"before_bytes": None, "after_bytes": None, "freed_bytes": 0}
+        assert person.ask("release-caches") == {"workers": {"w0": nothing, "w1": nothing}}
 
 
 def test_a_suspended_training_is_saved_before_it_stops(tmp_path: Path) -> None:

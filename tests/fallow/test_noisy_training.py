@@ -138,12 +138,9 @@ def test_loader_processes_change_no_bit(reference: dict[str, Any], tmp_path: Pat
     assert_equal(ahead["end"], reference["end"])
 
 
-@pytest.mark.parametrize("amid_step", [{}, {"FALLOW_AMID_STEP_BYTES": "0"}], ids=["between", "amid"])
-def test_resizes_change_no_bit(
-    amid_step: dict[str, str], nursery: Nursery, reference: dict[str, Any], tmp_path: Path
-) -> None:
+def test_resizes_change_no_bit(nursery: Nursery, reference: dict[str, Any], tmp_path: Path) -> None:
     script: Script = {5: resize(3), 20: resize(2), 30: resize(4), 45: resize(1)}
-    done = driven(nursery, tmp_path / "out", 1, script, **amid_step)
+    done = driven(nursery, tmp_path / "out", 1, script)
     assert_same_bits(done, reference)
     assert {world for _, _, world in done["lines"]} == {1, 2, 3, 4}, done["journal"]
 

@@ -43,7 +43,7 @@ def test_resized_it_equals_the_plain_loop(tmp_path: Path) -> None:
 
 def test_deterministic_with_workers_killed_and_idle_it_has_the_same_bits(tmp_path: Path) -> None:
     out, alone = tmp_path / "out", tmp_path / "alone"
-    bitwise = {"DETERMINISTIC": "1", "FALLOW_AMID_STEP_BYTES": "0"}
+    bitwise = {"DETERMINISTIC": "1"}
     events = [Kill(10, 1), Resize(30, 4), Kill(60, 0), Kill(80, 2), Resize(100, 2)]
     driven = drive(
         [SCRIPT],
