@@ -44,11 +44,12 @@ def fill(round: Round) -> None:
         if turns and now > turns[0][0] and now != key:
             heappush(turns, (now, name))
             continue
-        line, moves = lines[name], round.moves
-        while line and round.moves == moves:  # whose turn it is changes only when GPUs change hands
+        line, moves, size = lines[name], round.moves, _size(lines[name][-1])
+        # Whose turn it is changes only when GPUs change hands, or with a job that asks for more.
+        while line and round.moves == moves and _size(line[-1]) <= size:
             desk.serve(line.pop())
         if line:
-            heappush(turns, (_turn(round, lines[name][-1]), name))
+            heappush(turns, (_turn(round, line[-1]), name))
 
 
 class _Desk:
@@ -65,7 +66,7 @@ class _Desk:
 
     def serve(self, job: Job) -> None:
         """Start the job, or refuse it with the reason."""
-        size = job.min_gpus * job.share
+        size = _size(job)
         limit = self.round.over_limit(job, size)
         most = max((pool.size for pool in self.round.board.may_use(job)), default=0)
         if job.min_gpus > most:
@@ -133,7 +134,7 @@ class _Desk:
         gpus = round.board.find_on(job, job.paused_on)
         if gpus is not None:
             self._place(job, gpus, "there is room again where its state lies")
-        elif round.entitled(job, job.min_gpus * job.share) and job.checkpoint_ms is not None:
+        elif round.entitled(job, _size(job)) and job.checkpoint_ms is not None:
             round.steps.append(
                 Requeue(
                     job=job.id,
@@ -157,6 +158,11 @@ class _Desk:
             f"{limit} has {self.round.given[limit]:g} GPUs of a limit of {bound:g}; {size:g} more exceed it",
             "jobs of the project ending, or a higher limit",
         )
+
+
+def _size(job: Job) -> float:
+    """What its smallest world takes, in GPUs."""
+    return job.min_gpus * job.share
 
 
 def _asked(job: Job) -> str:
@@ -202,8 +208,7 @@ def _place_in_line(job: Job, order: Order) -> tuple[int, float, int, str]:
 
 def _turn(round: Round, job: Job) -> Turn:
     """Sorts the job that comes first: by level of the tree, from the top."""
-    size = job.min_gpus * job.share
-    return tuple(_standing(round, each, size) for each in reversed(round.tree.paths[job.project]))
+    return tuple(_standing(round, each, _size(job)) for each in reversed(round.tree.paths[job.project]))
 
 
 def _standing(round: Round, name: ProjectName, size: float) -> tuple[bool, int, float, str]:

@@ -111,3 +111,16 @@ def test_behind_one_that_is_owed_a_place_nobody_is_told_that_he_is_owed_nothing(
     told = {each.job: each for each in plan.refused}
     assert "need not give way" not in told["w"].reason
     assert "goes first to an earlier job of a" in told["w"].reason
+
+
+@pytest.mark.parametrize("before", [{}, {"picky": wish("green", gpu_models=("no such GPU",))}])
+def test_a_gang_over_its_quota_has_no_turn_before_a_job_within_its_own(before: dict[str, Job]) -> None:
+    """Nor where another job of its project, which cannot start, stands before it."""
+    waiting = {**before, "gang": wish("green", 4), "small": wish("red")}
+    jobs = {
+        name: replace(job, id=name, submitted_ms=NOW_MS - 10 + place)
+        for place, (name, job) in enumerate(waiting.items())
+    }
+    state = world(8, {"green": 4, "red": 4}, {"g": ("green", True, 1), "r": ("red", True, 3)})
+    plan = decide(replace(state, jobs={**state.jobs, **jobs}), Limits())
+    assert [step.job for step in plan.steps] == ["small"]
