@@ -33,6 +33,7 @@ from service.acting.orders import Orders
 from service.acting.plans import PaperParts, Papers
 from service.advising import ask_policies, limits_of, site_of
 from service.alerts import joining as alerting
+from service.alerts.asking import Eyes as AlertEyes
 from service.alerts.desk import AlertDesk
 from service.alerts.notifier import LaunchedToo, MessageNotifier
 
@@ -130,7 +131,7 @@ def join_acting(ground: Ground) -> Acting:
 
 def _alerts(ground: Ground, roots: _Roots, observing: Observing, loop: ActingLoop) -> AlertDesk:
     """The alerts on what acting sees; from now on they carry its messages."""
-    eyes = alerting.Eyes(
+    eyes = AlertEyes(
         limits=roots.limits,
         observe=observing.look,
         observed=lambda: observing.observed,

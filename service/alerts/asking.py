@@ -27,39 +27,37 @@ SOURCE_TICKS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """Where the facts come from; what is called may be called from any thread."""
+class Eyes:
+    """What the acting half sees; each may be called from any thread. ``simulated``: owners are invented."""
 
-    store: "Store"
-    config: "Config"
-    clock: "Clock"
     limits: Limits
     observe: Callable[[], ClusterState]
     observed: Callable[[], Observed]
     last_tick: Callable[[], int | None]
     halt: Callable[[], str | None]
     waits: Callable[[], Mapping[JobId, str]]
+    simulated: bool
 
 
-def facts_of(asked: Asked) -> Facts:
+def facts_of(store: "Store", config: "Config", clock: "Clock", eyes: Eyes) -> Facts:
     """The facts as they are now. Raises ``ClientError`` and ``StoreError``."""
-    state, now_ms = asked.observe(), asked.clock.now_ms()
-    tick_ms = round(asked.config.collect.tick_s * 1000)
-    with closing(asked.store.reader()) as connection:
+    state, now_ms = eyes.observe(), clock.now_ms()
+    tick_ms = round(config.collect.tick_s * 1000)
+    with closing(store.reader()) as connection:
         gpus = _rows(connection, "decide_gpus", as_of=now_ms)
         blind = _blind(connection, now_ms, tick_ms)
-        target = asked.config.alerts.utilization_target_ratio
+        target = config.alerts.utilization_target_ratio
         day = _day(connection, now_ms) if target > 0 else None
     return Facts(
         now_ms=now_ms,
         tick_ms=tick_ms,
         state=state,
-        observed=asked.observed(),
-        limits=asked.limits,
-        advice=asked.config.advice,
-        last_tick_ms=asked.last_tick(),
-        halt=asked.halt(),
-        waits=asked.waits(),
+        observed=eyes.observed(),
+        limits=eyes.limits,
+        advice=config.advice,
+        last_tick_ms=eyes.last_tick(),
+        halt=eyes.halt(),
+        waits=eyes.waits(),
         places=places_of(gpus),
         newest_ms=_newest(gpus),
         blind=blind,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor.statements import rows_of
+from advisor.statements import statement as advisors
 from analytics.model import Evidence
 from service.alerts.cases import Docket
 from service.alerts.letters import Letter, Receiver
@@ -127,8 +128,6 @@ class AlertBook:
         A telling that is not there yet (its launcher has not answered) is waited for; one that is still not
         there then was lost in a crash, and is written down as of now.
         """
-        from advisor.statements import statement as advisors
-
         since_ms = arrival.made_ms - SLACK_MS
         reached = {"job": arrival.job, "since_ms": since_ms, "at_ms": at_ms, "way": way}
         with self._store.writing("noting whom an alert reached") as connection:

@@ -104,10 +104,7 @@ class AlertDesk:
         with self._lock:
             now_ms = self._ground.clock.now_ms()
             self._gather(now_ms)
-            for kept in self._ground.book.due(now_ms):
-                if kept.posted_ms is None and not kept.letter.gathered:
-                    self._post(kept.letter, now_ms)
-            self._ground.outbox.push(self._ground.machine.now_ms())
+            self._post_due(now_ms)
             for kept in self._ground.book.due(now_ms):
                 if kept.posted_ms is not None:
                     self._settle(kept, now_ms)

@@ -1,16 +1,11 @@
 """Joins the alerts to a service: the acting half's eyes, the store, the outbox, and the clock of them all."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from advisor.limits import Limits
-from advisor.model import ClusterState
-from advisor.observed import Observed
 from collector.clock import SystemClock
-from collector.model import JobId
-from service.alerts.asking import Asked, facts_of
+from service.alerts.asking import Eyes, facts_of
 from service.alerts.book import AlertBook
 from service.alerts.desk import AlertDesk, Ground
 from service.daemon.state import Chore
@@ -27,32 +22,8 @@ FIRST_AFTER_S = 60
 """After the first judgement of a start: what was found before the stop says nothing of now."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Eyes:
-    """What the acting half sees; each may be called from any thread. ``simulated``: owners are invented."""
-
-    limits: Limits
-    observe: Callable[[], ClusterState]
-    observed: Callable[[], Observed]
-    last_tick: Callable[[], int | None]
-    halt: Callable[[], str | None]
-    waits: Callable[[], Mapping[JobId, str]]
-    simulated: bool
-
-
 def join_alerts(config: "Config", store: "Store", clock: "Clock", eyes: Eyes) -> AlertDesk:
     """The alerts of one store, at rest. People of a simulated cluster are not sent anything."""
-    asked = Asked(
-        store=store,
-        config=config,
-        clock=clock,
-        limits=eyes.limits,
-        observe=eyes.observe,
-        observed=eyes.observed,
-        last_tick=eyes.last_tick,
-        halt=eyes.halt,
-        waits=eyes.waits,
-    )
     return AlertDesk(
         Ground(
             config=replace(config.alerts, owners=False) if eyes.simulated else config.alerts,
@@ -61,7 +32,7 @@ def join_alerts(config: "Config", store: "Store", clock: "Clock", eyes: Eyes) ->
             outbox=Outbox(store.folder, lambda receiver: address_of(receiver, config.delivery)),
             clock=clock,
             machine=SystemClock(),
-            facts=partial(facts_of, asked),
+            facts=partial(facts_of, store, config, clock, eyes),
         )
     )
 

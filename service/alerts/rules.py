@@ -14,6 +14,7 @@ from advisor.plan import Rule
 from advisor.policies.protection import silence
 from advisor.policies.sayings import job_name, lasting, percent
 from advisor.projects import allocated, tree_of, upward
+from advisor.transition import SHARE_SLACK
 from analytics.findings.words import clock
 from analytics.model import Evidence, Finding, FindingKind
 from collector.model import JobId
@@ -24,9 +25,6 @@ from service.alerts.sayings import keeping, measured, where
 from service.config.alerting import AlertsConfig
 
 STALE_TICKS = 3
-WELL_MEASURED_RATIO = 0.95
-"""With less of a day measured, nothing is said of it; the same bound as for findings."""
-SLACK_GPUS = 1e-6
 
 
 def sight(facts: Facts, config: AlertsConfig, open_keys: Iterable[str]) -> Sighting:
@@ -95,7 +93,7 @@ def gpu_faults(facts: Facts) -> Sighting:
 
 
 def low_utilization(facts: Facts, config: AlertsConfig) -> Sighting:
-    """The cluster over its last day against the target; a day that was not measured well says nothing."""
+    """The cluster over its last day against the target; a day that was hardly measured says nothing."""
     key, target, day = (
         f"{AlertKind.LOW_UTILIZATION.value}:cluster",
         config.utilization_target_ratio,
@@ -104,7 +102,7 @@ def low_utilization(facts: Facts, config: AlertsConfig) -> Sighting:
     if target == 0:
         return Sighting(at_ms=facts.now_ms, calm={key: "no target is set any more"})
     used = None if day is None else day.utilization_ratio
-    if day is None or used is None or day.measured_ratio < WELL_MEASURED_RATIO:
+    if day is None or used is None or day.measured_ratio < facts.advice.coverage_ratio:
         return Sighting(at_ms=facts.now_ms, unknown=frozenset({key}))
     if used >= min(1.0, target + config.utilization_margin_ratio):
         return Sighting(at_ms=facts.now_ms, calm={key: f"it was {percent(used)} over the last day"})
@@ -258,7 +256,7 @@ def _is_owed(job: Job, left_gpus: float, facts: Facts, config: AlertsConfig) -> 
     """Whether the job fits under what is left of its quota, and has waited for too long."""
     wants = job.min_gpus * job.share
     since_ms = max(job.submitted_ms, job.acted_ms or 0)
-    return wants <= left_gpus + SLACK_GPUS and facts.now_ms - since_ms >= config.starved_s * 1000
+    return wants <= left_gpus + SHARE_SLACK and facts.now_ms - since_ms >= config.starved_s * 1000
 
 
 def _starved(facts: Facts, name: ProjectName, owed: list[Job], quota: float, held: float) -> Condition:

@@ -3,8 +3,9 @@
 import shlex
 from collections.abc import Iterable
 
+from analytics.findings.words import measured_by
 from analytics.model import Evidence, FindingKind
-from collector.model import GpuUuid, JobId, Rung
+from collector.model import GpuUuid, JobId
 from service.alerts.facts import Facts
 
 LISTED = 4
@@ -39,18 +40,5 @@ def measured(facts: Facts, job: JobId, kinds: Iterable[FindingKind]) -> tuple[Ev
         return ()
     return (
         Evidence(name="measured_ratio", value=min(each.coverage for each in found)),
-        Evidence(name="measure", value=rung_name(min(each.rung for each in found))),
+        Evidence(name="measure", value=measured_by(min(each.rung for each in found))),
     )
-
-
-def rung_name(rung: Rung) -> str:
-    """What stands behind a utilization."""
-    match rung:
-        case Rung.SM_ACTIVE:
-            return "SM active"
-        case Rung.GRAPHICS_ACTIVE:
-            return "graphics engine active"
-        case Rung.GPU_UTILIZATION:
-            return "GPU utilization, an upper bound"
-        case Rung.UNKNOWN:
-            return "not measured"
