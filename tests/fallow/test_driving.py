@@ -163,6 +163,7 @@ def test_workers_that_lose_their_controller_save_and_say_how_to_go_on(
     number: signal.Signals, tmp_path: Path
 ) -> None:
     with shell(tmp_path, "--workers", "2", "--spare", "1") as person:
+        person.until_said("generation 1: 2 workers")
         person.until(lambda: list(person.status()["workers"].values()).count("ready") == 1)  # type: ignore[attr-defined]
         person.until_steps(20)
         person.process.send_signal(number)
