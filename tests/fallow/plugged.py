@@ -94,8 +94,8 @@ def assert_equals_plain_loop(path: Path, epochs: int = EPOCHS, tolerance: float 
 def assert_same_bits(path: Path, other: Path, *, killed: int = 0) -> None:
     """Two diaries tell of the same losses and rates, and of the same end, to the bit.
 
-    For each of ``killed`` workers one line may be missing from the first: the writer has taken a step and dies
-    before its line, or another's death keeps it from a step that the rest took, and it is handed their state.
+    For each of ``killed`` workers one line may be missing from the first: the writer has taken a step and
+    dies before its line, or another's death keeps it from a step that the rest took, and it is handed that.
     """
     told = [{line["step"]: (line["loss"], line["rate"]) for line in lines_of(each)} for each in (path, other)]
     unlike = {step: (said, told[1].get(step)) for step, said in told[0].items() if told[1].get(step) != said}
