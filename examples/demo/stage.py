@@ -18,14 +18,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from examples.toys.board import GIB, Board, make_board
+from examples.demo.witness import Witness
+from examples.toys.board import GIB, make_board
 from tests.driver.driver import Driver
 
 if TYPE_CHECKING:
     from service.client.acting import ActingClient
 
 ROOT = Path(__file__).parents[2]
-LOOK_S = 0.05
 ASK_S = 0.2
 TICK_S = 1.0
 RING_PER_TICK = 100
@@ -51,46 +51,6 @@ class StoryFailed(Exception):
     """What a story waited for did not come; the message says what was awaited, and what there was."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
-    """What was on the GPUs at one instant: bytes by GPU and process. ``at_s`` counts from the start."""
-
-    at_s: float
-    held: Mapping[str, Mapping[int, int]]
-
-
-class Witness:
-    """Looks at the driver's board many times a second, and remembers each change."""
-
-    def __init__(self, board: Path) -> None:
-        self._board = Board(board)
-        self._began_s = time.monotonic()
-        self._sights: list[Sight] = []
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="witness", daemon=True)
-        self._thread.start()
-
-    @property
-    def sights(self) -> tuple[Sight, ...]:
-        """Every change so far, oldest first."""
-        return tuple(self._sights)
-
-    def now(self) -> Mapping[str, Mapping[int, int]]:
-        """What is on the GPUs at this moment."""
-        return self._board.holders()
-
-    def close(self) -> None:
-        """Look no longer."""
-        self._ended.set()
-        self._thread.join()
-
-    def _look(self) -> None:
-        while not self._ended.wait(LOOK_S):
-            held = self._board.holders()
-            if not self._sights or self._sights[-1].held != held:
-                self._sights.append(Sight(at_s=time.monotonic() - self._began_s, held=held))
-
-
 @dataclass(slots=True, kw_only=True)
 class Launched:
     """A ``fallow run`` that somebody typed; ``log`` is what it wrote, ``keys`` its terminal if any."""
@@ -113,10 +73,14 @@ class Launched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What a stage is set with: so many GPUs, so fast a calendar, and more of the service's configuration."""
+    """What a stage is set with: so many GPUs, so fast a calendar, and more of the service's configuration.
+
+    ``patience`` multiplies every limit: a slower calendar needs more of the machine's time.
+    """
 
     gpus: int = 1
     speed: float = 60.0
+    patience: float = 1.0
     settings: str = ""
 
     @property
@@ -278,6 +242,7 @@ class Stage:
 
     def until(self, what: str, holds: Callable[[], Any], limit_s: float = END_LIMIT_S) -> Any:
         """Wait for something; what it was. Raises ``StoryFailed``, telling what stood there instead."""
+        limit_s *= self.setting.patience
         ends_s = time.monotonic() + limit_s
         while not (found := holds()):
             if time.monotonic() > ends_s:
@@ -295,7 +260,8 @@ class Stage:
         ]
         logs = [self.folder / "service.log", *(job.log for job in self.launched)]
         tails = [f"-- {log.name}\n{log.read_text(errors='replace')[-1500:]}" for log in logs if log.is_file()]
-        return "\n".join([*gpus, *tails])
+        asked = [f"-- fallow {verb}\n{self.fallow(verb).stdout[-3000:]}" for verb in ("actions", "advise")]
+        return "\n".join([*gpus, *tails, *asked])
 
     def _furnished(self, slot: int) -> tuple[str, int, int]:
         gpu = self.driver.gpu(slot)

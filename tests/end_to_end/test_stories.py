@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from examples.demo.stage import Sight, Stage, StoryFailed
+from examples.demo.stage import Stage, StoryFailed
 from examples.demo.stories import STORIES
+from examples.demo.witness import Sight
 from examples.toys.board import CONTEXT_BYTES, GIB
 
 pytestmark = pytest.mark.timeout(900)
@@ -34,7 +35,7 @@ def play(compiled: None, tmp_path: Path) -> Any:
 
     def played(name: str, hurry: float = 1.0) -> tuple[Stage, Mapping[str, Any]]:
         story = next(each for each in STORIES if each.name == name)
-        setting = replace(story.setting, speed=story.setting.speed * hurry)
+        setting = replace(story.setting, speed=story.setting.speed * hurry, patience=1 / hurry)
         stage = Stage(tmp_path / f"{name}-{hurry}", setting)
         stages.append(stage.__enter__())
         try:
