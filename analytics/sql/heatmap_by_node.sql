@@ -15,12 +15,23 @@
 -- @column utilization_ratio double (ratio): used over measured time of its GPUs
 -- @column held_ratio double (ratio): the part of its GPUs' recorded time in which somebody held them
 -- @null utilization_ratio: not measured
+WITH chosen AS (
+    SELECT gpu_id, node, dense_rank() OVER (ORDER BY node)::INTEGER AS node_id
+    FROM gpus
+    WHERE ($node IS NULL OR node = $node) AND ($model IS NULL OR model = $model)
+), cells AS ( -- two integers to group by: names and timestamps cost more than the sums
+    SELECT
+        node_id, epoch_us(u.ts) // ($step_s::BIGINT * 1000000) AS step, sum(used_ms)::BIGINT AS used_ms,
+        sum(measured_ms)::BIGINT AS measured_ms, sum(held_ms)::BIGINT AS held_ms,
+        sum(free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms + good_ms + suspect_ms
+            + unknown_ms)::BIGINT AS known_ms
+    FROM usage_of($from_ts, $to_ts, hours_for($step_s, $hours_to), days_for($step_s, $days_to), $project, $user) AS u
+    JOIN chosen USING (gpu_id)
+    GROUP BY ALL
+)
 SELECT
-    g.node, step_start(u.ts, $from_ts, $step_s) AS ts, sum(used_ms) / nullif(sum(measured_ms), 0) AS utilization_ratio,
-    sum(held_ms) / nullif(sum(free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms + good_ms
-        + suspect_ms + unknown_ms), 0) AS held_ratio
-FROM usage_of($from_ts, $to_ts, hours_for($step_s, $hours_to), days_for($step_s, $days_to), $project, $user) AS u
-JOIN gpus AS g USING (gpu_id)
-WHERE ($node IS NULL OR g.node = $node) AND ($model IS NULL OR g.model = $model)
-GROUP BY ALL
-ORDER BY g.node, ts;
+    n.node, greatest($from_ts, make_timestamp(step * $step_s::BIGINT * 1000000)) AS ts,
+    used_ms / nullif(measured_ms, 0) AS utilization_ratio, held_ms / nullif(known_ms, 0) AS held_ratio
+FROM cells
+JOIN (SELECT DISTINCT node_id, node FROM chosen) AS n USING (node_id)
+ORDER BY n.node, ts;

@@ -39,7 +39,7 @@ def told(reader: Connection, name: str, window: tuple[datetime, datetime], hours
     """The rows of a query that takes hours up to ``hours_to`` for granted."""
     spec = load(name)
     values = checked(spec, {"from_ts": window[0], "to_ts": window[1]}) | {"hours_to": hours_to}
-    return reader.sql(spec.sql, params=values).to_arrow_table().to_pylist()
+    return reader.execute(spec.sql, values).to_arrow_table().to_pylist()
 
 
 @pytest.mark.parametrize("window", WINDOWS)
