@@ -11,7 +11,7 @@ from typing import Any
 
 from analytics.bin_table import bins_by_gpu
 from analytics.findings import judge
-from analytics.findings.window import stale
+from analytics.findings.window import newest, stale
 from analytics.model import (
     BIN_MS,
     Activity,
@@ -250,13 +250,13 @@ def _with_use(
 
 
 def _needs_use(past: GpuPast, t: Thresholds) -> bool:
-    newest = next((value for value in reversed(past.bins.busiest) if value is not None), None)
-    return newest is None or newest <= t.idle_ratio or _is_full(past, t)
+    busy = newest(past.bins.busiest)
+    return busy is None or busy <= t.idle_ratio or _is_full(past, t)
 
 
 def _is_full(past: GpuPast, t: Thresholds) -> bool:
-    newest = next((value for value in reversed(past.bins.memory_bytes) if value is not None), 0)
-    return newest >= t.hog_memory_ratio * (past.memory_total_bytes or float("inf"))
+    held = newest(past.bins.memory_bytes) or 0
+    return held >= t.hog_memory_ratio * (past.memory_total_bytes or float("inf"))
 
 
 def _used(claim: Claim, row: Row | None) -> Claim:

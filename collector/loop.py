@@ -69,8 +69,10 @@ class Loop:
     """Reads all sources each time ``tick_once`` is called; one caller at a time."""
 
     def __init__(self, ports: Ports, *, clock: Clock, timing: Timing) -> None:
-        self._feeds = [_Feed(source, every_ms=0) for source in ports.sources]
-        self._feeds += [_Feed(source, every_ms=timing.inventory_every_ms) for source in ports.inventories]
+        self._ending = threading.Event()
+        every_ms = timing.inventory_every_ms
+        self._feeds = [_Feed(source, self._ending, every_ms=0) for source in ports.sources]
+        self._feeds += [_Feed(source, self._ending, every_ms=every_ms) for source in ports.inventories]
         self._attribute = ports.attribute
         self._sink = ports.sink
         self._clock = clock
@@ -80,7 +82,6 @@ class Loop:
         self._newest: dict[str, Outcome] = {}
         self._places: dict[str, tuple[MigPlace, ...]] = {}
         self._snapshot = Snapshot()
-        self._ending = threading.Event()
 
     @property
     def snapshot(self) -> Snapshot:
@@ -165,9 +166,10 @@ class Loop:
 class _Feed:
     """One source, its thread while it reads, and what it last knew of processes and allocations."""
 
-    def __init__(self, source: Source, *, every_ms: int) -> None:
+    def __init__(self, source: Source, ending: threading.Event, *, every_ms: int) -> None:
         self.name = source.name
         self.future: Future[Outcome] | None = None
+        self._ending = ending
         self._source = source
         self._every_ms = every_ms
         self._asked_ms: int | None = None
@@ -188,7 +190,7 @@ class _Feed:
             return False
         self._asked_ms = now_ms
         self.future = Future()
-        work = (self._source, now_ms, self.future, clock)
+        work = (self._source, now_ms, self.future, clock, self._ending)
         threading.Thread(target=_read_into, args=work, name=f"read-{self.name}", daemon=True).start()
         return True
 
@@ -216,13 +218,19 @@ class _Feed:
             self._source.close()
 
 
-def _read_into(source: Source, now_ms: int, future: Future[Outcome], clock: Clock) -> None:
-    """Read, with the measured duration filled in; a bug in a source costs that source, not the loop."""
+def _read_into(
+    source: Source, now_ms: int, future: Future[Outcome], clock: Clock, ending: threading.Event
+) -> None:
+    """Read, with the measured duration filled in; a bug in a source costs that source, not the loop.
+
+    At the end what a source reads may be cut short under it: that is no fault of it.
+    """
     started_ms = clock.monotonic_ms()
     try:
         outcome = source.read(now_ms)
     except Exception as error:
-        log.exception("source failed", extra={"source": source.name})
+        if not ending.is_set():
+            log.exception("source failed", extra={"source": source.name})
         outcome = Unavailable(source=source.name, at_ms=now_ms, reason=f"a fault in Fallow: {error!r}")
     took_ms = float(clock.monotonic_ms() - started_ms)
     future.set_result(outcome if outcome.duration_ms else replace(outcome, duration_ms=took_ms))

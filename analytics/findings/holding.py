@@ -11,6 +11,7 @@ from analytics.findings.window import (
     has_computed,
     known,
     mean,
+    newest,
     presence,
     since,
 )
@@ -39,7 +40,7 @@ def held(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Finding | U
     until_ms = _grace_until(past, claim, t)
     if now_ms < until_ms:
         return StartingUp(uuid=past.uuid, holder=claim.holder, from_ms=claim.from_ms, until_ms=until_ms)
-    is_empty = _last(tuple(presence(past, past.bins))) is False
+    is_empty = newest(tuple(presence(past, past.bins))) is False
     kind = FindingKind.ALLOCATED_EMPTY if is_empty else FindingKind.HELD_IDLE
     expected = bins_in(t.empty_window_s if is_empty else t.idle_window_s)
     if claim.from_ms > past.bins.end_ms - expected * BIN_MS:
@@ -89,12 +90,8 @@ def _is_older_than_records(past: GpuPast, claim: Claim) -> bool:
 
 
 def _is_busy_now(past: GpuPast, t: Thresholds) -> bool:
-    newest = _last(past.bins.busiest)
-    return newest is not None and newest > t.idle_ratio
-
-
-def _last(values: tuple[float | None, ...]) -> float | bool | None:
-    return next((value for value in reversed(values) if value is not None), None)
+    busy = newest(past.bins.busiest)
+    return busy is not None and busy > t.idle_ratio
 
 
 def _is_idle(busiest: list[float], t: Thresholds) -> bool:
@@ -144,7 +141,7 @@ def _sentence(past: GpuPast, claim: Claim, kind: FindingKind, window: Bins, quie
         return f"{start} and has not computed on it yet after {quiet}; it may still be preparing."
     if kind is FindingKind.ALLOCATED_EMPTY:
         return f"{start}, and no process has used it for {quiet}."
-    memory = _last(window.memory_bytes)
+    memory = newest(window.memory_bytes)
     kept = "" if memory is None else f", keeping {gib(int(memory))} of its memory"
     busy = mean(known(window.busiest)) or 0.0
     return (
@@ -159,7 +156,7 @@ def _quiet(ms: int, hours: float) -> str:
 
 def _evidence(past: GpuPast, claim: Claim, window: Bins, hours: float, t: Thresholds) -> tuple[Evidence, ...]:
     busiest = known(window.busiest)
-    memory = _last(window.memory_bytes)
+    memory = newest(window.memory_bytes)
     alone = since(window, claim.from_ms)
     return (
         Evidence(name="idle_bins", value=sum(value <= t.idle_ratio for value in busiest)),

@@ -8,6 +8,7 @@ from analytics.findings.window import (
     has_computed,
     known,
     mean,
+    newest,
     percentile,
     presence,
     since,
@@ -58,7 +59,7 @@ def memory_hog(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Findi
     taken = percentile(memory, 0.05)
     if taken is None or taken < t.hog_memory_ratio or not has_computed(past, claim, t):
         return None
-    if not any(presence(past, window.last(1))):
+    if not newest(tuple(presence(past, window))):
         return None
     kind = FindingKind.MEMORY_HOG
     unsure = doubt(past, window, expected, t, kind)

@@ -1,11 +1,13 @@
 """Arithmetic over the newest bins: cover, means, and whether enough was measured to say anything."""
 
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 from analytics.findings.words import MINUTE_MS, lasting, percent_covered
 from analytics.model import BIN_MS, Bins, Claim, FindingKind, GpuPast, Unknown
 from analytics.thresholds import Thresholds
 
+Measured = TypeVar("Measured")
 MS_PER_S = 1000
 IDLE_MEMORY_FLOOR_BYTES = 1 << 30
 IDLE_MEMORY_FLOOR_RATIO = 0.01
@@ -40,6 +42,11 @@ def percentile(values: Sequence[float], ratio: float) -> float | None:
         return None
     place = max(0, -(-len(values) * ratio // 1) - 1)
     return sorted(values)[int(place)]
+
+
+def newest(values: Sequence[Measured | None]) -> Measured | None:
+    """The newest value that was measured: what is so now, as far as it is known."""
+    return next((value for value in reversed(values) if value is not None), None)
 
 
 def known(values: Sequence[float | None]) -> list[float]:

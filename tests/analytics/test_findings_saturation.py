@@ -133,6 +133,20 @@ def test_any_one_sign_missing_is_no_hog(changes: dict[str, object]) -> None:
     assert FindingKind.MEMORY_HOG not in kinds(judged(hog(**changes)))
 
 
+def test_a_hog_stays_one_while_its_newest_bin_is_not_measured_yet() -> None:
+    holes = {
+        name: then((BINS - 1, value), (1, None))
+        for name, value in (
+            ("utilization", 0.08),
+            ("memory_bytes", 77 * GIB),
+            ("memory_controller", 0.02),
+            ("processes", 1),
+        )
+    }
+    late = hog(**holes, covered=then((BINS - 1, True), (1, False)))
+    assert FindingKind.MEMORY_HOG in kinds(judged(late))
+
+
 def test_three_busy_bins_of_sixty_are_within_the_95th_percentile() -> None:
     rare = hog(memory_controller=then((BINS - 3, 0.02), (3, 0.3)))
     assert FindingKind.MEMORY_HOG in kinds(judged(rare))

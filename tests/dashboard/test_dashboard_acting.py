@@ -13,7 +13,7 @@ import pytest
 from service.client import ClientError
 from service.client.acting import ActingClient, connect_acting
 from tests.dashboard.conftest import ROOT, Screen, serving, showing
-from tests.dashboard.submitting import ASKS, submit
+from tests.dashboard.submitting import ASKS, listens, submit
 from tests.service.conftest import until
 
 pytestmark = pytest.mark.browser
@@ -160,7 +160,7 @@ def test_a_job_is_paused_and_resumed_from_its_page_and_the_journal_says_by_whom(
 
 
 def test_an_action_is_undone_from_the_journal(site: Site, job: str, look: Callable) -> None:
-    until("it runs", lambda: stand(site, job) == "running", limit_s=60)
+    until("it runs and listens for its signal", lambda: stand(site, job) == "running" and listens())
     site.line.pause(job, because="to be undone")
     until("it is paused", lambda: stand(site, job) == "paused", limit_s=60)
     number = next(row["action"] for row in site.line.actions(job=job) if row["reason"] == "to be undone")

@@ -62,7 +62,7 @@ def test_it_turns_and_refreshes_by_itself_and_holds_what_is_chosen(
     as_of = screen.page.locator(".wall-clock span").inner_text()
     screen.until(titled("cluster")).until(titled("findings"))
     screen.until(f"() => document.querySelector('.wall-clock span').innerText !== {as_of!r}")
-    screen.page.get_by_role("button", name="Projects").click()
+    screen.page.get_by_role("button", name="Projects", exact=True).click()
     screen.until_address("kiosk=projects").until(titled("projects"))
     assert "project=vision" in screen.page.url and "every=5" in screen.page.url
     screen.page.wait_for_timeout(6_000)

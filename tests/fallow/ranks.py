@@ -16,15 +16,17 @@ CPU = torch.device("cpu")
 
 
 def together(world: int, work: Callable[[Group], T]) -> list[T | BaseException]:
-    """What each rank's ``work`` returned or raised, in rank order."""
+    """What each rank's ``work`` returned or raised, in rank order; it begins when all are connected."""
     host = dist.TCPStore(
         "127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=20)
     )
     results: list[T | BaseException] = [RuntimeError("not ended")] * world
+    all_connected = threading.Barrier(world, timeout=20)
 
     def run(rank: int) -> None:
         store = dist.TCPStore("127.0.0.1", host.port, is_master=False, timeout=timedelta(seconds=20))
         group = groups.connect(store, rank, world, CPU)
+        all_connected.wait()
         try:
             results[rank] = work(group)
         except BaseException as error:

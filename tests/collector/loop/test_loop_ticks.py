@@ -1,6 +1,8 @@
 """The tick loop: what one slow, failing or late part costs, and what it does not."""
 
+import contextlib
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from collector.attribution import Attribution, effective
-from collector.loop import Loop, Ports, Timing
+from collector.loop import Hurried, Loop, Ports, Timing
 from collector.model import (
     Allocation,
     ClaimSource,
@@ -142,6 +144,20 @@ def test_faulty_source_is_unavailable_and_the_others_go_on() -> None:
     assert isinstance(broken_outcome, Unavailable)
     assert "ZeroDivisionError" in broken_outcome.reason
     assert isinstance(fine, Reading)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_what_is_cut_short_by_the_end_is_no_fault(ends: bool, caplog: pytest.LogCaptureFixture) -> None:
+    def cut(now_ms: int) -> Reading:
+        raise RuntimeError("interrupted")
+
+    loop, _ = make(Scripted("a", cut))
+    if ends:
+        loop.hurry()
+    with contextlib.suppress(Hurried):
+        loop.tick_once()
+    time.sleep(0.2)
+    assert ("source failed" in caplog.text) is not ends
 
 
 def test_failing_sink_raises_and_the_next_tick_tells_one_hole_a_source() -> None:
