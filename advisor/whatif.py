@@ -238,7 +238,7 @@ def _pairs(there: Sequence[PastJob], rules: AdviceRules) -> Iterable[tuple[float
 
         def may(first: int, second: int, group: list[PastJob] = group) -> bool:
             one, two = group[first], group[second]
-            fits = crowding(_gpu(one, 0), one.use, two.use, rules) is None
+            fits = crowding(_gpu(one), one.use, two.use, rules) is None
             return fits and may_share(one.job, two.job)
 
         names = [profile_of(past.job) for past in group]
@@ -248,26 +248,26 @@ def _pairs(there: Sequence[PastJob], rules: AdviceRules) -> Iterable[tuple[float
 
 
 def _as_state(jobs: Sequence[PastJob], prices: Mapping[str, Price]) -> tuple[ClusterState, Observed]:
-    """Every job of the window as if it ran now, each on GPUs of its own."""
-    gpus = {gpu.uuid: gpu for past in jobs for gpu in (_gpu(past, at) for at in range(past.gpus))}
+    """Every job of the window as if it ran now, each on GPUs of its own, which are all like its first."""
+    owned = {past.job.id: tuple(_uuid(past, at) for at in range(past.gpus)) for past in jobs}
+    alike = {past.job.id: _gpu(past) for past in jobs}
     state = ClusterState(
         as_of_ms=max((past.to_ms for past in jobs), default=0) + HOUR_MS,
-        gpus=gpus,
+        gpus={uuid: alike[job] for job, uuids in owned.items() for uuid in uuids},
         jobs={past.job.id: replace(past.job, phase=Phase.RUNNING, use=Use.ACTIVE) for past in jobs},
-        placements={
-            past.job.id: Placement(
-                gpus=tuple(_gpu(past, at).uuid for at in range(past.gpus)), share=past.job.share
-            )
-            for past in jobs
-        },
+        placements={past.job.id: Placement(gpus=owned[past.job.id], share=past.job.share) for past in jobs},
         projects={},
     )
     return state, Observed(uses={past.job.id: past.use for past in jobs}, prices=prices)
 
 
-def _gpu(past: PastJob, at: int) -> Gpu:
+def _uuid(past: PastJob, at: int) -> GpuUuid:
+    return GpuUuid(f"{past.job.id}#{at}")
+
+
+def _gpu(past: PastJob) -> Gpu:
     return Gpu(
-        uuid=GpuUuid(f"{past.job.id}#{at}"),
+        uuid=_uuid(past, 0),
         node=NodeName("past"),
         model=past.model,
         memory_bytes=past.memory_total_bytes,
