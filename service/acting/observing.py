@@ -151,7 +151,7 @@ class Observing:
                 asked, known = dict(given), self._answered.get(name)
                 if known is not None and known[0] == asked:
                     return known[1]
-                rows = plain_rows(answer(connection, name, asked).to_pylist())
+                rows = plain_rows(answer(connection, name, asked))
                 if name == "decide_gpus":
                     gpus.extend(rows)
                 if name in BY_THE_MINUTE:

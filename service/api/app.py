@@ -260,7 +260,7 @@ def to_arrow(table: Any) -> bytes:
 def to_json(table: Any) -> bytes:
     """A table as a JSON list of objects, times as ISO 8601 UTC."""
     try:
-        return json.dumps(plain_rows(table.to_pylist()), allow_nan=False, default=str).encode()
+        return json.dumps(plain_rows(table), allow_nan=False, default=str).encode()
     except ValueError as error:
         raise QueryFailed(f"the answer cannot be written as JSON: {error}") from error
 

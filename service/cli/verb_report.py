@@ -1,6 +1,7 @@
 """``fallow report``: makes a report now, shows it, or says which there are and when they come."""
 
 import argparse
+import gc
 import getpass
 import sys
 from datetime import UTC, datetime, tzinfo
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 TERMINAL = Path("-")
 PREVIEW_WIDTH = 116
+SELDOM = (100_000, 50, 50)
+"""A report makes many objects, keeps them and ends: the garbage collector finds nothing on the way."""
 
 
 class CannotReport(Trouble):
@@ -28,6 +31,7 @@ class CannotReport(Trouble):
 
 def run(flags: argparse.Namespace) -> int:
     """Make one report, or list what there is."""
+    gc.set_threshold(*SELDOM)
     if flags.list:
         return _list(flags)
     if flags.kind is None:

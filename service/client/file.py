@@ -30,7 +30,7 @@ class FileDoor:
 
     def rows(self, name: str, params: dict[str, object]) -> list[dict[str, Any]]:
         """The answer as JSON-ready objects, as a service would send them."""
-        return plain_rows(self.arrow(name, params).to_pylist())
+        return plain_rows(self.arrow(name, params))
 
     def export(self, out: Path, kind: str, from_ms: int, to_ms: int) -> tuple[tuple[Path, int], ...]:
         """Write the span's files into ``out``; the files and their rows. Raises ``ClientError``, OSError."""

@@ -1,9 +1,11 @@
 """How the values of a query's parameters and rows are written as text; the same on both sides of the wire."""
 
-from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def to_text(value: object) -> str:
@@ -46,6 +48,16 @@ def plain(value: Any) -> Any:
             return value
 
 
-def plain_rows(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows as JSON can carry them."""
-    return [{key: plain(value) for key, value in row.items()} for row in rows]
+def plain_rows(table: "pa.Table") -> list[dict[str, Any]]:
+    """The rows of an Arrow table as JSON can carry them; text, whole numbers and truth are so already."""
+    columns = [_plain_column(column) for column in table.columns]
+    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _plain_column(column: "pa.ChunkedArray") -> list[Any]:
+    from pyarrow import types
+
+    values: list[Any] = column.to_pylist()
+    if any(holds(column.type) for holds in (types.is_string, types.is_integer, types.is_boolean)):
+        return values
+    return [None if value is None else plain(value) for value in values]
