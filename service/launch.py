@@ -74,7 +74,7 @@ def dashboard_program(port: int, code: str | None = None) -> Program:
         "browser.gatherUsageStats": "false",
         "logger.level": "warning",
     }
-    command = (sys.executable, "-m", "streamlit", "run", str(dashboard_file()))
+    command = (sys.executable, "-m", "service.pages", str(dashboard_file()))
     return Program(
         name="dashboard",
         command=(*command, *(f"--{key}={value}" for key, value in options.items())),

@@ -148,16 +148,10 @@ def styled(chart: Any, colours: Palette, *, height: int, renderer: str = "canvas
     ``renderer``: a canvas draws many marks sooner; slanted stripes need "svg" (on a canvas Vega lays them
     from the chart's corner, not the mark's, and leaves a part unfilled).
     """
-    return (
-        chart.properties(
-            height=height,
-            background="transparent",
-            padding={"left": 0, "right": 6, "top": 4, "bottom": 0},
-            usermeta={"embedOptions": {"renderer": renderer}},
-        )
-        .configure(font=FONT)
-        .configure_view(strokeWidth=0)
-        .configure_axis(
+    config = alt.Config(
+        font=FONT,
+        view=alt.ViewConfig(strokeWidth=0),
+        axis=alt.AxisConfig(
             labelColor=colours.muted,
             titleColor=colours.muted,
             labelFontSize=12,
@@ -167,9 +161,16 @@ def styled(chart: Any, colours: Palette, *, height: int, renderer: str = "canvas
             domainColor=colours.rule,
             tickColor=colours.rule,
             labelPadding=6,
-        )
-        .configure_axisY(domain=False, ticks=False)
-        .configure_text(font=FONT, fontSize=12, color=colours.ink)
+        ),
+        axisY=alt.AxisConfig(domain=False, ticks=False),
+        text=alt.MarkConfig(font=FONT, fontSize=12, color=colours.ink),
+    )
+    return chart.properties(  # all at once: each call of Altair's copies the whole chart
+        height=height,
+        background="transparent",
+        padding={"left": 0, "right": 6, "top": 4, "bottom": 0},
+        usermeta={"embedOptions": {"renderer": renderer}},
+        config=config,
     )
 
 
