@@ -4,11 +4,13 @@
 groups are built directly on a store prefix instead. No policy here: who is in a group, the plan says.
 """
 
+import atexit
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Protocol
+from weakref import WeakSet
 
 import torch
 import torch.distributed as dist
@@ -169,6 +171,7 @@ class TorchGroup:
 
     def __init__(self, process_group: dist.Backend):
         self._group: dist.Backend | None = process_group
+        self._pid = os.getpid()
         self.rank = process_group.rank()
         self.world_size = process_group.size()
 
@@ -236,6 +239,11 @@ class TorchGroup:
             group, self._group = self._group, None
             group.abort()
 
+    def leave(self) -> None:
+        """``abort`` in the process that connected; a fork shares the connections, and leaves them be."""
+        if os.getpid() == self._pid:
+            self.abort()
+
     def _alive(self) -> dist.Backend:
         if self._group is None:
             raise GroupBroken("this group was aborted")
@@ -264,11 +272,27 @@ def connect(
     try:
         if device.type == "cuda":
             return TorchGroup(_nccl(store, rank, world_size, device))
-        group = _gloo(store, rank, world_size, host)
-        group.set_timeout(_step_timeout())
-        return TorchGroup(group)
+        made = _gloo(store, rank, world_size, host)
+        made.set_timeout(_step_timeout())
+        group = TorchGroup(made)
+        _connected.add(group)
+        return group
     except RuntimeError as error:
         raise GroupBroken(f"rank {rank} of {world_size} could not connect: {error}") from error
+
+
+_connected: "WeakSet[TorchGroup]" = WeakSet()
+
+
+@atexit.register
+def _leave() -> None:
+    """End gloo's threads while Python is whole.
+
+    One that lets go of a tensor while the interpreter is taken down waits for a lock that it never gets, is
+    unwound by force, and C++ then ends the process: "terminate called without an active exception".
+    """
+    for group in list(_connected):
+        group.leave()
 
 
 def _step_timeout() -> timedelta:
