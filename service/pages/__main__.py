@@ -1,21 +1,21 @@
-"""``python -m service.pages APP [--OPTION ...]``: the dashboard's server, with its libraries loaded already.
+"""``python -m service.pages APP [--OPTION ...]``: the dashboard's server, with its pages loaded already.
 
 ``streamlit run APP`` loads them when somebody comes, and the first visitor waits for it. Options are
 Streamlit's.
 """
 
+import logging
 import sys
-from importlib import import_module
-
-LOADED = ("altair", "pandas", "streamlit.delta_generator", "service.client", "service.pages.chart_heat")
+from runpy import run_path
 
 
 def main() -> None:
-    """Load what pages draw with, then serve the app; ends with the server."""
+    """Load the app and what it draws with, then serve it; ends with the server."""
     from streamlit.web import cli
 
-    for name in LOADED:
-        import_module(name)
+    logging.disable(logging.WARNING)  # Streamlit's, of caches that are declared before its server runs
+    run_path(sys.argv[1], run_name="loaded")
+    logging.disable(logging.NOTSET)
     sys.argv = ["streamlit", "run", *sys.argv[1:]]
     cli.main(prog_name="streamlit")
 

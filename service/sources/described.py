@@ -54,20 +54,27 @@ class Described:
     def _look(self, processes: Sequence[Process], now_ms: int) -> None:
         self._looked_ms = now_ms
         seen = self._table.look([each.key.pid for each in processes], now_ms)
-        self._joined = {each.key.pid: _joined(each, seen.get(each.key.pid)) for each in processes}
+        before, self._joined = self._joined, {}
+        for bare in processes:
+            pid = bare.key.pid
+            self._joined[pid] = _joined(bare, seen.get(pid), before.get(pid))
 
     def _described(self, bare: Process) -> Process:
         return self._joined[bare.key.pid].described
 
 
 class _Joined(NamedTuple):
-    """A bare process and what became of it."""
+    """A bare process, what /proc said of it, and what became of both."""
 
     bare: Process
+    found: Process | None
     described: Process
 
 
-def _joined(bare: Process, found: Process | None) -> _Joined:
+def _joined(bare: Process, found: Process | None, before: _Joined | None) -> _Joined:
+    """The two joined; what was joined ``before`` still holds where neither is another object now."""
+    if before is not None and before.bare is bare and before.found is found:
+        return before
     if found is None or abs(found.key.started_ms - bare.key.started_ms) > START_SLACK_MS:
-        return _Joined(bare, bare)
-    return _Joined(bare, replace(found, key=bare.key))
+        return _Joined(bare, found, bare)
+    return _Joined(bare, found, replace(found, key=bare.key))
