@@ -7,24 +7,23 @@ import os
 import platform
 from typing import TYPE_CHECKING
 
+from service.examined import Finding, Verdict
+
 if TYPE_CHECKING:
     from advisor.engines.checkpoint import Host
     from collector.procfs.terminals import Terminal
     from service.config.model import Config
-    from service.doctor import Finding
 
 
-def terminals(config: "Config") -> "Finding":
+def terminals(config: "Config") -> Finding:
     """Whether owners could be told on their terminals."""
     from collector.procfs.terminals import terminals as find
 
     return terminals_found(find(), on=config.foreign.terminals, uid=os.geteuid(), groups=os.getgroups())
 
 
-def terminals_found(found: "tuple[Terminal, ...]", *, on: bool, uid: int, groups: list[int]) -> "Finding":
+def terminals_found(found: "tuple[Terminal, ...]", *, on: bool, uid: int, groups: list[int]) -> Finding:
     """What those terminals mean for telling. Looks at each one's group."""
-    from service.doctor import Finding, Verdict
-
     if not on:
         return Finding(
             subject="terminals",
@@ -45,7 +44,7 @@ def terminals_found(found: "tuple[Terminal, ...]", *, on: bool, uid: int, groups
     return Finding(subject="terminals", verdict=Verdict.GOOD, found=said)
 
 
-def checkpoint(config: "Config", driver_version: str | None) -> "Finding":
+def checkpoint(config: "Config", driver_version: str | None) -> Finding:
     """Whether a job that Fallow did not launch could be paused here."""
     from advisor.engines.checkpoint import Host
     from collector.procfs.entanglements import available_bytes, mps_pids
@@ -61,10 +60,9 @@ def checkpoint(config: "Config", driver_version: str | None) -> "Finding":
     return checkpoint_found(host, on=config.foreign.checkpoint)
 
 
-def checkpoint_found(host: "Host", *, on: bool) -> "Finding":
+def checkpoint_found(host: "Host", *, on: bool) -> Finding:
     """What this machine means for checkpoints of foreign jobs. Pure."""
     from advisor.engines.checkpoint import GIB, unfit_host
-    from service.doctor import Finding, Verdict
 
     why = "no NVIDIA driver is loaded" if host.driver_major is None else unfit_host(host)
     if why is not None:
@@ -86,10 +84,9 @@ def checkpoint_found(host: "Host", *, on: bool) -> "Finding":
     )
 
 
-def mps(pids: tuple[int, ...] | None = None) -> "Finding":
+def mps(pids: tuple[int, ...] | None = None) -> Finding:
     """Whether CUDA's multi-process service runs, which decides how sharers of a GPU are kept apart."""
     from collector.procfs.entanglements import mps_pids
-    from service.doctor import Finding, Verdict
 
     running = mps_pids() if pids is None else pids
     if running:

@@ -4,16 +4,15 @@ Each looks at one thing and never raises for what it finds. Nothing is changed, 
 """
 
 import os
-import re
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from service import acting_doctor
 from service.client import place as client_place
 from service.client import running
+from service.examined import Finding, Verdict, driver_version
 from service.sources.specs import DcgmSpec, NvmlSpec, PeerSpec, ReplaySpec, SimulatedSpec
 
 if TYPE_CHECKING:
@@ -23,25 +22,6 @@ if TYPE_CHECKING:
 SCARCE_BYTES = 2 * 2**30
 PROC = Path("/proc")
 CONTAINER_SIGNS = (Path("/.dockerenv"), Path("/run/.containerenv"))
-
-
-class Verdict(StrEnum):
-    """How it stands with one thing. LIMITED: it works with less. ABSENT: not here, and perhaps not needed."""
-
-    GOOD = "good"
-    LIMITED = "limited"
-    ABSENT = "absent"
-    TROUBLE = "trouble"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing looked at: what was found and, where something is amiss, what to do."""
-
-    subject: str
-    verdict: Verdict
-    found: str
-    advice: str = ""
 
 
 def examine(config: "Config", data: Path) -> Iterator[Finding]:
@@ -72,21 +52,9 @@ def examine(config: "Config", data: Path) -> Iterator[Finding]:
 
 def acting(config: "Config") -> Iterator[Finding]:
     """What could be done here, once that is allowed: to tell, to pause, to share."""
-    from service import acting_doctor
-
     yield acting_doctor.terminals(config)
     yield acting_doctor.checkpoint(config, driver_version())
     yield acting_doctor.mps()
-
-
-def driver_version() -> str | None:
-    """The loaded kernel driver's version by /proc (``570.86.15``); ``None`` without one."""
-    try:
-        text = Path("/proc/driver/nvidia/version").read_text()
-    except OSError:
-        return None
-    found = re.search(r"Kernel Module(?: for \S+)?\s+(\d+\.\d+(?:\.\d+)?)", text)
-    return None if found is None else found[1]
 
 
 def processes(proc: Path = PROC) -> Finding:

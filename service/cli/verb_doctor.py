@@ -7,7 +7,8 @@ from rich.text import Text
 
 from service.cli.screen import console, print_json
 from service.cli.settings import settle
-from service.doctor import Finding, Verdict, examine
+from service.doctor import examine
+from service.examined import Finding, Verdict
 
 MARKS = {
     Verdict.GOOD: ("✓", "green"),

@@ -17,7 +17,7 @@ from advisor.engines.checkpointer import LocalCheckpointer
 from advisor.register.foreign import Seen
 from collector.model import NodeName
 from collector.procfs.entanglements import entanglement
-from service.doctor import driver_version
+from service.examined import driver_version
 
 pytestmark = pytest.mark.gpu
 

@@ -9,7 +9,7 @@ import pytest
 from advisor.engines.checkpoint import Host
 from collector.procfs.terminals import Terminal
 from service.acting_doctor import checkpoint_found, mps, terminals_found
-from service.doctor import Verdict
+from service.examined import Verdict
 from tests.service.conftest import fallow
 
 FIT = Host(architecture="x86_64", driver_major=580, uid=0, available_bytes=100 << 30)
