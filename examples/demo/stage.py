@@ -260,8 +260,15 @@ class Stage:
         ]
         logs = [self.folder / "service.log", *(job.log for job in self.launched)]
         tails = [f"-- {log.name}\n{log.read_text(errors='replace')[-1500:]}" for log in logs if log.is_file()]
-        asked = [f"-- fallow {verb}\n{self.fallow(verb).stdout[-3000:]}" for verb in ("actions", "advise")]
+        asked = [f"-- fallow {verb}\n{self._said(verb)}" for verb in ("actions", "advise")]
         return "\n".join([*gpus, *tails, *asked])
+
+    def _said(self, verb: str) -> str:
+        """The end of what a reading verb prints, or that it never ends: the service may be what hangs."""
+        try:
+            return self.fallow(verb).stdout[-3000:]
+        except subprocess.TimeoutExpired:
+            return f"no answer in {START_LIMIT_S:g} s"
 
     def _furnished(self, slot: int) -> tuple[str, int, int]:
         gpu = self.driver.gpu(slot)

@@ -6,6 +6,7 @@ Streamlit's.
 
 import logging
 import sys
+from pathlib import Path
 from runpy import run_path
 
 
@@ -13,6 +14,8 @@ def main() -> None:
     """Load the app and what it draws with, then serve it; ends with the server."""
     from streamlit.web import cli
 
+    if len(sys.argv) < 2 or not Path(sys.argv[1]).is_file():
+        sys.exit("fallow: which app? write: python -m service.pages app.py [--server.port=PORT]")
     logging.disable(logging.WARNING)  # Streamlit's, of caches that are declared before its server runs
     run_path(sys.argv[1], run_name="loaded")
     logging.disable(logging.NOTSET)

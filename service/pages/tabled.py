@@ -13,7 +13,7 @@ import streamlit as st
 from service.pages import wording
 
 
-class _Checked:
+class _Tested:
     """A chart whose specification is not held against Vega-Lite's schema again each time that it is drawn.
 
     Tests hold every chart to it; at each drawing it is over half of what a page costs (0.66 of 1.13 s of the
@@ -35,8 +35,8 @@ def charted(chart: Any, told: str, frame: pd.DataFrame, name: str, *, numbers: s
     ``numbers`` says what the table holds; ``name`` is unique on its page and names the file. ``options`` go
     to the chart (``key``, ``on_select``, ``selection_mode``); what was picked in it comes back.
     """
-    checked: Any = _Checked(chart)
-    picked = st.altair_chart(checked, theme=None, width="stretch", alt=told, **options)
+    tested: Any = _Tested(chart)
+    picked = st.altair_chart(tested, theme=None, width="stretch", alt=told, **options)
     tabled(frame, name, numbers)
     return picked
 
