@@ -31,19 +31,20 @@ def main() -> None:
     device = toil.devices_or_end()[0]
     device.allocate(int(flags.needs * (1 << 30)))
     toil.say(f"notebook: ready, {cells} cells were run before")
-    cells = run_cell(device, flags.busy, flags.burst_s, cells)
-    while (line := next_line()) not in ("", "quit\n"):
-        cells = run_cell(device, flags.busy, flags.burst_s, cells)
+    line = "\n"
+    while line not in ("", "quit\n"):
+        run_cell(device, flags.busy, flags.burst_s)
+        cells += 1  # before it is told: who has read it may ask for a save at once
+        toil.say(f"notebook: cell {cells} done")
+        line = next_line()
     toil.say(f"notebook: closed after {cells} cells ({line.strip() or 'no more input'})")
 
 
-def run_cell(device: Device, percent: int, burst_s: float, cells: int) -> int:
-    """Work for a moment; the number of cells run so far."""
+def run_cell(device: Device, percent: int, burst_s: float) -> None:
+    """Work for a moment."""
     device.busy(percent)
     time.sleep(burst_s)
     device.busy(0)
-    toil.say(f"notebook: cell {cells + 1} done")
-    return cells + 1
 
 
 def next_line() -> str:
