@@ -3,20 +3,46 @@
 # rest in two lanes side by side: trainings and screens mostly wait, for processes that die and time out and for
 # browsers, and would double the time if the others waited for them. Trainings from C (test_crashes and others)
 # are in the other lane, so that both take about as long. The first lane's words come at the end.
+#
+# Hundreds of these tests kill, freeze and time real processes beside hundreds of others. What failed is played
+# a second time with nothing beside it, if it is little, and decides then; that it failed is said aloud, with its
+# report above, for it is a fault of the test or of the program all the same (docs/decisions/0018).
 set -uo pipefail
 cd "$(dirname "$0")/.."
 stories=tests/end_to_end/test_stories.py
 from_c='tests/fallow/test_c*' but_c='tests/fallow/test_[!c]*'
-"$PYTHON" -m pytest "$stories" -p no:cacheprovider "$@"
+few=4
+kept=$(mktemp -d)
+trap 'rm -rf "$kept"; kill $(jobs -p) 2>/dev/null' EXIT
+
+lane() { # NAME WHAT...: its tests; what failed is kept under its name
+    "$PYTHON" -m pytest -o cache_dir="$kept/$1" "${@:2}"
+}
+
+again() { # RESULT NAME WHAT...: the result, or that of a second try
+    local failed
+    failed=$(grep -o '"tests/.*"' "$kept/$2/v/cache/lastfailed" 2>/dev/null)
+    if [ "$1" -ne 1 ] || [ -z "$failed" ] || [ "$(wc -l <<<"$failed")" -gt "$few" ]; then
+        return "$1"
+    fi
+    printf '\nFAILED ONCE, and played again with nothing beside:\n%s\n' "$failed"
+    lane "${@:2}" --last-failed
+}
+
+waiting=(tests/fallow tests/gpu tests/dashboard --ignore-glob="$from_c")
+rest=(--ignore-glob="$but_c" --ignore=tests/gpu --ignore=tests/dashboard --ignore="$stories")
+
+lane stories "$stories" "$@"
 told=$?
-said=$(mktemp)
-"$PYTHON" -m pytest tests/fallow tests/gpu tests/dashboard --ignore-glob="$from_c" -p no:cacheprovider "$@" >"$said" 2>&1 &
-waiting=$!
-trap 'rm -f "$said"; kill "$waiting" 2>/dev/null' EXIT
-"$PYTHON" -m pytest --ignore-glob="$but_c" --ignore=tests/gpu --ignore=tests/dashboard --ignore="$stories" "$@"
-rest=$?
-wait "$waiting"
+lane waiting "${waiting[@]}" "$@" >"$kept/said" 2>&1 &
+lane rest "${rest[@]}" "$@"
+rested=$?
+wait $!
 waited=$?
-cat "$said"
-worst=$((rest > waited ? rest : waited))
-exit $((told > worst ? told : worst))
+cat "$kept/said"
+
+worst=0
+again $told stories "$stories" "$@" || worst=$?
+again $rested rest "${rest[@]}" "$@" || worst=$?
+again $waited waiting "${waiting[@]}" "$@" || worst=$?
+exit $worst
