@@ -1,7 +1,7 @@
 """``python -m service.pages APP [--OPTION ...]``: the dashboard's server, with its pages loaded already.
 
-``streamlit run APP`` loads them when somebody comes, and the first visitor waits for it. Options are
-Streamlit's.
+``streamlit run APP`` loads them when somebody comes, and the first visitor waits for it; the overview's
+charts are put together as well. Options are Streamlit's.
 """
 
 import logging
@@ -14,10 +14,13 @@ def main() -> None:
     """Load the app and what it draws with, then serve it; ends with the server."""
     from streamlit.web import cli
 
+    from service.pages import overview
+
     if len(sys.argv) < 2 or not Path(sys.argv[1]).is_file():
         sys.exit("fallow: which app? write: python -m service.pages app.py [--server.port=PORT]")
     logging.disable(logging.WARNING)  # Streamlit's, of caches that are declared before its server runs
     run_path(sys.argv[1], run_name="loaded")
+    overview.prepare()
     logging.disable(logging.NOTSET)
     sys.argv = ["streamlit", "run", *sys.argv[1:]]
     cli.main(prog_name="streamlit")

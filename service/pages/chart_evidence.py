@@ -92,7 +92,7 @@ def evidence_chart(
         base.mark_area(interpolate="step-after", color=colours.used, opacity=0.25).encode(y=y, y2="zero:Q"),
         base.mark_line(interpolate="step-after", color=colours.used, strokeWidth=1.5).encode(y=y),
         *_line(measure, y, top, colours),
-        hover(frame, axis, colours, [("told", measure.title)]),
+        hover(frame, axis.clock, colours, [("told", measure.title)]),
     ]
     return styled(alt.layer(*layers), colours, height=height)
 

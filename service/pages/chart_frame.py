@@ -4,7 +4,7 @@ Times are sent as UTC instants and written by the browser, in its own zone or in
 or from summer time is drawn where it happens.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec
@@ -22,21 +22,10 @@ P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeAxis:
-    """The window a chart spans and whether its times are written in UTC or in the browser's zone."""
+class Clock:
+    """How times are drawn: written in UTC or in the browser's zone."""
 
-    window: Window
     utc: bool
-
-    @property
-    def starts(self) -> pd.Timestamp:
-        """The instant at which the window begins."""
-        return utc(self.window.from_ts)
-
-    @property
-    def ends(self) -> pd.Timestamp:
-        """The instant at which it ends."""
-        return utc(self.window.to_ts)
 
     def x(self, field: str = "ts") -> alt.X:
         """The x channel, with day names at midnight and hours between."""
@@ -52,12 +41,11 @@ class TimeAxis:
         scale = alt.Scale(type=kind, nice=False)
         return alt.X(field, type="temporal", axis=axis, scale=scale)
 
-    def anchors(self) -> Any:
+    def anchors(self, ends: Any) -> Any:
         """An unseen layer that holds the window's ends, so that every chart of a page spans the same time.
 
         (A domain given outright to layers that share a scale makes Vega-Lite complain of a conflict.)
         """
-        ends = pd.DataFrame({"ts": [self.starts, self.ends]})
         return alt.Chart(ends).mark_rule(opacity=0, tooltip=None).encode(x=self.x())
 
     def when(self, field: str = "ts") -> str:
@@ -70,6 +58,46 @@ class TimeAxis:
         format_of = "utcFormat" if self.utc else "timeFormat"
         midnight = f"({head}hours(datum.value) == 0 && {head}minutes(datum.value) == 0)"
         return f"{midnight} ? {format_of}(datum.value, '%a %d %b') : {format_of}(datum.value, '%H:%M')"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeAxis:
+    """The window a chart spans and whether its times are written in UTC or in the browser's zone."""
+
+    window: Window
+    utc: bool
+
+    @property
+    def clock(self) -> Clock:
+        """How its times are drawn, whatever the window."""
+        return Clock(utc=self.utc)
+
+    @property
+    def starts(self) -> pd.Timestamp:
+        """The instant at which the window begins."""
+        return utc(self.window.from_ts)
+
+    @property
+    def ends(self) -> pd.Timestamp:
+        """The instant at which it ends."""
+        return utc(self.window.to_ts)
+
+    @property
+    def ends_only(self) -> pd.DataFrame:
+        """The rows of ``anchors``: the window's ends."""
+        return pd.DataFrame({"ts": [self.starts, self.ends]})
+
+    def x(self, field: str = "ts") -> alt.X:
+        """The clock's x channel."""
+        return self.clock.x(field)
+
+    def anchors(self) -> Any:
+        """The clock's anchors at this window's ends."""
+        return self.clock.anchors(self.ends_only)
+
+    def when(self, field: str = "ts") -> str:
+        """The clock's words for an instant."""
+        return self.clock.when(field)
 
 
 def with_end(frame: pd.DataFrame, window: Window) -> pd.DataFrame:
@@ -147,7 +175,8 @@ def styled(chart: Any, colours: Palette, *, height: int, renderer: str = "canvas
     """The chart in the house's look: no box, quiet grid, the page's own background and font.
 
     ``renderer``: a canvas draws many marks sooner; slanted stripes need "svg" (on a canvas Vega lays them
-    from the chart's corner, not the mark's, and leaves a part unfilled).
+    from the chart's corner, not the mark's, and leaves a part unfilled). Single marks are not read aloud,
+    hundreds of them: each chart has its words and a table.
     """
     config = alt.Config(
         font=FONT,
@@ -164,6 +193,7 @@ def styled(chart: Any, colours: Palette, *, height: int, renderer: str = "canvas
             labelPadding=6,
         ),
         axisY=alt.AxisConfig(domain=False, ticks=False),
+        mark=alt.MarkConfig(aria=False),
         text=alt.MarkConfig(font=FONT, fontSize=12, color=colours.ink),
     )
     return chart.properties(  # all at once: each call of Altair's copies the whole chart
@@ -175,7 +205,7 @@ def styled(chart: Any, colours: Palette, *, height: int, renderer: str = "canvas
     )
 
 
-def hover(frame: pd.DataFrame, axis: TimeAxis, colours: Palette, told: list[tuple[str, str]]) -> Any:
+def hover(rows: Any, clock: Clock, colours: Palette, told: Sequence[tuple[str, str]]) -> Any:
     """A see-through column a step that lights up under the pointer and tells the step's figures.
 
     ``told`` are (column holding the text, its title).
@@ -186,11 +216,11 @@ def hover(frame: pd.DataFrame, axis: TimeAxis, colours: Palette, told: list[tupl
         *(alt.Tooltip(f"{column}:N", title=title) for column, title in told),
     ]
     return (
-        alt.Chart(frame)
-        .transform_calculate(when=axis.when())
+        alt.Chart(rows)
+        .transform_calculate(when=clock.when())
         .mark_rect(color=colours.ink)
         .encode(
-            x=axis.x(),
+            x=clock.x(),
             x2="end:T",
             opacity=alt.condition(over, alt.value(0.10), alt.value(0.0)),
             tooltip=tooltip,

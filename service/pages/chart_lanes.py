@@ -98,7 +98,7 @@ def lanes_chart(
         layers += _lane(sheet, lane, whole, head + at)
     traces = [trace for lane in lanes for trace in lane.traces]
     told = [(f"told{number}", trace.label) for number, trace in enumerate(traces)]
-    layers.append(hover(_told(whole, lanes), axis, colours, told))
+    layers.append(hover(_told(whole, lanes), axis.clock, colours, told))
     return styled(alt.layer(*layers), colours, height=round(bottom * LANE_PX) + 8)
 
 

@@ -9,7 +9,8 @@ import altair as alt
 import pandas as pd
 
 from service.pages import wording
-from service.pages.chart_frame import rows, styled, unchecked
+from service.pages.chart_frame import rows, styled
+from service.pages.chart_kept import Filled, kept, named
 from service.pages.palette import Palette
 
 PARTS = ("used", "held, in part", "wasted")
@@ -33,8 +34,7 @@ def best_used(frame: pd.DataFrame, *, top: int) -> pd.DataFrame:
     return best
 
 
-@unchecked
-def waste_bars(frame: pd.DataFrame, colours: Palette) -> Any:
+def waste_bars(frame: pd.DataFrame, colours: Palette) -> Filled:
     """A bar a holder, as long as what it held: used, held in part, wasted; the waste is written beside."""
     texts = [
         f"{wording.hours(row.wasted_gpu_hours)} wasted · "
@@ -44,8 +44,7 @@ def waste_bars(frame: pd.DataFrame, colours: Palette) -> Any:
     return _bars(frame, texts, colours)
 
 
-@unchecked
-def use_bars(frame: pd.DataFrame, colours: Palette) -> Any:
+def use_bars(frame: pd.DataFrame, colours: Palette) -> Filled:
     """The same bars, with the utilization written beside."""
     texts = [
         f"{wording.percent(row.utilization_ratio)} used of {wording.hours(row.gpu_hours)}"
@@ -74,20 +73,32 @@ def part_colours(colours: Palette) -> tuple[str, str, str]:
     return (colours.used, colours.states["low-saturation"], colours.states["held-idle"])
 
 
-def _reach(most: float) -> str:
-    """Where the scale ends, so that the words beside the longest bar find room, on a phone too."""
-    return f"{most} * clamp(width / max(width - {TEXT_PX}, 1), 1.75, 4)"
+REACH = f"clamp(width / max(width - {TEXT_PX}, 1), 1.75, 4)"
+"""Where the scale ends, in longest bars, so that the words beside that one find room, on a phone too."""
 
 
-def _bars(frame: pd.DataFrame, texts: list[str], colours: Palette) -> Any:
-    names = list(frame["name"])
-    ends = frame[["name"]].assign(end=frame["gpu_hours"].fillna(0.0), text=texts)
-    most = float(ends["end"].max()) if len(ends) else 1.0
-    scale = alt.Scale(domainMin=0, domainMax=alt.ExprRef(_reach(most)), nice=False)
+def _bars(frame: pd.DataFrame, texts: list[str], colours: Palette) -> Filled:
+    held = frame["gpu_hours"].fillna(0.0)
+    most = float(held.max() or 1.0) if len(frame) else 1.0
+    place = dict(zip(frame["name"], range(len(frame)), strict=True))
+    parts = split_hours(frame)
+    parts = parts.assign(place=parts["name"].map(place), low=parts["low"] / most, high=parts["high"] / most)
+    ends = frame[["name"]].assign(place=frame["name"].map(place), end=held / most, text=texts)
+    return _bars_look(len(place), colours).filled(parts=parts, ends=ends)
+
+
+def prepare(many: int, colours: Palette) -> None:
+    """Put the chart of so many holders together, before somebody waits for it."""
+    _bars_look(many, colours)
+
+
+@kept
+def _bars_look(many: int, colours: Palette) -> Any:
+    scale = alt.Scale(domainMin=0, domainMax=alt.ExprRef(REACH), nice=False)
     label = alt.Axis(title=None, labelLimit=170, labelFontSize=13, labelColor=colours.ink, minExtent=96)
-    y = alt.Y("name:N", sort=names, axis=label)
+    y = alt.Y("name:N", sort=alt.EncodingSortField(field="place", op="min"), axis=label)
     bars = (
-        alt.Chart(split_hours(frame))
+        named("parts")
         .mark_bar(height=14)
         .encode(
             y=y,
@@ -104,8 +115,8 @@ def _bars(frame: pd.DataFrame, texts: list[str], colours: Palette) -> Any:
         )
     )
     written = (
-        alt.Chart(ends)
+        named("ends")
         .mark_text(align="left", dx=7, color=colours.muted)
         .encode(y=y, x=alt.X("end:Q", axis=None, scale=scale), text="text:N")
     )
-    return styled(alt.layer(bars, written), colours, height=max(1, len(names)) * ROW_PX)
+    return styled(alt.layer(bars, written), colours, height=max(1, many) * ROW_PX)

@@ -10,40 +10,54 @@ import altair as alt
 import pandas as pd
 
 from service.pages import wording
-from service.pages.chart_frame import (
-    LEFT,
-    TimeAxis,
-    closed,
-    hover,
-    rows,
-    stripes,
-    styled,
-    unchecked,
-    with_end,
-)
+from service.pages.chart_frame import LEFT, Clock, TimeAxis, closed, hover, rows, stripes, styled, with_end
+from service.pages.chart_kept import Filled, kept, named
 from service.pages.palette import STATES, Palette
 from service.pages.view import Window
 
 BANDS = 60
 """Stripes across a chart; each costs four gradient stops, and those are what a chart's checking takes."""
+TILT = 0.22
+"""The height of a chart over its width, for stripes at about 45 degrees."""
 
 
-@unchecked
-def allocated_and_used(usage: pd.DataFrame, axis: TimeAxis, colours: Palette, *, height: int = 300) -> Any:
+USAGE_PX, STATES_PX = 300, 260
+USAGE_TOLD = (
+    ("allocated_text", "Allocated"),
+    ("used_text", "Used"),
+    ("fallow_text", "Fallow"),
+    ("unknown_text", "Not measured"),
+    ("installed_text", "Installed"),
+)
+
+
+def prepare(clock: Clock, colours: Palette) -> None:
+    """Put all charts of this file together at their usual size, before somebody waits for them."""
+    _usage_look(clock, colours, USAGE_PX)
+    _states_look(clock, colours, STATES_PX)
+    _ledger_look(colours)
+
+
+def allocated_and_used(
+    usage: pd.DataFrame, axis: TimeAxis, colours: Palette, *, height: int = USAGE_PX
+) -> Filled:
     """Two curves over time as shares of the installed GPUs; the area between them lies fallow.
 
     Steps that were not measured are left open and striped from above by their share.
     """
     frame = usage_shares(usage, axis.window)
-    reach = float(frame["allocated_ratio"].max() - frame["used_ratio"].min())
-    dark = float(1 - frame["known_ratio"].min())
-    x = axis.x()
+    look = _usage_look(axis.clock, colours, height)
+    return look.filled(ends=axis.ends_only, curve=braced(closed(frame)), steps=frame)
+
+
+@kept
+def _usage_look(clock: Clock, colours: Palette, height: int) -> Any:
     top = alt.Scale(domain=[0, 1], nice=False)
     y_axis = alt.Axis(format=".0%", tickCount=5, title="share of installed GPUs", minExtent=LEFT - 20)
-    base = alt.Chart(closed(frame)).encode(x=x)
+    base = named("curve").encode(x=clock.x())
     fallow = base.mark_area(
         interpolate="step-after",
-        color=stripes(colours.fallow, colours.fallow_stripe, bands=BANDS, tilt=_tilt(reach)),
+        color=stripes(colours.fallow, colours.fallow_stripe, bands=BANDS, tilt=TILT),
     ).encode(y=alt.Y("used_ratio:Q", scale=top, axis=y_axis), y2="allocated_ratio:Q")
     used = base.mark_area(interpolate="step-after", color=colours.used, opacity=0.88).encode(
         y=alt.Y("used_ratio:Q", scale=top)
@@ -52,24 +66,22 @@ def allocated_and_used(usage: pd.DataFrame, axis: TimeAxis, colours: Palette, *,
         y=alt.Y("allocated_ratio:Q", scale=top)
     )
     unknown = base.mark_area(
-        interpolate="step-after", color=stripes(colours.paper, colours.stripe, bands=BANDS, tilt=_tilt(dark))
+        interpolate="step-after", color=stripes(colours.paper, colours.stripe, bands=BANDS, tilt=TILT)
     ).encode(y=alt.Y("known_ratio:Q", scale=top), y2="all_ratio:Q")
-    rows = [
-        ("allocated_text", "Allocated"),
-        ("used_text", "Used"),
-        ("fallow_text", "Fallow"),
-        ("unknown_text", "Not measured"),
-        ("installed_text", "Installed"),
-    ]
-    layers = alt.layer(
-        axis.anchors(),
-        fallow,
-        used,
-        allocated,
-        unknown,
-        hover(frame, axis, colours, rows),
-    )
+    over = hover(alt.NamedData(name="steps"), clock, colours, USAGE_TOLD)
+    layers = alt.layer(clock.anchors(alt.NamedData(name="ends")), fallow, used, allocated, unknown, over)
     return styled(layers, colours, height=height, renderer="svg")
+
+
+def braced(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows with two before them that nobody sees: the whole height at the first instant, and a break.
+
+    A hatch is laid over the box of what it fills, which is thereby as high as the chart, whatever is in it:
+    the stripes keep their slope, and the chart its specification.
+    """
+    brace = frame.iloc[[0]].assign(used_ratio=0.0, allocated_ratio=1.0, known_ratio=0.0, all_ratio=1.0)
+    hollow = brace.assign(used_ratio=None, allocated_ratio=None, known_ratio=None, all_ratio=None)
+    return pd.concat([brace, hollow.astype(brace.dtypes), frame], ignore_index=True)
 
 
 def usage_shares(usage: pd.DataFrame, window: Window) -> pd.DataFrame:
@@ -93,19 +105,26 @@ def usage_shares(usage: pd.DataFrame, window: Window) -> pd.DataFrame:
     )
 
 
-@unchecked
-def gpus_by_state(states: pd.DataFrame, axis: TimeAxis, colours: Palette, *, height: int = 260) -> Any:
+def gpus_by_state(
+    states: pd.DataFrame, axis: TimeAxis, colours: Palette, *, height: int = STATES_PX
+) -> Filled:
     """Stacked columns: how many GPUs were in each state, the best use at the foot, free on top."""
-    long = state_stack(states, axis.window)
     wide = with_end(states, axis.window)
     per_step = step_hours(wide)
     texts = {f"{state.column}_text": (states[state.column] / per_step).map(wording.gpus) for state in STATES}
-    wide = wide.assign(**texts)
+    look = _states_look(axis.clock, colours, height)
+    return look.filled(
+        ends=axis.ends_only, stack=state_stack(states, axis.window), steps=wide[["ts", "end"]].assign(**texts)
+    )
+
+
+@kept
+def _states_look(clock: Clock, colours: Palette, height: int) -> Any:
     columns = (
-        alt.Chart(long)
+        named("stack")
         .mark_rect(strokeWidth=0.7)
         .encode(
-            x=axis.x(),
+            x=clock.x(),
             x2="end:T",
             y=alt.Y(
                 "low:Q",
@@ -117,10 +136,9 @@ def gpus_by_state(states: pd.DataFrame, axis: TimeAxis, colours: Palette, *, hei
             stroke=alt.Stroke("label:N", scale=_state_scale(colours), legend=None),
         )
     )
-    rows = [(f"{state.column}_text", state.label.capitalize()) for state in reversed(STATES)]
-    return styled(
-        alt.layer(axis.anchors(), columns, hover(wide, axis, colours, rows)), colours, height=height
-    )
+    told = [(f"{state.column}_text", state.label.capitalize()) for state in reversed(STATES)]
+    over = hover(alt.NamedData(name="steps"), clock, colours, told)
+    return styled(alt.layer(clock.anchors(alt.NamedData(name="ends")), columns, over), colours, height=height)
 
 
 def state_stack(states: pd.DataFrame, window: Window) -> pd.DataFrame:
@@ -142,24 +160,28 @@ def step_hours(frame: pd.DataFrame) -> "pd.Series[float]":
     return ((frame["end"] - frame["ts"]).dt.total_seconds() / 3600).clip(lower=1 / 3600)
 
 
-@unchecked
-def ledger_bars(ledger: pd.DataFrame, colours: Palette) -> Any:
+def ledger_bars(ledger: pd.DataFrame, colours: Palette) -> Filled:
     """A bar a state with its GPU-hours and share written beside it; they add up to the hardware."""
-    order = [state.label for state in STATES]
     hours = {row.state: row for row in rows(ledger)}
     frame = pd.DataFrame(
         {
-            "label": order,
+            "label": [state.label for state in STATES],
             "meaning": [state.meaning for state in STATES],
             "gpu_hours": [_cell(hours, state.key, "gpu_hours") for state in STATES],
             "share": [_cell(hours, state.key, "share_ratio") for state in STATES],
         }
     )
     frame["text"] = [f"{wording.hours(row.gpu_hours)} · {wording.percent(row.share)}" for row in rows(frame)]
-    most = float(frame["gpu_hours"].max() or 1.0)
+    frame["length"] = frame["gpu_hours"] / float(frame["gpu_hours"].max() or 1.0)
+    return _ledger_look(colours).filled(bars=frame)
+
+
+@kept
+def _ledger_look(colours: Palette) -> Any:
+    order = [state.label for state in STATES]
     y = alt.Y("label:N", sort=order, axis=alt.Axis(title=None, labelFontSize=13, labelColor=colours.ink))
-    x = alt.X("gpu_hours:Q", axis=None, scale=alt.Scale(domain=[0, most * 1.55], nice=False))
-    base = alt.Chart(frame).encode(
+    x = alt.X("length:Q", axis=None, scale=alt.Scale(domain=[0, 1.55], nice=False))
+    base = named("bars").encode(
         y=y,
         x=x,
         tooltip=[
@@ -173,10 +195,6 @@ def ledger_bars(ledger: pd.DataFrame, colours: Palette) -> Any:
     )
     texts = base.mark_text(align="left", dx=7, color=colours.muted).encode(text="text:N")
     return styled(alt.layer(bars, texts), colours, height=len(order) * 29)
-
-
-def _tilt(part: float) -> float:
-    return 0.22 if wording.missing(part) else max(0.22 * part, 0.001)
 
 
 def _cell(rows: dict[str, Any], key: str, column: str) -> float:

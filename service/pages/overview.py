@@ -3,11 +3,12 @@
 import pandas as pd
 import streamlit as st
 
-from service.pages import feed, wording
-from service.pages.chart_frame import rows
+from service.pages import chart_ranks, chart_usage, feed, wording
+from service.pages.chart_frame import Clock, rows
 from service.pages.chart_ranks import PARTS, most_wasted, part_colours, waste_bars
 from service.pages.chart_usage import allocated_and_used, gpus_by_state, ledger_bars
 from service.pages.headline import Headline, headline, sentence
+from service.pages.palette import DARK, LIGHT
 from service.pages.pieces import keys, kind_label, plain, state_keys, striped, swatch
 from service.pages.scene import Scene, Site, drawn, nothing_matches
 from service.pages.tabled import charted
@@ -16,9 +17,19 @@ from service.pages.view import View, address
 PRICES = '[prices]\ncurrency = "EUR"\nper_gpu_hour = { "*" = 2.10 }'
 
 
+WASTERS = 8
+
+
 def show(site: Site) -> None:
     """Draw the page."""
     drawn(site, _body)
+
+
+def prepare() -> None:
+    """Put the page's charts together as most will see them, before somebody waits for it."""
+    for colours in (LIGHT, DARK):
+        chart_usage.prepare(Clock(utc=False), colours)
+        chart_ranks.prepare(WASTERS, colours)
 
 
 def _body(scene: Scene) -> None:
@@ -144,7 +155,7 @@ def _wastes(scene: Scene) -> None:
     named = people.assign(
         name=[_who(u, p) for u, p in zip(people["user_name"], people["project"], strict=True)]
     )
-    wasted = most_wasted(named, top=8)
+    wasted = most_wasted(named, top=WASTERS)
     if wasted.empty:
         st.caption("Nobody wasted anything in this time.")
         return

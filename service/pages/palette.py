@@ -37,9 +37,9 @@ STATES: tuple[State, ...] = (
 """From the best use to none, the order of every stack and legend."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Palette:
-    """Every colour that a chart may use, in one mode."""
+    """Every colour that a chart may use, in one mode; each is itself alone, and may be a key."""
 
     dark: bool
     paper: str

@@ -11,6 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from service.pages import wording
+from service.pages.chart_kept import Filled
 
 
 class _Tested:
@@ -35,8 +36,11 @@ def charted(chart: Any, told: str, frame: pd.DataFrame, name: str, *, numbers: s
     ``numbers`` says what the table holds; ``name`` is unique on its page and names the file. ``options`` go
     to the chart (``key``, ``on_select``, ``selection_mode``); what was picked in it comes back.
     """
-    tested: Any = _Tested(chart)
-    picked = st.altair_chart(tested, theme=None, width="stretch", alt=told, **options)
+    if isinstance(chart, Filled):
+        picked: Any = st.vega_lite_chart(chart.sent(), theme=None, width="stretch", alt=told, **options)
+    else:
+        tested: Any = _Tested(chart)
+        picked = st.altair_chart(tested, theme=None, width="stretch", alt=told, **options)
     tabled(frame, name, numbers)
     return picked
 

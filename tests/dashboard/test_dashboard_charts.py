@@ -1,14 +1,17 @@
 """Charts are functions from frames to specifications: what is drawn, where, and what is left open."""
 
+from dataclasses import replace
 from datetime import datetime
 
 import altair as alt
 import pandas as pd
 import pytest
 from altair.utils.schemapi import SchemaValidationError
+from jsonschema import ValidationError
 
 from service.pages import chart_heat, chart_lanes, chart_ranks, chart_strips, chart_usage, measures
 from service.pages.chart_frame import TimeAxis, stripes, with_end
+from service.pages.chart_kept import Look
 from service.pages.headline import headline, sentence
 from service.pages.palette import DARK, LIGHT, STATES
 from service.pages.view import Window
@@ -227,6 +230,51 @@ def test_every_chart_is_a_valid_specification(usage, ledger, cells, colours) -> 
     )
     for chart in charts:
         assert chart.to_dict()["layer"]
+
+
+def test_other_rows_in_the_same_colours_need_no_other_specification(usage, ledger) -> None:
+    """A browser that is sent what it shows already exchanges the rows; else it makes the chart anew."""
+    half = usage.assign(allocated_gpus=usage["allocated_gpus"] / 2, used_gpus=0.0, unknown_gpus=1.0)
+    later = TimeAxis(window=replace(WINDOW, to_ts=at("2026-11-20T12:00")), utc=True)
+    people = pd.DataFrame({"name": ["ada"], "gpu_hours": [3.0], "used_gpu_hours": [1.0]})
+    people = people.assign(wasted_gpu_hours=1.0, utilization_ratio=0.3)
+    hours = pd.DataFrame({"ts": STEPS, **{state.column: [0.1] * 5 for state in STATES}})
+    for one, other in (
+        (
+            chart_usage.allocated_and_used(usage, AXIS, LIGHT),
+            chart_usage.allocated_and_used(half, later, LIGHT),
+        ),
+        (
+            chart_usage.gpus_by_state(hours, AXIS, LIGHT),
+            chart_usage.gpus_by_state(hours.head(2), later, LIGHT),
+        ),
+        (chart_usage.ledger_bars(ledger, LIGHT), chart_usage.ledger_bars(ledger.head(1), LIGHT)),
+        (
+            chart_ranks.waste_bars(people, LIGHT),
+            chart_ranks.waste_bars(people.assign(name="bo", gpu_hours=9.0), LIGHT),
+        ),
+    ):
+        assert one.look is other.look
+        assert one.sent()["datasets"].keys() == other.sent()["datasets"].keys()
+    dark = chart_usage.ledger_bars(ledger, DARK)
+    assert dark.look != chart_usage.ledger_bars(ledger, LIGHT).look
+
+
+def test_a_chart_without_its_look_in_the_schema_is_refused(ledger) -> None:
+    drawn = chart_usage.ledger_bars(ledger, LIGHT)
+    broken = replace(drawn, look=Look(drawn.look.text.replace('"type": "bar"', '"type": "notamark"')))
+    assert drawn.to_dict()["datasets"]["bars"][0]["label"] == "good use"
+    with pytest.raises(ValidationError, match="notamark"):
+        broken.to_dict()
+
+
+def test_a_hatch_is_as_high_as_the_chart_whatever_is_in_it(usage) -> None:
+    frame = with_end(shares(usage), WINDOW)
+    curve = chart_usage.braced(frame)
+    assert (curve["allocated_ratio"][0], curve["used_ratio"][0]) == (1.0, 0.0)
+    assert curve.iloc[1][["used_ratio", "allocated_ratio", "known_ratio", "all_ratio"]].isna().all()
+    assert curve["ts"][0] == curve["ts"][1] == frame["ts"][0]
+    pd.testing.assert_frame_equal(curve.iloc[2:].reset_index(drop=True), frame)
 
 
 def test_stripes_never_run_out_within_their_box() -> None:

@@ -13,6 +13,7 @@ from fallow.membership import Limits  # noqa: E402
 from fallow.nursery import Nursery  # noqa: E402
 from tests.fallow.crew import Outcome, training  # noqa: E402
 from tests.fallow.ledger import audit  # noqa: E402
+from tests.thinned import thinned  # noqa: E402
 
 SCRIPT = Path(__file__).with_name("crash_train.py")
 ROOT = Path(__file__).parents[2]
@@ -124,7 +125,7 @@ class Watched:
         assert repeated <= failures, "more than the step in flight was repeated"
 
 
-@pytest.mark.parametrize("crash", CRASHES)
+@pytest.mark.parametrize("crash", thinned(CRASHES, 3))
 def test_a_worker_killed_anywhere_changes_nothing_that_is_learned(
     crash: str, nursery: Nursery, reference: dict[str, object], tmp_path: Path
 ) -> None:
@@ -142,7 +143,7 @@ def test_a_worker_killed_anywhere_changes_nothing_that_is_learned(
     watched.check(reference, failures=killed)
 
 
-@pytest.mark.parametrize("crash", ["", *JOIN_AND_LEAVE])
+@pytest.mark.parametrize("crash", ["", *thinned(JOIN_AND_LEAVE, 3)])
 def test_joining_and_leaving_at_once_survives_kills_as_well(
     crash: str, nursery: Nursery, reference: dict[str, object], tmp_path: Path
 ) -> None:

@@ -24,7 +24,7 @@ from fallow.job import Job  # noqa: E402
 from fallow.protocol import MemberId  # noqa: E402
 from tests.fallow.crew import LIMITS, SEEDING, Outcome, ThreadWorker, Train, network, task  # noqa: E402
 
-SEEDS = int(os.environ.get("FALLOW_SEEDS", "6"))
+SEEDS = int(os.environ.get("FALLOW_SEEDS", "3"))
 STEPS = 30
 DEADLINE_S = 60
 CPU = torch.device("cpu")
