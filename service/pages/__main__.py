@@ -4,6 +4,7 @@
 charts are put together as well. Options are Streamlit's.
 """
 
+import gc
 import logging
 import sys
 from pathlib import Path
@@ -14,13 +15,16 @@ def main() -> None:
     """Load the app and what it draws with, then serve it; ends with the server."""
     from streamlit.web import cli
 
-    from service.pages import overview
-
     if len(sys.argv) < 2 or not Path(sys.argv[1]).is_file():
         sys.exit("fallow: which app? write: python -m service.pages app.py [--server.port=PORT]")
     logging.disable(logging.WARNING)  # Streamlit's, of caches that are declared before its server runs
+    from service.pages import overview, shell
+
     run_path(sys.argv[1], run_name="loaded")
     overview.prepare()
+    shell.rehearse()
+    gc.collect()
+    gc.freeze()  # Streamlit collects after every drawing: 0.1 s each, were all that is loaded looked at again
     logging.disable(logging.NOTSET)
     sys.argv = ["streamlit", "run", *sys.argv[1:]]
     cli.main(prog_name="streamlit")

@@ -7,6 +7,7 @@ Frames have the columns of the named queries ``usage_over_time``, ``states_over_
 from typing import Any
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from service.pages import wording
@@ -15,7 +16,7 @@ from service.pages.chart_kept import Filled, kept, named
 from service.pages.palette import STATES, Palette
 from service.pages.view import Window
 
-BANDS = 60
+BANDS = 40
 """Stripes across a chart; each costs four gradient stops, and those are what a chart's checking takes."""
 TILT = 0.22
 """The height of a chart over its width, for stripes at about 45 degrees."""
@@ -144,15 +145,20 @@ def _states_look(clock: Clock, colours: Palette, height: int) -> Any:
 def state_stack(states: pd.DataFrame, window: Window) -> pd.DataFrame:
     """``states_over_time`` as one row a step and state with its place in the stack, in mean GPUs."""
     ended = with_end(states, window)
-    gpus = states[[state.column for state in STATES]].fillna(0.0).div(step_hours(ended), axis="index")
-    high = gpus.cumsum(axis="columns")
-    parts = [
-        ended[["ts", "end"]].assign(
-            label=state.label, low=high[state.column] - gpus[state.column], high=high[state.column]
-        )[gpus[state.column] > 0]
-        for state in STATES
-    ]
-    return pd.concat(parts, ignore_index=True)
+    hours = states[[state.column for state in STATES]].fillna(0.0).to_numpy(dtype=float)
+    gpus = hours / step_hours(ended).to_numpy()[:, None]
+    high = gpus.cumsum(axis=1)
+    state_at, step_at = np.nonzero(gpus.T > 0)
+    labels = np.array([state.label for state in STATES], dtype=object)
+    return pd.DataFrame(
+        {
+            "ts": ended["ts"].array.take(step_at),
+            "end": ended["end"].array.take(step_at),
+            "label": labels[state_at],
+            "low": (high - gpus)[step_at, state_at],
+            "high": high[step_at, state_at],
+        }
+    )
 
 
 def step_hours(frame: pd.DataFrame) -> "pd.Series[float]":
