@@ -26,10 +26,12 @@ def show(site: Site) -> None:
 
 
 def prepare() -> None:
-    """Put the page's charts together as most will see them, before somebody waits for it."""
+    """Put the page's charts together as most will see them, and draw one with nobody looking."""
     for colours in (LIGHT, DARK):
         chart_usage.prepare(Clock(utc=False), colours)
         chart_ranks.prepare(WASTERS, colours)
+    nothing = pd.DataFrame({"state": [], "gpu_hours": [], "share_ratio": []})
+    charted(ledger_bars(nothing, LIGHT), "Nothing", nothing, "nothing", numbers="Nothing")
 
 
 def _body(scene: Scene) -> None:

@@ -72,7 +72,7 @@ def masthead(site: Site, chosen: str) -> None:
 def rehearse() -> None:
     """Draw a line of nothing with nobody looking: what Streamlit looks up at its first one, it then has."""
     st.html("<i></i>")
-    st.segmented_control("Nothing", ["nothing"])
+    st.segmented_control("Nothing", [*RANGES])
 
 
 def _marked(name: str, chosen: str) -> bool:
