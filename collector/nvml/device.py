@@ -22,7 +22,7 @@ _GPM_SLOTS = tuple(
 
 
 _MEASURES = len(MEASURES)
-_UTILIZATION = SLOT["gpu_utilization"]
+_UTILIZATION, _CONTROLLER = SLOT["gpu_utilization"], SLOT["memory_controller"]
 _UTILIZATION_MAX, _BUSY = SLOT["gpu_utilization_max"], SLOT["gpu_busy"]
 
 
@@ -135,21 +135,25 @@ class Device:
 
     def _read_rings(self, out: Reading, width_us: int) -> None:
         row = out.row
-        for name, ring in tuple(self._rings.items()):
+        refused: dict[str, int] = {}
+        for name, ring in self._rings.items():
             code, window = ring.read(width_us)
             if code != SUCCESS:
                 if self._gone("nvmlDeviceGetSamples", code):
-                    self.refused[name] = code
-                    del self._rings[name]
+                    refused[name] = code
                 continue
             self._answers += 1
             if window is None:
                 continue
-            row[SLOT[name]] = window[0]
             if name == "gpu_utilization":
-                _, row[_UTILIZATION_MAX], row[_BUSY], partial = window
+                row[_UTILIZATION], row[_UTILIZATION_MAX], row[_BUSY], partial = window
                 if partial:
                     out.flags.append("ring-partial")
+            else:
+                row[_CONTROLLER] = window[0]
+        for name, code in refused.items():
+            self.refused[name] = code
+            del self._rings[name]
         if row[_UTILIZATION] is None and not self.is_instance:
             self._read_instant(out)
 
@@ -190,7 +194,7 @@ class Device:
     def _read_scalars(self, row: list[Any]) -> None:
         refused: list[tuple[measures.Scalar, int]] = []
         for scalar in self._scalars:
-            code = scalar.call(*scalar.arguments)
+            code = scalar.get()
             if code == SUCCESS:
                 row[scalar.slot] = scalar.cell.value
                 self._answers += 1
@@ -232,17 +236,20 @@ class Device:
     def _read_processes(self, out: Reading, now_us: int, width_us: int) -> None:
         entries: list[tuple[int, int | None, str]] = []
         answered = False
-        for listing in tuple(self._lists):
+        refused: list[Listing] = []
+        for listing in self._lists:
             code, found = listing.read()
             if code == SUCCESS:
                 answered = True
                 entries += found
             elif self._gone("nvmlDeviceGetComputeRunningProcesses", code):
-                self._lists.remove(listing)
-                if not self._lists:
-                    self.refused["processes"] = code
+                refused.append(listing)
             else:
                 return
+        if refused:
+            self._lists = [listing for listing in self._lists if listing not in refused]
+            if not self._lists:
+                self.refused["processes"] = code
         if answered:
             out.processes = entries
             self._read_uses(out, now_us, width_us)

@@ -114,14 +114,14 @@ class Gathering:
         return [
             ProcessSample(
                 uuid=uuid,
-                key=self._processes[held.pid].key,
+                key=self._processes[pid].key,
                 at_ms=at_ms,
                 width_ms=width_ms,
-                type=held.type,
-                memory_used_bytes=held.memory_used_bytes,
-                sm_ratio=shares.get(held.pid),
+                type=kind,
+                memory_used_bytes=memory,
+                sm_ratio=shares.get(pid),
             )
-            for held in verdict.held
+            for pid, kind, memory in verdict.held
         ]
 
     def _listed(self, used: Sequence[ProcessSample]) -> tuple[Process, ...]:

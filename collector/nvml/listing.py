@@ -6,6 +6,7 @@ true is decided on the other side (``process_list``), where /proc is at hand.
 
 import ctypes
 import struct
+from functools import partial
 from typing import Any
 
 from collector.nvml.library import INSUFFICIENT_SIZE, NOT_FOUND, SUCCESS, Call, Library
@@ -43,7 +44,7 @@ class Listing:
         """(code, entries of pid, memory in bytes or None, kind)."""
         for _ in range(_TRIES):
             self._count.value = self._room
-            code = self._call(self._handle, *self._out)
+            code = self._get()
             if code != INSUFFICIENT_SIZE:
                 break
             self._make_room(max(self._room, self._count.value) * 2 + 5)
@@ -60,7 +61,7 @@ class Listing:
         self._room = entries
         buffer = ctypes.create_string_buffer(entries * _WIDEST_ENTRY_BYTES)
         self._raw = memoryview(buffer).cast("B")
-        self._out = (ctypes.byref(self._count), buffer)
+        self._get = partial(self._call, self._handle, ctypes.byref(self._count), buffer)
 
 
 class Uses:
@@ -83,7 +84,7 @@ class Uses:
         after = self._last.value = self._last.value or max(from_us, 0)
         for _ in range(_TRIES):
             self._count.value = self._room
-            code = self._call(self._handle, self._buffer, ctypes.byref(self._count), self._last)
+            code = self._get()
             if code != INSUFFICIENT_SIZE:
                 break
             self._make_room(max(self._room, self._count.value) * 2 + 5)
@@ -101,8 +102,9 @@ class Uses:
 
     def _make_room(self, entries: int) -> None:
         self._room = entries
-        self._buffer = ctypes.create_string_buffer(entries * _USE.size)
-        self._raw = memoryview(self._buffer).cast("B")
+        buffer = ctypes.create_string_buffer(entries * _USE.size)
+        self._raw = memoryview(buffer).cast("B")
+        self._get = partial(self._call, self._handle, buffer, ctypes.byref(self._count), self._last)
 
 
 def first_present(library: Library, names: tuple[str, ...]) -> Call:

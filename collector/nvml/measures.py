@@ -7,6 +7,7 @@ until NVML is initialized anew; then the next way is. Most values come in one ba
 import ctypes
 import struct
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from collector.nvml.library import REFUSED, SUCCESS, Library
@@ -34,6 +35,8 @@ SLOT = {name: at for at, name in enumerate(MEASURES)}
 _FIELD = struct.Struct("IIqqIiQ")
 _WIDTH_MASK = {1: 0xFFFFFFFF, 5: 0xFFFFFFFF, 6: 0xFFFF}
 _DOUBLE = 0
+_WHOLE = frozenset({2, 3, 4})
+"""Kinds whose value fills all its 64 bits: unsigned long, unsigned long long, signed long long."""
 _USED = SLOT["memory_used_bytes"]
 _MEMORY_1 = struct.Struct("QQQ").unpack_from
 _MEMORY_2 = struct.Struct("8xQQQQ").unpack_from
@@ -43,7 +46,7 @@ _MEMORY_2_VERSION = 2 << 24 | 40
 class Scalar:
     """One function that writes one unsigned number, ready to be called."""
 
-    __slots__ = ("arguments", "call", "cell", "function", "name", "slot")
+    __slots__ = ("cell", "function", "get", "name", "slot")
 
     def __init__(
         self, library: Library, handle: Any, name: str, function: str, arguments: tuple[int, ...]
@@ -51,10 +54,9 @@ class Scalar:
         self.name = name
         self.function = function
         self.slot = SLOT[name]
-        self.call = library.call(function)
         self.cell = ctypes.c_ulonglong(0)
         period = (ctypes.byref(ctypes.c_uint(0)),) if name in ("encoder", "decoder") else ()
-        self.arguments = (handle, *arguments, ctypes.byref(self.cell), *period)
+        self.get = partial(library.call(function), handle, *arguments, ctypes.byref(self.cell), *period)
 
 
 class Fields:
@@ -62,27 +64,29 @@ class Fields:
 
     def __init__(self, library: Library, handle: Any, names: Sequence[str]) -> None:
         self.names = tuple(names)
-        self._call = library.call("nvmlDeviceGetFieldValues")
         self._slots = [SLOT[name] for name in self.names]
         self._buffer = ctypes.create_string_buffer(max(len(self.names), 1) * _FIELD.size)
         self._raw = memoryview(self._buffer).cast("B")
         for at, name in enumerate(self.names):
             _FIELD.pack_into(self._buffer, at * _FIELD.size, FIELD_IDS[name], 0, 0, 0, 0, 0, 0)
-        self._arguments = (handle, len(self.names), self._buffer)
+        ask = library.call("nvmlDeviceGetFieldValues")
+        self._get = partial(ask, handle, len(self.names), self._buffer)
 
     def read(self, row: list[Any]) -> tuple[int, list[tuple[str, int]]]:
         """Fill the row; (the call's code, the fields that failed with their codes)."""
         if not self.names:
             return SUCCESS, []
-        code = self._call(*self._arguments)
+        code = self._get()
         if code != SUCCESS:
             return code, [(name, code) for name in self.names]
         failed = []
-        for at, (_, _, _, _, kind, status, value) in enumerate(_FIELD.iter_unpack(self._raw)):
+        for slot, (_, _, _, _, kind, status, value) in zip(
+            self._slots, _FIELD.iter_unpack(self._raw), strict=False
+        ):
             if status == SUCCESS:
-                row[self._slots[at]] = _number(kind, value)
+                row[slot] = value if kind in _WHOLE else _number(kind, value)
             else:
-                failed.append((self.names[at], status))
+                failed.append((MEASURES[slot], status))
         return SUCCESS, failed
 
 

@@ -5,6 +5,7 @@ shifted), stale samples with garbage in them, and, inside containers, pids of an
 cannot be true is dropped whole, and flagged: a wrong holder is worse than none.
 """
 
+import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from typing import NamedTuple
@@ -65,23 +66,17 @@ def judge(
     """
     if not entries:
         return Verdict()
-    for pid, memory, _ in entries:
-        if is_impossible(pid, memory, memory_total_bytes):
+    room = math.inf if memory_total_bytes is None else memory_total_bytes
+    for pid, memory, _ in entries:  # no process has such a pid, or more memory than there is
+        if not 0 < pid <= LARGEST_PID or (memory is not None and memory > room):
             return Verdict(total=None, flags=(GARBLED,))
     held = union(entries)
-    alive = tuple([one for one in held if one.pid in there])
+    alive = tuple([one for one in held if one[0] in there])
     if alive:
-        return Verdict(held=alive, total=len(alive), flags=(GONE,) if len(alive) < len(held) else ())
+        return Verdict(alive, len(alive), () if len(alive) == len(held) else (GONE,))
     if foreign:
         return Verdict(total=len(held), flags=(FOREIGN,))
     return Verdict(total=None, flags=(UNSEEN,))
-
-
-def is_impossible(pid: int, memory: int | None, memory_total: int | None) -> bool:
-    """No process has such a pid, or holds more memory than the GPU has."""
-    if not 0 < pid <= LARGEST_PID:
-        return True
-    return memory is not None and memory_total is not None and memory > memory_total
 
 
 def union(entries: Iterable[Entry]) -> list[Held]:
@@ -90,7 +85,7 @@ def union(entries: Iterable[Entry]) -> list[Held]:
     for pid, memory, kind in entries:
         known = held.get(pid)
         if known is None:
-            held[pid] = Held(pid=pid, type=_TYPES[kind], memory_used_bytes=memory)
+            held[pid] = Held(pid, _TYPES[kind], memory)
             continue
         held[pid] = Held(
             pid=pid,

@@ -20,6 +20,7 @@ _UTILIZATION, _UTILIZATION_MAX, _POWER = (
 )
 
 _IDLE_POWER_SLACK = 1.1
+_NO_ACTIVITY = (None,) * 5
 _ACTIVITIES = ("graphics_active", "sm_active", "sm_occupancy", "tensor_active", "dram_active")
 
 
@@ -79,7 +80,7 @@ def sample(
     """One row as a sample, on the best rung it has; activities above 1 are cut to 1 and flagged."""
     (util, highest, busy, controller, encoder, decoder, graphics, sm, occupancy, tensor, dram) = row[:11]
     activities = (graphics, sm, occupancy, tensor, dram)
-    if max([value for value in activities if value is not None], default=0) > 100:
+    if activities != _NO_ACTIVITY and max([value for value in activities if value is not None]) > 100:
         flags = (*flags, *above_one(activities))
         graphics, sm, occupancy, tensor, dram = (v if v is None else min(v, 100.0) for v in activities)
     rung, best = _best(sm, graphics, util)

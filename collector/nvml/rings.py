@@ -5,6 +5,7 @@ clock); the newest one seen is remembered for each ring, so that no sample count
 """
 
 import ctypes
+from functools import partial
 from typing import Any, NamedTuple
 
 from collector.nvml.library import INSUFFICIENT_SIZE, NOT_FOUND, SUCCESS, Call
@@ -69,16 +70,19 @@ class Ring:
         """What is new; (SUCCESS, None) when nothing is. Sets nothing when the driver refuses."""
         after = self._last.value
         code = self._ask()
-        if code == NOT_FOUND or (code == SUCCESS and self._count.value == 0):
+        count = self._count.value
+        if code == SUCCESS and count:
+            return SUCCESS, self._window(count, after, width_us)
+        if code in (SUCCESS, NOT_FOUND):
             return SUCCESS, self._look_again(width_us)
-        if code != SUCCESS:
-            return code, None
-        return SUCCESS, self._window(after, width_us)
+        return code, None
 
-    def _window(self, after: int, width_us: int) -> Window | None:
+    def _window(self, count: int, after: int, width_us: int) -> Window | None:
         """The driver hands samples out oldest first and newer than asked; else they are sorted out here."""
-        values = self._values()
-        last = 2 * len(values) - 2
+        values = self._words[2 : 4 * count : 4].tolist()
+        if self._type.value == _DOUBLE:
+            values = [round(value) for value in self._doubles[1 : 2 * count : 2]]
+        last = 2 * count - 2
         oldest, newest, highest = self._longs[0], self._longs[last], max(values)
         since = after or newest - width_us
         self._silent = 0
@@ -100,29 +104,26 @@ class Ring:
         if self._ask() != SUCCESS or not self._count.value or self._newest_held() >= seen:
             self._last.value = seen
             return None
-        return self._window(0, width_us)
+        return self._window(self._count.value, 0, width_us)
 
     def _ask(self) -> int:
-        for _ in range(3):
-            self._count.value = self._room
-            code = self._call(self._handle, self._kind, self._last, *self._out)
+        self._count.value = self._room
+        code = self._get()
+        for _ in range(2):
             if code != INSUFFICIENT_SIZE:
-                return code
+                break
             self._make_room(self._room * 4)
+            self._count.value = self._room
+            code = self._get()
         return code
 
     def _newest_held(self) -> int:
         return max(self._longs[0 : 2 * self._count.value : 2].tolist())
-
-    def _values(self) -> list[int]:
-        count = self._count.value
-        if self._type.value == _DOUBLE:
-            return [round(value) for value in self._doubles[1 : 2 * count : 2]]
-        return self._words[2 : 4 * count : 4].tolist()
 
     def _make_room(self, entries: int) -> None:
         self._room = entries
         buffer = ctypes.create_string_buffer(entries * _ENTRY_BYTES)
         raw = memoryview(buffer).cast("B")
         self._longs, self._words, self._doubles = raw.cast("Q"), raw.cast("I"), raw.cast("d")
-        self._out = (ctypes.byref(self._type), ctypes.byref(self._count), buffer)
+        out = (ctypes.byref(self._type), ctypes.byref(self._count), buffer)
+        self._get = partial(self._call, self._handle, self._kind, self._last, *out)

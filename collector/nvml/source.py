@@ -63,6 +63,7 @@ class NvmlSource:
         self._places: tuple[MigPlace, ...] = ()
         self._generation = -1
         self._last_ms: int | None = None
+        self._began = 0.0
         self._ticks = 0
         foreign = not (shares_host_pids() if self._options.host_pids is None else self._options.host_pids)
         self._gathering = Gathering(node, ProcessStarts(foreign=foreign), foreign=foreign)
@@ -79,9 +80,9 @@ class NvmlSource:
 
     def read(self, now_ms: int) -> Reading | Unavailable:
         """Everything since the last call; blocks for at most about two ``timeout_s``."""
-        began = time.perf_counter()
+        self._began = time.perf_counter()
         outcome = self._read(now_ms)
-        return replace(outcome, duration_ms=(time.perf_counter() - began) * 1000)
+        return outcome if isinstance(outcome, Reading) else replace(outcome, duration_ms=self._lasted_ms())
 
     def close(self) -> None:
         """End the child and forget the processes; safe to call twice."""
@@ -181,7 +182,11 @@ class NvmlSource:
                 *changes.unnamed(known, self._failures(answer), self._name, now_ms - width_ms, now_ms),
             ),
             mig_places=self._places,
+            duration_ms=self._lasted_ms(),
         )
+
+    def _lasted_ms(self) -> float:
+        return (time.perf_counter() - self._began) * 1000
 
     def _remember(self, answer: Mapping[str, Any], samples: tuple[GpuSample, ...], now_ms: int) -> Known:
         blind = changes.blind_now(self._known, self._failures(answer))
