@@ -12,7 +12,8 @@ from advisor.observed import Observed
 from advisor.recorded import moment_ms
 from analytics.query import run
 from collector.model import GpuUuid, JobId
-from service.alerts.facts import Blindness, Day, Facts
+from collector.store.gaps import NOT_RUNNING
+from service.alerts.facts import Away, Blindness, Day, Facts
 
 if TYPE_CHECKING:
     from collector.clock import Clock
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 HOUR_MS = 3_600_000
 GAPS_BACK = timedelta(days=7)
 """How far back the beginning of a blindness is looked for."""
+AWAY_BACK = timedelta(hours=1)
+"""For so long after it a time without a service is news."""
 SOURCE_TICKS = 3
 """A source that was not even tried for so many ticks is none of this service's any more."""
 
@@ -46,6 +49,7 @@ def facts_of(store: "Store", config: "Config", clock: "Clock", eyes: Eyes) -> Fa
     with closing(store.reader()) as connection:
         gpus = _rows(connection, "decide_gpus", as_of=now_ms)
         blind = _blind(connection, now_ms, tick_ms)
+        away = away_of(_gaps(connection, now_ms, AWAY_BACK))
         target = config.alerts.utilization_target_ratio
         day = _day(connection, now_ms) if target > 0 else None
     return Facts(
@@ -61,6 +65,7 @@ def facts_of(store: "Store", config: "Config", clock: "Clock", eyes: Eyes) -> Fa
         places=places_of(gpus),
         newest_ms=_newest(gpus),
         blind=blind,
+        away=away,
         day=day,
     )
 
@@ -113,13 +118,27 @@ def blindness_of(
     )
 
 
+def away_of(gaps: Iterable[Mapping[str, Any]]) -> Away | None:
+    """The newest time in which the service did not run, for all its sources at once."""
+    ended = [
+        (moment_ms(gap["to_ts"]), moment_ms(gap["from_ts"])) for gap in gaps if gap["reason"] == NOT_RUNNING
+    ]
+    if not ended:
+        return None
+    to_ms = max(ended)[0]
+    return Away(from_ms=min(since for until, since in ended if until == to_ms), to_ms=to_ms)
+
+
 def _blind(connection: Any, now_ms: int, tick_ms: int) -> tuple[Blindness, ...]:
     sources = _rows(connection, "sources")
     if not any(row["reason"] for row in sources):
         return ()
+    return blindness_of(sources, _gaps(connection, now_ms, GAPS_BACK), now_ms, tick_ms)
+
+
+def _gaps(connection: Any, now_ms: int, back: timedelta) -> list[dict[str, Any]]:
     end = _minute(now_ms) + timedelta(minutes=2)
-    gaps = _rows(connection, "gaps", from_ts=end - GAPS_BACK, to_ts=end)
-    return blindness_of(sources, gaps, now_ms, tick_ms)
+    return _rows(connection, "gaps", from_ts=end - back, to_ts=end)
 
 
 def _day(connection: Any, now_ms: int) -> Day:

@@ -23,6 +23,14 @@ class Blindness:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Away:
+    """The newest time in which no service ran on this store: nothing was measured in it."""
+
+    from_ms: int
+    to_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Day:
     """The cluster over ``[from_ms, to_ms)``: used over measured time, and how much of it was measured.
 
@@ -41,8 +49,8 @@ class Facts:
 
     ``places`` names GPUs as people do (``node1:3``). ``newest_ms`` has, by node, the newest sample of each
     installed GPU, ``None`` when it has had none for ten minutes. ``last_tick_ms`` is ``None`` before the
-    first tick of this service. ``halt`` says why nothing is done at all, ``waits`` what each waiting job
-    waits for.
+    first tick of this service; ``away`` is ``None`` where none ended within the hour. ``halt`` says why
+    nothing is done at all, ``waits`` what each waiting job waits for.
     """
 
     now_ms: int
@@ -57,4 +65,5 @@ class Facts:
     places: Mapping[GpuUuid, str] = field(default_factory=dict)
     newest_ms: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
     blind: tuple[Blindness, ...] = ()
+    away: Away | None = None
     day: Day | None = None

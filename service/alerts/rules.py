@@ -25,6 +25,8 @@ from service.alerts.sayings import keeping, measured, where
 from service.config.alerting import AlertsConfig
 
 STALE_TICKS = 3
+AWAY_MS = 600_000
+"""A case of a service that was away is open at least for so long, once it could be told."""
 
 
 def sight(facts: Facts, config: AlertsConfig, open_keys: Iterable[str]) -> Sighting:
@@ -158,7 +160,8 @@ def starved_quotas(facts: Facts, config: AlertsConfig) -> Sighting:
 
 
 def blindness(facts: Facts, config: AlertsConfig) -> Sighting:
-    """Sources that cannot be read, nodes of which no GPU is measured, and a service that has no ticks.
+    """Sources that cannot be read, nodes of which no GPU is measured, a service without ticks, and one that
+    was away.
 
     While a source is blind, nodes that fall silent with it are no cases of their own.
     """
@@ -181,6 +184,8 @@ def blindness(facts: Facts, config: AlertsConfig) -> Sighting:
         title = f"Fallow measures nothing on {node}"
         holds[key] = _blind(key, title, says, facts.now_ms if since_ms is None else since_ms, node)
     calm = dict.fromkeys(nodes, "its GPUs are measured again")
+    holds |= _was_away(facts, config, prefix)
+    calm[f"{prefix}away"] = "it has measured ever since"
     return Sighting(at_ms=facts.now_ms, holds=holds, unknown=frozenset(unknown), calm=calm)
 
 
@@ -306,6 +311,18 @@ def _no_ticks(facts: Facts, prefix: str) -> Mapping[str, Condition]:
         says = f"The newest measurement is of {clock(last_ms)}; one is due every {facts.tick_ms / 1000:g} s."
     made = _blind(key, "Fallow measures nothing at all", says, facts.now_ms if last_ms is None else last_ms)
     return {key: replace(made, level=WORSE)}
+
+
+def _was_away(facts: Facts, config: AlertsConfig, prefix: str) -> Mapping[str, Condition]:
+    """News for as long as it takes to be told, and AWAY_MS more: then it is over."""
+    away, key = facts.away, f"{prefix}away"
+    if away is None or away.to_ms - away.from_ms < config.blind_s * 1000:
+        return {}
+    if facts.now_ms - away.to_ms > config.opens_after_s * 1000 + AWAY_MS:
+        return {}
+    says = f"Fallow was not running from {clock(away.from_ms)} to {clock(away.to_ms)}."
+    later = "It measures again. What was done in between is unknown: nobody is judged on it."
+    return {key: replace(_blind(key, "Nothing was measured for a while", says, away.from_ms), next=later)}
 
 
 def _silent_nodes(facts: Facts, blind_ms: int) -> dict[str, int | None]:

@@ -10,8 +10,9 @@ from advisor.model import ActionClass, Phase, Project, Reservation, Use
 from advisor.model import Job as AdvisedJob
 from analytics.model import FindingKind, Unknown
 from collector.model import JobId
-from service.alerts.asking import blindness_of, day_of
-from service.alerts.facts import Blindness, Day
+from collector.store.gaps import NOT_RUNNING
+from service.alerts.asking import away_of, blindness_of, day_of
+from service.alerts.facts import Away, Blindness, Day
 from service.alerts.model import WORSE, WORTH_A_WORD
 from service.alerts.rules import blindness, gpu_faults, low_utilization, memory_hogs, starved_quotas
 from service.config.alerting import AlertsConfig
@@ -241,6 +242,39 @@ def test_a_service_without_ticks_says_so_and_nothing_of_its_nodes() -> None:
     assert list(seen.holds) == ["collector-blind:ticks"]
     assert seen.holds["collector-blind:ticks"].level == WORSE
     assert "collector-blind:ticks" in blindness(facts(state(), last_tick_ms=None), CONFIG).holds
+
+
+AWAY_KEY = "collector-blind:away"
+
+
+@pytest.mark.parametrize(
+    ("lasted", "ago", "told"),
+    [(60, 1, True), (60, 19, True), (60, 26, False), (1, 1, False)],
+    ids=["an hour, just now", "still", "it was told", "a restart"],
+)
+def test_a_service_that_was_away_says_from_when_to_when(lasted: int, ago: int, told: bool) -> None:
+    config = replace(CONFIG, opens_after_s=900, blind_s=120)
+    away = Away(from_ms=NOW_MS - (ago + lasted) * MINUTE_MS, to_ms=NOW_MS - ago * MINUTE_MS)
+    seen = blindness(facts(state(), away=away), config)
+    assert (AWAY_KEY in seen.holds) is told
+    if told:
+        said = seen.holds[AWAY_KEY]
+        assert said.since_ms == away.from_ms and "was not running from 2026-11-0" in said.says
+        assert "nobody is judged" in said.next
+    else:
+        assert AWAY_KEY in seen.calm
+
+
+def test_the_newest_time_without_a_service_is_that_of_all_its_sources() -> None:
+    why = {"uuid": None, "reason": NOT_RUNNING}
+    gaps = [
+        {"source": "nvml", "from_ts": at(30), "to_ts": at(10), **why},
+        {"source": "dcgm", "from_ts": at(31), "to_ts": at(10), **why},
+        {"source": "nvml", "from_ts": at(50), "to_ts": at(40), **why},
+        {"source": "nvml", "from_ts": at(5), "to_ts": at(1), "uuid": None, "reason": "no answer"},
+    ]
+    assert away_of(gaps) == Away(from_ms=NOW_MS - 31 * MINUTE_MS, to_ms=NOW_MS - 10 * MINUTE_MS)
+    assert away_of(gaps[3:]) is None
 
 
 def at(minutes_ago: float) -> datetime:
