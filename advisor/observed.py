@@ -17,11 +17,11 @@ from collector.model import JobId, JobKind, Rung
 class JobUse:
     """One job's use of its GPUs over ``[from_ms, to_ms)``, the part of the window in which it held them.
 
-    ``coverage_ratio`` is the share of that time that was measured. Utilization is on the lowest ``rung``
-    that went in; ``utilization_p95_ratio`` and ``memory_peak_bytes`` are those of its busiest GPU, the
-    former over minutes. ``memory_needed_bytes`` is the peak that tensors took, which only the job itself
-    can tell. ``gpus_used`` is on how many of its GPUs it ever computed. ``others`` is true when it had
-    neighbours on a GPU: what was measured there is theirs as well.
+    ``coverage_ratio`` is the share of that time that was measured. Utilization is on the ``rung`` that
+    19 of 20 minutes reach (the others overstate it); ``utilization_p95_ratio`` and ``memory_peak_bytes``
+    are those of its busiest GPU, the former over minutes. ``memory_needed_bytes`` is the peak that tensors
+    took, which only the job itself can tell. ``gpus_used`` is on how many of its GPUs it ever computed.
+    ``others`` is true when it had neighbours on a GPU: what was measured there is theirs as well.
     """
 
     job: JobId

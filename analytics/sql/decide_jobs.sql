@@ -3,7 +3,8 @@
 -- Who held it up to the very instant, as the last ones of an imported past did, holds it. A hold that was broken for
 -- at most ten minutes (the service began anew) is one hold. Busy is any minute with time in a working state. The
 -- roll-up splits the minutes of a shared GPU among its holders: measured time is made whole again. What two jobs did
--- on one GPU cannot be told apart.
+-- on one GPU cannot be told apart. Minutes on a lower rung than the others (the first after a restart) say too much of
+-- the use and never too little, so a few of them leave the job on the rung of the rest.
 --
 -- @param as_of instant: the instant
 -- @param from_ts minute: start of the window that is looked at
@@ -25,7 +26,7 @@
 -- @column utilization_mean_ratio double (ratio): used over measured time
 -- @column utilization_p95_ratio double (ratio): that 19 of 20 measured minutes do not exceed
 -- @column memory_peak_bytes bigint (bytes): the most used
--- @column rung tinyint: the lowest rung that went in (1 GPU utilization: an upper bound; 3 SM active)
+-- @column rung tinyint: that 19 of 20 measured minutes reach (1 GPU utilization: an upper bound; 3 SM active)
 -- @column others bigint: other jobs that had a part of this GPU in that time
 -- @null busy_until_ms: it did not work in the window; else: not known or not measured
 WITH spells AS (
@@ -66,7 +67,8 @@ WITH spells AS (
         max(ts) FILTER (WHERE work_ms > 0) + INTERVAL 1 MINUTE AS busy_until,
         sum(used_ms) / nullif(sum(measured_ms), 0) AS mean_ratio,
         quantile_disc(used_ms / measured_ms, 0.95) FILTER (WHERE measured_ms > 0) AS p95_ratio,
-        max(memory_used_max_bytes) AS memory_peak_bytes, min(rung) FILTER (WHERE measured_ms > 0) AS rung
+        max(memory_used_max_bytes) AS memory_peak_bytes,
+        quantile_disc(rung, 0.05) FILTER (WHERE measured_ms > 0) AS rung
     FROM minutes
     GROUP BY ALL
 ), quiet AS (

@@ -1,11 +1,16 @@
 """What a decision reads from the store, counted by hand on the store of ``tests/analytics/world.py``."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.analytics.world import A0, A1, B0, GIB, MINUTE_MS, NOON_MS, ONE_MS, TWO_MS
+from analytics.query import run
+from collector.batch import HeldInterval, History, to_table
+from collector.model import Allocation, ClaimSource, Gpu, GpuSample, NodeName, Rung
+from collector.store.database import open_store
+from tests.analytics.world import A0, A1, B0, GIB, MINUTE_MS, NOON_MS, ONE_JOB, ONE_MS, TWO_MS
 
 Ask = Callable[..., list[dict[str, Any]]]
 HOUR_MS = 60 * MINUTE_MS
@@ -87,3 +92,37 @@ def test_past_jobs_counts_every_job_of_the_window_once(ask: Ask) -> None:
     assert (two["measured_ms"], two["share"], two["others"]) == (HOUR_MS, 0.5, 1)
     assert (three["measured_ms"], three["expected_ms"], three["gpus_used"]) == (45 * MINUTE_MS, HOUR_MS, 0)
     assert (one["per_gpu_hour"], three["per_gpu_hour"]) == (4.0, None)
+
+
+@pytest.mark.parametrize(
+    ("poor", "rung"), [(0, Rung.SM_ACTIVE), (2, Rung.SM_ACTIVE), (6, Rung.GPU_UTILIZATION)]
+)
+def test_decide_jobs_is_on_the_rung_that_nineteen_of_twenty_minutes_reach(
+    poor: int, rung: Rung, tmp_path: Path
+) -> None:
+    """After a restart a minute or two are on GPU utilization alone: that is no reason to know nothing."""
+
+    def sample(minute: int) -> GpuSample:
+        lower = minute <= poor
+        return GpuSample(
+            uuid=A0,
+            at_ms=NOON_MS + minute * MINUTE_MS,
+            width_ms=MINUTE_MS,
+            rung=Rung.GPU_UTILIZATION if lower else Rung.SM_ACTIVE,
+            utilization_ratio=0.4,
+            gpu_utilization_ratio=0.4,
+            sm_active_ratio=None if lower else 0.4,
+            memory_used_bytes=GIB,
+            process_count=1,
+        )
+
+    given = Allocation(uuid=A0, holder=ONE_JOB, source=ClaimSource.SLURM)
+    held = HeldInterval(allocation=given, from_ms=NOON_MS, to_ms=None)
+    gpu = Gpu(uuid=A0, node=NodeName("a"), index=0, model="H100", memory_total_bytes=80 * GIB)
+    with open_store(tmp_path / "fallow.duckdb") as store:
+        samples = to_table([sample(minute) for minute in range(1, 64)])
+        store.write_history(History(source="hand", gpus=(gpu,), samples=samples, held=(held,)))
+        with store.reader() as reader:
+            (row,) = run(reader, "decide_jobs", {"as_of": ONE_MS, "from_ts": NOON_MS}).to_pylist()
+    assert row["measured_ms"] == 60 * MINUTE_MS
+    assert Rung(row["rung"]) is rung
