@@ -26,6 +26,8 @@ class _Tested:
 
     def to_dict(self) -> dict[str, Any]:
         """The specification; the only thing that Streamlit asks a chart for."""
+        if isinstance(self._chart, Filled):
+            return self._chart.sent()
         spec: dict[str, Any] = self._chart.to_dict(validate=False)
         return spec
 
@@ -36,11 +38,8 @@ def charted(chart: Any, told: str, frame: pd.DataFrame, name: str, *, numbers: s
     ``numbers`` says what the table holds; ``name`` is unique on its page and names the file. ``options`` go
     to the chart (``key``, ``on_select``, ``selection_mode``); what was picked in it comes back.
     """
-    if isinstance(chart, Filled):
-        picked: Any = st.vega_lite_chart(chart.sent(), theme=None, width="stretch", alt=told, **options)
-    else:
-        tested: Any = _Tested(chart)
-        picked = st.altair_chart(tested, theme=None, width="stretch", alt=told, **options)
+    tested: Any = _Tested(chart)
+    picked = st.altair_chart(tested, theme=None, width="stretch", alt=told, **options)
     tabled(frame, name, numbers)
     return picked
 
