@@ -13,13 +13,16 @@ from runpy import run_path
 
 def main() -> None:
     """Load the app and what it draws with, then serve it; ends with the server."""
-    from streamlit.web import cli
+    from streamlit.web import bootstrap, cli
 
     if len(sys.argv) < 2 or not Path(sys.argv[1]).is_file():
         sys.exit("fallow: which app? write: python -m service.pages app.py [--server.port=PORT]")
     logging.disable(logging.WARNING)  # Streamlit's, of caches that are declared before its server runs
     from service.pages import overview, shell
 
+    options = dict(cli.main_run.make_context("run", sys.argv[1:]).params)
+    del options["target"], options["args"]
+    bootstrap.load_config_options(options)  # or the server finds, when it reads them, that they have changed
     run_path(sys.argv[1], run_name="loaded")
     overview.prepare()
     shell.rehearse()
