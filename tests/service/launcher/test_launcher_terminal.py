@@ -189,10 +189,13 @@ def test_ctrl_z_stops_the_job_and_fg_goes_on_with_it(
 
 
 def test_a_key_lets_a_paused_interactive_job_go_on(service: WireService, sit: Sit, tmp_path: Path) -> None:
-    saves = (
-        "import signal, sys; signal.signal(signal.SIGUSR1, lambda *_: sys.exit(0)); print('ready'); input()"
+    saves = (  # a signal that came just before input() began to read would be seen at the next key only
+        "import signal, sys, time",
+        "signal.signal(signal.SIGUSR1, lambda *_: sys.exit(0))",
+        "print('ready')",
+        "while True: time.sleep(0.05)",
     )
-    (tmp_path / "saves.py").write_text(saves.replace("; ", "\n"))
+    (tmp_path / "saves.py").write_text("\n".join(saves))
     words = [sys.executable, "-u", str(tmp_path / "saves.py")]
     terminal = sit(*run("--interactive", "--checkpoint-signal", "USR1", "--", *words))
     service.tell(Begin(number=1, gpus=(A,)))
