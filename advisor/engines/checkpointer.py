@@ -7,10 +7,12 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from advisor.engines.checkpoint import Deed, Host, Target
+from advisor.engines.moving import Ongoing
 from advisor.register.foreign import Seen
 from advisor.written import Unreadable, from_text
 from collector.procfs.entanglements import Entanglement, available_bytes, entanglement, mps_pids
@@ -33,16 +35,16 @@ class Checkpointer(Protocol):
         """The processes as they are now."""
         ...
 
-    def pause(self, pids: Sequence[int]) -> Deed:
-        """Off their GPUs; blocks."""
+    def pause(self, pids: Sequence[int]) -> Ongoing:
+        """Begin to take them off their GPUs."""
         ...
 
-    def resume(self, pids: Sequence[int]) -> Deed:
-        """Back on; blocks."""
+    def resume(self, pids: Sequence[int]) -> Ongoing:
+        """Begin to bring them back."""
         ...
 
     def look(self, pids: Sequence[int]) -> Deed:
-        """Only their states."""
+        """Only their states; blocks for a moment."""
         ...
 
 
@@ -74,38 +76,72 @@ class LocalCheckpointer:
             for each in seen
         )
 
-    def pause(self, pids: Sequence[int]) -> Deed:
-        """Blocks for as long as the memory takes to move, at most a quarter of an hour."""
+    def pause(self, pids: Sequence[int]) -> Ongoing:
+        """Begin; it is over when the memory has moved, or after a quarter of an hour."""
         return self._ask("pause", pids, LONGEST_S)
 
-    def resume(self, pids: Sequence[int]) -> Deed:
-        """Blocks for as long as the memory takes to move, at most a quarter of an hour."""
+    def resume(self, pids: Sequence[int]) -> Ongoing:
+        """Begin; it is over when the memory has moved, or after a quarter of an hour."""
         return self._ask("resume", pids, LONGEST_S)
 
     def look(self, pids: Sequence[int]) -> Deed:
         """Blocks for some seconds at most."""
-        return self._ask("look", pids, LOOK_S)
+        asked = self._ask("look", pids, LOOK_S)
+        while (deed := asked.ended(LOOK_S)) is None:
+            pass
+        return deed
 
-    def _ask(self, verb: str, pids: Sequence[int], patience_s: float) -> Deed:
+    def _ask(self, verb: str, pids: Sequence[int], patience_s: float) -> Ongoing:
         command = [sys.executable, "-m", CHILD, verb, str(self._timeout_ms), *map(str, pids)]
-        child = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
         try:
-            out, err = child.communicate(timeout=patience_s)
+            child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return Over(Deed(ok=False, found=f"the driver could not be asked: {error}", undone=True))
+        return Child(child, patience_s)
+
+
+class Over:
+    """What ended as it began."""
+
+    def __init__(self, deed: Deed) -> None:
+        self._deed = deed
+
+    def ended(self, at_most_s: float) -> Deed:
+        """What came of it, at once."""
+        return self._deed
+
+
+class Child:
+    """A process that asks the driver, and is left to itself after ``patience_s``."""
+
+    def __init__(self, process: "subprocess.Popen[str]", patience_s: float) -> None:
+        self._process, self._patience_s = process, patience_s
+        self._until_s = time.monotonic() + patience_s
+
+    def ended(self, at_most_s: float) -> Deed | None:
+        """What came of it, waiting so long at most; ``None`` when it still asks, and its time is not over."""
+        try:
+            out, err = self._process.communicate(timeout=max(0.0, at_most_s))
         except subprocess.TimeoutExpired:
-            found = f"the driver has not finished after {patience_s:g} s (process {child.pid} goes on asking)"
-            return Deed(ok=False, found=found)
+            if time.monotonic() < self._until_s:
+                return None
+            goes_on = f"process {self._process.pid} goes on asking"
+            return Deed(
+                ok=False, found=f"the driver has not finished after {self._patience_s:g} s ({goes_on})"
+            )
         try:
             deed: Deed = from_text(Deed, out)
         except Unreadable:
             last = (err.strip().splitlines() or ["no word"])[-1]
-            return Deed(ok=False, found=f"asking the driver ended with status {child.returncode}: {last}")
+            status = self._process.returncode
+            return Deed(ok=False, found=f"asking the driver ended with status {status}: {last}")
         return deed
 
 

@@ -10,6 +10,13 @@ from typing import Protocol
 
 from advisor.steps import Step
 
+SLICE_S = 0.5
+"""So often who waits for an outcome looks whether the service stops."""
+
+
+class Interrupted(Exception):
+    """The service stops while an outcome is awaited; what comes of it is found out at the next start."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:

@@ -5,13 +5,17 @@ client of CUDA's multi-process service that is stopped takes its neighbours with
 down before the driver is asked, so that whoever starts after a crash finds it and can look.
 """
 
+import math
+import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
 from advisor.engines.checkpoint import Deed, unfit
 from advisor.engines.checkpointer import Checkpointer
-from advisor.engines.engine import Done, Failed, Late, Outcome, Stale, Unsupported
+from advisor.engines.engine import SLICE_S, Done, Failed, Interrupted, Late, Outcome, Stale, Unsupported
+from advisor.engines.moving import Moving
 from advisor.engines.telling import Notice, Notifier, tell
 from advisor.register.foreign import ForeignBook, Paused, Seen
 from advisor.steps import (
@@ -55,22 +59,41 @@ class Parts:
 
 
 class ForeignEngine:
-    """Carries out what can be done to jobs that Fallow did not launch."""
+    """Carries out what can be done to jobs that Fallow did not launch; safe from any thread.
+
+    ``interrupt`` ends every wait. What moves meanwhile goes on.
+    """
 
     def __init__(self, parts: Parts) -> None:
         self._book, self._sightings = parts.book, parts.sightings
         self._ways, self._checkpointer = tuple(parts.ways), parts.checkpointer
         self._node, self._account_uid = parts.node, parts.account_uid
+        self._moving: dict[JobId, Moving] = {}
+        self._beginning = threading.Lock()
+        self._stopping = threading.Event()
+
+    def interrupt(self) -> None:
+        """The service stops: every wait, now and later, ends with ``Interrupted``."""
+        self._stopping.set()
+
+    def moving(self) -> frozenset[JobId]:
+        """The jobs whose GPU memory is on its way: neither on their GPUs nor off them."""
+        with self._beginning:
+            return frozenset(self._moving)
 
     def do(self, step: Step, intent: int = 0) -> Outcome:
-        """Tell, pause or resume; everything else is unsupported. Blocks while GPU memory moves."""
+        """Tell, pause or resume, and wait while GPU memory moves; everything else is unsupported."""
+        given = self.give(step, intent)
+        return self.wait(given) if isinstance(given, Moving) else given
+
+    def give(self, step: Step, intent: int = 0) -> Moving | Outcome:
+        """Tell, or begin to pause or resume; everything else is unsupported."""
         match step:
             case Tell():
                 return self._tell(step)
-            case Pause():
-                return self._pause(step, intent)
-            case Resume():
-                return self._resume(step)
+            case Pause() | Resume():
+                with self._beginning:
+                    return self._begin(step, intent)
             case Start() | Resize() | Move() | Requeue() | Promise() | ReleaseCaches() | CapAtNextLaunch():
                 return Unsupported(why=beyond(step.job)[verb_of(step)])
             case Terminate():
@@ -78,10 +101,31 @@ class ForeignEngine:
             case _:
                 assert_never(step)
 
+    def wait(self, moving: Moving, at_most_s: float | None = None) -> Outcome:
+        """What came of it, or ``Late`` when it still goes on. Raises ``Interrupted``."""
+        until_s = math.inf if at_most_s is None else time.monotonic() + at_most_s
+        while True:
+            outcome = moving.outcome(min(SLICE_S, max(0.0, until_s - time.monotonic())))
+            if outcome is not None:
+                self._forget(moving)
+                return outcome
+            if self._stopping.is_set():
+                raise Interrupted
+            if time.monotonic() >= until_s:
+                return _under_way(moving)
+
     def settle(self, step: Step) -> Outcome | None:
         """What came of a step that nobody saw the end of; ``None`` when nobody can say. Asks the driver."""
         if not isinstance(step, Pause | Resume) or self._checkpointer is None:
             return None
+        moving = self._moving.get(step.job)
+        if moving is not None:
+            outcome = moving.outcome()
+            if outcome is None:
+                return _under_way(moving)
+            self._forget(moving)
+            if type(moving.step) is type(step):
+                return outcome
         open_one = self._book.paused(step.job)
         if open_one is None:
             ended = isinstance(step, Resume)
@@ -115,7 +159,12 @@ class ForeignEngine:
             return Done(note=f"reached {', '.join(told.reached)}")
         return Done(note=f"nobody was reached: {'; '.join(told.missed)}")
 
-    def _pause(self, step: Pause, intent: int) -> Outcome:
+    def _begin(self, step: Pause | Resume, intent: int) -> Moving | Outcome:
+        if step.job in self._moving:
+            return Stale(found=_under_way(self._moving[step.job]).found)
+        return self._pause(step, intent) if isinstance(step, Pause) else self._resume(step)
+
+    def _pause(self, step: Pause, intent: int) -> Moving | Outcome:
         if self._checkpointer is None:
             return Unsupported(why=OFF)
         if self._book.paused(step.job) is not None:
@@ -128,17 +177,23 @@ class ForeignEngine:
             return Unsupported(why=why)
         gpus = tuple(dict.fromkeys(uuid for each in seen for uuid in each.uuids))
         self._book.begin(Paused(job=step.job, holder=holder, processes=seen, gpus=gpus), intent)
-        deed = self._checkpointer.pause(_pids(seen))
-        if deed.ok:
-            return Done(took_s=_took(deed), note=_said(deed))
-        if deed.undone:
-            self._book.end(step.job, "failed")
-        return Failed(found=deed.found)
+
+        def conclude(deed: Deed) -> Outcome:
+            if deed.ok:
+                return Done(took_s=_took(deed), note=_said(deed))
+            if deed.undone:
+                self._book.end(step.job, "failed")
+            return Failed(found=deed.found)
+
+        return self._follow(Moving(step, self._checkpointer.pause(_pids(seen)), conclude))
 
     def unfit(self, job: JobId, seen: Sequence[Seen]) -> str | None:
         """Why this job cannot be paused here and now; ``None`` when it can be tried. Reads /proc."""
         if self._checkpointer is None:
             return OFF
+        leaving = next((each for each in list(self._moving.values()) if isinstance(each.step, Pause)), None)
+        if leaving is not None:
+            return f"{_under_way(leaving).found}, and one at a time is: the host's room is known after it"
         if job.startswith(GIVEN_ELSEWHERE):
             manager = "Slurm" if job.startswith("slurm:") else "Kubernetes"
             return f"{manager} gave it its GPUs: what a pause frees, nobody could use"
@@ -150,7 +205,7 @@ class ForeignEngine:
             return f"process {boxed.pid} is in a container, whose memory and devices are not ours to judge"
         return unfit(self._checkpointer.host(), self._checkpointer.targets(seen))
 
-    def _resume(self, step: Resume) -> Outcome:
+    def _resume(self, step: Resume) -> Moving | Outcome:
         open_one = self._book.paused(step.job)
         if open_one is None:
             return Stale(found="it is not paused")
@@ -164,11 +219,22 @@ class ForeignEngine:
             self._book.end(step.job, "gone")
             return Stale(found="its processes have ended meanwhile")
         left = tuple(pid for pid in _pids(paused.processes) if pid not in gone)
-        deed = self._checkpointer.resume(left)
-        if not deed.ok:
-            return Failed(found=deed.found)
-        self._book.end(step.job, "resumed")
-        return Done(took_s=_took(deed), note=_said(deed))
+
+        def conclude(deed: Deed) -> Outcome:
+            if not deed.ok:
+                return Failed(found=deed.found)
+            self._book.end(step.job, "resumed")
+            return Done(took_s=_took(deed), note=_said(deed))
+
+        return self._follow(Moving(step, self._checkpointer.resume(left), conclude))
+
+    def _follow(self, moving: Moving) -> Moving:
+        self._moving[moving.step.job] = moving
+        return moving
+
+    def _forget(self, moving: Moving) -> None:
+        if self._moving.get(moving.step.job) is moving:
+            del self._moving[moving.step.job]
 
 
 def beyond(job: JobId) -> dict[str, str]:
@@ -190,6 +256,11 @@ def beyond(job: JobId) -> dict[str, str]:
 def verb_of(step: Step) -> str:
     """The name of a step in small letters, as ``Job.cannot`` has it."""
     return type(step).__name__.lower()
+
+
+def _under_way(moving: Moving) -> Late:
+    where = "off its GPUs" if isinstance(moving.step, Pause) else "back onto its GPUs"
+    return Late(found=f"the memory of {moving.step.job} is being moved {where}")
 
 
 def _pids(processes: Sequence[Seen]) -> tuple[int, ...]:

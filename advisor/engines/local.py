@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from advisor.engines.engine import Done, Failed, Late, Outcome, Stale, Unsupported
+from advisor.engines.engine import SLICE_S, Done, Failed, Interrupted, Late, Outcome, Stale, Unsupported
 from advisor.model import ActionClass
 from advisor.register.life import Refused, Unable, lapsing
 from advisor.register.model import (
@@ -49,15 +49,6 @@ from collector.model import GpuUuid, JobId
 Agree = Callable[[Entry, tuple[GpuUuid, ...], float], Terms]
 """How an entry would hold a share of each of these GPUs: what keeps sharers apart, and the environment."""
 
-SLICE_S = 0.5
-
-BRIEF_S = 1.0
-"""What a launcher that has nothing to save takes to answer, with much to spare (docs/performance.md)."""
-
-
-class Interrupted(Exception):
-    """The service stops while an answer is awaited; what comes of the step is found out at the next start."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
@@ -95,7 +86,7 @@ class LocalEngine:
         given = self.give(step, intent)
         return self.wait(given) if isinstance(given, Given) else given
 
-    def give(self, step: Step, intent: int, also: Turn | None = None) -> Given | Outcome:
+    def give(self, step: Step, intent: int = 0, also: Turn | None = None) -> Given | Outcome:
         """Give the step's directive; its outcome at once where none is needed. Blocks for one commit.
 
         ``also`` changes the entry further, in the same commit.
@@ -216,21 +207,6 @@ class LocalEngine:
                 return patience.reshape_s + grace_s
             case _:
                 assert_never(directive)
-
-
-class Brief:
-    """The same engine for who has more to do: it waits ``soon_s`` for a launcher's word, and no longer.
-
-    What is not answered by then is ``Late``: it goes on by itself, and the journal finds out (``settle``).
-    """
-
-    def __init__(self, engine: LocalEngine, soon_s: float = BRIEF_S) -> None:
-        self._engine, self._soon_s = engine, soon_s
-
-    def do(self, step: Step, intent: int = 0) -> Outcome:
-        """Give the step's directive and wait a moment for its launcher. Raises ``Interrupted``."""
-        given = self._engine.give(step, intent)
-        return self._engine.wait(given, self._soon_s) if isinstance(given, Given) else given
 
 
 def outcome(entry: Entry, number: int) -> Outcome | None:

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
-from advisor.engines.engine import Done, Engine, Failed, Late, Outcome, Stale, Unsupported
-from advisor.engines.local import Interrupted
+from advisor.engines.engine import Done, Engine, Failed, Interrupted, Late, Outcome, Stale, Unsupported
 from advisor.journal import StoreJournal
 from advisor.steps import Step
 from collector.clock import Clock

@@ -1,7 +1,8 @@
 """What the acting half knows of jobs that Fallow did not launch, and the engine for them, joined.
 
-Four things come to a state that was read from the store: what the site protects, which foreign jobs are
-paused, whether somebody sits at an interactive one, and what cannot be done to each. The first steps of a
+Five things come to a state that was read from the store: what the site protects, which foreign jobs are
+paused, which are on their way off their GPUs or back, whether somebody sits at an interactive one, and what
+cannot be done to each. The first steps of a
 ladder need no more; whatever is not known here protects.
 """
 
@@ -15,7 +16,7 @@ from advisor.engines.checkpointer import LocalCheckpointer
 from advisor.engines.foreign import ForeignEngine, Parts, beyond
 from advisor.engines.sighting import OLDEST_MS, processes_of
 from advisor.engines.telling import Notifier, TerminalNotifier
-from advisor.model import ClusterState, Job, Phase, Use
+from advisor.model import ClusterState, Job, Phase, Placement, Use
 from advisor.protect import Protect, with_protection
 from advisor.register.foreign import Checkpoint, ForeignBook, Seen
 from advisor.register.state import is_ours
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 TOUCH_SLACK_MS = 10_000
 """The kernel stamps terminals in steps of 8 s: what was typed just before a pause is no touch after it."""
+UNSEEN_TICKS = 3
+"""So many ticks after its return a job holds its GPUs without being seen on them."""
+ON_ITS_WAY = "its GPU memory is on its way"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +56,7 @@ class Foreigners:
         self._node = NodeName(socket.gethostname())
         self._attended_ms = config.foreign.attended_s * 1000
         self._rehearsal = config.rehearsal
+        self._unseen_ms = round(config.collect.tick_s * UNSEEN_TICKS * 1000)
         ways: tuple[Notifier, ...] = ()
         if not sight.simulated:
             ways = ((TerminalNotifier(),) if config.foreign.terminals else ()) + sight.messages
@@ -75,16 +80,24 @@ class Foreigners:
 
     def complete(self, state: ClusterState) -> ClusterState:
         """The state with all that is known of foreign jobs. Reads the store and /proc; blocks briefly."""
-        state = with_paused(with_protection(state, self._protect), self._paused(), self._typed_ms)
-        jobs = {id: job if is_ours(id) else self._completed(job) for id, job in state.jobs.items()}
+        moving = self.engine.moving()
+        checkpoints = self._checkpoints()
+        moving |= self.engine.moving()  # what ended in between stands in the book as it stood before
+        paused = [c for c in checkpoints if c.ended_as is None and c.paused.job not in moving]
+        present = [c for c in checkpoints if c.ended_as == "resumed" or c.paused.job in moving]
+        state = with_present(with_protection(state, self._protect), present)
+        state = with_paused(state, paused, self._typed_ms)
+        jobs = {id: job if is_ours(id) else self._completed(job, moving) for id, job in state.jobs.items()}
         return replace(state, jobs=jobs)
 
-    def _completed(self, job: Job) -> Job:
+    def _completed(self, job: Job, moving: "frozenset[JobId]") -> Job:
         if job.phase is Phase.PAUSED:
             return job
         seen = self.processes(job.id)
         cannot = beyond(job.id)
-        if _may_be_paused(job):
+        if job.id in moving:
+            cannot |= {"pause": ON_ITS_WAY, "resume": ON_ITS_WAY}
+        elif _may_be_paused(job):
             why = self.engine.unfit(job.id, seen)
             if why is not None:
                 cannot["pause"] = why
@@ -93,15 +106,13 @@ class Foreigners:
             attached = attended(self._typed_ms(seen), self._clock.now_ms(), self._attended_ms)
         return replace(job, attached=attached, cannot=cannot)
 
-    def _paused(self) -> list[Checkpoint]:
-        """Those that are paused; one whose processes have all ended is closed here."""
+    def _checkpoints(self) -> list[Checkpoint]:
+        """Those that are open, and those that ended of late; whose processes are all gone is closed here."""
         found = []
-        for each in self._book.checkpoints():
-            if each.ended_as is not None:
-                continue
+        for each in self._book.checkpoints(self._clock.now_ms() - self._unseen_ms):
             if any(tty_of(one.pid, one.started_ms) is not None for one in each.paused.processes):
                 found.append(each)
-            else:
+            elif each.ended_as is None:
                 self._book.end(each.paused.job, "gone")
         return found
 
@@ -150,12 +161,33 @@ def with_paused(
     return replace(state, jobs=jobs, placements=placements)
 
 
+def with_present(state: ClusterState, checkpoints: Sequence[Checkpoint]) -> ClusterState:
+    """The state with the foreign jobs that are on their way, or back and not seen yet: they hold their GPUs.
+
+    Where the measuring shows one, or somebody else has a GPU of it, the state stays as it is.
+    """
+    jobs, placements = dict(state.jobs), dict(state.placements)
+    for each in checkpoints:
+        job, gpus = each.paused.job, each.paused.gpus
+        known = all(uuid in state.gpus for uuid in gpus)
+        if known and job not in placements and _held_one(placements, gpus) is None:
+            jobs[job] = _job(each, Phase.RUNNING, beyond(job))
+            placements[job] = Placement(gpus=gpus)
+    return replace(state, jobs=jobs, placements=placements)
+
+
 def _paused_job(checkpoint: Checkpoint, *, touched: bool, taken: GpuUuid | None) -> Job:
-    paused, holder = checkpoint.paused, checkpoint.paused.holder
-    sizes = [each.memory_bytes for each in paused.processes]
-    cannot = beyond(paused.job)
+    cannot = beyond(checkpoint.paused.job)
     if taken is not None:
         cannot["resume"] = f"it can only come back to {taken}, and that is in use"
+    job = _job(checkpoint, Phase.PAUSED, cannot)
+    use = Use.UNKNOWN if touched else Use.IDLE
+    return replace(job, paused_on=checkpoint.paused.gpus, held=not touched, use=use)
+
+
+def _job(checkpoint: Checkpoint, phase: Phase, cannot: dict[str, str]) -> Job:
+    paused, holder = checkpoint.paused, checkpoint.paused.holder
+    sizes = [each.memory_bytes for each in paused.processes]
     return Job(
         id=paused.job,
         project=holder.project or NO_PROJECT,
@@ -163,24 +195,26 @@ def _paused_job(checkpoint: Checkpoint, *, touched: bool, taken: GpuUuid | None)
         name=holder.name,
         kind=holder.kind,
         framework=holder.framework,
-        phase=Phase.PAUSED,
+        phase=phase,
         min_gpus=len(paused.gpus),
         max_gpus=len(paused.gpus),
         memory_bytes=None if None in sizes else sum(size for size in sizes if size is not None) or None,
         submitted_ms=checkpoint.begun_ms,
-        paused_on=paused.gpus,
-        held=not touched,
-        use=Use.UNKNOWN if touched else Use.IDLE,
         acted_ms=checkpoint.begun_ms,
         cannot=cannot,
     )
 
 
 def _taken(
-    state: ClusterState, placements: "Mapping[JobId, object]", gpus: Sequence[GpuUuid]
+    state: ClusterState, placements: "Mapping[JobId, Placement]", gpus: Sequence[GpuUuid]
 ) -> GpuUuid | None:
-    held = {uuid for job, placed in state.placements.items() if job in placements for uuid in placed.gpus}
-    return next((uuid for uuid in gpus if uuid in held or state.gpus[uuid].occupied), None)
+    occupied = (uuid for uuid in gpus if state.gpus[uuid].occupied)
+    return _held_one(placements, gpus) or next(occupied, None)
+
+
+def _held_one(placements: "Mapping[JobId, Placement]", gpus: Sequence[GpuUuid]) -> GpuUuid | None:
+    held = {uuid for placed in placements.values() for uuid in placed.gpus}
+    return next((uuid for uuid in gpus if uuid in held), None)
 
 
 def _may_be_paused(job: Job) -> bool:

@@ -8,8 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from advisor.engines.brief import Brief
 from advisor.engines.dispatch import Dispatch
-from advisor.engines.local import Brief, LocalEngine, Patience
+from advisor.engines.foreign import ForeignEngine
+from advisor.engines.local import Given, LocalEngine, Patience
+from advisor.engines.moving import Moving
 from advisor.engines.mps import find_mps
 from advisor.register.consents import ConsentBook
 from advisor.register.foreign import ForeignBook
@@ -69,11 +72,16 @@ class Acting:
     """The acting half of a service: ``desk`` answers at once, cycles run between ``start`` and ``stop``."""
 
     def __init__(
-        self, desk: Desk, loop: ActingLoop, applying: Applying, engine: LocalEngine, alerts: AlertDesk
+        self,
+        desk: Desk,
+        loop: ActingLoop,
+        applying: Applying,
+        waiting: tuple[LocalEngine | ForeignEngine, ...],
+        alerts: AlertDesk,
     ) -> None:
         self.desk, self.loop = desk, loop
         self.chores = (alerting.chore_of(alerts),)
-        self._applying, self._engine = applying, engine
+        self._applying, self._waiting = applying, waiting
 
     def start(self) -> None:
         """Begin to act; returns at once."""
@@ -82,7 +90,8 @@ class Acting:
 
     def hurry(self) -> None:
         """The end is near: every wait ends at once, and no further step is begun."""
-        self._engine.interrupt()
+        for engine in self._waiting:
+            engine.interrupt()
         self.loop.hurry()
         self._applying.hurry()
 
@@ -126,7 +135,8 @@ def join_acting(ground: Ground) -> Acting:
     loop = _loop(ground, roots, observing, settle)
     applying = Applying(roots.engine, roots.books.journal, ground.clock)
     desk = Desk(_organs(ground, roots, observing, loop, applying))
-    return Acting(desk, loop, applying, roots.local, _alerts(ground, roots, observing, loop))
+    waiting = (roots.local, roots.foreigners.engine)
+    return Acting(desk, loop, applying, waiting, _alerts(ground, roots, observing, loop))
 
 
 def _alerts(ground: Ground, roots: _Roots, observing: Observing, loop: ActingLoop) -> AlertDesk:
@@ -158,7 +168,9 @@ def _roots(ground: Ground) -> _Roots:
     dispatch = Dispatch(local, foreigners.engine, foreign.told)
     whose = partial(_user, register)
     engine = LaunchedToo(dispatch, messages, whose)
-    brief = LaunchedToo(Dispatch(Brief(local), foreigners.engine, foreign.told), messages, whose)
+    brief = LaunchedToo(
+        Dispatch(Brief[Given](local), Brief[Moving](foreigners.engine), foreign.told), messages, whose
+    )
     book, by_owners = ConsentBook(store, clock), config.consent.owners
     return _Roots(
         limits=limits,

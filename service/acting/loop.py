@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from advisor.cycle import Cycle, Journal, Policy, run_cycle
-from advisor.engines.engine import Engine
-from advisor.engines.local import Interrupted
+from advisor.engines.engine import Engine, Interrupted
 from advisor.register.life import in_flight, lapsing, silent, vacated
 from advisor.register.model import Entry, Stand
 from service.acting.waiting import Reasons, Wait, reasons_of, waits

@@ -7,8 +7,8 @@ answer; one that comes later is written down by the loop (``advisor.settle``), w
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, assert_never
 
-from advisor.engines.engine import Done, Failed, Late, Outcome, Stale, Unsupported
-from advisor.engines.local import Given, Interrupted, LocalEngine
+from advisor.engines.engine import Done, Failed, Interrupted, Late, Outcome, Stale, Unsupported
+from advisor.engines.local import Given, LocalEngine
 from advisor.steps import Step
 
 if TYPE_CHECKING:

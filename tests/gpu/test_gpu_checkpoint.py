@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from advisor.engines.checkpoint import GIB, unfit
-from advisor.engines.checkpointer import LocalCheckpointer
+from advisor.engines.checkpointer import LONGEST_S, LocalCheckpointer
 from advisor.register.foreign import Seen
 from collector.model import NodeName
 from collector.procfs.entanglements import entanglement
@@ -100,14 +100,14 @@ def test_foreign_process_is_checkpointed_and_comes_back_unharmed(
         memory_bytes=gib * GIB,
     )
     assert unfit(local.host(), local.targets([seen])) is None
-    paused = local.pause([held.pid])
-    assert paused.ok, paused.found
+    paused = local.pause([held.pid]).ended(LONGEST_S)
+    assert paused is not None and paused.ok, paused
     until = time.monotonic() + GONE_S
     while memory_of(held.pid) > 0:
         assert time.monotonic() < until, "its memory is still on the GPU"
         time.sleep(0.2)
-    resumed = local.resume([held.pid])
-    assert resumed.ok, resumed.found
+    resumed = local.resume([held.pid]).ended(LONGEST_S)
+    assert resumed is not None and resumed.ok, resumed
     assert answer(held) == before
     for verb, deed in (("pause", paused), ("resume", resumed)):
         spent = sum(deed.seconds.values())

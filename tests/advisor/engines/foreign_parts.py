@@ -3,12 +3,15 @@
 Only the CUDA driver's calls are not real here: ``FakeDriver`` stands where libcuda does.
 """
 
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from advisor.engines.checkpoint import Deed, DriverRefused, Host, ProcessState, Target, pause, resume
+from advisor.engines.checkpointer import Over
+from advisor.engines.moving import Ongoing
 from advisor.engines.sighting import processes_of
 from advisor.register.foreign import ForeignBook, Seen
 from collector.model import (
@@ -113,13 +116,25 @@ def calm(pid: int, **changes: object) -> Entanglement:
 
 
 @dataclass
+class Slow:
+    """A move that takes until the test says that it is over."""
+
+    move: Callable[[], Deed]
+    over: threading.Event
+
+    def ended(self, at_most_s: float) -> Deed | None:
+        return self.move() if self.over.wait(at_most_s) else None
+
+
+@dataclass
 class FakeCheckpointer:
-    """``checkpointer.Checkpointer`` in this process, over a ``FakeDriver``."""
+    """``checkpointer.Checkpointer`` in this process, over a ``FakeDriver``; ``slow`` says when moves end."""
 
     driver: FakeDriver
     machine: Host = FIT
     gone: frozenset[int] = frozenset()
     looks: dict[int, Entanglement] = field(default_factory=dict)
+    slow: threading.Event | None = None
 
     def host(self) -> Host:
         return self.machine
@@ -135,11 +150,14 @@ class FakeCheckpointer:
             for each in seen
         )
 
-    def pause(self, pids: Sequence[int]) -> Deed:
-        return pause(self.driver, pids, 10_000, lambda: 0.0)
+    def pause(self, pids: Sequence[int]) -> Ongoing:
+        return self._begun(lambda: pause(self.driver, pids, 10_000, lambda: 0.0))
 
-    def resume(self, pids: Sequence[int]) -> Deed:
-        return resume(self.driver, pids, lambda: 0.0)
+    def resume(self, pids: Sequence[int]) -> Ongoing:
+        return self._begun(lambda: resume(self.driver, pids, lambda: 0.0))
+
+    def _begun(self, move: Callable[[], Deed]) -> Ongoing:
+        return Slow(move, self.slow) if self.slow is not None else Over(move())
 
     def look(self, pids: Sequence[int]) -> Deed:
         states = {str(pid): self.driver.state(pid).name.lower() for pid in pids}

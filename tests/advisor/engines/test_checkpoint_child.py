@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from advisor.engines.checkpoint import Deed
 from advisor.engines.checkpointer import CHILD, LocalCheckpointer
+from advisor.engines.moving import Ongoing
 from advisor.register.foreign import Seen
 from collector.model import NodeName
 from tests.conftest import program
@@ -62,14 +64,20 @@ def local(version: str | None = "570.86.15") -> LocalCheckpointer:
     return LocalCheckpointer(lambda: version, lock_timeout_s=7.5)
 
 
+def over(ongoing: Ongoing) -> Deed:
+    deed = ongoing.ended(60)
+    assert deed is not None, "it is over within a minute"
+    return deed
+
+
 def test_pause_and_resume_reach_the_library_with_the_locks_timeout(cuda: Cuda) -> None:
     cuda.put(41, 0)
     cuda.put(42, 0)
-    paused = local().pause([41, 42])
+    paused = over(local().pause([41, 42]))
     assert paused.ok and paused.states == {"41": "checkpointed", "42": "checkpointed"}
     assert set(paused.seconds) == {"lock", "checkpoint"}
     assert local().look([41]).states == {"41": "checkpointed"}
-    resumed = local().resume([41, 42])
+    resumed = over(local().resume([41, 42]))
     assert resumed.ok and resumed.states == {"41": "running", "42": "running"}
     assert cuda.calls()[:3] == ["lock 41 7500", "lock 42 7500", "checkpoint 41 0"]
 
@@ -77,7 +85,7 @@ def test_pause_and_resume_reach_the_library_with_the_locks_timeout(cuda: Cuda) -
 def test_what_the_library_refuses_comes_back_by_its_own_name_and_is_undone(cuda: Cuda) -> None:
     cuda.put(41, 0)
     cuda.refuse("checkpoint", 41, 801)
-    deed = local().pause([41])
+    deed = over(local().pause([41]))
     assert not deed.ok and deed.undone
     assert "checkpoint of process 41: CUDA_ERROR_NOT_SUPPORTED" in deed.found
     assert cuda.state(41) == 0
@@ -86,7 +94,7 @@ def test_what_the_library_refuses_comes_back_by_its_own_name_and_is_undone(cuda:
 def test_lock_that_times_out_leaves_the_job_running(cuda: Cuda) -> None:
     cuda.put(41, 0)
     cuda.refuse("lock", 41, 909)
-    deed = local().pause([41])
+    deed = over(local().pause([41]))
     assert not deed.ok and deed.undone and "CUDA_ERROR_TIMEOUT" in deed.found
     assert cuda.calls() == ["lock 41 7500"]
 
@@ -94,11 +102,11 @@ def test_lock_that_times_out_leaves_the_job_running(cuda: Cuda) -> None:
 def test_error_without_a_name_is_told_by_its_number(cuda: Cuda) -> None:
     cuda.put(41, 0)
     cuda.refuse("lock", 41, 12345)
-    assert "CUDA error 12345" in local().pause([41]).found
+    assert "CUDA error 12345" in over(local().pause([41])).found
 
 
 def test_process_that_the_driver_does_not_know_is_not_touched(cuda: Cuda) -> None:
-    deed = local().pause([41])
+    deed = over(local().pause([41]))
     assert not deed.ok and "CUDA_ERROR_NOT_FOUND" in deed.found
     assert cuda.calls() == []
 
@@ -108,7 +116,7 @@ def test_without_a_library_it_is_said_what_is_missing(
 ) -> None:
     (tmp_path / "libcuda.so.1").write_bytes(b"not a library")
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    deed = local().pause([41])
+    deed = over(local().pause([41]))
     assert not deed.ok and deed.undone and "libcuda.so.1 could not be loaded" in deed.found
 
 
@@ -118,7 +126,7 @@ def test_library_without_the_calls_is_too_old(tmp_path: Path, monkeypatch: pytes
     command = [compiler, "-shared", "-fPIC", "-o", str(tmp_path / "libcuda.so.1"), str(tmp_path / "old.c")]
     subprocess.run(command, check=True)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    deed = local().pause([41])
+    deed = over(local().pause([41]))
     assert not deed.ok and "driver 570 or later" in deed.found
 
 
@@ -133,9 +141,25 @@ def test_driver_that_crashes_takes_only_the_child_with_it(
     command = [compiler, "-shared", "-fPIC", "-o", str(folder / "libcuda.so.1"), str(folder / "crash.c")]
     subprocess.run(command, check=True)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
-    deed = local().pause([41])
+    deed = over(local().pause([41]))
     assert not deed.ok and not deed.undone
     assert f"status {-signal.SIGABRT}" in deed.found
+
+
+def test_what_was_begun_can_be_looked_at_until_it_is_over(cuda: Cuda) -> None:
+    cuda.put(41, 0)
+    ongoing = local().pause([41])
+    assert ongoing.ended(0) is None, "no Python starts in no time"
+    assert over(ongoing).ok
+    assert cuda.state(41) == 2
+
+
+def test_a_child_that_cannot_be_started_has_done_nothing(cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda.put(41, 0)
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    deed = over(local().pause([41]))
+    assert not deed.ok and deed.undone and "/nowhere/python" in deed.found
+    assert cuda.calls() == []
 
 
 def test_what_was_begun_goes_on_when_whoever_began_it_is_killed(cuda: Cuda) -> None:

@@ -1,5 +1,6 @@
 """What can be done to a job that Fallow did not launch: told, paused, resumed; how failures leave it."""
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -7,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from advisor.engines.brief import Brief
 from advisor.engines.checkpoint import ProcessState
-from advisor.engines.engine import Done, Failed, Late, Outcome, Stale, Unsupported
+from advisor.engines.engine import Done, Failed, Interrupted, Late, Outcome, Stale, Unsupported
 from advisor.engines.foreign import ForeignEngine, Parts, beyond, verb_of
+from advisor.engines.moving import Moving
 from advisor.engines.telling import Notice, Told
 from advisor.model import ActionClass
 from advisor.register.foreign import ForeignBook
@@ -30,6 +33,7 @@ from advisor.steps import (
 )
 from collector.model import GpuUuid, JobId, NodeName
 from collector.store.database import Store
+from collector.store.errors import StoreFull
 from tests.advisor.engines.foreign_parts import (
     GPU,
     NODE,
@@ -297,3 +301,107 @@ def test_what_nobody_saw_the_end_of_is_settled_by_asking_the_driver(
     world.driver.states[71] = state
     assert type(world.engine.settle(step)) is settled
     assert [each.ended_as for each in world.book.checkpoints(0)] == [ended]
+
+
+@pytest.fixture
+def slow(world: World) -> Iterator[threading.Event]:
+    """Moves of memory end when the test says so."""
+    world.checkpointer.slow = threading.Event()
+    yield world.checkpointer.slow
+    world.checkpointer.slow.set()
+
+
+def test_whoever_has_more_to_do_waits_a_moment_and_finds_out_later(
+    world: World, slow: threading.Event
+) -> None:
+    brief = Brief[Moving](world.engine, soon_s=0.05)
+    outcome = brief.do(PAUSE, 5)
+    assert outcome == Late(found=f"the memory of {JOB} is being moved off its GPUs")
+    assert world.engine.moving() == {JOB}
+    assert world.engine.settle(PAUSE) == outcome
+    slow.set()
+    assert isinstance(world.engine.settle(PAUSE), Done)
+    assert world.engine.moving() == frozenset()
+    assert world.book.paused(JOB) is not None
+    assert isinstance(brief.do(RESUME), Done) and world.book.paused(JOB) is None
+
+
+def test_a_late_resume_is_over_when_its_memory_is_back(world: World, slow: threading.Event) -> None:
+    slow.set()
+    world.do(PAUSE)
+    slow.clear()
+    assert isinstance(Brief[Moving](world.engine, soon_s=0.05).do(RESUME), Late)
+    assert world.book.paused(JOB) is not None, "it is not back yet"
+    slow.set()
+    assert isinstance(world.engine.settle(RESUME), Done)
+    assert world.book.paused(JOB) is None
+
+
+def test_a_late_pause_that_fails_leaves_the_job_running(world: World, slow: threading.Event) -> None:
+    world.driver.refuses["checkpoint", 71] = "CUDA_ERROR_NOT_SUPPORTED"
+    assert isinstance(Brief[Moving](world.engine, soon_s=0.05).do(PAUSE, 5), Late)
+    slow.set()
+    found = world.engine.settle(PAUSE)
+    assert isinstance(found, Failed) and "NOT_SUPPORTED" in found.found
+    assert world.engine.moving() == frozenset() and world.book.paused(JOB) is None
+    assert world.driver.states[71] is RUNNING
+
+
+@pytest.mark.parametrize("step", [PAUSE, RESUME], ids=verb_of)
+def test_nothing_is_begun_on_a_job_whose_memory_is_on_its_way(
+    world: World, slow: threading.Event, step: Step
+) -> None:
+    Brief[Moving](world.engine, soon_s=0.05).do(PAUSE, 5)
+    found = world.do(step)
+    assert isinstance(found, Stale) and "is being moved" in found.found
+    slow.set()
+    assert isinstance(world.engine.settle(PAUSE), Done)
+    assert [call for call, _ in world.driver.calls] == ["lock", "checkpoint"]
+
+
+def test_one_job_at_a_time_leaves_its_gpus_so_that_the_room_for_the_next_is_known(
+    world: World, slow: threading.Event
+) -> None:
+    other = job_id(72)
+    brief = Brief[Moving](world.engine, soon_s=0.05)
+    assert isinstance(brief.do(PAUSE, 5), Late)
+    world.machine.sees([process(72)], other)
+    found = brief.do(Pause(job=other, reason="idle for 1 h"))
+    assert isinstance(found, Unsupported) and JOB in found.why and "one at a time" in found.why
+    slow.set()
+    assert isinstance(world.engine.settle(PAUSE), Done)
+    assert isinstance(world.do(Pause(job=other, reason="idle for 1 h")), Done)
+
+
+def test_who_waits_for_the_end_hears_it_and_a_service_that_stops_does_not_wait(
+    world: World, slow: threading.Event
+) -> None:
+    threading.Timer(0.2, slow.set).start()
+    assert isinstance(world.do(PAUSE), Done)
+    slow.clear()
+    world.engine.interrupt()
+    with pytest.raises(Interrupted):
+        world.do(RESUME)
+    assert world.engine.moving() == {JOB}, "it goes on"
+
+
+def test_an_end_that_cannot_be_written_down_is_written_down_later(
+    world: World, slow: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow.set()
+    world.do(PAUSE)
+    slow.clear()
+    Brief[Moving](world.engine, soon_s=0.05).do(RESUME)
+    slow.set()
+    with monkeypatch.context() as full:
+        full.setattr(world.book, "end", no_room)
+        with pytest.raises(StoreFull):
+            world.engine.settle(RESUME)
+    assert world.engine.moving() == {JOB}
+    assert isinstance(world.engine.settle(RESUME), Done)
+    assert world.book.paused(JOB) is None
+    assert [call for call, _ in world.driver.calls].count("restore") == 1
+
+
+def no_room(*_: object) -> None:
+    raise StoreFull("the disk is full")

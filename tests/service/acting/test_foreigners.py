@@ -10,7 +10,7 @@ from advisor.model import ActionClass, ClusterState, Gpu, Job, Phase, Placement,
 from advisor.register.foreign import Checkpoint, Holder, Paused, Seen
 from advisor.steps import Resume
 from collector.model import GpuUuid, JobId, JobKind, NodeName
-from service.acting.foreigners import TOUCH_SLACK_MS, attended, with_paused
+from service.acting.foreigners import TOUCH_SLACK_MS, attended, with_paused, with_present
 
 NODE, GPU, OTHER, JOB = NodeName("n"), GpuUuid("g0"), GpuUuid("g1"), JobId("pid:n/7@1")
 NOW_MS, QUIET_MS = 10_000_000, 900_000
@@ -94,6 +94,26 @@ def test_what_the_measuring_still_shows_of_it_is_not_a_running_job() -> None:
     assert after.jobs[JOB].phase is Phase.PAUSED
     assert JOB not in after.placements
     assert "resume" not in after.jobs[JOB].cannot
+
+
+def test_a_job_on_its_way_holds_its_gpus_though_it_is_not_seen_on_them() -> None:
+    after = with_present(state(), [OPEN])
+    assert after.jobs[JOB].phase is Phase.RUNNING
+    assert after.placements == {JOB: Placement(gpus=(GPU,))}
+    waiting = Job(id=JobId("fallow:1"), project="p", min_gpus=2, max_gpus=2)  # type: ignore[arg-type]
+    queued = replace(after, jobs={**after.jobs, waiting.id: waiting})
+    assert decide(replace(queued, placements={}, jobs={waiting.id: waiting}), AUTO).steps != ()
+    assert decide(queued, AUTO).steps == (), "the other GPU alone is too little"
+
+
+def test_what_is_seen_of_a_job_on_its_way_stands_and_who_came_meanwhile_keeps_the_gpu() -> None:
+    mine = Job(id=JOB, project="p", phase=Phase.RUNNING)  # type: ignore[arg-type]
+    shown = state(jobs={JOB: mine}, placements={JOB: Placement(gpus=(GPU,))})
+    assert with_present(shown, [OPEN]) == shown
+    guest = Job(id=JobId("fallow:1"), project="p", phase=Phase.RUNNING)  # type: ignore[arg-type]
+    taken = state(jobs={guest.id: guest}, placements={guest.id: Placement(gpus=(GPU,))})
+    assert with_present(taken, [OPEN]) == taken
+    assert with_present(state(gpus={}), [OPEN]) == state(gpus={})
 
 
 def test_a_gpu_that_is_gone_takes_its_paused_jobs_from_view() -> None:

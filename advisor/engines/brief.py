@@ -1,0 +1,40 @@
+"""The engines for who has more to do: they wait a moment for what they began, and no longer."""
+
+from typing import Generic, Protocol, TypeVar
+
+from advisor.engines.engine import Done, Failed, Late, Outcome, Stale, Unsupported
+from advisor.steps import Step
+
+BRIEF_S = 1.0
+"""What a launcher that has nothing to save takes to answer, with much to spare (docs/performance.md)."""
+
+Given = TypeVar("Given")
+
+
+class Giving(Protocol[Given]):
+    """An engine that first begins a step and then waits for its end."""
+
+    def give(self, step: Step, intent: int = 0) -> Given | Outcome:
+        """Begin it; its outcome where nothing is to be waited for."""
+        ...
+
+    def wait(self, given: Given, at_most_s: float | None = None) -> Outcome:
+        """What came of it, or ``Late`` when nothing did in that time."""
+        ...
+
+
+class Brief(Generic[Given]):
+    """The same engine, waiting ``soon_s`` at most.
+
+    What is not over by then is ``Late``: it goes on by itself, and the journal finds out (``settle``).
+    """
+
+    def __init__(self, engine: Giving[Given], soon_s: float = BRIEF_S) -> None:
+        self._engine, self._soon_s = engine, soon_s
+
+    def do(self, step: Step, intent: int = 0) -> Outcome:
+        """Begin the step and wait a moment for what comes of it. Raises ``Interrupted``."""
+        given = self._engine.give(step, intent)
+        if isinstance(given, Done | Stale | Unsupported | Failed | Late):
+            return given
+        return self._engine.wait(given, self._soon_s)
