@@ -20,8 +20,6 @@ BANDS = 40
 """Stripes across a chart; each costs four gradient stops, and those are what a chart's checking takes."""
 TILT = 0.22
 """The height of a chart over its width, for stripes at about 45 degrees."""
-
-
 USAGE_PX, STATES_PX = 300, 260
 USAGE_TOLD = (
     ("allocated_text", "Allocated"),
