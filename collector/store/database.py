@@ -348,6 +348,7 @@ def _connect(path: Path, limits: Limits, *, read_only: bool) -> duckdb.DuckDBPyC
         "wal_autocheckpoint": f"{limits.wal_bytes}B",
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
+        "allocator_background_threads": not read_only,  # or what sealing a day took is never given back
     }
     return duckdb.connect(str(path), read_only=read_only, config=settings)
 

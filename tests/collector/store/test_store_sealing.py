@@ -123,3 +123,7 @@ def test_the_folder_can_be_moved(store: Store, tmp_path: Path) -> None:
     tmp_path.rename(moved)
     with open_store(at_path(moved)) as again:
         assert ask(again, ALL) == before
+
+
+def test_what_sealing_took_is_given_back_by_a_thread_of_the_engine(store: Store) -> None:
+    assert ask(store, "SELECT current_setting('allocator_background_threads')") == [(True,)]
