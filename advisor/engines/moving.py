@@ -35,9 +35,13 @@ class Moving:
 
         Raises what concluding it does (``StoreFull``); it is tried again at the next call.
         """
-        with self._looking:
+        if not self._looking.acquire(timeout=at_most_s):
+            return None  # somebody else waits for it, and would see its end first
+        try:
             if self._deed is None:
                 self._deed = self._ongoing.ended(at_most_s)
             if self._outcome is None and self._deed is not None:
                 self._outcome = self._conclude(self._deed)
             return self._outcome
+        finally:
+            self._looking.release()

@@ -20,7 +20,7 @@ def main() -> None:
     logging.disable(logging.WARNING)  # Streamlit's, of caches that are declared before its server runs
     from service.pages import overview, shell
 
-    options = dict(cli.main_run.make_context("run", sys.argv[1:]).params)
+    options = dict(cli.main_run.make_context("run", sys.argv[1:], resilient_parsing=True).params)
     del options["target"], options["args"]
     bootstrap.load_config_options(options)  # or the server finds, when it reads them, that they have changed
     run_path(sys.argv[1], run_name="loaded")

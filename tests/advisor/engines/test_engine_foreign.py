@@ -373,6 +373,18 @@ def test_one_job_at_a_time_leaves_its_gpus_so_that_the_room_for_the_next_is_know
     assert isinstance(world.do(Pause(job=other, reason="idle for 1 h")), Done)
 
 
+def test_who_only_looks_does_not_wait_behind_who_waits(world: World, slow: threading.Event) -> None:
+    moving = world.engine.give(PAUSE, 5)
+    assert isinstance(moving, Moving)
+    heard: list[Outcome | None] = []
+    waiting = threading.Thread(target=lambda: heard.append(moving.outcome(60)))
+    waiting.start()
+    assert isinstance(world.engine.settle(PAUSE), Late) and heard == []
+    slow.set()
+    waiting.join(60)
+    assert [type(each) for each in heard] == [Done]
+
+
 def test_who_waits_for_the_end_hears_it_and_a_service_that_stops_does_not_wait(
     world: World, slow: threading.Event
 ) -> None:
