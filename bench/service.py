@@ -62,10 +62,10 @@ class Service:
     start_cpu_s: float
 
     def resident_mib(self) -> float:
-        """Memory of its own; without what it shares with other processes."""
+        """Memory that it wrote to. Pages of libraries are left out: they count or not by who else runs."""
         rollup = Path(f"/proc/{self.process.pid}/smaps_rollup").read_text()
         kib = {line.split()[0]: int(line.split()[1]) for line in rollup.splitlines()[1:]}
-        return (kib["Private_Clean:"] + kib["Private_Dirty:"]) / 1024
+        return kib["Private_Dirty:"] / 1024
 
 
 @dataclass

@@ -5,6 +5,10 @@ and retention come as often as in 50 hours. Meanwhile people submit, pause, resu
 others look at queue, jobs and charts, and launchers (without workers: they say that they did as they were
 told) run them, end, or vanish without a word. Seeded. Flat is what does not grow in the second half.
 
+Two things grow to a limit and stay there: the jobs that are known after their end, and what the store's
+engine keeps of its file. As many jobs as the service remembers end before the measuring begins, and the
+engine has little.
+
     python bench/soak.py [--minutes 30] [--speed 100] [--jobs 40] [--seed 0] [--json] [--quick]
 """
 
@@ -27,6 +31,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from advisor.register.register import ENDED_KEPT, FORGOTTEN_AT_ONCE  # noqa: E402
 from bench.service import Figure, Service, ask, cpu_s, figure, service, show  # noqa: E402
 
 CONFIG = """
@@ -45,13 +50,16 @@ launcher_grace_s = 10
 samples_days = 1
 process_samples_days = 1
 [store]
-memory_mib = 512
+memory_mib = 256
 [rehearsal]
 speed = {speed}
 since_ms = {since_ms}
 """
 GROWTH_TARGET_MIB, SPARE = 8.0, 8
+LONG_S = 300.0
+"""From here on flatness is asked for; a shorter soak shows whether it runs."""
 SAMPLE_S, REPORT_S, READ_S = 2.0, 5.0, 1.0
+ENDED_BEFORE, AT_ONCE = ENDED_KEPT + FORGOTTEN_AT_ONCE, 20
 FATES = {"done": 50, "paused": 20, "resized": 10, "cancelled": 10, "vanished": 10}
 """What becomes of jobs, of a hundred. Who vanishes has half a GPU: the workers on a whole one are looked for
 on the GPU itself, where here the simulated people's are."""
@@ -116,6 +124,8 @@ def main() -> None:
 async def living(made: Service, seconds: float, jobs: int, seed: int) -> Lived:
     """Everybody at once, for so long."""
     lived, names = Lived(), itertools.count()
+    if seconds >= LONG_S:
+        await grow_old(made, lived)
     began = time.monotonic()
     tasks = [
         asyncio.create_task(person(made, random.Random(seed * 1000 + n), names, lived)) for n in range(jobs)
@@ -135,6 +145,26 @@ async def living(made: Service, seconds: float, jobs: int, seed: int) -> Lived:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     return lived
+
+
+async def grow_old(made: Service, lived: Lived) -> None:
+    """As many jobs as a service remembers are submitted, for more GPUs than there are, and withdrawn."""
+    numbers = iter(range(ENDED_BEFORE))
+
+    async def somebody() -> None:
+        for number in numbers:
+            body = {
+                "command": ["python", "train.py", str(number)],
+                "project": f"team{number % 5}",
+                "min_gpus": 1000,
+                "max_gpus": 1000,
+                "nonce": f"before-{number}",
+            }
+            answer = await told(made, "POST", "/v1/jobs", lived, body)
+            if answer is not None:
+                await told(made, "POST", f"/v1/jobs/{answer['job']}/cancel", lived, {})
+
+    await asyncio.gather(*(somebody() for _ in range(AT_ONCE)))
 
 
 async def person(made: Service, chance: random.Random, names: "itertools.count[int]", lived: Lived) -> None:

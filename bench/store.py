@@ -57,6 +57,7 @@ def measure_ticks(quick: bool, tell: Callable[[str], None]) -> dict[str, Figure]
         "median from objects": round(took.tick_ms, 1),
         "closing a minute, from objects": round(took.closing_ms, 1),
         "columns of objects": round(took.columns_ms, 1),
+        "processor time, from objects, mean": round(took.processor_ms, 1),
     }
     return {
         "tick_10000_gpus_commit_ms": _figure(took.commit_ms, TICK_MS, beside),

@@ -14,7 +14,9 @@ from fallow.nursery import Nursery
 
 SCRIPT = Path(text_training.__file__)
 ROOT = SCRIPT.parents[2]
-PATIENCE_S = 240.0
+PATIENCE_S, NUDGE_S = 120.0, 0.2
+STEPS_IN_A_WORLD = 2
+"""So many are committed in each world before it is disturbed; the first may be the last of the one before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +56,18 @@ def disturbances(total_steps: int, every: int, seed: int) -> list[Disturbance]:
 
 @dataclass
 class Disturber:
-    """Carries the plan out from the controller's loop; the gate keeps the training from running ahead."""
+    """Carries the plan out from the controller's loop; the gate keeps the training from running ahead.
+
+    Whoever waits at the gate comes to no boundary between steps, and worlds change at boundaries only: while
+    one is to change, who waits is let go on by a step at a time.
+    """
 
     folder: Path
     total_steps: int
     left: list[Disturbance]
+    gate: int = -1
+    nudged_s: float = 0.0
+    steady_from: int | None = None
     asked: Disturbance | None = None
     deaths: int = 0
     began_s: float = field(default_factory=time.monotonic)
@@ -67,27 +76,42 @@ class Disturber:
         """Called by the controller each round."""
         assert time.monotonic() - self.began_s < PATIENCE_S, controller.journal[-8:]
         step, view, now = self._furthest(), controller.view, self.asked
-        steady = len(view.members) == view.target and view.pending is None and not view.lost
-        if now is not None and now.kill_at is not None:
-            if step >= now.kill_at - 1 and steady:
-                controller.processes[view.members[now.victim % len(view.members)]].kill()
-                self.deaths += 1
-                self.asked = Disturbance(step=now.step, workers=now.workers, kill_at=None, victim=0)
+        if len(view.members) != view.target or view.pending is not None or view.lost:
+            self.steady_from = None
+            self._nudge(step)
             return
-        if steady and self.left and step >= self.left[0].step - 1:
-            self.asked = self.left.pop(0)
-            controller.resize(self.asked.workers)
-        self._open(steady)
+        if self.steady_from is None:
+            self.steady_from = step
+        enough = self.steady_from + STEPS_IN_A_WORLD
+        if step >= enough:
+            if now is not None and now.kill_at is not None:
+                if step >= now.kill_at - 1:
+                    controller.processes[view.members[now.victim % len(view.members)]].kill()
+                    self.deaths += 1
+                    self.asked = Disturbance(step=now.step, workers=now.workers, kill_at=None, victim=0)
+                    return
+            elif self.left and step >= self.left[0].step - 1:
+                self.asked, self.steady_from = self.left.pop(0), None
+                controller.resize(self.asked.workers)
+        self.open(max(self._until(), enough))
 
-    def _open(self, steady: bool) -> None:
+    def _until(self) -> int:
         if self.asked is not None and self.asked.kill_at is not None:
-            until = self.asked.kill_at
-        elif not steady:
-            return
-        else:
-            until = self.left[0].step if self.left else self.total_steps
-        (self.folder / "gate.new").write_text(str(until))
-        (self.folder / "gate.new").replace(self.folder / "gate")
+            return self.asked.kill_at
+        return self.left[0].step if self.left else self.total_steps
+
+    def open(self, until: int) -> None:
+        """Let the training go as far as step ``until``."""
+        if until > self.gate:
+            self.gate = until
+            (self.folder / "gate.new").write_text(str(until))
+            (self.folder / "gate.new").replace(self.folder / "gate")
+
+    def _nudge(self, step: int) -> None:
+        now_s = time.monotonic()
+        if step >= self.gate and now_s - self.nudged_s > NUDGE_S:
+            self.nudged_s = now_s
+            self.open(self.gate + 1)
 
     def _furthest(self) -> int:
         return max((step for log in _read(self.folder).values() for step in log), default=-1)
@@ -105,7 +129,6 @@ def disturbed(
 ) -> tuple[dict[str, dict[int, Committed]], int]:
     """What each worker committed, and how many were killed. Raises AssertionError if the training fails."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "gate").write_text(str(plan[0].step))
     controllers: list[Controller] = []
     nursery = Nursery(
         [str(SCRIPT), str(folder), str(total_steps), mode],
@@ -115,6 +138,7 @@ def disturbed(
     controller = Controller(nursery.spawn, workers=1, maximum=4)
     controllers.append(controller)
     disturber = Disturber(folder, total_steps, list(plan))
+    disturber.open(plan[0].step)
     try:
         code = controller.run(disturber.poll)
     finally:

@@ -206,13 +206,7 @@ FROM (
 )
 ORDER BY ts, gpu_id
 """
-_LATEST = """
-INSERT INTO latest BY NAME
-SELECT ts, gpu_id, width_ms, rung, utilization_e4, gpu_utilization_e4, sm_active_e4, memory_used_bytes,
-    power_mw, temperature_c, process_count
-FROM samples
-WHERE ts = ?
-"""
+_LATEST = "INSERT INTO latest_times VALUES (?)"
 _SAMPLES = """
 INSERT INTO samples BY NAME
 SELECT $start + to_seconds(30 * (n + 1)) AS ts, gpu_id, 30000 AS width_ms, 3 AS rung,

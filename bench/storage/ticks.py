@@ -36,7 +36,8 @@ T0_MS = 1_790_000_000_000 // 3_600_000 * 3_600_000
 class TickTimes:
     """Milliseconds. ``tick_ms`` and ``closing_ms`` are from the reading's objects to the commit; what is
     left of a tick when its columns are there is ``commit_ms``, the mean over whole minutes, so that every
-    sixth of those ticks has rolled a minute up.
+    sixth of those ticks has rolled a minute up. ``processor_ms`` is the time of all processors, from the
+    objects, the mean over the same ticks.
     """
 
     commit_ms: float
@@ -45,23 +46,28 @@ class TickTimes:
     samples_ms: float
     columns_ms: float
     checkpoint_ms: float
+    processor_ms: float
 
 
 def measure(gpus: int, ticks: int) -> TickTimes:
     """Medians over ``ticks`` ticks; every sixth of them closes a minute and rolls it up."""
-    plain, closing, commits = [], [], []
+    plain, closing, commits, busy = [], [], [], []
     with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "fallow.duckdb") as store:
         checkpoints = []
         for n, tick in enumerate(story(gpus, ticks + 12), start=1):
+            before = time.process_time()
             took = _timed(lambda tick=tick: store.write_tick(tick))
             if n > 12:
+                busy.append((time.process_time() - before) * 1e3)
                 (closing if n % 6 == 0 else plain).append(took)
                 commits.append(took - _timed(lambda tick=tick: _columns(tick)))
             if n % 30 == 0:
                 checkpoints.append(_timed(store.checkpoint))
     samples, columns = _samples_alone(gpus, min(ticks, 30))
+    whole = len(commits) // 6 * 6
     return TickTimes(
-        commit_ms=mean(commits[: len(commits) // 6 * 6]),
+        commit_ms=mean(commits[:whole]),
+        processor_ms=mean(busy[:whole]),
         tick_ms=median(plain),
         closing_ms=median(closing),
         samples_ms=samples,

@@ -21,11 +21,11 @@ from collector.model import Gap, Tick
 from collector.store import history as history_rows
 from collector.store import judgements, ledger_inputs, ticks
 from collector.store.doubts import DoubtBook, read_doubts, write_doubts, write_intruded
-from collector.store.errors import StoreMissing, translated
+from collector.store.errors import StoreClosed, StoreMissing, translated
 from collector.store.export import Exported, Format, export
 from collector.store.gaps import stopped_gaps
 from collector.store.ledger_inputs import FindingsWritten
-from collector.store.migrations import applied_migrations, migrate, refuse_newer
+from collector.store.migrations import applied_migrations, migrate, refuse_newer, refuse_older
 from collector.store.ownership import Ownership
 from collector.store.retention import Dropped, Retention, drop_expired
 from collector.store.rollups import any_finished, read_marks
@@ -82,7 +82,7 @@ def open_store(path: Path, limits: Limits | None = None) -> "Store":
 def open_read_only(path: Path, limits: Limits | None = None) -> "Store":
     """The store at ``path`` for reading, while no service runs.
 
-    Raises StoreMissing, StoreLocked when a service owns it, StoreNewer, StoreDamaged.
+    Raises StoreMissing, StoreLocked when a service owns it, StoreNewer, StoreOlder, StoreDamaged.
     """
     if not path.is_file():
         raise StoreMissing(f"reading the store: there is no {path}; start the service once, or give --data")
@@ -102,6 +102,8 @@ class Store:
         self._limits = limits
         self._ownership = ownership
         self._lock = threading.RLock()
+        self._lost = False
+        self._closed = False
         self._chores = threading.Lock()
         self._together = Together(self.writing)
         self._reading = threading.Lock()
@@ -127,6 +129,7 @@ class Store:
     def close(self) -> None:
         """Write everything into the file and let go of it; safe to call twice."""
         with self._lock:
+            self._closed = True
             self._connection.close()
             if self._ownership is not None:
                 self._ownership.release()
@@ -252,7 +255,9 @@ class Store:
     def _prepare(self) -> None:
         """Bring the file up to date, clear up after a crash, and learn where things stand."""
         if self.read_only:
-            refuse_newer(applied_migrations(self._connection), self.path)
+            applied = applied_migrations(self._connection)
+            refuse_newer(applied, self.path)
+            refuse_older(applied, self.path)
         else:
             migrate(self._connection, self.path)
             with _transaction(self._connection):
@@ -307,8 +312,12 @@ class Store:
     @contextmanager
     def _writing(self, doing: str) -> Iterator[None]:
         with self._lock, translated(doing, self.path):
-            self._connection.execute("BEGIN")
+            if self._closed:
+                raise StoreClosed(f"{doing}: {self.path} was closed, and may be another's by now")
+            if self._lost:
+                self._reopen()
             try:
+                self._connection.execute("BEGIN")
                 yield
                 self._connection.execute("COMMIT")
             except BaseException:
@@ -322,9 +331,15 @@ class Store:
         try:
             self._remember()
         except duckdb.Error:
-            self._connection.close()
-            self._connection = _connect(self.path, self._limits, read_only=self.read_only)
-            self._remember()
+            self._reopen()
+
+    def _reopen(self) -> None:
+        """Open an engine that gave up again; where that fails as well, the next change tries once more."""
+        self._lost = True
+        self._connection.close()
+        self._connection = _connect(self.path, self._limits, read_only=self.read_only)
+        self._remember()
+        self._lost = False
 
 
 def _connect_soon(path: Path, limits: Limits) -> duckdb.DuckDBPyConnection:

@@ -3,9 +3,12 @@
     StoreError
     ├── StoreLocked       another process owns the file
     ├── StoreNewer        a newer Fallow (or DuckDB) wrote the file
+    ├── StoreOlder        an older Fallow wrote the file, and only the service brings it up to date
     ├── StoreDamaged      the file, or a sealed day, cannot be read
     ├── StoreUnwritable   the folder or file may not be written
     ├── StoreMissing      there is no store at this path, and reading does not make one
+    ├── StoreClosed       it was closed: what comes after that is not written
+    ├── StoreShort        the engine needs more memory than it may take; what was committed before is safe
     └── StoreFull         no room on the disk; what was committed before is safe
 
 ``translated`` is the one place where the engine's exceptions become these.
@@ -35,6 +38,10 @@ class StoreNewer(StoreError):
     """The file was written by a newer Fallow or a newer DuckDB."""
 
 
+class StoreOlder(StoreError):
+    """The file was last written by an older Fallow, and reading does not change it."""
+
+
 class StoreDamaged(StoreError):
     """The file, or a part of it, cannot be read."""
 
@@ -47,6 +54,14 @@ class StoreMissing(StoreError):
     """There is no store at this path."""
 
 
+class StoreClosed(StoreError):
+    """The store was let go of before: whoever owns the file now must not be written beside."""
+
+
+class StoreShort(StoreError):
+    """The engine may not take as much memory as it needs: what was attempted did not happen."""
+
+
 class StoreFull(StoreError):
     """The disk is full: the tick in flight is lost, everything before it is kept."""
 
@@ -57,7 +72,7 @@ def translated(doing: str, path: Path) -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
-        ours = _classify(doing, path, str(error), fatal=isinstance(error, duckdb.FatalException))
+        ours = _classify(doing, path, str(error), error)
         if ours is None:
             raise
         raise ours from error
@@ -78,9 +93,14 @@ def locked(doing: str, path: Path, found: str) -> StoreLocked:
     )
 
 
-def _classify(doing: str, path: Path, found: str, *, fatal: bool) -> StoreError | None:
+def _classify(doing: str, path: Path, found: str, error: duckdb.Error) -> StoreError | None:
     if any(sign in found for sign in _FULL):
         return _full(doing, path, found)
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return StoreShort(
+            f"{doing}: the engine of {path} needs more memory than it may take; what was committed before is "
+            f"kept. Raise [store] memory_mib. Found: {found.partition(chr(10))[0]}"
+        )
     if "Could not set lock" in found or "different configuration than existing" in found:
         return locked(doing, path, found)
     if any(sign in found for sign in _NEWER):
@@ -90,7 +110,12 @@ def _classify(doing: str, path: Path, found: str, *, fatal: bool) -> StoreError 
         )
     if any(sign in found for sign in _DENIED):
         return _unwritable(doing, path, found)
-    if fatal or "not a valid DuckDB database" in found or "Corrupt" in found or "checksum" in found:
+    if (
+        isinstance(error, duckdb.FatalException)
+        or "not a valid DuckDB database" in found
+        or "Corrupt" in found
+        or "checksum" in found
+    ):
         return StoreDamaged(
             f"{doing}: {path} cannot be read; keep a copy of it, move it away and restore a backup or start "
             f"afresh (sealed days in Parquet are not affected). Found: {found}"

@@ -12,9 +12,10 @@ from collector.batch import HeldInterval, History
 from collector.store.allocations import read_open
 from collector.store.columns import stored_rows
 from collector.store.gaps import write_gaps
+from collector.store.latest import read_newest
 from collector.store.rollups import Stretch, close_finished, redo, start_marks
 from collector.store.statements import statement
-from collector.store.ticks import Live, grown, write_processes
+from collector.store.ticks import Live, note_outcomes, write_processes
 
 
 def write_history(connection: duckdb.DuckDBPyConnection, live: Live, history: History) -> int:
@@ -60,18 +61,16 @@ def _add_samples(
     ids = live.registry.row_ids(history.samples, history.source, last_ms)
     rows = stored_rows(history.samples, ids)
     gpu_ids = tuple(sorted(pc.unique(rows["gpu_id"]).to_pylist()))
-    live.newest_ms = grown(live.newest_ms, gpu_ids[-1])
     live.recent_ms = 0
     live.note_widths(pc.max(rows["width_ms"]).as_py())
     connection.register("incoming", rows)
     bounds = {"from_ms": first_ms, "to_ms": last_ms, "kept_ms": live.marks.samples_from_ms}
     counted = connection.execute(statement("insert_history"), bounds).fetchone()
     connection.execute(statement("install_earlier"))
-    connection.execute(statement("forget_older_latest"))
-    connection.execute(statement("add_newest_latest"))
+    connection.execute(statement("add_told_latest"))
     connection.unregister("incoming")
-    for gpu_id, ts_ms in connection.execute(statement("newest_samples")).fetchall():
-        live.newest_ms[gpu_id] = ts_ms
+    live.newest = read_newest(connection)
+    live.newest_ms = live.newest.ends_ms
     if live.marks.minutes_to_ms is None:
         live.marks = start_marks(connection, first_ms)
     stretch = Stretch(from_ms=first_ms, to_ms=last_ms, gpu_ids=gpu_ids)
@@ -113,7 +112,7 @@ def _note(connection: duckdb.DuckDBPyConnection, live: Live, history: History, l
     if live.book.last_ticks.get(history.source, -1) >= last_ms:
         return
     row = {"source": history.source, "duration_ms": 0.0, "gpus": len(history.gpus), "reason": None}
-    connection.execute(statement("insert_tick"), {"at_ms": last_ms, **row})
+    note_outcomes(connection, last_ms, [row])
     live.book.last_ticks[history.source] = last_ms
     live.ticked_ms = max(live.ticked_ms or last_ms, last_ms)
     live.looked_ms = max(live.looked_ms or last_ms, last_ms)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import duckdb
 
-from collector.store.errors import StoreNewer
+from collector.store.errors import StoreNewer, StoreOlder
 from collector.store.statements import migrations
 
 _RECORD = """
@@ -56,4 +56,15 @@ def refuse_newer(applied: frozenset[int], path: Path) -> None:
         raise StoreNewer(
             f"opening {path}: its schema has version {ahead[-1]}, this Fallow knows {newest}; "
             "update Fallow, or choose another folder with --data. Nothing was changed."
+        )
+
+
+def refuse_older(applied: frozenset[int], path: Path) -> None:
+    """Raise StoreOlder when the file lacks migrations, which reading it does not apply."""
+    newest = migrations()[-1][0]
+    if newest not in applied:
+        raise StoreOlder(
+            f"reading {path}: its schema has version {max(applied, default=0)}, this Fallow reads {newest}; "
+            f"start the service on it once (`fallow serve --data {path.parent}`) to bring it up to date, "
+            "or read it with the Fallow that wrote it. Nothing was changed."
         )

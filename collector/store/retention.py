@@ -53,6 +53,7 @@ def drop_expired(
     if files:
         connection.execute(statement("drop_sealed"), {"before_ms": cuts["samples"]})
         renew_view(connection, folder)
+    connection.execute(statement("keep_latest"), {"from_ms": None, "to_ms": cuts["samples"]})
     rows = []
     for question, level in _LEVELS:
         counted = connection.execute(statement(question), {"before_ms": cuts[level]}).fetchone()

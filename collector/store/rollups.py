@@ -81,7 +81,7 @@ def start_marks(connection: duckdb.DuckDBPyConnection, first_ms: int) -> Marks:
         hours_to_ms=floor_to(first_ms, HOUR_MS),
         days_to_ms=floor_to(first_ms, DAY_MS),
     )
-    _write_marks(connection, marks)
+    _write_marks(connection, marks, before=Marks())
     return marks
 
 
@@ -99,7 +99,7 @@ def close_finished(connection: duckdb.DuckDBPyConnection, marks: Marks, *, at_ms
     hours_to_ms = max(due_hour_ms, marks.hours_to_ms)
     days_to_ms = _close_days(connection, marks.days_to_ms, hours_to_ms)
     moved = replace(marks, minutes_to_ms=due_ms, hours_to_ms=hours_to_ms, days_to_ms=days_to_ms)
-    _write_marks(connection, moved)
+    _write_marks(connection, moved, before=marks)
     return moved
 
 
@@ -209,11 +209,13 @@ def _run(connection: duckdb.DuckDBPyConnection, name: str, stretch: Stretch) -> 
     )
 
 
-def _write_marks(connection: duckdb.DuckDBPyConnection, marks: Marks) -> None:
+def _write_marks(connection: duckdb.DuckDBPyConnection, marks: Marks, *, before: Marks) -> None:
+    """Only those that moved: each costs a look into an index, and most minutes end no hour."""
     levels = {
-        "rollup_1m": marks.minutes_to_ms,
-        "rollup_1h": marks.hours_to_ms,
-        "rollup_1d": marks.days_to_ms,
+        "rollup_1m": (marks.minutes_to_ms, before.minutes_to_ms),
+        "rollup_1h": (marks.hours_to_ms, before.hours_to_ms),
+        "rollup_1d": (marks.days_to_ms, before.days_to_ms),
     }
-    for name, mark in levels.items():
-        connection.execute(statement("set_watermark"), {"name": name, "complete_to_ms": mark})
+    for name, (mark, was) in levels.items():
+        if mark != was:
+            connection.execute(statement("set_watermark"), {"name": name, "complete_to_ms": mark})

@@ -63,6 +63,7 @@ def seal_day(connection: duckdb.DuckDBPyConnection, folder: Path, day_ms: int) -
     }
     connection.execute(statement("forget_sealed"), {"day": day})
     connection.execute(statement("record_sealed"), {**record, "widest_ms": counted[2]})
+    connection.execute(statement("keep_latest"), span)
     connection.execute(statement("clear_hot"), span)
     renew_view(connection, folder)
     return SealedDay(day=day, path=str(record["path"]), samples=rows, bytes=int(str(record["bytes"])))

@@ -4,7 +4,7 @@
 may have run ahead of what was committed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import duckdb
@@ -25,6 +25,7 @@ from collector.store.allocations import (
 )
 from collector.store.columns import MAX_SMALLINT, RATIO_SCALE, stored_rows
 from collector.store.gaps import GapBook, gaps_of, note_ticks, write_gaps
+from collector.store.latest import Newest, Times, follow, grown, read_newest
 from collector.store.registry import Registry
 from collector.store.rollups import (
     Marks,
@@ -36,27 +37,19 @@ from collector.store.rollups import (
     redo,
     start_marks,
 )
-from collector.store.statements import statement
+from collector.store.statements import feed, statement
 
 LEAST_WIDTH_MS = 10_000
-LATEST = (
-    "ts",
-    "gpu_id",
-    "width_ms",
-    "rung",
-    "utilization_e4",
-    "gpu_utilization_e4",
-    "graphics_active_e4",
-    "sm_active_e4",
-    "memory_used_bytes",
-    "power_mw",
-    "temperature_c",
-    "process_count",
-    "flags",
+_TICKS = pa.schema(
+    {
+        "at_ms": pa.int64(),
+        "source": pa.string(),
+        "duration_ms": pa.float64(),
+        "gpus": pa.int32(),
+        "reason": pa.string(),
+    }
 )
-"""The columns of the table ``latest``."""
 _Ids = np.ndarray[tuple[int], np.dtype[np.int32]]
-_Times = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,7 +61,9 @@ class Live:
     looked_ms: int | None
     ticked_ms: int | None
     marks: Marks
-    newest_ms: _Times
+    newest: Newest
+    newest_ms: Times
+    """When each GPU's newest sample ended; ahead of ``newest`` until the tick is written."""
     widest_ms: int
     book: GapBook
     said: Said | None = None
@@ -90,17 +85,15 @@ def read_live(connection: duckdb.DuckDBPyConnection) -> Live:
     """What the file says; costs a look at the small tables."""
     last_ticks = dict(connection.execute(statement("last_ticks")).fetchall())
     ticked_ms = max(last_ticks.values(), default=None)
-    newest = connection.execute(statement("newest_samples")).fetchall()
-    newest_ms = np.full(max((row[0] for row in newest), default=0) + 1, -1, dtype=np.int64)
-    for gpu_id, ts_ms in newest:
-        newest_ms[gpu_id] = ts_ms
+    newest = read_newest(connection)
     return Live(
         registry=Registry(connection),
         held=read_open(connection),
         looked_ms=ticked_ms,
         ticked_ms=ticked_ms,
         marks=read_marks(connection),
-        newest_ms=newest_ms,
+        newest=newest,
+        newest_ms=newest.ends_ms,
         widest_ms=_widest_ms(connection),
         book=GapBook(last_ticks=last_ticks),
     )
@@ -111,6 +104,7 @@ def write_tick(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick) ->
     live.recent_ms = 0
     readings = [outcome for outcome in tick.outcomes if isinstance(outcome, Reading)]
     late = [_write_reading(connection, live, reading, tick) for reading in readings]
+    live.newest = follow(connection, live.newest, live.newest_ms)
     _write_allocations(connection, live, tick)
     _write_owners(connection, live, tick)
     write_gaps(connection, gaps_of(tick, live.book), live.registry.gpu_ids, live.book)
@@ -154,13 +148,6 @@ def add_samples(connection: duckdb.DuckDBPyConnection, live: Live, stored: pa.Ta
         late = _insert_late(connection, rows.filter(pa.array(~ahead)), ends[~ahead], live.marks)
         spans += [span for span in late if span[1] < mark_ms]
     return _stretch(spans)
-
-
-def grown(newest_ms: _Times, top: int) -> _Times:
-    """The array, long enough to be indexed by ``top``; -1 where nothing is known yet."""
-    if top < len(newest_ms):
-        return newest_ms
-    return np.concatenate([newest_ms, np.full(top + 1 - len(newest_ms), -1, dtype=np.int64)])
 
 
 def _write_reading(
@@ -211,7 +198,7 @@ def write_processes(
             "sm_e4": pa.array([_e4(s.sm_ratio) for s in samples], pa.int16()),
         }
     )
-    _feed(connection, "insert_process_samples", table)
+    feed(connection, "insert_process_samples", table)
 
 
 def _write_allocations(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick) -> None:
@@ -254,26 +241,35 @@ def _write_owners(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick)
             "process_id": pa.array(process_ids, pa.int32()),
             "holder_id": pa.array(holder_ids, pa.int32()),
         }
-        _feed(connection, "own_processes", pa.table(columns))
+        feed(connection, "own_processes", pa.table(columns))
     live.owned = {key: job for key, job in owners.items() if key not in news or key in ids}
 
 
 def _write_outcomes(connection: duckdb.DuckDBPyConnection, tick: Tick) -> None:
-    for outcome in tick.outcomes:
-        read = isinstance(outcome, Reading)
-        row = {
-            "at_ms": tick.at_ms,
+    rows = [
+        {
             "source": outcome.source,
             "duration_ms": outcome.duration_ms,
             "gpus": len(outcome.samples) if isinstance(outcome, Reading) else 0,
-            "reason": None if read else outcome.reason,  # type: ignore[union-attr]
+            "reason": None if isinstance(outcome, Reading) else outcome.reason,
         }
-        connection.execute(statement("insert_tick"), row)
+        for outcome in tick.outcomes
+    ]
+    note_outcomes(connection, tick.at_ms, rows)
+
+
+def note_outcomes(
+    connection: duckdb.DuckDBPyConnection, at_ms: int, rows: Sequence[Mapping[str, object]]
+) -> None:
+    """How sources did (source, duration_ms, gpus, reason), in one statement: there may be hundreds."""
+    if rows:
+        table = pa.Table.from_pylist([{**row, "at_ms": at_ms} for row in rows], _TICKS)
+        feed(connection, "insert_ticks", table)
 
 
 def _distinct(
     rows: pa.Table,
-) -> tuple[pa.Table, _Ids, _Times]:
+) -> tuple[pa.Table, _Ids, Times]:
     """The rows without repeated (GPU, time), the first kept, with their ids and end times in ms."""
     ids = rows["gpu_id"].to_numpy()
     ends = rows["ts"].cast(pa.int64()).to_numpy() // 1000
@@ -285,34 +281,17 @@ def _distinct(
 
 
 def _append(
-    connection: duckdb.DuckDBPyConnection, live: Live, fresh: pa.Table, ids: _Ids, ends: _Times
+    connection: duckdb.DuckDBPyConnection, live: Live, fresh: pa.Table, ids: _Ids, ends: Times
 ) -> None:
-    """Append rows newer than all that is stored of their GPUs, and let ``latest`` follow."""
-    _feed(connection, "insert_samples", fresh)
-    newest = fresh.select(LATEST)
-    if np.bincount(ids).max() > 1:
-        order = np.lexsort((-ends, ids))
-        _, first = np.unique(ids[order], return_index=True)
-        newest = newest.take(pa.array(order[first]))
-    if (live.newest_ms[_others(live.newest_ms, ids)] < 0).all():
-        connection.execute(statement("clear_all_latest"))
-    else:
-        _feed(connection, "clear_latest", newest)
-    _feed(connection, "replace_latest", newest)
+    """Append rows newer than all that is stored of their GPUs."""
+    feed(connection, "insert_samples", fresh)
     np.maximum.at(live.newest_ms, ids, ends)
-
-
-def _others(newest_ms: _Times, ids: _Ids) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which GPUs are not among ``ids``."""
-    others = np.ones(len(newest_ms), dtype=np.bool_)
-    others[ids] = False
-    return others
 
 
 def _insert_late(
     connection: duckdb.DuckDBPyConnection,
     rows: pa.Table,
-    ends: _Times,
+    ends: Times,
     marks: Marks,
 ) -> list[tuple[int, int, int]]:
     connection.register("incoming", rows)
@@ -330,16 +309,6 @@ def _stretch(spans: list[tuple[int, int, int]]) -> Stretch | None:
         to_ms=max(span[2] for span in spans),
         gpu_ids=tuple(sorted({span[0] for span in spans})),
     )
-
-
-def _feed(connection: duckdb.DuckDBPyConnection, question: str, rows: pa.Table) -> None:
-    """Run a statement that reads ``rows`` once, as the table ``incoming``.
-
-    DuckDB finds the variable by its name; registering it would cost two catalog changes, 1.7 ms. A reader
-    is taken as it comes, where a table goes through a scanner that costs 0.8 ms a statement.
-    """
-    incoming = rows.to_reader()  # noqa: F841
-    connection.execute(statement(question))
 
 
 def _widest_ms(connection: duckdb.DuckDBPyConnection) -> int:

@@ -53,7 +53,10 @@ def _assess(config: "Config", store: "Store", now_ms: int) -> None:
 
 
 def _checkpoint(store: "Store") -> None:
+    from service.daemon.thrift import give_back
+
     store.checkpoint()
+    give_back()
 
 
 def _keep(config: "RetentionConfig", store: "Store", now_ms: int) -> None:

@@ -28,6 +28,7 @@ from service.daemon.jobs import Clockwork, expected
 from service.daemon.notify import notify
 from service.daemon.start import ServiceRefused, make_data_dir
 from service.daemon.state import Condition, Pulse, verdict
+from service.daemon.thrift import share_heaps
 from service.importing import Imports
 from service.wiring import Body, Stage
 
@@ -56,6 +57,7 @@ def serve(orders: Orders, stop: threading.Event | None = None) -> None:
     """Run until SIGTERM, SIGINT or ``stop``. Blocks. Raises ``ServiceRefused`` when it cannot start."""
     ending = Ending(stop)
     ending.hear_signals()
+    share_heaps()
     clock = wiring.clock_of(orders.config)
     make_data_dir(orders.data)
     with wiring.own_store(orders.data, orders.config) as store:

@@ -192,9 +192,9 @@ class Site:
             self._training.send_signal(signal.SIGINT)
             self._training.communicate(timeout=LIMIT_S)
         if self._service is not None:
-            for row in self.line.jobs():
-                if row["stand"] != "ended":
-                    self.line.cancel(row["job"])
+            for row in self._alive():
+                self.line.cancel(row["job"])
+            self._until("every job has ended, or its launcher outlives us", lambda: not self._alive())
         self.stop()
         if self._exporter is not None:
             self._exporter.shutdown()
@@ -341,6 +341,9 @@ class Site:
         found = re.search(r"--socket (\S+)", self._trained())
         assert found is not None, self._trained()
         return found[1]
+
+    def _alive(self) -> list[dict[str, Any]]:
+        return [row for row in self.line.jobs() if row["stand"] != "ended"]
 
     def _stands(self, job: str, stand: str) -> bool:
         return bool(self.line.job(job)["stand"] == stand)

@@ -13,13 +13,14 @@ INSERT INTO rollup_1m BY NAME
 WITH wanted AS (
     SELECT gpu_id FROM gpus WHERE $gpu_ids IS NULL OR gpu_id IN (SELECT unnest($gpu_ids))
 ),
+-- One order for all GPUs at once: parts by GPU would be thousands of small ones.
 near AS (
     SELECT
         gpu_id, width_ms, rung, utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4,
         power_mw, memory_used_bytes, process_count,
         epoch_ms(ts) AS end_ms,
         CASE
-            WHEN energy_mj - lag(energy_mj) OVER by_time >= 0
+            WHEN lag(gpu_id) OVER by_time = gpu_id AND energy_mj - lag(energy_mj) OVER by_time >= 0
                 THEN (energy_mj - lag(energy_mj) OVER by_time)
                     * least(1.0, width_ms / (epoch_ms(ts) - epoch_ms(lag(ts) OVER by_time)))
             ELSE power_mw * (width_ms / 1000.0)
@@ -28,7 +29,7 @@ near AS (
     WHERE ts > epoch_ms(CAST($read_from_ms AS BIGINT))
       AND ts < epoch_ms(CAST($read_to_ms AS BIGINT))
       AND gpu_id IN (SELECT gpu_id FROM wanted)
-    WINDOW by_time AS (PARTITION BY gpu_id ORDER BY ts)
+    WINDOW by_time AS (ORDER BY gpu_id, ts)
 ),
 parts AS (
     SELECT
@@ -46,12 +47,12 @@ bins AS (
         gpu_id,
         bin,
         sum(ms) >= 15000 AS covered,
-        sum(utilization_e4 * ms) / sum(ms) FILTER (utilization_e4 IS NOT NULL) AS utilization_e4,
-        sum(gpu_utilization_e4 * ms) / sum(ms) FILTER (gpu_utilization_e4 IS NOT NULL) AS gpu_utilization_e4,
-        sum(graphics_active_e4 * ms) / sum(ms) FILTER (graphics_active_e4 IS NOT NULL) AS graphics_active_e4,
-        sum(sm_active_e4 * ms) / sum(ms) FILTER (sm_active_e4 IS NOT NULL) AS sm_active_e4,
-        sum(power_mw * ms) / sum(ms) FILTER (power_mw IS NOT NULL) AS power_mw,
-        sum(memory_used_bytes * ms) / sum(ms) FILTER (memory_used_bytes IS NOT NULL) AS memory_used_bytes,
+        sum(utilization_e4 * ms) / sum(CASE WHEN utilization_e4 IS NOT NULL THEN ms END) AS utilization_e4,
+        sum(gpu_utilization_e4 * ms) / sum(CASE WHEN gpu_utilization_e4 IS NOT NULL THEN ms END) AS gpu_utilization_e4,
+        sum(graphics_active_e4 * ms) / sum(CASE WHEN graphics_active_e4 IS NOT NULL THEN ms END) AS graphics_active_e4,
+        sum(sm_active_e4 * ms) / sum(CASE WHEN sm_active_e4 IS NOT NULL THEN ms END) AS sm_active_e4,
+        sum(power_mw * ms) / sum(CASE WHEN power_mw IS NOT NULL THEN ms END) AS power_mw,
+        sum(memory_used_bytes * ms) / sum(CASE WHEN memory_used_bytes IS NOT NULL THEN ms END) AS memory_used_bytes,
         max(memory_used_bytes) AS memory_used_max_bytes,
         max(process_count) AS process_count,
         max(utilization_e4) AS utilization_max_e4,
@@ -76,13 +77,13 @@ held AS (
     )
     GROUP BY gpu_id, holder_id, bin
 ),
--- Most bins have one holder, who has all of it: no windows for those.
+-- Most GPUs have one holder, who has all of it: no windows for those.
 alone AS (
-    SELECT gpu_id, bin FROM held GROUP BY gpu_id, bin HAVING count(*) = 1
+    SELECT gpu_id FROM held GROUP BY gpu_id HAVING min(holder_id) = max(holder_id)
 ),
 claims AS (
     SELECT gpu_id, bin, holder_id, 0.0::DOUBLE AS lower_fraction, 1.0::DOUBLE AS upper_fraction
-    FROM held SEMI JOIN alone USING (gpu_id, bin)
+    FROM held SEMI JOIN alone USING (gpu_id)
     UNION ALL
     SELECT
         gpu_id, bin, holder_id,
@@ -91,7 +92,7 @@ claims AS (
             WHEN row_number() OVER up_to = count(*) OVER whole THEN 1
             ELSE sum(share) OVER up_to / sum(share) OVER whole
         END AS upper_fraction
-    FROM held ANTI JOIN alone USING (gpu_id, bin)
+    FROM held ANTI JOIN alone USING (gpu_id)
     WINDOW
         whole AS (PARTITION BY gpu_id, bin),
         up_to AS (PARTITION BY gpu_id, bin ORDER BY holder_id ROWS UNBOUNDED PRECEDING),
@@ -120,7 +121,7 @@ judged AS (
 split AS (
     SELECT
         *,
-        part_of(30000, lower_fraction, upper_fraction) AS part_ms,
+        CAST(part_of(30000, lower_fraction, upper_fraction) AS DOUBLE) AS part_ms,
         covered AND state <> 7 AND utilization_e4 IS NOT NULL AS counts
     FROM judged
 ),

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.realism import Figure, compare, draw, read_real, simulate
+from bench.likeness.measured import read_real, simulate
+from bench.realism import Figure, compare, draw
 
 
 @pytest.fixture(scope="module")

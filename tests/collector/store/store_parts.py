@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import duckdb
+
 from collector.batch import HeldInterval, History, to_table
 from collector.model import (
     Allocation,
@@ -19,6 +21,7 @@ from collector.model import (
     Tick,
 )
 from collector.store.database import Store
+from collector.store.statements import migrations
 
 T0 = 1_790_000_040_000 // 3_600_000 * 3_600_000
 TICK_MS = 10_000
@@ -89,6 +92,17 @@ def history(
     seen = {row.uuid for row in rows}
     known = tuple(g for n in range(64) if (g := gpu(n)).uuid in seen)
     return History(source=source, gpus=known, samples=to_table(rows), held=tuple(held_intervals))
+
+
+def older_file(path: Path, version: int) -> duckdb.DuckDBPyConnection:
+    """A file as the Fallow of that schema made it, open."""
+    connection = duckdb.connect(str(path))
+    connection.execute("CREATE TABLE schema_migrations (number INTEGER, name VARCHAR, applied_at TIMESTAMP)")
+    for number, name, script in migrations():
+        if number <= version:
+            connection.execute(script)
+            connection.execute("INSERT INTO schema_migrations VALUES (?, ?, now())", [number, name])
+    return connection
 
 
 def ask(store: Store, question: str, *parameters: Any) -> list[tuple[Any, ...]]:

@@ -6,22 +6,27 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 
+from collector.store import database
 from collector.store.database import Limits, Store, open_read_only, open_store
 from collector.store.errors import (
+    StoreClosed,
     StoreDamaged,
     StoreError,
     StoreFull,
     StoreLocked,
     StoreMissing,
     StoreNewer,
+    StoreOlder,
+    StoreShort,
     StoreUnwritable,
 )
 from collector.store.statements import migrations
-from tests.collector.store.store_parts import T0, TICK_MS, ask, at_path, history, sample, tick
+from tests.collector.store.store_parts import T0, TICK_MS, ask, at_path, history, older_file, sample, tick
 
 OWNER = """
 import sys
@@ -104,6 +109,51 @@ def test_a_file_from_a_newer_fallow_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(StoreNewer, match="update Fallow"):
         open_read_only(at_path(tmp_path))
     assert at_path(tmp_path).read_bytes() == content
+
+
+def test_an_engine_that_cannot_be_opened_again_at_once_is_tried_at_the_next_tick(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures, connect = [duckdb.OutOfMemoryException("full")] * 2, database._connect
+
+    def sometimes(*given: Any, **named: Any) -> duckdb.DuckDBPyConnection:
+        if failures:
+            raise failures.pop()
+        return connect(*given, **named)
+
+    with open_store(at_path(tmp_path)) as store:
+        fill(store)
+        monkeypatch.setattr(database, "_connect", sometimes)
+        store._connection.close()
+        for _ in range(2):
+            with pytest.raises(
+                StoreShort, match=r"writing a tick: .* Raise \[store\] memory_mib. Found: full$"
+            ):
+                store.write_tick(tick(T0 + 9 * TICK_MS, [sample(0, T0 + 9 * TICK_MS)]))
+        store.write_tick(tick(T0 + 9 * TICK_MS, [sample(0, T0 + 9 * TICK_MS)]))
+        assert not failures and ask(store, COUNT) == [(4,)]
+
+
+def test_a_store_that_was_closed_is_not_opened_again_by_who_comes_late(tmp_path: Path) -> None:
+    with open_store(at_path(tmp_path)) as store:
+        fill(store)
+    with open_store(at_path(tmp_path)) as owner:
+        for _ in range(2):
+            with pytest.raises(StoreClosed, match=r"writing a tick: .* was closed"):
+                store.write_tick(tick(T0 + 9 * TICK_MS, [sample(0, T0 + 9 * TICK_MS)]))
+        assert ask(owner, COUNT) == [(3,)]
+    open_store(at_path(tmp_path)).close()
+
+
+def test_a_file_from_an_older_fallow_is_read_once_the_service_has_had_it(tmp_path: Path) -> None:
+    older_file(at_path(tmp_path), 32).close()
+    content = at_path(tmp_path).read_bytes()
+    with pytest.raises(StoreOlder, match=r"version 32, this Fallow reads \d+; start the service on it once"):
+        open_read_only(at_path(tmp_path))
+    assert at_path(tmp_path).read_bytes() == content
+    open_store(at_path(tmp_path)).close()
+    with open_read_only(at_path(tmp_path)) as store:
+        assert ask(store, COUNT) == [(0,)]
 
 
 def test_a_file_from_a_newer_duckdb_is_left_alone(tmp_path: Path) -> None:

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.batch import HeldInterval
+from collector.batch import HeldInterval, History
 from collector.model import Allocation, ClaimSource, GpuSample
 from collector.store.database import Store, open_store
 from tests.collector.store.store_parts import (
@@ -117,6 +118,27 @@ def test_energy_is_the_difference_of_the_counter_and_survives_a_reset(tmp_path: 
     with open_store(at_path(tmp_path)) as store:
         store.write_history(history([*rows, sample(0, T0 + 600_000, 0.5)]))
         assert ask(store, "SELECT energy_mj FROM rollup_1m ORDER BY ts LIMIT 2") == [(13_000,), (7_000,)]
+
+
+def test_energy_is_of_one_gpu_however_many_rows_are_read_at_once(tmp_path: Path) -> None:
+    bins, gpus = 2_600, 64
+    number, step = np.tile(np.arange(gpus), bins), np.repeat(np.arange(1, bins + 1), gpus)
+    columns = {
+        "uuid": [uuid(n) for n in range(gpus)] * bins,
+        "at_ms": T0 + step * BIN_MS,
+        "width_ms": np.full(gpus * bins, BIN_MS, np.int32),
+        "energy_mj": 10**12 * (gpus - number) + step * 1_000 * (number + 1),
+        "power_mw": np.full(gpus * bins, 7, np.int32),
+    }
+    with open_store(at_path(tmp_path)) as store:
+        store.write_history(History(source="test", gpus=(), samples=pa.table(columns)))
+        found = ask(
+            store,
+            "SELECT uuid, min(energy_mj), max(energy_mj) FROM rollup_1m JOIN gpus USING (gpu_id) "
+            "WHERE ts > epoch_ms(?::BIGINT) GROUP BY uuid",
+            T0,
+        )
+    assert sorted(found) == sorted((uuid(n), 2_000 * (n + 1), 2_000 * (n + 1)) for n in range(gpus))
 
 
 def test_a_late_sample_has_its_minute_and_hour_done_again(tmp_path: Path) -> None:
