@@ -48,14 +48,14 @@ def main() -> None:
     if options.contender:
         serve(CONTENDERS[options.contender]())
         return
-    rounds = 4 if options.quick else 12
+    rounds = 4 if options.quick else 40
     with tempfile.TemporaryDirectory() as folder, machine(Path(folder)) as driver:
         sleepers = [subprocess.Popen(["sleep", "3600"]) for _ in range(PROCESSES)]
         try:
             furnish(driver, [one.pid for one in sleepers], gpm=False)
             costs, resident_mib = measure(driver, rounds, tuple(CONTENDERS))
             furnish(driver, [one.pid for one in sleepers], gpm=True)
-            with_gpm, _ = measure(driver, max(rounds // 4, 1), ("fallow",))
+            with_gpm, _ = measure(driver, max(rounds // 8, 1), ("fallow",))
         finally:
             for one in sleepers:
                 one.kill()

@@ -82,7 +82,7 @@ def follow(connection: duckdb.DuckDBPyConnection, newest: Newest, ends_ms: Times
         apart[made.back] = False
     if made.times != newest.times:
         connection.execute(statement("clear_latest_times"))
-        feed(connection, "insert_latest_times", pa.table({"ts_ms": pa.array(sorted(made.times), pa.int64())}))
+        connection.execute(statement("insert_latest_times"), {"times_ms": sorted(made.times)})
     return Newest(ends_ms=ends_ms, apart=apart, times=made.times)
 
 

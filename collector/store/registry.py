@@ -29,6 +29,7 @@ class Registry:
         self._connection = connection
         self.gpu_ids: dict[str, int] = {}
         self._gpus: dict[str, Gpu] = {}
+        self._described: dict[str, tuple[Gpu, ...]] = {}
         self._row_ids: dict[str, tuple[pa.ChunkedArray, pa.Array]] = {}
         self._holders: dict[str, tuple[int, Holder]] = {}
         self._processes: dict[ProcessKey, tuple[int, Process]] = {}
@@ -38,8 +39,21 @@ class Registry:
             self._gpus[gpu.uuid] = gpu
 
     def register_gpus(self, gpus: Iterable[Gpu], source: str, installed_from_ms: int) -> None:
-        """Add the unknown ones and write down what changed; what is None now keeps its old value."""
+        """Add the unknown ones and write down what changed; what is None now keeps its old value.
+
+        A source describes the same GPUs tick after tick: what all of them said is kept while nothing changes.
+        """
+        described = tuple(gpus)
+        if self._described.get(source) == described:
+            return
+        if self._note_gpus(described, source, installed_from_ms):
+            self._described.clear()
+        self._described[source] = described
+
+    def _note_gpus(self, gpus: Iterable[Gpu], source: str, installed_from_ms: int) -> bool:
+        """The same, one by one; whether anything was learnt."""
         fresh: dict[str, Gpu] = {}
+        changed = False
         for gpu in gpus:
             old = self._gpus.get(gpu.uuid)
             if old is gpu or old == gpu:
@@ -50,9 +64,11 @@ class Registry:
             merged = _merged(old, gpu)
             if merged != old:
                 self._connection.execute(statement("update_gpu"), _gpu_row(merged))
+                changed = True
             self._gpus[gpu.uuid] = merged
         if fresh:
             self._add_gpus(fresh, source, installed_from_ms)
+        return changed or bool(fresh)
 
     def register_uuids(self, uuids: Iterable[str], source: str, installed_from_ms: int) -> None:
         """Make sure that every UUID has an id, even where nobody described the GPU."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import duckdb
 
-from collector.store.statements import statement
+from collector.store.statements import parsed, statement
 
 BIN_MS = 30_000
 MINUTE_MS = 60_000
@@ -158,7 +158,7 @@ def redo_days(connection: duckdb.DuckDBPyConnection, hours: Stretch, marks: Mark
 def add_minutes(connection: duckdb.DuckDBPyConnection, minutes: Stretch, reach: Reach) -> None:
     """Add the minutes that are not there yet."""
     connection.execute(
-        statement("rollup_minutes"),
+        parsed(connection, "rollup_minutes"),
         {
             "from_ms": minutes.from_ms,
             "to_ms": minutes.to_ms,

@@ -40,15 +40,6 @@ from collector.store.rollups import (
 from collector.store.statements import feed, statement
 
 LEAST_WIDTH_MS = 10_000
-_TICKS = pa.schema(
-    {
-        "at_ms": pa.int64(),
-        "source": pa.string(),
-        "duration_ms": pa.float64(),
-        "gpus": pa.int32(),
-        "reason": pa.string(),
-    }
-)
 _Ids = np.ndarray[tuple[int], np.dtype[np.int32]]
 
 
@@ -263,8 +254,8 @@ def note_outcomes(
 ) -> None:
     """How sources did (source, duration_ms, gpus, reason), in one statement: there may be hundreds."""
     if rows:
-        table = pa.Table.from_pylist([{**row, "at_ms": at_ms} for row in rows], _TICKS)
-        feed(connection, "insert_ticks", table)
+        columns = {name: [row[name] for row in rows] for name in ("source", "duration_ms", "gpus", "reason")}
+        connection.execute(statement("insert_ticks"), {"at_ms": at_ms, **columns})
 
 
 def _distinct(

@@ -1,2 +1,2 @@
--- Notes when the newest samples ended: the Arrow table "incoming" (ts_ms: UTC ms).
-INSERT INTO latest_times SELECT epoch_ms(ts_ms) FROM incoming;
+-- Notes when the newest samples ended. Parameter: times_ms, BIGINT[], UTC ms.
+INSERT INTO latest_times SELECT epoch_ms(unnest(CAST($times_ms AS BIGINT[])));

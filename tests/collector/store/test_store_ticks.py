@@ -57,6 +57,14 @@ def test_a_changed_driver_version_is_written_down(tmp_path: Path) -> None:
         assert found == [("575.2", "H100")]
 
 
+def test_of_two_sources_that_disagree_about_a_gpu_the_one_that_spoke_last_is_believed(tmp_path: Path) -> None:
+    with open_store(tmp_path / "fallow.duckdb") as store:
+        for n, (source, driver) in enumerate((("a", "570.1"), ("b", "575.2"), ("a", "570.1")), start=1):
+            at = T0 + n * TICK_MS
+            store.write_tick(tick(at, [sample(0, at)], gpus=[gpu(0, driver_version=driver)], source=source))
+            assert ask(store, "SELECT driver_version FROM gpus") == [(driver,)]
+
+
 def test_a_holder_is_last_seen_when_its_last_allocation_ends(tmp_path: Path) -> None:
     with open_store(at_path(tmp_path)) as store:
         for n in range(1, 7):
