@@ -16,8 +16,8 @@ from service.client import place as client_place
 from service.trouble import Trouble
 
 if TYPE_CHECKING:
-    from service.reports.model import Report
-    from service.reports.render import Format, Style
+    from service.reports.model import Format, Report
+    from service.reports.render import Style
 
 TERMINAL = Path("-")
 PREVIEW_WIDTH = 116
@@ -36,12 +36,10 @@ def run(flags: argparse.Namespace) -> int:
         return _list(flags)
     if flags.kind is None:
         raise CannotReport("which report? one of the kinds that `fallow report --list` names")
-    report = _make(flags)
-    if flags.preview:
-        from service.reports.render import Format
-
-        return _preview(_text(flags, report, Format.MARKDOWN))
     kind = _format(flags)
+    report = _make(flags, kind)
+    if flags.preview:
+        return _preview(_text(flags, report, kind))
     text = _text(flags, report, kind)
     out = flags.out or Path(f"fallow-{flags.kind}-{report.span.end:%Y-%m-%d}.{kind.value}")
     if out == TERMINAL:
@@ -56,9 +54,10 @@ def run(flags: argparse.Namespace) -> int:
     return 0
 
 
-def _make(flags: argparse.Namespace) -> "Report":
+def _make(flags: argparse.Namespace, format: "Format") -> "Report":
+    from service.reports import charts
     from service.reports.making import Wanted, make
-    from service.reports.model import ReportKind, Span
+    from service.reports.model import Format, ReportKind, Span
 
     now = datetime.now(UTC)
     start, end = window(flags.since, flags.until, now)
@@ -71,7 +70,7 @@ def _make(flags: argparse.Namespace) -> "Report":
         known = client.rows("span")
         if not known or known[0]["last_ts"] is None:
             raise NoData("nothing was measured yet; start a service with `fallow serve` and wait a minute")
-        return make(client, wanted, now)
+        return make(client, wanted, now, charts.load if format is Format.HTML else None)
 
 
 def _text(flags: argparse.Namespace, report: "Report", format: "Format") -> str:
@@ -91,8 +90,10 @@ def _style(flags: argparse.Namespace) -> "Style":
 
 
 def _format(flags: argparse.Namespace) -> "Format":
-    from service.reports.render import Format
+    from service.reports.model import Format
 
+    if flags.preview:
+        return Format.MARKDOWN
     if flags.format:
         return Format(flags.format)
     suffix = flags.out.suffix.removeprefix(".") if flags.out is not None else ""

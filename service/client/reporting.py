@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING
 
 from service.client.errors import BadParameter, CannotReport, ClientError
 from service.config.telling import OWNERS
-from service.reports.model import Chart, Column, Figure, Measure, Report, ReportKind, Section, Span, Table
+from service.reports.model import (
+    Chart,
+    Column,
+    Figure,
+    Format,
+    Measure,
+    Report,
+    ReportKind,
+    Section,
+    Span,
+    Table,
+)
 from service.reports.words import period, written
 from service.trouble import Trouble
 
@@ -104,7 +115,7 @@ def written_as(client: "Client", report: Report, format: str) -> str:
 
     Drawing the charts of the HTML takes about a second.
     """
-    from service.reports.render import Format, Style, render
+    from service.reports.render import Style, render
 
     own = None if client.data is None else client.data / "templates"
     style = Style(templates=own if own is not None and own.is_dir() else None)

@@ -1,22 +1,30 @@
 """What reports ask, in one place: a client, a window and whom it is about, as the dashboard asks them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from service.client import Client
-from service.pages.chart_frame import TimeAxis
+from service.client.advising import Replayed
 from service.pages.view import Window, step_for
 from service.reports.model import Span
+
+if TYPE_CHECKING:
+    from service.pages.chart_frame import TimeAxis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One client and one window; ``filters`` as queries take them (node, project, user, model)."""
+    """One client and one window; ``filters`` as queries take them (node, project, user, model).
+
+    ``replayed`` waits for the replay of the window under today's rules, where the kind of report wants one.
+    """
 
     client: Client
     span: Span
     filters: dict[str, str] = field(default_factory=dict)
+    replayed: Callable[[], Replayed] | None = None
 
     @property
     def about(self) -> str | None:
@@ -31,8 +39,10 @@ class Source:
         return Window(from_ts=start, to_ts=end, step_s=step_for((end - start).total_seconds()))
 
     @property
-    def axis(self) -> TimeAxis:
+    def axis(self) -> "TimeAxis":
         """The time axis of its charts, written in UTC: a mail is read in any zone."""
+        from service.pages.chart_frame import TimeAxis
+
         return TimeAxis(window=self.window, utc=True)
 
     def rows(self, name: str, **more: object) -> list[dict[str, Any]]:

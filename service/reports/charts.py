@@ -1,6 +1,7 @@
 """The charts of reports: the dashboard's own drawings, as SVG or PNG by vl-convert; no script, no network."""
 
 import base64
+from contextlib import suppress
 from typing import Any
 
 from service.trouble import Trouble
@@ -13,6 +14,12 @@ MARGIN = 24
 
 class CannotDraw(Trouble):
     """Charts cannot be drawn on this machine."""
+
+
+def load() -> None:
+    """Load the drawing engine, which takes half a second; what is wrong with it is said by who draws."""
+    with suppress(CannotDraw, ValueError):
+        _converter().vegalite_to_svg({"mark": "point", "data": {"values": [{}]}})
 
 
 def svg(drawing: Any) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from datetime import datetime, tzinfo
 
-from service.client.advising import given_back, replayed
+from service.client.advising import Replayed, given_back
 from service.client.given_back import GivenBack
 from service.pages.chart_ranks import most_wasted
 from service.pages.giving import told_class, told_total
@@ -94,7 +94,8 @@ def cluster_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
                     empty="No job held a GPU for an hour.",
                 ),
             ),
-            *(() if did is None else (_given_back(source), _did_give_back(did))),
+            *(() if source.replayed is None else (_given_back(source.replayed()),)),
+            *(() if did is None else (_did_give_back(did),)),
         ),
         currency=head.currency,
         made_at=made_at,
@@ -117,8 +118,7 @@ def _people(source: Source) -> Section:
     )
 
 
-def _given_back(source: Source) -> Section:
-    found = replayed(source.client, source.span.start, source.span.end, {})
+def _given_back(found: Replayed) -> Section:
     rows = [{**row, "currency": found.currency} for row in found.given]
     return Section(
         heading="What advice would have given back",

@@ -1,17 +1,19 @@
-"""Makes a report of a kind from a client: who it is about is checked, and a missing name is said."""
+"""Makes a report of a kind from a client: who it is about is checked, and a missing name is said.
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+What takes longest is begun first: the replay of a cluster's week is mostly the engine's work, and runs beside
+the rest. The kinds of report bring the charts' libraries with them, so they are imported meanwhile.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 
 from service.client import Client
+from service.client.advising import replayed
 from service.reports.asking import Source
-from service.reports.chargeback import chargeback
-from service.reports.cluster_week import cluster_week
 from service.reports.model import Report, ReportKind, Span
-from service.reports.my_week import my_week
-from service.reports.project_week import project_week
-from service.reports.right_sizing import right_sizing
 from service.trouble import Trouble
 
 
@@ -31,13 +33,6 @@ class Wanted:
 
 
 Maker = Callable[[Source, tzinfo, datetime], Report]
-MAKERS: Mapping[ReportKind, Maker] = {
-    ReportKind.CLUSTER_WEEK: cluster_week,
-    ReportKind.PROJECT_WEEK: project_week,
-    ReportKind.MY_WEEK: my_week,
-    ReportKind.RIGHT_SIZING: right_sizing,
-    ReportKind.CHARGEBACK: chargeback,
-}
 SAYS: Mapping[ReportKind, str] = {
     ReportKind.CLUSTER_WEEK: "the whole cluster: given against used, states, money, the largest wastes",
     ReportKind.PROJECT_WEEK: "one project: its people and jobs (--project)",
@@ -47,12 +42,50 @@ SAYS: Mapping[ReportKind, str] = {
 }
 
 
-def make(client: Client, wanted: Wanted, made_at: datetime) -> Report:
-    """The report. Blocks while it asks. Raises ``BadReport`` and ``ClientError``."""
+def make(
+    client: Client, wanted: Wanted, made_at: datetime, meanwhile: Callable[[], None] | None = None
+) -> Report:
+    """The report. Blocks while it asks. Raises ``BadReport`` and ``ClientError``.
+
+    ``meanwhile`` is done beside the longest question, if there is one: what else has to be loaded, say.
+    """
     if wanted.kind is ReportKind.PROJECT_WEEK and not wanted.project:
         raise BadReport("a project-week is about one project: name it with --project")
     if wanted.kind is ReportKind.MY_WEEK and not wanted.user:
         raise BadReport("a my-week is about one person: name them with --user")
     filters = {name: value for name in ("user", "project") if (value := getattr(wanted, name))}
     source = Source(client=client, span=wanted.span, filters=filters)
-    return MAKERS[wanted.kind](source, wanted.zone, made_at)
+    with _begun(wanted.kind, source) as ahead:
+        maker = _maker(wanted.kind)
+        if meanwhile is not None:
+            meanwhile()
+        return maker(ahead, wanted.zone, made_at)
+
+
+@contextmanager
+def _begun(kind: ReportKind, source: Source) -> Iterator[Source]:
+    """The source with its replay begun, where the kind wants one; it has ended when the block has."""
+    if kind is not ReportKind.CLUSTER_WEEK or source.about:
+        yield source
+        return
+    import advisor.whatif  # noqa: F401  here, not by both threads at once
+    import service.advising  # noqa: F401
+
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="fallow-replay") as beside:
+        found = beside.submit(replayed, source.client, source.span.start, source.span.end, {})
+        yield replace(source, replayed=found.result)
+
+
+def _maker(kind: ReportKind) -> Maker:
+    match kind:
+        case ReportKind.CLUSTER_WEEK:
+            from service.reports.cluster_week import cluster_week as maker
+        case ReportKind.PROJECT_WEEK:
+            from service.reports.project_week import project_week as maker
+        case ReportKind.MY_WEEK:
+            from service.reports.my_week import my_week as maker
+        case ReportKind.RIGHT_SIZING:
+            from service.reports.right_sizing import right_sizing as maker
+        case ReportKind.CHARGEBACK:
+            from service.reports.chargeback import chargeback as maker
+    return maker

@@ -25,6 +25,15 @@ class ReportKind(StrEnum):
     CHARGEBACK = "chargeback"
 
 
+class Format(StrEnum):
+    """What a report can be written as."""
+
+    HTML = "html"
+    MARKDOWN = "md"
+    CSV = "csv"
+    JSON = "json"
+
+
 class Measure(StrEnum):
     """How a value is written. Ratios are 0..1, hours GPU-hours."""
 

@@ -20,8 +20,8 @@ from service.delivery.addresses import receiver_of, receivers
 from service.delivery.message import Body, Message
 from service.delivery.outbox import Outbox
 from service.reports.making import Wanted, make
-from service.reports.model import Report, ReportKind, Span
-from service.reports.render import Format, Pictures, Style, render
+from service.reports.model import Format, Report, ReportKind, Span
+from service.reports.render import Pictures, Style, render
 
 BODIES = {Format.HTML: Body.HTML, Format.MARKDOWN: Body.MARKDOWN}
 

@@ -15,21 +15,12 @@ from typing import Any
 
 from service.pages import wording
 from service.reports import charts
-from service.reports.model import Chart, Column, Measure, Report, Table
+from service.reports.model import Chart, Column, Format, Measure, Report, Table
 from service.reports.words import day, period, written
 from service.trouble import Trouble
 
 OURS = Path(__file__).parent / "templates"
 NUMBERS = frozenset(Measure) - {Measure.TEXT}
-
-
-class Format(StrEnum):
-    """What a report can be written as."""
-
-    HTML = "html"
-    MARKDOWN = "md"
-    CSV = "csv"
-    JSON = "json"
 
 
 class Pictures(StrEnum):

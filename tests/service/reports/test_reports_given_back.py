@@ -1,6 +1,7 @@
 """The week of a cluster on which an action really happened says what it gave back, in every format."""
 
 import json
+import threading
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,10 +10,10 @@ import pytest
 from advisor.model import ActionClass
 from advisor.steps import Pause
 from collector.model import JobId
-from service.client import connect
+from service.client import BadParameter, connect
 from service.reports.making import Wanted, make
-from service.reports.model import Report, ReportKind, Span
-from service.reports.render import Format, render
+from service.reports.model import Format, Report, ReportKind, Span
+from service.reports.render import render
 from tests.analytics.given_world import END, A, B, deed, past
 from tests.analytics.world import NOON
 
@@ -70,3 +71,19 @@ def test_a_week_of_a_part_says_nothing_of_it(tmp_path: Path) -> None:
         wanted = Wanted(kind=ReportKind.CLUSTER_WEEK, span=SPAN, project="vision")
         part = make(client, wanted, SPAN.end)
     assert "What the actions did give back" not in [each.heading for each in part.sections]
+
+
+def test_the_replay_runs_beside_what_else_is_to_be_done_and_its_failure_is_the_reports(
+    tmp_path: Path,
+) -> None:
+    week(tmp_path)
+    done: list[str] = []
+    wanted = Wanted(kind=ReportKind.CLUSTER_WEEK, span=SPAN)
+    with connect(tmp_path) as client:
+        report = make(client, wanted, SPAN.end, lambda: done.append("charts are loaded"))
+        assert "What advice would have given back" in [each.heading for each in report.sections]
+        assert done == ["charts are loaded"]
+        (tmp_path / "fallow.toml").write_text("[advice]\npack_p95 = 7\n")
+        with pytest.raises(BadParameter, match="pack_p95"):
+            make(client, wanted, SPAN.end)
+    assert not [each for each in threading.enumerate() if each.name.startswith("fallow-replay")]

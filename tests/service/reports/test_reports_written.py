@@ -18,8 +18,8 @@ from service.client import Client, connect
 from service.config.model import Config
 from service.pages import wording
 from service.reports.making import BadReport, Wanted, make
-from service.reports.model import Column, Measure, Report, ReportKind, Section, Span, Table
-from service.reports.render import BadTemplate, Format, Pictures, Style, attachments, plain, render
+from service.reports.model import Column, Format, Measure, Report, ReportKind, Section, Span, Table
+from service.reports.render import BadTemplate, Pictures, Style, attachments, plain, render
 from tests.service.conftest import fallow
 
 DAYS = 8
