@@ -198,6 +198,8 @@ class Controller:
                 continue
             del self.processes[member]
             self._pulses.pop(member, None)
+            if self.view.pending is not None:  # what it said last may not have been read yet
+                self.view = replace(self.view, pending=self._switched(self.view.pending, now_ms))
             before = self.view
             worker = before.workers.get(member)
             reason = workers.reason(process)
@@ -236,17 +238,19 @@ class Controller:
     def _followed(self, pending: Pending, workers: Mapping[MemberId, Worker], now_ms: int) -> Pending:
         plan, number = pending.plan, pending.plan.number
         answers = dict(self._values(protocol.connected_key, number, plan.members))
+        return replace(
+            self._switched(pending, now_ms),
+            connected=frozenset(m for m, answer in answers.items() if answer == protocol.CONNECTED),
+            refused={m: answer for m, answer in answers.items() if answer != protocol.CONNECTED},
+            lost=self._losses(number, workers),
+        )
+
+    def _switched(self, pending: Pending, now_ms: int) -> Pending:
+        plan, number = pending.plan, pending.plan.number
         everybody = (*plan.members, *(m for m in self.view.members if m not in plan.members))
         switched = frozenset(m for m in everybody if self._store.check([protocol.switched_key(number, m)]))
         began = now_ms if switched and pending.switching_ms is None else pending.switching_ms
-        return replace(
-            pending,
-            connected=frozenset(m for m, answer in answers.items() if answer == protocol.CONNECTED),
-            refused={m: answer for m, answer in answers.items() if answer != protocol.CONNECTED},
-            switched=switched,
-            switching_ms=began,
-            lost=self._losses(number, workers),
-        )
+        return replace(pending, switched=switched, switching_ms=began)
 
     def _losses(self, generation: int, workers: Mapping[MemberId, Worker]) -> dict[MemberId, int]:
         return {m: int(step) for m, step in self._values(protocol.lost_key, generation, workers)}

@@ -32,7 +32,10 @@ def pulsed(view: View, members: frozenset[MemberId], now_ms: int) -> View:
 
 
 def ended(view: View, member: MemberId, code: int, reason: str | None, now_ms: int) -> View:
-    """A worker process is gone: it was let go, came to the end of the training, or failed."""
+    """A worker process is gone: it was let go, came to the end of the training, or failed.
+
+    Whoever a plan lets go may come to the end of the training first, and then never says that it switched.
+    """
     worker = view.workers.get(member)
     if worker is None:
         return view
@@ -47,12 +50,16 @@ def ended(view: View, member: MemberId, code: int, reason: str | None, now_ms: i
     match worker.phase:
         case Phase.LEAVING:
             return gone
-        case Phase.MEMBER if member in membership.leavers(view):
+        case Phase.MEMBER if member in membership.leavers(view) and (code or member in _switched(view)):
             return gone
         case Phase.MEMBER if code == 0:
             return replace(gone, finished=True, members=tuple(m for m in view.members if m != member))
         case _:
             return failed(gone, f"{member} {how(code, worker.phase, reason)}", now_ms)
+
+
+def _switched(view: View) -> frozenset[MemberId]:
+    return frozenset() if view.pending is None else view.pending.switched
 
 
 def failed(view: View, what: str, now_ms: int) -> View:

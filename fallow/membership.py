@@ -275,7 +275,8 @@ def _advance(view: View, pending: Pending, now_ms: int, limits: Limits) -> tuple
 def _see_through(view: View, pending: Pending, now_ms: int, limits: Limits) -> tuple[Action, ...]:
     """A committed plan ends adopted, or with the death of whoever keeps the others waiting."""
     late = [member for member in pending.plan.members if member not in pending.switched]
-    if not late and (pending.plan.members or not set(view.members) - pending.switched):
+    staying = (set(view.members) & view.workers.keys()) - pending.switched
+    if not late and (pending.plan.members or not staying):
         return (Adopt(pending.plan),)
     if pending.switching_ms is None or now_ms - pending.switching_ms <= limits.switch_ms:
         return ()

@@ -123,6 +123,33 @@ def test_a_death_after_the_commit_but_before_the_switch_recovers_the_old_group()
     assert decide(survivors, 1, LIMITS) == (Publish(Plan(number=5, base=3, members=(A,), recover=True)),)
 
 
+def stopping(**changes: object) -> View:
+    """Two members that a committed plan lets go; of them, A is to save."""
+    leave = Pending(plan=Plan(number=4, base=3, members=()), published_ms=0, committed=True)
+    return replace(view(2, "ab", pending=leave, next_number=5, stopping=True), **changes)
+
+
+def test_who_dies_while_all_leave_is_not_waited_for() -> None:
+    base = stopping()
+    assert base.pending is not None
+    left = replace(base, pending=replace(base.pending, switched=frozenset({B})))
+    assert decide(left, 50, LIMITS) == (), "A may be saving"
+    failed = events.ended(left, A, 1, "no room", 60)
+    assert decide(failed, 60, LIMITS) == (Adopt(base.pending.plan),)
+    early = events.ended(base, A, 1, "no room", 60)
+    assert decide(early, 60, LIMITS) == (), "B may be in a step"
+
+
+def test_a_training_that_ends_while_it_is_asked_to_stop_has_ended() -> None:
+    base = stopping()
+    ended = events.ended(events.ended(base, A, 0, None, 60), B, 0, None, 60)
+    assert ended.finished and not ended.members and decide(ended, 60, LIMITS) == ()
+    assert base.pending is not None
+    left = replace(base, pending=replace(base.pending, switched=frozenset({A, B})))
+    ended = events.ended(events.ended(left, A, 0, None, 60), B, 0, None, 60)
+    assert not ended.finished and decide(ended, 60, LIMITS) == (Adopt(base.pending.plan),)
+
+
 def test_nobody_left_is_said_and_not_waited_for() -> None:
     (action,) = decide(without(view(2, "ab"), A, B), 0, LIMITS)
     assert isinstance(action, GiveUp)
