@@ -7,19 +7,24 @@ charts are put together as well. Options are Streamlit's.
 import gc
 import logging
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from runpy import run_path
+from socket import IPPROTO_TCP, TCP_NODELAY, socket
+from typing import Any
 
 
 def main() -> None:
     """Load the app and what it draws with, then serve it; ends with the server."""
     from streamlit.web import bootstrap, cli
+    from streamlit.web.server.starlette import starlette_server
 
     if len(sys.argv) < 2 or not Path(sys.argv[1]).is_file():
         sys.exit("fallow: which app? write: python -m service.pages app.py [--server.port=PORT]")
     logging.disable(logging.WARNING)  # Streamlit's, of caches that are declared before its server runs
     from service.pages import overview, shell
 
+    starlette_server._bind_socket = at_once(starlette_server._bind_socket)
     options = dict(cli.main_run.make_context("run", sys.argv[1:], resilient_parsing=True).params)
     del options["target"], options["args"]
     bootstrap.load_config_options(options)  # or the server finds, when it reads them, that they have changed
@@ -31,6 +36,22 @@ def main() -> None:
     logging.disable(logging.NOTSET)
     sys.argv = ["streamlit", "run", *sys.argv[1:]]
     cli.main(prog_name="streamlit")
+
+
+def at_once(bind: Callable[..., socket]) -> Callable[..., socket]:
+    """``bind``, whose connections send what is written without waiting for the other side's word.
+
+    asyncio sees to that where a socket names its protocol, and Streamlit's (1.67) names none. Each answer but
+    the first of a connection came 40 ms late: an acknowledgement may be delayed by so much, and the second
+    part of an answer waits for that of the first (RFC 896, RFC 1122 4.2.3.2; docs/decisions/0020).
+    """
+
+    def bound(*given: Any, **named: Any) -> socket:
+        made = bind(*given, **named)
+        made.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)  # what it accepts inherits this
+        return made
+
+    return bound
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Where the Unix socket lies, what is done about one that is there already, and who finds it."""
 
+import asyncio
 import socket
 import stat
 from pathlib import Path
@@ -12,7 +13,7 @@ from service.client.acting import connect_acting
 from service.client.reader import connect
 from service.client.wire import LONGEST_ADDRESS, UNIX
 from service.daemon.doors import OFF, open_local
-from service.daemon.start import ServiceRefused
+from service.daemon.start import ServiceRefused, bind
 from tests.service.conftest import is_well, start, until
 
 TINY = """
@@ -142,3 +143,22 @@ def test_service_is_found_by_its_folder_its_socket_or_nothing_at_all(
     finally:
         made.stop()
     assert not path.exists()
+
+
+def test_what_comes_by_tcp_is_answered_without_waiting_for_acknowledgements() -> None:
+    found: list[int] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted = writer.get_extra_info("socket")
+        found.append(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    async def asked() -> None:
+        server = await asyncio.start_server(answer, sock=bind("127.0.0.1", 0, fall_back=False))
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        await reader.read()
+        writer.close()
+        server.close()
+
+    asyncio.run(asked())
+    assert found == [1]
