@@ -2,7 +2,8 @@
 # All tests: the stories first, whose calendar runs too fast for a machine that does anything else; then the
 # rest in two lanes side by side: trainings and screens mostly wait, for processes that die and time out and for
 # browsers, and would double the time if the others waited for them. Trainings from C but CO (test_crashes and
-# others) are in the other lane, so that both take about as long. The first lane's words come at the end.
+# others) are in the other lane, and deliveries, which wait for servers that stall, in this one, so that both take
+# about as long. The first lane's words come at the end.
 #
 # Hundreds of these tests kill, freeze and time real processes beside hundreds of others. What failed is played
 # a second time with nothing beside it, if it is little, and decides then; that it failed is said aloud, with its
@@ -29,8 +30,8 @@ again() { # RESULT NAME WHAT...: the result, or that of a second try
     lane "${@:2}" --last-failed
 }
 
-waiting=(tests/fallow tests/gpu tests/dashboard --ignore-glob="$from_c")
-rest=("${but_c[@]}" --ignore=tests/gpu --ignore=tests/dashboard --ignore="$stories")
+waiting=(tests/fallow tests/gpu tests/dashboard tests/service/delivery --ignore-glob="$from_c")
+rest=("${but_c[@]}" --ignore=tests/gpu --ignore=tests/dashboard --ignore=tests/service/delivery --ignore="$stories")
 
 lane stories "$stories" "$@"
 told=$?
