@@ -8,6 +8,7 @@ import gc
 import logging
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from runpy import run_path
 from socket import IPPROTO_TCP, TCP_NODELAY, socket
@@ -17,14 +18,16 @@ from typing import Any
 def main() -> None:
     """Load the app and what it draws with, then serve it; ends with the server."""
     from streamlit.web import bootstrap, cli
-    from streamlit.web.server.starlette import starlette_server
 
     if len(sys.argv) < 2 or not Path(sys.argv[1]).is_file():
         sys.exit("fallow: which app? write: python -m service.pages app.py [--server.port=PORT]")
     logging.disable(logging.WARNING)  # Streamlit's, of caches that are declared before its server runs
     from service.pages import overview, shell
 
-    starlette_server._bind_socket = at_once(starlette_server._bind_socket)
+    with suppress(ImportError, AttributeError):  # another Streamlit: slower, and all there
+        from streamlit.web.server.starlette import starlette_server
+
+        starlette_server._bind_socket = at_once(starlette_server._bind_socket)
     options = dict(cli.main_run.make_context("run", sys.argv[1:], resilient_parsing=True).params)
     del options["target"], options["args"]
     bootstrap.load_config_options(options)  # or the server finds, when it reads them, that they have changed
