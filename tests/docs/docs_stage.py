@@ -194,7 +194,8 @@ class Site:
         if self._service is not None:
             for row in self._alive():
                 self.line.cancel(row["job"])
-            self._until("every job has ended, or its launcher outlives us", lambda: not self._alive())
+            self._until("every job has ended", lambda: not self._alive())
+            self._until("no launcher outlives us", lambda: not self._launchers())
         self.stop()
         if self._exporter is not None:
             self._exporter.shutdown()
@@ -344,6 +345,16 @@ class Site:
 
     def _alive(self) -> list[dict[str, Any]]:
         return [row for row in self.line.jobs() if row["stand"] != "ended"]
+
+    def _launchers(self) -> list[str]:
+        """Pids of those that were let go of by ``fallow run --detach`` here."""
+        found = []
+        for each in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                here = (each / "cwd").resolve().is_relative_to(self.work)
+                if here and b"--detach" in (each / "cmdline").read_bytes().split(b"\0"):
+                    found.append(each.name)
+        return found
 
     def _stands(self, job: str, stand: str) -> bool:
         return bool(self.line.job(job)["stand"] == stand)
