@@ -50,16 +50,12 @@ def ended(view: View, member: MemberId, code: int, reason: str | None, now_ms: i
     match worker.phase:
         case Phase.LEAVING:
             return gone
-        case Phase.MEMBER if member in membership.leavers(view) and (code or member in _switched(view)):
+        case Phase.MEMBER if member in (membership.leavers(view) if code else membership.left(view)):
             return gone
         case Phase.MEMBER if code == 0:
             return replace(gone, finished=True, members=tuple(m for m in view.members if m != member))
         case _:
             return failed(gone, f"{member} {how(code, worker.phase, reason)}", now_ms)
-
-
-def _switched(view: View) -> frozenset[MemberId]:
-    return frozenset() if view.pending is None else view.pending.switched
 
 
 def failed(view: View, what: str, now_ms: int) -> View:

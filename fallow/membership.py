@@ -149,7 +149,7 @@ def holders(view: View) -> tuple[MemberId, ...]:
     if view.pending is not None:
         plan, switched = view.pending.plan, view.pending.switched
         known += [member for member in plan.members if plan.base == 0 or member in switched]
-    leaving = {m for m, w in view.workers.items() if w.phase is Phase.LEAVING} | _left(view)
+    leaving = {m for m, w in view.workers.items() if w.phase is Phase.LEAVING} | left(view)
     return tuple(m for m in dict.fromkeys(known) if m in view.workers and m not in leaving)
 
 
@@ -177,7 +177,7 @@ def is_whole(view: View, pending: Pending) -> bool:
     return _alive(view, pending.plan.members) and not pending.lost
 
 
-def _left(view: View) -> set[MemberId]:
+def left(view: View) -> set[MemberId]:
     """Members that a committed plan lets go and that have gone: they hold the state no more."""
     return leavers(view) & (view.pending.switched if view.pending is not None else frozenset())
 
