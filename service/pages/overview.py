@@ -100,7 +100,7 @@ def _figures(scene: Scene, head: Headline, found: pd.DataFrame) -> None:
         _money(head),
         (
             "Measured",
-            wording.percent(head.measured_ratio, digits=1),
+            wording.coverage(head.measured_ratio),
             f"{wording.hours(head.unknown_gpu_hours)} are unknown: not measured, so not judged.",
         ),
     )

@@ -25,6 +25,11 @@ def percent(ratio: float | None, *, digits: int | None = None) -> str:
     return f"{value:.{shown}f}{THIN}%"
 
 
+def coverage(ratio: float | None) -> str:
+    """How much was measured, as percent with one digit: under 95 % is not judged, so the last count."""
+    return percent(ratio, digits=1)
+
+
 def hours(value: float | None) -> str:
     """GPU-hours, with as many digits as mean something."""
     return DASH if missing(value) else f"{amount(value)}{GAP}GPU-h"

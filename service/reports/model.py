@@ -42,6 +42,8 @@ class Measure(StrEnum):
     GPUS = "gpus"
     HOURS = "gpu_hours"
     RATIO = "ratio"
+    COVERAGE = "coverage"
+    """A ratio of which the last percent counts."""
     MONEY = "money"
     BYTES = "bytes"
 

@@ -87,7 +87,7 @@ def head_figures(head: Headline) -> tuple[Figure, ...]:
             key="measured_ratio",
             label="Measured",
             value=head.measured_ratio,
-            measure=Measure.RATIO,
+            measure=Measure.COVERAGE,
             help="the rest is unknown: not judged",
         ),
     )

@@ -22,6 +22,8 @@ def written(value: object, measure: Measure, currency: str | None = None) -> str
             return wording.hours(number)
         case Measure.RATIO:
             return wording.percent(number)
+        case Measure.COVERAGE:
+            return wording.coverage(number)
         case Measure.MONEY:
             return wording.money(number, currency)
         case Measure.BYTES:

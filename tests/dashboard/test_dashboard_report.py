@@ -25,11 +25,11 @@ def test_a_report_has_the_figures_of_the_overview(
         report = make(client, Wanted(kind=ReportKind.CLUSTER_WEEK, span=span), end)
     told = [
         written(f.value, f.measure, report.currency) if f.value is not None else "no price"
-        for f in report.figures[:5]
+        for f in report.figures[:6]
     ]
     screen = look(dashboard).open(f"/?from={span.start:%Y-%m-%dT%H:%MZ}&to={span.end:%Y-%m-%dT%H:%MZ}&tz=utc")
     shown = screen.page.get_by_test_id("stMetricValue").all_inner_texts()
-    assert [_plain(text) for text in shown[:5]] == [_plain(text) for text in told]
+    assert [_plain(text) for text in shown[:6]] == [_plain(text) for text in told]
     assert _plain(screen.headline) == _plain(report.opening).rstrip(".")
 
 
