@@ -32,42 +32,48 @@ USAGE_TOLD = (
 
 def prepare(clock: Clock, colours: Palette) -> None:
     """Put all charts of this file together at their usual size, before somebody waits for them."""
-    _usage_look(clock, colours, USAGE_PX)
+    _usage_look(clock, colours, USAGE_PX, False)
     _states_look(clock, colours, STATES_PX)
     _ledger_look(colours)
 
 
 def allocated_and_used(
-    usage: pd.DataFrame, axis: TimeAxis, colours: Palette, *, height: int = USAGE_PX
+    usage: pd.DataFrame, axis: TimeAxis, colours: Palette, *, held_only: bool = False, height: int = USAGE_PX
 ) -> Filled:
-    """Two curves over time as shares of the installed GPUs; the area between them lies fallow.
+    """Two curves over time; the area between them lies fallow. What was not measured is striped from above.
 
-    Steps that were not measured are left open and striped from above by their share.
+    As shares of the installed GPUs; of what somebody held (``held_only``) in GPUs: all of that is allocated.
     """
-    frame = usage_shares(usage, axis.window)
-    look = _usage_look(axis.clock, colours, height)
+    frame = held_gpus(usage, axis.window) if held_only else usage_shares(usage, axis.window)
+    look = _usage_look(axis.clock, colours, height, held_only)
     return look.filled(ends=axis.ends_only, curve=braced(closed(frame)), steps=frame)
 
 
 @kept
-def _usage_look(clock: Clock, colours: Palette, height: int) -> Any:
-    top = alt.Scale(domain=[0, 1], nice=False)
-    y_axis = alt.Axis(format=".0%", tickCount=5, title="share of installed GPUs", minExtent=LEFT - 20)
+def _usage_look(clock: Clock, colours: Palette, height: int, held_only: bool) -> Any:
+    told = USAGE_TOLD[:-1] if held_only else USAGE_TOLD
+    top = alt.Scale(nice=False) if held_only else alt.Scale(domain=[0, 1], nice=False)
+    y_axis = alt.Axis(
+        format="~r" if held_only else ".0%",
+        title="GPUs" if held_only else "share of installed GPUs",
+        tickCount=5,
+        minExtent=LEFT - 20,
+    )
     base = named("curve").encode(x=clock.x())
     fallow = base.mark_area(
         interpolate="step-after",
         color=stripes(colours.fallow, colours.fallow_stripe, bands=BANDS, tilt=TILT),
-    ).encode(y=alt.Y("used_ratio:Q", scale=top, axis=y_axis), y2="allocated_ratio:Q")
+    ).encode(y=alt.Y("used:Q", scale=top, axis=y_axis), y2="allocated:Q")
     used = base.mark_area(interpolate="step-after", color=colours.used, opacity=0.88).encode(
-        y=alt.Y("used_ratio:Q", scale=top)
+        y=alt.Y("used:Q", scale=top)
     )
     allocated = base.mark_line(interpolate="step-after", color=colours.allocated, strokeWidth=1.8).encode(
-        y=alt.Y("allocated_ratio:Q", scale=top)
+        y=alt.Y("allocated:Q", scale=top)
     )
     unknown = base.mark_area(
         interpolate="step-after", color=stripes(colours.paper, colours.stripe, bands=BANDS, tilt=TILT)
-    ).encode(y=alt.Y("known_ratio:Q", scale=top), y2="all_ratio:Q")
-    over = hover(alt.NamedData(name="steps"), clock, colours, USAGE_TOLD)
+    ).encode(y=alt.Y("known:Q", scale=top), y2="top:Q")
+    over = hover(alt.NamedData(name="steps"), clock, colours, told)
     layers = alt.layer(clock.anchors(alt.NamedData(name="ends")), fallow, used, allocated, unknown, over)
     return styled(layers, colours, height=height, renderer="svg")
 
@@ -78,8 +84,9 @@ def braced(frame: pd.DataFrame) -> pd.DataFrame:
     A hatch is laid over the box of what it fills, which is thereby as high as the chart, whatever is in it:
     the stripes keep their slope, and the chart its specification.
     """
-    brace = frame.iloc[[0]].assign(used_ratio=0.0, allocated_ratio=1.0, known_ratio=0.0, all_ratio=1.0)
-    hollow = brace.assign(used_ratio=None, allocated_ratio=None, known_ratio=None, all_ratio=None)
+    first = frame.iloc[[0]]
+    brace = first.assign(used=0.0, allocated=first["top"], known=0.0)
+    hollow = brace.assign(used=None, allocated=None, known=None, top=None)
     return pd.concat([brace, hollow.astype(brace.dtypes), frame], ignore_index=True)
 
 
@@ -90,10 +97,7 @@ def usage_shares(usage: pd.DataFrame, window: Window) -> pd.DataFrame:
     allocated = usage["allocated_gpus"] / installed
     used = usage["used_gpus"] / installed
     frame = with_end(usage[["ts"]], window).assign(
-        allocated_ratio=allocated,
-        used_ratio=used,
-        known_ratio=1 - (unknown / installed).fillna(1.0),
-        all_ratio=1.0,
+        allocated=allocated, used=used, known=1 - (unknown / installed).fillna(1.0), top=1.0
     )
     return frame.assign(
         allocated_text=_gpus(usage["allocated_gpus"], allocated),
@@ -101,6 +105,23 @@ def usage_shares(usage: pd.DataFrame, window: Window) -> pd.DataFrame:
         fallow_text=_gpus(usage["allocated_gpus"] - usage["used_gpus"], allocated - used),
         unknown_text=_gpus(unknown, unknown / installed),
         installed_text=usage["installed_gpus"].map(lambda gpus: f"{wording.gpus(gpus)} GPUs"),
+    )
+
+
+def held_gpus(usage: pd.DataFrame, window: Window) -> pd.DataFrame:
+    """``usage_over_time`` of what somebody held, in GPUs; where they held none, nothing is missing either."""
+    allocated, used = usage["allocated_gpus"], usage["used_gpus"]
+    unknown = usage["unknown_gpus"].fillna(0)
+    top = float(usage["installed_gpus"].fillna(0).max()) or 1.0
+    frame = with_end(usage[["ts"]], window).assign(
+        allocated=allocated, used=used, known=top - unknown, top=top
+    )
+    share = allocated.where(allocated > 0)
+    return frame.assign(
+        allocated_text=allocated.map(lambda gpus: f"{wording.gpus(gpus)} GPUs"),
+        used_text=_gpus(used, used / share),
+        fallow_text=_gpus(allocated - used, (allocated - used) / share),
+        unknown_text=unknown.map(lambda gpus: f"{wording.gpus(gpus)} GPUs"),
     )
 
 

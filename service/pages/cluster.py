@@ -39,12 +39,15 @@ def show(site: Site) -> None:
 
 
 def _body(scene: Scene) -> None:
-    now = feed.ask("cluster_now", **scene.view.filters)
-    cells, axis, many = _cells(scene)
+    asked_gpus = feed.begin("gpus_now", **scene.view.filters)
+    asked_now = feed.begin("cluster_now", **scene.view.filters)
+    asked_findings = feed.begin("findings", open=True, **scene.asked_until_now)
+    gpus = asked_gpus()
+    cells, axis, many = _cells(scene, gpus)
     if cells.empty:
         nothing_matches(scene)
         return
-    _now(scene, now)
+    _now(scene, asked_now())
     st.subheader("Nodes over time" if many else "GPUs over time", anchor=False)
     heat_keys(scene.colours)
     picked = charted(
@@ -62,12 +65,11 @@ def _body(scene: Scene) -> None:
         st.caption("Click a node to see its GPUs.")
     else:
         st.caption("Click a row for everything measured on that GPU, or choose one in the table.")
-    _table(scene)
+    _table(scene, gpus, asked_findings())
 
 
-def _cells(scene: Scene) -> tuple[pd.DataFrame, TimeAxis, bool]:
+def _cells(scene: Scene, gpus: pd.DataFrame) -> tuple[pd.DataFrame, TimeAxis, bool]:
     """The map's cells in steps as long as so many GPUs need, its axis, and whether rows are nodes."""
-    gpus = feed.ask("gpus_now", **scene.view.filters)
     points = most_steps(len(gpus), gpus["node"].nunique())
     step_s = step_for(scene.window.seconds, points=points)
     shown = replace(scene.window, step_s=step_s)
@@ -113,13 +115,12 @@ def _follow(scene: Scene, picked: Any, *, many: bool) -> None:
     open_gpu(scene, name)
 
 
-def _table(scene: Scene) -> None:
-    gpus = feed.ask("gpus_now", **scene.view.filters)
+def _table(scene: Scene, gpus: pd.DataFrame, findings: pd.DataFrame) -> None:
     if gpus.empty:
         return
     st.subheader("Each GPU now", anchor=False)
     picked = st.dataframe(
-        gpu_table(gpus, scene, _found(scene)),
+        gpu_table(gpus, scene, _found(findings)),
         hide_index=True,
         width="stretch",
         height=min(38 + 35 * len(gpus), 760),
@@ -149,10 +150,10 @@ def gpu_table(gpus: pd.DataFrame, scene: Scene, found: Mapping[str, str]) -> pd.
     return shown.assign(model=shown["model"].str.removeprefix("NVIDIA "))[list(COLUMNS)]
 
 
-def _found(scene: Scene) -> dict[str, str]:
+def _found(findings: pd.DataFrame) -> dict[str, str]:
     """The kinds of open findings by GPU, in words."""
     kinds: dict[str, list[str]] = {}
-    for row in rows(feed.ask("findings", open=True, **scene.asked_until_now)):
+    for row in rows(findings):
         kinds.setdefault(row.uuid, []).append(kind_label(row.kind))
     return {uuid: ", ".join(dict.fromkeys(each)) for uuid, each in kinds.items()}
 

@@ -4,9 +4,10 @@ The only file of the dashboard that asks. A client is shared by all sessions; wh
 it is made anew, once, which turns to the file when no service answers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from functools import lru_cache, partial
+from threading import Lock
 
 import pandas as pd
 import streamlit as st
@@ -16,6 +17,7 @@ from service.client import advising as client_advising
 from service.client.advising import Advised, Replayed, Rule, SettingRow
 from service.client.errors import StoreOlder, UnknownQuery
 from service.client.given_back import GivenBack
+from service.pages.answers import Answers, Question
 
 TICK_S = 10
 KEPT_ANSWERS = 512
@@ -24,12 +26,18 @@ ADVISED_S = 30
 
 def ask(name: str, **params: object) -> pd.DataFrame:
     """The rows of a named query, times as UTC instants; at most one tick old. Raises ``ClientError``."""
-    given = tuple(sorted((key, value) for key, value in params.items() if value is not None))
+    question = _question(name, params)
     try:
-        return _answer(name, given)
+        return _answers.take(question)
     except ServiceDown:
-        _client.clear()
-        return _answer(name, given)
+        _connected.cache_clear()
+        return _answers.take(question)
+
+
+def begin(name: str, **params: object) -> Callable[[], pd.DataFrame]:
+    """``ask`` already, in the background; what is returned gives the rows, or raises what ``ask`` does."""
+    _answers.begin(_question(name, params))
+    return partial(ask, name, **params)
 
 
 def ask_if_kept(name: str, **params: object) -> pd.DataFrame | None:
@@ -82,23 +90,35 @@ def mode() -> str:
 
 def forget() -> None:
     """Drop every kept answer and the client, so that the next question starts afresh."""
-    _answer.clear()
+    _answers.clear()
     advised.clear()
-    _client.clear()
+    _connected.cache_clear()
 
 
-@st.cache_resource(show_spinner=False)
+def _question(name: str, params: dict[str, object]) -> Question:
+    return name, tuple(sorted((key, value) for key, value in params.items() if value is not None))
+
+
 def _client() -> Client:
+    with _connecting:
+        return _connected()
+
+
+@lru_cache(maxsize=1)
+def _connected() -> Client:
     return connect()
 
 
-@st.cache_data(ttl=TICK_S - 2, max_entries=KEPT_ANSWERS, show_spinner=False)
-def _answer(name: str, given: tuple[tuple[str, object], ...]) -> pd.DataFrame:
-    params: Mapping[str, Any] = dict(given)
-    frame = _client().query(name, **params)
+def _fetched(question: Question) -> pd.DataFrame:
+    name, given = question
+    frame = _client().query(name, **dict(given))
     for column in frame.columns:
         if isinstance(frame[column].dtype, pd.DatetimeTZDtype):
             frame[column] = frame[column].dt.tz_convert("UTC").dt.as_unit("us")
         elif pd.api.types.is_datetime64_dtype(frame[column]):
             frame[column] = frame[column].dt.tz_localize("UTC").dt.as_unit("us")
     return frame
+
+
+_connecting = Lock()
+_answers = Answers(_fetched, kept_s=TICK_S - 2, most=KEPT_ANSWERS)

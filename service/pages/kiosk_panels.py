@@ -47,7 +47,8 @@ def overview(scene: Scene) -> None:
             (swatch(striped(colours.paper, colours.stripe)), "not measured", None),
         )
     )
-    drawn = allocated_and_used(usage, scene.axis, colours)
+    whose = scene.view.project or scene.view.user
+    drawn = allocated_and_used(usage, scene.axis, colours, held_only=whose is not None)
     _chart(drawn, "Allocated share and use over time", by=LARGER, height=CHART_PX)
 
 

@@ -9,7 +9,7 @@ from service.pages.chart_ranks import PARTS, most_wasted, part_colours, waste_ba
 from service.pages.chart_usage import allocated_and_used, gpus_by_state, ledger_bars
 from service.pages.headline import Headline, headline, sentence
 from service.pages.palette import DARK, LIGHT
-from service.pages.pieces import keys, kind_label, plain, state_keys, striped, swatch
+from service.pages.pieces import Figure, figures, keys, kind_label, plain, state_keys, striped, swatch
 from service.pages.scene import Scene, Site, drawn, nothing_matches
 from service.pages.tabled import charted
 from service.pages.view import View, address
@@ -35,21 +35,25 @@ def prepare() -> None:
 
 
 def _body(scene: Scene) -> None:
-    usage = feed.ask("usage_over_time", **scene.asked_steps)
-    ledger = feed.ask("ledger_by_state", **scene.asked)
+    asked_usage = feed.begin("usage_over_time", **scene.asked_steps)
+    asked_ledger = feed.begin("ledger_by_state", **scene.asked)
+    asked_findings = feed.begin("findings", open=True, **scene.asked_until_now)
+    asked_states = feed.begin("states_over_time", **scene.asked_steps)
+    asked_people = feed.begin("people", **scene.asked)
+    usage, ledger = asked_usage(), asked_ledger()
     if usage.empty or not usage["installed_gpus"].fillna(0).gt(0).any():
         nothing_matches(scene)
         return
     head = headline(usage, ledger, scene.window)
     st.header(sentence(head, _of_whom(scene.view)), anchor=False)
-    found = feed.ask("findings", open=True, **scene.asked_until_now)
-    _figures(scene, head, found)
+    found = asked_findings()
+    _figures(head)
     _hero(scene, usage, head)
     left, right = st.columns([3, 2], gap="large")
     with left:
         st.subheader("What the GPUs were doing", anchor=False)
         state_keys(scene.colours)
-        states = feed.ask("states_over_time", **scene.asked_steps)
+        states = asked_states()
         charted(
             gpus_by_state(states, scene.axis, scene.colours),
             "GPUs in each state over time",
@@ -68,59 +72,58 @@ def _body(scene: Scene) -> None:
         )
     left, right = st.columns([3, 2], gap="large")
     with left:
-        _wastes(scene)
+        _wastes(scene, asked_people())
     with right:
         _findings(scene, found)
 
 
-def _figures(scene: Scene, head: Headline, found: pd.DataFrame) -> None:
-    with st.container(key="figures"):
-        columns = st.columns(6, gap="small")
-    figures = (
-        (
-            "GPU utilization, average",
-            wording.percent(head.utilization_ratio),
-            "Used over measured time, on the best measure each GPU has; an upper bound with the lowest one.",
-        ),
-        (
-            "Allocated share",
-            wording.percent(head.allocated_ratio),
-            "The part of known time in which a GPU was given to somebody.",
-        ),
-        (
-            "Lay fallow",
-            wording.hours(head.fallow_gpu_hours),
-            "Allocated minus used: the area between the curves.",
-        ),
-        (
-            "Wasted outright",
-            wording.hours(head.wasted_gpu_hours),
-            "Held with no process on it, or with one that did nothing: at most 1 % busy.",
-        ),
-        _money(head),
-        (
-            "Measured",
-            wording.coverage(head.measured_ratio),
-            f"{wording.hours(head.unknown_gpu_hours)} are unknown: not measured, so not judged.",
-        ),
+def _figures(head: Headline) -> None:
+    figures(
+        [
+            Figure(
+                label="GPU utilization, average",
+                much=wording.percent(head.utilization_ratio),
+                told="Used over measured time, on the best measure each GPU has; an upper bound with the "
+                "lowest one.",
+            ),
+            Figure(
+                label="Allocated share",
+                much=wording.percent(head.allocated_ratio),
+                told="The part of known time in which a GPU was given to somebody.",
+            ),
+            Figure(
+                label="Lay fallow",
+                much=wording.hours(head.fallow_gpu_hours),
+                told="Allocated minus used: the area between the curves.",
+            ),
+            Figure(
+                label="Wasted outright",
+                much=wording.hours(head.wasted_gpu_hours),
+                told="Held with no process on it, or with one that did nothing: at most 1 % busy.",
+            ),
+            _money(head),
+            Figure(
+                label="Measured",
+                much=wording.coverage(head.measured_ratio),
+                told=f"{wording.hours(head.unknown_gpu_hours)} are unknown: not measured, so not judged.",
+            ),
+        ]
     )
-    for column, (label, value, told) in zip(columns, figures, strict=True):
-        column.metric(label, value, help=told, border=True)
 
 
-def _money(head: Headline) -> tuple[str, str, str]:
+def _money(head: Headline) -> Figure:
     if head.wasted_cost is None:
-        return (
-            "Cost of the waste",
-            "no price",
-            "Not every GPU model has a price. Put prices into `fallow.toml` in the data folder, and "
-            "start the service again:\n\n"
-            f"```toml\n{PRICES}\n```",
+        return Figure(
+            label="Cost of the waste",
+            much="no price",
+            told="Not every GPU model has a price. Put prices into fallow.toml in the data folder, and start "
+            "the service again:",
+            code=PRICES,
         )
-    return (
-        "Cost of the waste",
-        wording.money(head.wasted_cost, head.currency),
-        "Wasted GPU-hours times the price of each model.",
+    return Figure(
+        label="Cost of the waste",
+        much=wording.money(head.wasted_cost, head.currency),
+        told="Wasted GPU-hours times the price of each model.",
     )
 
 
@@ -142,18 +145,19 @@ def _hero(scene: Scene, usage: pd.DataFrame, head: Headline) -> None:
             (swatch(striped(colours.paper, colours.stripe)), "not measured", None),
         )
     )
+    held_only = _of_whom(scene.view) is not None
     charted(
-        allocated_and_used(usage, scene.axis, colours),
-        "Allocated share and average utilization over time; the area between lies fallow",
+        allocated_and_used(usage, scene.axis, colours, held_only=held_only),
+        f"Allocated {'GPUs' if held_only else 'share'} and average utilization over time; the area between "
+        "lies fallow",
         usage,
         "allocated-and-used",
         numbers="Allocated and used GPUs, step by step",
     )
 
 
-def _wastes(scene: Scene) -> None:
+def _wastes(scene: Scene, people: pd.DataFrame) -> None:
     st.subheader("Most wasted GPU-hours", anchor=False)
-    people = feed.ask("people", **scene.asked)
     named = people.assign(
         name=[_who(u, p) for u, p in zip(people["user_name"], people["project"], strict=True)]
     )

@@ -12,13 +12,12 @@ import streamlit as st
 from service.client.reporting import Chart, Column, Measure, Report, Section, Table, written
 from service.pages import wording
 from service.pages.palette import Palette
-from service.pages.pieces import keys, plain, swatch
+from service.pages.pieces import Figure, figures, keys, plain, swatch
 from service.pages.tabled import charted
 
 MOST_ROWS = 18
 SCROLLED_PX = 620
 """A longer table scrolls in itself."""
-IN_A_ROW = 6
 
 
 def draw_report(report: Report, colours: Palette) -> None:
@@ -58,19 +57,20 @@ def _writer(measure: Measure, currency: str | None) -> Any:
 
 
 def _figures(report: Report) -> None:
-    """In rows of equal length, each a row of its own, so that a phone shows them in their order."""
-    many = len(report.figures)
-    in_a_row = many if many <= IN_A_ROW else -(-many // 2)
-    with st.container(key="figures"):
-        for start in range(0, many, in_a_row or 1):
-            columns = st.columns(in_a_row, gap="small")
-            for column, figure in zip(columns, report.figures[start : start + in_a_row], strict=False):
-                told = written(figure.value, figure.measure, report.currency)
-                column.metric(figure.label, told, help=_sentence(figure.help), border=True)
+    figures(
+        [
+            Figure(
+                label=figure.label,
+                much=written(figure.value, figure.measure, report.currency),
+                told=_sentence(figure.help),
+            )
+            for figure in report.figures
+        ]
+    )
 
 
-def _sentence(text: str) -> str | None:
-    return f"{text[:1].upper()}{text[1:]}." if text else None
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
 def _section(section: Section, report: Report, colours: Palette) -> None:

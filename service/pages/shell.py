@@ -3,6 +3,7 @@
 from base64 import b64encode
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 from pathlib import Path
 
 import streamlit as st
@@ -10,7 +11,7 @@ import streamlit as st
 from service.client import ClientError
 from service.pages import feed, sign_in, wording
 from service.pages.palette import palette
-from service.pages.pieces import style
+from service.pages.pieces import plain, style
 from service.pages.pulse import heard
 from service.pages.scene import Site, current_view, go, scene_of, zone_of
 from service.pages.view import FILTERS, RANGES, View, address, pinned, shared
@@ -93,7 +94,7 @@ def _menu(site: Site, chosen: str, carried: dict[str, str]) -> None:
 
 
 def filters(site: Site, chosen: str) -> None:
-    """The second line: time range, node, project, person, model, as the page takes them; in the address."""
+    """The second line: time range, and a box each for exact times and for whom and what; in the address."""
     view = current_view()
     if chosen == "reports" and view.by == SCHEDULED:
         return
@@ -101,16 +102,77 @@ def filters(site: Site, chosen: str) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="filters"):
         if chosen not in OF_NOW:
             _range(view)
-        _more(site, view)
-        if not wanted:
-            return
+        with st.container(width="content"):
+            _times(site, view)
+        if wanted:
+            with st.container(width="content"):
+                _narrowed(view, wanted)
+
+
+@st.fragment
+def _times(site: Site, view: View) -> None:
+    """Which times are shown, and in its box how to set them: sent when somebody opens it."""
+    _redraw_if_changed(view)
+    zone, zone_name = zone_of(view)
+    try:
+        scene = scene_of(site, feed.ask("span").iloc[0])
+    except (ClientError, IndexError):
+        return
+    shown = scene.window
+    label = f"{wording.moment(shown.from_ts, zone)} {wording.DASH} {wording.moment(shown.to_ts, zone)}"
+    if view.live:
+        label = f"until now, in {'UTC' if zone is UTC else 'local time'}"
+    box = st.popover(label, icon=":material/schedule:", key="times", on_change="rerun")
+    if not box.open:
+        return
+    with box:
+        st.caption(f"Times are shown in {zone_name}.")
+        st.session_state["tz"] = view.tz
+        st.radio(
+            "Show times in",
+            ["local", "utc"],
+            key="tz",
+            format_func={"local": "My own zone", "utc": "UTC"}.get,
+            horizontal=True,
+            on_change=lambda: go(replace(current_view(), tz=st.session_state["tz"])),
+        )
+        _exact_times(view, shown.from_ts, shown.to_ts, zone_name)
+        if view.live:
+            st.button(
+                "Hold this window, to send it as it is",
+                icon=":material/push_pin:",
+                on_click=go,
+                args=(pinned(view, shown),),
+                key="pin",
+            )
+
+
+@st.fragment
+def _narrowed(view: View, wanted: tuple[str, ...]) -> None:
+    """What the page is narrowed to, and in its box how to narrow it: sent when somebody opens it."""
+    _redraw_if_changed(view)
+    chosen = [value for name in wanted if (value := getattr(view, name)) is not None]
+    label = plain(" · ".join(chosen)) if chosen else "Filter"
+    box = st.popover(label, icon=":material/filter_alt:", key="narrowed", on_change="rerun")
+    if not box.open:
+        return
+    with box:
         try:
             options = feed.ask("options")
         except ClientError:
+            st.caption("What there is to choose from could not be asked; try again in a moment.")
             return
         for name in wanted:
-            values = [str(value) for value in options[options["dimension"] == name]["value"]]
-            _filter(view, name, values)
+            _filter(view, name, [str(value) for value in options[options["dimension"] == name]["value"]])
+        if chosen:
+            bare = reduce(lambda less, name: less.only(name, None), wanted, view)
+            st.button("Show everything", on_click=go, args=(bare,), key="bare")
+
+
+def _redraw_if_changed(view: View) -> None:
+    """Draw the whole page again, if what was set in a part of it changed the address."""
+    if current_view() != view:
+        st.rerun()
 
 
 def _range(view: View) -> None:
@@ -146,7 +208,6 @@ def _filter(view: View, name: str, values: list[str]) -> None:
         key=key,
         placeholder=EVERYTHING[name],
         label_visibility="collapsed",
-        width=158,
         on_change=_filter_chosen,
         args=(name, key),
     )
@@ -154,38 +215,6 @@ def _filter(view: View, name: str, values: list[str]) -> None:
 
 def _filter_chosen(name: str, key: str) -> None:
     go(current_view().only(name, st.session_state[key]))
-
-
-def _more(site: Site, view: View) -> None:
-    zone, zone_name = zone_of(view)
-    try:
-        scene = scene_of(site, feed.ask("span").iloc[0])
-    except (ClientError, IndexError):
-        return
-    shown = scene.window
-    label = f"{wording.moment(shown.from_ts, zone)} {wording.DASH} {wording.moment(shown.to_ts, zone)}"
-    if view.live:
-        label = f"until now, in {'UTC' if zone is UTC else 'local time'}"
-    with st.popover(label, icon=":material/schedule:", help="Set exact times, the zone, or a lasting link"):
-        st.caption(f"Times are shown in {zone_name}.")
-        st.session_state["tz"] = view.tz
-        st.radio(
-            "Show times in",
-            ["local", "utc"],
-            key="tz",
-            format_func={"local": "My own zone", "utc": "UTC"}.get,
-            horizontal=True,
-            on_change=lambda: go(replace(current_view(), tz=st.session_state["tz"])),
-        )
-        _exact_times(view, shown.from_ts, shown.to_ts, zone_name)
-        if view.live:
-            st.button(
-                "Hold this window, to send it as it is",
-                icon=":material/push_pin:",
-                on_click=go,
-                args=(pinned(view, shown),),
-                key="pin",
-            )
 
 
 def _exact_times(view: View, since: datetime, until: datetime, zone_name: str) -> None:

@@ -108,7 +108,7 @@ def use_section(source: Source, usage: Any, head: Headline, *, you: bool = False
         chart=Chart(
             name="allocated-and-used",
             says=says,
-            draw=lambda colours: allocated_and_used(usage, source.axis, colours),
+            draw=lambda colours: allocated_and_used(usage, source.axis, colours, held_only=bool(who)),
             key=_use_keys,
             numbers=usage,
         ),

@@ -52,7 +52,7 @@ SETTLED = """(wanted) => {
   if (!app || app.getAttribute('data-test-script-state') !== 'notRunning') return false;
   if (document.querySelector('[data-testid="stSkeleton"]')) return false;
   const shown = document.querySelector(
-    '[data-testid="stMetric"], [data-testid="stVegaLiteChart"], [data-testid="stDataFrame"], h2, ' +
+    '.figures, [data-testid="stVegaLiteChart"], [data-testid="stDataFrame"], h2, ' +
     '.st-key-notice');
   const charts = [...document.querySelectorAll('[data-testid="stVegaLiteChart"]')];
   return !!shown && charts.length >= wanted && charts.every(chart => chart.querySelector('.marks'));

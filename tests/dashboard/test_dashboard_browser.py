@@ -118,6 +118,7 @@ def test_choosing_a_range_changes_address_and_figures(dashboard: str, look: Call
 
 def test_filters_live_in_the_address_and_go_along(dashboard: str, look: Callable) -> None:
     screen = look(dashboard).open("/cluster?range=6h")
+    screen.page.get_by_role("button", name="Filter").click()
     screen.page.get_by_role("combobox", name="Filter by node").click()
     screen.page.get_by_role("option").first.click()
     screen.until_address("node=").until("() => document.querySelector('h2').innerText.includes('of 8 GPUs')")
@@ -136,7 +137,7 @@ def test_a_held_view_is_the_same_for_a_colleague(dashboard: str, look: Callable)
     theirs = look(dashboard).open(mine.page.url.removeprefix(dashboard))
     assert "project=vision" in theirs.page.url
     assert theirs.headline == mine.headline
-    figures = [screen.page.get_by_test_id("stMetricValue").all_inner_texts() for screen in (mine, theirs)]
+    figures = [screen.page.locator(".figures dd").all_inner_texts() for screen in (mine, theirs)]
     assert figures[0] == figures[1]
 
 

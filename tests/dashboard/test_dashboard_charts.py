@@ -74,9 +74,21 @@ def test_steps_end_where_the_next_begins_and_the_last_with_the_window(usage) -> 
 
 def test_usage_is_drawn_as_shares_of_what_is_installed(usage) -> None:
     drawn = shares(usage)
-    assert list(drawn["allocated_ratio"]) == [0.5, 0.75, 0.75, 0.0, 1.0]
-    assert drawn["known_ratio"].iloc[3] == 0.0
+    assert list(drawn["allocated"]) == [0.5, 0.75, 0.75, 0.0, 1.0]
+    assert drawn["known"].iloc[3] == 0.0
     assert "100" in drawn["unknown_text"].iloc[3]
+
+
+def test_what_somebody_held_is_drawn_in_gpus_and_not_missed_where_they_held_none(usage) -> None:
+    theirs = usage.assign(
+        allocated_gpus=[2.0, 0.0, 3.0, 0.0, 1.0], used_gpus=[1.0, 0.0, 0.0, 0.0, 1.0], unknown_gpus=0.0
+    ).assign(installed_gpus=[2.0, 0.0, 4.0, 0.0, 1.0])
+    theirs.loc[2, "unknown_gpus"] = 1.0
+    drawn = chart_usage.held_gpus(theirs, WINDOW)
+    assert list(drawn["allocated"]) == [2.0, 0.0, 3.0, 0.0, 1.0]
+    assert list(drawn["top"] - drawn["known"]) == [0.0, 0.0, 1.0, 0.0, 0.0]
+    assert set(drawn["top"]) == {4.0}
+    assert "50" in drawn["used_text"].iloc[0]
 
 
 def test_headline_leaves_out_what_was_not_measured(usage, ledger) -> None:
@@ -221,6 +233,7 @@ def test_every_chart_is_a_valid_specification(usage, ledger, cells, colours) -> 
     strip = chart_strips.state_strip(timeline, WINDOW, colours)
     charts = (
         chart_usage.allocated_and_used(usage, AXIS, colours),
+        chart_usage.allocated_and_used(usage, AXIS, colours, held_only=True),
         chart_usage.gpus_by_state(pd.DataFrame({"ts": STEPS, **hours}), AXIS, colours),
         chart_usage.ledger_bars(ledger, colours),
         chart_heat.heat_map(cells, AXIS, colours),
@@ -271,8 +284,8 @@ def test_a_chart_without_its_look_in_the_schema_is_refused(ledger) -> None:
 def test_a_hatch_is_as_high_as_the_chart_whatever_is_in_it(usage) -> None:
     frame = with_end(shares(usage), WINDOW)
     curve = chart_usage.braced(frame)
-    assert (curve["allocated_ratio"][0], curve["used_ratio"][0]) == (1.0, 0.0)
-    assert curve.iloc[1][["used_ratio", "allocated_ratio", "known_ratio", "all_ratio"]].isna().all()
+    assert (curve["allocated"][0], curve["used"][0]) == (1.0, 0.0)
+    assert curve.iloc[1][["used", "allocated", "known", "top"]].isna().all()
     assert curve["ts"][0] == curve["ts"][1] == frame["ts"][0]
     pd.testing.assert_frame_equal(curve.iloc[2:].reset_index(drop=True), frame)
 

@@ -97,7 +97,7 @@ def test_each_kind_reads_as_the_report_that_is_sent(
     assert plain(screen.headline) == plain(sent.title)
     shown = plain(screen.text())
     assert plain(sent.opening) in shown
-    figures = screen.page.get_by_test_id("stMetricValue").all_inner_texts()
+    figures = screen.page.locator(".figures dd").all_inner_texts()
     told = [written(f.value, f.measure, sent.currency) for f in sent.figures]
     assert [plain(text) for text in figures] == [plain(text) for text in told]
     headings = [section.heading for section in sent.sections]

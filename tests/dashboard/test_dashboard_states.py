@@ -79,14 +79,14 @@ def test_an_address_without_an_answer_says_so(dashboard: str, look: Callable, pa
 def test_filters_that_match_nothing_are_cleared_by_a_button(dashboard: str, look: Callable) -> None:
     screen = look(dashboard).open("/?range=6h&user=nobody-of-that-name")
     screen.page.get_by_role("button", name="Clear the filters").click()
-    screen.until("() => document.querySelector('[data-testid=\"stMetric\"]')")
+    screen.until("() => document.querySelector('.figures')")
     assert screen.page.url.endswith("range=6h")
 
 
 def test_a_time_without_samples_offers_the_newest(dashboard: str, look: Callable) -> None:
     screen = look(dashboard).open("/?from=2020-01-01T00:00Z&to=2020-01-02T00:00Z")
     screen.page.get_by_role("button", name="Show the newest 24 hours").click()
-    screen.until("() => document.querySelector('[data-testid=\"stMetric\"]')")
+    screen.until("() => document.querySelector('.figures')")
 
 
 def test_markup_in_a_name_is_shown_as_it_stands(dashboard: str, look: Callable) -> None:
