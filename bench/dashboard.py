@@ -152,14 +152,16 @@ def narrowed(visitor: Any, url: str, number: int) -> float:
     page.goto(url, wait_until="commit")
     page.wait_for_function(FULL, timeout=LIMIT_S * 1000, polling=20)
     project = f"project{number + 1:02d}"  # some numbers hold nothing
-    page.locator(".st-key-narrowed button").click()
+    page.get_by_role("button", name="Filter").click()
     page.get_by_role("combobox", name="Filter by project").click()
     page.keyboard.type(project)
     page.get_by_role("option", name=project).wait_for(timeout=LIMIT_S * 1000)
     began = time.monotonic()
     page.keyboard.press("Enter")
     page.wait_for_function(
-        f"() => location.search.includes('{project}') && ({FULL})()", timeout=LIMIT_S * 1000, polling=20
+        f"() => ({FULL})() && document.querySelector('h2').innerText.includes('{project}')",
+        timeout=LIMIT_S * 1000,
+        polling=20,
     )
     taken = time.monotonic() - began
     page.close()
