@@ -7,13 +7,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from http.client import HTTPConnection
+from io import StringIO
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from service.cli import main
 from service.client import Client, connect, running
 from service.client import place as client_place
 
@@ -90,6 +94,22 @@ def fallow(*words: str, data: Path | None = None, **more: Any) -> "subprocess.Co
         check=False,
         **more,
     )
+
+
+def verb(*words: str, data: Path) -> "subprocess.CompletedProcess[str]":
+    """A verb in this process, which saves starting one: for what a verb says, not for how it ends."""
+    outer = {key: value for key, value in os.environ.items() if not key.startswith("FALLOW_")}
+    said, complained = StringIO(), StringIO()
+    with (
+        patch.dict(os.environ, outer, clear=True),
+        redirect_stdout(said),
+        redirect_stderr(complained),
+    ):
+        try:
+            status = main([*words, "--data", str(data)])
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+    return subprocess.CompletedProcess(list(words), status, said.getvalue(), complained.getvalue())
 
 
 def start(data: Path, words: Sequence[str] = ("--source", "simulated"), config: str = SMALL) -> Running:

@@ -14,7 +14,7 @@ from collector.store.database import open_store
 from service.client import place as client_place
 from service.config.file import parse
 from service.config.model import ConfigError
-from tests.service.conftest import Running, fallow
+from tests.service.conftest import Running, fallow, verb
 
 CONFIG = """
 [prices]
@@ -55,7 +55,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Stored:
 
 
 def rows(service: Stored, *words: str) -> list[dict[str, Any]]:
-    done = fallow(*words, "--json", data=service.data)
+    done = verb(*words, "--json", data=service.data)
     assert done.returncode == 0, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return found
@@ -81,7 +81,7 @@ def test_advise_all_names_every_job_that_nothing_is_said_of(busy: Stored) -> Non
     found = rows(busy, "advise", "--all")
     silent = [row for row in found if "reason" in row]
     assert silent and all(row["reason"] and row["class"] for row in silent)
-    shown = fallow("advise", data=busy.data).stdout
+    shown = verb("advise", data=busy.data).stdout
     assert "GPU-hours" in shown and "risk:" in shown and "% sure" in shown
 
 
@@ -97,12 +97,12 @@ def test_explain_says_why_and_why_not_and_what_would_change_it(busy: Stored) -> 
     assert any(advice["job"] in fact for fact in by_gpu["facts"])
     place = by_gpu["name"]
     assert rows(busy, "explain", place)[0]["name"] == place
-    shown = fallow("explain", advice["job"], data=busy.data).stdout
+    shown = verb("explain", advice["job"], data=busy.data).stdout
     assert "Advised" in shown and "Why nothing else" in shown
 
 
 def test_explain_of_nothing_names_the_nearest(busy: Stored) -> None:
-    done = fallow("explain", "slurm:nobody", data=busy.data)
+    done = verb("explain", "slurm:nobody", data=busy.data)
     assert done.returncode == 2
     assert "no running job, GPU or advice is called 'slurm:nobody'" in done.stderr
 
@@ -114,7 +114,7 @@ def test_plan_starts_a_wished_job_where_there_is_room_and_says_why_not_elsewhere
     assert refused and refused[0]["reason"]
     disturbing = [row for row in small if row.get("verb") not in ("start", "promise")]
     assert not any(row.get("approved") for row in disturbing), "all other modes only advise"
-    shown = fallow("plan", "--want", "vision:1", data=busy.data).stdout
+    shown = verb("plan", "--want", "vision:1", data=busy.data).stdout
     assert "quota" in shown and "fair share" in shown
 
 
@@ -129,7 +129,7 @@ def test_a_model_is_meant_by_a_part_of_its_name(busy: Stored) -> None:
     "wish", ["vision", "vision:", "vision:x", ":3", "vision:-1", "vision:1.5", "vision:0"]
 )
 def test_senseless_wish_is_refused_with_an_example(busy: Stored, wish: str) -> None:
-    done = fallow("plan", "--want", wish, data=busy.data)
+    done = verb("plan", "--want", wish, data=busy.data)
     assert done.returncode == 2 and "for example vision:4" in done.stderr
 
 
@@ -159,7 +159,7 @@ def test_without_a_store_each_verb_says_what_to_do(tmp_path: Path) -> None:
 def test_quota_cycle_is_named(busy: Stored, tmp_path: Path) -> None:
     ring = tmp_path / "ring.toml"
     ring.write_text('[quotas.a]\nparent = "b"\n[quotas.b]\nparent = "a"\n')
-    done = fallow("plan", "--config", str(ring), data=busy.data)
+    done = verb("plan", "--config", str(ring), data=busy.data)
     assert done.returncode == 2 and "a" in done.stderr and "Traceback" not in done.stderr
 
 

@@ -9,7 +9,7 @@ from service.cli.verb_findings import not_judged
 from service.client import connect
 from service.client.errors import StoreOlder
 from tests.analytics.world import B0, END_MS, fill
-from tests.service.test_cli_verbs import fallow
+from tests.service.conftest import verb
 
 ROW = {
     "uuid": B0,
@@ -34,11 +34,11 @@ def test_a_gpu_with_two_reasons_is_counted_once() -> None:
 
 
 def test_findings_tell_what_was_not_judged(data: Path) -> None:
-    shown = fallow("findings", data=data).stdout
+    shown = verb("findings", data=data).stdout
     assert "not judged: 1 GPU (only 60% of the last 30 min were measured: 1)" in " ".join(shown.split())
-    listed = fallow("findings", "--unknown", data=data).stdout
+    listed = verb("findings", "--unknown", data=data).stdout
     assert "unknown" in listed and "for held-idle" in listed
-    (row,) = json.loads(fallow("findings", "--unknown", "--json", data=data).stdout)
+    (row,) = json.loads(verb("findings", "--unknown", "--json", data=data).stdout)
     assert (row["uuid"], row["reason"], row["kinds"]) == (B0, ROW["reason"], "held-idle")
 
 
@@ -46,9 +46,9 @@ def test_a_store_from_before_says_so_plainly(data: Path) -> None:
     with fill(data / "older") as store, store.reader() as connection:
         connection.execute("DROP TABLE unjudged")
         connection.execute("DROP TABLE patterns")
-    done = fallow("findings", data=data / "older")
+    done = verb("findings", data=data / "older")
     assert (done.returncode, "older Fallow" in done.stdout) == (0, True)
-    asked = fallow("findings", "--unknown", data=data / "older")
+    asked = verb("findings", "--unknown", data=data / "older")
     assert asked.returncode == 2
     assert "older Fallow wrote this store" in asked.stderr and "Traceback" not in asked.stderr
     with connect(data / "older") as client, pytest.raises(StoreOlder):
@@ -63,21 +63,21 @@ def test_findings_tell_how_each_holder_works_and_why_that_is_unknown(data: Path)
         store.write_patterns(
             [{**row, "job": "slurm:1", "evidence": seen}, {**row, **why, "job": "slurm:3"}], END_MS
         )
-    shown = fallow("findings", "--patterns", data=data / "patterns").stdout
+    shown = verb("findings", "--patterns", data=data / "patterns").stdout
     assert "shell: only 76% were measured" in shown
     assert [line.split()[:6] for line in shown.splitlines() if line.startswith("ana")] == [
         ["ana", "fit", "saturated", "100%", "90%", "-"]
     ]
-    rows = json.loads(fallow("findings", "--patterns", "--json", data=data / "patterns").stdout)
+    rows = json.loads(verb("findings", "--patterns", "--json", data=data / "patterns").stdout)
     assert [(each["job"], each["kind"]) for each in rows] == [
         ("slurm:1", "saturated"),
         ("slurm:3", "unknown"),
     ]
-    assert fallow("findings", "--patterns", "--unknown", data=data).returncode == 2
+    assert verb("findings", "--patterns", "--unknown", data=data).returncode == 2
 
 
 def test_a_store_whose_patterns_had_no_reason_yet_says_so_plainly(data: Path) -> None:
     with fill(data / "middle") as store, store.reader() as connection:
         connection.execute("ALTER TABLE patterns DROP COLUMN reason")
-    asked = fallow("findings", "--patterns", data=data / "middle")
+    asked = verb("findings", "--patterns", data=data / "middle")
     assert (asked.returncode, "older Fallow wrote this store" in asked.stderr) == (2, True), asked.stderr

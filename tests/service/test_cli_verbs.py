@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from service.cli.arguments import LEDGER_KEYS
-from tests.service.conftest import Running, fallow
+from tests.service.conftest import Running, fallow, verb
 
 ESCAPE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 READING = [
@@ -39,7 +39,7 @@ def test_reading_verb_prints_whole_plain_lines_in_a_pipe(service: Running, words
 
 @pytest.mark.parametrize("words", [*READING[:6], *LEDGERS], ids=" ".join)
 def test_json_is_a_list_of_objects_with_the_same_keys(service: Running, words: list[str]) -> None:
-    rows = json.loads(fallow(*words, "--json", data=service.data).stdout)
+    rows = json.loads(verb(*words, "--json", data=service.data).stdout)
     assert isinstance(rows, list)
     assert len({tuple(row) for row in rows}) <= 1
     assert rows or words[0] in ("findings", "alerts")
@@ -56,16 +56,16 @@ def test_terminal_of_100_columns_holds_every_line(service: Running, words: list[
 
 
 def test_ledger_by_state_adds_up_to_the_hardware(service: Running) -> None:
-    rows = json.loads(fallow("ledger", "--since", "6h", "--json", data=service.data).stdout)
+    rows = json.loads(verb("ledger", "--since", "6h", "--json", data=service.data).stdout)
     assert sum(row["gpu_hours"] for row in rows) == pytest.approx(4 * 6)
     assert sum(row["share_ratio"] for row in rows) == pytest.approx(1)
     assert sum(row["cost"] for row in rows) == pytest.approx(4 * 6 * 2.0)
 
 
 def test_status_filters_by_what_the_gpus_are(service: Running) -> None:
-    everything = json.loads(fallow("status", "--json", data=service.data).stdout)
+    everything = json.loads(verb("status", "--json", data=service.data).stdout)
     node = everything[0]["node"]
-    some = json.loads(fallow("status", "--node", node, "--json", data=service.data).stdout)
+    some = json.loads(verb("status", "--node", node, "--json", data=service.data).stdout)
     assert len(everything) == 4
     assert {row["node"] for row in some} == {node}
 
@@ -100,9 +100,9 @@ def test_export_writes_files_that_hold_what_is_stored(service: Running, kind: st
 
 
 def test_export_taken_back_by_replay_has_the_same_gpus(service: Running, tmp_path: Path) -> None:
-    fallow("export", "--since", "1h", "--out", str(tmp_path), data=service.data)
+    verb("export", "--since", "1h", "--out", str(tmp_path), data=service.data)
     done = fallow("collect", "--once", "--json", "--source", f"replay={tmp_path / 'samples.parquet'}")
-    stored = json.loads(fallow("status", "--json", data=service.data).stdout)
+    stored = json.loads(verb("status", "--json", data=service.data).stdout)
     assert done.returncode == 0, done.stderr
     assert {row["uuid"] for row in json.loads(done.stdout)} == {row["uuid"] for row in stored}
 
