@@ -233,10 +233,10 @@ def serving(data: Path, log: Path, *, days: int, judged: bool, more: str = "") -
 
 @contextmanager
 def showing(log: Path, **environment: str) -> Iterator[str]:
-    """Streamlit on app.py; yields its address."""
+    """The dashboard as ``fallow up`` starts it; yields its address."""
     port = free_port()
     base = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
+    command = [sys.executable, "-m", "service.pages", "app.py", f"--server.port={port}"]
     with running(command, log, lambda: well(f"{base}/_stcore/health"), **environment):
         yield base
 
@@ -257,35 +257,44 @@ def dashboard(simulated: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield base
 
 
+class Browser:
+    """A headless browser that keeps what it has loaded, for each time zone: a window is a page of it."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+        self._kept: dict[str, Any] = {}
+
+    def window(self, *, width: int, height: int, dark: bool, zone: str) -> Any:
+        """A new page of that size and look."""
+        if zone not in self._kept:
+            self._kept[zone] = self._engine.new_context(timezone_id=zone, reduced_motion="reduce")
+        page = self._kept[zone].new_page()
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme="dark" if dark else "light")
+        return page
+
+
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
+def chromium() -> Iterator[Browser]:
     """One headless browser a module: its event loop must not stay behind for tests of other folders."""
     path = program("chromium", "chromium")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=QUIET)
-        yield browser
-        browser.close()
+        engine = playwright.chromium.launch(executable_path=path, args=QUIET)
+        yield Browser(engine)
+        engine.close()
 
 
 @pytest.fixture
-def look(chromium: Any, request: pytest.FixtureRequest) -> Iterator[Callable[..., Screen]]:
+def look(chromium: Browser) -> Iterator[Callable[..., Screen]]:
     """Opens windows: ``look(base, width=..., dark=...)``; each is checked for trouble at the end."""
-    contexts: list[Any] = []
     screens: list[Screen] = []
 
     def window(
         base: str, *, width: int = 1440, height: int = 900, dark: bool = False, zone: str = "Europe/Berlin"
     ) -> Screen:
-        context = chromium.new_context(
-            viewport={"width": width, "height": height},
-            color_scheme="dark" if dark else "light",
-            timezone_id=zone,
-            reduced_motion="reduce",
-        )
-        contexts.append(context)
-        screens.append(Screen(context.new_page(), base))
+        screens.append(Screen(chromium.window(width=width, height=height, dark=dark, zone=zone), base))
         return screens[-1]
 
     yield window
@@ -294,5 +303,5 @@ def look(chromium: Any, request: pytest.FixtureRequest) -> Iterator[Callable[...
             if not screen.page.is_closed():
                 screen.assert_well()
     finally:
-        for context in contexts:
-            context.close()
+        for screen in screens:
+            screen.page.close()

@@ -9,7 +9,9 @@ from service.launcher.tree import catches
 from tests.dashboard.conftest import ROOT
 
 SAVES = "import signal, sys, time; signal.signal(signal.SIGUSR1, lambda *_: sys.exit(0)); time.sleep(3000)"
-ASKS = '[modes]\nreclaim = "ask"\n[dashboard]\nacting = true\n'
+ASKED = "archive"
+"""The project whose jobs start when somebody says yes."""
+ASKS = f'[modes]\nreclaim = "ask"\n[modes.{ASKED}]\nschedule = "ask"\n[dashboard]\nacting = true\n'
 
 
 def submit(data: Path, home: Path, *flags: str) -> str:

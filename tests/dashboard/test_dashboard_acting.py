@@ -13,7 +13,7 @@ import pytest
 from service.client import ClientError
 from service.client.acting import ActingClient, connect_acting
 from tests.dashboard.conftest import ROOT, Screen, serving, showing
-from tests.dashboard.submitting import ASKS, listens, submit
+from tests.dashboard.submitting import ASKED, ASKS, listens, submit
 from tests.service.conftest import until
 
 pytestmark = pytest.mark.browser
@@ -240,7 +240,11 @@ def test_advice_shows_its_evidence_plotted_and_its_gain_with_an_error(
     screen.settled(charts=2)
 
 
-def test_a_plan_that_waits_is_rejected_with_a_reason_and_approved_without(site: Site, look: Callable) -> None:
+def test_a_plan_that_waits_is_rejected_with_a_reason_and_approved_without(
+    site: Site, look: Callable, tmp_path: Path
+) -> None:
+    for name in ("one", "another"):
+        submit(site.data, tmp_path, "--project", ASKED, "--name", name)
     until("two plans wait", lambda: len(waiting_plans(site)) >= 2, limit_s=60)
     screen = signed(site, look, "/advice", height=1300)
     screen.until(shows("for a yes"))

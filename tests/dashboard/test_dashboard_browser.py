@@ -149,6 +149,9 @@ def test_times_say_their_zone_and_can_be_utc(dashboard: str, look: Callable) -> 
     screen.page.get_by_text("Times are shown in America/St_Johns (UTC-0").wait_for()
     screen.page.get_by_text("UTC", exact=True).click()
     screen.until_address("tz=utc")
+    screen.settled()
+    assert "00:00" in button.inner_text()
+    button.click()
     screen.page.get_by_text("Times are shown in UTC.").wait_for()
 
 
