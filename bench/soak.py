@@ -5,9 +5,9 @@ and retention come as often as in 50 hours. Meanwhile people submit, pause, resu
 others look at queue, jobs and charts, and launchers (without workers: they say that they did as they were
 told) run them, end, or vanish without a word. Seeded. Flat is what does not grow in the second half.
 
-Two things grow to a limit and stay there: the jobs that are known after their end, and what the store's
-engine keeps of its file. As many jobs as the service remembers end before the measuring begins, and the
-engine has little.
+Three things grow to a limit and stay there: the jobs that are known after their end, the store's file until its
+oldest days are deleted as fast as new ones come, and what its engine keeps of it. So as many jobs as the service
+remembers end before the measuring begins, the store begins as old as it may become, and the engine has little.
 
     python bench/soak.py [--minutes 30] [--speed 100] [--jobs 40] [--seed 0] [--json] [--quick]
 """
@@ -40,7 +40,7 @@ tick_s = 10
 [simulated]
 nodes = 12
 gpus_per_node = 8
-backfill_days = 0
+backfill_days = 3
 [modes]
 schedule = "auto"
 [acting]
@@ -49,6 +49,7 @@ launcher_grace_s = 10
 [retention]
 samples_days = 1
 process_samples_days = 1
+minutes_days = 2
 [store]
 memory_mib = 256
 [rehearsal]
