@@ -5,9 +5,10 @@ and retention come as often as in 50 hours. Meanwhile people submit, pause, resu
 others look at queue, jobs and charts, and launchers (without workers: they say that they did as they were
 told) run them, end, or vanish without a word. Seeded. Flat is what does not grow in the second half.
 
-Three things grow to a limit and stay there: the jobs that are known after their end, the store's file until its
-oldest days are deleted as fast as new ones come, and what its engine keeps of it. So as many jobs as the service
-remembers end before the measuring begins, the store begins as old as it may become, and the engine has little.
+Three things grow to a limit and stay there: the jobs that are known after their end, the store's file until
+its oldest days go as fast as new ones come, and what its engine keeps of it. So as many jobs as the service
+remembers end before the measuring begins, the store begins as old as it may become, and the engine has
+little.
 
     python bench/soak.py [--minutes 30] [--speed 100] [--jobs 40] [--seed 0] [--json] [--quick]
 """
