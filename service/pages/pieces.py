@@ -75,7 +75,7 @@ def state_keys(colours: Palette) -> None:
 class Figure:
     """A number that a page leads with: what it is called, how much, and what that means.
 
-    ``code`` is what to write, and where it goes the last words of ``told``.
+    ``told`` may end with what to do, and ``code`` is what to write then.
     """
 
     label: str
