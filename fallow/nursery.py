@@ -48,6 +48,7 @@ class Nursery:
         self._changed = threading.Condition()
         self._pids: dict[int, int] = {}
         self._parents: dict[int, subprocess.Popen[bytes]] = {}
+        self._unborn: dict[int, int] = {}  # what to send to whom as soon as it is born
         self._codes: dict[int, int] = {}
         self._reasons: dict[int, str] = {}
         self._asked = 0
@@ -87,6 +88,15 @@ class Nursery:
     def pid(self, number: int) -> int | None:
         """The process id of child ``number``, once it is born."""
         return self._pids.get(number)
+
+    def signal(self, number: int, which: int) -> None:
+        """Send a signal to child ``number``; to one that is asked for and not yet born, when it is."""
+        with self._changed:
+            pid = self._pids.get(number)
+            if pid is None:
+                self._unborn[number] = which
+        if pid is not None and self.code(number) is None:
+            _send(pid, which)
 
     def reason(self, number: int) -> str | None:
         """The exception that ended child ``number``, as one line; ``None`` when there was none."""
@@ -137,12 +147,19 @@ class Nursery:
             for line in lines:
                 told = json.loads(line)
                 if "pid" in told:
-                    self._pids[told["number"]] = told["pid"]
+                    self._born(told["number"], told["pid"])
                 else:
                     self._end(told["number"], told["code"], told.get("reason"))
                 self._tell()
         parent.wait()
         self._tell()
+
+    def _born(self, number: int, pid: int) -> None:
+        with self._changed:
+            self._pids[number] = pid
+            waiting = self._unborn.pop(number, None)
+        if waiting is not None:
+            _send(pid, waiting)
 
     def _tell(self) -> None:
         with self._changed:
@@ -190,29 +207,28 @@ class Child:
 
     def terminate(self) -> None:
         """Ask it to end."""
-        self._signal(signal.SIGTERM)
+        self._nursery.signal(self._number, signal.SIGTERM)
 
     def kill(self) -> None:
         """End it at once."""
-        self._signal(signal.SIGKILL)
+        self._nursery.signal(self._number, signal.SIGKILL)
 
     def wait(self, timeout: float | None = None) -> int:
         """Block until it has ended. Raises subprocess.TimeoutExpired."""
         return self._nursery.wait(self._number, timeout)
-
-    def _signal(self, number: int) -> None:
-        pid = self._nursery.pid(self._number)
-        if pid is not None and self.poll() is None:
-            try:
-                os.kill(pid, number)
-            except ProcessLookupError:
-                return
 
 
 def inherit_orphans() -> None:
     """Let this process inherit what its children leave behind when they die (Linux; elsewhere nothing)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _send(pid: int, which: int) -> None:
+    try:
+        os.kill(pid, which)
+    except ProcessLookupError:
+        return
 
 
 def _runs(pid: int) -> bool:
