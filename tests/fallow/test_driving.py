@@ -218,7 +218,8 @@ def test_workers_see_the_variables_of_torchrun_and_modules_run_too(tmp_path: Pat
     (tmp_path / "shown.py").write_text(
         "import os, json, sys, torch, fallow\n"
         "keys = 'RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT'.split()\n"
-        "print('SHOWN', json.dumps([os.environ[key] for key in keys]), sys.argv[1:], flush=True)\n"
+        "line = f'SHOWN {json.dumps([os.environ[key] for key in keys])} {sys.argv[1:]}\\n'\n"
+        "os.write(1, line.encode())  # whole: the other worker writes to the same end\n"
         "model = torch.nn.Linear(2, 2)\n"
         "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
         "trainer = fallow.connect().elastic(model, optimizer, global_batch=4, max_micro_batch=4)\n"
