@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 TERMINAL = Path("-")
 PREVIEW_WIDTH = 116
-SELDOM = (100_000, 50, 50)
-"""A report makes many objects, keeps them and ends: the garbage collector finds nothing on the way."""
 
 
 class CannotReport(Trouble):
@@ -31,7 +29,14 @@ class CannotReport(Trouble):
 
 def run(flags: argparse.Namespace) -> int:
     """Make one report, or list what there is."""
-    gc.set_threshold(*SELDOM)
+    gc.disable()  # it makes many objects, keeps them and ends: nothing would be found on the way
+    try:
+        return _run(flags)
+    finally:
+        gc.enable()
+
+
+def _run(flags: argparse.Namespace) -> int:
     if flags.list:
         return _list(flags)
     if flags.kind is None:
