@@ -36,7 +36,8 @@ def overview(scene: Scene) -> None:
         st.header(NOTHING, anchor=False)
         return
     head = headline(usage, ledger, scene.window)
-    st.header(sentence(head, scene.view.project), anchor=False)
+    whose = scene.view.of_whom
+    st.header(sentence(head, whose), anchor=False)
     st.html(figures_html(_head_figures(head)))
     colours = scene.colours
     keys(
@@ -47,9 +48,8 @@ def overview(scene: Scene) -> None:
             (swatch(striped(colours.paper, colours.stripe)), "not measured", None),
         )
     )
-    whose = scene.view.project or scene.view.user
     drawn = allocated_and_used(usage, scene.axis, colours, held_only=whose is not None)
-    _chart(drawn, "Allocated share and use over time", by=LARGER, height=CHART_PX)
+    _chart(drawn, "What was allocated and used over time", by=LARGER, height=CHART_PX)
 
 
 def cluster(scene: Scene) -> None:

@@ -12,7 +12,7 @@ from service.pages.palette import DARK, LIGHT
 from service.pages.pieces import Figure, figures, keys, kind_label, plain, state_keys, striped, swatch
 from service.pages.scene import Scene, Site, drawn, nothing_matches
 from service.pages.tabled import charted
-from service.pages.view import View, address
+from service.pages.view import address
 
 PRICES = '[prices]\ncurrency = "EUR"\nper_gpu_hour = { "*" = 2.10 }'
 
@@ -45,7 +45,7 @@ def _body(scene: Scene) -> None:
         nothing_matches(scene)
         return
     head = headline(usage, ledger, scene.window)
-    st.header(sentence(head, _of_whom(scene.view)), anchor=False)
+    st.header(sentence(head, scene.view.of_whom), anchor=False)
     found = asked_findings()
     _figures(head)
     _hero(scene, usage, head)
@@ -145,7 +145,7 @@ def _hero(scene: Scene, usage: pd.DataFrame, head: Headline) -> None:
             (swatch(striped(colours.paper, colours.stripe)), "not measured", None),
         )
     )
-    held_only = _of_whom(scene.view) is not None
+    held_only = scene.view.of_whom is not None
     charted(
         allocated_and_used(usage, scene.axis, colours, held_only=held_only),
         f"Allocated {'GPUs' if held_only else 'share'} and average utilization over time; the area between "
@@ -207,8 +207,3 @@ def _carried(scene: Scene) -> dict[str, str]:
 def _who(user: object, project: object) -> str:
     who = "unknown" if wording.missing(user) else str(user)
     return who if wording.missing(project) else f"{who} · {project}"
-
-
-def _of_whom(view: View) -> str | None:
-    named = [name for name in (view.user, view.project) if name]
-    return " in ".join(named) or None

@@ -55,6 +55,11 @@ class View:
         return replace(self, **{name: value})  # type: ignore[arg-type]  # a filter's name
 
     @property
+    def of_whom(self) -> str | None:
+        """Whose GPUs these are, where they are not everybody's: "ada in vision"."""
+        return " in ".join(name for name in (self.user, self.project) if name) or None
+
+    @property
     def filtered(self) -> bool:
         """Whether anything is left out."""
         return any(self.filters.values())
