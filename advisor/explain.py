@@ -113,6 +113,7 @@ def _of_gpu(gpu: Gpu, said: Said, places: dict[str, GpuUuid]) -> Explanation:
         facts.append("Nobody holds it." if not gpu.occupied else "Nobody was given it, and somebody uses it.")
     facts += [f"{fact}" for job in jobs for fact in job_facts(said.state.jobs[job], said)]
     facts += [f.sentence for f in said.observed.analysis.findings if f.uuid == gpu.uuid and f.holder is None]
+    facts += ["Not judged lately: what it does is unknown."] if said.observed.analysis.overdue else []
     facts += [f"Not judged: {u.reason}." for u in said.observed.analysis.unknown if u.uuid == gpu.uuid]
     advices = tuple(
         each

@@ -1,12 +1,13 @@
 """The judgement that the service keeps, read back as the ``Analysis`` that policies take.
 
-From the rows of the named queries ``findings`` (open ones) and ``unjudged``, as any client gets them. No
-judging happens here. A kind of finding that this version does not know is left out: nothing is advised on
-what is not understood.
+From the rows of the named queries ``findings`` (open ones), ``unjudged`` and ``judgement``, as any client
+gets them. No judging happens here. What was judged too long ago accuses nobody: it may have changed since. A
+kind of finding that this version does not know is left out: nothing is advised on what is not understood.
 """
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,10 +17,40 @@ from collector.model import GpuUuid, Holder, JobId, NodeName, Rung
 Row = Mapping[str, Any]
 
 
-def recorded_analysis(findings: Iterable[Row], unjudged: Iterable[Row], as_of_ms: int) -> Analysis:
-    """The newest judgement; ``starting`` and ``unknown`` are what ``unjudged`` says."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """When all was last judged (``None``: never), and for how long that is believed."""
+
+    at_ms: int | None
+    good_for_ms: int
+
+    @classmethod
+    def of(cls, rows: Iterable[Row], good_for_ms: int) -> "Judged":
+        """What the rows of the query ``judgement`` say."""
+        moments = [row["judged_at"] for row in rows]
+        at = moments[0] if moments else None
+        return cls(at_ms=None if at is None else moment_ms(at), good_for_ms=good_for_ms)
+
+
+WARNINGS = frozenset(
+    {
+        FindingKind.SUSPECT_COUNTERS,
+        FindingKind.FALLING_GPU,
+        FindingKind.ZOMBIE_MEMORY,
+        FindingKind.INTRUDER,
+        FindingKind.NOT_STARTED,
+    }
+)
+"""What keeps hands off a GPU or a job: it stands until somebody has judged again."""
+
+
+def recorded_analysis(
+    findings: Iterable[Row], unjudged: Iterable[Row], as_of_ms: int, *, judged: Judged
+) -> Analysis:
+    """The newest judgement at an instant; ``starting`` and ``unknown`` are what ``unjudged`` says."""
     not_judged = list(unjudged)
-    known = {kind.value for kind in FindingKind}
+    overdue = judged.at_ms is None or as_of_ms - judged.at_ms > judged.good_for_ms
+    known = {kind.value for kind in FindingKind if not overdue or kind in WARNINGS}
     return Analysis(
         as_of_ms=as_of_ms,
         window_from_ms=as_of_ms,
@@ -27,6 +58,7 @@ def recorded_analysis(findings: Iterable[Row], unjudged: Iterable[Row], as_of_ms
         findings=tuple(_finding(row) for row in findings if row["kind"] in known),
         unknown=tuple(_unknown(row, known) for row in not_judged if row["verdict"] == "unknown"),
         starting=tuple(_starting(row, as_of_ms) for row in not_judged if row["verdict"] == "starting"),
+        overdue=overdue,
     )
 
 

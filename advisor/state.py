@@ -6,7 +6,7 @@ configuration, and whoever is not named there may not be.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,8 +84,8 @@ def read_live(ask: Ask, analysis: Analysis, site: Site, rules: AdviceRules, days
     touched = ask("decide_controller", {"as_of": now_ms, "from_ts": to_ms - CONTROLLER_WINDOW_MS})
     controller = {row["uuid"]: row["controller_p95_ratio"] for row in touched}
     stretches = ask("idle_stretches", {**window, "least_minutes": STRETCH_LEAST_MINUTES})
-    judged = _Judged.of(analysis)
     gpus = {row["uuid"]: row for row in gpu_rows}
+    judged = _Judged.of(analysis, gpus)
     given: dict[str, float] = defaultdict(float)
     for row in (row for rows in claims.values() for row in rows):
         given[row["uuid"]] += row["share"]
@@ -189,7 +189,7 @@ class _Judged:
     unknown: frozenset[GpuUuid]
 
     @classmethod
-    def of(cls, analysis: Analysis) -> "_Judged":
+    def of(cls, analysis: Analysis, gpus: Iterable[GpuUuid]) -> "_Judged":
         by_gpu: dict[GpuUuid, list[Finding]] = defaultdict(list)
         for finding in analysis.findings:
             by_gpu[finding.uuid].append(finding)
@@ -202,11 +202,16 @@ class _Judged:
                 if finding.kind in IDLENESS and finding.holder is not None
             },
             starting=frozenset({entry.uuid for entry in analysis.starting} | not_started),
-            unknown=frozenset(entry.uuid for entry in analysis.unknown if IDLENESS & set(entry.kinds)),
+            unknown=frozenset(gpus if analysis.overdue else _unknown(analysis)),
         )
 
     def has(self, uuid: GpuUuid, *kinds: FindingKind) -> bool:
         return any(finding.kind in kinds for finding in self.by_gpu.get(uuid, ()))
+
+
+def _unknown(analysis: Analysis) -> Iterator[GpuUuid]:
+    """The GPUs of which nobody can tell whether they are idle."""
+    return (entry.uuid for entry in analysis.unknown if IDLENESS & set(entry.kinds))
 
 
 def _gpu(row: Row, judged: _Judged, held: bool) -> Gpu:

@@ -1,7 +1,7 @@
 """Reads the recent past by named queries and has it judged. No clock: ``now`` is an argument.
 
-Blocks while it reads; changes nothing in the store. Whoever runs it each minute keeps the findings with
-``Store.write_findings(finding_rows(analysis), now_ms)``.
+Blocks while it reads; changes nothing in the store. Whoever runs it each minute keeps what it says with
+``Store.write_judgement``, as the rows that ``finding_rows``, ``pattern_rows`` and ``unjudged_rows`` make.
 """
 
 from collections import defaultdict
@@ -76,7 +76,7 @@ def patterns(connection: Connection, now_ms: int, thresholds: Thresholds) -> tup
 
 
 def finding_rows(analysis: Analysis) -> tuple[dict[str, object], ...]:
-    """The findings as ``Store.write_findings`` takes them."""
+    """The findings as ``Store.write_judgement`` takes them."""
     return tuple(
         {
             "kind": finding.kind.value,
@@ -95,7 +95,7 @@ def finding_rows(analysis: Analysis) -> tuple[dict[str, object], ...]:
 
 
 def pattern_rows(analysis: Analysis, thresholds: Thresholds) -> tuple[dict[str, object], ...]:
-    """The patterns as ``Store.write_patterns`` takes them."""
+    """The patterns as ``Store.write_judgement`` takes them."""
     to_ms = analysis.as_of_ms // MINUTE_MS * MINUTE_MS
     return tuple(
         {
@@ -111,7 +111,7 @@ def pattern_rows(analysis: Analysis, thresholds: Thresholds) -> tuple[dict[str, 
 
 
 def unjudged_rows(analysis: Analysis) -> tuple[dict[str, object], ...]:
-    """What was not judged as ``Store.write_unjudged`` takes it: unknown and why, and who is starting."""
+    """What was not judged as ``Store.write_judgement`` takes it: unknown and why, and who is starting."""
     unknown: list[dict[str, object]] = [
         {
             "uuid": entry.uuid,

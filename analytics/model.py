@@ -251,7 +251,10 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """What is understood of the cluster at ``as_of_ms`` from ``[window_from_ms, as_of_ms)``."""
+    """What is understood of the cluster at ``as_of_ms`` from ``[window_from_ms, as_of_ms)``.
+
+    ``overdue``: nobody has judged it lately, so that of no GPU anything is known but the warnings that stand.
+    """
 
     as_of_ms: int
     window_from_ms: int
@@ -260,3 +263,4 @@ class Analysis:
     unknown: tuple[Unknown, ...] = ()
     starting: tuple[StartingUp, ...] = ()
     patterns: tuple[Pattern, ...] = ()
+    overdue: bool = False

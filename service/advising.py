@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from service.client import Client
     from service.config.model import Config
 
+JUDGED_GOOD_FOR_S = 300.0
+"""Five judgements that did not come."""
+JUDGED_LEAST_S = 10.0
+"""By the machine's own clock: a busy machine judges late."""
+
 
 class CannotAdvise(Trouble):
     """There is nothing to decide on, or what was configured cannot be; the message says which."""
@@ -54,7 +59,7 @@ def consult(client: "Client", config: "Config", wanted: "Sequence[Job]" = ()) ->
     from advisor.decide import decide
     from advisor.explain import Said
     from advisor.guard import approve
-    from advisor.recorded import moment_ms, recorded_analysis
+    from advisor.recorded import Judged, moment_ms, recorded_analysis
     from advisor.state import read_live
 
     limits = limits_of(config)
@@ -62,7 +67,8 @@ def consult(client: "Client", config: "Config", wanted: "Sequence[Job]" = ()) ->
     minute = at.replace(second=0, microsecond=0)
     span = {"from_ts": minute - timedelta(days=30), "to_ts": minute + timedelta(minutes=2)}
     findings = client.rows("findings", open=True, **span)
-    analysis = recorded_analysis(findings, client.rows("unjudged"), moment_ms(at))
+    judged = Judged.of(client.rows("judgement"), judged_good_for_ms(config))
+    analysis = recorded_analysis(findings, client.rows("unjudged"), moment_ms(at), judged=judged)
     live = read_live(lambda name, given: client.rows(name, **given), analysis, site_of(config), config.advice)
     words = words_of(client.rows("consents", as_of=live.state.as_of_ms))
     try:
@@ -149,6 +155,11 @@ def limits_of(config: "Config") -> "Limits":
 
     own = {ProjectName(name): said(table) for name, table in config.modes.by_project.items()}
     return replace(Limits(), modes=said(config.modes), project_modes=own)
+
+
+def judged_good_for_ms(config: "Config") -> int:
+    """For how long a judgement is believed, in time of the calendar, which may hurry."""
+    return round(max(JUDGED_GOOD_FOR_S, JUDGED_LEAST_S * config.rehearsal.speed) * 1000)
 
 
 def site_of(config: "Config") -> "Site":

@@ -40,7 +40,7 @@ READING_MEMORY = "160MiB"
 class Body:
     """A service's working parts, joined and not yet moving; ``remarks`` are to be told at the start.
 
-    ``prepare`` comes before the first tick, ``complete`` beside the first ones, chores after both. A
+    ``prepare`` comes before the first tick, ``complete`` beside the first ones, most chores after both. A
     recording has no ``beat``: it is played by ``complete``, and rests when it is over.
     """
 

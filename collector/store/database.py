@@ -6,7 +6,7 @@ writers take turns, and every ``reader()`` is a connection of its own with its o
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from collector.store.doubts import DoubtBook, read_doubts, write_doubts, write_i
 from collector.store.errors import StoreClosed, StoreMissing, translated
 from collector.store.export import Exported, Format, export
 from collector.store.gaps import stopped_gaps
+from collector.store.judgements import Judgement
 from collector.store.ledger_inputs import FindingsWritten
 from collector.store.migrations import applied_migrations, migrate, refuse_newer, refuse_older
 from collector.store.ownership import Ownership
@@ -213,24 +214,12 @@ class Store:
         with translated("exporting", out), self.reader() as connection:
             return export(connection, out, kind, from_ms, to_ms)
 
-    def write_findings(self, found: Iterable[Mapping[str, object]], at_ms: int) -> FindingsWritten:
-        """Make the open findings those in ``found``: open, refresh or close by (kind, uuid, job).
-
-        Keys: kind, uuid, job (None: nobody's), window_from_ms, window_to_ms, coverage, rung,
-        wasted_gpu_hours, sentence, evidence (a mapping).
+    def write_judgement(self, judgement: Judgement, at_ms: int) -> FindingsWritten:
+        """Make the newest judgement this one, all of it or nothing: findings are opened, refreshed or closed
+        by (kind, uuid, job), the rest is replaced. A GPU or job that the store does not know raises KeyError.
         """
-        with self._writing("writing findings"):
-            return ledger_inputs.write_findings(self._connection, found, at_ms)
-
-    def write_patterns(self, found: Iterable[Mapping[str, object]], at_ms: int) -> int:
-        """Replace how each holder works. Keys: job, kind, window_from_ms, window_to_ms, evidence."""
-        with self._writing("writing patterns"):
-            return judgements.write_patterns(self._connection, found, at_ms)
-
-    def write_unjudged(self, found: Iterable[Mapping[str, object]], at_ms: int) -> int:
-        """Replace what was not judged. Keys: uuid, job (None), verdict, kinds (texts), reason."""
-        with self._writing("writing what was not judged"):
-            return judgements.write_unjudged(self._connection, found, at_ms)
+        with self._writing("writing a judgement"):
+            return judgements.write_judgement(self._connection, judgement, at_ms)
 
     def set_prices(self, prices: Mapping[str, tuple[float, str]]) -> None:
         """Replace the price list: model (``*``: all others) to price of a GPU-hour and currency."""

@@ -1,20 +1,43 @@
-"""What the newest judgement says beside its findings: patterns of holders, and what was not judged.
+"""The newest judgement: its findings, the patterns of holders, what was not judged, and when that was.
 
 Runs inside the caller's transaction, and takes plain mappings, because the types of those who judge are
-not this folder's to know. Both tables hold the newest judgement only.
+not this folder's to know. All but the findings is of the newest judgement only.
 """
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import duckdb
 
+from collector.store.ledger_inputs import FindingsWritten, write_findings
 from collector.store.statements import statement
 
+Rows = Iterable[Mapping[str, object]]
 
-def write_patterns(
-    connection: duckdb.DuckDBPyConnection, found: Iterable[Mapping[str, object]], at_ms: int
-) -> int:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """All that one judging of everything says, as plain rows; the functions below name their keys."""
+
+    findings: Rows = ()
+    patterns: Rows = ()
+    unjudged: Rows = ()
+
+
+def write_judgement(
+    connection: duckdb.DuckDBPyConnection, judgement: Judgement, at_ms: int
+) -> FindingsWritten:
+    """Make the newest judgement this one, of this moment. A GPU or job that is not known raises KeyError."""
+    written = write_findings(connection, judgement.findings, at_ms)
+    write_patterns(connection, judgement.patterns, at_ms)
+    write_unjudged(connection, judgement.unjudged, at_ms)
+    connection.execute(statement("clear_judged"))
+    connection.execute(statement("note_judged"), {"at_ms": at_ms})
+    return written
+
+
+def write_patterns(connection: duckdb.DuckDBPyConnection, found: Rows, at_ms: int) -> int:
     """Make the patterns these; how many.
 
     Keys: job, kind, window_from_ms, window_to_ms, evidence (a mapping), reason (None: none is needed).
@@ -38,9 +61,7 @@ def write_patterns(
     return len(rows)
 
 
-def write_unjudged(
-    connection: duckdb.DuckDBPyConnection, found: Iterable[Mapping[str, object]], at_ms: int
-) -> int:
+def write_unjudged(connection: duckdb.DuckDBPyConnection, found: Rows, at_ms: int) -> int:
     """Make what was not judged this; how many rows. Keys: uuid, job (None), verdict, kinds, reason.
 
     A GPU or job that the store does not know raises KeyError.

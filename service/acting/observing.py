@@ -139,9 +139,9 @@ class Observing:
         """The measured half; ``gpus`` gets the rows of the GPUs, which say when each was measured."""
         from advisor.model import ClusterState
         from advisor.observed import Observed
-        from advisor.recorded import moment_ms, recorded_analysis
+        from advisor.recorded import Judged, moment_ms, recorded_analysis
         from advisor.state import Live, read_live
-        from service.advising import site_of
+        from service.advising import judged_good_for_ms, site_of
         from service.client.answer import answer
         from service.client.values import plain_rows
 
@@ -167,7 +167,9 @@ class Observing:
             at_ms = moment_ms(last)
             minute = datetime.fromtimestamp(at_ms / 1000, UTC).replace(second=0, microsecond=0)
             span = {"from_ts": minute - timedelta(days=30), "to_ts": minute + timedelta(minutes=2)}
-            analysis = recorded_analysis(ask("findings", {"open": True, **span}), ask("unjudged", {}), at_ms)
+            judged = Judged.of(ask("judgement", {}), judged_good_for_ms(self._config))
+            found, unjudged = ask("findings", {"open": True, **span}), ask("unjudged", {})
+            analysis = recorded_analysis(found, unjudged, at_ms, judged=judged)
             return read_live(ask, analysis, site, self._config.advice)
 
 
@@ -178,6 +180,6 @@ def _stale_ms(config: "Config") -> int:
 
 
 def _nothing(now_ms: int) -> Any:
-    from advisor.recorded import recorded_analysis
+    from advisor.recorded import Judged, recorded_analysis
 
-    return recorded_analysis((), (), now_ms)
+    return recorded_analysis((), (), now_ms, judged=Judged(at_ms=None, good_for_ms=0))

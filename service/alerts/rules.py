@@ -194,7 +194,10 @@ def _kind(key: str) -> str:
 
 
 def _unjudged(facts: Facts, kind: FindingKind) -> set[str]:
-    return {entry.uuid for entry in facts.observed.analysis.unknown if kind in entry.kinds}
+    analysis = facts.observed.analysis
+    if analysis.overdue:
+        return set(facts.state.gpus)
+    return {entry.uuid for entry in analysis.unknown if kind in entry.kinds}
 
 
 def _hog(facts: Facts, job: Job, found: list[Finding]) -> Condition:

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from service.cli import patterns, words
+from service.cli import judged, patterns, words
 from service.cli.screen import console, place, print_json
 from service.cli.spans import window
 from service.client import Client, connect
@@ -41,17 +41,21 @@ def run(flags: argparse.Namespace) -> int:
         if flags.patterns:
             return _list_patterns(client.rows("patterns", **filters), as_json=flags.json)
         unjudged = [] if flags.json else _unjudged(client, filters)
+        late = None if flags.json else judged.lateness(client, datetime.now(UTC))
         rows = client.rows("findings", from_ts=start, to_ts=end, open=only_open, **filters)
     if flags.json:
         print_json(rows)
         return 0
-    screen = console()
-    if not rows:
-        screen.print("No open findings." if only_open else f"No findings in the last {flags.since}.")
-        screen.print(not_judged(unjudged), style="bright_black")
+    screen, now = console(), datetime.now(UTC)
+    if late == judged.NEVER and not rows:
+        screen.print(
+            "Nothing was judged yet: a service does that each minute, from its first measurement on."
+        )
         return 0
-    screen.print(_heading(rows, bool(only_open)), style="bold")
-    now = datetime.now(UTC)
+    if late is not None:
+        screen.print(f"{late}: what was open then may be over", style="yellow")
+    none = "No open findings." if only_open else f"No findings in the last {flags.since}."
+    screen.print(_heading(rows, bool(only_open)) if rows else none, style="bold" if rows else None)
     for row in rows:
         screen.print(_draw(row, now))
     screen.print(not_judged(unjudged), style="bright_black")

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from service.cli import words
+from service.cli import judged, words
 from service.cli.screen import Column, console, place, print_json, state_text, table
 from service.cli.spans import parse_span, window
 from service.client import Client, connect
@@ -26,6 +26,7 @@ class Picture:
     cluster: dict[str, Any]
     gpus: list[dict[str, Any]]
     open_findings: int
+    late: str | None
     sight: str
     at: datetime
 
@@ -52,6 +53,7 @@ def look(client: Client, filters: dict[str, object]) -> Picture:
         cluster=clusters[0] if clusters else {},
         gpus=client.rows("gpus_now", **filters),
         open_findings=_open_findings(client, filters),
+        late=judged.lateness(client, datetime.now(UTC)),
         sight=_sight(client),
         at=datetime.now(UTC),
     )
@@ -108,6 +110,7 @@ def _summary(picture: Picture) -> list[Text]:
         f" · {words.count(now['free_gpus'])} free",
         f" · {words.count(now['unknown_gpus'])} unknown{power} · ",
         (f"{picture.open_findings} open findings", "yellow" if picture.open_findings else ""),
+        (f", {picture.late}" if picture.late else "", "yellow"),
     )
     return [
         head,

@@ -25,8 +25,9 @@ def make_chores(config: "Config", store: "Store", clock: "Clock") -> "tuple[Chor
         Chore(
             name="findings",
             every_s=FINDINGS_S,
-            first_after_s=3,
+            first_after_s=0,
             work=lambda: _assess(config, store, clock.now_ms()),
+            early=True,
         ),
         Chore(
             name="sealing and retention",
@@ -44,12 +45,16 @@ def seal_before_ms(now_ms: int, after_days: float) -> int:
 
 def _assess(config: "Config", store: "Store", now_ms: int) -> None:
     from analytics.assess import assess, finding_rows, pattern_rows, unjudged_rows
+    from collector.store.judgements import Judgement
 
     with store.reader() as connection:
         analysis = assess(connection, now_ms, config.findings, round(config.collect.tick_s * 1000))
-    store.write_findings(finding_rows(analysis), now_ms)
-    store.write_patterns(pattern_rows(analysis, config.findings), now_ms)
-    store.write_unjudged(unjudged_rows(analysis), now_ms)
+    judgement = Judgement(
+        findings=finding_rows(analysis),
+        patterns=pattern_rows(analysis, config.findings),
+        unjudged=unjudged_rows(analysis),
+    )
+    store.write_judgement(judgement, now_ms)
 
 
 def _checkpoint(store: "Store") -> None:

@@ -23,11 +23,15 @@ CHORE_LEAST_S = 1.0
 class Clockwork:
     """Runs a beat, and chores, until stopped; failures are logged, shown in the pulse, and tried again.
 
-    All that is due comes ``speed`` times as often, where the calendar runs so much faster than the machine's.
+    The ``early`` chores begin when the first tick is stored. All that is due comes ``speed`` times as often,
+    where the calendar runs so much faster than the machine's.
     """
 
-    def __init__(self, beat: Beat | None, pulse: Pulse, speed: float = 1.0) -> None:
+    def __init__(
+        self, beat: Beat | None, pulse: Pulse, speed: float = 1.0, early: tuple[Chore, ...] = ()
+    ) -> None:
         self._pulse = pulse
+        self._early = early
         self._speed = speed
         self._interrupts: list[Callable[[], None]] = []
         self._ending = False
@@ -55,7 +59,9 @@ class Clockwork:
             every_s = max(CHORE_LEAST_S, chore.every_s / self._speed)
             trigger = IntervalTrigger(seconds=every_s, start_date=start, timezone=UTC)
             executor = "apart" if chore.apart else "chores"
-            self._scheduler.add_job(self._chore, trigger, args=[chore], executor=executor)
+            self._scheduler.add_job(
+                self._chore, trigger, args=[chore], executor=executor, next_run_time=start
+            )
 
     def hurry(self) -> None:
         """The end is near: what takes long is cut short, and what that breaks is no trouble."""
@@ -76,6 +82,9 @@ class Clockwork:
                 return
             log.error("tick failed: %s", error, exc_info=not expected(error))
             self._pulse.note(trouble=f"the last tick could not be stored: {error}")
+        else:
+            early, self._early = self._early, ()
+            self.add_chores(early)
 
     def _chore(self, chore: Chore) -> None:
         if self._ending:

@@ -112,18 +112,19 @@ def serve(orders: Orders, stop: threading.Event | None = None) -> None:
 
 
 def _live(body: Body, pulse: Pulse, ending: Ending, speed: float) -> None:
-    """The last day, then ticks, then the older past beside them, then the chores, until the end."""
+    """The last day, then ticks, a judgement and beside them the older past, then the chores, to the end."""
     _past(body.prepare, pulse, ending, lambda stage: pulse.note(starting=stage))
     if ending.is_asked:
         return
     pulse.note(starting=None, resting=body.beat is None)
-    clockwork = Clockwork(body.beat, pulse, speed)
+    early = tuple(chore for chore in body.chores if chore.early and body.beat is not None)
+    clockwork = Clockwork(body.beat, pulse, speed, early)
     ending.hurry_by(clockwork.hurry)
     clockwork.start()
     try:
         _past(body.complete, pulse, ending, lambda stage: pulse.note(remark=stage))
         pulse.note(remark=RESTING if body.beat is None else None)
-        clockwork.add_chores(body.chores)
+        clockwork.add_chores(tuple(chore for chore in body.chores if chore not in early))
         ending.asked.wait()
     finally:
         notify("STOPPING=1")

@@ -30,6 +30,7 @@ class Chore:
     """Something done every so often beside the ticks.
 
     ``apart`` when it may take so long that others would wait; then ``interrupt`` cuts it short at the end.
+    ``early`` when it need not wait for the older past, and begins after the first tick.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Chore:
     first_after_s: float
     work: Callable[[], None]
     apart: bool = False
+    early: bool = False
     interrupt: Callable[[], None] | None = None
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from service.pages import feed, wording
+from service.pages import feed, judged, wording
 from service.pages.alerts import alerts
 from service.pages.chart_frame import rows
 from service.pages.evidence import told
@@ -33,10 +33,9 @@ def _body(scene: Scene) -> None:
         _kinds(scene, found)
         _closed(open_only)
     shown = found if scene.view.kind is None else found[found["kind"] == scene.view.kind]
-    if shown.empty:
-        st.caption(
-            "Nothing was found to complain about." if found.empty else "None of this kind in this time."
-        )
+    judged.lateness(scene)
+    if shown.empty and not found.empty:
+        st.caption("None of this kind in this time.")
     pages = -(-len(shown) // PER_PAGE)
     at = st.pagination(pages, key="findings-page") - 1 if pages > 1 else 0
     for row in rows(shown.iloc[at * PER_PAGE : (at + 1) * PER_PAGE]):
@@ -47,6 +46,9 @@ def _body(scene: Scene) -> None:
 
 
 def _head(found: pd.DataFrame, open_only: bool) -> None:
+    if found.empty:
+        st.header(judged.calm(), anchor=False)
+        return
     hours = found["wasted_gpu_hours"].sum()
     costs = found["wasted_cost"].dropna()
     worth = f", {wording.money(costs.sum(), found['currency'].dropna().iloc[0])}" if len(costs) else ""

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from service.pages import feed, wording
+from service.pages import feed, judged, wording
 from service.pages.chart_frame import rows
 from service.pages.chart_ranks import PARTS, most_wasted, part_colours, waste_bars
 from service.pages.chart_usage import allocated_and_used
@@ -73,7 +73,7 @@ def findings(scene: Scene) -> None:
     """How many of each kind are open, and the largest of them."""
     found = feed.ask("findings", open=True, **scene.asked_until_now)
     if found.empty:
-        st.header("Nothing was found to complain about", anchor=False)
+        st.header(judged.calm(), anchor=False)
         return
     hours = found["wasted_gpu_hours"].sum()
     many = "1 open finding" if len(found) == 1 else f"{len(found)} open findings"

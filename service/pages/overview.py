@@ -3,7 +3,7 @@
 import pandas as pd
 import streamlit as st
 
-from service.pages import chart_ranks, chart_usage, feed, wording
+from service.pages import chart_ranks, chart_usage, feed, judged, wording
 from service.pages.chart_frame import Clock, rows
 from service.pages.chart_ranks import PARTS, most_wasted, part_colours, waste_bars
 from service.pages.chart_usage import allocated_and_used, gpus_by_state, ledger_bars
@@ -184,7 +184,7 @@ def _wastes(scene: Scene, people: pd.DataFrame) -> None:
 def _findings(scene: Scene, found: pd.DataFrame) -> None:
     st.subheader(f"Open findings: {len(found)}", anchor=False)
     if found.empty:
-        st.caption("Nothing was found to complain about.")
+        st.caption(f"{judged.calm()}.")
         return
     for row in rows(found.head(5)):
         hours = (

@@ -3,7 +3,7 @@
 import pandas as pd
 import streamlit as st
 
-from service.pages import feed, wording
+from service.pages import feed, judged, wording
 from service.pages.chart_frame import rows
 from service.pages.scene import Scene
 
@@ -20,7 +20,7 @@ def unjudged(scene: Scene) -> None:
         st.caption("An older Fallow wrote this store and keeps no record of it; start the service once.")
         return
     if found.empty:
-        st.caption("Every GPU could be judged.")
+        st.caption("Every GPU could be judged." if judged.calm() != judged.NEVER else f"{judged.NEVER}.")
         return
     st.dataframe(
         table(found), hide_index=True, placeholder=wording.DASH, alt="GPUs that were not judged, and why"

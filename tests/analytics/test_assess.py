@@ -12,6 +12,7 @@ from analytics.thresholds import Thresholds
 from collector.simulated.cluster import SimulatedCluster
 from collector.simulated.truth import TruthKind
 from collector.store.database import Store, open_store
+from collector.store.judgements import Judgement
 from tests.analytics.world import A0, B0, END_MS, MINUTE_MS, NOON, ONE_MS, fill
 
 T = Thresholds()
@@ -57,7 +58,7 @@ def test_the_past_can_be_judged_as_it_was(store: Store) -> None:
 def test_findings_are_kept_and_read_back(tmp_path: Path) -> None:
     with fill(tmp_path) as world, world.reader() as reader:
         analysis = assess(reader, END_MS, T, MINUTE_MS)
-        written = world.write_findings(finding_rows(analysis), END_MS)
+        written = world.write_judgement(Judgement(findings=finding_rows(analysis)), END_MS)
         assert (written.opened, written.closed) == (1, 0)
         (row,) = run(reader, "findings", {"from_ts": NOON, "to_ts": NOON.replace(hour=15)}).to_pylist()
     assert (row["kind"], row["job"], row["sentence"]) == (

@@ -11,6 +11,7 @@ from collector.store.database import open_store
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 EXPECTED_ROWS = {
     "span": 1,
+    "judgement": 1,
     "cluster_now": 1,
     "ledger_by_state": 8,
     "usage_over_time": 0,

@@ -13,6 +13,7 @@ from analytics.query import run
 from analytics.thresholds import Thresholds
 from collector.model import Intrusion, NodeName, Process, ProcessKey, ProcessSample, Reading, Tick
 from collector.store.database import Store, open_store
+from collector.store.judgements import Judgement
 from tests.collector.store.store_parts import GIB, T0, TICK_MS, at_path, gpu, held, sample, uuid
 from tests.service.test_cli_verbs import fallow
 
@@ -58,7 +59,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             store.write_tick(tick(number))
         with store.reader() as reader:
             analysis = assess(reader, END_MS, Thresholds(), TICK_MS)
-        store.write_findings(finding_rows(analysis), END_MS)
+        store.write_judgement(Judgement(findings=finding_rows(analysis)), END_MS)
     return path
 
 

@@ -11,6 +11,7 @@ from analytics.assess import assess, pattern_rows, unjudged_rows
 from analytics.query import run
 from analytics.thresholds import Thresholds
 from collector.store.database import Store
+from collector.store.judgements import Judgement
 from tests.analytics.world import A0, B0, END_MS, MINUTE_MS, fill
 
 T = Thresholds()
@@ -22,8 +23,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
     with fill(tmp_path) as world:
         with world.reader() as reader:
             analysis = assess(reader, END_MS, T, MINUTE_MS)
-        world.write_patterns(pattern_rows(analysis, T), END_MS)
-        world.write_unjudged(unjudged_rows(analysis), END_MS)
+        judgement = Judgement(patterns=pattern_rows(analysis, T), unjudged=unjudged_rows(analysis))
+        world.write_judgement(judgement, END_MS)
         yield world
 
 
@@ -63,19 +64,18 @@ def test_unjudged(store: Store) -> None:
 
 def test_each_writing_replaces_what_was_said_before(store: Store) -> None:
     starting = {"uuid": A0, "job": "slurm:1", "verdict": "starting", "kinds": [], "reason": "starting up"}
-    assert store.write_unjudged([starting], END_MS + MINUTE_MS) == 1
+    store.write_judgement(Judgement(unjudged=[starting]), END_MS + MINUTE_MS)
     (row,) = asked(store, "unjudged", user="ana")
     assert (row["verdict"], row["job"], row["as_of"]) == ("starting", "slurm:1", END + timedelta(minutes=1))
-    assert store.write_patterns([], END_MS) == 0
     assert asked(store, "patterns") == []
 
 
 def test_a_gpu_or_job_that_is_not_known_changes_nothing(store: Store) -> None:
     before = asked(store, "unjudged"), asked(store, "patterns")
     with pytest.raises(KeyError):
-        store.write_unjudged([{"uuid": "GPU-x", "verdict": "unknown", "kinds": [], "reason": "r"}], END_MS)
+        row = {"uuid": "GPU-x", "verdict": "unknown", "kinds": [], "reason": "r"}
+        store.write_judgement(Judgement(unjudged=[row]), END_MS)
     with pytest.raises(KeyError):
-        store.write_patterns(
-            [{"job": "slurm:x", "kind": "steady", "window_from_ms": 0, "window_to_ms": 1}], END_MS
-        )
+        row = {"job": "slurm:x", "kind": "steady", "window_from_ms": 0, "window_to_ms": 1}
+        store.write_judgement(Judgement(patterns=[row]), END_MS)
     assert (asked(store, "unjudged"), asked(store, "patterns")) == before

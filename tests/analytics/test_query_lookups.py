@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from analytics.query import run
+from collector.store.judgements import Judgement
 from tests.analytics.conftest import Ask
 from tests.analytics.world import END_MS, GIB, NOON, ONE, TWO, WINDOW, fill
 
@@ -181,7 +182,7 @@ def test_findings(tmp_path: Path) -> None:
         "evidence": {"idle_bins": 120},
     }
     with fill(tmp_path) as store, store.reader() as reader:
-        store.write_findings([found], END_MS)
+        store.write_judgement(Judgement(findings=[found]), END_MS)
         window = {"from_ts": NOON, "to_ts": NOON.replace(hour=16)}
         (row,) = run(reader, "findings", window).to_pylist()
         assert (row["kind"], row["uuid"], row["user_name"], row["model"]) == (
@@ -193,7 +194,7 @@ def test_findings(tmp_path: Path) -> None:
         assert (row["wasted_gpu_hours"], row["wasted_cost"], row["currency"]) == (1.5, 6.0, "EUR")
         assert json.loads(row["evidence"]) == {"idle_bins": 120}
         assert row["closed_at"] is None
-        store.write_findings([], END_MS + 60_000)
+        store.write_judgement(Judgement(), END_MS + 60_000)
         assert run(reader, "findings", window | {"open": True}).num_rows == 0
         (closed,) = run(reader, "findings", window | {"open": False, "user": "ana"}).to_pylist()
         assert closed["closed_at"] is not None

@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 
 from collector.store.database import open_store
+from collector.store.judgements import Judgement
+from tests.analytics.world import END_MS, fill
 from tests.dashboard.conftest import serving, showing, stop
 
 pytestmark = pytest.mark.browser
+VIEW = "from=2026-11-01T12:00Z&to=2026-11-01T14:00Z"
 NOTICED = "() => document.querySelector('.st-key-notice h3')"
 
 
@@ -29,6 +32,24 @@ def test_no_store_yet_says_how_to_start(tmp_path: Path, look: Callable) -> None:
         assert "fallow doctor" in notice(screen)
         for path in ("/cluster", "/people", "/jobs", "/findings", "/gpu?gpu=GPU-0"):
             assert "Nothing measured yet" in notice(screen.open(path))
+        screen.leave()
+
+
+def test_findings_that_nobody_has_looked_for_are_not_called_none(tmp_path: Path, look: Callable) -> None:
+    with fill(tmp_path):
+        pass
+    with showing(tmp_path / "log", FALLOW_DATA=str(tmp_path)) as base:
+        screen = look(base).open(f"/findings?{VIEW}")
+        assert screen.headline == "Nothing was judged yet"
+        assert "Every GPU could be judged" not in screen.text()
+        assert "Nothing was judged yet." in screen.open(f"/?{VIEW}").text()
+        screen.leave()
+    with open_store(tmp_path / "fallow.duckdb") as store:
+        store.write_judgement(Judgement(), END_MS)
+    with showing(tmp_path / "log", FALLOW_DATA=str(tmp_path)) as base:
+        screen = look(base).open(f"/findings?{VIEW}")
+        assert screen.headline == "Nothing was found to complain about"
+        assert "Judged last" in screen.text()
         screen.leave()
 
 

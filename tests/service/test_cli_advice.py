@@ -11,6 +11,7 @@ from analytics.assess import assess, finding_rows, unjudged_rows
 from analytics.thresholds import Thresholds
 from collector.simulated.cluster import SimulatedCluster
 from collector.store.database import open_store
+from collector.store.judgements import Judgement
 from service.client import place as client_place
 from service.config.file import parse
 from service.config.model import ConfigError
@@ -47,8 +48,8 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Stored:
         store.set_prices({"*": (2.0, "EUR")})
         with store.reader() as reader:
             analysis = assess(reader, END_MS - 1, Thresholds(), TICK_MS)
-        store.write_findings(finding_rows(analysis), END_MS)
-        store.write_unjudged(unjudged_rows(analysis), END_MS)
+        judgement = Judgement(findings=finding_rows(analysis), unjudged=unjudged_rows(analysis))
+        store.write_judgement(judgement, END_MS)
     made = Stored(data=data)
     assert rows(made, "advise"), "somebody is idle on a Friday night"
     return made

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from collector.store.judgements import Judgement
 from service.cli.verb_findings import not_judged
 from service.client import connect
 from service.client.errors import StoreOlder
@@ -23,7 +24,7 @@ ROW = {
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     with fill(tmp_path) as store:
-        store.write_unjudged([ROW], END_MS)
+        store.write_judgement(Judgement(unjudged=[ROW]), END_MS)
     return tmp_path
 
 
@@ -42,12 +43,24 @@ def test_findings_tell_what_was_not_judged(data: Path) -> None:
     assert (row["uuid"], row["reason"], row["kinds"]) == (B0, ROW["reason"], "held-idle")
 
 
+def test_nothing_judged_yet_and_judged_long_ago_are_not_the_same_as_nothing_found(data: Path) -> None:
+    with fill(data / "new"):
+        pass
+    done = verb("findings", data=data / "new")
+    assert (done.returncode, done.stdout.startswith("Nothing was judged yet")) == (0, True), done.stdout
+    assert "0 open findings, nothing was judged yet" in " ".join(
+        verb("status", data=data / "new").stdout.split()
+    )
+    old = verb("findings", data=data).stdout
+    assert "judged last" in old and "may be over" in old and "No open findings." in old
+
+
 def test_a_store_from_before_says_so_plainly(data: Path) -> None:
     with fill(data / "older") as store, store.reader() as connection:
-        connection.execute("DROP TABLE unjudged")
-        connection.execute("DROP TABLE patterns")
+        for table in ("unjudged", "patterns", "judged"):
+            connection.execute(f"DROP TABLE {table}")
     done = verb("findings", data=data / "older")
-    assert (done.returncode, "older Fallow" in done.stdout) == (0, True)
+    assert (done.returncode, "older Fallow" in done.stdout) == (0, True), done.stdout
     asked = verb("findings", "--unknown", data=data / "older")
     assert asked.returncode == 2
     assert "older Fallow wrote this store" in asked.stderr and "Traceback" not in asked.stderr
@@ -60,9 +73,8 @@ def test_findings_tell_how_each_holder_works_and_why_that_is_unknown(data: Path)
         row = {"kind": "saturated", "window_from_ms": END_MS - 3_600_000, "window_to_ms": END_MS}
         seen = {"coverage_ratio": 1.0, "active_ratio": 0.9, "runs": 2, "run_longest_minutes": 400}
         why = {"kind": "unknown", "reason": "only 76% were measured"}
-        store.write_patterns(
-            [{**row, "job": "slurm:1", "evidence": seen}, {**row, **why, "job": "slurm:3"}], END_MS
-        )
+        found = [{**row, "job": "slurm:1", "evidence": seen}, {**row, **why, "job": "slurm:3"}]
+        store.write_judgement(Judgement(patterns=found), END_MS)
     shown = verb("findings", "--patterns", data=data / "patterns").stdout
     assert "shell: only 76% were measured" in shown
     assert [line.split()[:6] for line in shown.splitlines() if line.startswith("ana")] == [

@@ -9,7 +9,7 @@ import pytest
 
 from advisor.decide import decide
 from advisor.model import ClusterState, Job, ProjectName
-from advisor.recorded import recorded_analysis
+from advisor.recorded import Judged, recorded_analysis
 from advisor.rules import AdviceRules
 from advisor.state import Site, read_live
 from advisor.steps import Start
@@ -46,7 +46,8 @@ def cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Clust
             def ask(name: str, given: Any) -> list[dict[str, Any]]:
                 return run(reader, name, given).to_pylist()
 
-            yield read_live(ask, recorded_analysis((), (), NOW_MS), Site(), AdviceRules()).state, uuids
+            analysis = recorded_analysis((), (), NOW_MS, judged=Judged(at_ms=NOW_MS, good_for_ms=0))
+            yield read_live(ask, analysis, Site(), AdviceRules()).state, uuids
 
 
 def started(state: ClusterState, share: float, gib: int | None = None) -> Start:

@@ -1,6 +1,6 @@
 """Advice on the simulated cluster, against its true labels: nobody who works or starts is ever touched."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,24 +9,29 @@ import pytest
 from advisor.advice import Abstain, Advice
 from advisor.decide import decide
 from advisor.limits import Limits
-from advisor.model import ClusterState, Telemetry
+from advisor.model import ClusterState, Telemetry, Use
+from advisor.observed import Observed
 from advisor.policies import cap_memory, consolidate, pack, reclaim_idle, right_size
+from advisor.recorded import WARNINGS, Judged, recorded_analysis
 from advisor.rules import AdviceRules
 from advisor.state import EVERYBODY, Live, Site, read_live
 from advisor.steps import Move, Pause, Requeue, Resize, Terminate
 from advisor.transition import replay
 from analytics.assess import assess, finding_rows, unjudged_rows
+from analytics.model import Analysis
 from analytics.query import Connection, run
 from analytics.thresholds import Thresholds
 from collector.model import GpuUuid
 from collector.simulated.cluster import SimulatedCluster
 from collector.simulated.truth import Truth, TruthKind
 from collector.store.database import Store, open_store
+from collector.store.judgements import Judgement
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 START_MS = 1_793_145_600_000  # 2026-10-28, a Wednesday
 DAYS = 3
 TICK_MS = 30_000
+GOOD_FOR_MS = 300_000
 RULES = AdviceRules()
 ALL = frozenset({EVERYBODY})
 CONSENTING = Site(preemptible=ALL, checkpointable=ALL, may_share=ALL)
@@ -155,24 +160,51 @@ def test_plan_disturbs_only_who_rests(past: Past) -> None:
 
 def test_what_the_service_keeps_reads_back_as_what_it_judged(past: Past) -> None:
     """The rows of `findings` and `unjudged` give the same decisions as the analysis they were made of."""
-    from advisor.recorded import recorded_analysis
-
     now_ms = START_MS + DAYS * DAY_MS
+    analysis = _judge(past, now_ms, now_ms)
+    with past.store.reader() as reader:
+        kept = _kept(reader, now_ms)
+        states = [_state(reader, each) for each in (analysis, kept)]
+    assert states[0] == states[1]
+    assert any(job.use is Use.IDLE for job in states[1].jobs.values())
+
+
+def test_what_was_judged_too_long_ago_accuses_nobody(past: Past) -> None:
+    """A service that was away, or that cannot judge, has old findings; who was idle then may work now."""
+    now_ms = START_MS + DAYS * DAY_MS
+    _judge(past, now_ms, now_ms - GOOD_FOR_MS - 1)
+    with past.store.reader() as reader:
+        kept = _kept(reader, now_ms)
+        state = _state(reader, kept)
+    assert kept.overdue
+    assert not {finding.kind for finding in kept.findings} - WARNINGS
+    assert state.jobs and not any(job.use is Use.IDLE for job in state.jobs.values())
+    assert {gpu.telemetry for gpu in state.gpus.values()} <= {Telemetry.UNKNOWN, Telemetry.SUSPECT}
+    live = Live(state=state, observed=Observed(analysis=kept))
+    assert not [each for each in _answers(live, Limits()) if isinstance(each, Advice)]
+
+
+def _judge(past: Past, now_ms: int, at_ms: int) -> Analysis:
+    """Judge as of ``now_ms``, and keep that as if it had been judged ``at_ms``."""
     with past.store.reader() as reader:
         analysis = assess(reader, now_ms, Thresholds(), TICK_MS)
-    past.store.write_findings(finding_rows(analysis), now_ms)
-    past.store.write_unjudged(unjudged_rows(analysis), now_ms)
-    with past.store.reader() as reader:
-        span = {"from_ts": now_ms - DAY_MS, "to_ts": now_ms + 60_000, "open": True}
-        kept = recorded_analysis(
-            run(reader, "findings", span).to_pylist(), run(reader, "unjudged").to_pylist(), now_ms
-        )
+    judgement = Judgement(findings=finding_rows(analysis), unjudged=unjudged_rows(analysis))
+    past.store.write_judgement(judgement, at_ms)
+    return analysis
 
-        def ask(name: str, given: object) -> list[dict[str, object]]:
-            return run(reader, name, given).to_pylist()  # type: ignore[arg-type]
 
-        states = [read_live(ask, each, CONSENTING, RULES).state for each in (analysis, kept)]
-    assert states[0] == states[1]
+def _kept(reader: Connection, now_ms: int) -> Analysis:
+    span = {"from_ts": now_ms - DAY_MS, "to_ts": now_ms + 60_000, "open": True}
+    judged = Judged.of(run(reader, "judgement").to_pylist(), good_for_ms=GOOD_FOR_MS)
+    found, unjudged = run(reader, "findings", span).to_pylist(), run(reader, "unjudged").to_pylist()
+    return recorded_analysis(found, unjudged, now_ms, judged=judged)
+
+
+def _state(reader: Connection, analysis: Analysis) -> ClusterState:
+    def ask(name: str, given: Mapping[str, object]) -> list[dict[str, object]]:
+        return run(reader, name, given).to_pylist()
+
+    return read_live(ask, analysis, CONSENTING, RULES).state
 
 
 def _answers(live: Live, limits: Limits) -> list[Advice | Abstain]:

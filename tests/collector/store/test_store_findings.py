@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from collector.store.database import Store, open_store
+from collector.store.judgements import Judgement
 from tests.collector.store.store_parts import T0, TICK_MS, ask, at_path, held, sample, tick, uuid
 
 OPEN = "SELECT kind, gpu_id, holder_id, coverage FROM findings WHERE closed_at IS NULL ORDER BY ALL"
@@ -35,12 +36,13 @@ def finding(kind: str, number: int, job: str | None, coverage: float = 1.0) -> d
 
 
 def test_findings_open_go_on_and_close(store: Store) -> None:
-    first = store.write_findings([finding("held-idle", 0, "slurm:a"), finding("suspect", 1, None)], T0 + 1)
+    two = [finding("held-idle", 0, "slurm:a"), finding("suspect", 1, None)]
+    first = store.write_judgement(Judgement(findings=two), T0 + 1)
     assert (first.opened, first.refreshed, first.closed) == (2, 0, 0)
-    then = store.write_findings([finding("held-idle", 0, "slurm:a", 0.96)], T0 + 2)
+    then = store.write_judgement(Judgement(findings=[finding("held-idle", 0, "slurm:a", 0.96)]), T0 + 2)
     assert (then.opened, then.refreshed, then.closed) == (0, 1, 1)
     assert ask(store, OPEN) == [("held-idle", 1, 1, 0.96)]
-    again = store.write_findings([finding("suspect", 1, None)], T0 + 3)
+    again = store.write_judgement(Judgement(findings=[finding("suspect", 1, None)]), T0 + 3)
     assert (again.opened, again.refreshed, again.closed) == (1, 0, 1)
     times = ask(store, "SELECT epoch_ms(opened_at), epoch_ms(closed_at) FROM findings ORDER BY finding_id")
     assert times == [(T0 + 1, T0 + 3), (T0 + 1, T0 + 2), (T0 + 3, None)]
@@ -48,9 +50,10 @@ def test_findings_open_go_on_and_close(store: Store) -> None:
 
 
 def test_a_finding_about_an_unknown_gpu_changes_nothing(store: Store) -> None:
-    store.write_findings([finding("held-idle", 0, "slurm:a")], T0 + 1)
+    store.write_judgement(Judgement(findings=[finding("held-idle", 0, "slurm:a")]), T0 + 1)
     with pytest.raises(KeyError):
-        store.write_findings([finding("suspect", 1, None), finding("held-idle", 9, None)], T0 + 2)
+        two = [finding("suspect", 1, None), finding("held-idle", 9, None)]
+        store.write_judgement(Judgement(findings=two), T0 + 2)
     assert ask(store, OPEN) == [("held-idle", 1, 1, 1.0)]
 
 

@@ -16,6 +16,7 @@ PARAMETERS = {
     "clear_days": "from_ms gpu_ids to_ms",
     "clear_hot": "from_ms to_ms",
     "clear_hours": "from_ms gpu_ids to_ms",
+    "clear_judged": "",
     "clear_latest_times": "",
     "clear_merged_allocations": "",
     "clear_minutes": "from_ms gpu_ids to_ms",
@@ -83,6 +84,7 @@ PARAMETERS = {
     "learn_idle_power": "from_ms to_ms",
     "merge_allocations": "",
     "newest_samples": "",
+    "note_judged": "at_ms",
     "note_import": "from_ms origin rows_added to_ms",
     "open_allocations": "from_ms",
     "open_finding": (

@@ -35,6 +35,7 @@ from advisor.written import from_tree
 from collector.clock import SystemClock
 from collector.model import Gpu, GpuSample, GpuUuid, JobId, NodeName, Reading, Rung, Tick
 from collector.store.database import Store, open_store
+from collector.store.judgements import Judgement
 from service.acting.errors import ActingError
 from service.acting.joining import Acting, Ground, join_acting
 from service.api.port import Caller, Role
@@ -63,7 +64,7 @@ def wanted(**changes: object) -> Submission:
 
 
 def tick(store: Store, gpus: tuple[GpuUuid, ...] = GPUS, at_ms: int | None = None) -> int:
-    """A tick that saw these GPUs, free; its time."""
+    """A tick that saw these GPUs, free, and was judged; its time."""
     at_ms = SystemClock().now_ms() if at_ms is None else at_ms
     hardware = tuple(
         Gpu(uuid=uuid, node=NODE, index=n, model="H100", memory_total_bytes=80 * GIB)
@@ -84,6 +85,7 @@ def tick(store: Store, gpus: tuple[GpuUuid, ...] = GPUS, at_ms: int | None = Non
     )
     reading = Reading(source="nvml", at_ms=at_ms, gpus=hardware, samples=samples, allocations=())
     store.write_tick(Tick(at_ms=at_ms, width_ms=10_000, outcomes=(reading,), allocations=()))
+    store.write_judgement(Judgement(), at_ms)
     return at_ms
 
 

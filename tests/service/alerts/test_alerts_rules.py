@@ -63,6 +63,15 @@ def test_a_hog_that_cannot_be_judged_now_is_unknown_and_one_that_mended_is_calm(
     assert "no GPUs" in memory_hogs(facts(state()), [HOG_KEY]).calm[HOG_KEY]
 
 
+def test_a_case_stays_as_it_is_while_nobody_judges() -> None:
+    """With the judging stuck, that nothing is found any more does not mean that anything mended."""
+    seen = facts(state(WORKS))
+    analysis = replace(seen.observed.analysis, overdue=True)
+    stuck = replace(seen, observed=replace(seen.observed, analysis=analysis))
+    assert memory_hogs(stuck, [HOG_KEY]).unknown == {HOG_KEY}
+    assert FAULT_KEY in gpu_faults(stuck).unknown
+
+
 @pytest.mark.parametrize("changes", [{"keep_until_ms": NOW_MS + HOUR_MS}, {"protected": True}])
 def test_a_hog_that_is_kept_or_protected_is_left_alone(changes: dict[str, object]) -> None:
     seen = memory_hogs(facts(state(replace(WORKS, **changes)), finding(HOG)), ())  # type: ignore[arg-type]

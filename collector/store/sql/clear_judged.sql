@@ -1,0 +1,2 @@
+-- Forgets when all was last judged. No parameters.
+DELETE FROM judged;

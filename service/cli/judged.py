@@ -1,0 +1,23 @@
+"""When all was last judged, in words: for the verbs that tell of findings."""
+
+from datetime import datetime
+
+from service.cli import words
+from service.client import Client
+from service.client.errors import StoreOlder, UnknownQuery
+
+NEVER = "nothing was judged yet"
+LATE_S = 300.0
+"""Five judgements that did not come."""
+
+
+def lateness(client: Client, now: datetime) -> str | None:
+    """What to say where nobody has looked for a while, or ever; an older store does not tell."""
+    try:
+        rows = client.rows("judgement")
+    except (StoreOlder, UnknownQuery):
+        return None
+    age_s = words.since(rows[0]["judged_at"], now) if rows else None
+    if age_s is None:
+        return NEVER
+    return f"judged last {words.span(age_s)} ago" if age_s > LATE_S else None

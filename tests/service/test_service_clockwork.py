@@ -1,0 +1,55 @@
+"""The clockwork: what waits for the first tick, and what does not wait at all."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from collector.store.errors import StoreFull
+from service.daemon.jobs import Clockwork
+from service.daemon.state import Beat, Chore, Condition, Pulse
+
+WAIT_S = 20.0
+
+
+@contextmanager
+def running(clockwork: Clockwork) -> Iterator[None]:
+    clockwork.start()
+    try:
+        yield
+    finally:
+        clockwork.stop()
+
+
+def pulse() -> Pulse:
+    return Pulse(Condition(started_ms=0, tick_ms=1000))
+
+
+def test_an_early_chore_comes_at_once_after_the_first_tick_that_is_stored() -> None:
+    """Nothing is judged on a store that the service has not written to yet."""
+    ticks: list[int] = []
+    seen: list[int] = []
+    judged = threading.Event()
+
+    def tick() -> int:
+        ticks.append(len(ticks))
+        if len(ticks) == 1:
+            raise StoreFull("no space left")
+        return ticks[-1]
+
+    def judge() -> None:
+        seen.append(len(ticks))
+        judged.set()
+
+    early = Chore(name="findings", every_s=3600, first_after_s=0, work=judge, early=True)
+    with running(Clockwork(Beat(every_s=1, work=tick), pulse(), early=(early,))):
+        assert judged.wait(WAIT_S), "an hour's chore without a wait is not put off by an hour"
+    assert seen[0] >= 2, "the first tick failed"
+    assert len(seen) == 1, "it was begun once"
+
+
+def test_other_chores_come_when_they_are_added() -> None:
+    done = threading.Event()
+    clockwork = Clockwork(None, pulse())
+    with running(clockwork):
+        clockwork.add_chores((Chore(name="late", every_s=3600, first_after_s=0, work=done.set),))
+        assert done.wait(WAIT_S)
