@@ -4,6 +4,8 @@ import argparse
 import gc
 import getpass
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +18,7 @@ from service.client import place as client_place
 from service.trouble import Trouble
 
 if TYPE_CHECKING:
+    from service.reports.charts import Drawings
     from service.reports.model import Format, Report
     from service.reports.render import Style
 
@@ -42,10 +45,11 @@ def _run(flags: argparse.Namespace) -> int:
     if flags.kind is None:
         raise CannotReport("which report? one of the kinds that `fallow report --list` names")
     kind = _format(flags)
-    report = _make(flags, kind)
+    with _drawing(kind) as drawings:
+        report = _make(flags, drawings)
+        text = _text(flags, report, kind, drawings)
     if flags.preview:
-        return _preview(_text(flags, report, kind))
-    text = _text(flags, report, kind)
+        return _preview(text)
     out = flags.out or Path(f"fallow-{flags.kind}-{report.span.end:%Y-%m-%d}.{kind.value}")
     if out == TERMINAL:
         sys.stdout.write(text)
@@ -59,10 +63,30 @@ def _run(flags: argparse.Namespace) -> int:
     return 0
 
 
-def _make(flags: argparse.Namespace, format: "Format") -> "Report":
-    from service.reports import charts
+@contextmanager
+def _drawing(format: "Format") -> "Iterator[Drawings | None]":
+    """Where there are charts: who draws them, in a process that loads its engine from now on."""
+    from service.reports.drawing import Beside
+    from service.reports.model import Format
+
+    if format is not Format.HTML:
+        yield None
+        return
+    with Beside() as beside:
+        from service.reports.charts import Drawings
+
+        yield Drawings(beside.begin)
+
+
+def _make(flags: argparse.Namespace, drawings: "Drawings | None") -> "Report":
+    from service.reports.charts import Form
     from service.reports.making import Wanted, make
-    from service.reports.model import Format, ReportKind, Span
+    from service.reports.model import Chart, ReportKind, Span
+    from service.reports.render import Pictures
+
+    def begin(chart: Chart) -> None:
+        if drawings is not None:
+            drawings.begin(chart, Form.SVG if flags.pictures == Pictures.SVG else Form.PNG)
 
     now = datetime.now(UTC)
     start, end = window(flags.since, flags.until, now)
@@ -75,13 +99,13 @@ def _make(flags: argparse.Namespace, format: "Format") -> "Report":
         known = client.rows("span")
         if not known or known[0]["last_ts"] is None:
             raise NoData("nothing was measured yet; start a service with `fallow serve` and wait a minute")
-        return make(client, wanted, now, charts.load if format is Format.HTML else None)
+        return make(client, wanted, now, begin)
 
 
-def _text(flags: argparse.Namespace, report: "Report", format: "Format") -> str:
+def _text(flags: argparse.Namespace, report: "Report", format: "Format", drawings: "Drawings | None") -> str:
     from service.reports.render import render
 
-    return render(report, format, _style(flags))
+    return render(report, format, _style(flags), drawings)
 
 
 def _style(flags: argparse.Namespace) -> "Style":

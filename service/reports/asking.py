@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from service.client import Client
 from service.client.advising import Replayed
 from service.pages.view import Window, step_for
-from service.reports.model import Span
+from service.reports.model import Chart, Span
 
 if TYPE_CHECKING:
     from service.pages.chart_frame import TimeAxis
@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 class Source:
     """One client and one window; ``filters`` as queries take them (node, project, user, model).
 
-    ``replayed`` waits for the replay of the window under today's rules, where the kind of report wants one.
+    ``replayed`` waits for the replay of the window under today's rules, where the kind of report wants one;
+    ``begin`` has a chart drawn that is known before the rest of the report is.
     """
 
     client: Client
     span: Span
     filters: dict[str, str] = field(default_factory=dict)
     replayed: Callable[[], Replayed] | None = None
+    begin: Callable[[Chart], None] = lambda chart: None
 
     @property
     def about(self) -> str | None:

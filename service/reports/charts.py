@@ -1,51 +1,90 @@
 """The charts of reports: the dashboard's own drawings, as SVG or PNG by vl-convert; no script, no network."""
 
 import base64
-from contextlib import suppress
-from typing import Any
+from collections.abc import Callable
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from service.trouble import Trouble
+
+if TYPE_CHECKING:
+    from service.reports.model import Chart
 
 WIDTH = 760
 PNG_SCALE = 2.0
 MARGIN = 24
 """Pixels left of a chart: fonts of mail programs and browsers are wider than the drawing library thinks."""
 
+BLANK: dict[str, Any] = {"mark": "point", "data": {"values": [{}]}}
+"""A drawing of nothing: the first one loads the engine, which takes half a second."""
+
+
+class Form(StrEnum):
+    """What a drawing becomes: one ``<svg>`` element, or a PNG of twice its size in pixels, in base64."""
+
+    SVG = "svg"
+    PNG = "png"
+
+
+Draw = Callable[[Any, Form], Callable[[], str]]
+"""Begins a drawing; what it returns waits for the text. Raises ``CannotDraw``."""
+
+
+class Drawings:
+    """The charts of one report, each drawn once in a form; begun early, one is ready when it is needed."""
+
+    def __init__(self, draw: Draw | None = None) -> None:
+        self._draw = here if draw is None else draw
+        self._begun: dict[tuple[str, Form], Callable[[], str]] = {}
+
+    def begin(self, chart: "Chart", form: Form) -> None:
+        """Have it drawn, unless it is."""
+        if (chart.name, form) not in self._begun:
+            self._begun[chart.name, form] = self._draw(chart.drawing, form)
+
+    def text(self, chart: "Chart", form: Form) -> str:
+        """The chart. Blocks until it is drawn. Raises ``CannotDraw``."""
+        self.begin(chart, form)
+        return self._begun[chart.name, form]()
+
 
 class CannotDraw(Trouble):
     """Charts cannot be drawn on this machine."""
 
 
-def load() -> None:
-    """Load the drawing engine, which takes half a second; what is wrong with it is said by who draws."""
-    with suppress(CannotDraw, ValueError):
-        _converter().vegalite_to_svg({"mark": "point", "data": {"values": [{}]}})
-
-
-def svg(drawing: Any) -> str:
-    """The drawing as one ``<svg>`` element. Raises CannotDraw without vl-convert."""
-    text: str = _converter().vegalite_to_svg(_spec(drawing))
-    return text[text.index("<svg") :]
+def here(drawing: Any, form: Form) -> Callable[[], str]:
+    """Draw in this process, when it is asked for."""
+    return partial(drawn, spec_of(drawing), form)
 
 
 def png(drawing: Any) -> bytes:
     """The drawing as a PNG of twice its size in pixels, for mail and sharp screens."""
-    picture: bytes = _converter().vegalite_to_png(_spec(drawing), scale=PNG_SCALE)
-    return picture
+    return base64.b64decode(here(drawing, Form.PNG)())
 
 
-def data_address(picture: bytes) -> str:
-    """A picture as an address that carries it."""
-    return f"data:image/png;base64,{base64.b64encode(picture).decode()}"
+def data_address(picture: str) -> str:
+    """A PNG in base64 as an address that carries it."""
+    return f"data:image/png;base64,{picture}"
 
 
-def _spec(drawing: Any) -> dict[str, Any]:
+def spec_of(drawing: Any) -> dict[str, Any]:
+    """The drawing as the engine takes it, at the width of a report."""
     spec: dict[str, Any] = drawing.to_dict(validate=False)
     spec["width"] = WIDTH
     spec["background"] = "#ffffff"
     spec["padding"] = {"left": MARGIN, "right": 5, "top": 5, "bottom": 5}
     spec["autosize"] = {"type": "fit-x", "contains": "padding"}
     return spec
+
+
+def drawn(spec: dict[str, Any], form: Form) -> str:
+    """A chart as text. Blocks. Raises ``CannotDraw`` without vl-convert."""
+    converter = _converter()
+    if form is Form.PNG:
+        return base64.b64encode(converter.vegalite_to_png(spec, scale=PNG_SCALE)).decode()
+    text: str = converter.vegalite_to_svg(spec)
+    return text[text.index("<svg") :]
 
 
 def _converter() -> Any:

@@ -61,6 +61,10 @@ def cluster_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
     head, usage, ledger = head_of(source)
     jobs, part = source.rows("jobs"), source.about
     did = None if part else given_back(source.client, source.span.start, source.span.end)
+    drawn = (use_section(source, usage, head), state_section(ledger), _projects(source), _people(source))
+    for section in drawn:
+        if section.chart is not None:
+            source.begin(section.chart)
     return Report(
         kind=ReportKind.CLUSTER_WEEK,
         title=f"The GPUs of {part}: given, used, wasted"
@@ -72,10 +76,7 @@ def cluster_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
         subject=part,
         figures=(*head_figures(head), *(() if did is None else (_figure(did),))),
         sections=(
-            use_section(source, usage, head),
-            state_section(ledger),
-            _projects(source),
-            _people(source),
+            *drawn,
             Section(
                 heading="The ten largest wastes",
                 table=Table(

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, tzinfo
 from service.client import Client
 from service.client.advising import replayed
 from service.reports.asking import Source
-from service.reports.model import Report, ReportKind, Span
+from service.reports.model import Chart, Report, ReportKind, Span
 from service.trouble import Trouble
 
 
@@ -43,23 +43,20 @@ SAYS: Mapping[ReportKind, str] = {
 
 
 def make(
-    client: Client, wanted: Wanted, made_at: datetime, meanwhile: Callable[[], None] | None = None
+    client: Client, wanted: Wanted, made_at: datetime, begin: Callable[[Chart], None] = lambda chart: None
 ) -> Report:
     """The report. Blocks while it asks. Raises ``BadReport`` and ``ClientError``.
 
-    ``meanwhile`` is done beside the longest question, if there is one: what else has to be loaded, say.
+    ``begin`` is told of charts that can be drawn already, while the rest of the report is asked for.
     """
     if wanted.kind is ReportKind.PROJECT_WEEK and not wanted.project:
         raise BadReport("a project-week is about one project: name it with --project")
     if wanted.kind is ReportKind.MY_WEEK and not wanted.user:
         raise BadReport("a my-week is about one person: name them with --user")
     filters = {name: value for name in ("user", "project") if (value := getattr(wanted, name))}
-    source = Source(client=client, span=wanted.span, filters=filters)
+    source = Source(client=client, span=wanted.span, filters=filters, begin=begin)
     with _begun(wanted.kind, source) as ahead:
-        maker = _maker(wanted.kind)
-        if meanwhile is not None:
-            meanwhile()
-        return maker(ahead, wanted.zone, made_at)
+        return _maker(wanted.kind)(ahead, wanted.zone, made_at)
 
 
 @contextmanager

@@ -43,14 +43,16 @@ class Style:
     pictures: Pictures = Pictures.SVG
 
 
-def render(report: Report, format: Format, style: Style | None = None) -> str:
-    """The report as text. Raises ``BadTemplate``, ``charts.CannotDraw``."""
-    style = style or Style()
+def render(
+    report: Report, format: Format, style: Style | None = None, drawings: charts.Drawings | None = None
+) -> str:
+    """The report as text; ``drawings`` may be begun. Raises ``BadTemplate``, ``charts.CannotDraw``."""
+    style, drawings = style or Style(), drawings or charts.Drawings()
     match format:
         case Format.HTML:
-            return _templated("report.html.j2", report, style)
+            return _templated("report.html.j2", report, style, drawings)
         case Format.MARKDOWN:
-            return _templated("report.md.j2", report, style)
+            return _templated("report.md.j2", report, style, drawings)
         case Format.CSV:
             return _csv(report)
         case Format.JSON:
@@ -105,7 +107,7 @@ def _harmless(value: Any) -> Any:
     return value
 
 
-def _templated(name: str, report: Report, style: Style) -> str:
+def _templated(name: str, report: Report, style: Style, drawings: charts.Drawings) -> str:
     from jinja2 import ChoiceLoader, Environment, FileSystemLoader, StrictUndefined, TemplateError
 
     folders = [FileSystemLoader(folder) for folder in (style.templates, OURS) if folder is not None]
@@ -127,7 +129,7 @@ def _templated(name: str, report: Report, style: Style) -> str:
             report=report,
             period=period(report),
             numbers=NUMBERS,
-            picture=lambda chart: _picture(chart, style.pictures),
+            picture=lambda chart: _picture(chart, style.pictures, drawings),
             dash=wording.DASH,
         )
     except TemplateError as error:
@@ -136,19 +138,16 @@ def _templated(name: str, report: Report, style: Style) -> str:
         raise BadTemplate(f"the template {where}{f', line {line}' if line else ''}: {error}") from error
 
 
-def _picture(chart: Chart, pictures: Pictures) -> Any:
+def _picture(chart: Chart, pictures: Pictures, drawings: charts.Drawings) -> Any:
     """The chart as HTML that carries it."""
     from markupsafe import Markup, escape
 
     if pictures is Pictures.SVG:
-        drawn = charts.svg(chart.drawing)
+        drawn = drawings.text(chart, charts.Form.SVG)
         labelled = drawn.replace("<svg ", f'<svg role="img" aria-label="{escape(chart.says)}" ', 1)
         return Markup(labelled)
-    address = (
-        f"cid:{chart.name}"
-        if pictures is Pictures.ATTACHED
-        else charts.data_address(charts.png(chart.drawing))
-    )
+    attached = pictures is Pictures.ATTACHED
+    address = f"cid:{chart.name}" if attached else charts.data_address(drawings.text(chart, charts.Form.PNG))
     return Markup('<img src="{}" alt="{}" width="{}">').format(address, chart.says, charts.WIDTH)
 
 
