@@ -32,7 +32,7 @@ class StoreRefused(Trouble):
 Stage = Callable[[Callable[[], bool], Callable[[str], None]], None]
 """Fills in some of the past, given a way to learn that it should stop and one to tell how far it is."""
 
-READING_MEMORY = "160MiB"
+READING_MEMORY = "128MiB"
 """A month of a thousand GPUs is read in it; what is read lies in the system's cache as well."""
 
 
