@@ -52,7 +52,7 @@ samples_days = 1
 process_samples_days = 1
 minutes_days = 2
 [store]
-memory_mib = 256
+memory_mib = 96
 [rehearsal]
 speed = {speed}
 since_ms = {since_ms}

@@ -20,6 +20,11 @@ RUNNING_SYSTEMD = Path("/run/systemd/system")
 MACHINE_UNITS = Path("/etc/systemd/system")
 MACHINE_DATA = Path("/var/lib/fallow")
 PATIENCE_S = 30
+NO_BUS = "Failed to connect to bus"
+NOT_LOGGED_IN = (
+    "no systemd of yours runs: log in to this machine itself (not by su or sudo), or have root run "
+    "`loginctl enable-linger YOU`, which keeps one running"
+)
 
 SHIELD = """\
 NoNewPrivileges=yes
@@ -130,7 +135,11 @@ def must_have_systemd(running: Path = RUNNING_SYSTEMD) -> None:
 
 
 def install(unit: Path, text: str, *, for_user: bool) -> None:
-    """Write the unit, enable it and start it anew. Blocks until it is ready. Raises ``SystemdTrouble``."""
+    """Write the unit, enable it and start it anew. Blocks until it is ready. Raises ``SystemdTrouble``.
+
+    Nothing is written where no systemd answers.
+    """
+    _ask(("show", "--property=Version"), for_user)
     try:
         unit.parent.mkdir(parents=True, exist_ok=True)
         draft = unit.with_name(f".{unit.name}.writing")
@@ -175,6 +184,8 @@ def _ask(words: tuple[str, ...], for_user: bool) -> str:
         raise SystemdTrouble(f"`{' '.join(command)}` did not answer: {error}") from error
     if done.returncode != 0:
         found = done.stderr.strip() or f"status {done.returncode}"
+        if for_user and NO_BUS in found:
+            raise SystemdTrouble(NOT_LOGGED_IN)
         raise SystemdTrouble(f"`{' '.join(command)}` failed: {found}; see `journalctl -u {UNIT}`")
     return done.stdout
 

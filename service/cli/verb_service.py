@@ -42,7 +42,11 @@ def _install(flags: argparse.Namespace, unit: Path) -> int:
         )
         return 0
     systemd.install(unit, text, for_user=flags.user)
-    print(f"Installed {unit}; it runs, and starts with the machine. See `fallow service status`.")
+    starts = (
+        "when you log in (`loginctl enable-linger`: with the machine)" if flags.user else "with the machine"
+    )
+    status = "fallow service status --user" if flags.user else "fallow service status"
+    print(f"Installed {unit}; it runs, and starts {starts}. See `{status}`.")
     return 0
 
 

@@ -1,0 +1,152 @@
+"""Installed with a real systemd: it runs, comes back when killed, stops in time, and goes without a trace.
+
+A systemd of its own in namespaces, which root alone can make; the machine's own is not asked for anything.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import program
+
+BOOT = Path(__file__).with_name("boot_systemd.sh")
+PROGRAMS = Path(sys.executable).parent
+HIDDEN = Path("/tmp")
+"""The service has a /tmp of its own."""
+BOOTS_WITHIN_S, COMES_WITHIN_S = 20.0, 30.0
+CONFIG = "/root/.config"
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="module")
+def inside() -> Iterator[Run]:
+    """Runs a command where that systemd is the first process."""
+    if os.geteuid() != 0:
+        pytest.skip("a systemd of the tests' own needs root")
+    if PROGRAMS.is_relative_to(HIDDEN):
+        pytest.skip(f"{PROGRAMS} lies in {HIDDEN}, of which the service has its own")
+    programs = [
+        program("systemctl", "systemd"),
+        program("unshare", "util-linux"),
+        program("nsenter", "util-linux"),
+    ]
+    control = re.search(r"^\S+ (\S+) cgroup2 ", Path("/proc/mounts").read_text(), re.MULTILINE)
+    if control is None:
+        pytest.skip("no cgroup2 is mounted")
+    group = Path(control[1]) / f"fallow-tests-{os.getpid()}"
+    group.mkdir()
+    join = f'echo $$ > {group}/cgroup.procs; exec "$@"'
+    ours = (programs[1], "-Cmpuif", "--mount-proc", "--propagation", "private", str(BOOT), CONFIG)
+    booting = subprocess.Popen(
+        ("sh", "-c", join, "sh", *ours), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        yield _entering(booting, programs[2])
+    finally:
+        for pid in _children(booting.pid):
+            os.kill(pid, 9)
+        booting.kill()
+        booting.wait()
+        _removed(group)
+
+
+def _entering(booting: "subprocess.Popen[bytes]", nsenter: str) -> Run:
+    environment = {
+        "PATH": f"{PROGRAMS}:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": "/root",
+        "XDG_RUNTIME_DIR": "/run/user/0",
+    }
+
+    def run(*words: str) -> "subprocess.CompletedProcess[str]":
+        first = next(iter(_children(booting.pid)), None)
+        where = () if first is None else (nsenter, "-t", str(first), "-m", "-p", "-u", "-i", "-C")
+        if not where:
+            return subprocess.CompletedProcess(words, 1, "", "nothing runs there")
+        return subprocess.run(
+            (*where, *words), capture_output=True, text=True, check=False, timeout=120, env=environment
+        )
+
+    deadline = time.monotonic() + BOOTS_WITHIN_S
+    while (state := run("systemctl", "is-system-running").stdout.strip()) != "running":
+        if time.monotonic() > deadline or booting.poll() is not None:
+            pytest.skip(f"a systemd does not start in namespaces here: {state or 'it does not answer'}")
+        time.sleep(0.2)
+    return run
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def _removed(group: Path) -> None:
+    """The control groups, once all that was in them has died."""
+    for _ in range(50):
+        try:
+            for each in sorted(group.rglob("*"), reverse=True):
+                if each.is_dir():
+                    each.rmdir()
+            group.rmdir()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+
+
+def _until(run: Run, words: tuple[str, ...], holds: Callable[[str], bool]) -> str:
+    deadline = time.monotonic() + COMES_WITHIN_S
+    while not holds(told := run(*words).stdout):
+        assert time.monotonic() < deadline, f"{' '.join(words)}: {told}"
+        time.sleep(0.2)
+    return told
+
+
+def _pid(run: Run, *flags: str) -> int:
+    return int(run("systemctl", *flags, "show", "-p", "MainPID", "--value", "fallow").stdout)
+
+
+def test_the_machines_service_lives_as_systemd_wants_it(inside: Run) -> None:
+    assert inside("fallow", "service", "status").returncode == 1
+    installed = inside("fallow", "service", "install", "--yes")
+    assert (installed.returncode, "starts with the machine" in installed.stdout) == (0, True), (
+        installed.stderr
+    )
+    assert inside("systemctl", "is-enabled", "fallow").stdout.strip() == "enabled"
+    shown = inside("fallow", "status")
+    assert "unix:/run/fallow/fallow.sock" in shown.stdout, shown
+    first = _pid(inside)
+    assert inside("sh", "-c", f"kill -9 {first}").returncode == 0
+    _until(inside, ("systemctl", "show", "-p", "NRestarts", "fallow"), lambda told: "NRestarts=1" in told)
+    _until(inside, ("systemctl", "is-active", "fallow"), lambda told: told.strip() == "active")
+    assert _pid(inside) not in (0, first)
+    assert inside("systemctl", "stop", "fallow").returncode == 0
+    ended = inside("systemctl", "show", "-p", "Result", "-p", "ExecMainStatus", "fallow").stdout
+    assert ended.split() == ["Result=success", "ExecMainStatus=0"]
+    assert inside("fallow", "service", "uninstall", "--yes").returncode == 0
+    assert inside("sh", "-c", "ls /etc/systemd/system/fallow.service").returncode != 0
+    assert inside("sh", "-c", "ls /var/lib/fallow/fallow.duckdb").returncode == 0, "what was measured stays"
+
+
+def test_a_persons_service_needs_a_systemd_of_theirs_and_says_so(inside: Run) -> None:
+    refused = inside("fallow", "service", "install", "--user", "--yes", "--data", "/tmp/mine")
+    assert (refused.returncode, "loginctl enable-linger" in refused.stderr) == (2, True), refused
+    assert inside("sh", "-c", f"ls {CONFIG}/systemd").returncode != 0, "nothing was written"
+    begin = "mkdir -p -m 700 $XDG_RUNTIME_DIR && systemd-run -q --unit=theirs -p Delegate=yes"
+    theirs = "--setenv=XDG_RUNTIME_DIR=$XDG_RUNTIME_DIR --setenv=HOME=$HOME /lib/systemd/systemd --user"
+    assert inside("sh", "-c", f"{begin} {theirs}").returncode == 0
+    running = ("systemctl", "--user", "is-system-running")
+    _until(inside, running, lambda told: told.strip() == "running")
+    installed = inside("fallow", "service", "install", "--user", "--yes", "--data", "/tmp/mine")
+    assert (installed.returncode, "when you log in" in installed.stdout) == (0, True), installed.stderr
+    assert "active, enabled" in inside("fallow", "service", "status", "--user").stdout
+    assert "GPUs" in inside("fallow", "status", "--data", "/tmp/mine").stdout
+    assert inside("fallow", "service", "uninstall", "--user", "--yes").returncode == 0
+    assert "not installed" in inside("fallow", "service", "status", "--user").stdout
