@@ -186,7 +186,7 @@ class DashboardConfig:
 class StoreConfig:
     """How much of the machine the store may take."""
 
-    memory_mib: int = bounded(1024, 64, 1_048_576, "the most memory that the store's engine takes")
+    memory_mib: int = bounded(1024, 256, 1_048_576, "the most memory that the store's engine takes")
     threads: int = bounded(2, 1, 64, "and the most threads: it is a guest beside other people's jobs")
 
 
