@@ -120,8 +120,7 @@ def test_the_machines_service_lives_as_systemd_wants_it(inside: Run) -> None:
         installed.stderr
     )
     assert inside("systemctl", "is-enabled", "fallow").stdout.strip() == "enabled"
-    shown = inside("fallow", "status")
-    assert "unix:/run/fallow/fallow.sock" in shown.stdout, shown
+    _until(inside, ("fallow", "status"), lambda told: "unix:/run/fallow/fallow.sock" in told)
     first = _pid(inside)
     assert inside("sh", "-c", f"kill -9 {first}").returncode == 0
     _until(inside, ("systemctl", "show", "-p", "NRestarts", "fallow"), lambda told: "NRestarts=1" in told)
@@ -147,6 +146,6 @@ def test_a_persons_service_needs_a_systemd_of_theirs_and_says_so(inside: Run) ->
     installed = inside("fallow", "service", "install", "--user", "--yes", "--data", "/tmp/mine")
     assert (installed.returncode, "when you log in" in installed.stdout) == (0, True), installed.stderr
     assert "active, enabled" in inside("fallow", "service", "status", "--user").stdout
-    assert "GPUs" in inside("fallow", "status", "--data", "/tmp/mine").stdout
+    _until(inside, ("fallow", "status", "--data", "/tmp/mine"), lambda told: "GPUs" in told)
     assert inside("fallow", "service", "uninstall", "--user", "--yes").returncode == 0
     assert "not installed" in inside("fallow", "service", "status", "--user").stdout
