@@ -124,6 +124,7 @@ def _live(body: Body, pulse: Pulse, ending: Ending, speed: float) -> None:
     try:
         _past(body.complete, pulse, ending, lambda stage: pulse.note(remark=stage))
         pulse.note(remark=RESTING if body.beat is None else None)
+        clockwork.now(early)
         clockwork.add_chores(tuple(chore for chore in body.chores if chore not in early))
         ending.asked.wait()
     finally:

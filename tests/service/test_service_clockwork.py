@@ -47,6 +47,19 @@ def test_an_early_chore_comes_at_once_after_the_first_tick_that_is_stored() -> N
     assert len(seen) == 1, "it was begun once"
 
 
+def test_what_is_asked_for_now_does_not_wait_for_its_turn() -> None:
+    """With the older past filled in, what was judged on the last day alone is judged again."""
+    times = threading.Semaphore(0)
+    chore = Chore(name="findings", every_s=3600, first_after_s=0, work=times.release)
+    clockwork = Clockwork(None, pulse())
+    with running(clockwork):
+        clockwork.now((chore,))
+        clockwork.add_chores((chore,))
+        assert times.acquire(timeout=WAIT_S)
+        clockwork.now((chore,))
+        assert times.acquire(timeout=WAIT_S)
+
+
 def test_other_chores_come_when_they_are_added() -> None:
     done = threading.Event()
     clockwork = Clockwork(None, pulse())
