@@ -127,7 +127,7 @@ INSTEAD = (
     ),
     Instead(
         pattern=r"(sudo \S+/)?fallow service (install|uninstall|status)( --user)?( --yes)?",
-        why="systemd does not run where tests do; tests/service/test_service_systemd.py",
+        why="needs a systemd to serve; tests/service/test_service_systemd_real.py boots one of its own",
         check=unit_shown,
     ),
     Instead(pattern=r"sudo systemctl (start|stop|restart) fallow", why="the same: no systemd", check=served),
