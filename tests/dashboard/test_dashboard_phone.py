@@ -59,7 +59,7 @@ def test_the_menu_of_a_phone_leads_to_every_page_and_keeps_the_filters(
     assert body.get_by_role("link").count() == 11
     assert broken(screen) == []
     body.get_by_role("link", name="Findings").click()
-    screen.until_address("/findings").until("() => /finding/.test(document.querySelector('h2')?.innerText)")
+    screen.until_address("/findings").page.get_by_text("Also what is over").wait_for()
     assert "range=7d" in screen.page.url and "project=vision" in screen.page.url
 
 
