@@ -109,6 +109,11 @@ class ProcessTable:
             self._sweep(now_ms)
         return found
 
+    def has_settled(self, pids: Iterable[int]) -> bool:
+        """Whether another look can say nothing new of these pids for as long as their processes run."""
+        known = [self._known.get(pid) for pid in pids]
+        return all(one is not None and one.folder and one.look_again_ms is None for one in known)
+
     def close(self) -> None:
         """Give every descriptor back; the table can be used again afterwards."""
         for pid in tuple(self._known):

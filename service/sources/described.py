@@ -5,14 +5,15 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from collector.model import NodeName, Process, Reading, Unavailable
-from collector.procfs.table import ProcessTable
+from collector.procfs.stat import is_same_start
+from collector.procfs.table import FORGET_MS, ProcessTable
 from collector.source import Source
 
-START_SLACK_MS = 2_000
-"""Two looks at one process's start differ by the clock's rounding at most; another process's by more."""
-
 LOOK_MS = 30_000
-"""How often /proc is asked again of processes that are known, for frameworks that were loaded since."""
+"""How soon /proc is asked again of processes that are known, for frameworks that were loaded since."""
+
+SETTLED_LOOK_MS = FORGET_MS
+"""How often it is asked when all there was to say was said: what has ended since is let go."""
 
 
 class Described:
@@ -23,6 +24,7 @@ class Described:
         self._table = ProcessTable(node)
         self._joined: dict[int, _Joined] = {}
         self._looked_ms: int | None = None
+        self._lasts_ms = LOOK_MS
 
     @property
     def name(self) -> str:
@@ -44,7 +46,7 @@ class Described:
         self._source.close()
 
     def _is_due(self, now_ms: int) -> bool:
-        return self._looked_ms is None or not 0 <= now_ms - self._looked_ms < LOOK_MS
+        return self._looked_ms is None or not 0 <= now_ms - self._looked_ms < self._lasts_ms
 
     def _is_known(self, bare: Process) -> bool:
         """A source hands out the same object for as long as the same process runs."""
@@ -53,7 +55,9 @@ class Described:
 
     def _look(self, processes: Sequence[Process], now_ms: int) -> None:
         self._looked_ms = now_ms
-        seen = self._table.look([each.key.pid for each in processes], now_ms)
+        pids = [each.key.pid for each in processes]
+        seen = self._table.look(pids, now_ms)
+        self._lasts_ms = SETTLED_LOOK_MS if self._table.has_settled(pids) else LOOK_MS
         before, self._joined = self._joined, {}
         for bare in processes:
             pid = bare.key.pid
@@ -75,6 +79,6 @@ def _joined(bare: Process, found: Process | None, before: _Joined | None) -> _Jo
     """The two joined; what was joined ``before`` still holds where neither is another object now."""
     if before is not None and before.bare is bare and before.found is found:
         return before
-    if found is None or abs(found.key.started_ms - bare.key.started_ms) > START_SLACK_MS:
+    if found is None or not is_same_start(found.key.started_ms, bare.key.started_ms):
         return _Joined(bare, found, bare)
     return _Joined(bare, found, replace(found, key=bare.key))

@@ -3,13 +3,15 @@
 import getpass
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from collector.model import NodeName, Process, ProcessKey, Reading
 from collector.procfs.table import ProcessTable
-from service.sources.described import LOOK_MS, Described
+from service.sources.described import LOOK_MS, SETTLED_LOOK_MS, Described
 
 NODE = NodeName("node-a")
 T0_MS = 1_800_000_000_000
@@ -105,3 +107,26 @@ def test_a_framework_loaded_later_is_seen_at_the_next_look(tmp_path: Path) -> No
     assert not before.frameworks
     assert not meanwhile.frameworks
     assert after.frameworks
+
+
+def test_what_has_settled_is_asked_of_proc_again_only_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    look = ProcessTable.look
+
+    def counted(table: ProcessTable, pids: Iterable[int], now_ms: int) -> dict[int, Process]:
+        asked.append(now_ms - T0_MS)
+        return look(table, pids, now_ms)
+
+    with running(SLEEPER) as child, running(SLEEPER) as late:
+        listed = Listed(bare(child.pid))
+        newcomer = bare(late.pid)
+        source = Described(listed, NODE)
+        monkeypatch.setattr(ProcessTable, "look", counted)
+        for at_ms in range(0, LOOK_MS + SETTLED_LOOK_MS + 1, LOOK_MS):
+            described(source, T0_MS + at_ms)
+        listed.processes = (*listed.processes, newcomer)
+        described(source, T0_MS + LOOK_MS + SETTLED_LOOK_MS + 1)
+        described(source, T0_MS + 2 * LOOK_MS + SETTLED_LOOK_MS + 1)
+        source.close()
+    last = LOOK_MS + SETTLED_LOOK_MS
+    assert asked == [0, LOOK_MS, last, last + 1, last + 1 + LOOK_MS]
