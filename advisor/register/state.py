@@ -78,6 +78,7 @@ def joined(
     known = {uuid for id, placement in live.placements.items() if is_ours(id) for uuid in placement.gpus}
     new = set(leases) - known
     foreign = _foreign(live, leases, stale)
+    taken = _taken(live, foreign, leases)
     inner = {project.parent for project in live.projects.values()}
     waiting = [
         entry
@@ -99,7 +100,7 @@ def joined(
         live,
         as_of_ms=look.now_ms,
         nodes={name: _node(node, look, busy) for name, node in live.nodes.items()},
-        gpus={uuid: _gpu(gpu, leases, new, stale) for uuid, gpu in live.gpus.items()},
+        gpus={uuid: _gpu(gpu, leases, new, stale, uuid in taken) for uuid, gpu in live.gpus.items()},
         jobs={**foreign, **ours},
         placements={**{id: live.placements[id] for id in foreign if id in live.placements}, **placements},
         reservations={
@@ -150,27 +151,47 @@ def _is_expected(entry: Entry, look: Look) -> bool:
 
 
 def _foreign(live: ClusterState, leases: Mapping[GpuUuid, float], stale: set[GpuUuid]) -> dict[JobId, Job]:
-    """Everybody else's jobs. On a GPU that is leased out our lease is the strongest word there is."""
+    """Everybody else's jobs. On a GPU that is leased out our lease is the strongest word there is.
+
+    Where they don't all fit beside our lease, none of them has a place there: who came last is not known.
+    """
     kept: dict[JobId, Job] = {}
+    crowded = _crowded(live, leases)
     for id, job in live.jobs.items():
         placement = live.placements.get(id)
-        if is_ours(id) or (placement is not None and _crowded(placement, leases)):
+        if is_ours(id) or (placement is not None and not crowded.isdisjoint(placement.gpus)):
             continue
         unseen = placement is not None and any(uuid in stale for uuid in placement.gpus)
         kept[id] = replace(job, use=Use.UNKNOWN, idle_since_ms=None, idle_gpu_hours=None) if unseen else job
     return kept
 
 
-def _crowded(placement: Placement, leases: Mapping[GpuUuid, float]) -> bool:
-    return any(leases.get(uuid, 0.0) + placement.share > 1 + SHARE_SLACK for uuid in placement.gpus)
+def _crowded(live: ClusterState, leases: Mapping[GpuUuid, float]) -> set[GpuUuid]:
+    """GPUs of which our leases and everybody else's jobs have more together than there is."""
+    given = dict(leases)
+    for id, placement in live.placements.items():
+        if not is_ours(id):
+            given.update({uuid: given[uuid] + placement.share for uuid in placement.gpus if uuid in given})
+    return {uuid for uuid, share in given.items() if share > 1 + SHARE_SLACK}
 
 
-def _gpu(gpu: Gpu, leases: Mapping[GpuUuid, float], new: set[GpuUuid], stale: set[GpuUuid]) -> Gpu:
+def _taken(
+    live: ClusterState, foreign: Mapping[JobId, Job], leases: Mapping[GpuUuid, float]
+) -> set[GpuUuid]:
+    """What is left of the GPUs of those who have no place beside our leases: they may be there still."""
+    gone = (job for job in live.placements if not is_ours(job) and job not in foreign)
+    theirs = {uuid for job in gone for uuid in live.placements[job].gpus}
+    return {uuid for uuid in theirs if leases.get(uuid, 0.0) < 1 - SHARE_SLACK}
+
+
+def _gpu(
+    gpu: Gpu, leases: Mapping[GpuUuid, float], new: set[GpuUuid], stale: set[GpuUuid], taken: bool
+) -> Gpu:
     """Who is on a GPU that was leased since the last look is no intruder; an unmeasured one has anybody."""
+    occupied = (gpu.occupied or taken) and gpu.uuid not in new
     if gpu.uuid in stale:
-        occupied = gpu.uuid not in leases or (gpu.occupied and gpu.uuid not in new)
-        return replace(gpu, telemetry=Telemetry.UNKNOWN, occupied=occupied)
-    return replace(gpu, occupied=False) if gpu.uuid in new else gpu
+        return replace(gpu, telemetry=Telemetry.UNKNOWN, occupied=occupied or gpu.uuid not in leases)
+    return gpu if occupied == gpu.occupied else replace(gpu, occupied=occupied)
 
 
 def _node(node: Node, look: Look, busy: set[NodeName]) -> Node:

@@ -2,6 +2,9 @@
 
 from dataclasses import replace
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from advisor.check import checked
 from advisor.model import (
     ClusterState,
@@ -15,6 +18,7 @@ from advisor.model import (
     Telemetry,
     Use,
 )
+from advisor.projects import is_usable
 from advisor.register import life
 from advisor.register.model import Begin, Entry, Launcher, Mobility, Reshape, Stand, Suspend
 from advisor.register.state import Look, joined
@@ -54,6 +58,11 @@ def entry(number: int = 1, **asked: object) -> Entry:
 def running(number: int = 1, gpus: tuple[GpuUuid, ...] = GPUS[:1], **asked: object) -> Entry:
     begun = life.given(entry(number, **asked), Begin(number=number, gpus=gpus), 2_000)
     return life.heard(begun, word(Stand.RUNNING, number), 3_000)
+
+
+def on_a_share(number: int, gpu: GpuUuid, share: float) -> Entry:
+    begun = life.given(entry(number), Begin(number=1, gpus=(gpu,), share=share), 2_000)
+    return life.heard(begun, word(Stand.RUNNING, 1), 3_000)
 
 
 def foreign(job: str, uuid: GpuUuid, **changes: object) -> tuple[dict[JobId, Job], dict[JobId, Placement]]:
@@ -103,6 +112,60 @@ def test_a_process_on_a_gpu_that_was_leased_since_the_last_look_is_no_intruder()
     jobs, placements = foreign("pid:7", GPUS[0])
     state = checked(joined(live(jobs=jobs, placements=placements), (running(1),), look()))
     assert list(state.jobs) == ["fallow:1"], "our lease is the strongest word"
+
+
+def beside_our_half(*shares: float) -> ClusterState:
+    """Jobs of others on the second half of our GPU, the last one on another GPU too; long there."""
+    seen = {JobId("fallow:1"): Placement(gpus=GPUS[:1], share=0.5)}
+    jobs: dict[JobId, Job] = {}
+    for number, share in enumerate(shares):
+        jobs |= foreign(f"slurm:{number}", GPUS[0], share=share)[0]
+        gpus = GPUS[:2] if number == len(shares) - 1 else GPUS[:1]
+        seen[JobId(f"slurm:{number}")] = Placement(gpus=gpus, share=share)
+    mine = foreign("fallow:1", GPUS[0], share=0.5)[0]
+    return checked(
+        joined(live(jobs={**jobs, **mine}, placements=seen), (on_a_share(1, GPUS[0], 0.5),), look())
+    )
+
+
+def test_others_who_fit_beside_our_share_of_a_gpu_keep_their_places() -> None:
+    state = beside_our_half(0.25, 0.25)
+    assert sorted(state.placements) == ["fallow:1", "slurm:0", "slurm:1"]
+    assert [state.gpus[uuid].occupied for uuid in GPUS] == [False] * 4
+
+
+def test_others_who_together_do_not_fit_beside_our_share_lose_theirs_and_nobody_gets_what_they_use() -> None:
+    state = beside_our_half(0.5, 0.5)
+    assert list(state.placements) == ["fallow:1"]
+    assert [state.gpus[uuid].occupied for uuid in GPUS] == [True, True, False, False]
+
+
+@given(
+    ours=st.lists(st.tuples(st.sampled_from(GPUS), st.sampled_from((0.25, 0.5, 1.0))), max_size=6),
+    theirs=st.lists(
+        st.tuples(st.sets(st.sampled_from(GPUS), min_size=1), st.sampled_from((0.3, 0.5, 1.0))), max_size=6
+    ),
+)
+def test_whoever_else_is_there_no_gpu_is_given_away_more_than_once(
+    ours: list[tuple[GpuUuid, float]], theirs: list[tuple[set[GpuUuid], float]]
+) -> None:
+    entries, leased = [], dict.fromkeys(GPUS, 0.0)
+    for number, (uuid, share) in enumerate(ours):
+        if leased[uuid] + share <= 1:
+            leased[uuid] += share
+            entries.append(on_a_share(number, uuid, share))
+    jobs: dict[JobId, Job] = {}
+    placements: dict[JobId, Placement] = {}
+    taken = dict.fromkeys(GPUS, 0.0)
+    for number, (uuids, share) in enumerate(theirs):
+        if all(taken[uuid] + share <= 1 for uuid in uuids):
+            taken.update({uuid: taken[uuid] + share for uuid in uuids})
+            jobs |= foreign(f"slurm:{number}", GPUS[0], share=share)[0]
+            placements[JobId(f"slurm:{number}")] = Placement(gpus=tuple(sorted(uuids)), share=share)
+    state = checked(joined(live(jobs=jobs, placements=placements), entries, look()))
+    free = {uuid for uuid, share in leased.items() if not share and is_usable(state.gpus[uuid], state)}
+    held = {uuid for placement in state.placements.values() for uuid in placement.gpus}
+    assert all(taken[uuid] == 0 or uuid in held for uuid in free), "who has no place is still there"
 
 
 def test_what_ended_since_the_last_look_holds_nothing() -> None:
