@@ -90,18 +90,19 @@ def main() -> None:
 
 @contextmanager
 def service(folder: Path, config: str = CONFIG) -> Iterator[Service]:
-    """A service on a folder, simulated and measuring; stopped at the end."""
+    """A service on a folder, simulated and measuring; stopped at the end. Its log is the folder's ``log``."""
     data = folder / "data"
     data.mkdir(exist_ok=True)
     (data / "fallow.toml").write_text(config)
     command = [sys.executable, "-m", "service.cli", "serve", "--data", str(data), "--source", "simulated"]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("FALLOW_")}
     began = time.monotonic()
-    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=log)
     path = data / "fallow.sock"
     while not path.exists() or health(f"{UNIX}{path}") is None:
         if process.poll() is not None:
-            sys.exit("service: it ended before it answered")
+            sys.exit(f"service: it ended before it answered:\n{(folder / 'log').read_text()[-2000:]}")
         time.sleep(0.01)
     start_s = time.monotonic() - began
     try:

@@ -20,6 +20,7 @@ import contextlib
 import itertools
 import json
 import random
+import re
 import statistics
 import sys
 import tempfile
@@ -130,6 +131,8 @@ def main() -> None:
         with service(Path(folder), config) as made:
             lived = asyncio.run(living(made, seconds, options.jobs, options.seed))
             busy = cpu_s(made.process.pid) / (lived.marks[-1].at_s + lived.settled_s)
+        said = (Path(folder) / "log").read_text().splitlines()
+        lived.wrong += [line for line in said if re.search(r" (ERROR|CRITICAL) |^Traceback", line)]
     show(judged(lived, busy, options.speed), as_json=options.json)
     for each in lived.wrong[:5]:
         print(f"soak: {each}", file=sys.stderr)
