@@ -13,6 +13,7 @@ from advisor.model import ClusterState, Gpu, Job
 from advisor.observed import Observed
 from advisor.plan import Plan
 from advisor.policies.sayings import gib, lasting, percent
+from advisor.projects import known_as
 from advisor.steps import Step
 from collector.model import GpuUuid, JobId
 
@@ -136,7 +137,7 @@ def job_facts(job: Job, said: Said) -> tuple[str, ...]:
     size = f"{job.min_gpus}" if not job.elastic else f"{job.min_gpus} to {job.max_gpus}"
     facts = [
         f"{job.id} is {job.user or 'somebody'}'s {job.kind.value} job "
-        f"{job.name or ''} of project {job.project}, {job.phase.value}.".replace("  ", " "),
+        f"{job.name or ''} of project {known_as(job.project)}, {job.phase.value}.".replace("  ", " "),
         f"It holds {placement.size_gpus:g} GPUs." if placement is not None else f"It waits for {size} GPUs.",
     ]
     if job.idle_since_ms is not None:

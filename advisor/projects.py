@@ -2,9 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from advisor.model import ClusterState, Gpu, Phase, Project, ProjectName
+
+ITSELF = " (itself)"
+"""What the name of a project's own leaf ends with, where others are below the project."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +44,37 @@ def tree_of(projects: Mapping[ProjectName, Project], also: Iterable[ProjectName]
         own = known[name].quota_gpus
         quotas[name] = sum(quotas[child] for child in children[name]) if own is None else own
     return Tree(projects=known, roots=tuple(roots), children=children, paths=paths, quotas=quotas)
+
+
+def housed(state: ClusterState) -> ClusterState:
+    """The state with every job in a leaf of the tree.
+
+    Nobody asks Fallow which project a job of somebody else's is for, and a project may get others below it
+    while its jobs run. Such jobs belong to a leaf of their own under their project: no quota, weight 1.
+    """
+    inner = {project.parent for project in state.projects.values()}
+    leaves = {
+        name: ProjectName(f"{name}{ITSELF}")
+        for name in {job.project for job in state.jobs.values()}
+        if name in inner
+    }
+    if not leaves:
+        return state
+    new = {leaf: Project(name=leaf, parent=name) for name, leaf in leaves.items()}
+    return replace(
+        state,
+        projects={**state.projects, **new},
+        jobs={
+            id: replace(job, project=leaves[job.project]) if job.project in leaves else job
+            for id, job in state.jobs.items()
+        },
+        usage={leaves.get(name, name): usage for name, usage in state.usage.items()},
+    )
+
+
+def known_as(project: ProjectName) -> ProjectName:
+    """The name that people know a project by."""
+    return ProjectName(project.removesuffix(ITSELF))
 
 
 def upward(tree: Tree, leaves: Mapping[ProjectName, float]) -> dict[ProjectName, float]:

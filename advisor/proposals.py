@@ -19,6 +19,7 @@ from advisor.guard import action_of, approve
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState
 from advisor.plan import Plan, Refusal, Rule
+from advisor.projects import known_as
 from advisor.steps import CapAtNextLaunch, Promise, ReleaseCaches, Step, Tell
 from analytics.model import Evidence
 from collector.model import JobId
@@ -211,7 +212,7 @@ def _proposed(
         step=step,
         mode=Mode.AUTO if state is None or limits is None else _mode(step, state, limits),
         user=None if job is None else job.user,
-        project=None if job is None else job.project,
+        project=None if job is None else known_as(job.project),
         basis="" if state is None else _basis(step, state),
     )
     if advice is None:

@@ -25,6 +25,7 @@ from advisor.model import (
     Use,
 )
 from advisor.observed import IdleStretch, JobUse, Observed, PastJob, Price
+from advisor.projects import housed
 from advisor.protect import Protect, with_protection
 from advisor.rules import AdviceRules
 from advisor.spoken import spoken_of, with_spoken
@@ -116,7 +117,7 @@ def read_live(ask: Ask, analysis: Analysis, site: Site, rules: AdviceRules, days
         stretches=tuple(stretch_of(row) for row in stretches if not row["first"]),
         prices=_prices(gpu_rows),
     )
-    return Live(state=state, observed=observed)
+    return Live(state=housed(state), observed=observed)
 
 
 def stretch_of(row: Row) -> IdleStretch:

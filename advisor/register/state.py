@@ -25,6 +25,7 @@ from advisor.model import (
     Telemetry,
     Use,
 )
+from advisor.projects import housed
 from advisor.register.life import attained_gpu_s, in_flight, lapsing, leased, share_held, shares_held
 from advisor.register.model import Begin, Entry, Mobility, Release, Report, Say, Stand
 from advisor.transition import SHARE_SLACK
@@ -96,7 +97,7 @@ def joined(
         entry.id: Placement(gpus=leased(entry), share=share_held(entry)) for entry in holding.values()
     }
     busy = {live.gpus[uuid].node for entry in holding.values() if _disturbs(entry) for uuid in leased(entry)}
-    return replace(
+    state = replace(
         live,
         as_of_ms=look.now_ms,
         nodes={name: _node(node, look, busy) for name, node in live.nodes.items()},
@@ -110,6 +111,7 @@ def joined(
         },
         actions=look.actions or live.actions,
     )
+    return housed(state)
 
 
 def waiting_job(entry: Entry) -> Job:
@@ -175,9 +177,7 @@ def _crowded(live: ClusterState, leases: Mapping[GpuUuid, float]) -> set[GpuUuid
     return {uuid for uuid, share in given.items() if share > 1 + SHARE_SLACK}
 
 
-def _taken(
-    live: ClusterState, foreign: Mapping[JobId, Job], leases: Mapping[GpuUuid, float]
-) -> set[GpuUuid]:
+def _taken(live: ClusterState, foreign: Mapping[JobId, Job], leases: Mapping[GpuUuid, float]) -> set[GpuUuid]:
     """What is left of the GPUs of those who have no place beside our leases: they may be there still."""
     gone = (job for job in live.placements if not is_ours(job) and job not in foreign)
     theirs = {uuid for job in gone for uuid in live.placements[job].gpus}

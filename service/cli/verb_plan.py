@@ -113,19 +113,22 @@ def _rows(desk: Desk) -> list[dict[str, Any]]:
 
 
 def _projects(desk: Desk) -> Any:
-    """What every project is guaranteed, deserves now and would hold after the plan."""
+    """What every project and those below it are guaranteed, deserve now and would hold after the plan."""
+    from advisor.projects import allocated, tree_of, upward
+
     plan, state = desk.said.plan, desk.said.state
     after = plan.outlook.allocated_gpus if plan.outlook is not None else {}
+    tree = tree_of(state.projects, also=plan.fair_gpus)
+    now = upward(tree, allocated(state))
     lines = []
     for name in sorted(plan.fair_gpus):
         project = state.projects.get(name)
         quota = None if project is None else project.quota_gpus
-        now = sum(p.size_gpus for job, p in state.placements.items() if state.jobs[job].project == name)
         lines.append(
             (
                 name,
                 words.count(quota),
-                words.count(round(now, 2)),
+                words.count(round(now[name], 2)),
                 words.count(round(plan.fair_gpus[name], 2)),
                 words.count(round(after.get(name, 0.0), 2)),
             )

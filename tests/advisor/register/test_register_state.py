@@ -228,6 +228,16 @@ def test_a_job_of_a_project_that_became_an_inner_one_does_not_stop_the_others() 
     assert list(state.jobs) == ["fallow:2"]
 
 
+def test_a_job_that_runs_while_its_project_becomes_an_inner_one_runs_on() -> None:
+    projects = {
+        ProjectName("vision"): Project(name=ProjectName("vision"), quota_gpus=2),
+        ProjectName("detection"): Project(name=ProjectName("detection"), parent=ProjectName("vision")),
+    }
+    state = checked(joined(live(projects=projects), (running(1), entry(2)), look()))
+    assert list(state.jobs) == ["fallow:1"]
+    assert state.projects[state.jobs[JobId("fallow:1")].project].parent == "vision"
+
+
 def test_the_speed_that_a_job_reports_is_its_profile() -> None:
     told = word(Stand.RUNNING, 1, step_s={1: 2.0, 2: 1.1, 3: 0.0}, steps_left=40.0, resize_s=0.5)
     job = joined(live(), (life.heard(running(1), told, 3_000),), look()).jobs[JobId("fallow:1")]
