@@ -1,11 +1,12 @@
 """What can be configured of deciding and acting: quotas, consent, protection, modes, and the loop's times."""
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from advisor.limits import Mode
 from advisor.model import ActionClass
-from service.config.fields import bounded, names, others, told
+from service.config.fields import Misplaced, bounded, names, others, told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,23 @@ class QuotaConfig:
     def __post_init__(self) -> None:
         if 0 < self.limit < self.gpus:
             raise ValueError(f"a limit of {self.limit:g} GPUs is below the quota of {self.gpus:g}")
+
+
+def check_tree(quotas: Mapping[str, QuotaConfig]) -> None:
+    """Whether the projects form a tree. Raises ``Misplaced``."""
+    for name, quota in quotas.items():
+        if quota.parent and quota.parent not in quotas:
+            near = difflib.get_close_matches(quota.parent, quotas, n=1)
+            meant = f"; did you mean {near[0]}?" if near else f": write [quotas.{quota.parent}] too"
+            said = f"quotas.{name}.parent names {quota.parent}, which has no table of its own{meant}"
+            raise Misplaced(said, "quotas", name, "parent")
+    for name in quotas:
+        path = [name]
+        while (above := quotas[path[-1]].parent) and above not in path:
+            path.append(above)
+        if above:
+            ring = " -> ".join([*path, above])
+            raise Misplaced(f"projects {ring} are their own ancestors", "quotas", name, "parent")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

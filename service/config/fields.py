@@ -7,6 +7,14 @@ from dataclasses import MISSING, field
 from typing import Any
 
 
+class Misplaced(ValueError):
+    """A value that does not go with another one; ``where`` is the path of its key."""
+
+    def __init__(self, said: str, *where: str) -> None:
+        super().__init__(said)
+        self.where = where
+
+
 def bounded(default: Any, low: float | None = None, high: float | None = None, about: str = "") -> Any:
     """A field whose value, checked at the door, lies in ``[low, high]``; an open end is ``None``."""
     return field(default=default, metadata={"low": low, "high": high, "about": about})

@@ -13,6 +13,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
+from service.config.fields import Misplaced
 from service.config.model import Config, ConfigError, Setting
 
 FILE_NAME = "fallow.toml"
@@ -180,6 +181,8 @@ def _build(
             raise ConfigError(f"{place.origin}: {'.'.join(where)} is needed and has no default")
     try:
         return kind(**values)
+    except Misplaced as error:
+        raise ConfigError(f"{place.at((*path, *error.where))}: {error}") from error
     except ValueError as error:
         raise ConfigError(f"{place.at(path)}: {error}") from error
 

@@ -21,6 +21,7 @@ from service.config.deciding import (
     ProjectModesConfig,
     ProtectConfig,
     QuotaConfig,
+    check_tree,
 )
 from service.config.fields import bounded, names, told
 from service.config.telling import DeliveryConfig, ReportConfig
@@ -248,6 +249,9 @@ class Config:
     dashboard: DashboardConfig = field(default_factory=DashboardConfig)
     store: StoreConfig = field(default_factory=StoreConfig)
     rehearsal: RehearsalConfig = field(default_factory=RehearsalConfig)
+
+    def __post_init__(self) -> None:
+        check_tree(self.quotas)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
