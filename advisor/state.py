@@ -227,7 +227,7 @@ def _gpu(row: Row, judged: _Judged, held: bool) -> Gpu:
         uuid=uuid,
         node=NodeName(row["node"]),
         model=row["model"],
-        memory_bytes=row["memory_total_bytes"],
+        memory_bytes=row["memory_total_bytes"] or None,
         part_of_device=row["part_of_device"],
         healthy=not judged.has(uuid, FindingKind.FALLING_GPU) and row["newest_ms"] is not None,
         occupied=foreign or (not held and row["is_taken"] is not False),

@@ -79,7 +79,8 @@ def joined(
     known = {uuid for id, placement in live.placements.items() if is_ours(id) for uuid in placement.gpus}
     new = set(leases) - known
     foreign = _foreign(live, leases, stale)
-    taken = _taken(live, foreign, leases)
+    bereft = {uuid for entry in present if entry.id not in holding for uuid in leased(entry)}
+    taken = bereft | _taken(live, foreign, leases)
     inner = {project.parent for project in live.projects.values()}
     waiting = [
         entry
@@ -131,7 +132,10 @@ def waiting_job(entry: Entry) -> Job:
 
 
 def _is_known(entry: Entry, live: ClusterState) -> bool:
-    """Whether every GPU that it holds is installed still; one that is gone is held by nobody."""
+    """Whether every GPU that it holds is installed still; one that is gone is held by nobody.
+
+    Where one is gone, its workers may be on the others still: those are nobody else's meanwhile.
+    """
     return all(uuid in live.gpus for uuid in leased(entry))
 
 

@@ -168,6 +168,14 @@ def test_whoever_else_is_there_no_gpu_is_given_away_more_than_once(
     assert all(taken[uuid] == 0 or uuid in held for uuid in free), "who has no place is still there"
 
 
+def test_of_a_job_one_of_whose_gpus_is_gone_the_others_are_given_to_nobody() -> None:
+    gone = live()
+    left = replace(gone, gpus={uuid: gpu for uuid, gpu in gone.gpus.items() if uuid != GPUS[0]})
+    state = checked(joined(left, (running(1, GPUS[:2]), entry(2)), look()))
+    assert not state.placements and list(state.jobs) == ["fallow:2"]
+    assert [uuid for uuid, gpu in state.gpus.items() if gpu.occupied] == [GPUS[1]]
+
+
 def test_what_ended_since_the_last_look_holds_nothing() -> None:
     jobs, placements = foreign("fallow:8", GPUS[0])
     state = checked(joined(live(jobs=jobs, placements=placements), (), look()))
