@@ -84,6 +84,7 @@ class ActingLoop:
         """The world that the newest cycle saw."""
         self.cycle_s: float | None = None
         """How long the newest cycle took, with the waits for launchers that it caused."""
+        self._failing: str | None = None
         self._minders: dict[JobId, tuple[Callable[[], None], ...]] = {}
         self._minding = threading.Lock()
 
@@ -164,12 +165,21 @@ class ActingLoop:
         except Exception as error:
             if self._stopping.is_set():
                 return False
-            expected = type(error).__module__.split(".")[0] in ("collector", "advisor", "service")
-            log.error("an acting cycle failed: %s", error, exc_info=not expected)
-            self._parts.trouble(f"the last acting cycle failed: {error}")
+            self._failed(error)
             return False
         self._parts.trouble(None)
+        if self._failing is not None:
+            log.warning("acting cycles succeed again")
+            self._failing = None
         return cycle.halt is None and len(cycle.outcomes) < len(cycle.ruling.approved.steps)
+
+    def _failed(self, error: Exception) -> None:
+        """Say so wherever one looks; in the log once for as long as it is the same."""
+        self._parts.trouble(f"the last acting cycle failed: {error}")
+        if self._failing != str(error):
+            expected = type(error).__module__.split(".")[0] in ("collector", "advisor", "service")
+            log.error("an acting cycle failed: %s", error, exc_info=not expected)
+        self._failing = str(error)
 
     def _halted(self) -> str | None:
         """The switch; asked before each step, so that none is begun by a service that ends."""

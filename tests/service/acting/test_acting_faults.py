@@ -6,13 +6,16 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from advisor.check import BadState
 from advisor.register.model import Launcher, Report, Stand, Suspend
 from collector.clock import SystemClock
 from collector.model import JobId
 from collector.procfs.stat import parse_boot_ms, parse_stat, started_ms
+from service.acting import loop
 from service.acting.errors import JobEnded
 from tests.service.acting.acting_world import (
     ANNA,
@@ -148,3 +151,27 @@ def test_a_launcher_that_cannot_be_seen_is_only_lost_after_its_grace(tmp_path: P
         )
         there.acting.loop.cycle()
         assert there.stand(job) != "ended", "its pid may be one of another namespace"
+
+
+def test_a_fault_that_stays_is_logged_once_told_always_and_its_end_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    faults = iter([*["GPU-0 is given away 1.5 times"] * 3, "another", None])
+    right = loop.run_cycle
+
+    def faulty(*given: Any, **named: Any) -> Any:
+        said = next(faults, None)
+        if said is not None:
+            raise BadState((said,))
+        return right(*given, **named)
+
+    monkeypatch.setattr(loop, "run_cycle", faulty)
+    with stage(tmp_path) as there:
+        until("it works again", lambda: "acting cycles succeed again" in caplog.messages)
+        assert len(there.troubles) == 4
+    logged = [each.message for each in caplog.records if each.name == "service.acting.loop"]
+    assert logged == [
+        "an acting cycle failed: GPU-0 is given away 1.5 times",
+        "an acting cycle failed: another",
+        "acting cycles succeed again",
+    ]
