@@ -73,9 +73,9 @@ class Gpu:
     persistence_mode: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class GpuSample:
-    """What one GPU did in the ``width_ms`` that end at ``at_ms``.
+    """What one GPU did in the ``width_ms`` that end at ``at_ms``; not to be changed.
 
     ``utilization_ratio`` is the mean on ``rung``, the best measure there was. ``gpu_busy_ratio`` is the
     share of the driver's sub-second samples that were above zero. ``energy_mj`` is the driver's own
@@ -163,9 +163,9 @@ class ProcessType(StrEnum):
     BOTH = "both"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ProcessSample:
-    """What one process held and did on one GPU in the ``width_ms`` that end at ``at_ms``."""
+    """What one process held and did on one GPU in the ``width_ms`` to ``at_ms``; not to be changed."""
 
     uuid: GpuUuid
     key: ProcessKey

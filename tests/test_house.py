@@ -6,9 +6,12 @@ When a rule hurts, change the rule and ``docs/architecture.md`` together, and sa
 import ast
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+
+from collector.model import GpuSample, ProcessSample
 
 ROOT = Path(__file__).parents[1]
 OURS = ("collector", "analytics", "advisor", "service", "fallow", "app")
@@ -174,6 +177,17 @@ def test_files_and_functions_stay_small(path: Path) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             size = (node.end_lineno or node.lineno) - node.lineno + 1
             assert size <= FUNCTION_LINES, f"{relative(path)}:{node.lineno} {node.name} has {size} lines"
+
+
+@pytest.mark.parametrize("path", [p for p in sources() if room(p) != "fallow"], ids=relative)
+def test_nobody_changes_a_sample(path: Path) -> None:
+    """They are not frozen, because that alone costs a third of making them (decision 0023)."""
+    theirs = {field.name for kind in (GpuSample, ProcessSample) for field in fields(kind)}
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
+            is_own = isinstance(node.value, ast.Name) and node.value.id == "self"
+            where = f"{relative(path)}:{node.lineno}"
+            assert is_own or node.attr not in theirs, f"{where} sets {node.attr}: make another one (replace)"
 
 
 @pytest.mark.parametrize("path", sources(), ids=relative)

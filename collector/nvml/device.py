@@ -146,11 +146,12 @@ class Device:
             if window is None:
                 continue
             if name == "gpu_utilization":
-                row[_UTILIZATION], row[_UTILIZATION_MAX], row[_BUSY], partial = window
-                if partial:
+                row[_UTILIZATION], row[_UTILIZATION_MAX] = window.mean, window.highest
+                row[_BUSY] = window.busy
+                if window.partial:
                     out.flags.append("ring-partial")
             else:
-                row[_CONTROLLER] = window[0]
+                row[_CONTROLLER] = window.mean
         for name, code in refused.items():
             self.refused[name] = code
             del self._rings[name]

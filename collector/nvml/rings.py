@@ -19,15 +19,20 @@ _GAP_US = 1_000_000
 
 
 class Window(NamedTuple):
-    """Mean and maximum in percent and the share of samples above zero, over what a ring held.
+    """Mean and maximum in percent, over the values that a ring held.
 
     ``partial`` says that samples were overwritten before they were read: the ring is shorter than the tick.
     """
 
     mean: float
     highest: int
-    busy: float
+    values: list[int]
     partial: bool
+
+    @property
+    def busy(self) -> float:
+        """The share of samples above zero."""
+        return 1 - self.values.count(0) / len(self.values)
 
 
 def believable(stamps: list[int], values: list[int], since_us: int) -> tuple[list[int], list[int]]:
@@ -45,7 +50,7 @@ def summarize(oldest_us: int, newest_us: int, values: list[int], highest: int, a
     late = False
     if count > 1 and after_us > 0:
         late = oldest_us - after_us > 2 * (newest_us - oldest_us) // (count - 1) + _GAP_US
-    return Window(sum(values) / count, highest, 1 - values.count(0) / count, late)
+    return Window(sum(values) / count, highest, values, late)
 
 
 class Ring:
