@@ -71,7 +71,7 @@ def one_round(browser: Any) -> tuple[float, float]:
             return answered_s, time.monotonic() - began
         finally:
             page.close()
-            up.send_signal(signal.SIGINT)
+            up.send_signal(signal.SIGTERM)  # what runs in the background may ignore SIGINT
             up.wait(timeout=60)
 
 
