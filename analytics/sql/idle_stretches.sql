@@ -6,7 +6,7 @@
 -- left out; the last two minutes may not be rolled up yet.
 --
 -- Hours stand for their minutes where these are all alike: a GPU of the job worked throughout, or none of them at
--- all and each was its alone. Minutes are read for the other hours.
+-- all and each was its alone. In the other hours worked_minutes tells, and where it has no row the minutes do.
 --
 -- @param from_ts minute: start of the window
 -- @param to_ts minute: end of the window, exclusive
@@ -52,16 +52,29 @@ WITH spells AS (
         max(u.work_ms) >= 3600000 OR (sum(u.work_ms) = 0 AND count(d.ts) = 0 AND u.ts >= min(h.from_ts)) AS alike
     FROM hours AS u JOIN held AS h USING (holder_id) LEFT JOIN divided AS d ON d.gpu_id = u.gpu_id AND d.ts = u.ts
     GROUP BY u.holder_id, u.ts
-), mixed AS (
-    SELECT DISTINCT u.gpu_id, u.ts FROM hours AS u JOIN judged AS j USING (holder_id, ts) WHERE NOT j.alike
+), unlike AS (
+    SELECT
+        u.*, m.worked, m.known, count(m.ts) OVER same = count(*) OVER same AS marked
+    FROM hours AS u
+    SEMI JOIN (SELECT holder_id, ts FROM judged WHERE NOT alike) AS j ON j.holder_id = u.holder_id AND j.ts = u.ts
+    LEFT JOIN worked_minutes AS m ON m.ts = u.ts AND m.gpu_id = u.gpu_id AND m.holder_id = u.holder_id
+    WINDOW same AS (PARTITION BY u.holder_id, u.ts)
+), unmarked AS (
+    SELECT DISTINCT gpu_id, ts FROM unlike WHERE NOT marked
+), read AS (
+    SELECT * FROM rollup_1m
+    WHERE ts >= $from_ts AND ts < least($to_ts, time_bucket(INTERVAL 1 HOUR, $from_ts + INTERVAL 59 MINUTE))
+    UNION ALL
+    SELECT * FROM rollup_1m
+    WHERE ts >= greatest(time_bucket(INTERVAL 1 HOUR, $from_ts + INTERVAL 59 MINUTE),
+            least($hours_to, time_bucket(INTERVAL 1 HOUR, $to_ts))) AND ts < $to_ts
+    UNION ALL
+    SELECT m.* FROM rollup_1m AS m SEMI JOIN unmarked AS d ON d.gpu_id = m.gpu_id AND d.ts = date_trunc('hour', m.ts)
 ), rows AS (
     SELECT
         ts, gpu_id, holder_id, low_saturation_ms + moderate_ms + good_ms AS work_ms, held_idle_ms AS idle_ms,
         free_ms + allocated_empty_ms + held_idle_ms + work_ms AS own_ms, own_ms + suspect_ms + unknown_ms AS part_ms
-    FROM rollup_1m
-    WHERE ts >= $from_ts AND ts < $to_ts AND (ts < time_bucket(INTERVAL 1 HOUR, $from_ts + INTERVAL 59 MINUTE)
-        OR ts >= least($hours_to, time_bucket(INTERVAL 1 HOUR, $to_ts))
-        OR (gpu_id, date_trunc('hour', ts)) IN (SELECT (gpu_id, ts) FROM mixed))
+    FROM read
 ), whole AS (
     SELECT gpu_id, ts, sum(part_ms) AS whole_ms FROM rows GROUP BY ALL
 ), pieces AS (
@@ -69,9 +82,17 @@ WITH spells AS (
         u.holder_id, u.ts, u.ts + INTERVAL 1 MINUTE AS end_ts, sum(u.work_ms) AS work_ms, sum(u.idle_ms) AS idle_ms,
         sum(u.own_ms * w.whole_ms / nullif(u.part_ms, 0)) AS known_ms
     FROM rows AS u JOIN whole AS w USING (gpu_id, ts)
-    ANTI JOIN (SELECT holder_id, ts AS hour FROM judged WHERE alike) AS j
-        ON j.holder_id = u.holder_id AND j.hour = date_trunc('hour', u.ts)
+    ANTI JOIN (
+        SELECT holder_id, ts AS hour FROM judged WHERE alike UNION ALL SELECT holder_id, ts FROM unlike WHERE marked
+    ) AS j ON j.holder_id = u.holder_id AND j.hour = date_trunc('hour', u.ts)
     WHERE u.holder_id IS NOT NULL
+    GROUP BY ALL
+    UNION ALL
+    SELECT
+        holder_id, ts + to_minutes(n) AS ts, ts + to_minutes(n + 1) AS end_ts, sum((worked >> n) & 1) AS work_ms,
+        max(idle_ms) AS idle_ms, sum((known >> n) & 1) * 60000 AS known_ms
+    FROM unlike, range(60) AS minutes(n)
+    WHERE marked
     GROUP BY ALL
     UNION ALL
     SELECT holder_id, ts, ts + INTERVAL 1 HOUR AS end_ts, work_ms, idle_ms, known_ms FROM judged WHERE alike

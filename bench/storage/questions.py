@@ -73,6 +73,7 @@ def build(folder: Path, scale: Scale) -> None:
             start = END - timedelta(days=scale.days - day)
             store.execute(_MINUTES, {"gpus": scale.gpus, "start": _plain(start)})
             span = {"from_ms": _ms(start), "to_ms": _ms(start + timedelta(days=1)), "gpu_ids": None}
+            store.execute(statement("mark_worked_minutes"), span)
             store.execute(statement("rollup_hours"), span)
             store.execute(statement("rollup_days"), span)
             if day >= scale.days - scale.sample_days:

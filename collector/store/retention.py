@@ -71,6 +71,7 @@ _LEVELS = (
     ("expire_process_samples", "process_samples"),
     ("expire_minutes", "minutes"),
     ("expire_hours", "hours"),
+    ("expire_worked_minutes", "hours"),
     ("expire_days", "hours"),
     ("expire_gaps", "hours"),
     ("expire_events", "hours"),

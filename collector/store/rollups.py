@@ -94,7 +94,7 @@ def close_finished(connection: duckdb.DuckDBPyConnection, marks: Marks, *, at_ms
     add_minutes(connection, Stretch(from_ms=marks.minutes_to_ms, to_ms=due_ms), reach)
     due_hour_ms = floor_to(due_ms, HOUR_MS)
     if due_hour_ms > marks.hours_to_ms:
-        _run(connection, "rollup_hours", Stretch(from_ms=marks.hours_to_ms, to_ms=due_hour_ms))
+        _add_hours(connection, Stretch(from_ms=marks.hours_to_ms, to_ms=due_hour_ms))
         connection.execute(statement("touch_holders"), {"at_ms": at_ms})
     hours_to_ms = max(due_hour_ms, marks.hours_to_ms)
     days_to_ms = _close_days(connection, marks.days_to_ms, hours_to_ms)
@@ -121,7 +121,7 @@ def redo(connection: duckdb.DuckDBPyConnection, stretch: Stretch, marks: Marks, 
     if from_ms < kept_ms:
         old = Stretch(from_ms=from_ms, to_ms=kept_ms, gpu_ids=stretch.gpu_ids)
         add_minutes(connection, old, reach)
-        _run(connection, "rollup_hours", old)
+        _add_hours(connection, old)
     if kept_ms < to_ms:
         minutes = Stretch(from_ms=kept_ms, to_ms=to_ms, gpu_ids=stretch.gpu_ids)
         learn_idle_power(connection, kept_ms, to_ms)
@@ -140,7 +140,8 @@ def redo_hours(connection: duckdb.DuckDBPyConnection, minutes: Stretch, marks: M
     )
     if hours.from_ms < hours.to_ms:
         _run(connection, "clear_hours", hours)
-        _run(connection, "rollup_hours", hours)
+        _run(connection, "clear_worked_minutes", hours)
+        _add_hours(connection, hours)
 
 
 def redo_days(connection: duckdb.DuckDBPyConnection, hours: Stretch, marks: Marks) -> None:
@@ -177,6 +178,12 @@ def learn_idle_power(connection: duckdb.DuckDBPyConnection, from_ms: int, to_ms:
 def floor_to(ms: int, step_ms: int) -> int:
     """The last multiple of ``step_ms`` at or before ``ms``."""
     return ms // step_ms * step_ms
+
+
+def _add_hours(connection: duckdb.DuckDBPyConnection, hours: Stretch) -> None:
+    """Add the hours that are not there yet; first which of their minutes had work, while they are missing."""
+    _run(connection, "mark_worked_minutes", hours)
+    _run(connection, "rollup_hours", hours)
 
 
 def _close_days(connection: duckdb.DuckDBPyConnection, days_to_ms: int | None, hours_to_ms: int) -> int:

@@ -82,9 +82,10 @@ def _make(flags: argparse.Namespace, drawings: "Drawings | None") -> "Report":
     from service.reports.charts import Form
     from service.reports.making import Wanted, make
     from service.reports.model import Chart, ReportKind, Span
-    from service.reports.render import Pictures
 
     def begin(chart: Chart) -> None:
+        from service.reports.render import Pictures  # brings libraries that the store need not wait for
+
         if drawings is not None:
             drawings.begin(chart, Form.SVG if flags.pictures == Pictures.SVG else Form.PNG)
 

@@ -53,3 +53,17 @@ def test_hours_tell_what_minutes_tell(simulated: Connection, name: str, window: 
     assert len(by_hours) == len(by_minutes)
     for one, other in zip(by_hours, by_minutes, strict=True):
         assert one == {key: pytest.approx(value) for key, value in other.items()}
+
+
+def test_hours_that_an_older_version_made_have_their_minutes_read(simulated: Connection) -> None:
+    hours_to = {row["name"]: row["complete_to"] for row in run(simulated, "marks").to_pylist()}["rollup_1h"]
+    text = load("idle_stretches").sql
+    assert text.count("JOIN worked_minutes") == 1
+    values = checked(load("idle_stretches"), {"from_ts": START, "to_ts": END}) | {"hours_to": hours_to}
+    for older in ("false", "gpu_id % 2 = 0", f"ts >= TIMESTAMP '{START + timedelta(days=1)}'"):
+        kept = f"JOIN (SELECT * FROM worked_minutes WHERE {older})"
+        found = simulated.execute(text.replace("JOIN worked_minutes", kept), values).to_arrow_table()
+        assert found.to_pylist() == [
+            {key: pytest.approx(value) for key, value in row.items()}
+            for row in told(simulated, "idle_stretches", (START, END), hours_to)
+        ]

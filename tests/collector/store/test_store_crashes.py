@@ -22,6 +22,7 @@ TABLES = (
     "SELECT * FROM latest ORDER BY gpu_id",
     "SELECT * FROM rollup_1m ORDER BY ALL",
     "SELECT * FROM rollup_1h ORDER BY ALL",
+    "SELECT * FROM worked_minutes ORDER BY ALL",
     "SELECT * FROM rollup_1d ORDER BY ALL",
     "SELECT * FROM allocations ORDER BY ALL",
     "SELECT * FROM gpus ORDER BY gpu_id",
