@@ -9,7 +9,8 @@ Flat is what does not grow from one day of the calendar to the next (a quarter o
 day the store grows, because a day is sealed as a whole, and the engine keeps its blocks at hand. Two more
 things grow to a limit and stay there: the jobs that are known after their end, and the store until its
 oldest days go as fast as new ones come. So as many jobs as the service remembers end before the measuring
-begins, and the store begins with as many days, at the step of the live ones, as it will ever keep.
+begins, and the store begins with as many days, at the step of the live ones, as it will ever keep. All of it
+is read once before the measuring, as it has been in a service that is long up: the engine keeps what it read.
 
     python bench/soak.py [--minutes 30] [--speed 100] [--jobs 40] [--seed 0] [--json] [--quick]
 """
@@ -87,6 +88,13 @@ READS = (
     "/metrics",
     "/healthz",
 )
+SPANS = (
+    *(f"states_over_time?step_s={step_s}&" for step_s in (60, 3_600, 86_400)),
+    *(
+        f"{name}?"
+        for name in ("ledger_by_gpu", "jobs", "people", "idle_stretches", "past_jobs", "project_use")
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +137,7 @@ def main() -> None:
             keep_days(Path(folder), since_ms)
         config = CONFIG.format(speed=options.speed, since_ms=since_ms)
         with service(Path(folder), config) as made:
-            lived = asyncio.run(living(made, seconds, options.jobs, options.seed))
+            lived = asyncio.run(living(made, seconds, options.jobs, options.seed, since_ms))
             busy = cpu_s(made.process.pid) / (lived.marks[-1].at_s + lived.settled_s)
         said = (Path(folder) / "log").read_text().splitlines()
         lived.wrong += [line for line in said if re.search(r" (ERROR|CRITICAL) |^Traceback", line)]
@@ -149,11 +157,12 @@ def keep_days(folder: Path, until_ms: int) -> None:
             store.write_history(until(day, end_ms))
 
 
-async def living(made: Service, seconds: float, jobs: int, seed: int) -> Lived:
-    """Everybody at once, for so long."""
+async def living(made: Service, seconds: float, jobs: int, seed: int, since_ms: int) -> Lived:
+    """Everybody at once, for so long; ``since_ms`` is when the service's calendar began."""
     lived, names = Lived(), itertools.count()
     if seconds >= LONG_S:
         await grow_old(made, lived)
+        await read_through(made, lived, since_ms)
     began = time.monotonic()
     tasks = [
         asyncio.create_task(person(made, random.Random(seed * 1000 + n), names, lived)) for n in range(jobs)
@@ -196,6 +205,15 @@ async def grow_old(made: Service, lived: Lived) -> None:
                 await told(made, "POST", f"/v1/jobs/{answer['job']}/cancel", lived, {})
 
     await asyncio.gather(*(somebody() for _ in range(AT_ONCE)))
+
+
+async def read_through(made: Service, lived: Lived, until_ms: int) -> None:
+    """All that is kept is asked for once: exported, and added up from its minutes, hours and days."""
+    until_ms -= until_ms % 60_000
+    from_ms = until_ms - KEPT_DAYS * DAY_S * 1000
+    await told(made, "GET", f"/v1/export?from_ms={from_ms}&to_ms={until_ms}", lived)
+    for question in SPANS:
+        await told(made, "GET", f"/v1/query/{question}from_ts={from_ms}&to_ts={until_ms}", lived)
 
 
 async def person(made: Service, chance: random.Random, names: "itertools.count[int]", lived: Lived) -> None:

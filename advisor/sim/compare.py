@@ -7,7 +7,7 @@ from types import MappingProxyType
 from advisor.limits import Limits, Order
 from advisor.sim.baselines import Fifo, Las, Srtf, Static
 from advisor.sim.cluster import BadCluster, Cluster
-from advisor.sim.fallow import Fallow
+from advisor.sim.fallow import Fallow, Foretold
 from advisor.sim.run import Run, fitting, simulate
 from advisor.sim.scheduler import Scheduler
 from advisor.sim.score import GRACE_S, Score, alone_bound_s, fluid_bound_s, score
@@ -51,6 +51,10 @@ POLICIES: Mapping[str, Policy] = MappingProxyType(
             about="the same as fallow, and old jobs of a project give way to its young ones",
             make=lambda limits: Fallow(replace(limits, order=Order.YOUNGEST)),
             elastic=True,
+        ),
+        "foretold": Policy(
+            about="the same as fallow, the shortest job of a project first, by an oracle; none is resized",
+            make=Foretold,
         ),
     }
 )

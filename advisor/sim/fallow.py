@@ -1,10 +1,11 @@
 """Fallow's own policies as a scheduler of a simulated world: the very code that runs live."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from advisor.decide import decide
-from advisor.limits import Limits
+from advisor.limits import Limits, Order
+from advisor.model import Phase, Profile
 from advisor.sim.scheduler import Sight
 from advisor.steps import Step
 
@@ -19,3 +20,22 @@ class Fallow:
     def decide(self, sight: Sight) -> Sequence[Step]:
         """The plan's steps."""
         return decide(sight.observe(), self.limits).steps
+
+
+@dataclass(slots=True)
+class Foretold(Fallow):
+    """The same as told by an oracle: each queue in the order of the GPU time that its jobs will take.
+
+    Beside what Fallow gets, it tells how much of the waiting is a matter of order. For jobs that are rigid.
+    """
+
+    def decide(self, sight: Sight) -> Sequence[Step]:
+        """The plan's steps."""
+        state = sight.observe()
+        foretold = {
+            name: replace(job, profile=Profile(step_s={job.min_gpus: 1.0}, steps_left=sight.left_s(name)))
+            for name, job in state.jobs.items()
+            if job.phase is not Phase.RUNNING
+        }
+        known = replace(state, jobs={**state.jobs, **foretold})
+        return decide(known, replace(self.limits, order=Order.SHORTEST)).steps

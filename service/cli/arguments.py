@@ -263,7 +263,7 @@ def _simulate(verbs: Verbs) -> None:
         "--policy",
         default="fifo,fallow",
         metavar="NAME[,NAME]",
-        help="static, fifo, srtf, las, fallow, goodput, youngest (default fifo,fallow)",
+        help="static, fifo, srtf, las, fallow, goodput, youngest, foretold (default fifo,fallow)",
     )
     times = (
         ("--restart", "1s", "what a start or a resize costs a job"),

@@ -1,16 +1,17 @@
 """The world: what steps cost, what is conserved, and that the same input gives the same run to the byte."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.engines.engine import Done, Stale, Unsupported
+from advisor.limits import Order
 from advisor.model import Phase
 from advisor.sim.cluster import BadCluster, Cluster, parse_nodes, shared_out, sized_for
-from advisor.sim.compare import POLICIES, Setting, UnknownPolicy, compare
+from advisor.sim.compare import LIMITS, POLICIES, Setting, UnknownPolicy, compare
 from advisor.sim.run import SimulationError, simulate
 from advisor.sim.score import jct_s
 from advisor.sim.workload import SteadySteps, TraceJob, Work, Workload
@@ -195,6 +196,22 @@ def test_the_shortest_first_oracle_lets_a_short_job_overtake_and_fifo_does_not()
     assert found.scores["srtf"].avg_jct_s < found.scores["fifo"].avg_jct_s
     assert found.scores["fifo"].preemptions == 0
     assert found.scores["srtf"].preemptions == 1
+
+
+def test_what_is_foretold_orders_a_queue_and_preempts_nobody() -> None:
+    jobs = (job("first", 0, 4, 100), job("long", 1, 4, 900), job("short", 2, 4, 10))
+    setting = Setting(
+        cluster=Cluster(nodes=1, gpus_per_node=4), limits=replace(LIMITS, order=Order.ARRIVAL), tick_s=1.0
+    )
+    found = compare(Workload(origin="test", jobs=jobs), ["fallow", "foretold"], setting)
+
+    def ended(policy: str) -> list[str]:
+        lives = found.runs[policy].lives
+        return sorted(lives, key=lambda name: lives[name].job.submitted_s + jct_s(lives[name]))
+
+    assert ended("fallow") == ["first", "long", "short"]
+    assert ended("foretold") == ["first", "short", "long"]
+    assert found.scores["foretold"].preemptions == 0
 
 
 def test_a_static_partition_leaves_gpus_free_while_others_wait() -> None:
