@@ -15,6 +15,7 @@ from altair.utils.schemapi import debug_mode
 
 from service.pages.palette import Palette
 from service.pages.view import Window
+from service.pages.wording import THIN
 
 FONT = '"Source Sans", "Source Sans Pro", system-ui, sans-serif'
 LEFT = 64
@@ -116,6 +117,12 @@ def steps_of(window: Window) -> pd.DataFrame:
     first = utc(window.from_ts)
     starts = pd.date_range(first.floor(step), utc(window.to_ts), freq=step, inclusive="left").as_unit("us")
     return pd.DataFrame({"ts": starts.where(starts > first, first)})
+
+
+def percent_of(field: str) -> str:
+    """A Vega expression that writes a ratio as ``wording.percent`` does."""
+    digits = f"abs(datum.{field}) < 0.0995 && datum.{field} != 0 ? '.1f' : '.0f'"
+    return f"(format(datum.{field} * 100, {digits}) + '{THIN}%')"
 
 
 def utc(at: Any) -> pd.Timestamp:

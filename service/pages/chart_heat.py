@@ -10,7 +10,7 @@ import altair as alt
 import pandas as pd
 
 from service.pages import wording
-from service.pages.chart_frame import LEFT, TimeAxis, rows, steps_of, styled, unchecked, with_end
+from service.pages.chart_frame import LEFT, TimeAxis, percent_of, rows, steps_of, styled, unchecked, with_end
 from service.pages.palette import Palette, label_of
 from service.pages.view import MOST_POINTS
 
@@ -41,9 +41,10 @@ def nodes_as_rows(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def placed(cells: pd.DataFrame) -> pd.DataFrame:
-    """A row a GPU with its place from the top, ``y`` to ``y2``, and its label; nodes stand a little apart."""
+    """A row a GPU with its place from the top, ``y`` to ``y2``, its label and name; nodes a little apart."""
     gpus = cells[["uuid", "node", "gpu_index"]].drop_duplicates("uuid")
     gpus = gpus.sort_values(["node", "gpu_index", "uuid"], ignore_index=True)
+    names = [wording.short_gpu(row.node, row.gpu_index, row.uuid) for row in rows(gpus)]
     several = bool(gpus["gpu_index"].notna().any())
     node_at = (gpus["node"] != gpus["node"].shift()).cumsum() - 1
     first = gpus["node"] != gpus["node"].shift()
@@ -51,7 +52,7 @@ def placed(cells: pd.DataFrame) -> pd.DataFrame:
     labels = [
         _row_label(row, bool(head), several=several) for row, head in zip(rows(gpus), first, strict=True)
     ]
-    return gpus.assign(y=y, y2=y + 1.0, label=labels)
+    return gpus.assign(y=y, y2=y + 1.0, label=labels, gpu_text=names)
 
 
 def held_stretches(cells: pd.DataFrame) -> pd.DataFrame:
@@ -71,21 +72,21 @@ def heat_map(cells: pd.DataFrame, axis: TimeAxis, colours: Palette, *, whole: bo
     """
     lines = placed(cells)
     full = with_end(every_cell(cells, axis) if whole else cells, axis.window)
-    frame = _told(full.merge(lines[["uuid", "y", "y2"]], on="uuid"))
+    frame = _sent(full, lines)
     stretches = held_stretches(full).merge(lines[["uuid", "y", "y2"]], on="uuid")
     scale = alt.Scale(domain=[float(lines["y2"].max()), 0.0], nice=False)
     pick = alt.selection_point(name=PICK, on="click", fields=["uuid"], toggle=False, empty=True)
     y = alt.Y("y:Q", scale=scale, axis=_row_axis(lines))
     cell = (
         alt.Chart(frame)
-        .transform_calculate(when=axis.when())
+        .transform_calculate(when=axis.when(), **_TEXTS)
         .mark_rect(cursor="pointer")
         .encode(
             x=axis.x(),
             x2="end:T",
             y=y,
             y2="y2:Q",
-            tooltip=[alt.Tooltip(f"{name}:N", title=title) for name, title in _TOLD],
+            tooltip=[alt.Tooltip(f"{name}:N", title=title) for name, title in _told(frame)],
         )
     )
     hatches = [
@@ -108,28 +109,31 @@ def heat_map(cells: pd.DataFrame, axis: TimeAxis, colours: Palette, *, whole: bo
     return styled(alt.layer(*layers), colours, height=_height(lines))
 
 
-_TOLD = (
-    ("gpu_text", "GPU"),
-    ("when", "Time"),
-    ("use_text", "Utilization"),
-    ("held_text", "Held"),
-    ("state_text", "State"),
-)
+_TEXTS = {
+    "use_text": f"isValid(datum.utilization_ratio) ? {percent_of('utilization_ratio')} : 'not measured'",
+    "held_text": f"{percent_of('held_ratio')} + ' of the time'",
+}
 
 
-def _told(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame.assign(
-        gpu_text=[
-            wording.short_gpu(n, i, u)
-            for n, i, u in zip(frame["node"], frame["gpu_index"], frame["uuid"], strict=True)
-        ],
-        use_text=[
-            "not measured" if wording.missing(use) else wording.percent(use)
-            for use in frame["utilization_ratio"]
-        ],
-        held_text=[wording.percent(held) + " of the time" for held in frame["held_ratio"].fillna(0.0)],
-        state_text=[wording.DASH if wording.missing(state) else label_of(state) for state in frame["state"]],
-    ).drop(columns=["node", "gpu_index", "held_ratio"])
+def _sent(full: pd.DataFrame, lines: pd.DataFrame) -> pd.DataFrame:
+    """What the browser needs of each cell: of thousands, so it writes their texts itself."""
+    frame = full[["uuid", "ts", "end", "utilization_ratio"]].assign(held_ratio=full["held_ratio"].fillna(0.0))
+    if full["state"].notna().any():
+        named = full["state"].map(label_of, na_action="ignore")
+        frame = frame.assign(state=full["state"], state_text=named.fillna(wording.DASH))
+    nodes = bool((lines["uuid"] == lines["node"]).all())
+    return frame.merge(lines[["uuid", "y", "y2", *([] if nodes else ["gpu_text"])]], on="uuid")
+
+
+def _told(frame: pd.DataFrame) -> list[tuple[str, str]]:
+    """What a cell says when it is pointed at, as (column, title)."""
+    return [
+        ("gpu_text", "GPU") if "gpu_text" in frame else ("uuid", "Node"),
+        ("when", "Time"),
+        ("use_text", "Utilization"),
+        ("held_text", "Held"),
+        *([("state_text", "State")] if "state_text" in frame else []),
+    ]
 
 
 def _hatch(cell: Any, axis: TimeAxis, where: str, colour: str) -> Any:

@@ -1,16 +1,18 @@
 """Charts are functions from frames to specifications: what is drawn, where, and what is left open."""
 
+import re
 from dataclasses import replace
 from datetime import datetime
 
 import altair as alt
 import pandas as pd
 import pytest
+import vl_convert
 from altair.utils.schemapi import SchemaValidationError
 from jsonschema import ValidationError
 
-from service.pages import chart_heat, chart_lanes, chart_ranks, chart_strips, chart_usage, measures
-from service.pages.chart_frame import TimeAxis, stripes, with_end
+from service.pages import chart_heat, chart_lanes, chart_ranks, chart_strips, chart_usage, measures, wording
+from service.pages.chart_frame import TimeAxis, percent_of, stripes, with_end
 from service.pages.chart_kept import Look
 from service.pages.headline import headline, sentence
 from service.pages.palette import DARK, LIGHT, STATES
@@ -295,6 +297,25 @@ def test_stripes_never_run_out_within_their_box() -> None:
         made = stripes("#fff", "#000", bands=10, tilt=tilt).to_dict()
         reach = (made["x2"] + made["y2"]) and (made["x2"] ** 2 + made["y2"] ** 2)
         assert (1 * made["x2"] + 1 * made["y2"]) / reach <= 1 + 1e-9
+
+
+def test_a_browser_writes_percents_as_the_pages_do() -> None:
+    ratios = [0.0, 0.0004, 0.004, 0.0994, 0.0996, 0.25, 0.994, 1.0]
+    frame = pd.DataFrame({"ratio": ratios, "at": range(len(ratios))})
+    texts = alt.Chart(frame).transform_calculate(told=percent_of("ratio")).mark_text()
+    drawn = vl_convert.vegalite_to_svg(texts.encode(x="at:O", text="told:N").to_dict())
+    assert re.findall(rf">([\d.]+{wording.THIN}%)<", drawn) == [wording.percent(ratio) for ratio in ratios]
+
+
+def test_a_map_of_nodes_tells_the_node_and_no_state(cells) -> None:
+    def told(map_of: pd.DataFrame) -> list[str]:
+        layers = chart_heat.heat_map(map_of, AXIS, LIGHT).to_dict()["layer"]
+        return [each["title"] for each in layers[1]["encoding"]["tooltip"]]
+
+    by_node = cells[["node", "ts", "utilization_ratio", "held_ratio"]].drop_duplicates(["node", "ts"])
+    assert told(cells) == ["GPU", "Time", "Utilization", "Held", "State"]
+    assert told(chart_heat.nodes_as_rows(by_node)) == ["Node", "Time", "Utilization", "Held"]
+    assert told(cells.assign(state=None, gpu_index=float("nan"))) == ["GPU", "Time", "Utilization", "Held"]
 
 
 def test_altair_checks_parts_again_after_a_chart_is_built(cells) -> None:
