@@ -37,9 +37,11 @@ sys.path.insert(0, str(ROOT))
 
 from advisor.register.register import ENDED_KEPT, FORGOTTEN_AT_ONCE  # noqa: E402
 from bench.service import Figure, Service, ask, cpu_s, figure, service, show  # noqa: E402
+from collector.attribution import effective  # noqa: E402
+from collector.clock import SystemClock  # noqa: E402
+from collector.loop import Loop, Ports, Timing  # noqa: E402
 from collector.simulated.cluster import SimulatedCluster  # noqa: E402
 from collector.store.database import open_store  # noqa: E402
-from service.sources.backfill import until  # noqa: E402
 
 CONFIG = """
 [collect]
@@ -147,14 +149,29 @@ def main() -> None:
 
 
 def keep_days(folder: Path, until_ms: int) -> None:
-    """A store with the days before, as a service would have written them at the live step."""
+    """A store with the days before, tick by tick, processes included, as a service writes them."""
     (folder / "data").mkdir()
     cluster = SimulatedCluster(seed=0, nodes=NODES, gpus_per_node=GPUS_PER_NODE)
+    step_ms = TICK_S * 1000
+    clock = Stepped(until_ms // step_ms * step_ms - KEPT_DAYS * DAY_S * 1000)
     with open_store(folder / "data" / "fallow.duckdb") as store:
-        end_ms = until_ms // (TICK_S * 1000) * TICK_S * 1000
-        begin_ms = end_ms - KEPT_DAYS * DAY_S * 1000
-        for day in cluster.history(begin_ms, end_ms, TICK_S * 1000):
-            store.write_history(until(day, end_ms))
+        ports = Ports(sources=(cluster.source(),), attribute=effective, sink=store.write_tick)
+        loop = Loop(ports, clock=clock, timing=Timing(tick_ms=step_ms))
+        while clock.at_ms + step_ms <= until_ms:
+            clock.at_ms += step_ms
+            loop.tick_once()
+        loop.close()
+
+
+class Stepped(SystemClock):
+    """A calendar that stands where it is put."""
+
+    def __init__(self, at_ms: int) -> None:
+        self.at_ms = at_ms
+
+    def now_ms(self) -> int:
+        """Where it was put: UTC, milliseconds since the Unix epoch."""
+        return self.at_ms
 
 
 async def living(made: Service, seconds: float, jobs: int, seed: int, since_ms: int) -> Lived:
