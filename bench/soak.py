@@ -17,16 +17,13 @@ is read once before the measuring, as it has been in a service that is long up: 
 
 import argparse
 import asyncio
-import contextlib
 import itertools
-import json
 import random
 import re
 import statistics
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,7 +33,8 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from advisor.register.register import ENDED_KEPT, FORGOTTEN_AT_ONCE  # noqa: E402
-from bench.service import Figure, Service, ask, cpu_s, figure, service, show  # noqa: E402
+from bench.service import Figure, Service, cpu_s, figure, service, show  # noqa: E402
+from bench.using.people import Heard, person, reader, told  # noqa: E402
 from collector.attribution import effective  # noqa: E402
 from collector.clock import SystemClock  # noqa: E402
 from collector.loop import Loop, Ports, Timing  # noqa: E402
@@ -71,25 +69,8 @@ SETTLES_S = 120.0
 """What is loaded when it is first needed has been by then."""
 DAY_S, KEPT_DAYS, TICK_S = 86_400, 2, 10
 NODES, GPUS_PER_NODE = 12, 8
-SAMPLE_S, REPORT_S, READ_S = 2.0, 5.0, 1.0
+SAMPLE_S = 2.0
 ENDED_BEFORE, AT_ONCE = ENDED_KEPT + FORGOTTEN_AT_ONCE, 20
-FATES = {"done": 50, "paused": 20, "resized": 10, "cancelled": 10, "vanished": 10}
-"""What becomes of jobs, of a hundred. Who vanishes has half a GPU: the workers on a whole one are looked for
-on the GPU itself, where here the simulated people's are."""
-EXPECTED = (404, 409, 410, 422)
-"""Answers to an order that came when its job had moved on: orders are given blindly here."""
-READS = (
-    "/v1/queue?limit=100",
-    "/v1/jobs?limit=50",
-    "/v1/leases",
-    "/v1/plans",
-    "/v1/actions",
-    "/v1/acting",
-    "/v1/query/gpus_now",
-    "/v1/query/findings",
-    "/metrics",
-    "/healthz",
-)
 SPANS = (
     *(f"states_over_time?step_s={step_s}&" for step_s in (60, 3_600, 86_400)),
     *(
@@ -112,12 +93,10 @@ class Mark:
 
 
 @dataclass
-class Lived:
+class Lived(Heard):
     """What came of it all."""
 
     marks: list[Mark] = field(default_factory=list)
-    counted: Counter[str] = field(default_factory=Counter)
-    wrong: list[str] = field(default_factory=list)
     settled_s: float = 0.0
 
 
@@ -231,148 +210,6 @@ async def read_through(made: Service, lived: Lived, until_ms: int) -> None:
     await told(made, "GET", f"/v1/export?from_ms={from_ms}&to_ms={until_ms}", lived)
     for question in SPANS:
         await told(made, "GET", f"/v1/query/{question}from_ts={from_ms}&to_ts={until_ms}", lived)
-
-
-async def person(made: Service, chance: random.Random, names: "itertools.count[int]", lived: Lived) -> None:
-    """Somebody who submits one job after another."""
-    while True:
-        number, gpus = next(names), chance.choice((1, 1, 1, 2, 3))
-        fate = chance.choices(tuple(FATES), tuple(FATES.values()))[0]
-        body = {
-            "command": ["python", "train.py", str(number)],
-            "project": f"team{number % 5}",
-            "name": f"soak {number}",
-            "min_gpus": 1,
-            "max_gpus": gpus,
-            "share": 0.5 if fate == "vanished" else 1.0,
-            "mobility": "elastic",
-            "preemptible": True,
-            "may_share": True,
-            "nonce": f"soak-{number}",
-        }
-        answer = await told(made, "POST", "/v1/jobs", lived, body)
-        if answer is None:
-            await asyncio.sleep(1)
-            continue
-        launcher = Launcher(made, str(answer["job"]), number, lived)
-        await launcher.live(fate, chance)
-
-
-class Launcher:
-    """A launcher without workers: it acknowledges what it is told, for as long as its job takes."""
-
-    def __init__(self, made: Service, job: str, number: int, lived: Lived) -> None:
-        self._made, self._job, self._lived = made, job, lived
-        self._self = {"node": "soak", "pid": 100_000 + number, "started_ms": 1}
-        self._stand, self._handled, self._gpus = "pending", 0, list[str]()
-        self._ran, self._over = asyncio.Event(), asyncio.Event()
-
-    async def live(self, fate: str, chance: random.Random) -> None:
-        """From the queue to the job's end, whatever that is."""
-        tasks = [asyncio.create_task(each) for each in (self._listen(), self._report_often())]
-        try:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(chance.uniform(20, 40)):
-                    await self._ran.wait()
-                    await asyncio.sleep(chance.uniform(0.3, 4))
-                    await self._meet(fate, chance)
-            if fate == "vanished":
-                self._lived.counted[fate] += 1
-                return
-            self._lived.counted[fate if self._ran.is_set() else "never started"] += 1
-            if not self._over.is_set() and fate != "cancelled" and self._ran.is_set():
-                await self._say(stand="ended", ending="done", exit_code=0)
-            elif not self._over.is_set():
-                await self._order("cancel", {})
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _meet(self, fate: str, chance: random.Random) -> None:
-        match fate:
-            case "paused":
-                await self._order("pause", {"because": "somebody else is in a hurry"})
-                await asyncio.sleep(chance.uniform(0.5, 3))
-                await self._order("resume", {})
-                await asyncio.sleep(chance.uniform(0.5, 3))
-            case "resized":
-                for gpus in (2, 1):
-                    await self._order("resize", {"gpus": gpus})
-                    await asyncio.sleep(chance.uniform(0.5, 2))
-            case _:
-                return
-
-    async def _order(self, verb: str, body: dict[str, object]) -> None:
-        await told(self._made, "POST", f"/v1/jobs/{self._job}/{verb}", self._lived, body)
-
-    async def _say(self, **more: object) -> None:
-        body = {
-            "at_ms": time.time_ns() // 1_000_000,
-            "launcher": self._self,
-            "stand": self._stand,
-            "handled": self._handled,
-            "gpus": self._gpus,
-            **more,
-        }
-        await told(self._made, "POST", f"/v1/jobs/{self._job}/reports", self._lived, body)
-
-    async def _report_often(self) -> None:
-        while True:
-            await asyncio.sleep(REPORT_S)
-            await self._say()
-
-    async def _listen(self) -> None:
-        path = f"/v1/jobs/{self._job}/directives"
-        reader, writer = await asyncio.open_unix_connection(str(self._made.socket))
-        try:
-            writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-            while line := await reader.readline():
-                if line.startswith(b'{"directive"'):
-                    await self._carry_out(json.loads(line)["directive"])
-        finally:
-            self._over.set()
-            writer.close()
-
-    async def _carry_out(self, directive: dict[str, Any]) -> None:
-        self._handled = directive["number"]
-        match directive["is"]:
-            case "Begin" | "Continue" | "Reshape":
-                self._stand, self._gpus = "running", directive["gpus"]
-            case "Suspend":
-                self._stand, self._gpus = "paused", []
-            case "Requeued":
-                self._stand, self._gpus = "pending", []
-            case "Stop":
-                await self._say(stand="ended", ending="cancelled")
-                return
-        await self._say()
-        if self._stand == "running":
-            self._ran.set()
-
-
-async def reader(made: Service, lived: Lived) -> None:
-    """Somebody who looks at everything, again and again."""
-    while True:
-        for where in READS:
-            await told(made, "GET", where, lived)
-        await asyncio.sleep(READ_S)
-
-
-async def told(
-    made: Service, method: str, where: str, lived: Lived, body: object = None
-) -> dict[str, Any] | None:
-    """The answer to a request, where it is an object; what should not be answered is noted."""
-    status, answer = await ask(made.socket, method, where, body)
-    lived.counted["requests"] += 1
-    if status // 100 == 2:
-        found = json.loads(answer) if answer[:1] == b"{" else None
-        return found if isinstance(found, dict) else None
-    if where == "/healthz" and status == 503:
-        lived.counted["degraded"] += 1  # a machine that is too busy for a tick every 0.1 s
-    elif status not in EXPECTED:
-        lived.wrong.append(f"{method} {where}: {status} {answer[:200]!r}")
-    return None
 
 
 def measured(made: Service, at_s: float) -> Mark:

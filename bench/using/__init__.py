@@ -1,0 +1,1 @@
+"""Those who use a service while it is measured."""
