@@ -4,7 +4,8 @@ A state is any nesting of dicts, lists and tuples with tensors among its leaves.
 pickled (the peers are one job and trust each other), the tensors in ``parcels``: large ones from where they
 lie to where they belong, without a copy. Several receivers of one source form a chain, each handing on what
 it has got while the next piece arrives, so that a source sends everything once however many join. Which rank
-sends to whom, the plan says.
+sends to whom, the plan says. A receiver on the source's own machine takes what lies on the CPU straight from
+the source's memory (``neighbour``), while the source holds still.
 """
 
 import pickle
@@ -15,8 +16,9 @@ from typing import Any
 
 import torch
 
-from fallow import parcels
-from fallow.group import Group, Work
+from fallow import neighbour, parcels
+from fallow.group import Group, GroupBroken, Work
+from fallow.neighbour import NeighbourGone, Offer
 from fallow.parcels import Parcel
 
 AHEAD = 6
@@ -58,16 +60,19 @@ def route(transfers: Sequence[tuple[int, int]], rank: int) -> Route:
 
 
 def send_state(group: Group, to: int, state: Any, device: torch.device) -> int:
-    """Hand ``state`` to rank ``to``; returns the bytes of tensors sent. Blocks. Raises GroupBroken."""
+    """Hand ``state`` to rank ``to``; returns the bytes of tensors handed over. Blocks. Raises GroupBroken."""
     tensors: list[torch.Tensor] = []
     skeleton = _strip(state, tensors, {})
-    _send_header(group, to, pickle.dumps(skeleton), device)
-    under_way: deque[Work] = deque()
-    for parcel in parcels.outgoing(tensors, device):
-        if len(under_way) == AHEAD:
-            under_way.popleft().wait()
-        under_way.append(group.start_send(parcels.content(parcel, device), to))
-    _finish(under_way)
+    made = neighbour.offer(tensors) if device.type == "cpu" else None
+    with neighbour.letting_read():
+        _send_header(group, to, pickle.dumps((skeleton, made)), device)
+        takes = made is not None and _hear(group, to, device)
+        offered, rest = _divided(tensors, made)
+        _send_all(group, to, rest, device)
+        if made is not None:
+            if not takes:
+                _send_all(group, to, offered, device)
+            _hear(group, to, device)  # that all who read here have read
     return sum(parcels.nbytes(tensor) for tensor in tensors)
 
 
@@ -80,10 +85,64 @@ def receive_state(
     others are new, on ``device`` or on the CPU where the source had them there. Raises GroupBroken.
     """
     header = _receive_header(group, source, device)
+    skeleton, made = pickle.loads(header)
+    tensors = _targets(skeleton, twins, device)
     if onward is not None:
         _send_header(group, onward, header, device)
-    skeleton = pickle.loads(header)
-    tensors = _targets(skeleton, twins, device)
+    if made is None:
+        _pass_on(group, source, tensors, device, onward)
+    else:
+        _take(group, Route(source=source, onward=onward), tensors, made, device)
+    return _restore(skeleton, tensors)
+
+
+def _take(
+    group: Group, place: Route, tensors: Sequence[torch.Tensor], made: Offer, device: torch.device
+) -> None:
+    """Fill ``tensors``, those in the offer by reading them where that can be; and see to those behind us."""
+    source, onward = place.source, place.onward
+    assert source is not None
+    takes = neighbour.can_read(made)
+    _say(group, source, takes, device)
+    onward_takes = onward is not None and _hear(group, onward, device)
+    offered, rest = _divided(tensors, made)
+    _pass_on(group, source, rest, device, onward)
+    if takes:
+        try:
+            neighbour.read(made, offered)
+        except NeighbourGone as error:
+            raise GroupBroken(str(error)) from None
+        if onward is not None and not onward_takes:
+            _send_all(group, onward, offered, device)
+    else:
+        _pass_on(group, source, offered, device, None if onward_takes else onward)
+    if onward is not None:
+        _hear(group, onward, device)
+    _say(group, source, True, device)
+
+
+def _divided(
+    tensors: Sequence[torch.Tensor], made: Offer | None
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """What is offered, and the rest."""
+    places = made.spans if made is not None else {}
+    rest = [tensor for place, tensor in enumerate(tensors) if place not in places]
+    return [tensors[place] for place in places], rest
+
+
+def _send_all(group: Group, to: int, tensors: Sequence[torch.Tensor], device: torch.device) -> None:
+    under_way: deque[Work] = deque()
+    for parcel in parcels.outgoing(tensors, device):
+        if len(under_way) == AHEAD:
+            under_way.popleft().wait()
+        under_way.append(group.start_send(parcels.content(parcel, device), to))
+    _finish(under_way)
+
+
+def _pass_on(
+    group: Group, source: int, tensors: Sequence[torch.Tensor], device: torch.device, onward: int | None
+) -> None:
+    """Fill ``tensors`` with what rank ``source`` sends, and send it to rank ``onward`` as it comes in."""
     leaving: deque[Work] = deque()
     for parcel, landed in _arrivals(group, source, parcels.incoming(tensors, device), device):
         if onward is not None:
@@ -92,7 +151,6 @@ def receive_state(
         if len(leaving) == AHEAD:
             leaving.popleft().wait()
     _finish(leaving)
-    return _restore(skeleton, tensors)
 
 
 def _arrivals(
@@ -175,6 +233,16 @@ def _target(slot: Slot, twin: Any, device: torch.device) -> torch.Tensor:
 def _finish(works: deque[Work]) -> None:
     while works:
         works.popleft().wait()
+
+
+def _say(group: Group, to: int, word: bool, device: torch.device) -> None:
+    group.send(torch.tensor([int(word)], dtype=torch.int64, device=device), to)
+
+
+def _hear(group: Group, source: int, device: torch.device) -> bool:
+    word = torch.zeros(1, dtype=torch.int64, device=device)
+    group.receive(word, source)
+    return bool(word)
 
 
 def _send_header(group: Group, to: int, header: bytes, device: torch.device) -> None:

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 import fallow
-from fallow import channel, group, protocol, seat
+from fallow import channel, group, neighbour, protocol, seat
 from tests.fallow.crew import network, task
 from tests.fallow.ledger import Ledger
 
@@ -114,6 +114,11 @@ def main() -> None:
         group.TorchGroup.start_send, "before-parcel", "after-parcel"
     )
     group.TorchGroup.send = dying(group.TorchGroup.send, "amid-send", None)  # type: ignore[method-assign]
+
+    group.TorchGroup.receive = dying(  # type: ignore[method-assign]
+        group.TorchGroup.receive, "amid-hear", None
+    )
+    neighbour.read = dying(neighbour.read, "before-read", "after-read")
 
     passes("start")
     model = network()

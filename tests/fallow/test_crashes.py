@@ -8,6 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
+from fallow import neighbour  # noqa: E402
 from fallow.controller import Controller  # noqa: E402
 from fallow.membership import Limits  # noqa: E402
 from fallow.nursery import Nursery  # noqa: E402
@@ -31,7 +32,11 @@ CRASHES = [
     "w0/amid-send/1",
     "w0/before-parcel/0",
     "w0/after-parcel/0",
+    "w0/amid-hear/0",
+    "w0/amid-hear/1",
     "w1/before-receive/0",
+    "w1/before-read/0",
+    "w1/after-read/0",
     "w1/after-receive/0",
     "w0/before-switched/0",
     "w1/after-switched/0",
@@ -40,6 +45,8 @@ CRASHES = [
     "w2/before-connect/0",
     "w2/after-connect/0",
     "w2/before-receive/0",
+    "w2/before-read/0",
+    "w2/after-read/0",
     "w2/after-receive/0",
     "w2/before-switched/0",
     "w2/after-switched/0",
@@ -47,6 +54,7 @@ CRASHES = [
     "w1/after-connect/1",
     "w0/before-send/1",
     "w0/amid-send/3",
+    "w0/amid-hear/3",
     "w0/after-send/1",
     "w0/after-switched/1",
     "w1/before-switched/1",
@@ -104,6 +112,7 @@ class Watched:
         self.out, self.ledger = folder / "end.pt", folder / "ledger"
         pace = "0.1" if spare else "0.02"  # steps must be left when a spare is ready, on a busy machine too
         variables = {"CRASH": crash, "OUT": str(self.out), "LEDGER": str(self.ledger), "PACE_S": pace}
+        variables[neighbour.ENV_SWITCH] = "0" if "parcel" in crash else "1"
         self.controller = Controller(
             lambda own: nursery.spawn({**own, **variables}),
             workers=workers,

@@ -1,6 +1,7 @@
 """A state arrives as it was sent: bit by bit, in place where it can, through chains, whatever it holds."""
 
 import collections
+import threading
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
-from fallow import parcels  # noqa: E402
+from fallow import neighbour, parcels  # noqa: E402
 from fallow.group import Group, GroupBroken  # noqa: E402
 from fallow.handover import Route, receive_state, route, send_state  # noqa: E402
 from tests.fallow.ranks import CPU, together  # noqa: E402
@@ -66,11 +67,19 @@ def assert_same(one: object, other: object) -> None:
             assert mine == theirs
 
 
+@pytest.mark.parametrize("readers", ["", "1", "2", "12", "23", "13", "123"])
 @pytest.mark.parametrize("receivers", [1, 2, 3])
-def test_a_state_arrives_at_every_link_of_a_chain_as_it_was_sent(receivers: int) -> None:
+def test_a_state_arrives_at_every_link_of_a_chain_as_it_was_sent(
+    monkeypatch: pytest.MonkeyPatch, receivers: int, readers: str
+) -> None:
+    """Whoever of them can read the source's memory, and whoever stands behind one who can or can't."""
     transfers = tuple((0, rank) for rank in range(1, receivers + 1))
+    here = threading.local()
+    able = neighbour.can_read
+    monkeypatch.setattr(neighbour, "can_read", lambda made: str(here.rank) in readers and able(made))
 
     def work(group: Group) -> object:
+        here.rank = group.rank
         place = route(transfers, group.rank)
         if place.source is None:
             assert place.onward is not None
@@ -109,6 +118,23 @@ def test_fitting_twins_are_filled_where_they_lie_and_others_are_left_alone() -> 
     assert bool(kept.all())
 
 
+def test_a_source_that_ends_while_it_is_read_breaks_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(made: neighbour.Offer, into: object) -> None:
+        raise neighbour.NeighbourGone("the memory of process 7 can no longer be read")
+
+    monkeypatch.setattr(neighbour, "read", gone)
+
+    def work(group: Group) -> object:
+        if group.rank == 0:
+            return send_state(group, 1, odd_state(), CPU)
+        return receive_state(group, 0, None, CPU)
+
+    sent, received = together(2, work)
+    assert isinstance(sent, GroupBroken)
+    assert isinstance(received, GroupBroken)
+    assert "process 7" in str(received)
+
+
 def test_a_state_without_any_tensor_is_handed_over() -> None:
     def work(group: Group) -> object:
         return (
@@ -118,9 +144,14 @@ def test_a_state_without_any_tensor_is_handed_over() -> None:
     assert together(2, work) == [0, {"step": 3}]
 
 
+@pytest.mark.parametrize("reading", [True, False])
 @pytest.mark.parametrize("dying", [0, 1, 2])
-def test_a_link_that_breaks_is_told_to_all_others(dying: int) -> None:
+def test_a_link_that_breaks_is_told_to_all_others(
+    monkeypatch: pytest.MonkeyPatch, dying: int, reading: bool
+) -> None:
     """Whoever goes, nobody waits for ever and nobody takes a part for the whole."""
+    if not reading:
+        monkeypatch.setattr(neighbour, "can_read", lambda made: False)
 
     def work(group: Group) -> object:
         if group.rank == dying:
@@ -133,8 +164,8 @@ def test_a_link_that_breaks_is_told_to_all_others(dying: int) -> None:
         return receive_state(group, group.rank - 1, None, CPU, group.rank + 1 if group.rank == 1 else None)
 
     for rank, result in enumerate(together(3, work)):
-        neighbour = abs(rank - dying) == 1
-        assert not neighbour or isinstance(result, GroupBroken), (rank, result)
+        beside = abs(rank - dying) == 1
+        assert not beside or isinstance(result, GroupBroken), (rank, result)
         assert isinstance(result, GroupBroken | int | None), (rank, result)
 
 

@@ -1,0 +1,122 @@
+"""Memory of another process is read where the kernel allows it, and nowhere else."""
+
+import os
+import pickle
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
+
+from fallow import neighbour  # noqa: E402
+
+NOBODY = 65534
+
+
+@contextmanager
+def owner_of(tensors: "list[torch.Tensor]") -> Iterator[neighbour.Offer]:
+    """Another process that holds copies of ``tensors``, has them to offer and then stands still."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        copies = [tensor.clone() + 1 for tensor in tensors]
+        made = neighbour.offer(copies)
+        os.write(writing, pickle.dumps(made))
+        signal.pause()
+    try:
+        yield pickle.loads(os.read(reading, 100_000))
+    finally:
+        os.close(reading)
+        os.close(writing)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def in_a_child(work: Callable[[], bool]) -> bool:
+    """What ``work`` says in a process of its own."""
+    pid = os.fork()
+    if pid == 0:
+        os._exit(int(work()))
+    return bool(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+
+def test_what_another_process_offers_is_read_whole() -> None:
+    numbers = [torch.arange(5_000_000), torch.arange(3.0), torch.zeros(0), torch.arange(7.0)]
+    with owner_of(numbers) as made:
+        assert neighbour.can_read(made)
+        strided = torch.zeros(14)[::2]
+        into = [torch.zeros(5_000_000, dtype=torch.int64), torch.zeros(3), torch.zeros(0), strided]
+        neighbour.read(made, into)
+    for mine, theirs in zip(into, numbers, strict=True):
+        assert torch.equal(mine, theirs + 1)
+
+
+def test_only_what_lies_on_the_cpu_without_gaps_is_offered() -> None:
+    whole = torch.zeros(4, 4)
+    made = neighbour.offer([whole, whole.t(), whole.to("meta"), torch.zeros(2, dtype=torch.cfloat).conj()])
+    assert made is not None
+    assert list(made.spans) == [0]
+    assert neighbour.offer([whole.t()]) is None
+
+
+def test_nothing_is_offered_where_the_environment_forbids_it() -> None:
+    assert neighbour.offer([torch.ones(3)], {neighbour.ENV_SWITCH: "0"}) is None
+    assert neighbour.offer([torch.ones(3)], {neighbour.ENV_SWITCH: "1"}) is not None
+
+
+def test_another_machine_another_pid_namespace_and_no_tensors_are_no_neighbours() -> None:
+    with owner_of([torch.ones(3)]) as made:
+        assert not neighbour.can_read(replace(made, machine="another"))
+        assert not neighbour.can_read(replace(made, spans={}))
+
+
+def test_a_machine_that_cannot_be_told_is_nobodys_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbour, "BOOT_ID", neighbour.BOOT_ID / "absent")
+    mine = neighbour.offer([torch.ones(3)])
+    assert mine is not None
+    assert not in_a_child(lambda: neighbour.can_read(mine))
+
+
+def test_a_kernel_without_the_call_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with owner_of([torch.ones(3)]) as made:
+        monkeypatch.setattr(neighbour, "_system_call", lambda: None)
+        assert not neighbour.can_read(made)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_users_memory_is_not_read() -> None:
+    with owner_of([torch.ones(3)]) as made:
+
+        def as_nobody() -> bool:
+            os.setuid(NOBODY)
+            return neighbour.can_read(made)
+
+        assert not in_a_child(as_nobody)
+
+
+def test_an_owner_that_has_ended_is_said_to_be_gone() -> None:
+    with owner_of([torch.ones(3)]) as made:
+        pass
+    assert not neighbour.can_read(made)
+    with pytest.raises(neighbour.NeighbourGone, match=f"process {made.pid}"):
+        neighbour.read(made, [torch.zeros(3)])
+
+
+def test_where_only_ancestors_may_read_it_is_allowed_for_a_while(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Yama's scope 1; kernels without Yama answer the request with an error that changes nothing."""
+    asked: list[int] = []
+    scope = tmp_path / "ptrace_scope"
+    monkeypatch.setattr(neighbour, "YAMA", scope)
+    monkeypatch.setattr(neighbour, "_allow", asked.append)
+    for text in (None, "0\n", "1\n"):
+        if text is not None:
+            scope.write_text(text)
+        with neighbour.letting_read():
+            pass
+    assert asked == [neighbour.ANY, neighbour.NOBODY]
