@@ -47,6 +47,7 @@ T = TypeVar("T")
 FILE_NAME = "fallow.duckdb"
 READER_WAITS = 20
 READER_WAIT_S = 0.25
+KEPT_AT_HAND = "64MiB"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +209,23 @@ class Store:
             with suppress(duckdb.TransactionException):
                 self._connection.execute("CHECKPOINT")
             return self._size()
+
+    def shed(self) -> bool:
+        """Have the engine drop the file's blocks that it keeps at hand; false, with nothing done, while
+        somebody reads: a query that needs memory in that moment would fail.
+
+        The system's page cache holds them as well. The engine keeps them until its limit is reached, so a
+        service that is asked now this, now that would grow for days up to the size of its file.
+        """
+        with self._lock, self._reading:
+            if self._closed or self._lost or len(self._readers):
+                return False
+            try:
+                with suppress(duckdb.OutOfMemoryException):  # what is left is in use
+                    self._connection.execute(f"SET memory_limit = '{KEPT_AT_HAND}'")
+            finally:
+                self._connection.execute(f"SET memory_limit = '{self._limits.memory}'")
+            return True
 
     def export(self, out: Path, kind: Format, from_ms: int, to_ms: int) -> Exported:
         """Write samples, allocations and gpus of a span to files in ``out``; see ``docs/schema.md``."""

@@ -61,6 +61,7 @@ def _checkpoint(store: "Store") -> None:
     from service.daemon.thrift import give_back
 
     store.checkpoint()
+    store.shed()
     give_back()
 
 

@@ -3,6 +3,9 @@
 import threading
 from pathlib import Path
 
+import pytest
+
+from collector.store import database
 from collector.store.database import open_store
 from tests.collector.store.store_parts import T0, TICK_MS, ask, at_path, history, sample, tick
 
@@ -63,3 +66,31 @@ def test_ticks_go_on_while_a_day_is_sealed(tmp_path: Path) -> None:
         sealer.join()
         assert ask(store, COUNT) == [(len(past) + written,)]
         assert ask(store, "SELECT count(*) FROM sealed") == [(1,)]
+
+
+def test_what_the_engine_keeps_at_hand_is_dropped_while_nobody_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "KEPT_AT_HAND", "2MiB")
+    blocks = "SELECT sum(memory_usage_bytes) FROM duckdb_memory() WHERE tag = 'BASE_TABLE'"
+    with open_store(at_path(tmp_path)) as store, store.writing("making something large") as connection:
+        connection.execute("CREATE TABLE large AS SELECT random() AS number FROM range(1000000)")
+    with open_store(at_path(tmp_path)) as store:
+        asked = "SELECT sum((number * 1000)::BIGINT) FROM large"
+        before = ask(store, asked)
+        ((kept,),) = ask(store, blocks)
+        with store.reader():
+            assert not store.shed()
+            assert ask(store, blocks) >= [(kept,)]
+        assert store.shed()
+        ((left,),) = ask(store, blocks)
+        assert left < kept / 2
+        assert ask(store, asked) == before
+        ((limit,),) = ask(store, "SELECT current_setting('memory_limit')")
+        assert limit == ask(store, "SELECT format_bytes(1000000000)")[0][0]
+
+
+def test_a_closed_store_keeps_nothing_at_hand(tmp_path: Path) -> None:
+    with open_store(at_path(tmp_path)) as store:
+        pass
+    assert not store.shed()
