@@ -9,6 +9,7 @@ and then the bytes travel as they always did. For tensors on the CPU; NCCL knows
 import ctypes
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -21,6 +22,9 @@ PID_NAMESPACE = Path("/proc/self/ns/pid")
 YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 ENV_SWITCH = "FALLOW_READ_NEIGHBOURS"
 """With "0" nothing is offered, and all bytes travel over the group."""
+PIECE_BYTES = 32 * 1024 * 1024
+READERS = 4
+"""Threads that copy: the source's processors, and those of all who wait for us, have nothing else to do."""
 PR_SET_PTRACER = 0x59616D61
 ANY = -1
 NOBODY = 0
@@ -67,14 +71,18 @@ def can_read(made: Offer) -> bool:
 
 def read(made: Offer, into: Sequence[torch.Tensor]) -> None:
     """Fill ``into``, the offered tensors in the order of their places. Raises NeighbourGone."""
-    for (address, nbytes), tensor in zip(made.spans.values(), into, strict=True):
-        whole = tensor if _is_plain(tensor) else torch.empty(tensor.shape, dtype=tensor.dtype)
-        done = 0
-        while done < nbytes:
-            copied = _copy(made.pid, address + done, whole.data_ptr() + done, nbytes - done)
-            if copied <= 0:
-                raise NeighbourGone(f"the memory of process {made.pid} can no longer be read")
-            done += copied
+    wholes = [
+        tensor if _is_plain(tensor) else torch.empty(tensor.shape, dtype=tensor.dtype) for tensor in into
+    ]
+    pieces = [
+        (made.pid, address + start, whole.data_ptr() + start, min(PIECE_BYTES, nbytes - start))
+        for (address, nbytes), whole in zip(made.spans.values(), wholes, strict=True)
+        for start in range(0, nbytes, PIECE_BYTES)
+    ]
+    with ThreadPoolExecutor(READERS, "fallow-read") as readers:
+        for _ in readers.map(_copy_whole, pieces):
+            pass
+    for tensor, whole in zip(into, wholes, strict=True):
         if whole is not tensor:
             tensor.copy_(whole)
 
@@ -98,6 +106,17 @@ def _allow(reader: int) -> None:
 
 class _Span(ctypes.Structure):
     _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+
+def _copy_whole(piece: tuple[int, int, int, int]) -> None:
+    """Copy one piece: process, where it lies there, where here, bytes. Raises NeighbourGone."""
+    pid, theirs, ours, nbytes = piece
+    done = 0
+    while done < nbytes:
+        copied = _copy(pid, theirs + done, ours + done, nbytes - done)
+        if copied <= 0:
+            raise NeighbourGone(f"the memory of process {pid} can no longer be read")
+        done += copied
 
 
 def _copy(pid: int, theirs: int, ours: int, nbytes: int) -> int:
