@@ -77,6 +77,7 @@ def approve(plan: Plan, state: ClusterState, limits: Limits, agreed: frozenset[S
             _beyond(step, draft)
             or _withheld(step, draft)
             or _unswitched(step, state, limits, agreed)
+            or _unwatched(step, draft, agreed)
             or forbidden(step, draft, state, limits, cover)
             or brake.objection(step)
             or _impossible(step, draft, refused)
@@ -219,6 +220,20 @@ def _unswitched(step: Step, state: ClusterState, limits: Limits, agreed: frozens
     own = "" if job is None or mode is limits.mode(action) else f" for {job.project}"
     return Objection(
         rule=Rule.MODE, reason=f"the mode of {action.value} is {mode.value}{own}", would_change=wanted
+    )
+
+
+def _unwatched(step: Step, draft: Draft, agreed: frozenset[Step]) -> Objection | None:
+    """A job whose speed nobody knows gets no neighbour by itself: nobody would see it slowed down."""
+    if not isinstance(step, Move) or step.action is not ActionClass.PACK or step in agreed:
+        return None
+    job, placement = draft.jobs.get(step.job), draft.placements.get(step.job)
+    if job is None or job.paced or placement is None or placement.gpus != step.gpus:
+        return None
+    return Objection(
+        rule=Rule.NOT_MEASURED,
+        reason="nobody counts its steps, so a neighbour that slows it down would not be found",
+        would_change="`import fallow; fallow.listen()` in its script, and 3 minutes alone",
     )
 
 

@@ -142,7 +142,8 @@ class Job:
     touches it or lets it go on. ``told_ms`` is when its owner was first reached in this idle time, and
     ``warned_ms`` most lately, and ``unreached_ms`` when telling was last tried and reached nobody.
     ``cannot`` names steps, in small letters, that no engine here can carry out on it, each with the reason;
-    ``withheld`` those that its owner does not allow (``advisor.consent``).
+    ``withheld`` those that its owner does not allow (``advisor.consent``). ``paced``: its steps are counted
+    and its speed alone is known, so that a neighbour who slows it down is found.
     """
 
     id: JobId
@@ -188,6 +189,7 @@ class Job:
     paused_on: tuple[GpuUuid, ...] = ()
     next_launch: tuple[tuple[str, str], ...] = ()
     profile: Profile | None = None
+    paced: bool = False
 
     @property
     def elastic(self) -> bool:

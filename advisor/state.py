@@ -27,6 +27,7 @@ from advisor.model import (
 from advisor.observed import IdleStretch, JobUse, Observed, PastJob, Price
 from advisor.projects import housed
 from advisor.protect import Protect, with_protection
+from advisor.register.pair_watch import experience_of, pairs_of
 from advisor.rules import AdviceRules
 from advisor.spoken import spoken_of, with_spoken
 from analytics.model import Analysis, Finding, FindingKind
@@ -37,6 +38,8 @@ LAG_MS = 2 * MINUTE_MS
 """A minute is rolled up when it is over: the newest two may be missing, and are no lack of coverage."""
 SPOKEN_MS = 30 * DAY_MS
 """How long an owner's word is remembered: the three keeps are counted over so long."""
+PAIRS_MS = 365 * DAY_MS
+"""What was learnt of pairs is believed for so long: drivers and frameworks change."""
 CONTROLLER_WINDOW_MS = 2 * HOUR_MS
 EVERYBODY = "*"
 NO_PROJECT = ProjectName("unassigned")
@@ -116,6 +119,7 @@ def read_live(ask: Ask, analysis: Analysis, site: Site, rules: AdviceRules, days
         uses={job.id: _use(claims[job.id], controller, now_ms) for job in known},
         stretches=tuple(stretch_of(row) for row in stretches if not row["first"]),
         prices=_prices(gpu_rows),
+        experience=experience_of(pairs_of(ask("pairs", {"from_ts": now_ms - PAIRS_MS}))),
     )
     return Live(state=housed(state), observed=observed)
 

@@ -67,6 +67,7 @@ class _Process:
 
     def __init__(self) -> None:
         self._wanted = False
+        self._steps = 0
         self._done: Answer | None = None
         self._lock = threading.Lock()
         register_optimizer_step_post_hook(self._at_boundary)
@@ -77,7 +78,12 @@ class _Process:
                 return self._release()
             case ["status"]:
                 used = JobMemory(_device()).measure()
-                return {"pid": os.getpid(), "held": used.reserved_bytes, "needed": used.peak_needed_bytes}
+                return {
+                    "pid": os.getpid(),
+                    "step": self._steps or None,
+                    "held": used.reserved_bytes,
+                    "needed": used.peak_needed_bytes,
+                }
             case _:
                 return {"error": f"unknown request {' '.join(words)!r}: release-caches or status"}
 
@@ -99,7 +105,10 @@ class _Process:
 
     def _at_boundary(self, optimizer: Any, given: Any, named: Any) -> None:
         """After every optimizer's step. What is compiled or captured is no place to free memory."""
-        if torch.compiler.is_compiling() or not self._wanted or torch.cuda.is_current_stream_capturing():
+        if torch.compiler.is_compiling():
+            return
+        self._steps += 1
+        if not self._wanted or torch.cuda.is_current_stream_capturing():
             return
         with self._lock:
             if self._wanted:

@@ -47,6 +47,7 @@ PURE = (
     "advisor/register/life.py",
     "advisor/register/memory_watch.py",
     "advisor/register/model.py",
+    "advisor/register/pair_watch.py",
     "advisor/register/shares.py",
     "advisor/register/state.py",
     "advisor/round.py",

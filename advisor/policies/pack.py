@@ -15,7 +15,7 @@ from advisor.model import ActionClass, ClusterState, Gpu, Job, Use
 from advisor.observed import JobUse, Observed
 from advisor.placement import may_share
 from advisor.plan import Rule
-from advisor.policies.pairing import Experience, Pairing, PairingRules, choose_pairs
+from advisor.policies.pairing import Experience, Pairing, PairingRules, choose_pairs, turned
 from advisor.policies.protection import restraint, silence
 from advisor.policies.sayings import gib, job_name, lasting, money_of, percent
 from advisor.protection import Objection
@@ -29,7 +29,8 @@ PAIRING = PairingRules()
 """10% slower, three windows in a row."""
 MEASURED_CONFIDENCE = 0.9
 UNTRIED_CONFIDENCE = 0.5
-UNDO_WINDOW_S = 30
+SETTLES_S, UNDO_WINDOW_S = 60, 30
+"""As ``register.pair_watch.Span`` has it."""
 LEAST_SHARE, MOST_SHARE = 0.1, 0.9
 
 
@@ -128,7 +129,8 @@ def _paired(
         uses = observed.uses[one.id], observed.uses[two.id]
         return may_share(one, two) and crowding(gpu, *uses, rules) is None
 
-    pairs = choose_pairs([profile_of(job) for job in jobs], experience, PAIRING, may)
+    chosen = choose_pairs([profile_of(job) for job in jobs], experience, PAIRING, may)
+    pairs = [turned(pair) if _is_watched_turned(jobs, pair) else pair for pair in chosen]
     paired = {place for pair in pairs for place in (pair.foreground, pair.guest)}
     advices: list[Advice | Abstain] = [
         _advice(state, observed, rules, (jobs[pair.foreground], jobs[pair.guest]), pair) for pair in pairs
@@ -139,6 +141,11 @@ def _paired(
         would_change="another job of the same user, or two owners' consent to share",
     )
     return advices + [_abstain(state, job, lonely) for place, job in enumerate(jobs) if place not in paired]
+
+
+def _is_watched_turned(jobs: list[Job], pair: Pairing) -> bool:
+    """Whether only the guest counts its steps: of two that nobody tried, it is the foreground then."""
+    return not pair.measured and jobs[pair.guest].paced and not jobs[pair.foreground].paced
 
 
 def profile_of(job: Job) -> str:
@@ -168,13 +175,21 @@ def _advice(
         gain_gpu_hours=gain,
         gain_money=money_of(state, observed, freed, gain),
         horizon_s=float(rules.horizon_s),
-        risk=(
-            f"{host.user or 'the owner'} may run at {percent(pair.foreground_worst)} of full speed for "
-            f"{lasting(PAIRING.undo_windows * UNDO_WINDOW_S)} before it is undone; nothing isolates "
-            "the two, and a fault of one can end both"
-        ),
+        risk=_risk(host, pair),
         risk_to=tuple(sorted({user for user in (host.user, guest.user) if user is not None})),
         confidence=MEASURED_CONFIDENCE if pair.measured else UNTRIED_CONFIDENCE,
+    )
+
+
+def _risk(host: Job, pair: Pairing) -> str:
+    undone = (
+        f"for {SETTLES_S + PAIRING.undo_windows * UNDO_WINDOW_S} s before it is undone"
+        if host.paced
+        else "for as long as they share it: nobody counts its steps here, so it is not undone by itself"
+    )
+    return (
+        f"{host.user or 'the owner'} may run at {percent(pair.foreground_worst)} of full speed {undone}; "
+        "nothing isolates the two, and a fault of one can end both"
     )
 
 

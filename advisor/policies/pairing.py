@@ -182,6 +182,18 @@ def must_undo(foreground_speeds: Iterable[float | None], rules: PairingRules) ->
     )
 
 
+def turned(pair: Pairing) -> Pairing:
+    """The same pair with the other one as its foreground, as far as is known: both means are told alike."""
+    return replace(
+        pair,
+        foreground=pair.guest,
+        guest=pair.foreground,
+        foreground_speed=pair.guest_speed,
+        guest_speed=pair.foreground_speed,
+        foreground_worst=_clipped(pair.foreground_worst - pair.foreground_speed + pair.guest_speed),
+    )
+
+
 def couple_of(first: str, second: str) -> Couple:
     """The two in alphabetical order."""
     return (first, second) if first <= second else (second, first)

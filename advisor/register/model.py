@@ -109,6 +109,7 @@ class Report:
 
     ``handled`` is the number of the newest directive it has carried out, ``failed`` why that did not work.
     ``steps_left``, ``step_s`` (by world size) and ``checkpoint_ms`` are the job's own word, where it has one.
+    ``counted_ms`` is when ``step`` was counted, by the launcher's steady clock: two counts make a speed.
     ``attached`` is whether somebody may sit at its terminal, ``quiet_s`` for how long nobody has typed there.
     """
 
@@ -120,6 +121,7 @@ class Report:
     pids: tuple[int, ...] = ()
     gpus: tuple[GpuUuid, ...] = ()
     step: int | None = None
+    counted_ms: int | None = None
     steps_left: float | None = None
     step_s: Mapping[int, float] = field(default_factory=dict)
     resize_s: float | None = None

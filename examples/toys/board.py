@@ -107,6 +107,12 @@ class Device:
         """What this process has taken, its context included."""
         return 0 if self._row is None else int(self._board.mapped.toys[self._row].memory)
 
+    @property
+    def shared(self) -> bool:
+        """Whether another process is on it."""
+        with self._board.locked():
+            return any(toy.gpu == self._slot and toy.pid != os.getpid() for toy in self._board.living())
+
     def allocate(self, size: int) -> None:
         """Take so many bytes, and a context before the first. Raises ``OutOfMemory``, nothing taken."""
         with self._board.locked():

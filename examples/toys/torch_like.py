@@ -7,18 +7,12 @@ socket: ``release-caches`` gives back all that its tensors don't take now, ``sta
 """
 
 import argparse
-import os
-import select
 import sys
-import threading
 from collections.abc import Sequence
-from pathlib import Path
 
 from examples.toys import toil
 from examples.toys.board import CONTEXT_BYTES, GIB, Device
-from fallow.control_socket import Answer, ControlSocket
-
-SOCKET_VARIABLE = "FALLOW_JOB_SOCKET"
+from fallow.control_socket import Answer
 
 
 def main() -> None:
@@ -32,16 +26,13 @@ def main() -> None:
     for device in devices:
         toil.take(device, max(asked.needs_bytes, int(flags.peak * GIB)), asked)
         toil.say(f"torch-like: took {device.held_bytes / GIB:.1f} GiB of {device.uuid}")
-    if path := os.environ.get(SOCKET_VARIABLE):
-        hear(Path(path), devices, asked.needs_bytes)
-    toil.work(asked, devices)
+    toil.work(asked, devices, memory_of(devices, asked.needs_bytes))
 
 
-def hear(path: Path, devices: Sequence[Device], needs_bytes: int) -> None:
-    """Answer the launcher's requests from now on, on a thread."""
-    control = ControlSocket(path)
+def memory_of(devices: Sequence[Device], needs_bytes: int) -> toil.Hear:
+    """What it answers its launcher: all that is known of its memory, and giving some back."""
 
-    def answer(words: Sequence[str]) -> Answer:
+    def answer(words: Sequence[str], step: int) -> Answer:
         before = sum(device.held_bytes for device in devices)
         match words:
             case ["release-caches"]:
@@ -51,18 +42,11 @@ def hear(path: Path, devices: Sequence[Device], needs_bytes: int) -> None:
                 toil.say(f"torch-like: gave {(before - after) / GIB:.1f} GiB back")
                 return {"before_bytes": before, "after_bytes": after, "freed_bytes": before - after}
             case ["status"]:
-                return {"pid": os.getpid(), "held": before, "needed": needs_bytes}
+                return toil.status(step) | {"held": before, "needed": needs_bytes}
             case _:
                 return {"error": f"unknown request {' '.join(words)!r}: release-caches or status"}
 
-    control.answers = answer
-
-    def serve() -> None:
-        while True:
-            select.select([control], [], [])
-            control.poll()
-
-    threading.Thread(target=serve, name="hearing", daemon=True).start()
+    return answer
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ from advisor.engines.mps import find_mps
 from advisor.register.consents import ConsentBook
 from advisor.register.foreign import ForeignBook
 from advisor.register.model import Entry
+from advisor.register.pair_book import PairBook
+from advisor.register.pair_watch import Span
 from advisor.register.register import UnknownJob, open_register
 from collector.model import JobId, NodeName
 from collector.snapshot import Snapshot
@@ -33,6 +35,7 @@ from service.acting.loop import ActingLoop, Looks, Pace, Parts
 from service.acting.memory_watching import MemoryWatching
 from service.acting.observing import Observing
 from service.acting.orders import Orders
+from service.acting.pair_watching import PairWatching
 from service.acting.plans import PaperParts, Papers
 from service.advising import ask_policies, limits_of, site_of
 from service.alerts import joining as alerting
@@ -122,6 +125,7 @@ class _Roots:
     engine: LaunchedToo
     brief: LaunchedToo
     watching: MemoryWatching
+    pairing: PairWatching
     messages: MessageNotifier
 
 
@@ -187,6 +191,15 @@ def _roots(ground: Ground) -> _Roots:
         watching=MemoryWatching(
             register, engine, books.journal, clock, limits, snapshot=ground.snapshot, brief=brief
         ),
+        pairing=PairWatching(
+            register,
+            brief,
+            books.journal,
+            clock,
+            limits,
+            book=PairBook(store, clock),
+            span=Span().at_speed(config.rehearsal.speed),
+        ),
         messages=messages,
     )
 
@@ -198,6 +211,7 @@ def _observing(ground: Ground, roots: _Roots) -> Observing:
         roots.consents.complete,
         roots.books.remember,
         roots.watching.remember,
+        roots.pairing.remember,
         roots.granting.seen,
     )
 
@@ -230,7 +244,7 @@ def _loop(ground: Ground, roots: _Roots, observing: Observing, settle: "Callable
         looks=Looks(launcher=eyes.launcher, workers=eyes.workers),
         halted=roots.books.switch.halt,
         before=settle,
-        after=_after(roots.books, limits, roots.watching),
+        after=_after(roots.books, limits, (roots.watching, roots.pairing)),
         trouble=ground.trouble,
     )
     pace = Pace(every_s=acting.every_s, silent_s=acting.silent_s, launcher_grace_s=acting.launcher_grace_s)
@@ -278,12 +292,15 @@ def _settling(books: Books, engine: Dispatch) -> "Callable[[], None]":
     return settle
 
 
-def _after(books: Books, limits: "Limits", watching: MemoryWatching) -> "Callable[[Cycle], None]":
-    """What follows every cycle: it is filed, and whoever holds more memory than its share is seen to."""
+def _after(
+    books: Books, limits: "Limits", watching: "tuple[MemoryWatching | PairWatching, ...]"
+) -> "Callable[[Cycle], None]":
+    """What follows every cycle: it is filed, and neighbours are seen to: their memory, and their speed."""
 
     def follow(cycle: "Cycle") -> None:
         books.file(cycle, limits)
-        watching.after(cycle)
+        for each in watching:
+            each.after(cycle)
 
     return follow
 

@@ -134,6 +134,7 @@ class ReportOrder(Order):
     pids: Annotated[list[Annotated[int, Field(strict=True, ge=1, le=2**31)]], Field(max_length=4_096)] = []
     gpus: Annotated[list[Device], Field(max_length=MOST_GPUS)] = []
     step: Moment | None = None
+    counted_ms: Moment | None = None
     steps_left: Number | None = None
     step_s: Annotated[
         dict[Annotated[str, Field(pattern="^[1-9][0-9]{0,3}$")], Number], Field(max_length=MOST_GPUS)
@@ -162,6 +163,7 @@ class ReportOrder(Order):
             pids=tuple(self.pids),
             gpus=tuple(GpuUuid(each) for each in self.gpus),
             step=self.step,
+            counted_ms=self.counted_ms,
             steps_left=self.steps_left,
             step_s={int(size): seconds for size, seconds in self.step_s.items()},
             resize_s=self.resize_s,

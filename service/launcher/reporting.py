@@ -17,6 +17,7 @@ class Known:
 
     pids: tuple[int, ...] = ()
     step: int | None = None
+    counted_ms: int | None = None
     steps_left: float | None = None
     step_s: Mapping[int, float] = field(default_factory=dict)
     resize_s: float | None = None
@@ -25,11 +26,12 @@ class Known:
     checkpoint_ms: int | None = None
 
     @staticmethod
-    def of_status(told: Mapping[str, Any], before: "Known") -> "Known":
-        """What a controller, or the library in a plain job, answers to ``status``."""
+    def of_status(told: Mapping[str, Any], before: "Known", at_ms: int) -> "Known":
+        """What a controller, or the library in a plain job, answers to ``status`` at ``at_ms``, steady."""
         return Known(
             pids=tuple(int(pid) for pid in (told.get("pids") or {}).values() if pid),
             step=told.get("step"),
+            counted_ms=None if told.get("step") is None else at_ms,
             steps_left=told.get("steps_left"),
             step_s={int(size): float(each) for size, each in (told.get("step_s") or {}).items()},
             resize_s=told.get("resize_s"),
@@ -59,6 +61,7 @@ def report(course: Course, launcher: Launcher, known: Known, now_ms: int, quiet_
         pids=tuple(dict.fromkeys((*course.pids, *known.pids))) if course.alive else (),
         gpus=() if course.lease is None else course.lease.gpus,
         step=known.step,
+        counted_ms=known.counted_ms,
         steps_left=known.steps_left,
         step_s=known.step_s,
         resize_s=known.resize_s,

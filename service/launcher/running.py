@@ -315,7 +315,7 @@ class Running:
             if isinstance(said, dict):
                 self._asked_status = False
                 if "error" not in said and launch == self._course.launch:
-                    self._known = Known.of_status(said, self._known)
+                    self._known = Known.of_status(said, self._known, time.monotonic_ns() // 1_000_000)
             elif launch == self._course.launch:
                 self._happened(said)  # type: ignore[arg-type]
 

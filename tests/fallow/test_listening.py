@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -69,12 +70,24 @@ def test_a_plain_training_gives_caches_back_when_asked_and_trains_on(tmp_path: P
         assert said(process) == ["LISTENS True", "CHILD LISTENS False", "READY False"]
         freed = json.loads(ask(path, ["release-caches"]))
         assert freed == {"before_bytes": None, "after_bytes": None, "freed_bytes": 0}
-        assert json.loads(ask(path, ["status"])) == {"pid": process.pid, "held": None, "needed": None}
+        told = json.loads(ask(path, ["status"]))
+        assert told == {"pid": process.pid, "step": told["step"], "held": None, "needed": None}
         assert "release-caches or status" in json.loads(ask(path, ["stop"]))["error"]
         assert path.stat().st_mode & 0o777 == 0o600, "its user alone can ask"
         (tmp_path / "enough").touch()
         assert process.wait(DEADLINE_S) == 0
         assert not path.exists()
+
+
+def test_a_plain_training_says_how_many_steps_its_optimizer_has_made(tmp_path: Path) -> None:
+    path = tmp_path / "job-0"
+    with listener(tmp_path, FALLOW_JOB_SOCKET=str(path)) as process:
+        said(process)
+        until_s = time.monotonic() + DEADLINE_S
+        while (first := json.loads(ask(path, ["status"]))["step"]) is None:
+            assert time.monotonic() < until_s
+        while json.loads(ask(path, ["status"]))["step"] <= first:
+            assert time.monotonic() < until_s
 
 
 def test_a_relaunched_training_takes_the_socket_of_one_that_was_killed(tmp_path: Path) -> None:

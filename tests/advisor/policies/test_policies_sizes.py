@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from advisor.advice import Abstain, Advice
-from advisor.limits import Limits
-from advisor.model import Phase, Use
+from advisor.decide import decide
+from advisor.guard import approve
+from advisor.limits import Limits, Mode
+from advisor.model import ActionClass, Phase, Use
 from advisor.observed import Price
 from advisor.policies import cap_memory, consolidate, pack, right_size
 from advisor.policies.frameworks import launch_settings
@@ -304,6 +306,30 @@ def test_pair_steps_are_possible_and_free_a_gpu() -> None:
     after = replay(state, advice.steps)
     assert len({placement.gpus for placement in after.placements.values()}) == 1
     assert "may run at" in advice.risk and advice.risk_to == ("ann",)
+
+
+def test_of_two_that_nobody_tried_the_one_that_counts_its_steps_is_the_foreground() -> None:
+    for counts, other in (("a", "b"), ("b", "a")):
+        both = [(job(each, paced=each == counts), (f"g{n}",)) for n, each in enumerate("ab")]
+        (advice,) = advised(pack.advise(cluster(both), observed(use("a"), use("b")), LIMITS, RULES))
+        assert advice.job == other and [step.job for step in advice.steps] == [counts, other]
+        assert "for 150 s before it is undone" in advice.risk
+    state = cluster([(job("a"), ("g0",)), (job("b"), ("g1",))])
+    (advice,) = advised(pack.advise(state, observed(use("a"), use("b")), LIMITS, RULES))
+    assert "nobody counts its steps here, so it is not undone by itself" in advice.risk
+
+
+def test_who_does_not_count_steps_gets_no_neighbour_by_itself_and_one_by_a_persons_yes() -> None:
+    auto = Limits(modes={ActionClass.PACK: Mode.AUTO})
+    for paced, done in ((True, 2), (False, 0)):
+        state = cluster([(job("a", paced=paced), ("g0",)), (job("b"), ("g1",))])
+        advice = pack.advise(state, observed(use("a"), use("b")), auto, RULES)
+        plan = decide(state, auto, advice)
+        ruling = approve(plan, state, auto)
+        assert len(ruling.approved.steps) == done, ruling.refused
+        assert len(approve(plan, state, auto, frozenset(plan.steps)).approved.steps) == 2
+    assert "nobody counts its steps" in ruling.refused[0].reason
+    assert "fallow.listen()" in ruling.refused[0].would_change
 
 
 @pytest.mark.parametrize(

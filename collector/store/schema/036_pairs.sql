@@ -1,0 +1,22 @@
+-- Jobs that Fallow put on one GPU, and how fast they went there. A row a pair of jobs.
+--
+-- pairs         host was on the GPU, guest came. *_profile: what jobs have in common that behave alike. *_alone: steps a
+--               second before that; *_expected: the part of it that was expected beside the other; *_speed: the part
+--               that its trial showed, over so many windows. NULL: not measured. undone: parted for good
+CREATE TABLE pairs (
+    host VARCHAR NOT NULL,
+    guest VARCHAR NOT NULL,
+    gpu_model VARCHAR NOT NULL,
+    host_profile VARCHAR NOT NULL,
+    guest_profile VARCHAR NOT NULL,
+    since TIMESTAMP NOT NULL,
+    host_alone DOUBLE,
+    guest_alone DOUBLE,
+    host_expected DOUBLE NOT NULL,
+    guest_expected DOUBLE NOT NULL,
+    host_speed DOUBLE,
+    guest_speed DOUBLE,
+    windows INTEGER NOT NULL DEFAULT 0,
+    undone BOOLEAN NOT NULL DEFAULT false,
+    PRIMARY KEY (host, guest)
+);

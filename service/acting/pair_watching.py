@@ -1,0 +1,198 @@
+"""Sees to it that jobs which share a GPU since Fallow put them there get on, after every acting cycle.
+
+The rule is ``advisor.register.pair_watch``; this is its memory and its hands. Speeds alone are kept in
+memory: after a restart they take three windows again, but those of a pair that exists are in the store. A
+pair whose foreground is too slow is noted as parted first and then parted, through the journal and the engine
+as every step is; what cannot be done now is tried again at every cycle while they are together.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from advisor.deeds import Result
+from advisor.engines.engine import Done
+from advisor.limits import Limits, Mode
+from advisor.model import ActionClass
+from advisor.policies.pack import PAIRING, profile_of
+from advisor.policies.pairing import Experience, expected_speeds
+from advisor.register.pair_watch import (
+    Pair,
+    Span,
+    Track,
+    Way,
+    beside,
+    counted,
+    couples,
+    experience_of,
+    followed,
+    own_speed,
+    parting,
+    too_slow,
+    tried,
+    ways,
+)
+from advisor.steps import Move
+from collector.model import JobId
+
+if TYPE_CHECKING:
+    from advisor.cycle import Cycle
+    from advisor.engines.engine import Engine
+    from advisor.journal import StoreJournal
+    from advisor.model import ClusterState
+    from advisor.register.pair_book import PairBook
+    from advisor.register.register import Register
+    from collector.clock import Clock
+
+log = logging.getLogger(__name__)
+
+Couple = tuple[JobId, JobId]
+
+
+class PairWatching:
+    """One thread at a time."""
+
+    def __init__(
+        self,
+        register: "Register",
+        engine: "Engine",
+        journal: "StoreJournal",
+        clock: "Clock",
+        limits: Limits,
+        *,
+        book: "PairBook",
+        span: Span | None = None,
+    ) -> None:
+        self._register, self._engine, self._journal = register, engine, journal
+        self._clock, self._limits, self._book = clock, limits, book
+        self._span = span or Span()
+        self._tracks: dict[JobId, Track] = {}
+        self._alone: dict[JobId, float] = {}
+        self._pairs: dict[Couple, Pair] | None = None
+        self._strange: set[Couple] = set()
+        """Couples that the journal does not know: not put together by a pack."""
+
+    def remember(self, state: "ClusterState") -> "ClusterState":
+        """The state with who is known to count steps, and how fast each is alone."""
+        known = {id: replace(state.jobs[id], paced=True) for id in self._alone if id in state.jobs}
+        return replace(state, jobs={**state.jobs, **known}) if known else state
+
+    def after(self, cycle: "Cycle") -> None:
+        """Count, learn, and part whom the rule names; nothing is parted while acting is stopped. Blocks."""
+        entries = self._register.entries()
+        running = [each for each in entries.values() if each.gpus]
+        now = ways(cycle.state, running)
+        self._count(now)
+        for couple in couples(running, now):
+            pair = self._known(couple, cycle.state)
+            if pair is not None:
+                self._see_to(pair, cycle)
+
+    def _count(self, now: Mapping[JobId, Way]) -> None:
+        """Follow the steps of everybody who is on one GPU."""
+        entries, pairs = self._register.entries(), self._open()
+        tracks = {}
+        for id, way in now.items():
+            count = counted(entries[id])
+            if count is None or len(way.gpus) != 1:
+                continue
+            alone = self._alone.get(id) if way.beside else None
+            tracks[id] = track = followed(self._tracks.get(id), way, count, self._span, alone)
+            if (speed := own_speed(track)) is not None:
+                self._alone[id] = speed
+        changing = {id: track for id, track in self._tracks.items() if id in entries and id not in now}
+        self._tracks = changing | tracks
+        kept = {id for couple in pairs for id in couple} | set(entries)
+        self._alone = {id: speed for id, speed in self._alone.items() if id in kept}
+
+    def _open(self) -> dict[Couple, Pair]:
+        """The pairs of the store, read once; what they know of speeds alone outlives a restart."""
+        if self._pairs is None:
+            self._pairs = {(min(p.host, p.guest), max(p.host, p.guest)): p for p in self._book.pairs()}
+            for pair in self._pairs.values():
+                for job, speed in zip((pair.host, pair.guest), pair.alone, strict=True):
+                    if speed is not None:
+                        self._alone.setdefault(job, speed)
+        return self._pairs
+
+    def _known(self, couple: Couple, state: "ClusterState") -> Pair | None:
+        """The pair, noted when it is first seen; ``None`` when no pack has put them there."""
+        pairs = self._open()
+        if couple in pairs or couple in self._strange:
+            return pairs.get(couple)
+        if not set(couple) <= set(state.placements):
+            return None  # the register is newer than the look
+        roles = self._roles(couple)
+        if roles is None:
+            self._strange.add(couple)
+            return None
+        host, guest = roles
+        model = state.gpus[state.placements[host].gpus[0]].model
+        if model is None:
+            return None
+        names = profile_of(state.jobs[host]), profile_of(state.jobs[guest])
+        learnt = experience_of(pairs.values()).get(model) or Experience(gpu_model=model)
+        first, second, _ = expected_speeds(*names, learnt, PAIRING)
+        pair = Pair(
+            host=host,
+            guest=guest,
+            host_profile=names[0],
+            guest_profile=names[1],
+            gpu_model=model,
+            alone=(self._alone.get(host), self._alone.get(guest)),
+            expected=(first, second),
+        )
+        self._book.open(pair)
+        pairs[couple] = pair
+        return pair
+
+    def _roles(self, couple: Couple) -> Couple | None:
+        """Who was there and who came, by the journal's newest moves."""
+        moved = {job: self._moved(job) for job in couple}
+        stayed = [job for job, deed in moved.items() if deed is False]
+        came = [job for job, deed in moved.items() if deed is True]
+        return (stayed[0], came[0]) if len(stayed) == len(came) == 1 else None
+
+    def _moved(self, job: JobId) -> bool | None:
+        """Whether its newest pack took it to another GPU; ``None`` when it was never packed."""
+        for deed in self._journal.deeds(0, job=job):
+            packed = isinstance(deed.step, Move) and deed.step.action is ActionClass.PACK
+            if (
+                packed
+                and isinstance(deed.step, Move)
+                and deed.result is Result.DONE
+                and deed.stood is not None
+            ):
+                return deed.step.gpus != deed.stood.gpus
+        return None
+
+    def _see_to(self, pair: Pair, cycle: "Cycle") -> None:
+        host = beside(self._tracks.get(pair.host), pair.guest, pair.alone[0])
+        guest = beside(self._tracks.get(pair.guest), pair.host, pair.alone[1])
+        noted = replace(pair, undone=pair.undone or too_slow(host, PAIRING))
+        after = tried(noted, host, guest, PAIRING)
+        if after != pair:
+            self._book.settle(after)
+            self._open()[min(pair.host, pair.guest), max(pair.host, pair.guest)] = after
+        if after.undone and cycle.halt is None and self._may(pair, cycle.state):
+            self._part(after, host, cycle.state)
+
+    def _may(self, pair: Pair, state: "ClusterState") -> bool:
+        """Whether packing is anything that Fallow does here: what it did not do it does not undo."""
+        job = state.jobs.get(pair.guest)
+        if job is None:
+            return False
+        mode = self._limits.mode_for(ActionClass.PACK, job.project, state.projects)
+        return mode in (Mode.AUTO, Mode.ASK)
+
+    def _part(self, pair: Pair, host: Sequence[float], state: "ClusterState") -> None:
+        speed = f"at {host[-1]:.0%} of its own speed" if host else "too slow"
+        reason = f"{pair.host} runs {speed} beside {pair.guest}, so they are parted"
+        for step in parting(state, pair, self._register.entries(), reason):
+            intent = self._journal.intends(self._clock.now_ms(), step)
+            outcome = self._engine.do(step, intent)
+            self._journal.came_of(self._clock.now_ms(), intent, outcome)
+            if not isinstance(outcome, Done):
+                log.info("parting %s and %s: %s", pair.host, pair.guest, outcome)
+                return

@@ -1,0 +1,249 @@
+"""Two jobs on one GPU, watched and parted, with a real register, journal and engine; launchers' word.
+
+Pairs are written by add_pair and settle_pair, and read by the query pairs.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from advisor.cycle import Cycle
+from advisor.decide import decide
+from advisor.engines.local import LocalEngine, Patience
+from advisor.guard import approve
+from advisor.journal import StoreJournal
+from advisor.limits import Limits, Mode
+from advisor.model import ActionClass, ClusterState, Gpu, Job, Placement
+from advisor.policies.pack import PAIRING
+from advisor.register.model import Entry, Requeued, Stand
+from advisor.register.pair_book import PairBook
+from advisor.register.pair_watch import Pair
+from advisor.register.register import Register, open_register
+from advisor.register.shares import Device, Mps, Terms, terms
+from advisor.steps import Move, Start, Step
+from collector.model import GpuUuid, JobId, NodeName
+from collector.store.database import Store, open_store
+from service.acting.pair_watching import PairWatching
+from tests.advisor.register.register_world import GPUS, HandClock, acknowledge, submission, word
+
+AUTO = Limits(modes={ActionClass.PACK: Mode.AUTO})
+GIB = 1024**3
+
+
+class Patient(HandClock):
+    """A calendar that is moved by hand, and a stopwatch that runs."""
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+
+class Rig:
+    """Two jobs of 10 steps a second, each on a GPU of its own; launchers do as they are told at once."""
+
+    def __init__(self, store: Store, limits: Limits, gpus: int = 2) -> None:
+        self.clock, self.limits, self.store = Patient(), limits, store
+        self.gpus = GPUS[:gpus]
+        self.register: Register = open_register(store, self.clock)
+        self.engine = LocalEngine(self.register, self.clock, self.agree, Patience(answer_s=5, reshape_s=5))
+        self.journal = StoreJournal(store, self.clock)
+        self.watching = self.made()
+        self.register.listen(self.heard)
+        self.speed: dict[JobId, float] = {}
+        self.steps: dict[JobId, float] = {}
+        self.host, self.guest = self.started("host", GPUS[0]), self.started("guest", GPUS[1])
+
+    def made(self) -> PairWatching:
+        """A service that was just started."""
+        book = PairBook(self.store, self.clock)
+        return PairWatching(self.register, self.engine, self.journal, self.clock, self.limits, book=book)
+
+    def agree(self, entry: Entry, gpus: tuple[GpuUuid, ...], share: float) -> Terms:
+        return terms(entry.submission, share, [Device(uuid=gpus[0], memory_bytes=82 * GIB)], (), Mps())
+
+    def started(self, name: str, gpu: GpuUuid) -> JobId:
+        wanted = submission(name=name, nonce=name, max_gpus=1, memory_bytes=20 * GIB, grace_s=0.1)
+        entry, _ = self.register.submit(wanted)
+        self.register.report(entry.id, word(Stand.PENDING))
+        self.do(Start(job=entry.id, gpus=(gpu,)))
+        self.speed[entry.id], self.steps[entry.id] = 10.0, 0.0
+        return entry.id
+
+    def do(self, *steps: Step) -> None:
+        for step in steps:
+            self.journal.saw(self.state())
+            number = self.journal.intends(self.clock.now_ms(), step)
+            self.journal.came_of(self.clock.now_ms(), number, self.engine.do(step, number))
+
+    def heard(self, before: Entry | None, after: Entry) -> None:
+        directive = after.directive
+        if directive is not None and after.handled < directive.number:
+            gpus = () if isinstance(directive, Requeued) else getattr(directive, "gpus", after.gpus)
+            threading.Thread(target=acknowledge, args=(self.register, after), kwargs={"gpus": gpus}).start()
+
+    def pack(self) -> None:
+        """What the policy's advice does."""
+        host = Move(job=self.host, gpus=GPUS[:1], share=0.5, action=ActionClass.PACK)
+        guest = Move(job=self.guest, gpus=GPUS[:1], share=0.5, action=ActionClass.PACK)
+        self.do(host, guest)
+
+    def state(self) -> ClusterState:
+        entries = self.register.entries()
+        on = {id: entry for id, entry in entries.items() if entry.gpus}
+        return ClusterState(
+            as_of_ms=self.clock.now_ms(),
+            gpus={uuid: Gpu(uuid=uuid, node=NodeName("here"), model="H100") for uuid in self.gpus},
+            jobs={
+                id: Job(id=id, project=each.submission.project, user="anna", name=each.submission.name)
+                for id, each in on.items()
+            },
+            placements={id: Placement(gpus=each.gpus, share=each.share) for id, each in on.items()},
+        )
+
+    def live(self, seconds: int, halt: str | None = None) -> None:
+        """Time goes by: steps are made and told every five seconds, and cycles go by."""
+        for _ in range(0, seconds, 5):
+            self.clock.pass_s(5)
+            for id in self.speed:
+                entry = self.register.entry(id)
+                if entry.stand is Stand.RUNNING:
+                    self.steps[id] += 5 * self.speed[id]
+                    told = {"step": int(self.steps[id]), "counted_ms": self.clock.steady_ms}
+                    self.register.report(id, word(Stand.RUNNING, entry.handled, gpus=entry.gpus, **told))
+            state = self.watching.remember(self.state())
+            self.journal.saw(state)
+            plan = decide(state, self.limits)
+            ruling = approve(plan, state, self.limits)
+            self.watching.after(Cycle(state=state, plan=plan, ruling=ruling, outcomes=(), halt=halt))
+
+    def devices(self) -> dict[str, tuple[GpuUuid, ...]]:
+        both = {"host": self.host, "guest": self.guest}
+        return {name: self.register.entry(job).gpus for name, job in both.items()}
+
+    def pairs(self) -> tuple[Pair, ...]:
+        return PairBook(self.store, self.clock).pairs()
+
+
+TOGETHER = {"host": GPUS[:1], "guest": GPUS[:1]}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = open_store(tmp_path / "fallow.duckdb")
+    yield opened
+    opened.close()
+
+
+def test_a_pair_that_gets_on_is_learnt_and_left_alone(store: Store) -> None:
+    rig = Rig(store, AUTO)
+    rig.live(180)
+    assert rig.watching.remember(rig.state()).jobs[rig.host].paced
+    rig.pack()
+    rig.speed = {rig.host: 9.5, rig.guest: 6.0}
+    rig.live(180)
+    assert rig.devices() == TOGETHER
+    (pair,) = rig.pairs()
+    assert (pair.host, pair.guest, pair.alone) == (rig.host, rig.guest, (10.0, 10.0))
+    assert pair.speeds == (pytest.approx(0.95), pytest.approx(0.6)) and pair.windows == 3
+    assert not pair.undone and pair.expected == (0.7, 0.7)
+
+
+def test_a_slow_guest_is_no_reason_a_slow_host_is(store: Store) -> None:
+    rig = Rig(store, AUTO)
+    rig.live(180)
+    rig.pack()
+    rig.speed[rig.host] = 8.0
+    rig.live(145)
+    assert rig.devices() == TOGETHER, "two slow windows"
+    rig.live(10)
+    assert rig.devices() == {"host": GPUS[:1], "guest": GPUS[1:2]}
+    assert rig.register.entry(rig.host).share == rig.register.entry(rig.guest).share == 1.0
+    (pair,) = rig.pairs()
+    assert pair.undone and pair.speeds == (pytest.approx(0.8), pytest.approx(1.0))
+    reasons = {deed.reason for deed in rig.journal.deeds(0) if "parted" in deed.reason}
+    assert reasons == {f"{rig.host} runs at 80% of its own speed beside {rig.guest}, so they are parted"}
+    rig.live(120)
+    assert len([deed for deed in rig.journal.deeds(0) if "parted" in deed.reason]) == 2, "done once"
+
+
+def test_without_a_free_gpu_the_guest_goes_back_into_the_queue(store: Store) -> None:
+    rig = Rig(store, AUTO)
+    rig.live(180)
+    rig.pack()
+    rig.gpus = GPUS[:1]
+    rig.speed[rig.host] = 8.0
+    rig.live(160)
+    assert rig.register.entry(rig.guest).stand is Stand.PENDING
+    assert rig.register.entry(rig.host).share == 1.0
+
+
+def test_a_restart_of_the_service_forgets_nothing_that_a_pair_needs(store: Store) -> None:
+    rig = Rig(store, AUTO)
+    rig.live(180)
+    rig.pack()
+    rig.speed[rig.host] = 8.0
+    rig.live(100)
+    rig.watching = rig.made()
+    rig.live(160)
+    assert rig.devices() == {"host": GPUS[:1], "guest": GPUS[1:2]}
+
+
+def test_while_acting_is_stopped_it_is_noted_and_parted_afterwards(store: Store) -> None:
+    rig = Rig(store, AUTO)
+    rig.live(180)
+    rig.pack()
+    rig.speed[rig.host] = 8.0
+    rig.live(180, halt="somebody stopped acting")
+    assert rig.devices() == TOGETHER and rig.pairs()[0].undone
+    rig.live(5)
+    assert rig.devices() == {"host": GPUS[:1], "guest": GPUS[1:2]}
+
+
+@pytest.mark.parametrize("mode", [Mode.OFF, Mode.ADVISE])
+def test_where_packing_is_not_done_nothing_is_undone(store: Store, mode: Mode) -> None:
+    rig = Rig(store, Limits(modes={ActionClass.PACK: mode}))
+    rig.live(180)
+    rig.pack()
+    rig.speed[rig.host] = 8.0
+    rig.live(180)
+    assert rig.devices() == TOGETHER
+
+
+def test_who_was_never_measured_alone_is_not_judged(store: Store) -> None:
+    rig = Rig(store, AUTO)
+    rig.live(60)
+    assert not rig.watching.remember(rig.state()).jobs[rig.host].paced
+    rig.pack()
+    rig.speed[rig.host] = 1.0
+    rig.live(300)
+    assert rig.devices() == TOGETHER and rig.pairs()[0].alone == (None, None)
+
+
+def test_two_that_no_pack_put_together_are_nobodys_pair(store: Store) -> None:
+    rig = Rig(store, AUTO)
+    rig.live(180)
+    moves = (Move(job=job, gpus=GPUS[:1], share=0.5) for job in (rig.host, rig.guest))
+    rig.do(*moves)
+    rig.speed[rig.host] = 8.0
+    rig.live(180)
+    assert rig.devices() == TOGETHER and rig.pairs() == ()
+
+
+def test_what_is_learnt_comes_back_as_experience(store: Store) -> None:
+    from advisor.policies.pairing import choose_pairs
+    from advisor.register.pair_watch import experience_of
+
+    rig = Rig(store, AUTO)
+    rig.live(180)
+    rig.pack()
+    rig.speed = {rig.host: 8.0, rig.guest: 6.0}
+    rig.live(180)
+    known = experience_of(rig.pairs())["H100"]
+    assert known.undone == {("anna/guest", "anna/host")}
+    assert choose_pairs(["anna/host", "anna/guest"], known, PAIRING) == ()
+    again = experience_of([replace(rig.pairs()[0], speeds=(0.95, 0.8), undone=False)])["H100"]
+    (pair,) = choose_pairs(["anna/host", "anna/guest"], again, PAIRING)
+    assert pair.measured and pair.gain == pytest.approx(0.75)
