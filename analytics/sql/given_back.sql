@@ -45,6 +45,7 @@ WITH deeds AS (
 ), meant AS (
     SELECT
         * EXCLUDE (step), (step ->> '$.for_job') AS for_job,
+        coalesce(try_cast((step ->> '$.share') AS DOUBLE), share) AS to_share,
         coalesce(CASE WHEN verb IN ('resize', 'move') THEN try_cast((step -> '$.gpus') AS VARCHAR[]) END, []) AS after,
         verb = 'release-caches' OR (verb = 'move' AND class = 'cap-memory') AS keeps
     FROM deeds
@@ -66,6 +67,7 @@ WITH deeds AS (
         s.*, g.gpu_id, g.share_of_device,
         CASE
             WHEN keeps THEN 1 - share
+            WHEN class = 'pack' AND (verb = 'requeue' OR to_share > share) THEN 0  -- a pair that is parted
             WHEN list_contains(after, uuid) THEN 0
             WHEN verb = 'resize' THEN share * greatest(0, gone - come) / gone
             ELSE share

@@ -147,6 +147,24 @@ def test_two_halves_that_became_one_freed_one_gpu(tmp_path: Path) -> None:
     assert minutes(row) == (160, 160, 75, 75)
 
 
+@pytest.mark.parametrize("queued", [False, True])
+def test_a_pair_that_is_parted_gave_back_until_then_and_parting_gives_nothing(
+    tmp_path: Path, queued: bool
+) -> None:
+    back: list[Held] = [] if queued else [(C, SECOND, 100, None)]
+    held = [(A, OWN, 0, None), (B, SECOND, 0, 20), (A, SECOND, 20, 100), (B, THIRD, 25, None), *back]
+    with past(tmp_path, held, busy=[(A, 0, END), (B, 0, 20), (B, 25, END)]) as store:
+        deed(store, 20, Move(job=OWN, gpus=(A,), share=0.5, action=ActionClass.PACK), [A])
+        moved = deed(store, 20, Move(job=SECOND, gpus=(A,), share=0.5, action=ActionClass.PACK), [B])
+        parted = Move(job=SECOND, gpus=(C,), share=1.0, action=ActionClass.PACK)
+        step = Requeue(job=SECOND, action=ActionClass.PACK) if queued else parted
+        deed(store, 100, step, [A], share=0.5)
+        deed(store, 100, Move(job=OWN, gpus=(A,), share=1.0, action=ActionClass.PACK), [A], share=0.5)
+        (row,) = asked(store)
+    assert row["intent"] == moved
+    assert minutes(row) == ((160, 160, 155, 155) if queued else (80, 80, 75, 75))
+
+
 def test_a_move_counts_for_the_gang_that_waited_and_for_nobody_else(tmp_path: Path) -> None:
     held = [(A, OWN, 0, 20), (B, OWN, 20, None), (A, SECOND, 20, 60), (A, THIRD, 60, 120)]
     with past(tmp_path, held, busy=[(A, 20, 120)]) as store:
