@@ -2,9 +2,14 @@
 
 Pure. The recorded idle times, jobs and their use are gone through again under the same ladder, the same
 size rules and the same pairing that advise live; nothing is invented about people, so what a person would
-have done otherwise is not in it. How far off its expectations are is not assumed but *earned*: for every
-idle time that reached the rung of telling, what would have been expected then, from what had been recorded
-by then, is held against what came (``backtest``).
+have done otherwise is not in it. How far off its expectations are is not assumed but *earned*, each class by
+what came of its own:
+
+* idle times: for each that reached the rung of telling, what would have been expected then, from what had
+  been recorded by then, beside how long it lasted (``backtest``);
+* sizes: what would have been advised from the first half of the window, beside what the second half of the
+  same kinds of job allows (``backtest_sizes``);
+* pairs: what was expected of those that were put together, beside what they reached (``backtest_pairs``).
 """
 
 from collections import defaultdict
@@ -22,10 +27,14 @@ from advisor.policies import right_size
 from advisor.policies.foresight import Quiet, foresee
 from advisor.policies.pack import PAIRING, crowding, profile_of, too_busy
 from advisor.policies.pairing import Experience, choose_pairs
+from advisor.register.pair_watch import Pair, experience_of
 from advisor.rules import AdviceRules
 from collector.model import GpuUuid, JobKind, NodeName
 
 MS_PER_S, HOUR_MS = 1000, 3_600_000
+LATER_S = 21_600
+"""A job of the later half that was measured for so long says whether a size would have done."""
+SLACK_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +57,24 @@ class Earned:
     total_error: float | None
 
 
+UNTOLD = Earned(cases=0, median_error=None, total_error=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """What sizes and pairs are held against: the jobs of both halves of the window, and the pairs of it."""
+
+    earlier: Sequence[PastJob] = ()
+    later: Sequence[PastJob] = ()
+    pairs: Sequence[Pair] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
     """What one class of action would have given back in the window.
 
-    ``low`` and ``high`` bound ``gpu_hours`` by the error that expectations earned, ``None`` where nothing
-    earned one. ``disturbed`` is how often somebody would have come back to a job that was paused.
+    ``low`` and ``high`` bound ``gpu_hours`` by the error that its expectations ``earned``, ``None`` where
+    nothing did. ``disturbed`` is how often somebody would have come back to a job that was paused.
     """
 
     action: str
@@ -65,11 +86,12 @@ class Given:
     jobs: int
     times: int
     disturbed: int
+    earned: Earned = UNTOLD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """All classes, and the bar that this history earned."""
+    """All classes, and the bar that this history's idle times earned."""
 
     given: tuple[Given, ...]
     earned: Earned
@@ -81,9 +103,14 @@ def what_if(
     prices: Mapping[str, Price],
     rules: AdviceRules,
     allowed: Callable[[Job], bool] = lambda job: True,
+    *,
+    tried: Tried | None = None,
 ) -> WhatIf:
     """The replay. ``allowed`` says whose jobs may be touched: everybody's, unless consent is to be kept."""
+    tried = tried or Tried()
     earned = error_of(backtest(stretches, rules))
+    sized = error_of(backtest_sizes(tried.earlier, tried.later, prices, rules))
+    paired = error_of(backtest_pairs(tried.pairs))
     by_id = {past.job.id: past for past in jobs}
     told = [each for each in stretches if each.length_s >= tell_s(each.kind, rules)]
     may = [
@@ -93,19 +120,21 @@ def what_if(
     ]
     paused = [each for each in may if each.length_s >= pause_s(each.kind, rules)]
     price = _mean_price(jobs, prices)
-    rows = (
-        _held("tell", "every owner lets go when told", told, lambda kind: tell_s(kind, rules)),
-        _held(
-            "pause",
-            "paused by the ladder, resumed on return",
-            paused,
-            lambda kind: pause_s(kind, rules),
-            rules.resume_s,
-        ),
-        _sized(jobs, prices, rules),
-        _packed(jobs, rules),
+    let_go = _held("tell", "every owner lets go when told", told, lambda kind: tell_s(kind, rules))
+    resumed = _held(
+        "pause",
+        "paused by the ladder, resumed on return",
+        paused,
+        lambda kind: pause_s(kind, rules),
+        rules.resume_s,
     )
-    return WhatIf(given=tuple(_bounded(_priced(row, price), earned) for row in rows), earned=earned)
+    rows = (
+        (let_go, earned),
+        (resumed, earned),
+        (_sized(jobs, prices, rules), sized),
+        (_packed(jobs, rules, experience_of(tried.pairs)), paired),
+    )
+    return WhatIf(given=tuple(_bounded(_priced(row, price), bar) for row, bar in rows), earned=earned)
 
 
 def backtest(stretches: Sequence[IdleStretch], rules: AdviceRules) -> tuple[Foreseen, ...]:
@@ -126,6 +155,47 @@ def backtest(stretches: Sequence[IdleStretch], rules: AdviceRules) -> tuple[Fore
         if seen is not None:
             found.append(Foreseen(expected_s=seen.expected_s, came_s=min(left_s, rules.horizon_s)))
     return tuple(found)
+
+
+def backtest_sizes(
+    earlier: Sequence[PastJob], later: Sequence[PastJob], prices: Mapping[str, Price], rules: AdviceRules
+) -> tuple[Foreseen, ...]:
+    """For each later job of a kind that was advised a smaller size: what was expected, and what it allows.
+
+    A size that would have been advised from the later time as well would have done; one that would not is
+    counted as no gain at all, although it may have done without its margins. GPU-seconds.
+    """
+    saved: dict[tuple[str, int], float] = {}
+    for advice in _sizes(earlier, prices, rules):
+        past = next(past for past in earlier if past.job.id == advice.job)
+        if past.use.held_gpu_hours > 0:
+            saved[_kind(past)] = advice.gain_gpu_hours / past.use.held_gpu_hours
+    least = replace(rules, fit_window_s=min(rules.fit_window_s, LATER_S))
+    again = {advice.job: advice.gain_gpu_hours for advice in _sizes(later, prices, least)}
+    found = []
+    for past in later:
+        part, held_s = saved.get(_kind(past)), past.use.held_gpu_hours * 3600
+        if part is None or past.use.measured_s < least.fit_window_s * rules.coverage_ratio:
+            continue
+        allows = again.get(past.job.id, 0.0) * 3600
+        came_s = part * held_s if allows >= part * held_s - SLACK_S else 0.0
+        found.append(Foreseen(expected_s=part * held_s, came_s=came_s))
+    return tuple(found)
+
+
+def backtest_pairs(pairs: Iterable[Pair]) -> tuple[Foreseen, ...]:
+    """For each pair that was tried: what gain was expected, and what it reached; parted ones gave nothing.
+
+    GPU-seconds for each hour beside each other.
+    """
+    return tuple(
+        Foreseen(
+            expected_s=max(0.0, sum(pair.expected) - 1) * 3600,
+            came_s=0.0 if pair.undone else max(0.0, sum(pair.speeds) - 1) * 3600,
+        )
+        for pair in pairs
+        if pair.speeds is not None
+    )
 
 
 def error_of(cases: Sequence[Foreseen]) -> Earned:
@@ -186,9 +256,7 @@ def _held(
 
 def _sized(jobs: Sequence[PastJob], prices: Mapping[str, Price], rules: AdviceRules) -> Given:
     """Every job of the window measured long enough, asked for the size that would have done."""
-    state, observed = _as_state(jobs, prices)
-    answers = right_size.advise(state, observed, Limits(), rules)
-    advised = [each for each in answers if isinstance(each, Advice)]
+    advised = _sizes(jobs, prices, rules)
     return Given(
         action="right-size",
         how="asked for what would have done",
@@ -202,8 +270,20 @@ def _sized(jobs: Sequence[PastJob], prices: Mapping[str, Price], rules: AdviceRu
     )
 
 
-def _packed(jobs: Sequence[PastJob], rules: AdviceRules) -> Given:
-    """At every time, the best pairing of those who may share; what is expected of pairs nobody tried yet."""
+def _sizes(jobs: Sequence[PastJob], prices: Mapping[str, Price], rules: AdviceRules) -> list[Advice]:
+    """Smaller sizes for these jobs, as they would be advised."""
+    state, observed = _as_state(jobs, prices)
+    answers = right_size.advise(state, observed, Limits(), rules)
+    return [each for each in answers if isinstance(each, Advice)]
+
+
+def _kind(past: PastJob) -> tuple[str, int]:
+    """Jobs that the next one is like: the same owner, name and number of GPUs."""
+    return profile_of(past.job), past.gpus
+
+
+def _packed(jobs: Sequence[PastJob], rules: AdviceRules, known: Mapping[str, Experience]) -> Given:
+    """At every time, the best pairing of those who may share, by what was learnt of pairs so far."""
     light = [past for past in jobs if past.gpus == 1 and too_busy(past.use, rules) is None]
     edges = sorted({at for past in light for at in (past.from_ms, past.to_ms)})
     hours = 0.0
@@ -211,7 +291,7 @@ def _packed(jobs: Sequence[PastJob], rules: AdviceRules) -> Given:
     who: set[str] = set()
     for begin, end in pairwise(edges):
         there = [past for past in light if past.from_ms <= begin and past.to_ms >= end]
-        for gain, couple in _pairs(there, rules):
+        for gain, couple in _pairs(there, rules, known):
             hours += max(0.0, gain) * (end - begin) / HOUR_MS
             pairs.add(couple)
             who.update(couple)
@@ -228,7 +308,9 @@ def _packed(jobs: Sequence[PastJob], rules: AdviceRules) -> Given:
     )
 
 
-def _pairs(there: Sequence[PastJob], rules: AdviceRules) -> Iterable[tuple[float, tuple[str, str]]]:
+def _pairs(
+    there: Sequence[PastJob], rules: AdviceRules, known: Mapping[str, Experience]
+) -> Iterable[tuple[float, tuple[str, str]]]:
     by_model: dict[str | None, list[PastJob]] = defaultdict(list)
     for past in there:
         by_model[past.model].append(past)
@@ -242,7 +324,7 @@ def _pairs(there: Sequence[PastJob], rules: AdviceRules) -> Iterable[tuple[float
             return fits and may_share(one.job, two.job)
 
         names = [profile_of(past.job) for past in group]
-        for pair in choose_pairs(names, Experience(gpu_model=model), PAIRING, may):
+        for pair in choose_pairs(names, known.get(model) or Experience(gpu_model=model), PAIRING, may):
             couple = sorted((group[pair.foreground].job.id, group[pair.guest].job.id))
             yield pair.gain, (couple[0], couple[1])
 
@@ -289,8 +371,9 @@ def _priced(row: Given, price: float | None) -> Given:
 
 
 def _bounded(row: Given, earned: Earned) -> Given:
-    """The bar is earned by idle times alone; sizes and pairs were never held against what came."""
-    if row.action not in ("tell", "pause") or earned.median_error is None:
-        return row
-    error = abs(earned.total_error or 0.0)
-    return replace(row, low=row.gpu_hours * (1 - min(1.0, error)), high=row.gpu_hours * (1 + error))
+    """The row with what its kind of expectation has earned; as it is, where nothing came of any."""
+    if earned.total_error is None:
+        return replace(row, earned=earned)
+    error = abs(earned.total_error)
+    low, high = row.gpu_hours * (1 - min(1.0, error)), row.gpu_hours * (1 + error)
+    return replace(row, low=low, high=high, earned=earned)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from advisor.observed import IdleStretch, Observed, PastJob, Price
     from advisor.rules import AdviceRules
     from advisor.state import Site
+    from advisor.whatif import Tried
     from collector.model import GpuUuid
     from service.client import Client
     from service.config.model import Config
@@ -99,15 +100,23 @@ class Past:
     stretches: "tuple[IdleStretch, ...]"
     jobs: "tuple[PastJob, ...]"
     prices: "dict[str, Price]"
+    tried: "Tried"
 
 
 def recorded_past(client: "Client", start: datetime, end: datetime, site: "Site") -> Past:
     """What was recorded in a window. Blocks. Raises ``ClientError``."""
     from advisor.observed import Price
+    from advisor.register.pair_watch import pairs_of
     from advisor.state import past_job_of, stretch_of
+    from advisor.whatif import Tried
 
     span = {"from_ts": start, "to_ts": end}
     rows = client.rows("past_jobs", **span)
+    middle = (start + (end - start) / 2).replace(second=0, microsecond=0)
+    halves = (
+        tuple(past_job_of(row, site) for row in client.rows("past_jobs", from_ts=since, to_ts=until))
+        for since, until in ((start, middle), (middle, end))
+    )
     return Past(
         stretches=tuple(stretch_of(r) for r in client.rows("idle_stretches", **span) if not r["first"]),
         jobs=tuple(past_job_of(row, site) for row in rows),
@@ -116,6 +125,11 @@ def recorded_past(client: "Client", start: datetime, end: datetime, site: "Site"
             for row in rows
             if row["model"] is not None and row["per_gpu_hour"] is not None
         },
+        tried=Tried(
+            earlier=next(halves),
+            later=next(halves),
+            pairs=pairs_of(client.rows("pairs", from_ts=start)),
+        ),
     )
 
 

@@ -32,6 +32,7 @@ def run(flags: argparse.Namespace) -> int:
         past.prices,
         config.advice,
         (lambda job: job.preemptible and job.checkpointable) if flags.consented else (lambda job: True),
+        tried=past.tried,
     )
     currency = next((price.currency for price in past.prices.values()), None)
     if flags.json:
@@ -47,6 +48,8 @@ def run(flags: argparse.Namespace) -> int:
     )
     screen.print(_table(found, currency, hours))
     screen.print(_bar(found.earned), style="bright_black")
+    for line in _others(found):
+        screen.print(line, style="bright_black")
     if flags.consented and not (site.preemptible and site.checkpointable):
         screen.print("Nobody has consented yet; see [consent] in the configuration.", style="bright_black")
     return 0
@@ -92,9 +95,27 @@ def _bar(earned: "Earned") -> str:
     )
 
 
+def _others(found: "WhatIf") -> list[str]:
+    """What sizes and pairs were held against."""
+    bars = {each.action: each.earned for each in found.given}
+    lines = []
+    if (sized := bars["right-size"]).total_error is not None:
+        lines.append(
+            "Sizes of the first half of this time, against what the second half allows: "
+            f"{sized.cases} jobs of the same kinds, {sized.total_error:+.0%} in total."
+        )
+    if (paired := bars["pack"]).total_error is not None:
+        lines.append(
+            f"Pairs that were put together, against what they reached: {paired.cases}, "
+            f"{paired.total_error:+.0%} in total."
+        )
+    return lines
+
+
 def _rows(found: "WhatIf", currency: str | None) -> list[dict[str, Any]]:
-    earned = {f"earned_{name}": value for name, value in asdict(found.earned).items()}
-    return [
-        {**asdict(each), "currency": currency if each.money is not None else None, **earned}
-        for each in found.given
-    ]
+    rows = []
+    for each in found.given:
+        row = asdict(each)
+        earned = {f"earned_{name}": value for name, value in row.pop("earned").items()}
+        rows.append({**row, "currency": currency if each.money is not None else None, **earned})
+    return rows

@@ -127,14 +127,23 @@ def replayed(
         past.prices,
         _changed(config.advice, changed),
         (lambda job: job.preemptible and job.checkpointable) if consented else (lambda job: True),
+        tried=past.tried,
     )
     return Replayed(
-        given=tuple(asdict(each) for each in found.given),
+        given=tuple(_row(asdict(each)) for each in found.given),
         earned=asdict(found.earned),
         jobs=len(past.jobs),
         held_gpu_hours=sum(each.use.held_gpu_hours for each in past.jobs),
         currency=next((price.currency for price in past.prices.values()), None),
     )
+
+
+def _row(given: dict[str, Any]) -> dict[str, Any]:
+    """A row of the table: of what its bar was earned by, how many cases there were."""
+    return {
+        **{name: each for name, each in given.items() if name != "earned"},
+        "cases": given["earned"]["cases"],
+    }
 
 
 def given_back(client: "Client", start: datetime, end: datetime) -> GivenBack:

@@ -166,4 +166,19 @@ def _bar(found: Replayed) -> str:
     return (
         f"The error bars are earned: of {wording.count(earned['cases'])} times that an owner would have been "
         f"told, what was expected then was off by {wording.percent(earned['median_error'])} at the median."
+        + _others(found)
     )
+
+
+def _others(found: Replayed) -> str:
+    """What the bars of sizes and pairs were earned by, where they have one."""
+    cases = {str(each["action"]): int(each["cases"]) for each in found.given if each["low"] is not None}
+    told = ""
+    if sized := cases.get("right-size"):
+        told += (
+            " Sizes advised from the first half of this time are held against "
+            f"{wording.count(sized)} jobs of the same kinds in the second."
+        )
+    if paired := cases.get("pack"):
+        told += f" Pairs are held against the {wording.count(paired)} that were tried."
+    return told

@@ -5,8 +5,20 @@ from dataclasses import replace
 import pytest
 
 from advisor.observed import IdleStretch, PastJob, Price
+from advisor.register.pair_watch import Pair
 from advisor.rules import AdviceRules
-from advisor.whatif import Foreseen, Given, WhatIf, backtest, error_of, pause_s, what_if
+from advisor.whatif import (
+    Foreseen,
+    Given,
+    Tried,
+    WhatIf,
+    backtest,
+    backtest_pairs,
+    backtest_sizes,
+    error_of,
+    pause_s,
+    what_if,
+)
 from collector.model import JobId, JobKind, Rung
 from tests.advisor.policies.scene import GIB, H100, HOUR_MS, MINUTE_MS, NOW_MS, job, use
 
@@ -145,3 +157,73 @@ def test_rows_carry_the_bar_that_was_earned_and_none_that_was_not() -> None:
     assert row(found, "right-size").low is None
     lone = what_if([idle("a", 300)], [busy("a")], {}, RULES)
     assert row(lone, "tell").low is None
+
+
+def test_a_size_is_held_against_what_later_jobs_of_its_kind_allow() -> None:
+    earlier = [past("a"), past("b")]
+    alike, grown = past("a", hours=12), busy("b")
+    cases = backtest_sizes(earlier, [alike, grown], {}, RULES)
+    expected = 0.8 * 3600
+    assert [case.expected_s for case in cases] == [
+        pytest.approx(12 * expected, rel=0.1),
+        pytest.approx(24 * expected, rel=0.1),
+    ]
+    assert cases[0].came_s == pytest.approx(cases[0].expected_s), "it needs no more than before"
+    assert cases[1].came_s == 0, "it fills its GPU now"
+
+
+def test_the_next_job_of_the_same_owner_and_name_is_of_the_same_kind() -> None:
+    first, following = (past(name, job=replace(job(name), name="train")) for name in ("a", "z"))
+    (case,) = backtest_sizes([first], [following, past("other"), past("a", gpus=2)], {}, RULES)
+    assert case.came_s == pytest.approx(case.expected_s)
+    assert backtest_sizes([first], [replace(following, use=use("z", hours=2))], {}, RULES) == (), "too short"
+    assert backtest_sizes([], [following], {}, RULES) == ()
+
+
+def pair(first: float, second: float, *, undone: bool = False, expected: float = 0.8) -> Pair:
+    return Pair(
+        host=JobId(f"{first}"),
+        guest=JobId(f"{second}"),
+        host_profile="ann/a",
+        guest_profile="ann/b",
+        gpu_model=H100,
+        expected=(expected, expected),
+        speeds=(first, second),
+        windows=3,
+        undone=undone,
+    )
+
+
+def test_pairs_are_held_against_what_they_reached_and_parted_ones_gave_nothing() -> None:
+    untried = replace(pair(1.0, 1.0), speeds=None)
+    cases = backtest_pairs([pair(0.95, 0.75), pair(0.8, 0.9, undone=True), untried])
+    assert [(case.expected_s, case.came_s) for case in cases] == [
+        (pytest.approx(0.6 * 3600), pytest.approx(0.7 * 3600)),
+        (pytest.approx(0.6 * 3600), 0.0),
+    ]
+
+
+def test_each_class_carries_the_bar_that_its_own_kind_of_expectation_earned() -> None:
+    jobs = [past("a"), past("b")]
+    tried = Tried(
+        earlier=jobs, later=[past("a"), busy("b")], pairs=[pair(0.95, 0.65), pair(0.9, 0.9, undone=True)]
+    )
+    found = what_if([], jobs, {}, RULES, tried=tried)
+    sized, packed = row(found, "right-size"), row(found, "pack")
+    assert (sized.earned.cases, packed.earned.cases) == (2, 2)
+    assert sized.earned.total_error == pytest.approx(1.0), "one of two came to nothing"
+    assert (sized.low, sized.high) == (0.0, pytest.approx(2 * sized.gpu_hours))
+    assert packed.earned.total_error == pytest.approx(1.0)
+    bare = what_if([], jobs, {}, RULES)
+    assert row(bare, "right-size").low is None and row(bare, "pack").earned.cases == 0
+
+
+def test_what_was_learnt_of_pairs_is_what_a_replay_packs_by() -> None:
+    jobs = [past(name, job=replace(job(name), user="ann", name=name)) for name in ("a", "b")]
+    apart = replace(pair(0.5, 0.5, undone=True))
+    assert row(what_if([], jobs, {}, RULES), "pack").times == 1
+    assert row(what_if([], jobs, {}, RULES, tried=Tried(pairs=[apart])), "pack").times == 0
+    liked = pair(1.0, 0.9)
+    assert row(what_if([], jobs, {}, RULES, tried=Tried(pairs=[liked])), "pack").gpu_hours == pytest.approx(
+        24 * 0.9
+    )
