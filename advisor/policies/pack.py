@@ -28,7 +28,6 @@ from collector.model import GpuUuid, Rung
 PAIRING = PairingRules()
 """10% slower, three windows in a row."""
 MEASURED_CONFIDENCE = 0.9
-UNTRIED_CONFIDENCE = 0.5
 SETTLES_S, UNDO_WINDOW_S = 60, 30
 """As ``register.pair_watch.Span`` has it."""
 LEAST_SHARE, MOST_SHARE = 0.1, 0.9
@@ -177,7 +176,7 @@ def _advice(
         horizon_s=float(rules.horizon_s),
         risk=_risk(host, pair),
         risk_to=tuple(sorted({user for user in (host.user, guest.user) if user is not None})),
-        confidence=MEASURED_CONFIDENCE if pair.measured else UNTRIED_CONFIDENCE,
+        confidence=MEASURED_CONFIDENCE if pair.measured else round(pair.chance, 2),
     )
 
 
@@ -215,7 +214,11 @@ def _why(observed: Observed, host: Job, guest: Job, pair: Pairing) -> str:
     uses = [observed.uses[job.id] for job in (host, guest)]
     busy = " and ".join(percent(use.utilization_p95_ratio or 0.0) for use in uses)
     took = " and ".join(gib(use.memory_peak_bytes or 0) for use in uses)
-    how = "measured side by side" if pair.measured else "never tried; expected from others on this model"
+    how = (
+        "measured side by side"
+        if pair.measured
+        else f"never tried; what is known of this model gives them a chance of {percent(pair.chance)}"
+    )
     return (
         f"In their busiest minutes they fill {busy} of a GPU and take {took}. Together they run at "
         f"{percent(pair.foreground_speed)} and {percent(pair.guest_speed)} of full speed ({how})."

@@ -15,6 +15,7 @@ first and disappointments once. The matching is exact: Edmonds' blossom algorith
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,8 @@ import rustworkx as rx
 
 WEIGHT_SCALE = 1_000_000
 """rustworkx matches by whole numbers; a millionth of a GPU is below anything that is measured."""
+
+LEAST_CHANCE = 1e-6
 
 Couple = tuple[str, str]
 """Two profiles in alphabetical order."""
@@ -72,7 +75,9 @@ class Pairing:
     """Two places of the list that was asked about; the foreground is the one that may not be slowed.
 
     Speeds are expected ones. ``foreground_worst`` is two standard deviations below; of a measured pair it is
-    what was measured, because the undo rule watches it from there on.
+    what was measured, because the undo rule watches it from there on. ``chance`` is how likely it is that the
+    foreground keeps its floor, and ``kept_speed`` what it reaches then: who does not is parted, and gains
+    nothing.
     """
 
     foreground: int
@@ -81,11 +86,14 @@ class Pairing:
     guest_speed: float
     foreground_worst: float
     measured: bool
+    chance: float = 1.0
+    kept_speed: float | None = None
 
     @property
     def gain(self) -> float:
-        """What sharing adds, in GPUs: the joint speed less the one job that runs anyway."""
-        return self.foreground_speed + self.guest_speed - 1.0
+        """What sharing is expected to add, in GPUs: the joint speed less the one job that runs anyway."""
+        kept = self.foreground_speed if self.kept_speed is None else self.kept_speed
+        return self.chance * (kept + self.guest_speed - 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,10 +224,25 @@ def _proposal(
         return None
     ahead = first if first.mean >= second.mean else second
     pairing = _oriented(_clipped(first.mean), _clipped(second.mean))
-    worst = _clipped(ahead.mean - 2 * ahead.deviation)
-    return _Proposal(
-        pairing=replace(pairing, foreground_worst=worst, measured=False), weight=sum(hoped) - 1.0
+    chance, kept = _kept(ahead, rules.foreground_floor)
+    guessed = replace(
+        pairing,
+        foreground_worst=_clipped(ahead.mean - 2 * ahead.deviation),
+        measured=False,
+        chance=chance,
+        kept_speed=kept,
     )
+    return _Proposal(pairing=guessed, weight=sum(hoped) - 1.0)
+
+
+def _kept(belief: _Belief, floor: float) -> tuple[float, float]:
+    """How likely a speed is at least ``floor``, and what it is then: the mean of a normal, cut at 1."""
+    speed = NormalDist(belief.mean, belief.deviation)
+    chance, full = 1 - speed.cdf(floor), 1 - speed.cdf(1.0)
+    if chance < LEAST_CHANCE:
+        return 0.0, floor
+    below = belief.mean * (chance - full) + belief.deviation**2 * (speed.pdf(floor) - speed.pdf(1.0))
+    return chance, _clipped((below + full) / chance)
 
 
 def _measured(trial: Trial, rules: PairingRules) -> _Proposal | None:

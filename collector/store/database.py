@@ -47,7 +47,7 @@ T = TypeVar("T")
 FILE_NAME = "fallow.duckdb"
 READER_WAITS = 20
 READER_WAIT_S = 0.25
-KEPT_AT_HAND = "64MiB"
+KEPT_AT_HAND = "16MiB"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 from fallow.controller import Controller  # noqa: E402
 from fallow.membership import Limits  # noqa: E402
 from fallow.nursery import Nursery  # noqa: E402
+from fallow.protocol import MemberId  # noqa: E402
 from tests.fallow.crew import Outcome, training  # noqa: E402
 from tests.fallow.ledger import Account, audit  # noqa: E402
 from tests.thinned import thinned  # noqa: E402
@@ -210,8 +212,18 @@ def test_a_slow_joiner_does_not_hold_up_a_quick_one(
 
 def test_a_leaver_that_does_not_go_is_ended(nursery: Nursery, losses: list[float], tmp_path: Path) -> None:
     watched = Watched(nursery, tmp_path, "w1/after-switched/1/hang", workers=2)
-    watched.run(growing(1, lambda controller: "w1" not in controller.view.workers))
+    nicenesses = set()
+
+    def gone(controller: Controller) -> bool:
+        process = controller.processes.get(MemberId("w1"))
+        if process is not None:
+            with suppress(ProcessLookupError):
+                nicenesses.add(os.getpriority(os.PRIO_PROCESS, process.pid))
+        return "w1" not in controller.view.workers
+
+    watched.run(growing(1, gone))
     assert watched.said("ending w1", "still leaving")
+    assert nicenesses == {0, 10}, "who leaves gives way to who stays"
     assert set(watched.check(losses).attempts.values()) == {1}
 
 

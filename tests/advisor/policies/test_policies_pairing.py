@@ -1,5 +1,7 @@
 """Who shares with whom: the matching is the best there is, and experience is used and kept apart."""
 
+import math
+import random
 from itertools import combinations
 
 import pytest
@@ -44,6 +46,23 @@ def best_by_trying_all(places: tuple[int, ...], gain: dict[tuple[int, int], floa
             if (first, other) in gain
         ]
     )
+
+
+def test_the_gain_of_an_untried_pair_counts_with_its_chance_to_get_on() -> None:
+    """By drawing many speeds from what is believed: under the floor they are parted, and gain nothing."""
+    (pair,) = choose_pairs(["a", "b"], known(), RULES)
+    draw, deviation = random.Random(1), math.sqrt(2 * RULES.spread**2 + RULES.residual**2)
+    speeds = [draw.gauss(RULES.prior, deviation) for _ in range(200_000)]
+    kept = [min(1.0, speed) for speed in speeds if speed >= RULES.foreground_floor]
+    assert pair.chance == pytest.approx(len(kept) / len(speeds), abs=0.005)
+    gain = sum(speed + pair.guest_speed - 1 for speed in kept) / len(speeds)
+    assert pair.gain == pytest.approx(gain, abs=0.005) and not pair.measured
+    assert pair.foreground_speed == RULES.prior, "what is told of its speed is all that may come"
+
+
+def test_a_measured_pair_gets_on() -> None:
+    (pair,) = choose_pairs(["a", "b"], known(("a", "b", 0.95, 0.6)), RULES)
+    assert (pair.chance, pair.gain) == (1.0, pytest.approx(0.55))
 
 
 @given(st.lists(st.tuples(SPEEDS, SPEEDS), min_size=15, max_size=15))
