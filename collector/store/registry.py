@@ -17,13 +17,18 @@ from collector.store.columns import distinct_uuids
 from collector.store.statements import statement
 
 UNKNOWN_NODE = "unknown"
-MOST_REMEMBERED = 50_000
-"""Holders or processes kept in memory before those of other ticks are forgotten; the file knows them all."""
+FORGET_MS = 3_600_000
+"""Holders and processes that nobody named for so long, or twice that, are forgotten; the file knows them."""
 _T = TypeVar("_T", Gpu, Holder, Process)
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
 
 class Registry:
-    """Ids by natural key. GPUs are all in memory, holders and processes as they come up."""
+    """Ids by natural key. GPUs are all in memory, holders and processes for as long as they come up.
+
+    What is remembered is in two halves: what was named since the last turn, and what was named before it.
+    """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
@@ -33,6 +38,9 @@ class Registry:
         self._row_ids: dict[str, tuple[pa.ChunkedArray, pa.Array]] = {}
         self._holders: dict[str, tuple[int, Holder]] = {}
         self._processes: dict[ProcessKey, tuple[int, Process]] = {}
+        self._older_holders: dict[str, tuple[int, Holder]] = {}
+        self._older_processes: dict[ProcessKey, tuple[int, Process]] = {}
+        self._turned_ms = 0
         for row in connection.execute(statement("known_gpus")).fetchall():
             gpu = Gpu(**dict(zip(_GPU_FIELDS, row[1:], strict=True)))
             self.gpu_ids[gpu.uuid] = row[0]
@@ -94,6 +102,7 @@ class Registry:
 
     def holder_ids(self, holders: Iterable[Holder], at_ms: int) -> dict[str, int]:
         """The id of each holder's job; unknown holders are added, and what was learnt is written down."""
+        self._turn(at_ms)
         wanted = {holder.job: holder for holder in holders}
         self._recall_holders([job for job in wanted if job not in self._holders])
         fresh = []
@@ -107,12 +116,11 @@ class Registry:
                     self._connection.execute(statement("update_holder"), _holder_row(merged))
                 self._holders[job] = (known[0], merged)
         self._add_holders(fresh, at_ms)
-        if len(self._holders) > max(MOST_REMEMBERED, 2 * len(wanted)):
-            self._holders = {job: self._holders[job] for job in wanted}
         return {job: self._holders[job][0] for job in wanted}
 
     def process_ids(self, processes: Iterable[Process], at_ms: int) -> dict[ProcessKey, int]:
         """The id of each process; unknown ones are added, and what was learnt is written down."""
+        self._turn(at_ms)
         wanted = {process.key: process for process in processes}
         self._recall_processes([key for key in wanted if key not in self._processes])
         fresh = []
@@ -128,17 +136,24 @@ class Registry:
                     )
                 self._processes[key] = (known[0], merged)
         self._add_processes(fresh, at_ms)
-        if len(self._processes) > max(MOST_REMEMBERED, 2 * len(wanted)):
-            self._processes = {key: self._processes[key] for key in wanted}
         return {key: self._processes[key][0] for key in wanted}
 
     def owned_ids(self, owners: Mapping[ProcessKey, JobId]) -> dict[ProcessKey, tuple[int, int]]:
         """Process and holder ids of those owners of which both are known by now."""
+        self._recall_processes([key for key in owners if key not in self._processes])
+        self._recall_holders(sorted({job for job in owners.values() if job not in self._holders}))
         return {
             key: (self._processes[key][0], self._holders[job][0])
             for key, job in owners.items()
             if key in self._processes and job in self._holders
         }
+
+    def _turn(self, at_ms: int) -> None:
+        """Forget what was not named since the last turn, when that is long ago. Never in the past."""
+        if at_ms - self._turned_ms >= FORGET_MS:
+            self._older_holders, self._holders = self._holders, {}
+            self._older_processes, self._processes = self._processes, {}
+            self._turned_ms = at_ms
 
     def _add_gpus(self, fresh: dict[str, Gpu], source: str, installed_from_ms: int) -> None:
         rows = [{**_gpu_row(gpu), "source": source, "from_ms": installed_from_ms} for gpu in fresh.values()]
@@ -164,19 +179,21 @@ class Registry:
             self._processes[process.key] = (process_id, process)
 
     def _recall_holders(self, jobs: list[str]) -> None:
-        if not jobs:
+        unknown = _found(self._older_holders, self._holders, jobs)
+        if not unknown:
             return
-        for row in self._connection.execute(statement("known_holders"), {"jobs": jobs}).fetchall():
+        for row in self._connection.execute(statement("known_holders"), {"jobs": unknown}).fetchall():
             holder = Holder(**dict(zip(_HOLDER_FIELDS, row[1:], strict=True)))
             self._holders[holder.job] = (row[0], holder)
 
     def _recall_processes(self, keys: list[ProcessKey]) -> None:
-        if not keys:
+        unknown = _found(self._older_processes, self._processes, keys)
+        if not unknown:
             return
         parameters = {
-            "nodes": [key.node for key in keys],
-            "pids": [key.pid for key in keys],
-            "started": [key.started_ms for key in keys],
+            "nodes": [key.node for key in unknown],
+            "pids": [key.pid for key in unknown],
+            "started": [key.started_ms for key in unknown],
         }
         for row in self._connection.execute(statement("known_processes"), parameters).fetchall():
             process = _process_from(row)
@@ -233,6 +250,14 @@ _PROCESS_ARROW = pa.schema(
         ("at_ms", pa.int64()),
     ]
 )
+
+
+def _found(older: dict[_K, _V], newer: dict[_K, _V], keys: list[_K]) -> list[_K]:
+    """Take up in ``newer`` what ``older`` has of these keys; the others."""
+    for key in keys:
+        if key in older:
+            newer[key] = older[key]
+    return [key for key in keys if key not in older]
 
 
 def _merged(old: _T, new: _T) -> _T:
