@@ -222,13 +222,14 @@ def parting(state: ClusterState, pair: Pair, entries: Mapping[JobId, Entry], rea
             action=ActionClass.PACK,
             reason=reason,
         ),
-        Move(
-            job=host.id,
-            gpus=host.gpus,
-            share=host.submission.share,
-            action=ActionClass.PACK,
-            reason=reason,
-        ),
+        whole_again(host, reason),
+    )
+
+
+def whole_again(host: Entry, reason: str) -> Move:
+    """What gives a host as much of its GPU as it asked for."""
+    return Move(
+        job=host.id, gpus=host.gpus, share=host.submission.share, action=ActionClass.PACK, reason=reason
     )
 
 

@@ -32,8 +32,10 @@ from advisor.register.pair_watch import (
     too_slow,
     tried,
     ways,
+    whole_again,
 )
-from advisor.steps import Move
+from advisor.steps import Move, Step
+from advisor.transition import SHARE_SLACK
 from collector.model import JobId
 
 if TYPE_CHECKING:
@@ -88,6 +90,8 @@ class PairWatching:
             pair = self._known(couple, cycle.state)
             if pair is not None:
                 self._see_to(pair, cycle)
+        if cycle.halt is None:
+            self._restore(now, cycle.state)
 
     def _count(self, now: Mapping[JobId, Way]) -> None:
         """Follow the steps of everybody who is on one GPU."""
@@ -155,16 +159,14 @@ class PairWatching:
         return (stayed[0], came[0]) if len(stayed) == len(came) == 1 else None
 
     def _moved(self, job: JobId) -> bool | None:
-        """Whether its newest pack took it to another GPU; ``None`` when it was never packed."""
+        """Whether its newest pack took it to another GPU; ``None`` when it was never packed.
+
+        One that is not settled yet was carried out all the same: they are together, by the register.
+        """
         for deed in self._journal.deeds(0, job=job):
-            packed = isinstance(deed.step, Move) and deed.step.action is ActionClass.PACK
-            if (
-                packed
-                and isinstance(deed.step, Move)
-                and deed.result is Result.DONE
-                and deed.stood is not None
-            ):
-                return deed.step.gpus != deed.stood.gpus
+            step, stood, settled = deed.step, deed.stood, deed.result in (Result.DONE, None)
+            if isinstance(step, Move) and step.action is ActionClass.PACK and stood is not None and settled:
+                return step.gpus != stood.gpus
         return None
 
     def _see_to(self, pair: Pair, cycle: "Cycle") -> None:
@@ -180,7 +182,7 @@ class PairWatching:
 
     def _may(self, pair: Pair, state: "ClusterState") -> bool:
         """Whether packing is anything that Fallow does here: what it did not do it does not undo."""
-        job = state.jobs.get(pair.guest)
+        job = state.jobs.get(pair.host)
         if job is None:
             return False
         mode = self._limits.mode_for(ActionClass.PACK, job.project, state.projects)
@@ -190,9 +192,27 @@ class PairWatching:
         speed = f"at {host[-1]:.0%} of its own speed" if host else "too slow"
         reason = f"{pair.host} runs {speed} beside {pair.guest}, so they are parted"
         for step in parting(state, pair, self._register.entries(), reason):
-            intent = self._journal.intends(self._clock.now_ms(), step)
-            outcome = self._engine.do(step, intent)
-            self._journal.came_of(self._clock.now_ms(), intent, outcome)
-            if not isinstance(outcome, Done):
-                log.info("parting %s and %s: %s", pair.host, pair.guest, outcome)
+            if not self._do(step):
                 return
+
+    def _restore(self, now: Mapping[JobId, Way], state: "ClusterState") -> None:
+        """Give hosts all of their GPU again whose guests took their time to leave."""
+        entries, pairs = self._register.entries(), self._open().values()
+        paired = {job for pair in pairs if not pair.undone for job in (pair.host, pair.guest)}
+        for pair in pairs:
+            way, host = now.get(pair.host), entries.get(pair.host)
+            if not pair.undone or pair.host in paired or way is None or way.beside or host is None:
+                continue
+            if not self._may(pair, state):
+                continue
+            if host.gpus == way.gpus and host.share < host.submission.share - SHARE_SLACK:
+                self._do(whole_again(host, f"{pair.guest} has left it"))
+
+    def _do(self, step: Step) -> bool:
+        """Write it down and do it; whether it is done. What takes longer goes on by itself."""
+        intent = self._journal.intends(self._clock.now_ms(), step)
+        outcome = self._engine.do(step, intent)
+        self._journal.came_of(self._clock.now_ms(), intent, outcome)
+        if not isinstance(outcome, Done):
+            log.info("%s of %s is not done yet: %s", type(step).__name__.lower(), step.job, outcome)
+        return isinstance(outcome, Done)

@@ -13,12 +13,14 @@ import pytest
 
 from advisor.cycle import Cycle
 from advisor.decide import decide
-from advisor.engines.local import LocalEngine, Patience
+from advisor.engines.brief import Brief
+from advisor.engines.local import Given, LocalEngine, Patience
 from advisor.guard import approve
 from advisor.journal import StoreJournal
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState, Gpu, Job, Placement
 from advisor.policies.pack import PAIRING
+from advisor.register.life import in_flight
 from advisor.register.model import Entry, Requeued, Stand
 from advisor.register.pair_book import PairBook
 from advisor.register.pair_watch import Pair
@@ -29,9 +31,11 @@ from collector.model import GpuUuid, JobId, NodeName
 from collector.store.database import Store, open_store
 from service.acting.pair_watching import PairWatching
 from tests.advisor.register.register_world import GPUS, HandClock, acknowledge, submission, word
+from tests.service.conftest import until
 
 AUTO = Limits(modes={ActionClass.PACK: Mode.AUTO})
 GIB = 1024**3
+SOON_S = 0.5
 
 
 class Patient(HandClock):
@@ -50,6 +54,7 @@ class Rig:
         self.register: Register = open_register(store, self.clock)
         self.engine = LocalEngine(self.register, self.clock, self.agree, Patience(answer_s=5, reshape_s=5))
         self.journal = StoreJournal(store, self.clock)
+        self.takes_s = 0.0
         self.watching = self.made()
         self.register.listen(self.heard)
         self.speed: dict[JobId, float] = {}
@@ -59,7 +64,8 @@ class Rig:
     def made(self) -> PairWatching:
         """A service that was just started."""
         book = PairBook(self.store, self.clock)
-        return PairWatching(self.register, self.engine, self.journal, self.clock, self.limits, book=book)
+        brief = Brief[Given](self.engine, soon_s=SOON_S)
+        return PairWatching(self.register, brief, self.journal, self.clock, self.limits, book=book)
 
     def agree(self, entry: Entry, gpus: tuple[GpuUuid, ...], share: float) -> Terms:
         return terms(entry.submission, share, [Device(uuid=gpus[0], memory_bytes=82 * GIB)], (), Mps())
@@ -82,7 +88,7 @@ class Rig:
         directive = after.directive
         if directive is not None and after.handled < directive.number:
             gpus = () if isinstance(directive, Requeued) else getattr(directive, "gpus", after.gpus)
-            threading.Thread(target=acknowledge, args=(self.register, after), kwargs={"gpus": gpus}).start()
+            threading.Timer(self.takes_s, acknowledge, (self.register, after), {"gpus": gpus}).start()
 
     def pack(self) -> None:
         """What the policy's advice does."""
@@ -167,6 +173,25 @@ def test_a_slow_guest_is_no_reason_a_slow_host_is(store: Store) -> None:
     assert reasons == {f"{rig.host} runs at 80% of its own speed beside {rig.guest}, so they are parted"}
     rig.live(120)
     assert len([deed for deed in rig.journal.deeds(0) if "parted" in deed.reason]) == 2, "done once"
+
+
+def test_a_guest_that_takes_its_time_to_leave_is_waited_for_and_the_host_is_whole_then(store: Store) -> None:
+    rig = Rig(store, AUTO)
+    rig.live(180)
+    rig.pack()
+    rig.speed[rig.host], rig.takes_s = 8.0, 2 * SOON_S
+    rig.live(145)
+    for _ in range(2):
+        if not in_flight(rig.register.entry(rig.guest)):
+            rig.live(5)
+    assert in_flight(rig.register.entry(rig.guest)) and rig.register.entry(rig.host).share == 0.5
+    until("it has moved", lambda: not in_flight(rig.register.entry(rig.guest)))
+    rig.live(5)
+    until("the host was told", lambda: not in_flight(rig.register.entry(rig.host)))
+    assert rig.devices() == {"host": GPUS[:1], "guest": GPUS[1:2]}
+    assert rig.register.entry(rig.host).share == rig.register.entry(rig.guest).share == 1.0
+    deeds = [(deed.job, deed.result) for deed in rig.journal.deeds(0) if "parted" in deed.reason]
+    assert deeds == [(rig.guest, None)], "settled by the next cycle's beginning"
 
 
 def test_without_a_free_gpu_the_guest_goes_back_into_the_queue(store: Store) -> None:
