@@ -190,7 +190,7 @@ def backtest_pairs(pairs: Iterable[Pair]) -> tuple[Foreseen, ...]:
     """
     return tuple(
         Foreseen(
-            expected_s=max(0.0, sum(pair.expected) - 1) * 3600,
+            expected_s=pair.expected_gain * 3600,
             came_s=0.0 if pair.undone else max(0.0, sum(pair.speeds) - 1) * 3600,
         )
         for pair in pairs

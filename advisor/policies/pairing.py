@@ -158,6 +158,14 @@ def expected_speeds(
     return _clipped(believe(first, second).mean), _clipped(believe(second, first).mean), False
 
 
+def expected_gain(first: str, second: str, experience: Experience, rules: PairingRules) -> float:
+    """What putting these two on one GPU is expected to add, in GPUs; 0 where nothing speaks for it."""
+    couple = couple_of(first, second)
+    believe = _beliefs(couple, experience, rules)
+    proposal = _proposal(couple, experience, believe, rules, explore=True)
+    return 0.0 if proposal is None else max(0.0, proposal.pairing.gain)
+
+
 def learn(experience: Experience, trial: Trial) -> Experience:
     """The experience with one more trial; windows of a couple already known are averaged in."""
     couple = couple_of(trial.first, trial.second)

@@ -33,8 +33,7 @@ class PairBook:
             "at_ms": self._clock.now_ms(),
             "host_alone": pair.alone[0],
             "guest_alone": pair.alone[1],
-            "host_expected": pair.expected[0],
-            "guest_expected": pair.expected[1],
+            "gain_expected": pair.expected_gain,
         }
         with self._store.writing("noting two jobs on one GPU") as connection:
             connection.execute(statement("add_pair"), values)

@@ -76,7 +76,8 @@ class Pair:
     """Two jobs that Fallow put on one GPU: ``host`` was there and is the foreground, ``guest`` came.
 
     ``alone`` are both speeds before that, host first, in steps a second; ``speeds`` what both reached of that
-    in the trial; ``expected`` what had been expected of it. ``None`` where it was not measured.
+    in the trial. ``None`` where it was not measured. ``expected_gain`` is what they were expected to add, in
+    GPUs, when they were put together.
     """
 
     host: JobId
@@ -85,7 +86,7 @@ class Pair:
     guest_profile: str
     gpu_model: str
     alone: tuple[float | None, float | None] = (None, None)
-    expected: tuple[float, float] = (1.0, 1.0)
+    expected_gain: float = 0.0
     speeds: tuple[float, float] | None = None
     windows: int = 0
     undone: bool = False
@@ -242,7 +243,7 @@ def _pair(row: Mapping[str, Any]) -> Pair:
         guest_profile=row["guest_profile"],
         gpu_model=row["gpu_model"],
         alone=(row["host_alone"], row["guest_alone"]),
-        expected=(row["host_expected_ratio"], row["guest_expected_ratio"]),
+        expected_gain=row["gain_expected_gpus"],
         speeds=None if None in speeds else speeds,
         windows=row["windows"],
         undone=row["undone"],

@@ -11,17 +11,15 @@
 -- @column since_ms bigint (ms): when they were first seen together
 -- @column host_alone double (Hz): the host's steps a second before that
 -- @column guest_alone double (Hz): the guest's
--- @column host_expected_ratio double (ratio): the part of it that was expected beside the other
--- @column guest_expected_ratio double (ratio): the same of the guest
--- @column host_speed_ratio double (ratio): the part of it that the trial showed
+-- @column gain_expected_gpus double (GPUs): what it was expected to add, when they were put together
+-- @column host_speed_ratio double (ratio): the part of the host's own speed that the trial showed
 -- @column guest_speed_ratio double (ratio): the same of the guest
 -- @column windows integer: how many windows the trial had
 -- @column undone boolean: parted, and not put together again
 -- @null host_alone, guest_alone: its steps were not counted; host_speed_ratio, guest_speed_ratio: no trial was measured
 SELECT
     host, guest, gpu_model, host_profile, guest_profile, epoch_ms(since) AS since_ms, host_alone, guest_alone,
-    host_expected AS host_expected_ratio, guest_expected AS guest_expected_ratio,
-    host_speed AS host_speed_ratio, guest_speed AS guest_speed_ratio, windows, undone
+    gain_expected AS gain_expected_gpus, host_speed AS host_speed_ratio, guest_speed AS guest_speed_ratio, windows, undone
 FROM pairs
 WHERE since >= $from_ts
 ORDER BY since DESC, host, guest;

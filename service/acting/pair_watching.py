@@ -16,7 +16,7 @@ from advisor.engines.engine import Done
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass
 from advisor.policies.pack import PAIRING, profile_of
-from advisor.policies.pairing import Experience, expected_speeds
+from advisor.policies.pairing import Experience, expected_gain
 from advisor.register.pair_watch import (
     Pair,
     Span,
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from advisor.engines.engine import Engine
     from advisor.journal import StoreJournal
     from advisor.model import ClusterState
+    from advisor.register.model import Entry
     from advisor.register.pair_book import PairBook
     from advisor.register.register import Register
     from collector.clock import Clock
@@ -85,18 +86,17 @@ class PairWatching:
         entries = self._register.entries()
         running = [each for each in entries.values() if each.gpus]
         now = ways(cycle.state, running)
-        self._count(now)
+        self._count(now, entries)
         for couple in couples(running, now):
             pair = self._known(couple, cycle.state)
             if pair is not None:
                 self._see_to(pair, cycle)
         if cycle.halt is None:
-            self._restore(now, cycle.state)
+            self._restore(now, cycle.state, entries)
 
-    def _count(self, now: Mapping[JobId, Way]) -> None:
+    def _count(self, now: Mapping[JobId, Way], entries: "Mapping[JobId, Entry]") -> None:
         """Follow the steps of everybody who is on one GPU."""
-        entries, pairs = self._register.entries(), self._open()
-        tracks = {}
+        pairs, tracks = self._open(), {}
         for id, way in now.items():
             count = counted(entries[id])
             if count is None or len(way.gpus) != 1:
@@ -137,7 +137,6 @@ class PairWatching:
             return None
         names = profile_of(state.jobs[host]), profile_of(state.jobs[guest])
         learnt = experience_of(pairs.values()).get(model) or Experience(gpu_model=model)
-        first, second, _ = expected_speeds(*names, learnt, PAIRING)
         pair = Pair(
             host=host,
             guest=guest,
@@ -145,7 +144,7 @@ class PairWatching:
             guest_profile=names[1],
             gpu_model=model,
             alone=(self._alone.get(host), self._alone.get(guest)),
-            expected=(first, second),
+            expected_gain=expected_gain(*names, learnt, PAIRING),
         )
         self._book.open(pair)
         pairs[couple] = pair
@@ -195,9 +194,11 @@ class PairWatching:
             if not self._do(step):
                 return
 
-    def _restore(self, now: Mapping[JobId, Way], state: "ClusterState") -> None:
+    def _restore(
+        self, now: Mapping[JobId, Way], state: "ClusterState", entries: "Mapping[JobId, Entry]"
+    ) -> None:
         """Give hosts all of their GPU again whose guests took their time to leave."""
-        entries, pairs = self._register.entries(), self._open().values()
+        pairs = self._open().values()
         paired = {job for pair in pairs if not pair.undone for job in (pair.host, pair.guest)}
         for pair in pairs:
             way, host = now.get(pair.host), entries.get(pair.host)

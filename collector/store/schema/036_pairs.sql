@@ -1,8 +1,8 @@
 -- Jobs that Fallow put on one GPU, and how fast they went there. A row a pair of jobs.
 --
 -- pairs         host was on the GPU, guest came. *_profile: what jobs have in common that behave alike. *_alone: steps a
---               second before that; *_expected: the part of it that was expected beside the other; *_speed: the part
---               that its trial showed, over so many windows. NULL: not measured. undone: parted for good
+--               second before that; *_speed: the part of it that the trial showed, over so many windows. NULL: not
+--               measured. gain_expected: what it was expected to add, in GPUs. undone: parted for good
 CREATE TABLE pairs (
     host VARCHAR NOT NULL,
     guest VARCHAR NOT NULL,
@@ -12,8 +12,7 @@ CREATE TABLE pairs (
     since TIMESTAMP NOT NULL,
     host_alone DOUBLE,
     guest_alone DOUBLE,
-    host_expected DOUBLE NOT NULL,
-    guest_expected DOUBLE NOT NULL,
+    gain_expected DOUBLE NOT NULL,
     host_speed DOUBLE,
     guest_speed DOUBLE,
     windows INTEGER NOT NULL DEFAULT 0,

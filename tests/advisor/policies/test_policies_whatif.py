@@ -180,14 +180,14 @@ def test_the_next_job_of_the_same_owner_and_name_is_of_the_same_kind() -> None:
     assert backtest_sizes([], [following], {}, RULES) == ()
 
 
-def pair(first: float, second: float, *, undone: bool = False, expected: float = 0.8) -> Pair:
+def pair(first: float, second: float, *, undone: bool = False, expected: float = 0.6) -> Pair:
     return Pair(
         host=JobId(f"{first}"),
         guest=JobId(f"{second}"),
         host_profile="ann/a",
         guest_profile="ann/b",
         gpu_model=H100,
-        expected=(expected, expected),
+        expected_gain=expected,
         speeds=(first, second),
         windows=3,
         undone=undone,

@@ -154,7 +154,7 @@ def test_a_pair_that_gets_on_is_learnt_and_left_alone(store: Store) -> None:
     (pair,) = rig.pairs()
     assert (pair.host, pair.guest, pair.alone) == (rig.host, rig.guest, (10.0, 10.0))
     assert pair.speeds == (pytest.approx(0.95), pytest.approx(0.6)) and pair.windows == 3
-    assert not pair.undone and pair.expected == (0.7, 0.7)
+    assert not pair.undone and 0 < pair.expected_gain < 0.2, "most pairs that nobody tried don't get on"
 
 
 def test_a_slow_guest_is_no_reason_a_slow_host_is(store: Store) -> None:
