@@ -23,6 +23,8 @@ ROOT = Path(__file__).parents[2]
 START_S = 60
 SETTLE_MS = 40_000
 ALWAYS = {"from_ts": datetime(2020, 1, 1, tzinfo=UTC), "to_ts": datetime(2100, 1, 1, tzinfo=UTC)}
+SIZES = "[advice]\nfit_window_s = 21600\n"
+"""Sizes are advised early, so that something is at every hour: on a Monday morning nobody is idle yet."""
 SCHEDULES = """
 [delivery.routes]
 ops = ["json://127.0.0.1:9/"]
@@ -205,16 +207,21 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
 
 
 @contextmanager
-def serving(data: Path, log: Path, *, days: int, judged: bool, more: str = "") -> Iterator[Any]:
+def serving(
+    data: Path, log: Path, *, days: int, judged: bool, more: str = "", nodes: int = 4
+) -> Iterator[Any]:
     """`fallow serve` on the simulated cluster, past its backfill and, if so, its first judgement.
 
-    ``more`` is added to its configuration.
+    ``more`` is added to its configuration. On four nodes everything is taken on a Monday morning; of ten
+    some GPUs are free at every hour.
     """
     from service.client import ClientError, connect
 
     data.mkdir(parents=True, exist_ok=True)
     prices = '[prices]\ncurrency = "EUR"\nper_gpu_hour = { "*" = 1.9, "NVIDIA H100 80GB HBM3" = 3.4 }\n'
-    (data / "fallow.toml").write_text(f"[simulated]\nbackfill_days = {days}\n\n{prices}\n{more}")
+    (data / "fallow.toml").write_text(
+        f"[simulated]\nbackfill_days = {days}\nnodes = {nodes}\n\n{prices}\n{more}"
+    )
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "service.cli", "serve", "--source", "simulated"]
@@ -245,7 +252,7 @@ def showing(log: Path, **environment: str) -> Iterator[str]:
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The DATA directory of a running service with eight days of history, and reports on a schedule."""
     folder = tmp_path_factory.mktemp("simulated")
-    with serving(folder / "data", folder / "serve.log", days=8, judged=True, more=SCHEDULES):
+    with serving(folder / "data", folder / "serve.log", days=8, judged=True, more=SIZES + SCHEDULES):
         yield folder / "data"
 
 

@@ -6,13 +6,11 @@ import sys
 from pathlib import Path
 
 from service.launcher.tree import catches
-from tests.dashboard.conftest import ROOT
+from tests.dashboard.conftest import ROOT, SIZES
 
 SAVES = "import signal, sys, time; signal.signal(signal.SIGUSR1, lambda *_: sys.exit(0)); time.sleep(3000)"
 ASKED = "archive"
 """The project whose jobs start when somebody says yes."""
-SIZES = "[advice]\nfit_window_s = 21600\n"
-"""Sizes are advised early, so that something is at every hour: on a Monday morning nobody is idle yet."""
 ASKS = f'{SIZES}[modes]\nreclaim = "ask"\n[modes.{ASKED}]\nschedule = "ask"\n[dashboard]\nacting = true\n'
 
 

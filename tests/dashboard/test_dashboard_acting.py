@@ -35,7 +35,7 @@ class Site:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("acting")
     data = folder / "data"
-    with serving(data, folder / "serve.log", days=2, judged=True, more=ASKS):
+    with serving(data, folder / "serve.log", days=2, judged=True, more=ASKS, nodes=10):
         line = connect_acting(data)
         with showing(folder / "log", FALLOW_DATA=str(data), FALLOW_DASHBOARD_CODE=CODE) as base:
             try:
