@@ -22,7 +22,11 @@ half-hourly checkpoint. Order ARRIVAL, no minimal run time: guarantees are kept 
 project in its own GPUs, one FIFO pool, the shortest job first by an oracle that knows durations, and Fallow
 with each project's queue in the order which that oracle tells: what a better order of waiting could gain.
 
-    python bench/jct.py [--json] [--quick] [--only pollux|philly]
+*Bounds* (``--only bounds``, minutes a load). What no schedule of Pollux's workloads gets below, were it to
+know every arrival beforehand and resize for nothing (``bench/schedules/offline.py``), beside what Fallow
+gets.
+
+    python bench/jct.py [--json] [--quick] [--only pollux|philly|bounds] [--loads 0.5,1.0]
 
 ``--quick``: the first workload of each load, and one day; its ratios are of those alone, and say little.
 """
@@ -81,18 +85,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Average JCT on measured workloads")
     parser.add_argument("--json", action="store_true", help="one object of figures")
     parser.add_argument("--quick", action="store_true", help="a part of it; ends within 50 s")
-    parser.add_argument("--only", choices=("pollux", "philly"), help="one of the two")
+    parser.add_argument("--only", choices=("pollux", "philly", "bounds"), help="one of the three")
+    parser.add_argument("--loads", default=",".join(LOADS), help="of Pollux's workloads")
     flags = parser.parse_args()
     if not TRACES.is_dir():
         sys.exit(f"no reference data at {TRACES}; set FALLOW_SHARED to the folder that has traces/")
     began = time.monotonic()
     figures: Figures = {}
-    if flags.only != "philly":
-        loads = [measure_load(load, WORKLOADS[:1] if flags.quick else WORKLOADS) for load in LOADS]
+    names = [load for load in LOADS if load in flags.loads.split(",")]
+    numbers = WORKLOADS[:1] if flags.quick else WORKLOADS
+    if flags.only in (None, "pollux"):
+        loads = [measure_load(load, numbers) for load in names]
         figures |= pollux_figures(loads)
         if not flags.json:
             print_loads(loads)
-    if flags.only != "pollux":
+    if flags.only == "bounds":
+        for load in names:
+            figures |= bound_figures(load, numbers)
+    if flags.only in (None, "philly"):
         found = measure_philly("2017-10-03..2017-10-03" if flags.quick else "2017-10-03..2017-10-16")
         figures |= philly_figures(found)
         if not flags.json:
@@ -102,7 +112,8 @@ def main() -> None:
         return
     for name, each in figures.items():
         said = "ok  " if each["ok"] else "MISS"
-        print(f"{said} {name}: {each['value']:.3f} (at most {each['target']:g})")
+        beside = "".join(f"; {what} {value:.3f}" for what, value in each["beside"].items())
+        print(f"{said} {name}: {each['value']:.3f} (at most {each['target']:g}){beside}")
     print(f"{time.monotonic() - began:.0f} s in all")
 
 
@@ -145,6 +156,25 @@ def pollux_run(workload: Workload, policy: str, cost_s: float, *, reports: bool 
         tick_s=1.0,
     )
     return compare(workload, [policy], setting)
+
+
+def bound_figures(load: str, numbers: Sequence[int]) -> Figures:
+    """Fallow's average JCT over what no schedule gets below; it is to be within a tenth of that."""
+    from bench.schedules.offline import offline_bound
+
+    published = published_jcts()
+    ours, bounds = [], []
+    for number in numbers:
+        workload = one_project(read_pollux(TRACES / "pollux" / "workloads.csv.gz", f"{load}/{number}"))
+        ours.append(jct(pollux_run(workload, "fallow", RESIZE_S)))
+        bounds.append(offline_bound(workload, 64, 4).least_s)
+    beside = {
+        f"bound, of {name}": fmean(bounds) / fmean(published[f"{name}-{load}", number] for number in numbers)
+        for name in ("tiresias", "pollux")
+    }
+    worst = max(mine / bound for mine, bound in zip(ours, bounds, strict=True))
+    name = f"pollux load {load} vs any schedule, one that knows the future included"
+    return {name: figure(fmean(ours) / fmean(bounds), 1.1, {**beside, "worst workload": worst})}
 
 
 def measure_philly(days: str) -> Comparison:

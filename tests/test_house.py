@@ -114,6 +114,7 @@ OWNERS = {
     "rich": ("service/cli",),
     "rustworkx": ("advisor/policies/pairing",),
     "matplotlib": (),
+    "highspy": (),
 }
 
 

@@ -3,7 +3,8 @@
 Seen from outside, a hog is a *suspicion* (analytics' finding): the advice names the setting and frees an
 unknown amount. *Confirmed* only from inside: the job's own library reports the peak that tensors needed, and
 what is reserved exceeds it by ``max(hog_excess_bytes, hog_excess * GPU)``. A gain in GPU-hours is claimed
-only then: the part of the GPU that another job could have, in memory and in compute, whichever is less.
+only then: the part of the GPU that another job could have, in memory and in compute, whichever is less, for
+as long as the job says that it runs.
 
 A job that saves itself when asked, and shares its GPU, is started again with the setting at once when
 somebody waits who could lie beside it; once, so that a job that takes as much again is left alone.
@@ -12,6 +13,7 @@ somebody waits who could lie beside it; once, so that a job that takes as much a
 from dataclasses import dataclass
 
 from advisor.advice import Abstain, Advice
+from advisor.goodput import time_left_s
 from advisor.limits import Limits
 from advisor.model import ActionClass, ClusterState, Job, Phase
 from advisor.observed import JobUse, Observed
@@ -162,8 +164,10 @@ def _gain(state: ClusterState, case: _Case, rules: AdviceRules) -> float:
     busy = None if case.use is None else case.use.utilization_p95_ratio
     if not case.excess or busy is None or total is None:
         return 0.0
-    room = min(case.excess / total, max(0.0, 1.0 - busy))
-    return room * len(state.placements[case.job.id].gpus) * rules.horizon_s / 3600
+    gpus = len(state.placements[case.job.id].gpus)
+    left = time_left_s(case.job, gpus)
+    held_s = rules.horizon_s if left is None else min(rules.horizon_s, left)
+    return min(case.excess / total, max(0.0, 1.0 - busy)) * gpus * held_s / 3600
 
 
 def _total(state: ClusterState, job: Job) -> int | None:

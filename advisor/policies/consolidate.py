@@ -3,19 +3,23 @@
 For each gang that waits while enough GPUs are free or half-used, but not in one place: on every node, the
 jobs that would have to go are those whose GPUs are cheapest to empty, each onto the fullest GPU that still
 holds it. The node with the smallest cost is taken, no more GPUs are emptied than are needed, and the advice
-stands only if what the gang gains is ``move_pays`` times what all moves cost together.
+stands only if what the gang gains is ``move_pays`` times what all moves cost together. What it gains is the
+time that it would else wait (``advisor.policies.waiting``), and no more than it runs.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import inf
 
 from advisor.advice import Abstain, Advice
+from advisor.goodput import time_left_s
 from advisor.limits import Limits
 from advisor.model import ActionClass, ClusterState, Gpu, Job, Phase, Use
 from advisor.observed import Observed
 from advisor.placement import may_share
 from advisor.policies.protection import restraint, silence
 from advisor.policies.sayings import job_name, money_of
+from advisor.policies.waiting import takes, wait_s
 from advisor.projects import is_usable
 from advisor.quota import Cover, quota_cover
 from advisor.rules import AdviceRules
@@ -56,13 +60,16 @@ def advise(
     waiting.sort(key=lambda job: (-job.priority, job.submitted_ms, job.id))
     barren: dict[_Shape, Abstain | None] = {}
     answers: list[Advice | Abstain | None] = []
+    before: dict[int, int] = {}
     for gang in waiting:
+        ahead_gpus = sum(wanted for size, wanted in before.items() if size <= gang.min_gpus)
+        before[gang.min_gpus] = before.get(gang.min_gpus, 0) + gang.min_gpus
         shape = (gang.min_gpus, gang.memory_bytes, gang.gpu_models)
         if shape in barren:
             known = barren[shape]
             answers.append(None if known is None else replace(known, job=gang.id))
             continue
-        answer = _judged(state, observed, rules, stuck, gang)
+        answer = _judged(state, observed, rules, stuck, (gang, ahead_gpus))
         answers.append(answer)
         if answer is None or (isinstance(answer, Abstain) and not answer.gpus):
             barren[shape] = answer
@@ -83,8 +90,14 @@ def _stays(state: ClusterState, job: Job, bounds: tuple[Limits, AdviceRules], co
 
 
 def _judged(
-    state: ClusterState, observed: Observed, rules: AdviceRules, stuck: Mapping[JobId, str], gang: Job
+    state: ClusterState,
+    observed: Observed,
+    rules: AdviceRules,
+    stuck: Mapping[JobId, str],
+    in_line: tuple[Job, int],
 ) -> Advice | Abstain | None:
+    """``in_line``: the gang, and how many GPUs those want who stand before it; larger ones it may pass."""
+    gang, ahead_gpus = in_line
     if _open_node(state, gang) is not None:
         return None
     found = [
@@ -100,15 +113,18 @@ def _judged(
             would_change="jobs that end, or that may be moved",
         )
     best = min(found, key=lambda clearing: (clearing.cost_gpu_s, len(clearing.moves), clearing.gpus))
-    return _weighed(state, observed, rules, gang, best)
+    return _weighed(state, observed, rules, (gang, wait_s(state, gang, ahead_gpus)), best)
 
 
 def _weighed(
-    state: ClusterState, observed: Observed, rules: AdviceRules, gang: Job, best: Clearing
+    state: ClusterState, observed: Observed, rules: AdviceRules, waits: tuple[Job, float], best: Clearing
 ) -> Advice | Abstain:
-    """The advice, if the gang's GPU time up to the horizon pays for all the moves."""
-    runs_s = rules.horizon_s if gang.limit_s is None else min(rules.horizon_s, gang.limit_s)
-    gain = runs_s * gang.min_gpus
+    """The advice, if the GPU time that the gang has instead of waiting pays for all the moves."""
+    gang, waited_s = waits
+    reported = time_left_s(gang, gang.min_gpus)
+    bounds = (rules.horizon_s, waited_s, gang.limit_s, reported)
+    spared_s = min(each for each in bounds if each is not None)
+    gain = spared_s * gang.min_gpus
     if gain < rules.move_pays * best.cost_gpu_s:
         return Abstain(
             action=ActionClass.CONSOLIDATE,
@@ -139,6 +155,7 @@ def _weighed(
             Evidence(name="moves", value=len(moved)),
             Evidence(name="cost_gpu_hours", value=round(best.cost_gpu_s / 3600, 4)),
             Evidence(name="gang_gpu_hours", value=round(gain / 3600, 4)),
+            Evidence(name="waits_s", value=None if waited_s == inf else round(waited_s)),
         ),
         gain_gpu_hours=net,
         gain_money=money_of(state, observed, best.gpus, net),
@@ -216,9 +233,7 @@ def _accepted(state: ClusterState, gang: Job, node: NodeName) -> list[Gpu]:
     """GPUs of the node that the gang may lie on, of one model: the one with the most of them."""
     by_model: dict[str | None, list[Gpu]] = {}
     for gpu in sorted(state.gpus.values(), key=lambda each: each.uuid):
-        fits = gang.memory_bytes is None or (gpu.memory_bytes or 0) >= gang.memory_bytes
-        named = not gang.gpu_models or gpu.model in gang.gpu_models
-        if gpu.node == node and is_usable(gpu, state) and fits and named:
+        if gpu.node == node and is_usable(gpu, state) and takes(gang, gpu):
             by_model.setdefault(gpu.model, []).append(gpu)
     return max(by_model.values(), key=len, default=[])
 

@@ -1,0 +1,1 @@
+"""What no schedule gets below, for ``bench/jct.py``."""
