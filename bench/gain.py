@@ -13,9 +13,10 @@ instant.
 * Beside: what a constant (the mean of what came, peeked) and "as long again as it has lasted" would have
   reached.
 * Pairs are held against Gavel's V100 table (``bench/gains/pairs.py``), smaller sizes against MISO's A100
-  slices (``bench/gains/sizes.py``), where the reference data is. Of one pair that was never tried nobody can
-  tell whether it gets on: those are held to their total. Memory and moves are not covered: what they
-  bring rests on who else waits.
+  slices (``bench/gains/sizes.py``), moves for a gang against how long it then waits in the simulator
+  (``bench/gains/moves.py``, jobs as long as Philly's), where the reference data is. Of one pair that was
+  never tried nobody can tell whether it gets on, nor of one job that reports nothing when it ends: those are
+  held to their total. Memory is not covered: what it brings rests on who else waits.
 * Idle times older than the records cannot be told from jobs that never began; nothing is advised on those.
 
     python bench/gain.py [--json] [--quick]
@@ -45,7 +46,7 @@ from advisor.transition import transition  # noqa: E402
 from analytics.assess import assess  # noqa: E402
 from analytics.query import Connection, run  # noqa: E402
 from analytics.thresholds import Thresholds  # noqa: E402
-from bench.gains import pairs, sizes  # noqa: E402
+from bench.gains import moves, pairs, sizes  # noqa: E402
 from bench.packing import SHARED  # noqa: E402
 from collector.simulated.cluster import SimulatedCluster  # noqa: E402
 from collector.simulated.truth import Truth, TruthKind  # noqa: E402
@@ -96,7 +97,7 @@ def main() -> None:
     options = parser.parse_args()
     seeds, days = ((0,), 9) if options.quick else (tuple(range(3)), 13)
     cases = [case for seed in seeds for case in run_seed(seed, days)]
-    shown = figures(cases) | measured_elsewhere(range(1 if options.quick else 3))
+    shown = figures(cases) | measured_elsewhere(range(1 if options.quick else 3), options.quick)
     if options.json:
         print(json.dumps(shown))
         return
@@ -207,11 +208,12 @@ def figures(cases: Sequence[Case]) -> dict[str, Any]:
     }
 
 
-def measured_elsewhere(seeds: Sequence[int]) -> dict[str, Any]:
-    """The figures of pairs and of sizes, on published measurements."""
+def measured_elsewhere(seeds: Sequence[int], quick: bool) -> dict[str, Any]:
+    """The figures of pairs, of sizes and of moves, on published measurements."""
     if not (SHARED / "traces" / "gavel").is_dir():
         print(
-            "skipped: no reference data for pairs and sizes; set FALLOW_SHARED to its folder", file=sys.stderr
+            "skipped: no reference data for pairs, sizes and moves; set FALLOW_SHARED to its folder",
+            file=sys.stderr,
         )
         return {}
     paired, sized = pairs.cases(seeds), sizes.cases(SHARED / "traces" / "miso")
@@ -226,7 +228,24 @@ def measured_elsewhere(seeds: Sequence[int]) -> dict[str, Any]:
         "median_error_of_tried_pairs": judged(once, cases=len(tried)),
         "error_of_the_total_of_untried_pairs": judged(total, cases=len(untried), got_on=got_on),
         "median_error_of_sizes": judged(slices, cases=len(sized)),
+        **measured_moves(moves.cases(SHARED / "traces" / "philly", seeds, jobs=150 if quick else 700)),
     }
+
+
+def measured_moves(cases: Sequence[moves.Case]) -> dict[str, Any]:
+    """What moves were expected to spare gangs, by jobs that report what is left of them and by others."""
+    shown = {}
+    for kind in (moves.TOLD, moves.GUESSED):
+        mine = [case for case in cases if case.kind == kind]
+        if not mine:
+            continue
+        median = statistics.median(case.error for case in mine)
+        total = sum(case.expected for case in mine) / sum(case.came for case in mine) - 1
+        if kind == moves.TOLD:
+            shown["median_error_of_moves"] = judged(median, cases=len(mine), total=total)
+        else:
+            shown["error_of_the_total_of_guessed_moves"] = judged(total, cases=len(mine), median=median)
+    return shown
 
 
 def judged(value: float, **beside: float) -> dict[str, Any]:

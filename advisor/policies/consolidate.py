@@ -19,7 +19,7 @@ from advisor.observed import Observed
 from advisor.placement import may_share
 from advisor.policies.protection import restraint, silence
 from advisor.policies.sayings import job_name, money_of
-from advisor.policies.waiting import takes, wait_s
+from advisor.policies.waiting import Freeing, freeing, kind_of, takes, wait_s
 from advisor.projects import is_usable
 from advisor.quota import Cover, quota_cover
 from advisor.rules import AdviceRules
@@ -48,7 +48,8 @@ def advise(
 ) -> tuple[Advice | Abstain, ...]:
     """One answer for each waiting gang that does not fit as things lie; the first in line first.
 
-    A gang that fits without a move, or has a promise, is the queue's affair and gets no answer.
+    Before it come those who stand there and want no more GPUs than it: larger ones it may pass. A gang that
+    fits without a move, or has a promise, is the queue's affair and gets no answer.
     """
     cover = quota_cover(state)
     stuck = {
@@ -61,6 +62,7 @@ def advise(
     barren: dict[_Shape, Abstain | None] = {}
     answers: list[Advice | Abstain | None] = []
     before: dict[int, int] = {}
+    seen: Freeing | None = None
     for gang in waiting:
         ahead_gpus = sum(wanted for size, wanted in before.items() if size <= gang.min_gpus)
         before[gang.min_gpus] = before.get(gang.min_gpus, 0) + gang.min_gpus
@@ -69,10 +71,14 @@ def advise(
             known = barren[shape]
             answers.append(None if known is None else replace(known, job=gang.id))
             continue
-        answer = _judged(state, observed, rules, stuck, (gang, ahead_gpus))
-        answers.append(answer)
-        if answer is None or (isinstance(answer, Abstain) and not answer.gpus):
-            barren[shape] = answer
+        found = _cheapest(state, rules, stuck, gang)
+        if isinstance(found, Clearing):
+            seen = freeing(state, rules.horizon_s) if seen is None else seen
+            waits = (gang, wait_s(seen, gang, ahead_gpus))
+            answers.append(_weighed(state, observed, rules, waits, found))
+        else:
+            answers.append(found)
+            barren[shape] = found
     return tuple(answer for answer in answers if answer is not None)
 
 
@@ -89,15 +95,10 @@ def _stays(state: ClusterState, job: Job, bounds: tuple[Limits, AdviceRules], co
     return None if found is None else found.reason
 
 
-def _judged(
-    state: ClusterState,
-    observed: Observed,
-    rules: AdviceRules,
-    stuck: Mapping[JobId, str],
-    in_line: tuple[Job, int],
-) -> Advice | Abstain | None:
-    """``in_line``: the gang, and how many GPUs those want who stand before it; larger ones it may pass."""
-    gang, ahead_gpus = in_line
+def _cheapest(
+    state: ClusterState, rules: AdviceRules, stuck: Mapping[JobId, str], gang: Job
+) -> Clearing | Abstain | None:
+    """The cheapest clearing for it; ``None`` when it fits without one."""
     if _open_node(state, gang) is not None:
         return None
     found = [
@@ -112,8 +113,7 @@ def _judged(
             reason=f"no moves of jobs that may be moved would free {gang.min_gpus} GPUs on one node",
             would_change="jobs that end, or that may be moved",
         )
-    best = min(found, key=lambda clearing: (clearing.cost_gpu_s, len(clearing.moves), clearing.gpus))
-    return _weighed(state, observed, rules, (gang, wait_s(state, gang, ahead_gpus)), best)
+    return min(found, key=lambda clearing: (clearing.cost_gpu_s, len(clearing.moves), clearing.gpus))
 
 
 def _weighed(
@@ -233,7 +233,7 @@ def _accepted(state: ClusterState, gang: Job, node: NodeName) -> list[Gpu]:
     """GPUs of the node that the gang may lie on, of one model: the one with the most of them."""
     by_model: dict[str | None, list[Gpu]] = {}
     for gpu in sorted(state.gpus.values(), key=lambda each: each.uuid):
-        if gpu.node == node and is_usable(gpu, state) and takes(gang, gpu):
+        if gpu.node == node and is_usable(gpu, state) and takes(gang, kind_of(gpu)):
             by_model.setdefault(gpu.model, []).append(gpu)
     return max(by_model.values(), key=len, default=[])
 

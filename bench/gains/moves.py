@@ -34,7 +34,7 @@ from collector.model import JobId
 TOLD, GUESSED = "told", "guessed"
 CLUSTER = Cluster(nodes=4, gpus_per_node=8)
 RULES, LIMITS = AdviceRules(), Limits()
-JOBS, EVERY_S = 700, 1900.0
+EVERY_S = 1900.0
 KINDS = ((1, 0.25, 40), (1, 0.5, 20), (1, 1.0, 20), (2, 1.0, 8), (4, 1.0, 8), (8, 1.0, 4))
 """GPUs, share of each, and how often of a hundred."""
 SHORTEST_S, LONGEST_S = 600.0, 2 * 86_400.0
@@ -62,27 +62,31 @@ class Watched:
         return replace(seen, jobs=told)
 
     def tick(self) -> ClusterState:
-        """One minute on; the state after the decision."""
-        self.world.sleep(TICK_S)
+        """A minute on, or to the next event while nobody waits; the state after the decision."""
+        event = self.world.next_event_ms()
+        if self.world.totals.waiting_jobs or event is None:
+            self.world.sleep(TICK_S)
+        else:
+            self.world.advance(event)
         self.world.do_all(decide(self.state(), LIMITS).steps)
         return self.state()
 
 
-def cases(folder: Path, seeds: Sequence[int]) -> list[Case]:
-    """Every gang's first advice, told and guessed."""
+def cases(folder: Path, seeds: Sequence[int], *, jobs: int = 700) -> list[Case]:
+    """Every gang's first advice, told and guessed, of so many jobs a seed."""
     lengths = _lengths(folder)
     return [
         case
         for seed in seeds
         for reports in (True, False)
-        for case in _advised(workload(seed, lengths), reports)
+        for case in _advised(workload(seed, lengths, jobs), reports)
     ]
 
 
-def workload(seed: int, lengths: dict[int, list[float]]) -> Workload:
+def workload(seed: int, lengths: dict[int, list[float]], count: int) -> Workload:
     """Jobs by chance, as long as Philly's of as many GPUs."""
     chance, at_s, jobs = random.Random(seed), 0.0, []
-    for number in range(JOBS):
+    for number in range(count):
         at_s += chance.expovariate(1 / EVERY_S)
         gpus, share, _ = chance.choices(KINDS, [often for *_, often in KINDS])[0]
         work = Work(steps=chance.choice(lengths[gpus]))
