@@ -9,17 +9,15 @@ time that it would else wait (``advisor.policies.waiting``), and no more than it
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import inf
 
 from advisor.advice import Abstain, Advice
-from advisor.goodput import time_left_s
 from advisor.limits import Limits
 from advisor.model import ActionClass, ClusterState, Gpu, Job, Phase, Use
 from advisor.observed import Observed
 from advisor.placement import may_share
 from advisor.policies.protection import restraint, silence
 from advisor.policies.sayings import job_name, money_of
-from advisor.policies.waiting import Freeing, freeing, kind_of, takes, wait_s
+from advisor.policies.waiting import Freeing, freeing, kind_of, spared_s, takes
 from advisor.projects import is_usable
 from advisor.quota import Cover, quota_cover
 from advisor.rules import AdviceRules
@@ -74,8 +72,8 @@ def advise(
         found = _cheapest(state, rules, stuck, gang)
         if isinstance(found, Clearing):
             seen = freeing(state, rules.horizon_s) if seen is None else seen
-            waits = (gang, wait_s(seen, gang, ahead_gpus))
-            answers.append(_weighed(state, observed, rules, waits, found))
+            spared = (gang, spared_s(seen, gang, ahead_gpus))
+            answers.append(_weighed(state, observed, rules, spared, found))
         else:
             answers.append(found)
             barren[shape] = found
@@ -117,14 +115,11 @@ def _cheapest(
 
 
 def _weighed(
-    state: ClusterState, observed: Observed, rules: AdviceRules, waits: tuple[Job, float], best: Clearing
+    state: ClusterState, observed: Observed, rules: AdviceRules, spared: tuple[Job, float], best: Clearing
 ) -> Advice | Abstain:
     """The advice, if the GPU time that the gang has instead of waiting pays for all the moves."""
-    gang, waited_s = waits
-    reported = time_left_s(gang, gang.min_gpus)
-    bounds = (rules.horizon_s, waited_s, gang.limit_s, reported)
-    spared_s = min(each for each in bounds if each is not None)
-    gain = spared_s * gang.min_gpus
+    gang, seconds = spared
+    gain = seconds * gang.min_gpus
     if gain < rules.move_pays * best.cost_gpu_s:
         return Abstain(
             action=ActionClass.CONSOLIDATE,
@@ -155,7 +150,7 @@ def _weighed(
             Evidence(name="moves", value=len(moved)),
             Evidence(name="cost_gpu_hours", value=round(best.cost_gpu_s / 3600, 4)),
             Evidence(name="gang_gpu_hours", value=round(gain / 3600, 4)),
-            Evidence(name="waits_s", value=None if waited_s == inf else round(waited_s)),
+            Evidence(name="spared_wait_s", value=round(seconds)),
         ),
         gain_gpu_hours=net,
         gain_money=money_of(state, observed, best.gpus, net),

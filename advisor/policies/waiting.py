@@ -1,18 +1,22 @@
-"""How long a gang would wait if nobody made room for it: what help can bring it at most. Pure.
+"""What a gang would lose by waiting, if nobody made room for it: what help can bring it at most. Pure.
 
 A job that reports what is left of it ends then. Of another only its age is known, and the guess is that it
 ends within ``x`` with chance ``x / (TYPICAL_S + age + x)``: as likely as not an old one lasts as long again
 (Gott, "Implications of the Copernican principle for our future prospects", 1993), and one that just began
-half an hour; for sure it ends at its time limit. A GPU is free when all on it have ended, and a gang that
-wants n may expect to start when the chances of its GPUs add up to n: of many GPUs some come free long before
-any single one is likely to. Those who stand in line before the gang take the first. Who comes later and
-passes it is not foreseen.
+half an hour; for sure it ends at its time limit. A GPU is free when all on it have ended, the GPUs of a
+gang all at once. Too few are free when nothing as large as the waiting gang has ended, and of what is smaller
+too little, whose sum is taken to be normal. Those who stand in line before it take the first. Who comes later
+and passes it is not foreseen.
+
+What is spared is the shorter of its wait and its run, whose length is guessed in the same way: up to the
+horizon that is the integral of the chance that it would still wait and, helped, still run.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import inf
+from math import erf, prod, sqrt
 
 from advisor.goodput import time_left_s
 from advisor.model import ClusterState, Gpu, Job
@@ -21,44 +25,53 @@ from collector.model import GpuUuid
 
 MS_PER_S = 1000
 TYPICAL_S = 1800.0
+"""As likely as not a batch job that just began runs so long: Philly's one-GPU jobs did (25 to 59 minutes)."""
 SOONEST_S, INSTANTS = 30.0, 48
+CERTAIN = 1e-9
 
 Kind = tuple[str | None, int | None]
 """Model and memory: a gang lies on GPUs of one kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """Of what holds so many GPUs: the chance that nothing ended, and mean and variance of the GPUs freed."""
+
+    nothing: float
+    mean: float
+    variance: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Freeing:
-    """How many GPUs of each kind may be expected to be free at these times, in seconds from now."""
+    """What comes free of each kind, by how many GPUs at once, at each of ``times_s`` from now."""
 
     times_s: tuple[float, ...]
-    gpus: Mapping[Kind, tuple[float, ...]]
+    free: Mapping[Kind, Mapping[int, Sequence[Ended]]]
 
 
 def freeing(state: ClusterState, horizon_s: float) -> Freeing:
     """What comes free by itself until the horizon. O(jobs and GPUs)."""
     ratio = (horizon_s / SOONEST_S) ** (1 / (INSTANTS - 1))
     times = (0.0, *(SOONEST_S * ratio**at for at in range(INSTANTS)))
-    held: dict[GpuUuid, list[float]] = {}
-    for job_id, placement in state.placements.items():
-        ended = [ended_by(state, state.jobs[job_id], at_s) for at_s in times]
-        for uuid in placement.gpus:
-            before = held.get(uuid)
-            held[uuid] = ended if before is None else [a * b for a, b in zip(before, ended, strict=True)]
-    free = [1.0] * len(times)
-    counts: dict[Kind, list[float]] = {}
-    for gpu in state.gpus.values():
-        if is_usable(gpu, state):
-            found = counts.get(kind_of(gpu), [0.0] * len(times))
-            more = held.get(gpu.uuid, free)
-            counts[kind_of(gpu)] = [a + b for a, b in zip(found, more, strict=True)]
-    return Freeing(times_s=times, gpus={kind: tuple(found) for kind, found in counts.items()})
+    usable = {gpu.uuid: kind_of(gpu) for gpu in state.gpus.values() if is_usable(gpu, state)}
+    chances: dict[tuple[Kind, int], list[list[float]]] = {}
+    for gpus, ended in _together(state, times).items():
+        for kind, count in Counter(usable[uuid] for uuid in gpus if uuid in usable).items():
+            chances.setdefault((kind, count), []).append(ended)
+    free: dict[Kind, dict[int, tuple[Ended, ...]]] = {}
+    for (kind, count), units in chances.items():
+        free.setdefault(kind, {})[count] = tuple(_ended(count, at) for at in zip(*units, strict=True))
+    return Freeing(times_s=times, free=free)
 
 
-def wait_s(seen: Freeing, gang: Job, ahead_gpus: int = 0) -> float:
-    """Seconds until GPUs of one kind are free for it, after ``ahead_gpus`` others; ``inf``: not foreseen."""
+def spared_s(seen: Freeing, gang: Job, ahead_gpus: int = 0) -> float:
+    """Expected seconds that it runs instead of waiting for GPUs of one kind, after ``ahead_gpus`` others."""
     wanted = ahead_gpus + gang.min_gpus
-    return min((_reached_s(seen, kind, wanted) for kind in seen.gpus if takes(gang, kind)), default=inf)
+    runs = [_runs_on(gang, at_s) for at_s in seen.times_s]
+    waits = [_waits_on(seen, kind, wanted) for kind in seen.free if takes(gang, kind)]
+    nowhere = [1.0] * len(runs)
+    return min(_integral(seen.times_s, runs, each) for each in waits or [nowhere])
 
 
 def ended_by(state: ClusterState, job: Job, at_s: float) -> float:
@@ -86,12 +99,57 @@ def kind_of(gpu: Gpu) -> Kind:
     return gpu.model, gpu.memory_bytes
 
 
-def _reached_s(seen: Freeing, kind: Kind, wanted: float) -> float:
-    """When the expected number of free GPUs reaches what is wanted, along straight lines."""
-    points = list(zip(seen.times_s, seen.gpus[kind], strict=True))
-    if points[0][1] >= wanted:
-        return 0.0
-    for (start, few), (end, many) in pairwise(points):
-        if many >= wanted:
-            return start + (end - start) * (wanted - few) / (many - few)
-    return inf
+def _together(state: ClusterState, times: Sequence[float]) -> dict[tuple[GpuUuid, ...], list[float]]:
+    """The chances that GPUs are free at these times, by those that come free at once."""
+    held: dict[GpuUuid, int] = Counter(uuid for each in state.placements.values() for uuid in each.gpus)
+    found: dict[tuple[GpuUuid, ...], list[float]] = {
+        (uuid,): [1.0] * len(times) for uuid in state.gpus if uuid not in held
+    }
+    for job_id, placement in state.placements.items():
+        ended = [ended_by(state, state.jobs[job_id], at_s) for at_s in times]
+        shared = any(held[uuid] > 1 for uuid in placement.gpus)
+        for gpus in [(uuid,) for uuid in placement.gpus] if shared else [placement.gpus]:
+            before = found.get(gpus)
+            found[gpus] = ended if before is None else [a * b for a, b in zip(before, ended, strict=True)]
+    return found
+
+
+def _ended(gpus: int, chances: Sequence[float]) -> Ended:
+    """Of units of so many GPUs each, at one time."""
+    return Ended(
+        nothing=prod(1 - chance for chance in chances),
+        mean=gpus * sum(chances),
+        variance=gpus * gpus * sum(chance * (1 - chance) for chance in chances),
+    )
+
+
+def _runs_on(gang: Job, at_s: float) -> float:
+    """The chance that it would still run ``at_s`` seconds after it began."""
+    reported = time_left_s(gang, gang.min_gpus)
+    if reported is not None:
+        return float(at_s < reported)
+    return 0.0 if gang.limit_s is not None and at_s >= gang.limit_s else TYPICAL_S / (TYPICAL_S + at_s)
+
+
+def _waits_on(seen: Freeing, kind: Kind, wanted: int) -> list[float]:
+    """The chance, at each of the times, that fewer than ``wanted`` of this kind are free."""
+    return [
+        _fewer({size: ended[at] for size, ended in seen.free[kind].items()}, wanted)
+        for at in range(len(seen.times_s))
+    ]
+
+
+def _integral(times_s: Sequence[float], one: Sequence[float], two: Sequence[float]) -> float:
+    """Of the product of two curves, by trapezoids."""
+    points = [(at_s, a * b) for at_s, a, b in zip(times_s, one, two, strict=True)]
+    return sum((end - start) * (low + high) / 2 for (start, low), (end, high) in pairwise(points))
+
+
+def _fewer(by_size: Mapping[int, Ended], wanted: int) -> float:
+    """The chance that fewer than ``wanted`` are free, in whole numbers."""
+    no_large = prod(ended.nothing for size, ended in by_size.items() if size >= wanted)
+    small = [ended for size, ended in by_size.items() if size < wanted]
+    mean, variance = sum(each.mean for each in small), sum(each.variance for each in small)
+    if variance < CERTAIN:
+        return no_large * (mean < wanted - 0.5)
+    return no_large * 0.5 * (1 + erf((wanted - 0.5 - mean) / sqrt(2 * variance)))

@@ -1,7 +1,7 @@
 """How long a gang would wait without help: what is reported counts, the rest is a guess."""
 
 from dataclasses import replace
-from math import inf
+from math import log
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ from advisor.limits import Limits
 from advisor.model import ClusterState, Job, Phase, Profile, Use
 from advisor.observed import Observed
 from advisor.policies import cap_memory, consolidate
-from advisor.policies.waiting import ended_by, freeing, wait_s
+from advisor.policies.waiting import ended_by, freeing, spared_s
 from advisor.rules import AdviceRules
 from tests.advisor.policies.scene import GIB, H100, HOUR_MS, NOW_MS, advised, cluster, gpu, job, observed, use
 
@@ -23,9 +23,9 @@ def reports(steps: float) -> Profile:
 
 
 def gang(gpus: int = 1, name: str = "gang", **changes: Any) -> Job:
-    return job(
-        name, phase=Phase.PENDING, started_ms=None, use=Use.UNKNOWN, min_gpus=gpus, max_gpus=gpus, **changes
-    )
+    """It says that it will run for a day, unless told otherwise."""
+    says = {"profile": Profile(step_s={gpus: 1.0}, steps_left=86_400.0), "min_gpus": gpus, "max_gpus": gpus}
+    return job(name, phase=Phase.PENDING, started_ms=None, use=Use.UNKNOWN, **(says | changes))
 
 
 def test_a_job_ends_when_it_says_so_and_else_as_likely_as_not_after_as_long_again() -> None:
@@ -45,7 +45,7 @@ def test_a_job_ends_when_it_says_so_and_else_as_likely_as_not_after_as_long_agai
 
 
 def waits(state: ClusterState, one: Job, ahead_gpus: int = 0) -> float:
-    return wait_s(freeing(state, 4 * HOUR_S), one, ahead_gpus)
+    return spared_s(freeing(state, 4 * HOUR_S), one, ahead_gpus)
 
 
 def test_a_gpu_is_free_when_the_last_job_on_it_has_ended_and_others_come_first() -> None:
@@ -57,14 +57,20 @@ def test_a_gpu_is_free_when_the_last_job_on_it_has_ended_and_others_come_first()
     assert waits(state, gang()) == pytest.approx(600, rel=0.15)
     assert waits(state, gang(), ahead_gpus=1) == pytest.approx(6000, rel=0.15)
     assert waits(state, gang(2)) == pytest.approx(6000, rel=0.15)
-    assert waits(state, gang(3)) == inf
+    assert waits(state, gang(3)) == pytest.approx(4 * HOUR_S)
 
 
 def test_of_many_gpus_one_is_free_long_before_any_single_one_is_likely_to_be() -> None:
     one = cluster([(job("a"), ("g0",))], gpus=(gpu("g0"),))
     many = cluster([(job(f"j{at}"), (f"g{at}",)) for at in range(8)])
-    assert waits(one, gang()) == inf
-    assert waits(many, gang()) == pytest.approx(10.5 * HOUR_S / 7, rel=0.05)
+    assert waits(one, gang()) == pytest.approx(10.5 * HOUR_S * log(14.5 / 10.5), rel=0.02)
+    assert waits(many, gang()) == pytest.approx(10.5 / 7 * (1 - (10.5 / 14.5) ** 7) * HOUR_S, rel=0.02)
+
+
+def test_the_gpus_of_a_gang_come_free_at_once_and_not_the_sooner_for_being_many() -> None:
+    gang_of_eight = cluster([(job("a", min_gpus=8, max_gpus=8), tuple(f"g{at}" for at in range(8)))])
+    alone = cluster([(job("a"), ("g0",))], gpus=(gpu("g0"),))
+    assert waits(gang_of_eight, gang()) == pytest.approx(waits(alone, gang()))
 
 
 def test_only_gpus_that_the_gang_may_have_are_waited_for() -> None:
@@ -72,7 +78,7 @@ def test_only_gpus_that_the_gang_may_have_are_waited_for() -> None:
     state = cluster([(job("a", profile=reports(600)), ("g2",))], gpus=there)
     assert waits(state, gang()) == 0
     assert waits(state, gang(gpu_models=(H100,))) == pytest.approx(600, rel=0.15)
-    assert waits(state, gang(memory_bytes=100 * GIB)) == inf
+    assert waits(state, gang(memory_bytes=100 * GIB)) == pytest.approx(4 * HOUR_S)
 
 
 def halves(*, left: float, waiting: tuple[Job, ...]) -> Any:
@@ -85,10 +91,20 @@ def halves(*, left: float, waiting: tuple[Job, ...]) -> Any:
 
 def test_moves_are_worth_the_time_that_the_gang_would_have_waited() -> None:
     cost = 0.5 * RULES.move_s / HOUR_S
-    for left, brief, hours in ((1800, {}, 0.5), (5 * HOUR_S, {}, 4), (5 * HOUR_S, {"limit_s": 7200.0}, 2)):
+    for left, brief, hours in (
+        (1800, {}, 0.5),
+        (5 * HOUR_S, {}, 4),
+        (5 * HOUR_S, {"profile": reports(7200)}, 2),
+    ):
         state = halves(left=left, waiting=(gang(**brief),))
         (advice,) = advised(consolidate.advise(state, Observed(), LIMITS, RULES))
         assert advice.gain_gpu_hours == pytest.approx(hours - cost, rel=0.15)
+
+
+def test_a_gang_that_does_not_say_how_long_it_runs_is_taken_to_run_half_an_hour_as_likely_as_not() -> None:
+    state = cluster([(job("a", profile=reports(5 * HOUR_S)), ("g0",))], gpus=(gpu("g0"),))
+    assert waits(state, gang(profile=None)) == pytest.approx(0.5 * log(4.5 / 0.5) * HOUR_S, rel=0.02)
+    assert waits(state, gang(profile=None, limit_s=1800.0)) == pytest.approx(0.5 * log(2) * HOUR_S, rel=0.1)
 
 
 def test_a_gang_that_is_about_to_start_is_not_worth_a_move() -> None:
