@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from advisor.model import ClusterState, Job, Phase, Project
+from advisor.pool import Kind, takes
 from advisor.transition import SHARE_SLACK
 from collector.model import GpuUuid, JobId, NodeName
 
@@ -135,13 +136,8 @@ def _placements(state: ClusterState) -> Iterator[str]:
             yield f"GPU {uuid} is given away {share:g} times"
 
 
-def _never_fits(job: Job, by_kind: dict[tuple[str | None, int | None], int]) -> str | None:
-    fitting = {
-        kind: count
-        for kind, count in by_kind.items()
-        if (not job.gpu_models or kind[0] in job.gpu_models)
-        and (job.memory_bytes is None or kind[1] is None or job.memory_bytes <= kind[1])
-    }
+def _never_fits(job: Job, by_kind: dict[Kind, int]) -> str | None:
+    fitting = {kind: count for kind, count in by_kind.items() if takes(job, kind)}
     if not fitting:
         wanted = ", ".join(job.gpu_models) or "any model"
         return f"asks for {wanted} with {job.memory_bytes} bytes of memory, and the cluster has no such GPU"

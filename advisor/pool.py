@@ -9,7 +9,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush, nlargest, nsmallest
 
+from advisor.model import Gpu, Job
 from collector.model import GpuUuid, NodeName
+
+Kind = tuple[str | None, int | None]
+"""Model and memory: a gang lies on GPUs of one kind."""
+
+
+def kind_of(gpu: Gpu) -> Kind:
+    """Its model and memory."""
+    return gpu.model, gpu.memory_bytes
+
+
+def takes(job: Job, kind: Kind) -> bool:
+    """Whether the job may lie on GPUs of this model and memory; memory that is not known is taken to do."""
+    model, memory_bytes = kind
+    enough = job.memory_bytes is None or memory_bytes is None or job.memory_bytes <= memory_bytes
+    return enough and (not job.gpu_models or model in job.gpu_models)
 
 
 @dataclass(slots=True, eq=False)

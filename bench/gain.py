@@ -237,10 +237,11 @@ def measured_moves(cases: Sequence[moves.Case]) -> dict[str, Any]:
     shown = {}
     for kind in (moves.TOLD, moves.GUESSED):
         mine = [case for case in cases if case.kind == kind]
-        if not mine:
-            continue
+        came = sum(case.came for case in mine)
+        if came == 0:
+            continue  # too few jobs for any, as with --quick
         median = statistics.median(case.error for case in mine)
-        total = sum(case.expected for case in mine) / sum(case.came for case in mine) - 1
+        total = sum(case.expected for case in mine) / came - 1
         if kind == moves.TOLD:
             shown["median_error_of_moves"] = judged(median, cases=len(mine), total=total)
         else:

@@ -86,13 +86,15 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one object of figures")
     parser.add_argument("--quick", action="store_true", help="a part of it; ends within 50 s")
     parser.add_argument("--only", choices=("pollux", "philly", "bounds"), help="one of the three")
-    parser.add_argument("--loads", default=",".join(LOADS), help="of Pollux's workloads")
+    parser.add_argument("--loads", default=",".join(LOADS), help=f"of Pollux's workloads: {', '.join(LOADS)}")
     flags = parser.parse_args()
     if not TRACES.is_dir():
         sys.exit(f"no reference data at {TRACES}; set FALLOW_SHARED to the folder that has traces/")
     began = time.monotonic()
     figures: Figures = {}
-    names = [load for load in LOADS if load in flags.loads.split(",")]
+    names = flags.loads.split(",")
+    if unknown := [load for load in names if load not in LOADS]:
+        parser.error(f"--loads: there is no load {', '.join(unknown)}; choose from {', '.join(LOADS)}")
     numbers = WORKLOADS[:1] if flags.quick else WORKLOADS
     if flags.only in (None, "pollux"):
         loads = [measure_load(load, numbers) for load in names]

@@ -17,7 +17,8 @@ from advisor.observed import Observed
 from advisor.placement import may_share
 from advisor.policies.protection import restraint, silence
 from advisor.policies.sayings import job_name, money_of
-from advisor.policies.waiting import Freeing, freeing, kind_of, spared_s, takes
+from advisor.policies.waiting import Freeing, freeing, spared_s
+from advisor.pool import kind_of, takes
 from advisor.projects import is_usable
 from advisor.quota import Cover, quota_cover
 from advisor.rules import AdviceRules
@@ -225,10 +226,14 @@ def _given(draft: Draft, uuid: GpuUuid) -> float:
 
 
 def _accepted(state: ClusterState, gang: Job, node: NodeName) -> list[Gpu]:
-    """GPUs of the node that the gang may lie on, of one model: the one with the most of them."""
+    """GPUs of the node that the gang may lie on, of one model: the one with the most of them.
+
+    Nobody is moved for memory that is not known to do.
+    """
     by_model: dict[str | None, list[Gpu]] = {}
     for gpu in sorted(state.gpus.values(), key=lambda each: each.uuid):
-        if gpu.node == node and is_usable(gpu, state) and takes(gang, kind_of(gpu)):
+        known = gang.memory_bytes is None or gpu.memory_bytes is not None
+        if gpu.node == node and is_usable(gpu, state) and known and takes(gang, kind_of(gpu)):
             by_model.setdefault(gpu.model, []).append(gpu)
     return max(by_model.values(), key=len, default=[])
 

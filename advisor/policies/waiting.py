@@ -19,7 +19,8 @@ from itertools import pairwise
 from math import erf, prod, sqrt
 
 from advisor.goodput import time_left_s
-from advisor.model import ClusterState, Gpu, Job
+from advisor.model import ClusterState, Job
+from advisor.pool import Kind, kind_of, takes
 from advisor.projects import is_usable
 from collector.model import GpuUuid
 
@@ -28,9 +29,6 @@ TYPICAL_S = 1800.0
 """As likely as not a batch job that just began runs so long: Philly's one-GPU jobs did (25 to 59 minutes)."""
 SOONEST_S, INSTANTS = 30.0, 48
 CERTAIN = 1e-9
-
-Kind = tuple[str | None, int | None]
-"""Model and memory: a gang lies on GPUs of one kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,18 +83,6 @@ def ended_by(state: ClusterState, job: Job, at_s: float) -> float:
     if job.limit_s is not None and ran + at_s >= job.limit_s:
         return 1.0
     return at_s / (TYPICAL_S + ran + at_s)
-
-
-def takes(gang: Job, kind: Kind) -> bool:
-    """Whether the gang may lie on GPUs of this model and memory."""
-    model, memory_bytes = kind
-    fits = gang.memory_bytes is None or (memory_bytes or 0) >= gang.memory_bytes
-    return fits and (not gang.gpu_models or model in gang.gpu_models)
-
-
-def kind_of(gpu: Gpu) -> Kind:
-    """Its model and memory."""
-    return gpu.model, gpu.memory_bytes
 
 
 def _together(state: ClusterState, times: Sequence[float]) -> dict[tuple[GpuUuid, ...], list[float]]:

@@ -7,7 +7,7 @@ time that it would have had instead of waiting, less what the moves cost, within
 let it start at once is tried with ``advisor.transition``.
 
 ``TOLD``: jobs report what is left of them, as trainings under the library do. ``GUESSED``: they don't, and
-that they last as long again as they have lasted is all that is known.
+their age is all that is known.
 """
 
 import random
