@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from advisor.model import Job
+from advisor.policies.ending import Endings
 from advisor.policies.pairing import Experience
 from analytics.model import Analysis, Coverage, Finding
 from collector.model import JobId, JobKind, Rung
@@ -89,7 +90,8 @@ class Observed:
     """All that policies may look at beside the state; what is not in it is not known.
 
     ``stretches`` are the site's idle times of the recent past: what an expectation of the next ones rests on.
-    ``experience`` is what was measured of pairs, by GPU model. ``mig_models`` can be cut into instances.
+    ``endings`` is what is known of how long its jobs run, ``experience`` what was measured of pairs, by GPU
+    model.
     """
 
     analysis: Analysis = field(
@@ -99,6 +101,7 @@ class Observed:
     )
     uses: Mapping[JobId, JobUse] = field(default_factory=dict)
     stretches: tuple[IdleStretch, ...] = ()
+    endings: Endings = field(default_factory=Endings.of)
     prices: Mapping[str, Price] = field(default_factory=dict)
     experience: Mapping[str, Experience] = field(default_factory=dict)
 

@@ -25,6 +25,7 @@ from advisor.model import (
     Use,
 )
 from advisor.observed import IdleStretch, JobUse, Observed, PastJob, Price
+from advisor.policies.ending import Endings, RunLength
 from advisor.projects import housed
 from advisor.protect import Protect, with_protection
 from advisor.register.pair_watch import experience_of, pairs_of
@@ -38,6 +39,8 @@ LAG_MS = 2 * MINUTE_MS
 """A minute is rolled up when it is over: the newest two may be missing, and are no lack of coverage."""
 SPOKEN_MS = 30 * DAY_MS
 """How long an owner's word is remembered: the three keeps are counted over so long."""
+RUNS_MS = 90 * DAY_MS
+"""And of how long jobs run: work changes."""
 PAIRS_MS = 365 * DAY_MS
 """What was learnt of pairs is believed for so long: drivers and frameworks change."""
 CONTROLLER_WINDOW_MS = 2 * HOUR_MS
@@ -80,7 +83,7 @@ def read_live(ask: Ask, analysis: Analysis, site: Site, rules: AdviceRules, days
     now_ms = analysis.as_of_ms
     to_ms = now_ms // MINUTE_MS * MINUTE_MS
     from_ms = to_ms - round(days * DAY_MS)
-    window = {"from_ts": from_ms, "to_ts": to_ms}
+    window, past = {"from_ts": from_ms, "to_ts": to_ms}, {"from_ts": to_ms - RUNS_MS, "to_ts": to_ms}
     gpu_rows = [row for row in ask("decide_gpus", {"as_of": now_ms}) if not row["is_parent"]]
     claims: dict[str, list[Row]] = defaultdict(list)
     for row in ask("decide_jobs", {"as_of": now_ms, "from_ts": from_ms}):
@@ -119,6 +122,7 @@ def read_live(ask: Ask, analysis: Analysis, site: Site, rules: AdviceRules, days
         uses={job.id: _use(claims[job.id], controller, now_ms) for job in known},
         stretches=tuple(stretch_of(row) for row in stretches if not row["first"]),
         prices=_prices(gpu_rows),
+        endings=Endings.of(run_length_of(row) for row in ask("run_lengths", past)),
         experience=experience_of(pairs_of(ask("pairs", {"from_ts": now_ms - PAIRS_MS}))),
     )
     return Live(state=housed(state), observed=observed)
@@ -134,6 +138,17 @@ def stretch_of(row: Row) -> IdleStretch:
         from_ms=row["from_ms"],
         to_ms=row["to_ms"],
         open=row["open"],
+    )
+
+
+def run_length_of(row: Row) -> RunLength:
+    """One row of the query ``run_lengths``."""
+    return RunLength(
+        kind=JobKind(row["kind"] or JobKind.BATCH),
+        gpus=row["gpus"],
+        length_s=row["length_s"],
+        open=row["open"],
+        jobs=row["jobs"],
     )
 
 

@@ -14,9 +14,9 @@ instant.
   reached.
 * Pairs are held against Gavel's V100 table (``bench/gains/pairs.py``), smaller sizes against MISO's A100
   slices (``bench/gains/sizes.py``), moves for a gang against how long it then waits in the simulator
-  (``bench/gains/moves.py``, jobs as long as Philly's), where the reference data is. Of one pair that was
-  never tried nobody can tell whether it gets on, nor of one job that reports nothing when it ends: those are
-  held to their total. Memory is not covered: what it brings rests on who else waits.
+  (``bench/gains/moves.py``, jobs as long as Philly's), memory and pairs against how long jobs of Philly's
+  still ran (``bench/gains/ends.py``), where the reference data is. Of one pair that was never tried nobody
+  can tell whether it gets on, nor of a job that reports nothing when it ends: those are held to their total.
 * Idle times older than the records cannot be told from jobs that never began; nothing is advised on those.
 
     python bench/gain.py [--json] [--quick]
@@ -46,8 +46,10 @@ from advisor.transition import transition  # noqa: E402
 from analytics.assess import assess  # noqa: E402
 from analytics.query import Connection, run  # noqa: E402
 from analytics.thresholds import Thresholds  # noqa: E402
-from bench.gains import moves, pairs, sizes  # noqa: E402
-from bench.packing import SHARED  # noqa: E402
+from bench.gains import ends, moves, pairs, sizes  # noqa: E402
+from bench.gains.case import GUESSED, TOLD  # noqa: E402
+from bench.gains.case import Case as Elsewhere  # noqa: E402
+from bench.packing import SHARED, read_table  # noqa: E402
 from collector.simulated.cluster import SimulatedCluster  # noqa: E402
 from collector.simulated.truth import Truth, TruthKind  # noqa: E402
 from collector.store.database import open_store  # noqa: E402
@@ -209,10 +211,10 @@ def figures(cases: Sequence[Case]) -> dict[str, Any]:
 
 
 def measured_elsewhere(seeds: Sequence[int], quick: bool) -> dict[str, Any]:
-    """The figures of pairs, of sizes and of moves, on published measurements."""
+    """The figures of pairs, sizes, moves and memory, on published measurements."""
     if not (SHARED / "traces" / "gavel").is_dir():
         print(
-            "skipped: no reference data for pairs, sizes and moves; set FALLOW_SHARED to its folder",
+            "skipped: no reference data for pairs, sizes, moves and memory; set FALLOW_SHARED to its folder",
             file=sys.stderr,
         )
         return {}
@@ -228,24 +230,33 @@ def measured_elsewhere(seeds: Sequence[int], quick: bool) -> dict[str, Any]:
         "median_error_of_tried_pairs": judged(once, cases=len(tried)),
         "error_of_the_total_of_untried_pairs": judged(total, cases=len(untried), got_on=got_on),
         "median_error_of_sizes": judged(slices, cases=len(sized)),
-        **measured_moves(moves.cases(SHARED / "traces" / "philly", seeds, jobs=150 if quick else 700)),
+        **by_reports("moves", moves.cases(SHARED / "traces" / "philly", seeds, jobs=150 if quick else 700)),
+        **measured_ends(seeds),
     }
 
 
-def measured_moves(cases: Sequence[moves.Case]) -> dict[str, Any]:
-    """What moves were expected to spare gangs, by jobs that report what is left of them and by others."""
+def measured_ends(seeds: Sequence[int]) -> dict[str, Any]:
+    """What lasts until a job ends: memory that it gives back, and pairs."""
+    ran, table = ends.lengths(SHARED / "traces" / "philly"), read_table()
+    freed = [case for seed in seeds for case in ends.memory(ran, seed, 200)]
+    joined = [case for seed in seeds for case in ends.pairs(table, ran, seed, 200)]
+    return by_reports("memory", freed) | by_reports("lasting_pairs", joined)
+
+
+def by_reports(name: str, cases: Sequence[Elsewhere]) -> dict[str, Any]:
+    """One kind of advice, on jobs that report what is left of them and on others."""
     shown = {}
-    for kind in (moves.TOLD, moves.GUESSED):
+    for kind in (TOLD, GUESSED):
         mine = [case for case in cases if case.kind == kind]
         came = sum(case.came for case in mine)
         if came == 0:
             continue  # too few jobs for any, as with --quick
         median = statistics.median(case.error for case in mine)
         total = sum(case.expected for case in mine) / came - 1
-        if kind == moves.TOLD:
-            shown["median_error_of_moves"] = judged(median, cases=len(mine), total=total)
+        if kind == TOLD:
+            shown[f"median_error_of_{name}"] = judged(median, cases=len(mine), total=total)
         else:
-            shown["error_of_the_total_of_guessed_moves"] = judged(total, cases=len(mine), median=median)
+            shown[f"error_of_the_total_of_guessed_{name}"] = judged(total, cases=len(mine), median=median)
     return shown
 
 

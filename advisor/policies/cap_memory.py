@@ -4,7 +4,7 @@ Seen from outside, a hog is a *suspicion* (analytics' finding): the advice names
 unknown amount. *Confirmed* only from inside: the job's own library reports the peak that tensors needed, and
 what is reserved exceeds it by ``max(hog_excess_bytes, hog_excess * GPU)``. A gain in GPU-hours is claimed
 only then: the part of the GPU that another job could have, in memory and in compute, whichever is less, for
-as long as the job says that it runs.
+as long as the job is expected to run (``ending``).
 
 A job that saves itself when asked, and shares its GPU, is started again with the setting at once when
 somebody waits who could lie beside it; once, so that a job that takes as much again is left alone.
@@ -13,7 +13,6 @@ somebody waits who could lie beside it; once, so that a job that takes as much a
 from dataclasses import dataclass
 
 from advisor.advice import Abstain, Advice
-from advisor.goodput import time_left_s
 from advisor.limits import Limits
 from advisor.model import ActionClass, ClusterState, Job, Phase
 from advisor.observed import JobUse, Observed
@@ -83,7 +82,8 @@ def _advice(
     state: ClusterState, observed: Observed, rules: AdviceRules, case: _Case, setting: LaunchSettings
 ) -> Advice:
     job, where = case.job, places(state, state.placements[case.job.id].gpus)
-    gain = _gain(state, case, rules)
+    left_s = observed.endings.all_run_s(state, (job,), rules.horizon_s)
+    gain = _part(state, case) * len(state.placements[job.id].gpus) * left_s / 3600
     frees = gib(case.excess) if case.excess else "what it does not need (only the job can tell how much)"
     return Advice(
         action=ActionClass.CAP_MEMORY,
@@ -92,7 +92,7 @@ def _advice(
         job=job.id,
         gpus=state.placements[job.id].gpus,
         steps=_steps(state, case, setting),
-        evidence=_evidence(case),
+        evidence=(*_evidence(case), Evidence(name="expected_left_s", value=round(left_s))),
         gain_gpu_hours=gain,
         gain_money=money_of(state, observed, state.placements[job.id].gpus, gain),
         horizon_s=float(rules.horizon_s),
@@ -159,15 +159,22 @@ def _excess(state: ClusterState, job: Job, use: JobUse | None, rules: AdviceRule
     return excess if excess >= max(rules.hog_excess_bytes, rules.hog_excess * total) else 0
 
 
-def _gain(state: ClusterState, case: _Case, rules: AdviceRules) -> float:
+def _part(state: ClusterState, case: _Case) -> float:
+    """What of each of its GPUs another job could have then, 0..1; 0 where that is not known."""
     total = _total(state, case.job)
     busy = None if case.use is None else case.use.utilization_p95_ratio
     if not case.excess or busy is None or total is None:
         return 0.0
-    gpus = len(state.placements[case.job.id].gpus)
-    left = time_left_s(case.job, gpus)
-    held_s = rules.horizon_s if left is None else min(rules.horizon_s, left)
-    return min(case.excess / total, max(0.0, 1.0 - busy)) * gpus * held_s / 3600
+    return min(case.excess / total, max(0.0, 1.0 - busy), _unshared(state, case.job))
+
+
+def _unshared(state: ClusterState, job: Job) -> float:
+    """What nobody was given of the GPUs that a job shares; all of them where it shares none."""
+    mine = state.placements[job.id]
+    if mine.share >= 1:
+        return 1.0
+    given = (sum(p.share for p in state.placements.values() if uuid in p.gpus) for uuid in mine.gpus)
+    return max(0.0, 1.0 - max(given))
 
 
 def _total(state: ClusterState, job: Job) -> int | None:

@@ -72,7 +72,7 @@ def advise(
             continue
         found = _cheapest(state, rules, stuck, gang)
         if isinstance(found, Clearing):
-            seen = freeing(state, rules.horizon_s) if seen is None else seen
+            seen = freeing(state, rules.horizon_s, observed.endings) if seen is None else seen
             spared = (gang, spared_s(seen, gang, ahead_gpus))
             answers.append(_weighed(state, observed, rules, spared, found))
         else:

@@ -161,7 +161,8 @@ def _advice(
 ) -> Advice:
     host, guest = both
     target, freed = state.placements[host.id].gpus, state.placements[guest.id].gpus
-    gain = max(0.0, pair.gain) * rules.horizon_s / 3600
+    together_s = observed.endings.all_run_s(state, both, rules.horizon_s)
+    gain = max(0.0, pair.gain) * together_s / 3600
     where = state.gpus[target[0]]
     return Advice(
         action=ActionClass.PACK,
@@ -170,7 +171,10 @@ def _advice(
         job=guest.id,
         gpus=(*target, *freed),
         steps=_steps(observed, host, guest, target),
-        evidence=_evidence(observed, host, guest, pair),
+        evidence=(
+            *_evidence(observed, host, guest, pair),
+            Evidence(name="expected_together_s", value=round(together_s)),
+        ),
         gain_gpu_hours=gain,
         gain_money=money_of(state, observed, freed, gain),
         horizon_s=float(rules.horizon_s),

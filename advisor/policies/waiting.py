@@ -1,33 +1,25 @@
 """What a gang would lose by waiting, if nobody made room for it: what help can bring it at most. Pure.
 
-A job that reports what is left of it ends then. Of another only its age is known, and the guess is that it
-ends within ``x`` with chance ``x / (TYPICAL_S + age + x)``: as likely as not an old one lasts as long again
-(Gott, "Implications of the Copernican principle for our future prospects", 1993), and one that just began
-half an hour; for sure it ends at its time limit. A GPU is free when all on it have ended, the GPUs of a
-gang all at once. Too few are free when nothing as large as the waiting gang has ended, and of what is smaller
-too little, whose sum is taken to be normal. Those who stand in line before it take the first. Who comes later
-and passes it is not foreseen.
+When those who run end, ``ending`` says. A GPU is free when all on it have ended, the GPUs of a gang all at
+once. Too few are free when nothing as large as the waiting gang has ended, and of what is smaller too little,
+whose sum is taken to be normal. Those who stand in line before it take the first. Who comes later and passes
+it is not foreseen.
 
-What is spared is the shorter of its wait and its run, whose length is guessed in the same way: up to the
-horizon that is the integral of the chance that it would still wait and, helped, still run.
+What is spared is the shorter of its wait and its run, whose length is guessed as well: up to the horizon that
+is the integral of the chance that it would still wait and, helped, still run.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from math import erf, prod, sqrt
 
-from advisor.goodput import time_left_s
 from advisor.model import ClusterState, Job
+from advisor.policies.ending import Endings, instants, integral
 from advisor.pool import Kind, kind_of, takes
 from advisor.projects import is_usable
 from collector.model import GpuUuid
 
-MS_PER_S = 1000
-TYPICAL_S = 1800.0
-"""As likely as not a batch job that just began runs so long: Philly's one-GPU jobs did (25 to 59 minutes)."""
-SOONEST_S, INSTANTS = 30.0, 48
 CERTAIN = 1e-9
 
 
@@ -44,55 +36,44 @@ class Ended:
 class Freeing:
     """What comes free of each kind, by how many GPUs at once, at each of ``times_s`` from now."""
 
+    endings: Endings
     times_s: tuple[float, ...]
     free: Mapping[Kind, Mapping[int, Sequence[Ended]]]
 
 
-def freeing(state: ClusterState, horizon_s: float) -> Freeing:
+def freeing(state: ClusterState, horizon_s: float, endings: Endings) -> Freeing:
     """What comes free by itself until the horizon. O(jobs and GPUs)."""
-    ratio = (horizon_s / SOONEST_S) ** (1 / (INSTANTS - 1))
-    times = (0.0, *(SOONEST_S * ratio**at for at in range(INSTANTS)))
+    times = instants(horizon_s)
     usable = {gpu.uuid: kind_of(gpu) for gpu in state.gpus.values() if is_usable(gpu, state)}
     chances: dict[tuple[Kind, int], list[list[float]]] = {}
-    for gpus, ended in _together(state, times).items():
+    for gpus, ended in _together(state, times, endings).items():
         for kind, count in Counter(usable[uuid] for uuid in gpus if uuid in usable).items():
             chances.setdefault((kind, count), []).append(ended)
     free: dict[Kind, dict[int, tuple[Ended, ...]]] = {}
     for (kind, count), units in chances.items():
         free.setdefault(kind, {})[count] = tuple(_ended(count, at) for at in zip(*units, strict=True))
-    return Freeing(times_s=times, free=free)
+    return Freeing(endings=endings, times_s=times, free=free)
 
 
 def spared_s(seen: Freeing, gang: Job, ahead_gpus: int = 0) -> float:
     """Expected seconds that it runs instead of waiting for GPUs of one kind, after ``ahead_gpus`` others."""
     wanted = ahead_gpus + gang.min_gpus
-    runs = [_runs_on(gang, at_s) for at_s in seen.times_s]
+    runs = [seen.endings.lasts_after(gang, at_s) for at_s in seen.times_s]
     waits = [_waits_on(seen, kind, wanted) for kind in seen.free if takes(gang, kind)]
     nowhere = [1.0] * len(runs)
-    return min(_integral(seen.times_s, runs, each) for each in waits or [nowhere])
+    return min(integral(seen.times_s, runs, each) for each in waits or [nowhere])
 
 
-def ended_by(state: ClusterState, job: Job, at_s: float) -> float:
-    """The chance 0..1 that a running job has ended ``at_s`` seconds from now."""
-    left = time_left_s(job, len(state.placements[job.id].gpus))
-    if left is not None:
-        return float(at_s >= left)
-    if job.started_ms is None:
-        return 0.0
-    ran = (state.as_of_ms - job.started_ms) / MS_PER_S
-    if job.limit_s is not None and ran + at_s >= job.limit_s:
-        return 1.0
-    return at_s / (TYPICAL_S + ran + at_s)
-
-
-def _together(state: ClusterState, times: Sequence[float]) -> dict[tuple[GpuUuid, ...], list[float]]:
+def _together(
+    state: ClusterState, times: Sequence[float], endings: Endings
+) -> dict[tuple[GpuUuid, ...], list[float]]:
     """The chances that GPUs are free at these times, by those that come free at once."""
     held: dict[GpuUuid, int] = Counter(uuid for each in state.placements.values() for uuid in each.gpus)
     found: dict[tuple[GpuUuid, ...], list[float]] = {
         (uuid,): [1.0] * len(times) for uuid in state.gpus if uuid not in held
     }
     for job_id, placement in state.placements.items():
-        ended = [ended_by(state, state.jobs[job_id], at_s) for at_s in times]
+        ended = [endings.ended_by(state, state.jobs[job_id], at_s) for at_s in times]
         shared = any(held[uuid] > 1 for uuid in placement.gpus)
         for gpus in [(uuid,) for uuid in placement.gpus] if shared else [placement.gpus]:
             before = found.get(gpus)
@@ -109,26 +90,12 @@ def _ended(gpus: int, chances: Sequence[float]) -> Ended:
     )
 
 
-def _runs_on(gang: Job, at_s: float) -> float:
-    """The chance that it would still run ``at_s`` seconds after it began."""
-    reported = time_left_s(gang, gang.min_gpus)
-    if reported is not None:
-        return float(at_s < reported)
-    return 0.0 if gang.limit_s is not None and at_s >= gang.limit_s else TYPICAL_S / (TYPICAL_S + at_s)
-
-
 def _waits_on(seen: Freeing, kind: Kind, wanted: int) -> list[float]:
     """The chance, at each of the times, that fewer than ``wanted`` of this kind are free."""
     return [
         _fewer({size: ended[at] for size, ended in seen.free[kind].items()}, wanted)
         for at in range(len(seen.times_s))
     ]
-
-
-def _integral(times_s: Sequence[float], one: Sequence[float], two: Sequence[float]) -> float:
-    """Of the product of two curves, by trapezoids."""
-    points = [(at_s, a * b) for at_s, a, b in zip(times_s, one, two, strict=True)]
-    return sum((end - start) * (low + high) / 2 for (start, low), (end, high) in pairwise(points))
 
 
 def _fewer(by_size: Mapping[int, Ended], wanted: int) -> float:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 GPU_MINUTE_H = 1 / 60
+TOLD, GUESSED = "told", "guessed"
+"""Of jobs that report what is left of them, and of those that do not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

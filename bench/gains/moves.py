@@ -6,8 +6,8 @@ they are expected to bring is kept; what they would have brought is known when i
 time that it would have had instead of waiting, less what the moves cost, within the horizon. That the moves
 let it start at once is tried with ``advisor.transition``.
 
-``TOLD``: jobs report what is left of them, as trainings under the library do. ``GUESSED``: they don't, and
-their age is all that is known.
+``TOLD``: jobs report what is left of them, as trainings under the library do. ``GUESSED``: they don't: their
+age is known, and how long those ran that came before them (``advisor.policies.ending``).
 """
 
 import random
@@ -21,6 +21,7 @@ from advisor.limits import Limits
 from advisor.model import ClusterState, Phase, Profile
 from advisor.observed import Observed
 from advisor.policies import consolidate
+from advisor.policies.ending import Endings, RunLength
 from advisor.rules import AdviceRules
 from advisor.sim.cluster import Cluster
 from advisor.sim.life import MS, Life
@@ -28,10 +29,9 @@ from advisor.sim.traces.philly import read_philly
 from advisor.sim.workload import TraceJob, Work, Workload
 from advisor.sim.world import Physics, World
 from advisor.transition import replay
-from bench.gains.case import Case
-from collector.model import JobId
+from bench.gains.case import GUESSED, TOLD, Case
+from collector.model import JobId, JobKind
 
-TOLD, GUESSED = "told", "guessed"
 CLUSTER = Cluster(nodes=4, gpus_per_node=8)
 RULES, LIMITS = AdviceRules(), Limits()
 EVERY_S = 1900.0
@@ -60,6 +60,12 @@ class Watched:
             for name, job in seen.jobs.items()
         }
         return replace(seen, jobs=told)
+
+    def observed(self) -> Observed:
+        """How long jobs ran, or run so far, that came before now; nothing else was measured."""
+        now_ms = self.world.now_ms()
+        begun = (life for life in self.world.lives.values() if life.first_start_ms is not None)
+        return Observed(endings=Endings.of(_run_length(life, now_ms) for life in begun))
 
     def tick(self) -> ClusterState:
         """A minute on, or to the next event while nobody waits; the state after the decision."""
@@ -104,7 +110,9 @@ def _advised(coming: Workload, reports: bool) -> Iterator[Case]:
     first: dict[JobId, tuple[int, Advice]] = {}
     while not watched.world.finished:
         state = watched.tick()
-        for advice in consolidate.advise(state, Observed(), LIMITS, RULES):
+        if not watched.world.totals.waiting_jobs:
+            continue
+        for advice in consolidate.advise(state, watched.observed(), LIMITS, RULES):
             if isinstance(advice, Advice) and advice.job is not None and advice.job not in first:
                 assert replay(state, advice.steps).jobs[advice.job].phase is Phase.RUNNING
                 first[advice.job] = (state.as_of_ms, advice)
@@ -113,6 +121,17 @@ def _advised(coming: Workload, reports: bool) -> Iterator[Case]:
         yield Case(
             kind=kind, expected=advice.gain_gpu_hours, came=_came(watched.world.lives[job], at_ms, advice)
         )
+
+
+def _run_length(life: Life, now_ms: int) -> RunLength:
+    began_ms = now_ms if life.first_start_ms is None else life.first_start_ms
+    ended_ms = now_ms if life.end_ms is None else life.end_ms
+    return RunLength(
+        kind=JobKind.BATCH,
+        gpus=life.job.gpus,
+        length_s=(ended_ms - began_ms) / MS,
+        open=life.end_ms is None,
+    )
 
 
 def _came(gang: Life, at_ms: int, advice: Advice) -> float:

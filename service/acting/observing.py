@@ -28,8 +28,8 @@ STALE_LEAST_S = 10.0
 REREAD_MS = 60_000
 """What was judged (once a minute) is read again even where no tick comes."""
 
-BY_THE_MINUTE = frozenset({"idle_stretches", "project_use"})
-"""Questions about a week up to the last whole minute: the same question is answered once."""
+BY_THE_MINUTE = frozenset({"idle_stretches", "project_use", "run_lengths"})
+"""Questions about weeks up to the last whole minute: the same question is answered once."""
 
 Remember = Callable[["ClusterState"], "ClusterState"]
 

@@ -73,6 +73,13 @@ def test_idle_stretches_are_what_lies_after_work_and_what_never_began(ask: Ask) 
     assert "slurm:2" not in rows and "pod:lm/x" not in rows, "they worked until they ended"
 
 
+def test_run_lengths_counts_the_jobs_that_were_seen_to_begin(ask: Ask) -> None:
+    (row,) = ask("run_lengths", from_ts=NOON_MS, to_ts=TWO_MS)
+    assert (row["kind"], row["gpus"], row["open"], row["jobs"]) == ("interactive", 1, True, 1), "slurm:3"
+    assert row["length_s"] == pytest.approx(3600, rel=0.1)
+    assert ask("run_lengths", from_ts=ONE_MS + MINUTE_MS, to_ts=TWO_MS) == []
+
+
 def test_project_use_weighs_the_older_less(ask: Ask) -> None:
     rows = {row["project"]: row for row in ask("project_use", from_ts=NOON_MS, to_ts=TWO_MS, half_life_h=1)}
     even = {

@@ -13,6 +13,7 @@ from advisor.model import (
     Node,
     Phase,
     Placement,
+    Profile,
     Project,
     ProjectName,
     Telemetry,
@@ -59,6 +60,11 @@ def job(name: str, **changes: Any) -> Job:
         started_ms=NOW_MS - 10 * HOUR_MS,
     )
     return replace(made, **changes)
+
+
+def reports(steps: float) -> Profile:
+    """Of a job that says it has so many steps left, of a second each on one GPU."""
+    return Profile(step_s={1: 1.0}, steps_left=steps)
 
 
 def idle_job(name: str = "idle", minutes: float = 150, **changes: Any) -> Job:

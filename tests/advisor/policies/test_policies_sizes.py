@@ -20,7 +20,19 @@ from advisor.rules import AdviceRules
 from advisor.steps import CapAtNextLaunch, Move, ReleaseCaches, Start, Tell
 from advisor.transition import replay
 from collector.model import JobKind, Rung
-from tests.advisor.policies.scene import GIB, H100, advised, cluster, gpu, hog, idle_job, job, observed, use
+from tests.advisor.policies.scene import (
+    GIB,
+    H100,
+    advised,
+    cluster,
+    gpu,
+    hog,
+    idle_job,
+    job,
+    observed,
+    reports,
+    use,
+)
 
 RULES, LIMITS = AdviceRules(), Limits()
 TOTAL = 80 * GIB
@@ -90,7 +102,8 @@ def test_suspected_hog_is_told_what_to_set_and_no_gain_is_claimed() -> None:
 
 
 def test_confirmed_pytorch_hog_releases_now_and_is_capped_later() -> None:
-    state = cluster([(job("a", memory_held_bytes=70 * GIB, memory_bytes=None), ("g0",))])
+    told = job("a", memory_held_bytes=70 * GIB, memory_bytes=None, profile=reports(86_400))
+    state = cluster([(told, ("g0",))])
     seen = observed(use("a", memory_needed_bytes=9 * GIB), analysis=hog("a"))
     (advice,) = advised(cap_memory.advise(state, seen, LIMITS, RULES))
     release, cap = advice.steps

@@ -1,6 +1,5 @@
 """How long a gang would wait without help: what is reported counts, the rest is a guess."""
 
-from dataclasses import replace
 from math import log
 from typing import Any
 
@@ -10,16 +9,25 @@ from advisor.limits import Limits
 from advisor.model import ClusterState, Job, Phase, Profile, Use
 from advisor.observed import Observed
 from advisor.policies import cap_memory, consolidate
-from advisor.policies.waiting import ended_by, freeing, spared_s
+from advisor.policies.ending import Endings
+from advisor.policies.waiting import freeing, spared_s
 from advisor.rules import AdviceRules
-from tests.advisor.policies.scene import GIB, H100, HOUR_MS, NOW_MS, advised, cluster, gpu, job, observed, use
+from tests.advisor.policies.scene import (
+    GIB,
+    H100,
+    HOUR_MS,
+    NOW_MS,
+    advised,
+    cluster,
+    gpu,
+    job,
+    observed,
+    reports,
+    use,
+)
 
 RULES, LIMITS = AdviceRules(), Limits()
 HOUR_S = 3600
-
-
-def reports(steps: float) -> Profile:
-    return Profile(step_s={1: 1.0}, steps_left=steps)
 
 
 def gang(gpus: int = 1, name: str = "gang", **changes: Any) -> Job:
@@ -28,24 +36,8 @@ def gang(gpus: int = 1, name: str = "gang", **changes: Any) -> Job:
     return job(name, phase=Phase.PENDING, started_ms=None, use=Use.UNKNOWN, **(says | changes))
 
 
-def test_a_job_ends_when_it_says_so_and_else_as_likely_as_not_after_as_long_again() -> None:
-    state = cluster(
-        [
-            (job("told", profile=reports(90)), ("g0",)),
-            (job("ran-ten-hours"), ("g1",)),
-            (job("ends-by-its-limit", limit_s=10.5 * HOUR_S), ("g2",)),
-            (job("nobody-knows", started_ms=None), ("g3",)),
-        ]
-    )
-    told, ran, limited, unknown = state.jobs.values()
-    assert [ended_by(state, told, at_s) for at_s in (0, 89, 90)] == [0, 0, 1]
-    assert [ended_by(state, ran, at_s * HOUR_S) for at_s in (0, 10.5, 31.5)] == [0, 0.5, 0.75]
-    assert [ended_by(state, limited, at_s) for at_s in (0, HOUR_S / 2)] == [0, 1]
-    assert ended_by(state, unknown, 1e9) == 0
-
-
 def waits(state: ClusterState, one: Job, ahead_gpus: int = 0) -> float:
-    return spared_s(freeing(state, 4 * HOUR_S), one, ahead_gpus)
+    return spared_s(freeing(state, 4 * HOUR_S, Endings.of()), one, ahead_gpus)
 
 
 def test_a_gpu_is_free_when_the_last_job_on_it_has_ended_and_others_come_first() -> None:
@@ -123,10 +115,18 @@ def test_those_before_it_take_their_gpus_first_but_for_larger_ones() -> None:
         assert mine[0].gain_gpu_hours == pytest.approx(expected, rel=0.1)
 
 
-def test_memory_is_not_promised_for_longer_than_the_job_says_it_runs() -> None:
-    hog = job("hog", memory_held_bytes=70 * GIB)
+@pytest.mark.parametrize(("left", "hours"), [(HOUR_S, 1.0), (9 * HOUR_S, 4.0)])
+def test_memory_is_not_promised_for_longer_than_the_job_says_it_runs(left: float, hours: float) -> None:
+    hog = job("hog", memory_held_bytes=70 * GIB, profile=reports(left))
     seen = observed(use("hog", memory_needed_bytes=10 * GIB))
-    (long,) = advised(cap_memory.advise(cluster([(hog, ("g0",))]), seen, LIMITS, RULES))
-    ending = replace(hog, profile=reports(HOUR_S))
-    (short,) = advised(cap_memory.advise(cluster([(ending, ("g0",))]), seen, LIMITS, RULES))
-    assert short.gain_gpu_hours == pytest.approx(long.gain_gpu_hours / 4)
+    (advice,) = advised(cap_memory.advise(cluster([(hog, ("g0",))]), seen, LIMITS, RULES))
+    assert advice.gain_gpu_hours == pytest.approx(hours * (60 * GIB - RULES.context_bytes) / (80 * GIB))
+
+
+def test_of_a_shared_gpu_no_more_is_promised_than_nobody_was_given() -> None:
+    hog = job("hog", share=0.5, memory_held_bytes=60 * GIB, profile=reports(HOUR_S))
+    seen = observed(use("hog", memory_needed_bytes=10 * GIB))
+    for beside, part in ((), 0.5), ((job("guest", share=0.4),), 0.1):
+        state = cluster([(hog, ("g0",)), *((one, ("g0",)) for one in beside)])
+        (advice,) = (a for a in advised(cap_memory.advise(state, seen, LIMITS, RULES)) if a.job == hog.id)
+        assert advice.gain_gpu_hours == pytest.approx(part)
