@@ -45,24 +45,25 @@ class _Measured:
     taken: "frozenset[GpuUuid]"
 
 
-class _Drawn:
-    """Remembers the jobs of waiting entries: of thousands, few change between two looks."""
+_Jobs = dict["JobId", tuple["Entry", "Job"]]
 
-    def __init__(self) -> None:
-        self._known: dict[JobId, tuple[Entry, Job]] = {}
+
+class _Drawing:
+    """The jobs of waiting entries in one look, those of the look before where the entry is the same: of
+    thousands, few change. Who does not wait any more is forgotten."""
+
+    def __init__(self, before: _Jobs) -> None:
+        self._before = before
+        self.known: _Jobs = {}
 
     def __call__(self, entry: "Entry") -> "Job":
         from advisor.register.state import waiting_job
 
-        known = self._known.get(entry.id)
+        known = self._before.get(entry.id)
         if known is None or known[0] is not entry:
-            known = self._known[entry.id] = (entry, waiting_job(entry))
+            known = entry, waiting_job(entry)
+        self.known[entry.id] = known
         return known[1]
-
-    def forget(self, kept: "Mapping[JobId, Entry]") -> None:
-        """Let go of jobs that are not among these."""
-        if len(self._known) > 2 * len(kept) + 100:
-            self._known = {job: known for job, known in self._known.items() if job in kept}
 
 
 class Observing:
@@ -82,7 +83,7 @@ class Observing:
         self._store, self._config, self._clock, self._register = store, config, clock, register
         self._last_tick, self._here, self._remember = last_tick, here, remember
         self._measured: _Measured | None = None
-        self._drawn = _Drawn()
+        self._drawn: _Jobs = {}
         self._answered: dict[str, tuple[dict[str, object], list[dict[str, Any]]]] = {}
         self._reading = threading.Lock()
 
@@ -108,8 +109,6 @@ class Observing:
             measured = self._newest()
         now_ms = self._clock.now_ms()
         state = measured.live.state
-        entries = self._register.entries()
-        self._drawn.forget(entries)
         look = Look(
             now_ms=now_ms,
             newest_ms=measured.newest_ms,
@@ -117,7 +116,10 @@ class Observing:
             here=self._here(state),
             absent=self._register.absent(self._config.acting.silent_s),
         )
-        return self._remember(joined(state, entries.values(), look, self._drawn))
+        drawing = _Drawing(self._drawn)
+        made = joined(state, self._register.entries().values(), look, drawing)
+        self._drawn = drawing.known
+        return self._remember(made)
 
     def _newest(self) -> _Measured:
         tick_ms, steady_ms = self._last_tick(), self._clock.monotonic_ms()
