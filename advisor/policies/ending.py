@@ -25,6 +25,8 @@ FEW = 5.0
 SHORTEST_S, STEPS_AN_OCTAVE, STEPS = 60.0, 8, 128
 """Steps of age: from a minute to 45 days. Older jobs are Gott's."""
 EDGES_S = (0.0, *(SHORTEST_S * 2 ** (at / STEPS_AN_OCTAVE) for at in range(STEPS)))
+GOTT = tuple(log(TYPICAL_S + edge) for edge in EDGES_S)
+"""What his hazard sums up to at each of them, but for a constant."""
 SOONEST_S, INSTANTS = 30.0, 48
 
 
@@ -52,7 +54,7 @@ class Endings:
         for run in runs:
             for key in ((run.kind, None), (run.kind, run.gpus.bit_length())):
                 counted.setdefault(key, _Counts()).add(run)
-        gott = [log((TYPICAL_S + end) / (TYPICAL_S + start)) for start, end in pairwise(EDGES_S)]
+        gott = [end - start for start, end in pairwise(GOTT)]
         of_kind = {kind: counts.hazards(gott) for (kind, size), counts in counted.items() if size is None}
         summed = {
             (kind, size): of_kind[kind] if size is None else counts.hazards(of_kind[kind])
@@ -60,24 +62,22 @@ class Endings:
         }
         return cls({key: (0.0, *accumulate(hazards)) for key, hazards in summed.items()})
 
-    def ended_by(self, state: ClusterState, job: Job, at_s: float) -> float:
-        """The chance 0..1 that a running job has ended ``at_s`` seconds from now."""
+    def ended_by(self, state: ClusterState, job: Job, times_s: Sequence[float]) -> list[float]:
+        """The chances 0..1 that a running job has ended so many seconds from now."""
         left = time_left_s(job, len(state.placements[job.id].gpus))
         if left is not None:
-            return float(at_s >= left)
+            return [float(at_s >= left) for at_s in times_s]
         if job.started_ms is None:
-            return 0.0
-        ran = (state.as_of_ms - job.started_ms) / MS_PER_S
-        if job.limit_s is not None and ran + at_s >= job.limit_s:
-            return 1.0
-        return 1.0 - self._survives(job, ran, ran + at_s)
+            return [0.0] * len(times_s)
+        ran_s = (state.as_of_ms - job.started_ms) / MS_PER_S
+        return [1.0 - lasts for lasts in self._lasts(job, ran_s, times_s)]
 
-    def lasts_after(self, job: Job, at_s: float) -> float:
-        """The chance 0..1 that a job which begins on its fewest GPUs still runs ``at_s`` seconds later."""
+    def lasts_after(self, job: Job, times_s: Sequence[float]) -> list[float]:
+        """The chances 0..1 that a job which begins on its fewest GPUs still runs so many seconds later."""
         reported = time_left_s(job, job.min_gpus)
         if reported is not None:
-            return float(at_s < reported)
-        return 0.0 if job.limit_s is not None and at_s >= job.limit_s else self._survives(job, 0.0, at_s)
+            return [float(at_s < reported) for at_s in times_s]
+        return self._lasts(job, 0.0, times_s)
 
     def all_run_s(self, state: ClusterState, jobs: Iterable[Job], horizon_s: float) -> float:
         """Expected seconds from now until the first of these running jobs ends, ``horizon_s`` at most."""
@@ -89,13 +89,16 @@ class Endings:
             else:
                 told.append(left)
         times = instants(max(0.0, min(told)))
-        chances = [prod(1 - self.ended_by(state, job, at_s) for job in guessed) for at_s in times]
-        return integral(times, chances, [1.0] * len(times))
+        ended = [self.ended_by(state, job, times) for job in guessed]
+        lasting = [prod(1 - chance for chance in chances) for chances in zip(*ended, strict=True)]
+        return integral(times, lasting or [1.0] * len(times), [1.0] * len(times))
 
-    def _survives(self, job: Job, age_s: float, then_s: float) -> float:
-        """The chance that it gets ``then_s`` old, now that it is ``age_s`` old."""
+    def _lasts(self, job: Job, age_s: float, times_s: Sequence[float]) -> list[float]:
+        """The chances that it gets so many seconds older than ``age_s``, within its time limit."""
         summed = self.summed.get((job.kind, job.min_gpus.bit_length())) or self.summed.get((job.kind, None))
-        return exp(_hazard_to(summed, age_s) - _hazard_to(summed, then_s))
+        until_s = float("inf") if job.limit_s is None else job.limit_s - age_s
+        so_far = _hazard_to(summed, age_s)
+        return [exp(so_far - _hazard_to(summed, age_s + at_s)) if at_s < until_s else 0.0 for at_s in times_s]
 
 
 class _Counts:
@@ -135,11 +138,10 @@ def _hazard_to(summed: Sequence[float] | None, age_s: float) -> float:
     if summed is None:
         return so_far
     step = _step(age_s)
-    start = log(TYPICAL_S + EDGES_S[step])
+    beyond = so_far - GOTT[step]
     if step == STEPS:
-        return summed[step] + so_far - start
-    whole = log(TYPICAL_S + EDGES_S[step + 1]) - start
-    return summed[step] + (summed[step + 1] - summed[step]) * (so_far - start) / whole
+        return summed[step] + beyond
+    return summed[step] + (summed[step + 1] - summed[step]) * beyond / (GOTT[step + 1] - GOTT[step])
 
 
 def instants(horizon_s: float) -> tuple[float, ...]:

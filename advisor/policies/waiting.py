@@ -58,7 +58,7 @@ def freeing(state: ClusterState, horizon_s: float, endings: Endings) -> Freeing:
 def spared_s(seen: Freeing, gang: Job, ahead_gpus: int = 0) -> float:
     """Expected seconds that it runs instead of waiting for GPUs of one kind, after ``ahead_gpus`` others."""
     wanted = ahead_gpus + gang.min_gpus
-    runs = [seen.endings.lasts_after(gang, at_s) for at_s in seen.times_s]
+    runs = seen.endings.lasts_after(gang, seen.times_s)
     waits = [_waits_on(seen, kind, wanted) for kind in seen.free if takes(gang, kind)]
     nowhere = [1.0] * len(runs)
     return min(integral(seen.times_s, runs, each) for each in waits or [nowhere])
@@ -73,7 +73,7 @@ def _together(
         (uuid,): [1.0] * len(times) for uuid in state.gpus if uuid not in held
     }
     for job_id, placement in state.placements.items():
-        ended = [endings.ended_by(state, state.jobs[job_id], at_s) for at_s in times]
+        ended = endings.ended_by(state, state.jobs[job_id], times)
         shared = any(held[uuid] > 1 for uuid in placement.gpus)
         for gpus in [(uuid,) for uuid in placement.gpus] if shared else [placement.gpus]:
             before = found.get(gpus)

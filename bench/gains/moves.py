@@ -12,7 +12,7 @@ age is known, and how long those ran that came before them (``advisor.policies.e
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from advisor.advice import Advice
@@ -39,6 +39,7 @@ KINDS = ((1, 0.25, 40), (1, 0.5, 20), (1, 1.0, 20), (2, 1.0, 8), (4, 1.0, 8), (8
 """GPUs, share of each, and how often of a hundred."""
 SHORTEST_S, LONGEST_S = 600.0, 2 * 86_400.0
 TICK_S = 60.0
+LOOKS_MS = 1_800_000
 
 
 @dataclass(slots=True)
@@ -47,6 +48,8 @@ class Watched:
 
     world: World
     reports: bool
+    looked_ms: int = 0
+    endings: Endings = field(default_factory=Endings.of)
 
     def state(self) -> ClusterState:
         """A snapshot, with what jobs report of themselves."""
@@ -62,10 +65,12 @@ class Watched:
         return replace(seen, jobs=told)
 
     def observed(self) -> Observed:
-        """How long jobs ran, or run so far, that came before now; nothing else was measured."""
+        """How long jobs ran, or run so far, that came before this half-hour; nothing else was measured."""
         now_ms = self.world.now_ms()
-        begun = (life for life in self.world.lives.values() if life.first_start_ms is not None)
-        return Observed(endings=Endings.of(_run_length(life, now_ms) for life in begun))
+        if now_ms - self.looked_ms >= LOOKS_MS:
+            begun = (life for life in self.world.lives.values() if life.first_start_ms is not None)
+            self.looked_ms, self.endings = now_ms, Endings.of(_run_length(life, now_ms) for life in begun)
+        return Observed(endings=self.endings)
 
     def tick(self) -> ClusterState:
         """A minute on, or to the next event while nobody waits; the state after the decision."""

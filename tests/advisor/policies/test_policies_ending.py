@@ -21,7 +21,9 @@ def young(hours: float = 1.0, **changes: object) -> Job:
 
 
 def ended(known: Endings, one: Job, at_s: float) -> float:
-    return known.ended_by(cluster([(one, tuple(f"g{at}" for at in range(one.min_gpus)))]), one, at_s)
+    state = cluster([(one, tuple(f"g{at}" for at in range(one.min_gpus)))])
+    (chance,) = known.ended_by(state, one, [at_s])
+    return chance
 
 
 def past(hours: float, jobs: int, *, gpus: int = 1, open: bool = False) -> RunLength:
@@ -87,7 +89,7 @@ def test_chances_are_chances_and_never_fall(known: list[RunLength], hours: float
     chances = [ended(endings, one, at_s) for at_s in sorted(times)]
     assert all(0 <= chance <= 1 for chance in chances)
     assert all(low <= high + 1e-12 for low, high in pairwise(chances))
-    lasting = [endings.lasts_after(one, at_s) for at_s in sorted(times)]
+    lasting = endings.lasts_after(one, sorted(times))
     assert all(0 <= low <= high + 1e-12 <= 1 + 1e-9 for high, low in pairwise(lasting))
 
 
@@ -107,4 +109,4 @@ def test_two_run_until_the_first_of_them_ends() -> None:
 
 def test_one_that_just_began_is_taken_to_run_half_an_hour_as_likely_as_not() -> None:
     waiting = job("new", phase=Phase.PENDING, started_ms=None, use=Use.UNKNOWN)
-    assert NOTHING.lasts_after(waiting, TYPICAL_S) == pytest.approx(0.5)
+    assert NOTHING.lasts_after(waiting, [TYPICAL_S]) == pytest.approx([0.5])
