@@ -12,9 +12,9 @@ oldest days go as fast as new ones come. So as many jobs as the service remember
 begins, and the store begins with as many days, at the step of the live ones, as it will ever keep. All of it
 is read once before the measuring, as it has been in a service that is long up: the engine keeps what it read.
 
-What a service takes goes up and down by tens of MiB with what it is asked at the moment. What it keeps is seen
-when it has given the rest back: the growth is that of the tenth of a day's moments at which it takes least,
-and the growth of the mean stands beside it.
+What a service takes goes up and down by tens of MiB with what it is asked at the moment. What it keeps is
+seen when it has given the rest back: the growth is that of the tenth of a day's moments at which it takes
+least, and the growth of the mean stands beside it.
 
     python bench/soak.py [--minutes 30] [--speed 100] [--jobs 40] [--seed 0] [--json] [--quick]
 """
@@ -263,7 +263,7 @@ def more(counts: Sequence[int]) -> Figure:
 
 
 def grown(marks: Sequence[Mark], day_s: float, of_day: Callable[[Sequence[float]], float]) -> float:
-    """By how much ``of_day`` of the last day exceeds that of the day before; of a short soak, of its halves."""
+    """By how much ``of_day`` of the last day exceeds that of the one before; of a short soak, of its halves."""
     end_s, span_s = marks[-1].at_s, min(day_s, marks[-1].at_s / 2)
     later = [mark.private_mib for mark in marks if mark.at_s > end_s - span_s]
     before = [mark.private_mib for mark in marks if end_s - 2 * span_s < mark.at_s <= end_s - span_s]
