@@ -117,9 +117,9 @@ def main() -> None:
     options = parser.parse_args()
     seconds = 40.0 if options.quick else options.minutes * 60
     with tempfile.TemporaryDirectory() as folder:
-        since_ms = time.time_ns() // 1_000_000
         if seconds >= LONG_S:
-            keep_days(Path(folder), since_ms)
+            keep_days(Path(folder))
+        since_ms = now_ms()
         config = CONFIG.format(speed=options.speed, since_ms=since_ms)
         with service(Path(folder), config) as made:
             lived = asyncio.run(living(made, seconds, options.jobs, options.seed, since_ms))
@@ -131,19 +131,24 @@ def main() -> None:
         print(f"soak: {each}", file=sys.stderr)
 
 
-def keep_days(folder: Path, until_ms: int) -> None:
-    """A store with the days before, tick by tick, processes included, as a service writes them."""
+def keep_days(folder: Path) -> None:
+    """A store with the days before, up to the moment when it is done, as a service writes them."""
     (folder / "data").mkdir()
     cluster = SimulatedCluster(seed=0, nodes=NODES, gpus_per_node=GPUS_PER_NODE)
     step_ms = TICK_S * 1000
-    clock = Stepped(until_ms // step_ms * step_ms - KEPT_DAYS * DAY_S * 1000)
+    clock = Stepped(now_ms() // step_ms * step_ms - KEPT_DAYS * DAY_S * 1000)
     with open_store(folder / "data" / "fallow.duckdb") as store:
         ports = Ports(sources=(cluster.source(),), attribute=effective, sink=store.write_tick)
         loop = Loop(ports, clock=clock, timing=Timing(tick_ms=step_ms))
-        while clock.at_ms + step_ms <= until_ms:
+        while clock.at_ms + step_ms <= now_ms():
             clock.at_ms += step_ms
             loop.tick_once()
         loop.close()
+
+
+def now_ms() -> int:
+    """UTC, milliseconds since the Unix epoch."""
+    return time.time_ns() // 1_000_000
 
 
 class Stepped(SystemClock):
@@ -263,7 +268,7 @@ def more(counts: Sequence[int]) -> Figure:
 
 
 def grown(marks: Sequence[Mark], day_s: float, of_day: Callable[[Sequence[float]], float]) -> float:
-    """By how much ``of_day`` of the last day exceeds that of the one before; of a short soak, of its halves."""
+    """By how much ``of_day`` of the last day exceeds that of the one before; of a short soak: its halves."""
     end_s, span_s = marks[-1].at_s, min(day_s, marks[-1].at_s / 2)
     later = [mark.private_mib for mark in marks if mark.at_s > end_s - span_s]
     before = [mark.private_mib for mark in marks if end_s - 2 * span_s < mark.at_s <= end_s - span_s]
