@@ -39,10 +39,10 @@ LAG_MS = 2 * MINUTE_MS
 """A minute is rolled up when it is over: the newest two may be missing, and are no lack of coverage."""
 SPOKEN_MS = 30 * DAY_MS
 """How long an owner's word is remembered: the three keeps are counted over so long."""
-RUNS_MS = 90 * DAY_MS
-"""And of how long jobs run: work changes."""
 PAIRS_MS = 365 * DAY_MS
 """What was learnt of pairs is believed for so long: drivers and frameworks change."""
+RUNS_MS = 90 * DAY_MS
+"""How long jobs ran is believed for so long: work changes sooner."""
 CONTROLLER_WINDOW_MS = 2 * HOUR_MS
 EVERYBODY = "*"
 NO_PROJECT = ProjectName("unassigned")

@@ -84,6 +84,7 @@ def judge(size: str, mine: Changes, theirs: Changes) -> dict[str, Figure]:
             "beside": {
                 "torchrun": None if peer_s is None else round(peer_s * 1000),
                 "state alone": round(alone_s * 1000),
+                "from the last worker": round(median(each.from_last_s for each in changes) * 1000),
                 "decision to first step": round(first_s * 1000),
                 "all": [round(change.pause_s * 1000) for change in changes],
             },

@@ -48,7 +48,7 @@ def change(size: str, old: int, new: int) -> Change:
                 _kill(pid)
             for agent in agents:
                 agent.wait()
-        return pauses.change(pauses.read(folder), at_s, old, new)
+        return pauses.change(pauses.read(folder), at_s, old, new, restarts=True)
 
 
 def _agent(folder: Path, size: str, most: int, port: int, conf: str) -> subprocess.Popen[bytes]:
