@@ -42,8 +42,8 @@ class Move:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """What a change of the world cost. ``moving_s`` spans the hand-overs of ``moved_bytes`` in all;
-    ``None`` where nothing was handed over. ``from_last_s`` is the pause counted from the last worker's end of
-    computing to the last one's end of the step, less closing in the old world and a whole step of the new one.
+    ``None`` where nothing was handed over. ``from_last_s`` is the pause counted from when the last worker has
+    computed to the end of the step, less closing in the old world and a whole step of the new one.
     """
 
     pause_s: float
