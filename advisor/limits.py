@@ -40,6 +40,17 @@ class Order(StrEnum):
         return self in (Order.YOUNGEST, Order.GOODPUT)
 
 
+class Lending(StrEnum):
+    """By whom the GPUs that no quota claims are divided: what is lent beyond quotas.
+
+    PROJECTS: each counts by its weight. JOBS: each by its weight times how many of its jobs lie beyond its
+    quota, so that small jobs in great number wait less, on average, and large ones of few longer.
+    """
+
+    PROJECTS = "projects"
+    JOBS = "jobs"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """The bounds of one decision; times in seconds.
@@ -58,6 +69,7 @@ class Limits:
     modes: Mapping[ActionClass, Mode] = field(default_factory=dict)
     project_modes: Mapping[ProjectName, Mapping[ActionClass, Mode]] = field(default_factory=dict)
     order: Order = Order.ARRIVAL
+    lending: Lending = Lending.PROJECTS
     min_runtime_s: float = 600.0
     cooldown_s: float = 1800.0
     actions_per_hour: int | None = 5

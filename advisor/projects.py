@@ -1,6 +1,6 @@
 """The project tree as decisions read it: children, paths, and what each project wants and holds. Pure."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -97,6 +97,11 @@ def demand(state: ClusterState) -> dict[ProjectName, float]:
         held = 0.0 if placement is None else placement.size_gpus
         wanted[job.project] += max(job.max_gpus * job.share, held)
     return dict(wanted)
+
+
+def asking(state: ClusterState) -> dict[ProjectName, float]:
+    """How many jobs of its own each project has: running, pending and paused ones."""
+    return {name: float(jobs) for name, jobs in Counter(job.project for job in state.jobs.values()).items()}
 
 
 def allocated(state: ClusterState) -> dict[ProjectName, float]:

@@ -106,13 +106,7 @@ def read_live(ask: Ask, analysis: Analysis, site: Site, rules: AdviceRules, days
         projects=site.projects,
         jobs={job.id: job for job in known},
         placements={job.id: _placement(claims[job.id], given) for job in known},
-        usage={
-            ProjectName(row["project"] or NO_PROJECT): Usage(
-                allocated_ratio=round(row["allocated_ratio"] or 0.0, DIGITS),
-                held_idle_ratio=round(row["held_idle_ratio"] or 0.0, DIGITS),
-            )
-            for row in ask("project_use", window)
-        },
+        usage=usage_of(ask("project_use", window)),
     )
     places = {GpuUuid(row["uuid"]): f"{row['node']}:{row['gpu_index']}" for row in gpu_rows}
     spoken = spoken_of(ask("spoken", {"from_ts": now_ms - SPOKEN_MS}))
@@ -126,6 +120,17 @@ def read_live(ask: Ask, analysis: Analysis, site: Site, rules: AdviceRules, days
         experience=experience_of(pairs_of(ask("pairs", {"from_ts": now_ms - PAIRS_MS}))),
     )
     return Live(state=housed(state), observed=observed)
+
+
+def usage_of(rows: Iterable[Row]) -> dict[ProjectName, Usage]:
+    """What projects held lately: the rows of the query ``project_use``."""
+    return {
+        ProjectName(row["project"] or NO_PROJECT): Usage(
+            allocated_ratio=round(row["allocated_ratio"] or 0.0, DIGITS),
+            held_idle_ratio=round(row["held_idle_ratio"] or 0.0, DIGITS),
+        )
+        for row in rows
+    }
 
 
 def stretch_of(row: Row) -> IdleStretch:

@@ -4,7 +4,7 @@ Reading only: nothing here reaches an engine, and no mode is looked at but to sa
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from service.trouble import Trouble
 
 if TYPE_CHECKING:
     from advisor.advice import Abstain, Advice
+    from advisor.charging import Charged
     from advisor.explain import Said
     from advisor.guard import Ruling
     from advisor.limits import Limits
@@ -159,8 +160,8 @@ def newest(client: "Client") -> datetime:
 
 
 def limits_of(config: "Config") -> "Limits":
-    """The decision's bounds with the modes that were configured."""
-    from advisor.limits import Limits, Mode
+    """The decision's bounds as they were configured, modes included."""
+    from advisor.limits import Lending, Limits, Mode, Order
     from advisor.model import ActionClass, ProjectName
 
     def said(table: object) -> "dict[ActionClass, Mode]":
@@ -168,7 +169,24 @@ def limits_of(config: "Config") -> "Limits":
         return {action: Mode(mode) for action, mode in found.items() if mode}
 
     own = {ProjectName(name): said(table) for name, table in config.modes.by_project.items()}
-    return replace(Limits(), modes=said(config.modes), project_modes=own)
+    bounds = {
+        **asdict(config.deciding),
+        "order": Order(config.deciding.order),
+        "lending": Lending(config.deciding.lending),
+    }
+    return Limits(modes=said(config.modes), project_modes=own, **bounds)
+
+
+def charged_now(client: "Client", config: "Config", as_of: datetime) -> "tuple[Charged, ...]":
+    """Whom charging held-idle hours once more would move, by the use up to then. Blocks. Raises
+    ``ClientError``."""
+    from advisor.charging import charging
+    from advisor.state import usage_of
+
+    limits = limits_of(config)
+    until = as_of.replace(second=0, microsecond=0)
+    rows = client.rows("project_use", from_ts=until - timedelta(seconds=limits.window_s), to_ts=until)
+    return charging(site_of(config).projects, usage_of(rows), limits)
 
 
 def judged_good_for_ms(config: "Config") -> int:

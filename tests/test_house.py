@@ -59,6 +59,8 @@ PURE = (
     "advisor/rules.py",
     "advisor/explain.py",
     "advisor/whatif.py",
+    "advisor/charging.py",
+    "advisor/sim/usage.py",
     "service/alerts/cases.py",
     "service/alerts/digest.py",
     "service/alerts/facts.py",

@@ -12,17 +12,20 @@ with ``w`` its part of the bucket's weights, ``u`` its remembered use as a part 
 
     w' = max(0, w + k * (w - u))
 
+Where the site lends to jobs (``Lending.JOBS``), a child's weight counts once for each of its jobs beyond what
+it is guaranteed: its jobs times the part of its demand that no quota covers.
+
 ``u`` is a decayed mean over ``window_s`` with half-life ``half_life_s``, normalized to capacity (Kueue,
 KAI). It charges what was allocated; ``idle_surcharge`` adds that part of the held-idle hours again.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from advisor.limits import Limits
-from advisor.model import ClusterState, ProjectName, Usage
-from advisor.projects import Tree, capacity_gpus, demand, tree_of, upward
+from advisor.limits import Lending, Limits
+from advisor.model import ClusterState, Project, ProjectName, Usage
+from advisor.projects import Tree, asking, capacity_gpus, demand, tree_of, upward
 
 LEAST_WEIGHT = 1e-6
 """Who used far more than its part still gets what nobody else wants."""
@@ -54,7 +57,13 @@ def fair_shares(state: ClusterState, limits: Limits) -> Shares:
     tree = tree_of(state.projects, also=wanted)
     capacity = capacity_gpus(state)
     charged = upward(tree, {name: _charge(state.usage.get(name), limits) for name in tree.projects})
-    claims = _Claims(tree=tree, wanted=_capped(tree, wanted), charged=charged, limits=limits)
+    claims = _Claims(
+        tree=tree,
+        wanted=_capped(tree, wanted),
+        jobs=upward(tree, asking(state)),
+        charged=charged,
+        limits=limits,
+    )
     _divide(claims, tree.roots, capacity)
     return Shares(tree=tree, capacity_gpus=capacity, fair_gpus=claims.fair, demand_gpus=claims.wanted)
 
@@ -90,12 +99,37 @@ def water_fill(amount: float, room: Sequence[float], weights: Sequence[float]) -
     return given
 
 
+def lent_parts(
+    projects: Mapping[ProjectName, Project], usage: Mapping[ProjectName, Usage], limits: Limits
+) -> dict[ProjectName, float]:
+    """What part of the GPUs that no quota claims each project would have, 0 to 1, did all ask for more.
+
+    Among siblings of one priority the parts add up to that of their parent. By projects, not by jobs.
+    """
+    tree = tree_of(projects, also=usage)
+    charged = upward(tree, {name: _charge(usage.get(name), limits) for name in tree.projects})
+    by_project = replace(limits, lending=Lending.PROJECTS)
+    claims = _Claims(tree=tree, wanted={}, jobs={}, charged=charged, limits=by_project)
+    parts: dict[ProjectName, float] = {}
+    families = [(tree.roots, 1.0)]
+    while families:
+        siblings, whole = families.pop()
+        for bucket in _by_priority(claims, siblings):
+            weights = _weights(claims, bucket, [1.0] * len(bucket))
+            parts.update(
+                (name, whole * weight / sum(weights)) for name, weight in zip(bucket, weights, strict=True)
+            )
+        families += [(tree.children[name], parts[name]) for name in siblings]
+    return parts
+
+
 @dataclass(slots=True, kw_only=True)
 class _Claims:
     """What a division rests on, and ``fair``, which it fills from the top of the tree downwards."""
 
     tree: Tree
     wanted: Mapping[ProjectName, float]
+    jobs: Mapping[ProjectName, float]
     charged: Mapping[ProjectName, float]
     limits: Limits
     fair: dict[ProjectName, float] = field(default_factory=dict)
@@ -131,23 +165,36 @@ def _divide(claims: _Claims, siblings: Sequence[ProjectName], amount: float) -> 
 
 
 def _surplus(claims: _Claims, siblings: Sequence[ProjectName], left: float) -> None:
-    buckets: defaultdict[int, list[ProjectName]] = defaultdict(list)
-    for name in siblings:
-        buckets[claims.tree.projects[name].priority].append(name)
-    for priority in sorted(buckets, reverse=True):
-        bucket = buckets[priority]
+    for bucket in _by_priority(claims, siblings):
         room = [max(0.0, claims.wanted[name] - claims.fair[name]) for name in bucket]
-        given = water_fill(left, room, _weights(claims, bucket))
+        given = water_fill(left, room, _weights(claims, bucket, room))
         for name, part in zip(bucket, given, strict=True):
             claims.fair[name] += part
         left = max(0.0, left - sum(given))
 
 
-def _weights(claims: _Claims, bucket: Sequence[ProjectName]) -> list[float]:
-    total = sum(claims.tree.projects[name].weight for name in bucket)
+def _by_priority(claims: _Claims, siblings: Sequence[ProjectName]) -> list[list[ProjectName]]:
+    """The siblings of each priority, the highest first."""
+    buckets: defaultdict[int, list[ProjectName]] = defaultdict(list)
+    for name in siblings:
+        buckets[claims.tree.projects[name].priority].append(name)
+    return [buckets[priority] for priority in sorted(buckets, reverse=True)]
+
+
+def _weights(claims: _Claims, bucket: Sequence[ProjectName], room: Sequence[float]) -> list[float]:
+    own = [claims.tree.projects[name].weight for name in bucket]
+    if claims.limits.lending is Lending.JOBS:
+        beyond = [_beyond(claims, *each) for each in zip(bucket, room, strict=True)]
+        own = [weight * jobs for weight, jobs in zip(own, beyond, strict=True)]
+    total = sum(own)
     if total <= 0:
         return [1.0] * len(bucket)
-    parts = [claims.tree.projects[name].weight / total for name in bucket]
     k = claims.limits.usage_weight
-    used = [claims.charged[name] for name in bucket]
-    return [max(LEAST_WEIGHT, w + k * (w - u)) for w, u in zip(parts, used, strict=True)]
+    parts = [(weight / total, claims.charged[name]) for weight, name in zip(own, bucket, strict=True)]
+    return [max(LEAST_WEIGHT, part + k * (part - used)) for part, used in parts]
+
+
+def _beyond(claims: _Claims, name: ProjectName, room: float) -> float:
+    """How many of a project's jobs its guarantee leaves over; ``room`` is what they want, in GPUs."""
+    wanted = claims.wanted[name]
+    return claims.jobs[name] * room / wanted if wanted > 0 else 0.0

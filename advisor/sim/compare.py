@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from advisor.limits import Limits, Order
+from advisor.limits import Lending, Limits, Order
 from advisor.sim.baselines import Fifo, Las, Srtf, Static
 from advisor.sim.cluster import BadCluster, Cluster
 from advisor.sim.fallow import Fallow, Foretold
@@ -50,6 +50,11 @@ POLICIES: Mapping[str, Policy] = MappingProxyType(
         "youngest": Policy(
             about="the same as fallow, and old jobs of a project give way to its young ones",
             make=lambda limits: Fallow(replace(limits, order=Order.YOUNGEST)),
+            elastic=True,
+        ),
+        "by-job": Policy(
+            about="the same as fallow, and what is lent beyond quotas goes by jobs, not by projects",
+            make=lambda limits: Fallow(replace(limits, lending=Lending.JOBS)),
             elastic=True,
         ),
         "foretold": Policy(

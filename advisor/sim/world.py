@@ -19,6 +19,7 @@ from advisor.engines.engine import Done, Outcome, Stale, Unsupported
 from advisor.model import ClusterState, Job, Placement, Profile, ProjectName, Use
 from advisor.sim.cluster import Cluster, gpus_of, nodes_of, projects_of
 from advisor.sim.life import MS, Life
+from advisor.sim.usage import SAMPLE_S, UseMemory
 from advisor.sim.workload import TraceJob, Workload, packed
 from advisor.steps import Move, Pause, Requeue, Resize, Resume, Start, Step, Terminate
 from advisor.transition import StepError, replay
@@ -98,6 +99,7 @@ class World:
         self._profiles: dict[JobId, Profile] = {}
         self._jobs: dict[JobId, Job] = {}
         self._placements: dict[JobId, Placement] = {}
+        self._used = UseMemory(cluster.gpus, START_MS + round(SAMPLE_S * MS))
         self._state = ClusterState(
             as_of_ms=START_MS,
             jobs=self._jobs,
@@ -136,9 +138,9 @@ class World:
         """Go on to ``to_ms``, taking in the jobs that come and letting go those that are done; how many."""
         happened = 0
         while (at := self.next_event_ms()) is not None and at <= to_ms:
-            self._state = replace(self._state, as_of_ms=max(at, self.now_ms()))
+            self._pass(at)
             happened += self._finish(at) + self._submit(at)
-        self._state = replace(self._state, as_of_ms=max(to_ms, self.now_ms()))
+        self._pass(to_ms)
         return happened
 
     def observe(self) -> ClusterState:
@@ -192,6 +194,15 @@ class World:
     def finished(self) -> bool:
         """Whether no job is to come and none is left."""
         return not self._coming and not self._state.jobs
+
+    def _pass(self, to_ms: int) -> None:
+        """Let time go by in which nothing changes hands; what is held is remembered."""
+        usage = self._state.usage
+        if self._used.due_ms <= to_ms:
+            while self._used.due_ms <= to_ms:
+                self._used.sample(self.totals.by_project)
+            usage = self._used.usage()
+        self._state = replace(self._state, as_of_ms=max(to_ms, self.now_ms()), usage=usage)
 
     def _one_by_one(self, steps: Sequence[Step]) -> list[Outcome]:
         outcomes: list[Outcome] = []

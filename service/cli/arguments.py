@@ -263,7 +263,7 @@ def _simulate(verbs: Verbs) -> None:
         "--policy",
         default="fifo,fallow",
         metavar="NAME[,NAME]",
-        help="static, fifo, srtf, las, fallow, goodput, youngest, foretold (default fifo,fallow)",
+        help="static, fifo, srtf, las, fallow, goodput, youngest, by-job, foretold (default fifo,fallow)",
     )
     times = (
         ("--restart", "1s", "what a start or a resize costs a job"),
@@ -286,6 +286,11 @@ def _whatif(verbs: Verbs) -> None:
     _window(verb, "30d")
     verb.add_argument(
         "--consented", action="store_true", help="only jobs whose owners consented (default: as if all had)"
+    )
+    verb.add_argument(
+        "--charging",
+        action="store_true",
+        help="whom it would move if held-idle hours were charged once more, and nothing else",
     )
     _json(verb)
 

@@ -1,11 +1,13 @@
 """``fallow whatif``: what each class of action would have given back over the recorded past, and how sure."""
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from service.advising import newest, recorded_past, site_of
+from advisor.projects import known_as
+from service.advising import charged_now, newest, recorded_past, site_of
 from service.cli import words
 from service.cli.screen import Column, console, print_json, table
 from service.cli.settings import settle
@@ -13,6 +15,7 @@ from service.cli.spans import window
 from service.client import connect
 
 if TYPE_CHECKING:
+    from advisor.charging import Charged
     from advisor.whatif import Earned, Given, WhatIf
 
 
@@ -24,6 +27,9 @@ def run(flags: argparse.Namespace) -> int:
     config = settings.effective.config
     with connect(flags.data) as client:
         start, end = window(flags.since, flags.until, min(newest(client), datetime.now(UTC)))
+        charged = charged_now(client, config, end)
+        if flags.charging:
+            return _charging(charged, as_json=flags.json)
         past = recorded_past(client, start, end, site_of(config))
     site = site_of(config)
     found = what_if(
@@ -52,6 +58,46 @@ def run(flags: argparse.Namespace) -> int:
         screen.print(line, style="bright_black")
     if flags.consented and not (site.preemptible and site.checkpointable):
         screen.print("Nobody has consented yet; see [consent] in the configuration.", style="bright_black")
+    if len(charged) > 1:
+        screen.print()
+        _charging(charged, as_json=False)
+    return 0
+
+
+def _charging(charged: "Sequence[Charged]", *, as_json: bool) -> int:
+    """Who may borrow how much, as decided now and were held-idle hours charged once more."""
+    if as_json:
+        print_json([asdict(each) for each in charged])
+        return 0
+    screen = console()
+    screen.print("If held-idle hours were charged once more when GPUs are lent:", style="bold")
+    columns = (
+        Column(title="project"),
+        Column(title="held of all", right=True),
+        Column(title="idle", right=True),
+        Column(title="part now", right=True),
+        Column(title="part then", right=True),
+    )
+    screen.print(
+        table(
+            columns,
+            [
+                (
+                    known_as(each.project),
+                    words.percent(each.allocated_ratio),
+                    words.percent(each.held_idle_ratio),
+                    words.percent(each.part),
+                    words.percent(each.part_charged),
+                )
+                for each in charged
+            ],
+        )
+    )
+    screen.print(
+        "What each held of the cluster in the week before, and its part of what no quota claims when all "
+        "ask for more than there is. [deciding] idle_surcharge charges them.",
+        style="bright_black",
+    )
     return 0
 
 

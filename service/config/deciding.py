@@ -3,8 +3,9 @@
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from enum import StrEnum
 
-from advisor.limits import Mode
+from advisor.limits import Lending, Mode, Order
 from advisor.model import ActionClass
 from service.config.fields import Misplaced, bounded, names, others, told
 
@@ -166,6 +167,48 @@ class ModesConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DecidingConfig:
+    """The bounds of every decision.
+
+    In seconds of the calendar; [how Fallow decides](decide.md) says what each is for and where its default
+    comes from. To have nobody disturbed at all, use `[modes]`.
+    """
+
+    order: str = told(
+        "arrival",
+        'who comes first among jobs of one project and one priority: `"arrival"`, `"shortest"` (by what jobs '
+        'report), `"youngest"`, `"goodput"`; the last two let jobs of one project take each other\'s place',
+    )
+    lending: str = told(
+        "projects",
+        'by whom GPUs are divided that no quota claims: `"projects"`, by weight, or `"jobs"`, by weight '
+        "times a project's jobs beyond its quota ([why](decisions/0027-lending-to-jobs.md))",
+    )
+    min_runtime_s: float = bounded(600.0, 0, 604_800, "a job runs undisturbed for so long after a start")
+    cooldown_s: float = bounded(1800.0, 0, 604_800, "and for so long after it was disturbed")
+    actions_per_hour: int = bounded(5, 1, 1_000_000, "jobs disturbed in any hour in the whole cluster")
+    usage_weight: float = bounded(
+        1.0, 0, 100, "how much a project's use of the last days counts against it when it borrows"
+    )
+    idle_surcharge: float = bounded(
+        0.0, 0, 100, "how many times more a held-idle hour is charged in that; `fallow whatif` shows 1"
+    )
+    heads: int = bounded(1, 1, 1000, "jobs of each queue that are promised a start")
+    resize_speedup: float = bounded(
+        1.1, 1, 100, "a resize must make a job so many times as fast, cost included"
+    )
+    amplification: float = bounded(
+        2.0, 1, 100, "and take at most so many times the GPU time of the job's smallest world"
+    )
+    resize_costs_left: float = bounded(10.0, 0, 10_000, "with so many times its cost still to run")
+    resize_pause_s: float = bounded(60.0, 0, 86_400, "between two resizes of one job")
+
+    def __post_init__(self) -> None:
+        _check_choice("order", self.order, Order)
+        _check_choice("lending", self.lending, Lending)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ActingConfig:
     """How the service looks after submitted jobs.
 
@@ -188,3 +231,9 @@ def _check_modes(said: Mapping[str, str], *, unsaid: bool = False) -> None:
     for name, mode in said.items():
         if mode not in known and not (unsaid and mode == ""):
             raise ValueError(f"the mode of {name} is one of {', '.join(known)}, not {mode!r}")
+
+
+def _check_choice(name: str, said: str, choices: type[StrEnum]) -> None:
+    known = [each.value for each in choices]
+    if said not in known:
+        raise ValueError(f"{name} is one of {', '.join(known)}, not {said!r}")

@@ -16,6 +16,7 @@ from service.config.alerting import AlertsConfig, ReceiverConfig
 from service.config.deciding import (
     ActingConfig,
     ConsentConfig,
+    DecidingConfig,
     ForeignConfig,
     ModesConfig,
     ProjectModesConfig,
@@ -240,6 +241,7 @@ class Config:
     protect: ProtectConfig = field(default_factory=ProtectConfig)
     foreign: ForeignConfig = field(default_factory=ForeignConfig)
     modes: ModesConfig = field(default_factory=ModesConfig)
+    deciding: DecidingConfig = field(default_factory=DecidingConfig)
     acting: ActingConfig = field(default_factory=ActingConfig)
     advice: AdviceRules = field(default_factory=AdviceRules)
     delivery: DeliveryConfig = field(default_factory=DeliveryConfig)

@@ -143,6 +143,24 @@ def test_whatif_replays_the_past_with_its_error_bar(busy: Stored) -> None:
     assert kept["pause"]["gpu_hours"] == 0, "nobody consented"
 
 
+def test_whatif_says_whom_charging_idle_hours_would_move(busy: Stored) -> None:
+    found = rows(busy, "whatif", "--charging")
+    assert len(found) > 1 and {"project", "part", "part_charged", "held_idle_ratio"} <= set(found[0])
+    assert sum(row["part"] for row in found) == pytest.approx(1)
+    assert sum(row["part_charged"] for row in found) == pytest.approx(1)
+    shrunk = found[0]
+    assert shrunk["part_charged"] < shrunk["part"], "somebody held GPUs that lay idle"
+    assert all(0 <= row["held_idle_ratio"] <= row["allocated_ratio"] <= 1 for row in found)
+    shown = verb("whatif", "--since", "2d", data=busy.data).stdout
+    assert "charged once more" in shown and shrunk["project"] in shown
+    (busy.data / "fallow.toml").write_text(CONFIG + "[deciding]\nidle_surcharge = 1\n")
+    try:
+        charged = {row["project"]: row["part"] for row in rows(busy, "whatif", "--charging")}
+    finally:
+        (busy.data / "fallow.toml").write_text(CONFIG)
+    assert charged == {row["project"]: pytest.approx(row["part_charged"]) for row in found}
+
+
 def test_verbs_ask_a_running_service_the_same_way(service: Running) -> None:
     for words in (["advise"], ["plan"], ["whatif", "--since", "1d"]):
         done = fallow(*words, "--json", data=service.data)

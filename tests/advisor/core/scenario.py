@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.check import checked
-from advisor.limits import Limits, Mode
+from advisor.limits import Lending, Limits, Mode
 from advisor.model import (
     ActionClass,
     ClusterState,
@@ -70,7 +70,10 @@ def read(path: Path) -> Story:
         jobs=jobs,
         placements=places,
     )
-    limits = Limits(modes=dict.fromkeys(ActionClass, Mode.AUTO), **text.get("limits", {}))
+    said = dict(text.get("limits", {}))
+    if "lending" in said:
+        said["lending"] = Lending(said["lending"])
+    limits = Limits(modes=dict.fromkeys(ActionClass, Mode.AUTO), **said)
     return Story(
         title=text["story"], state=checked(state), limits=limits, rounds=tuple(map(_round, text["round"]))
     )

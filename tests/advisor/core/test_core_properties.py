@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from advisor.check import checked
 from advisor.decide import decide
 from advisor.guard import approve
-from advisor.limits import Limits, Mode, Order
+from advisor.limits import Lending, Limits, Mode, Order
 from advisor.model import ActionClass, ClusterState, Phase, Telemetry
 from advisor.policies.fair_share import fair_shares
 from advisor.projects import allocated, upward
@@ -28,6 +28,7 @@ LIMITS = st.sampled_from(
         Limits(order=Order.SHORTEST, usage_weight=0.0, min_runtime_s=0),
         Limits(order=Order.YOUNGEST, actions_per_hour=None),
         Limits(order=Order.GOODPUT, actions_per_hour=None),
+        Limits(lending=Lending.JOBS, actions_per_hour=None),
     ]
 )
 EPSILON = 1e-6

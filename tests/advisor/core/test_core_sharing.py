@@ -1,9 +1,11 @@
 """Fair shares, memory of use, goodput and placing: the arithmetic, in small cases that one can do by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from advisor.goodput import amplification, growth_pays, speedup, step_s, time_left_s
-from advisor.limits import Limits
+from advisor.limits import Lending, Limits
 from advisor.model import ClusterState, Gpu, Job, Phase, Placement, Profile, Project, Usage
 from advisor.placement import Board, shrunk
 from advisor.policies.fair_share import UsageSample, fair_shares, remembered, water_fill
@@ -44,6 +46,22 @@ def test_surplus_goes_by_weight_and_what_one_cannot_take_goes_on() -> None:
     projects = [Project(name="a", weight=3), Project(name="b", weight=1), Project(name="c", weight=2)]
     assert fair(projects, {"a": 20, "b": 20, "c": 20}) == {"a": 6, "b": 2, "c": 4}
     assert fair(projects, {"a": 2, "b": 20, "c": 20}) == {"a": 2, "b": 3.333333, "c": 6.666667}
+
+
+def test_what_is_lent_to_jobs_goes_where_many_ask() -> None:
+    by_job = Limits(lending=Lending.JOBS, usage_weight=0.0)
+    gang = Job(id="gang", project="few", min_gpus=8, max_gpus=8)
+    state = cluster([Project(name="few"), Project(name="many")], {"many": 9})
+    state = replace(state, jobs={**state.jobs, "gang": gang})
+    shares = fair_shares(state, by_job)
+    assert dict(shares.fair_gpus) == pytest.approx({"few": 3, "many": 9}), "nine jobs to one: not 6 and 6"
+    quotas = [Project(name="few", quota_gpus=8), Project(name="many")]
+    shares = fair_shares(replace(state, projects={each.name: each for each in quotas}), by_job)
+    assert shares.fair_gpus["few"] == 8, "nobody's guarantee is touched"
+    heavy = [Project(name="a", weight=3), Project(name="b")]
+    assert fair(heavy, {"a": 20, "b": 20}, by_job) == {"a": 9, "b": 3}, "weights still count"
+    guaranteed = [Project(name="a", quota_gpus=4), Project(name="b")]
+    assert fair(guaranteed, {"a": 8, "b": 12}, by_job) == {"a": 6, "b": 6}, "4 of 8 lie beyond a's quota"
 
 
 def test_a_higher_priority_has_the_surplus_first() -> None:

@@ -1,0 +1,62 @@
+"""What the world remembers of each project's use: the same as the whole list of samples would say."""
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.limits import Limits
+from advisor.model import ProjectName
+from advisor.policies.fair_share import UsageSample, remembered
+from advisor.sim.cluster import Cluster
+from advisor.sim.usage import SAMPLE_S, WINDOW_SAMPLES, UseMemory
+from advisor.sim.workload import TraceJob, Work, Workload
+from advisor.sim.world import START_MS, Physics, World
+from advisor.steps import Start
+from collector.model import GpuUuid, JobId
+
+STEP_MS = SAMPLE_S * 1000
+CAPACITY = 8.0
+HELD = st.dictionaries(st.sampled_from(("vision", "speech")), st.sampled_from((0.0, 0.5, 3.0, 8.0)))
+ROUNDS = st.lists(
+    st.tuples(HELD, st.sampled_from((1, 7, WINDOW_SAMPLES // 2, WINDOW_SAMPLES + 3))), min_size=1, max_size=5
+)
+
+
+@given(rounds=ROUNDS)
+def test_the_running_sum_is_what_all_samples_of_the_window_say(
+    rounds: list[tuple[Mapping[str, float], int]],
+) -> None:
+    memory, samples = UseMemory(CAPACITY, 0), []
+    for held, times in rounds:
+        for _ in range(times):
+            samples.append((memory.due_ms, held))
+            memory.sample(held)
+    now_ms = samples[-1][0]
+    found = memory.usage()
+    for project in ("vision", "speech"):
+        listed = [
+            UsageSample(
+                at_ms=at_ms,
+                allocated_gpus=held.get(project, 0.0),
+                held_idle_gpus=0.0,
+                capacity_gpus=CAPACITY,
+            )
+            for at_ms, held in samples
+        ]
+        wanted = remembered(listed, now_ms, Limits()).allocated_ratio
+        got = found.get(ProjectName(project))
+        assert (0.0 if got is None else got.allocated_ratio) == pytest.approx(wanted, abs=1e-9)
+
+
+def test_a_world_charges_what_a_project_held_and_forgets_nothing_while_no_job_comes() -> None:
+    job = TraceJob(name="a", project="vision", submitted_s=0.0, gpus=2, work=Work(steps=3600.0))
+    world = World(Cluster(nodes=1, gpus_per_node=4), Workload(origin="test", jobs=(job,)), Physics())
+    world.advance(START_MS)
+    assert not world.observe().usage
+    world.do(Start(job=JobId("a"), gpus=(GpuUuid("node-00000-00"), GpuUuid("node-00000-01"))))
+    world.sleep(1800)
+    assert world.observe().usage["vision"].allocated_ratio == pytest.approx(0.5)
+    world.sleep(1800 + 3600)
+    assert world.observe().usage["vision"].allocated_ratio == pytest.approx(0.25, rel=0.05)

@@ -1,0 +1,49 @@
+"""``[deciding]``: the bounds that a site sets are those that decisions keep."""
+
+from dataclasses import asdict, fields
+
+import pytest
+
+from advisor.limits import Lending, Limits, Order
+from service.advising import limits_of
+from service.config.deciding import DecidingConfig
+from service.config.file import parse
+from service.config.model import Config, ConfigError
+
+TEXT = """
+[deciding]
+order = "shortest"
+lending = "jobs"
+actions_per_hour = 20
+idle_surcharge = 1
+"""
+
+
+def test_what_nobody_set_is_what_decisions_take_by_themselves() -> None:
+    bounds, meant = limits_of(Config()), Limits()
+    for item in fields(DecidingConfig):
+        assert getattr(bounds, item.name) == getattr(meant, item.name), item.name
+
+
+def test_what_a_site_sets_is_what_decisions_get() -> None:
+    config = parse(TEXT, origin="f").config
+    found = limits_of(config)
+    assert (found.order, found.lending) == (Order.SHORTEST, Lending.JOBS)
+    assert found.actions_per_hour == 20 and found.idle_surcharge == 1.0
+    said = {**asdict(config.deciding), "order": Order.SHORTEST, "lending": Lending.JOBS}
+    assert all(getattr(found, name) == value for name, value in said.items())
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('order = "fastest"', "order is one of arrival, shortest, youngest, goodput, not 'fastest'"),
+        ('lending = "users"', "lending is one of projects, jobs, not 'users'"),
+        ("actions_per_hour = 0", "actions_per_hour"),
+        ("min_runtime = 5", "did you mean deciding.min_runtime_s"),
+        ("idle_surcharge = -1", "idle_surcharge"),
+    ],
+)
+def test_mistakes_are_refused_with_their_place(text: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        parse(f"[deciding]\n{text}", origin="f")
