@@ -6,7 +6,6 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from advisor.projects import known_as
 from service.advising import charged_now, newest, recorded_past, site_of
 from service.cli import words
 from service.cli.screen import Column, console, print_json, table
@@ -69,6 +68,8 @@ def _charging(charged: "Sequence[Charged]", *, as_json: bool) -> int:
     if as_json:
         print_json([asdict(each) for each in charged])
         return 0
+    from advisor.projects import known_as
+
     screen = console()
     screen.print("If held-idle hours were charged once more when GPUs are lent:", style="bold")
     columns = (

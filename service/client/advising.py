@@ -138,6 +138,18 @@ def replayed(
     )
 
 
+def charged(client: "Client", as_of: datetime) -> tuple[dict[str, Any], ...]:
+    """Whom charging held-idle hours would move; rows as ``fallow whatif --charging`` prints. Blocks.
+
+    Raises ``ClientError``.
+    """
+    from advisor.projects import known_as
+    from service.advising import charged_now
+
+    found = charged_now(client, _effective(client).config, as_of)
+    return tuple({**asdict(each), "project": known_as(each.project)} for each in found)
+
+
 def _row(given: dict[str, Any]) -> dict[str, Any]:
     """A row of the table: of what its bar was earned by, how many cases there were."""
     return {

@@ -65,5 +65,41 @@ def given_chart(frame: pd.DataFrame, colours: Palette, *, both: bool) -> Any:
     return styled(alt.layer(*layers), colours, height=len(order) * 40)
 
 
+@unchecked
+def charged_chart(frame: pd.DataFrame, colours: Palette) -> Any:
+    """A bar a project: its part of what is lent, were held-idle hours charged; a tick at its part now."""
+    told = [
+        f"{wording.percent(now)} \u2192 {wording.percent(then)}"
+        for now, then in zip(frame["part"], frame["part_charged"], strict=True)
+    ]
+    ends = frame[["part", "part_charged"]].astype(float).max(axis="columns")
+    shown = frame.assign(told=told, end=ends)
+    order = list(shown["project"])
+    y = alt.Y(
+        "project:N",
+        sort=order,
+        axis=alt.Axis(title=None, labelFontSize=13, labelColor=colours.ink, labelLimit=220),
+    )
+    scale = alt.Scale(domain=[0, float(ends.max() or 1.0) * 1.3], nice=False)
+    base = alt.Chart(shown).encode(
+        y=y,
+        tooltip=[
+            alt.Tooltip("project:N", title="Project"),
+            alt.Tooltip("allocated_ratio:Q", title="Held of the cluster", format=".1%"),
+            alt.Tooltip("held_idle_ratio:Q", title="Of that idle", format=".1%"),
+            alt.Tooltip("told:N", title="Part of what is lent"),
+        ],
+    )
+    x = alt.X("part_charged:Q", axis=None, scale=scale)
+    layers = [
+        base.mark_bar(cornerRadiusEnd=3, height=18, color=colours.used).encode(x=x),
+        base.mark_tick(thickness=3, height=26, color=colours.stripe).encode(x=alt.X("part:Q", scale=scale)),
+        base.mark_text(align="left", dx=8, color=colours.muted).encode(
+            x=alt.X("end:Q", scale=scale), text="told:N"
+        ),
+    ]
+    return styled(alt.layer(*layers), colours, height=len(order) * 40)
+
+
 def _band(low: float | None, high: float | None) -> str:
     return "" if wording.missing(low) else f" ({wording.amount(low)} to {wording.amount(high)})"

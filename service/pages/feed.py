@@ -62,6 +62,12 @@ def replayed(
     return client_advising.replayed(_client(), start, end, dict(changed), consented=consented)
 
 
+@st.cache_data(ttl=600, max_entries=64, show_spinner=False)
+def charged(as_of: datetime) -> pd.DataFrame:
+    """Whom charging held-idle hours would move, kept for ten minutes. Blocks. Raises ``ClientError``."""
+    return pd.DataFrame.from_records(client_advising.charged(_client(), as_of))
+
+
 @st.cache_data(ttl=ADVISED_S, max_entries=64, show_spinner=False)
 def given_back(start: datetime, end: datetime) -> GivenBack:
     """What actions did give back in a window, kept for half a minute. Blocks. Raises ``ClientError``."""

@@ -7,7 +7,7 @@ import streamlit as st
 
 from service.client.advising import Replayed, Rule
 from service.pages import feed, wording
-from service.pages.chart_whatif import compared, given_chart
+from service.pages.chart_whatif import charged_chart, compared, given_chart
 from service.pages.pieces import facts, keys, swatch
 from service.pages.scene import Scene, Site, drawn
 from service.pages.tabled import charted
@@ -41,6 +41,15 @@ COLUMNS = {
     "jobs": "Jobs",
     "times": "Times",
     "disturbed": "Came back to a paused job",
+}
+
+
+CHARGED = {
+    "project": "Project",
+    "allocated_ratio": "Held of the cluster",
+    "held_idle_ratio": "Held and idle",
+    "part": "Part now",
+    "part_charged": "Part then",
 }
 
 
@@ -92,6 +101,32 @@ def _body(scene: Scene) -> None:
     st.caption(
         "Rows overlap: the same hour is in as many as could have given it back. What people would have done "
         "otherwise is not in it."
+    )
+    _charging(scene)
+
+
+def _charging(scene: Scene) -> None:
+    """Who would borrow less, and who more, were held-idle hours charged once more."""
+    frame = feed.charged(scene.window.to_ts)
+    if len(frame) < 2:
+        return
+    st.subheader("If held-idle hours were charged", anchor=False)
+    st.caption(
+        "Who used more lately borrows less of what no quota claims. That charges what was held; charged once "
+        "more for the hours that lay idle, these would be the parts when all ask for more than there is."
+    )
+    keys(
+        (
+            (swatch(scene.colours.used), "idle hours charged once more", None),
+            (swatch(scene.colours.stripe), "as decided now", None),
+        )
+    )
+    charted(
+        charged_chart(frame, scene.colours),
+        "Each project's part of the GPUs that no quota claims, now and with held-idle hours charged",
+        frame.rename(columns=CHARGED),
+        "charging",
+        numbers="Each project's use of the week before, and its part of what is lent",
     )
 
 

@@ -280,7 +280,7 @@ def test_a_threshold_is_moved_and_the_page_says_what_that_changes(site: Site, lo
     for _ in range(6):
         slider.press("ArrowLeft")
     screen.until(shows("With these rules"))
-    screen.page.get_by_text("The numbers").click()
+    screen.page.get_by_text("The numbers").first.click()
     screen.page.get_by_test_id("stDataFrame").first.wait_for()
     with screen.page.expect_download() as got:
         screen.page.get_by_test_id("stDownloadButton").get_by_role("button").click()
