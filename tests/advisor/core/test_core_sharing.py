@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from advisor.charging import charging
 from advisor.goodput import amplification, growth_pays, speedup, step_s, time_left_s
 from advisor.limits import Lending, Limits
 from advisor.model import ClusterState, Gpu, Job, Phase, Placement, Profile, Project, Usage
@@ -97,6 +98,34 @@ def test_held_idle_hours_can_be_charged_again() -> None:
     assert fair(projects, {"a": 12, "b": 12}, Limits(), usage=usage) == {"a": 6, "b": 6}
     charged = fair(projects, {"a": 12, "b": 12}, Limits(idle_surcharge=1.0), usage=usage)
     assert charged == {"a": 4, "b": 8}
+
+
+def test_who_left_most_idle_would_lose_most_were_idle_hours_charged() -> None:
+    projects = {
+        each.name: each
+        for each in (
+            Project(name="house"),
+            Project(name="a", parent="house"),
+            Project(name="b", parent="house"),
+            Project(name="out"),
+            Project(name="first", priority=1),
+        )
+    }
+    usage = {
+        "a": Usage(allocated_ratio=0.25, held_idle_ratio=0.25),
+        "b": Usage(allocated_ratio=0.25),
+        "out": Usage(allocated_ratio=0.5),
+    }
+    found = {each.project: each for each in charging(projects, usage, Limits())}
+    parts = {name: (round(each.part, 6), round(each.part_charged, 6)) for name, each in found.items()}
+    assert parts == {
+        "house": (0.5, 0.333333),
+        "out": (0.5, 0.666667),
+        "a": (0.25, 0.133333),
+        "b": (0.25, 0.2),
+        "first": (1.0, 1.0),
+    }, "a house answers for its own; who comes first has all that his priority is lent"
+    assert next(iter(found)) == "house", "who would lose most stands first"
 
 
 def test_what_was_used_a_half_life_ago_counts_half() -> None:
