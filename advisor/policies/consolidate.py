@@ -47,8 +47,7 @@ def advise(
 ) -> tuple[Advice | Abstain, ...]:
     """One answer for each waiting gang that does not fit as things lie; the first in line first.
 
-    Before it come those who stand there and want no more GPUs than it: larger ones it may pass. A gang that
-    fits without a move, or has a promise, is the queue's affair and gets no answer.
+    A gang that fits without a move, or has a promise, is the queue's affair and gets no answer.
     """
     cover = quota_cover(state)
     stuck = {
@@ -63,7 +62,7 @@ def advise(
     before: dict[int, int] = {}
     seen: Freeing | None = None
     for gang in waiting:
-        ahead_gpus = sum(wanted for size, wanted in before.items() if size <= gang.min_gpus)
+        ahead = dict(before)
         before[gang.min_gpus] = before.get(gang.min_gpus, 0) + gang.min_gpus
         shape = (gang.min_gpus, gang.memory_bytes, gang.gpu_models)
         if shape in barren:
@@ -73,7 +72,7 @@ def advise(
         found = _cheapest(state, rules, stuck, gang)
         if isinstance(found, Clearing):
             seen = freeing(state, rules.horizon_s, observed.endings) if seen is None else seen
-            spared = (gang, spared_s(seen, gang, ahead_gpus))
+            spared = (gang, spared_s(seen, gang, ahead))
             answers.append(_weighed(state, observed, rules, spared, found))
         else:
             answers.append(found)

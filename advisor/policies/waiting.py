@@ -2,8 +2,8 @@
 
 When those who run end, ``ending`` says. A GPU is free when all on it have ended, the GPUs of a gang all at
 once. Too few are free when nothing as large as the waiting gang has ended, and of what is smaller too little,
-whose sum is taken to be normal. Those who stand in line before it take the first. Who comes later and passes
-it is not foreseen.
+whose sum is taken to be normal. Those who stand in line before it take the first; larger ones only what ends
+in one piece that holds them. Who comes later and passes it is not foreseen.
 
 What is spared is the shorter of its wait and its run, whose length is guessed as well: up to the horizon that
 is the integral of the chance that it would still wait and, helped, still run.
@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import erf, prod, sqrt
+from types import MappingProxyType
 
 from advisor.model import ClusterState, Job
 from advisor.policies.ending import Endings, instants, integral
@@ -21,6 +22,7 @@ from advisor.projects import is_usable
 from collector.model import GpuUuid
 
 CERTAIN = 1e-9
+NOBODY: Mapping[int, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +57,15 @@ def freeing(state: ClusterState, horizon_s: float, endings: Endings) -> Freeing:
     return Freeing(endings=endings, times_s=times, free=free)
 
 
-def spared_s(seen: Freeing, gang: Job, ahead_gpus: int = 0) -> float:
-    """Expected seconds that it runs instead of waiting for GPUs of one kind, after ``ahead_gpus`` others."""
-    wanted = ahead_gpus + gang.min_gpus
+def spared_s(seen: Freeing, gang: Job, ahead: Mapping[int, int] = NOBODY) -> float:
+    """Expected seconds that it runs instead of waiting for GPUs of one kind.
+
+    ``ahead`` is what those in line before it want, in GPUs, by the size of their gangs.
+    """
+    wanted = gang.min_gpus + sum(gpus for size, gpus in ahead.items() if size <= gang.min_gpus)
+    larger = {size: gpus for size, gpus in ahead.items() if size > gang.min_gpus}
     runs = seen.endings.lasts_after(gang, seen.times_s)
-    waits = [_waits_on(seen, kind, wanted) for kind in seen.free if takes(gang, kind)]
+    waits = [_waits_on(seen, kind, wanted, larger) for kind in seen.free if takes(gang, kind)]
     nowhere = [1.0] * len(runs)
     return min(integral(seen.times_s, runs, each) for each in waits or [nowhere])
 
@@ -90,17 +96,21 @@ def _ended(gpus: int, chances: Sequence[float]) -> Ended:
     )
 
 
-def _waits_on(seen: Freeing, kind: Kind, wanted: int) -> list[float]:
-    """The chance, at each of the times, that fewer than ``wanted`` of this kind are free."""
+def _waits_on(seen: Freeing, kind: Kind, wanted: int, larger: Mapping[int, int]) -> list[float]:
+    """The chance, at each of the times, that fewer than ``wanted`` of this kind are free for it."""
     return [
-        _fewer({size: ended[at] for size, ended in seen.free[kind].items()}, wanted)
+        _fewer({size: ended[at] for size, ended in seen.free[kind].items()}, wanted, larger)
         for at in range(len(seen.times_s))
     ]
 
 
-def _fewer(by_size: Mapping[int, Ended], wanted: int) -> float:
-    """The chance that fewer than ``wanted`` are free, in whole numbers."""
-    no_large = prod(ended.nothing for size, ended in by_size.items() if size >= wanted)
+def _fewer(by_size: Mapping[int, Ended], wanted: int, larger: Mapping[int, int]) -> float:
+    """The chance that fewer than ``wanted`` are free, in whole numbers; ``larger`` have what holds them."""
+    no_large = prod(
+        ended.nothing
+        for size, ended in by_size.items()
+        if size >= wanted + sum(gpus for gang, gpus in larger.items() if gang <= size)
+    )
     small = [ended for size, ended in by_size.items() if size < wanted]
     mean, variance = sum(each.mean for each in small), sum(each.variance for each in small)
     if variance < CERTAIN:

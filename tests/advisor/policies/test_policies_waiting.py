@@ -1,5 +1,6 @@
 """How long a gang would wait without help: what is reported counts, the rest is a guess."""
 
+from collections.abc import Mapping
 from math import log
 from typing import Any
 
@@ -36,8 +37,9 @@ def gang(gpus: int = 1, name: str = "gang", **changes: Any) -> Job:
     return job(name, phase=Phase.PENDING, started_ms=None, use=Use.UNKNOWN, **(says | changes))
 
 
-def waits(state: ClusterState, one: Job, ahead_gpus: int = 0) -> float:
-    return spared_s(freeing(state, 4 * HOUR_S, Endings.of()), one, ahead_gpus)
+def waits(state: ClusterState, one: Job, ahead: Mapping[int, int] | None = None) -> float:
+    """``ahead``: GPUs that those before it want, by the size of their gangs."""
+    return spared_s(freeing(state, 4 * HOUR_S, Endings.of()), one, ahead or {})
 
 
 def test_a_gpu_is_free_when_the_last_job_on_it_has_ended_and_others_come_first() -> None:
@@ -47,7 +49,7 @@ def test_a_gpu_is_free_when_the_last_job_on_it_has_ended_and_others_come_first()
     ]
     state = cluster(halves, gpus=(gpu("g0"), gpu("g1")))
     assert waits(state, gang()) == pytest.approx(600, rel=0.15)
-    assert waits(state, gang(), ahead_gpus=1) == pytest.approx(6000, rel=0.15)
+    assert waits(state, gang(), {1: 1}) == pytest.approx(6000, rel=0.15)
     assert waits(state, gang(2)) == pytest.approx(6000, rel=0.15)
     assert waits(state, gang(3)) == pytest.approx(4 * HOUR_S)
 
@@ -63,6 +65,17 @@ def test_the_gpus_of_a_gang_come_free_at_once_and_not_the_sooner_for_being_many(
     gang_of_eight = cluster([(job("a", min_gpus=8, max_gpus=8), tuple(f"g{at}" for at in range(8)))])
     alone = cluster([(job("a"), ("g0",))], gpus=(gpu("g0"),))
     assert waits(gang_of_eight, gang()) == pytest.approx(waits(alone, gang()))
+
+
+def test_what_ends_in_one_piece_goes_to_a_larger_gang_before_it() -> None:
+    ends = Profile(step_s={8: 1.0}, steps_left=600.0)
+    large = job("large", min_gpus=8, max_gpus=8, profile=ends)
+    state = cluster([(large, tuple(f"g{at}" for at in range(8)))])
+    assert waits(state, gang(2)) == pytest.approx(600, rel=0.15)
+    assert waits(state, gang(2), {4: 4}) == pytest.approx(600, rel=0.15), "four are left"
+    assert waits(state, gang(2), {4: 8}) == pytest.approx(4 * HOUR_S), "two of four have them all"
+    assert waits(state, gang(2), {8: 8}) == pytest.approx(4 * HOUR_S)
+    assert waits(state, gang(2), {16: 16}) == pytest.approx(600, rel=0.15), "eight do not help sixteen"
 
 
 def test_only_gpus_that_the_gang_may_have_are_waited_for() -> None:
