@@ -64,7 +64,7 @@ def pictures(job: str, gpu: str, submitted: str) -> tuple[Picture, ...]:
         Picture(name="findings", path="/findings?range=7d"),
         Picture(name="advice", path="/advice", then=_evidence),
         Picture(name="actions", path="/actions"),
-        Picture(name="whatif", path="/whatif?range=7d", charts=1),
+        Picture(name="whatif", path="/whatif?range=7d", charts=2),
         Picture(name="reports", path="/reports?range=7d", charts=3),
         Picture(name="reports-scheduled", path="/reports?by=scheduled"),
         Picture(name="settings", path="/settings"),
