@@ -68,8 +68,6 @@ def _charging(charged: "Sequence[Charged]", *, as_json: bool) -> int:
     if as_json:
         print_json([asdict(each) for each in charged])
         return 0
-    from advisor.projects import known_as
-
     screen = console()
     screen.print("If held-idle hours were charged once more when GPUs are lent:", style="bold")
     columns = (
@@ -84,7 +82,7 @@ def _charging(charged: "Sequence[Charged]", *, as_json: bool) -> int:
             columns,
             [
                 (
-                    known_as(each.project),
+                    each.project,
                     words.percent(each.allocated_ratio),
                     words.percent(each.held_idle_ratio),
                     words.percent(each.part),

@@ -143,11 +143,9 @@ def charged(client: "Client", as_of: datetime) -> tuple[dict[str, Any], ...]:
 
     Raises ``ClientError``.
     """
-    from advisor.projects import known_as
     from service.advising import charged_now
 
-    found = charged_now(client, _effective(client).config, as_of)
-    return tuple({**asdict(each), "project": known_as(each.project)} for each in found)
+    return tuple(asdict(each) for each in charged_now(client, _effective(client).config, as_of))
 
 
 def _row(given: dict[str, Any]) -> dict[str, Any]:
