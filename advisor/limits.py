@@ -59,11 +59,12 @@ class Limits:
 
     ``min_runtime_s`` a job runs undisturbed after a start, ``cooldown_s`` after it was disturbed. In any hour
     at most ``actions_per_hour`` jobs are disturbed in the whole cluster (a gang's reclaim that begins under
-    the bound is finished); ``None`` is no bound. ``half_life_s`` and ``usage_weight`` say how fairness
-    remembers, ``idle_surcharge`` what a held-idle hour is charged on top. A resize must promise a speed-up of
-    ``resize_speedup`` after its cost, stay under ``amplification`` times the GPU time of the job's smallest
-    world, and have ``resize_costs_left`` times its cost still to run; ``resize_s`` is the cost of a job that
-    never measured its own. ``heads`` is how many jobs of each queue are promised a start.
+    the bound is finished); ``None`` is no bound. ``lending`` divides what no quota claims; ``half_life_s``
+    and ``usage_weight`` say how fairness remembers, ``idle_surcharge`` what a held-idle hour is charged on
+    top. A resize must promise a speed-up of ``resize_speedup`` after its cost, stay under ``amplification``
+    times the GPU time of the job's smallest world, and have ``resize_costs_left`` times its cost still to
+    run; ``resize_s`` is the cost of a job that never measured its own. ``heads`` is how many jobs of each
+    queue are promised a start.
     """
 
     modes: Mapping[ActionClass, Mode] = field(default_factory=dict)

@@ -26,9 +26,13 @@ def run(flags: argparse.Namespace) -> int:
     config = settings.effective.config
     with connect(flags.data) as client:
         start, end = window(flags.since, flags.until, min(newest(client), datetime.now(UTC)))
-        charged = charged_now(client, config, end)
+        if flags.charging and flags.json:
+            print_json([asdict(each) for each in charged_now(client, config, end)])
+            return 0
+        charged = () if flags.json else charged_now(client, config, end)
         if flags.charging:
-            return _charging(charged, as_json=flags.json)
+            _charging(charged)
+            return 0
         past = recorded_past(client, start, end, site_of(config))
     site = site_of(config)
     found = what_if(
@@ -59,15 +63,12 @@ def run(flags: argparse.Namespace) -> int:
         screen.print("Nobody has consented yet; see [consent] in the configuration.", style="bright_black")
     if len(charged) > 1:
         screen.print()
-        _charging(charged, as_json=False)
+        _charging(charged)
     return 0
 
 
-def _charging(charged: "Sequence[Charged]", *, as_json: bool) -> int:
+def _charging(charged: "Sequence[Charged]") -> None:
     """Who may borrow how much, as decided now and were held-idle hours charged once more."""
-    if as_json:
-        print_json([asdict(each) for each in charged])
-        return 0
     screen = console()
     screen.print("If held-idle hours were charged once more when GPUs are lent:", style="bold")
     columns = (
@@ -97,7 +98,6 @@ def _charging(charged: "Sequence[Charged]", *, as_json: bool) -> int:
         "ask for more than there is. [deciding] idle_surcharge charges them.",
         style="bright_black",
     )
-    return 0
 
 
 def _table(found: "WhatIf", currency: str | None, hours: float) -> Any:

@@ -5,9 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 
-from advisor.limits import Lending, Mode, Order
+from advisor.limits import Lending, Limits, Mode, Order
 from advisor.model import ActionClass
 from service.config.fields import Misplaced, bounded, names, others, told
+
+BOUNDS = Limits()
+"""What decisions keep to where a site says nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,33 +178,48 @@ class DecidingConfig:
     """
 
     order: str = told(
-        "arrival",
+        BOUNDS.order.value,
         'who comes first among jobs of one project and one priority: `"arrival"`, `"shortest"` (by what jobs '
         'report), `"youngest"`, `"goodput"`; the last two let jobs of one project take each other\'s place',
     )
     lending: str = told(
-        "projects",
+        BOUNDS.lending.value,
         'by whom GPUs are divided that no quota claims: `"projects"`, by weight, or `"jobs"`, by weight '
         "times a project's jobs beyond its quota ([why](decisions/0027-lending-to-jobs.md))",
     )
-    min_runtime_s: float = bounded(600.0, 0, 604_800, "a job runs undisturbed for so long after a start")
-    cooldown_s: float = bounded(1800.0, 0, 604_800, "and for so long after it was disturbed")
-    actions_per_hour: int = bounded(5, 1, 1_000_000, "jobs disturbed in any hour in the whole cluster")
+    min_runtime_s: float = bounded(
+        BOUNDS.min_runtime_s, 0, 604_800, "a job runs undisturbed for so long after a start"
+    )
+    cooldown_s: float = bounded(BOUNDS.cooldown_s, 0, 604_800, "and for so long after it was disturbed")
+    actions_per_hour: int = bounded(
+        BOUNDS.actions_per_hour, 1, 1_000_000, "jobs disturbed in any hour in the whole cluster"
+    )
     usage_weight: float = bounded(
-        1.0, 0, 100, "how much a project's use of the last days counts against it when it borrows"
+        BOUNDS.usage_weight,
+        0,
+        100,
+        "how much a project's use of the last days counts against it when it borrows",
     )
     idle_surcharge: float = bounded(
-        0.0, 0, 100, "how many times more a held-idle hour is charged in that; `fallow whatif` shows 1"
+        BOUNDS.idle_surcharge,
+        0,
+        100,
+        "how many times more a held-idle hour is charged in that; `fallow whatif` shows 1",
     )
-    heads: int = bounded(1, 1, 1000, "jobs of each queue that are promised a start")
+    heads: int = bounded(BOUNDS.heads, 1, 1000, "jobs of each queue that are promised a start")
     resize_speedup: float = bounded(
-        1.1, 1, 100, "a resize must make a job so many times as fast, cost included"
+        BOUNDS.resize_speedup, 1, 100, "a resize must make a job so many times as fast, cost included"
     )
     amplification: float = bounded(
-        2.0, 1, 100, "and take at most so many times the GPU time of the job's smallest world"
+        BOUNDS.amplification,
+        1,
+        100,
+        "and take at most so many times the GPU time of the job's smallest world",
     )
-    resize_costs_left: float = bounded(10.0, 0, 10_000, "with so many times its cost still to run")
-    resize_pause_s: float = bounded(60.0, 0, 86_400, "between two resizes of one job")
+    resize_costs_left: float = bounded(
+        BOUNDS.resize_costs_left, 0, 10_000, "with so many times its cost still to run"
+    )
+    resize_pause_s: float = bounded(BOUNDS.resize_pause_s, 0, 86_400, "between two resizes of one job")
 
     def __post_init__(self) -> None:
         _check_choice("order", self.order, Order)
@@ -227,10 +245,9 @@ class ActingConfig:
 
 
 def _check_modes(said: Mapping[str, str], *, unsaid: bool = False) -> None:
-    known = [each.value for each in Mode]
     for name, mode in said.items():
-        if mode not in known and not (unsaid and mode == ""):
-            raise ValueError(f"the mode of {name} is one of {', '.join(known)}, not {mode!r}")
+        if not (unsaid and mode == ""):
+            _check_choice(f"the mode of {name}", mode, Mode)
 
 
 def _check_choice(name: str, said: str, choices: type[StrEnum]) -> None:

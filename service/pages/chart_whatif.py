@@ -31,16 +31,9 @@ def given_chart(frame: pd.DataFrame, colours: Palette, *, both: bool) -> Any:
     ]
     ends = frame[["gpu_hours", "high", "before"]].astype(float).max(axis="columns")
     shown = frame.assign(told=told, end=ends)
-    most = float(ends.max() or 1.0)
-    order = list(shown["action"])
-    y = alt.Y(
-        "action:N",
-        sort=order,
-        axis=alt.Axis(title=None, labelFontSize=13, labelColor=colours.ink, labelLimit=220),
-    )
-    scale = alt.Scale(domain=[0, most * 1.3], nice=False)
+    scale = _scale(ends)
     base = alt.Chart(shown).encode(
-        y=y,
+        y=_names(shown, "action", colours),
         tooltip=[
             alt.Tooltip("action:N", title="What"),
             alt.Tooltip("how:N", title="How"),
@@ -51,18 +44,15 @@ def given_chart(frame: pd.DataFrame, colours: Palette, *, both: bool) -> Any:
     )
     x = alt.X("gpu_hours:Q", axis=None, scale=scale)
     layers = [
-        base.mark_bar(cornerRadiusEnd=3, height=18, color=colours.used).encode(x=x),
+        _bar(base, x, colours),
         base.transform_filter("isValid(datum.low)")
         .mark_rule(color=colours.ink, strokeWidth=1.5)
         .encode(x=alt.X("low:Q", scale=scale), x2="high:Q"),
-        base.mark_text(align="left", dx=8, color=colours.muted).encode(
-            x=alt.X("end:Q", scale=scale), text="told:N"
-        ),
+        _told(base, scale, colours),
     ]
     if both:
-        tick = base.mark_tick(thickness=3, height=26, color=colours.stripe)
-        layers.insert(1, tick.encode(x=alt.X("before:Q", scale=scale)))
-    return styled(alt.layer(*layers), colours, height=len(order) * 40)
+        layers.insert(1, _tick(base, "before", scale, colours))
+    return styled(alt.layer(*layers), colours, height=len(shown) * 40)
 
 
 @unchecked
@@ -74,15 +64,9 @@ def charged_chart(frame: pd.DataFrame, colours: Palette) -> Any:
     ]
     ends = frame[["part", "part_charged"]].astype(float).max(axis="columns")
     shown = frame.assign(told=told, end=ends)
-    order = list(shown["project"])
-    y = alt.Y(
-        "project:N",
-        sort=order,
-        axis=alt.Axis(title=None, labelFontSize=13, labelColor=colours.ink, labelLimit=220),
-    )
-    scale = alt.Scale(domain=[0, float(ends.max() or 1.0) * 1.3], nice=False)
+    scale = _scale(ends)
     base = alt.Chart(shown).encode(
-        y=y,
+        y=_names(shown, "project", colours),
         tooltip=[
             alt.Tooltip("project:N", title="Project"),
             alt.Tooltip("allocated_ratio:Q", title="Held of the cluster", format=".1%"),
@@ -92,13 +76,37 @@ def charged_chart(frame: pd.DataFrame, colours: Palette) -> Any:
     )
     x = alt.X("part_charged:Q", axis=None, scale=scale)
     layers = [
-        base.mark_bar(cornerRadiusEnd=3, height=18, color=colours.used).encode(x=x),
-        base.mark_tick(thickness=3, height=26, color=colours.stripe).encode(x=alt.X("part:Q", scale=scale)),
-        base.mark_text(align="left", dx=8, color=colours.muted).encode(
-            x=alt.X("end:Q", scale=scale), text="told:N"
-        ),
+        _bar(base, x, colours),
+        _tick(base, "part", scale, colours),
+        _told(base, scale, colours),
     ]
-    return styled(alt.layer(*layers), colours, height=len(order) * 40)
+    return styled(alt.layer(*layers), colours, height=len(shown) * 40)
+
+
+def _scale(ends: "pd.Series[float]") -> Any:
+    """From 0 to the longest row, with room for what is written behind it."""
+    return alt.Scale(domain=[0, float(ends.max() or 1.0) * 1.3], nice=False)
+
+
+def _names(shown: pd.DataFrame, column: str, colours: Palette) -> Any:
+    """What each row is called, in the order of the frame."""
+    axis = alt.Axis(title=None, labelFontSize=13, labelColor=colours.ink, labelLimit=220)
+    return alt.Y(f"{column}:N", sort=list(shown[column]), axis=axis)
+
+
+def _bar(base: Any, x: Any, colours: Palette) -> Any:
+    return base.mark_bar(cornerRadiusEnd=3, height=18, color=colours.used).encode(x=x)
+
+
+def _tick(base: Any, column: str, scale: Any, colours: Palette) -> Any:
+    """Where the row would end by what is in force."""
+    tick = base.mark_tick(thickness=3, height=26, color=colours.stripe)
+    return tick.encode(x=alt.X(f"{column}:Q", scale=scale))
+
+
+def _told(base: Any, scale: Any, colours: Palette) -> Any:
+    text = base.mark_text(align="left", dx=8, color=colours.muted)
+    return text.encode(x=alt.X("end:Q", scale=scale), text="told:N")
 
 
 def _band(low: float | None, high: float | None) -> str:

@@ -10,13 +10,12 @@ from advisor.limits import Limits
 from advisor.model import ProjectName
 from advisor.policies.fair_share import UsageSample, remembered
 from advisor.sim.cluster import Cluster
-from advisor.sim.usage import SAMPLE_S, WINDOW_SAMPLES, UseMemory
+from advisor.sim.usage import WINDOW_SAMPLES, UseMemory
 from advisor.sim.workload import TraceJob, Work, Workload
 from advisor.sim.world import START_MS, Physics, World
 from advisor.steps import Start
 from collector.model import GpuUuid, JobId
 
-STEP_MS = SAMPLE_S * 1000
 CAPACITY = 8.0
 HELD = st.dictionaries(st.sampled_from(("vision", "speech")), st.sampled_from((0.0, 0.5, 3.0, 8.0)))
 ROUNDS = st.lists(
