@@ -8,10 +8,12 @@ GPUs, as measured on one GPU model:
     speed-up after the cost             left(n) / (left(m) + resize_s),  left(k) = steps_left * t(k)
 
 Between two measured sizes ``t`` is read off the straight line in log-log, as AdaptDL's model has it nearly
-there; beyond the largest measured size nothing is known, and nothing is claimed.
+there; beyond the largest measured size nothing is known, and nothing is claimed. To find out costs a resize:
+whether that is worth trying, ``hoped`` lets ask.
 """
 
 from bisect import bisect_left
+from dataclasses import replace
 from math import exp, log
 
 from advisor.limits import Limits
@@ -37,6 +39,20 @@ def speedup(profile: Profile, before: int, after: int) -> float | None:
     """How many times faster on ``after`` GPUs than on ``before``; ``None`` when either is not known."""
     slow, fast = step_s(profile, before), step_s(profile, after)
     return None if slow is None or fast is None else slow / fast
+
+
+def hoped(profile: Profile, gpus: int) -> Profile:
+    """As if measured on ``gpus`` GPUs as well, more than ever, and speed had gone on as it did up to there.
+
+    As between its two largest sizes, that is; perfectly, where only one was measured.
+    """
+    sizes = sorted(profile.step_s)
+    last = profile.step_s[sizes[-1]]
+    slope = -1.0
+    if len(sizes) > 1:
+        slope = log(last / profile.step_s[sizes[-2]]) / log(sizes[-1] / sizes[-2])
+    reached = last * (gpus / sizes[-1]) ** slope
+    return replace(profile, step_s={**profile.step_s, gpus: reached})
 
 
 def amplification(profile: Profile, gpus: int, least: int) -> float | None:

@@ -6,16 +6,17 @@ goodput: with ``S(n) = t(min) / t(n)`` the speed on ``n`` GPUs against the small
     gain(n -> m) = (S(m) - S(n)) / (m - n)          per GPU, the best m a job can have
 
 first to jobs whose project still deserves them, then to the others, whose growth is borrowed and goes back
-when asked for. Nobody grows while somebody waits who is under quota and could use the same GPUs. A job that
-never measured its speed grows towards what its owner asked for, doubling each time, after all that did.
+when asked for. Nobody grows while somebody waits who is under quota and could use the same GPUs. How fast a job
+is on more GPUs than it ever had is found out by giving it some: towards what its owner asked for, doubling each
+time, after all growth that was measured, and where it would pay if its speed went on as it did so far.
 """
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 
-from advisor.goodput import amplification, growth_pays, speedup
+from advisor.goodput import amplification, growth_pays, hoped, speedup
 from advisor.model import ActionClass, Job, Phase, Placement
 from advisor.pool import Pool
 from advisor.protection import against_touching
@@ -159,17 +160,27 @@ def _awaited(round: Round) -> set[Pool]:
 
 
 def _gains(round: Round, job: Job, before: int, most: int) -> Iterator[tuple[int, float | None]]:
-    """Sizes that pay, each with its gain a GPU; for a job that was never measured the doubled size."""
+    """Sizes that pay, each with its gain a GPU; beyond what was measured the doubled size, its gain unknown."""
     new = job.id in round.new
+    if most > before and _is_tried(round, job, before, min(2 * before, most), new=new):
+        yield min(2 * before, most), None
     if job.profile is None:
-        if most > before:
-            yield min(2 * before, most), None
         return
     for after in range(before + 1, most + 1):
         gain = speedup(job.profile, before, after)
         base = speedup(job.profile, job.min_gpus, before)
         if gain is not None and base is not None and _pays(round, job, before, after, new=new):
             yield after, base * (gain - 1) / (after - before)
+
+
+def _is_tried(round: Round, job: Job, before: int, after: int, *, new: bool) -> bool:
+    """Whether to find out how fast it is there: it has been measured on what it has, and on no more."""
+    if job.profile is None:
+        return True
+    if before != max(job.profile.step_s):
+        return False
+    hopeful = replace(job, profile=hoped(job.profile, after))
+    return _pays(round, hopeful, before, after, new=new)
 
 
 def _pays(round: Round, job: Job, before: int, after: int, *, new: bool) -> bool:
@@ -182,9 +193,9 @@ def _pays(round: Round, job: Job, before: int, after: int, *, new: bool) -> bool
 
 
 def _reason(job: Job, before: int, after: int) -> str:
-    if job.profile is None:
+    gain = None if job.profile is None else speedup(job.profile, before, after)
+    if gain is None:
         return f"{after - before} more GPUs are free, and its owner asked for up to {job.max_gpus}"
-    gain = speedup(job.profile, before, after)
     return (
         f"{after - before} more GPUs are free, and on {after} it is {gain:.2f} times as fast as on {before}"
     )

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.charging import charging
-from advisor.goodput import amplification, growth_pays, speedup, step_s, time_left_s
+from advisor.goodput import amplification, growth_pays, hoped, speedup, step_s, time_left_s
 from advisor.limits import Lending, Limits
 from advisor.model import ClusterState, Gpu, Job, Phase, Placement, Profile, Project, Usage
 from advisor.placement import Board, shrunk
@@ -177,6 +177,12 @@ def test_gpu_time_may_double_and_no_more() -> None:
     job = Job(id="j", project="p", max_gpus=8, profile=Profile(step_s={1: 8.0, 8: 2.01}, steps_left=1e6))
     assert growth_pays(job, 1, 8, Limits()) is False
     assert time_left_s(job, 1) == 8e6
+
+
+def test_hope_goes_on_as_the_last_two_sizes_did_and_perfectly_from_one() -> None:
+    assert hoped(Profile(step_s={2: 4.0}), 4).step_s == pytest.approx({2: 4.0, 4: 2.0})
+    assert hoped(Profile(step_s={1: 9.0, 2: 4.0, 4: 3.0}), 8).step_s[8] == pytest.approx(3.0 * 3 / 4)
+    assert hoped(Profile(step_s={2: 4.0}), 4).step_s[2] == 4.0, "what was measured stays"
 
 
 def test_a_gang_lies_on_the_fullest_node_that_holds_it_else_on_the_fewest() -> None:
