@@ -24,7 +24,7 @@ from advisor.model import (
     Usage,
     Use,
 )
-from advisor.observed import IdleStretch, JobUse, Observed, PastJob, Price
+from advisor.observed import IdleStretch, JobUse, Observed, Price
 from advisor.policies.ending import Endings, RunLength
 from advisor.projects import housed
 from advisor.protect import Protect, with_protection
@@ -154,53 +154,6 @@ def run_length_of(row: Row) -> RunLength:
         length_s=row["length_s"],
         open=row["open"],
         jobs=row["jobs"],
-    )
-
-
-def past_job_of(row: Row, site: Site) -> PastJob:
-    """One row of the query ``past_jobs``, with what the site allows of its owner."""
-    expected_ms = max(1, row["expected_ms"])
-    use = JobUse(
-        job=JobId(row["job"]),
-        from_ms=row["from_ms"],
-        to_ms=row["to_ms"],
-        coverage_ratio=min(1.0, row["measured_ms"] / max(1, expected_ms - LAG_MS * row["gpus"])),
-        rung=Rung(row["rung"] or 0),
-        held_gpu_hours=row["expected_ms"] * row["share"] / HOUR_MS,
-        idle_gpu_hours=row["idle_ms"] / HOUR_MS,
-        utilization_mean_ratio=row["utilization_mean_ratio"],
-        utilization_p95_ratio=row["utilization_p95_ratio"],
-        memory_peak_bytes=row["memory_peak_bytes"],
-        gpus_used=row["gpus_used"],
-        others=bool(row["others"]),
-    )
-    kind = JobKind(row["kind"] or JobKind.BATCH)
-    names = {EVERYBODY, row["user_name"], row["project"]} - {None}
-    job = Job(
-        id=use.job,
-        project=ProjectName(row["project"] or NO_PROJECT),
-        user=row["user_name"],
-        name=row["job_name"],
-        kind=kind,
-        framework=row["framework"],
-        min_gpus=row["gpus"],
-        max_gpus=row["gpus"],
-        share=min(1.0, row["share"]),
-        started_ms=row["from_ms"],
-        submitted_ms=row["from_ms"],
-        preemptible=bool(names & site.preemptible),
-        checkpointable=bool(names & site.checkpointable),
-        may_share=bool(names & site.may_share),
-        attached=False,
-    )
-    return PastJob(
-        job=job,
-        gpus=row["gpus"],
-        model=row["model"],
-        memory_total_bytes=row["memory_total_bytes"],
-        from_ms=row["from_ms"],
-        to_ms=row["to_ms"],
-        use=use,
     )
 
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from advisor.guard import Ruling
     from advisor.limits import Limits
     from advisor.model import ClusterState, Job
-    from advisor.observed import IdleStretch, Observed, PastJob, Price
+    from advisor.observed import Observed
     from advisor.rules import AdviceRules
     from advisor.state import Site
-    from advisor.whatif import Tried
+    from advisor.whatif.past import Past
     from collector.model import GpuUuid
     from service.client import Client
     from service.config.model import Config
@@ -94,43 +94,42 @@ def consult(client: "Client", config: "Config", wanted: "Sequence[Job]" = ()) ->
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
-    """A recorded window: idle times, jobs, and prices by model."""
-
-    stretches: "tuple[IdleStretch, ...]"
-    jobs: "tuple[PastJob, ...]"
-    prices: "dict[str, Price]"
-    tried: "Tried"
-
-
-def recorded_past(client: "Client", start: datetime, end: datetime, site: "Site") -> Past:
+def recorded_past(client: "Client", start: datetime, end: datetime, site: "Site") -> "Past":
     """What was recorded in a window. Blocks. Raises ``ClientError``."""
     from advisor.observed import Price
     from advisor.register.pair_watch import pairs_of
-    from advisor.state import past_job_of, stretch_of
-    from advisor.whatif import Tried
+    from advisor.state import stretch_of
+    from advisor.whatif.past import Past
+    from advisor.whatif.rows import holding_of, installed_of, past_job_of, submitted_of
 
     span = {"from_ts": start, "to_ts": end}
-    rows = client.rows("past_jobs", **span)
+    asked = submitted_of(client.rows("submitted_jobs", **span))
     middle = (start + (end - start) / 2).replace(second=0, microsecond=0)
-    halves = (
-        tuple(past_job_of(row, site) for row in client.rows("past_jobs", from_ts=since, to_ts=until))
-        for since, until in ((start, middle), (middle, end))
+    rows, *halves = (
+        client.rows("past_jobs", from_ts=since, to_ts=until)
+        for since, until in ((start, end), (start, middle), (middle, end))
+    )
+    jobs, earlier, later = (
+        tuple(past_job_of(row, site, asked.get(row["job"])) for row in each) for each in (rows, *halves)
     )
     return Past(
+        from_ms=round(start.timestamp() * 1000),
+        to_ms=round(end.timestamp() * 1000),
         stretches=tuple(stretch_of(r) for r in client.rows("idle_stretches", **span) if not r["first"]),
-        jobs=tuple(past_job_of(row, site) for row in rows),
+        jobs=jobs,
+        earlier=earlier,
+        later=later,
+        pairs=pairs_of(client.rows("pairs", from_ts=start)),
         prices={
             row["model"]: Price(per_gpu_hour=row["per_gpu_hour"], currency=row["currency"])
             for row in rows
             if row["model"] is not None and row["per_gpu_hour"] is not None
         },
-        tried=Tried(
-            earlier=next(halves),
-            later=next(halves),
-            pairs=pairs_of(client.rows("pairs", from_ts=start)),
-        ),
+        submitted=asked,
+        holdings=tuple(holding_of(row) for row in client.rows("past_holdings", **span)),
+        installed=tuple(installed_of(row) for row in client.rows("past_gpus", **span)),
+        projects=site.projects,
+        protect=site.protect,
     )
 
 

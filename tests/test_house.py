@@ -58,7 +58,7 @@ PURE = (
     "advisor/observed.py",
     "advisor/rules.py",
     "advisor/explain.py",
-    "advisor/whatif.py",
+    "advisor/whatif",
     "advisor/charging.py",
     "advisor/sim/usage.py",
     "service/alerts/cases.py",

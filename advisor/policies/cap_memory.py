@@ -63,14 +63,24 @@ def advise(
     return tuple(answers)
 
 
+def cap_bytes(use: JobUse, total: int, rules: AdviceRules) -> int | None:
+    """The memory that a job is to get by: its peak need, a margin and its context; ``None``: not known."""
+    if use.memory_needed_bytes is None:
+        return None
+    needed = int(use.memory_needed_bytes * (1 + rules.memory_margin))
+    return min(total, needed + rules.context_bytes)
+
+
+def freed_part(state: ClusterState, job: Job, use: JobUse | None, rules: AdviceRules) -> float:
+    """What of each of a running job's GPUs another could have, were its memory capped, 0..1."""
+    return _part(state, job, use, _excess(state, job, use, rules))
+
+
 def _judged(state: ClusterState, observed: Observed, rules: AdviceRules, case: _Case) -> Advice | Abstain:
     total = _total(state, case.job)
     if total is None:
         return _abstain(state, case.job, "how much memory the GPU has is not known", "a driver that says it")
-    cap = None
-    if case.excess and case.use is not None and case.use.memory_needed_bytes is not None:
-        needed = int(case.use.memory_needed_bytes * (1 + rules.memory_margin))
-        cap = min(total, needed + rules.context_bytes)
+    cap = cap_bytes(case.use, total, rules) if case.excess and case.use is not None else None
     setting = launch_settings(case.job.framework, cap, total)
     if setting is None:
         what = case.job.framework or "an unknown framework"
@@ -83,7 +93,7 @@ def _advice(
 ) -> Advice:
     job, where = case.job, places(state, state.placements[case.job.id].gpus)
     left_s = observed.endings.all_run_s(state, (job,), rules.horizon_s)
-    gain = _part(state, case) * len(state.placements[job.id].gpus) * left_s / 3600
+    gain = _part(state, job, case.use, case.excess) * len(state.placements[job.id].gpus) * left_s / 3600
     frees = gib(case.excess) if case.excess else "what it does not need (only the job can tell how much)"
     return Advice(
         action=ActionClass.CAP_MEMORY,
@@ -159,13 +169,13 @@ def _excess(state: ClusterState, job: Job, use: JobUse | None, rules: AdviceRule
     return excess if excess >= max(rules.hog_excess_bytes, rules.hog_excess * total) else 0
 
 
-def _part(state: ClusterState, case: _Case) -> float:
+def _part(state: ClusterState, job: Job, use: JobUse | None, excess: int | None) -> float:
     """What of each of its GPUs another job could have then, 0..1; 0 where that is not known."""
-    total = _total(state, case.job)
-    busy = None if case.use is None else case.use.utilization_p95_ratio
-    if not case.excess or busy is None or total is None:
+    total = _total(state, job)
+    busy = None if use is None else use.utilization_p95_ratio
+    if not excess or busy is None or total is None:
         return 0.0
-    return min(case.excess / total, max(0.0, 1.0 - busy), _unshared(state, case.job))
+    return min(excess / total, max(0.0, 1.0 - busy), _unshared(state, job))
 
 
 def _unshared(state: ClusterState, job: Job) -> float:

@@ -6,9 +6,10 @@ goodput: with ``S(n) = t(min) / t(n)`` the speed on ``n`` GPUs against the small
     gain(n -> m) = (S(m) - S(n)) / (m - n)          per GPU, the best m a job can have
 
 first to jobs whose project still deserves them, then to the others, whose growth is borrowed and goes back
-when asked for. Nobody grows while somebody waits who is under quota and could use the same GPUs. How fast a job
-is on more GPUs than it ever had is found out by giving it some: towards what its owner asked for, doubling each
-time, after all growth that was measured, and where it would pay if its speed went on as it did so far.
+when asked for. Nobody grows while somebody waits who is under quota and could use the same GPUs. How fast a
+job is on more GPUs than it ever had is found out by giving it some: towards what its owner asked for,
+doubling each time, after all growth that was measured, and where it would pay if its speed went on as it did
+so far.
 """
 
 from collections import Counter
@@ -160,7 +161,7 @@ def _awaited(round: Round) -> set[Pool]:
 
 
 def _gains(round: Round, job: Job, before: int, most: int) -> Iterator[tuple[int, float | None]]:
-    """Sizes that pay, each with its gain a GPU; beyond what was measured the doubled size, its gain unknown."""
+    """Sizes that pay, each with its gain a GPU; beyond what was measured the doubled size, gain unknown."""
     new = job.id in round.new
     if most > before and _is_tried(round, job, before, min(2 * before, most), new=new):
         yield min(2 * before, most), None

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from service.advising import charged_now, newest, recorded_past, site_of
+from service.advising import charged_now, limits_of, newest, recorded_past, site_of
 from service.cli import words
 from service.cli.screen import Column, console, print_json, table
 from service.cli.settings import settle
@@ -15,12 +15,13 @@ from service.client import connect
 
 if TYPE_CHECKING:
     from advisor.charging import Charged
-    from advisor.whatif import Earned, Given, WhatIf
+    from advisor.whatif.earned import Earned, Given
+    from advisor.whatif.replay import WhatIf
 
 
 def run(flags: argparse.Namespace) -> int:
     """Replay the recorded jobs under the policies and print what each class would have given back."""
-    from advisor.whatif import what_if
+    from advisor.whatif.replay import consented, everybody, what_if
 
     settings = settle(flags)
     config = settings.effective.config
@@ -35,14 +36,8 @@ def run(flags: argparse.Namespace) -> int:
             return 0
         past = recorded_past(client, start, end, site_of(config))
     site = site_of(config)
-    found = what_if(
-        past.stretches,
-        past.jobs,
-        past.prices,
-        config.advice,
-        (lambda job: job.preemptible and job.checkpointable) if flags.consented else (lambda job: True),
-        tried=past.tried,
-    )
+    allowed = consented if flags.consented else everybody
+    found = what_if(past, config.advice, limits_of(config), allowed)
     currency = next((price.currency for price in past.prices.values()), None)
     if flags.json:
         print_json(_rows(found, currency))
@@ -109,7 +104,7 @@ def _table(found: "WhatIf", currency: str | None, hours: float) -> Any:
         Column(title="worth", right=True),
         Column(title="jobs", right=True),
         Column(title="times", right=True),
-        Column(title="waited for", right=True),
+        Column(title="disturbed", right=True),
         Column(title="how", least=20),
     )
     return table(columns, [_line(each, currency, hours) for each in found.given])
@@ -140,21 +135,25 @@ def _bar(earned: "Earned") -> str:
     )
 
 
+HELD_AGAINST = {
+    "right-size": "Sizes of the first half of this time, against what the second half allows: {cases} jobs "
+    "of the same kinds, {error:+.0%} in total.",
+    "cap-memory": "Memory caps of the first half of this time, against what the second half needed: {cases} "
+    "jobs of the same kinds, {error:+.0%} in total.",
+    "pack": "Pairs that were put together, against what they reached: {cases}, {error:+.0%} in total.",
+    "consolidate": "Waits that moves were expected to spare, against those in truth: {cases}, {error:+.0%} "
+    "in total.",
+    "resize": "Speeds foretold from other sizes, against those measured: {cases}, {error:+.0%} in total.",
+}
+
+
 def _others(found: "WhatIf") -> list[str]:
-    """What sizes and pairs were held against."""
-    bars = {each.action: each.earned for each in found.given}
-    lines = []
-    if (sized := bars["right-size"]).total_error is not None:
-        lines.append(
-            "Sizes of the first half of this time, against what the second half allows: "
-            f"{sized.cases} jobs of the same kinds, {sized.total_error:+.0%} in total."
-        )
-    if (paired := bars["pack"]).total_error is not None:
-        lines.append(
-            f"Pairs that were put together, against what they reached: {paired.cases}, "
-            f"{paired.total_error:+.0%} in total."
-        )
-    return lines
+    """What the bars of the other classes were earned by."""
+    return [
+        HELD_AGAINST[each.action].format(cases=each.earned.cases, error=each.earned.total_error)
+        for each in found.given
+        if each.action in HELD_AGAINST and each.earned.total_error is not None
+    ]
 
 
 def _rows(found: "WhatIf", currency: str | None) -> list[dict[str, Any]]:

@@ -116,18 +116,17 @@ def replayed(
 
     ``consented``: only the jobs of those who allow it may be touched, as the configuration says.
     """
-    from advisor.whatif import what_if
-    from service.advising import recorded_past, site_of
+    from advisor.whatif.replay import consented as only_theirs
+    from advisor.whatif.replay import everybody, what_if
+    from service.advising import limits_of, recorded_past, site_of
 
     config = _effective(client).config
     past = recorded_past(client, start, end, site_of(config))
     found = what_if(
-        past.stretches,
-        past.jobs,
-        past.prices,
+        past,
         _changed(config.advice, changed),
-        (lambda job: job.preemptible and job.checkpointable) if consented else (lambda job: True),
-        tried=past.tried,
+        limits_of(config),
+        only_theirs if consented else everybody,
     )
     return Replayed(
         given=tuple(_row(asdict(each)) for each in found.given),

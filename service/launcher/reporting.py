@@ -27,16 +27,21 @@ class Known:
 
     @staticmethod
     def of_status(told: Mapping[str, Any], before: "Known", at_ms: int) -> "Known":
-        """What a controller, or the library in a plain job, answers to ``status`` at ``at_ms``, steady."""
+        """What a controller, or the library in a plain job, answers to ``status`` at ``at_ms``, steady.
+
+        What it measured once stays known when its workers have left or were started anew.
+        """
+        sizes = {int(size): float(each) for size, each in (told.get("step_s") or {}).items()}
+        needed = (before.memory_needed_bytes, told.get("memory_needed_bytes", told.get("needed")))
         return Known(
             pids=tuple(int(pid) for pid in (told.get("pids") or {}).values() if pid),
             step=told.get("step"),
             counted_ms=None if told.get("step") is None else at_ms,
             steps_left=told.get("steps_left"),
-            step_s={int(size): float(each) for size, each in (told.get("step_s") or {}).items()},
-            resize_s=told.get("resize_s"),
+            step_s={**before.step_s, **sizes},
+            resize_s=before.resize_s if told.get("resize_s") is None else told["resize_s"],
             memory_held_bytes=told.get("memory_held_bytes", told.get("held")),
-            memory_needed_bytes=told.get("memory_needed_bytes", told.get("needed")),
+            memory_needed_bytes=max((each for each in needed if each is not None), default=None),
             checkpoint_ms=told.get("checkpoint_ms") or before.checkpoint_ms,
         )
 

@@ -39,7 +39,7 @@ def given_chart(frame: pd.DataFrame, colours: Palette, *, both: bool) -> Any:
             alt.Tooltip("how:N", title="How"),
             alt.Tooltip("told:N", title="Given back"),
             alt.Tooltip("jobs:Q", title="Jobs"),
-            alt.Tooltip("disturbed:Q", title="Came back to a paused job"),
+            alt.Tooltip("disturbed:Q", title="Disturbed"),
         ],
     )
     x = alt.X("gpu_hours:Q", axis=None, scale=scale)

@@ -28,7 +28,11 @@ ACTIONS: Mapping[str, str] = {
     "tell": "Told, and let go",
     "pause": "Paused and resumed",
     "right-size": "Right-sized",
+    "cap-memory": "Memory capped",
     "pack": "Packed",
+    "schedule": "Started on free GPUs",
+    "consolidate": "Moved to make room",
+    "resize": "Grown",
 }
 COLUMNS = {
     "action": "What",
@@ -40,7 +44,7 @@ COLUMNS = {
     "money": "Worth",
     "jobs": "Jobs",
     "times": "Times",
-    "disturbed": "Came back to a paused job",
+    "disturbed": "Disturbed",
 }
 
 
@@ -51,6 +55,16 @@ CHARGED = {
     "part": "Part now",
     "part_charged": "Part then",
 }
+
+HELD_AGAINST: Mapping[str, str] = {
+    "right-size": "Sizes advised from the first half of this time are held against {} jobs of the same "
+    "kinds in the second.",
+    "cap-memory": "Memory caps are held against what {} later jobs of the same kinds needed.",
+    "pack": "Pairs are held against the {} that were tried.",
+    "consolidate": "Moves are held against {} waits as they went.",
+    "resize": "Growth is held against {} speeds that were measured.",
+}
+"""By what the bar of each class was earned."""
 
 
 def show(site: Site) -> None:
@@ -206,14 +220,10 @@ def _bar(found: Replayed) -> str:
 
 
 def _others(found: Replayed) -> str:
-    """What the bars of sizes and pairs were earned by, where they have one."""
+    """What the bars of the other classes were earned by, where they have one."""
     cases = {str(each["action"]): int(each["cases"]) for each in found.given if each["low"] is not None}
-    told = ""
-    if sized := cases.get("right-size"):
-        told += (
-            " Sizes advised from the first half of this time are held against "
-            f"{wording.count(sized)} jobs of the same kinds in the second."
-        )
-    if paired := cases.get("pack"):
-        told += f" Pairs are held against the {wording.count(paired)} that were tried."
-    return told
+    return "".join(
+        " " + words.format(wording.count(cases[action]))
+        for action, words in HELD_AGAINST.items()
+        if cases.get(action)
+    )

@@ -65,7 +65,7 @@ def _begun(kind: ReportKind, source: Source) -> Iterator[Source]:
     if kind is not ReportKind.CLUSTER_WEEK or source.about:
         yield source
         return
-    import advisor.whatif  # noqa: F401  here, not by both threads at once
+    import advisor.whatif.replay  # noqa: F401  here, not by both threads at once
     import service.advising  # noqa: F401
 
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="fallow-replay") as beside:

@@ -136,7 +136,10 @@ def test_senseless_wish_is_refused_with_an_example(busy: Stored, wish: str) -> N
 
 def test_whatif_replays_the_past_with_its_error_bar(busy: Stored) -> None:
     found = {row["action"]: row for row in rows(busy, "whatif", "--since", "2d")}
-    assert set(found) == {"tell", "pause", "right-size", "pack"}
+    assert set(found) == {
+        *("tell", "pause", "right-size", "cap-memory", "pack", "schedule", "consolidate", "resize")
+    }
+    assert found["schedule"]["jobs"] == 0, "nobody submitted anything"
     assert found["tell"]["gpu_hours"] >= found["pause"]["gpu_hours"] >= 0
     assert {"earned_cases", "earned_median_error", "earned_total_error"} <= set(found["tell"])
     kept = {row["action"]: row for row in rows(busy, "whatif", "--since", "2d", "--consented")}

@@ -1,24 +1,21 @@
 """The replay of a recorded past: counted on paper, and the error bar that it earns."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from advisor.model import Job
 from advisor.observed import IdleStretch, PastJob, Price
 from advisor.register.pair_watch import Pair
 from advisor.rules import AdviceRules
-from advisor.whatif import (
-    Foreseen,
-    Given,
-    Tried,
-    WhatIf,
-    backtest,
-    backtest_pairs,
-    backtest_sizes,
-    error_of,
-    pause_s,
-    what_if,
-)
+from advisor.whatif.earned import Foreseen, Given, error_of
+from advisor.whatif.fitting import backtest_memory, backtest_sizes
+from advisor.whatif.idle import backtest, pause_s
+from advisor.whatif.pairs import backtest_pairs
+from advisor.whatif.past import Past
+from advisor.whatif.replay import WhatIf, everybody, what_if
 from collector.model import JobId, JobKind, Rung
 from tests.advisor.policies.scene import GIB, H100, HOUR_MS, MINUTE_MS, NOW_MS, job, use
 
@@ -53,6 +50,15 @@ def idle(name: str, minutes: float, *, day: int = 0, gpus: float = 1, open: bool
     )
 
 
+def replay(
+    stretches: Sequence[IdleStretch],
+    jobs: Sequence[PastJob],
+    allowed: Callable[[Job], bool] = everybody,
+    **more: Any,
+) -> WhatIf:
+    return what_if(Past(stretches=stretches, jobs=jobs, **more), RULES, allowed=allowed)
+
+
 def row(found: WhatIf, action: str) -> Given:
     return next(each for each in found.given if each.action == action)
 
@@ -65,7 +71,7 @@ def busy(name: str, **changes: object) -> PastJob:
 
 def test_what_lies_past_each_rung_is_given_back() -> None:
     stretches = [idle("a", 300, gpus=2), idle("a", 90, day=1), idle("b", 30, day=2)]
-    found = what_if(stretches, [busy("a"), busy("b")], {}, RULES)
+    found = replay(stretches, [busy("a"), busy("b")])
     told, paused = row(found, "tell"), row(found, "pause")
     assert told.gpu_hours == pytest.approx(2 * 4 + 0.5)
     assert (told.jobs, told.times, told.disturbed) == (1, 2, 0)
@@ -74,14 +80,14 @@ def test_what_lies_past_each_rung_is_given_back() -> None:
 
 
 def test_a_job_that_did_not_consent_is_told_and_not_paused() -> None:
-    found = what_if([idle("a", 300)], [busy("a")], {}, RULES, lambda job: False)
+    found = replay([idle("a", 300)], [busy("a")], allowed=lambda job: False)
     assert row(found, "pause").gpu_hours == 0
     assert row(found, "tell").gpu_hours == pytest.approx(4)
 
 
 def test_inference_is_never_paused() -> None:
     serving = replace(idle("a", 300), kind=JobKind.INFERENCE)
-    found = what_if([serving], [busy("a")], {}, RULES)
+    found = replay([serving], [busy("a")])
     assert row(found, "pause").gpu_hours == 0
 
 
@@ -91,14 +97,14 @@ def test_nobody_is_paused_before_the_grace_is_over() -> None:
 
 
 def test_money_is_hours_times_price() -> None:
-    found = what_if([idle("a", 300)], [busy("a")], {H100: Price(per_gpu_hour=3, currency="EUR")}, RULES)
+    found = replay([idle("a", 300)], [busy("a")], prices={H100: Price(per_gpu_hour=3, currency="EUR")})
     assert row(found, "tell").money == pytest.approx(12)
-    assert row(what_if([idle("a", 300)], [busy("a")], {}, RULES), "tell").money is None
+    assert row(replay([idle("a", 300)], [busy("a")]), "tell").money is None
 
 
 def test_small_jobs_are_sized_and_paired() -> None:
     jobs = [past("a"), past("b"), busy("c")]
-    found = what_if([], jobs, {}, RULES)
+    found = replay([], jobs)
     assert row(found, "right-size").jobs == 2
     assert row(found, "right-size").gpu_hours == pytest.approx(2 * 24 * (1 - 0.2), rel=0.1)
     packed = row(found, "pack")
@@ -108,18 +114,18 @@ def test_small_jobs_are_sized_and_paired() -> None:
 
 def test_jobs_that_never_met_are_not_paired() -> None:
     early = past("a", from_ms=NOW_MS - 48 * HOUR_MS, to_ms=NOW_MS - 30 * HOUR_MS)
-    assert row(what_if([], [early, past("b")], {}, RULES), "pack").gpu_hours == 0
+    assert row(replay([], [early, past("b")]), "pack").gpu_hours == 0
 
 
 def test_strangers_are_not_paired() -> None:
     other = past("b")
     stranger = replace(other, job=replace(other.job, user="bob"))
-    assert row(what_if([], [past("a"), stranger], {}, RULES), "pack").gpu_hours == 0
+    assert row(replay([], [past("a"), stranger]), "pack").gpu_hours == 0
 
 
 def test_jobs_known_by_an_upper_bound_only_are_not_paired() -> None:
     blunt = [replace(p, use=replace(p.use, rung=Rung.GPU_UTILIZATION)) for p in (past("a"), past("b"))]
-    assert row(what_if([], blunt, {}, RULES), "pack").gpu_hours == 0
+    assert row(replay([], blunt), "pack").gpu_hours == 0
 
 
 def test_backtest_knows_only_what_had_been_recorded_by_then() -> None:
@@ -150,12 +156,12 @@ def test_error_bar_is_of_single_cases_and_of_the_total() -> None:
 
 def test_rows_carry_the_bar_that_was_earned_and_none_that_was_not() -> None:
     habit = [idle("a", 180 + 20 * day, day=day) for day in range(10)]
-    found = what_if(habit, [busy("a")], {}, RULES)
+    found = replay(habit, [busy("a")])
     told = row(found, "tell")
     assert told.low is not None and told.high is not None
     assert told.low <= told.gpu_hours <= told.high
     assert row(found, "right-size").low is None
-    lone = what_if([idle("a", 300)], [busy("a")], {}, RULES)
+    lone = replay([idle("a", 300)], [busy("a")])
     assert row(lone, "tell").low is None
 
 
@@ -178,6 +184,32 @@ def test_the_next_job_of_the_same_owner_and_name_is_of_the_same_kind() -> None:
     assert case.came_s == pytest.approx(case.expected_s)
     assert backtest_sizes([first], [replace(following, use=use("z", hours=2))], {}, RULES) == (), "too short"
     assert backtest_sizes([], [following], {}, RULES) == ()
+
+
+def hog(name: str, needed: int, held: int = 70, **changes: object) -> PastJob:
+    """One that took most of its GPU, needed less by its own word, and left half of its compute idle."""
+    made = past(name, **changes)
+    taken = replace(made.job, memory_held_bytes=held * GIB, framework="TensorFlow")
+    use = replace(made.use, memory_needed_bytes=needed * GIB, utilization_p95_ratio=0.5)
+    return replace(made, job=taken, use=use)
+
+
+def test_memory_that_was_taken_and_not_needed_is_given_back_with_the_compute_beside_it() -> None:
+    found = row(replay([], [hog("a", 10), busy("b")]), "cap-memory")
+    assert (found.jobs, found.low) == (1, None)
+    assert found.gpu_hours == pytest.approx(24 * 0.5), "59.5 of 80 GiB, but half of its compute"
+    narrow = replay([], [hog("a", 40)])
+    freed = 70 - 40 - RULES.context_bytes / GIB
+    assert row(narrow, "cap-memory").gpu_hours == pytest.approx(24 * freed / 80)
+    silent = replace(hog("a", 10), use=replace(hog("a", 10).use, memory_needed_bytes=None))
+    assert row(replay([], [silent]), "cap-memory").gpu_hours == 0, "only the job can say what it needs"
+
+
+def test_a_cap_is_held_against_what_later_jobs_of_its_kind_needed() -> None:
+    cases = backtest_memory([hog("a", 10)], [hog("a", 10), hog("a", 30), past("a")], {}, RULES)
+    assert [case.expected_s for case in cases] == [pytest.approx(12 * 3600)] * 2, "one said nothing"
+    assert cases[0].came_s == pytest.approx(cases[0].expected_s)
+    assert cases[1].came_s == 0, "it would have run into the cap"
 
 
 def pair(first: float, second: float, *, undone: bool = False, expected: float = 0.6) -> Pair:
@@ -205,25 +237,26 @@ def test_pairs_are_held_against_what_they_reached_and_parted_ones_gave_nothing()
 
 def test_each_class_carries_the_bar_that_its_own_kind_of_expectation_earned() -> None:
     jobs = [past("a"), past("b")]
-    tried = Tried(
-        earlier=jobs, later=[past("a"), busy("b")], pairs=[pair(0.95, 0.65), pair(0.9, 0.9, undone=True)]
+    found = replay(
+        [],
+        jobs,
+        earlier=jobs,
+        later=[past("a"), busy("b")],
+        pairs=[pair(0.95, 0.65), pair(0.9, 0.9, undone=True)],
     )
-    found = what_if([], jobs, {}, RULES, tried=tried)
     sized, packed = row(found, "right-size"), row(found, "pack")
     assert (sized.earned.cases, packed.earned.cases) == (2, 2)
     assert sized.earned.total_error == pytest.approx(1.0), "one of two came to nothing"
     assert (sized.low, sized.high) == (0.0, pytest.approx(2 * sized.gpu_hours))
     assert packed.earned.total_error == pytest.approx(1.0)
-    bare = what_if([], jobs, {}, RULES)
+    bare = replay([], jobs)
     assert row(bare, "right-size").low is None and row(bare, "pack").earned.cases == 0
 
 
 def test_what_was_learnt_of_pairs_is_what_a_replay_packs_by() -> None:
     jobs = [past(name, job=replace(job(name), user="ann", name=name)) for name in ("a", "b")]
     apart = replace(pair(0.5, 0.5, undone=True))
-    assert row(what_if([], jobs, {}, RULES), "pack").times == 1
-    assert row(what_if([], jobs, {}, RULES, tried=Tried(pairs=[apart])), "pack").times == 0
+    assert row(replay([], jobs), "pack").times == 1
+    assert row(replay([], jobs, pairs=[apart]), "pack").times == 0
     liked = pair(1.0, 0.9)
-    assert row(what_if([], jobs, {}, RULES, tried=Tried(pairs=[liked])), "pack").gpu_hours == pytest.approx(
-        24 * 0.9
-    )
+    assert row(replay([], jobs, pairs=[liked]), "pack").gpu_hours == pytest.approx(24 * 0.9)

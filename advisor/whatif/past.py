@@ -1,0 +1,236 @@
+"""A recorded window, and the cluster as it lay at any instant of it. Pure.
+
+Who held which GPUs is measured; what jobs asked for is known of those that were submitted here. A job that
+was submitted waits from then until it first got GPUs: what it waited later, paused or put back, is not
+counted. Everybody is taken to have worked, and all GPUs to have been well: what idle times would have given
+back is asked for itself.
+"""
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from advisor.model import ClusterState, Gpu, Job, Node, Phase, Placement, Project, ProjectName, Use
+from advisor.observed import IdleStretch, PastJob, Price
+from advisor.policies.ending import Endings, RunLength
+from advisor.projects import housed
+from advisor.protect import Protect, with_protection
+from advisor.register.pair_watch import Pair
+from collector.model import GpuUuid, JobId, JobKind
+
+MOST_LOOKS = 2000
+"""Of more instants at which something changed, evenly as many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """What was asked for with a job, and how it ended. ``rigid``: it cannot be moved, paused or resized."""
+
+    job: Job
+    rigid: bool
+    ended_ms: int | None = None
+    memory_needed_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """A GPU that a job had for a time, a ``share`` 0..1 of it; ``open``: it had it at the window's end."""
+
+    job: JobId
+    uuid: GpuUuid
+    share: float
+    from_ms: int
+    to_ms: int
+    open: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """A GPU that was there for a time, at ``place``, its node and index; ``to_ms`` ``None``: still there."""
+
+    gpu: Gpu
+    place: str
+    from_ms: int
+    to_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """A recorded window: idle times and jobs, what was asked for, who held what when, and prices by model.
+
+    ``earlier`` and ``later`` are the jobs of its two halves, ``pairs`` those that were put on one GPU.
+    """
+
+    from_ms: int = 0
+    to_ms: int = 0
+    stretches: Sequence[IdleStretch] = ()
+    jobs: Sequence[PastJob] = ()
+    earlier: Sequence[PastJob] = ()
+    later: Sequence[PastJob] = ()
+    pairs: Sequence[Pair] = ()
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    submitted: Mapping[JobId, Submitted] = field(default_factory=dict)
+    holdings: Sequence[Holding] = ()
+    installed: Sequence[Installed] = ()
+    projects: Mapping[ProjectName, Project] = field(default_factory=dict)
+    protect: Protect = field(default_factory=Protect)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """The cluster at the instants of a window. ``allowed`` says who would have consented to be touched."""
+
+    past: Past
+    allowed: Callable[[Job], bool]
+
+    def looks(self, rests_s: float = 0.0) -> tuple[int, ...]:
+        """The instants within the window at which somebody asked, got GPUs or gave some back; in order.
+
+        Also when those who got some had them for ``rests_s``: what is not done to jobs that just began.
+        """
+        rests_ms = round(rests_s * 1000)
+        edges = {self.past.from_ms, *(each.from_ms + rests_ms for each in self.past.holdings)}
+        edges |= {each.job.submitted_ms for each in self.past.submitted.values()}
+        edges |= {edge for each in self.past.holdings for edge in (each.from_ms, each.to_ms)}
+        within = sorted(edge for edge in edges if self.past.from_ms <= edge < self.past.to_ms)
+        if len(within) <= MOST_LOOKS:
+            return tuple(within)
+        return tuple(within[at * len(within) // MOST_LOOKS] for at in range(MOST_LOOKS))
+
+    def began_ms(self, job: JobId) -> int | None:
+        """When it first got GPUs; ``None``: not within the window."""
+        held = self._held.get(job)
+        return None if held is None else min(each.from_ms for each in held)
+
+    def left_ms(self, job: JobId) -> int:
+        """When it gave its last one back, or the end of the window."""
+        return max(each.to_ms for each in self._held[job])
+
+    def next_comer_ms(self, gpus: Iterable[GpuUuid], at_ms: int, known: Container[JobId]) -> int:
+        """When somebody who is not ``known`` was next given one of these GPUs, or the window's end."""
+        comers = (
+            each.from_ms
+            for uuid in gpus
+            for each in self._on.get(uuid, ())
+            if each.from_ms > at_ms and each.job not in known
+        )
+        return min(comers, default=self.past.to_ms)
+
+    def at(self, at_ms: int, instead: Mapping[JobId, Placement] | None = None) -> ClusterState:
+        """The cluster then; the jobs that are named in ``instead`` run there, wherever they were."""
+        gpus = {
+            each.gpu.uuid: each.gpu
+            for each in self.past.installed
+            if each.from_ms <= at_ms and (each.to_ms is None or each.to_ms > at_ms)
+        }
+        placements = {**self._placed(at_ms, gpus), **(instead or {})}
+        waiting = {
+            id: each.job
+            for id, each in self.past.submitted.items()
+            if id not in placements and each.job.submitted_ms <= at_ms and self._waits(id, at_ms)
+        }
+        running = {id: self._running(id, at_ms, placed) for id, placed in placements.items()}
+        state = ClusterState(
+            as_of_ms=at_ms,
+            nodes={gpu.node: Node(name=gpu.node) for gpu in gpus.values()},
+            gpus=gpus,
+            projects=self.past.projects,
+            jobs={**running, **waiting},
+            placements=placements,
+        )
+        places = {each.gpu.uuid: each.place for each in self.past.installed}
+        return housed(with_protection(state, self.past.protect, places))
+
+    def endings(self, at_ms: int) -> Endings:
+        """How long jobs run, as far as that had been seen by then."""
+        return Endings.of(
+            RunLength(
+                kind=self._known(id).kind,
+                gpus=len({each.uuid for each in held}),
+                length_s=(min(ends, at_ms) - begins) / 1000,
+                open=ends > at_ms,
+            )
+            for id, held in self._held.items()
+            if (begins := min(each.from_ms for each in held)) < at_ms
+            for ends in (max(each.to_ms for each in held),)
+        )
+
+    def _placed(self, at_ms: int, gpus: Mapping[GpuUuid, Gpu]) -> dict[JobId, Placement]:
+        """Who held what; where more of a GPU was given away than there is, each has its part of it."""
+        there = [each for each in self._begun_by(at_ms) if each.to_ms > at_ms and each.uuid in gpus]
+        given: defaultdict[GpuUuid, float] = defaultdict(float)
+        mine: defaultdict[JobId, dict[GpuUuid, float]] = defaultdict(dict)
+        for each in there:
+            if each.uuid not in mine[each.job]:
+                given[each.uuid] += each.share
+                mine[each.job][each.uuid] = each.share
+        return {
+            job: Placement(
+                gpus=tuple(sorted(shares)),
+                share=min(share / max(1.0, given[uuid]) for uuid, share in shares.items()),
+            )
+            for job, shares in mine.items()
+        }
+
+    def _waits(self, id: JobId, at_ms: int) -> bool:
+        began = self.began_ms(id)
+        return began is not None and began > at_ms
+
+    def _running(self, id: JobId, at_ms: int, placed: Placement) -> Job:
+        began, job, size = self.began_ms(id), self._known(id), len(placed.gpus)
+        return replace(
+            job,
+            phase=Phase.RUNNING,
+            use=Use.ACTIVE,
+            started_ms=at_ms if began is None else min(began, at_ms),
+            min_gpus=min(job.min_gpus, size) if job.elastic else size,
+            max_gpus=max(job.max_gpus, size) if job.elastic else size,
+            share=placed.share,
+        )
+
+    def _known(self, id: JobId) -> Job:
+        """The job with the word of its owner, had everybody been asked who would have been."""
+        asked, seen = self.past.submitted.get(id), self._jobs.get(id)
+        job = self._jobs[id] if asked is None else asked.job
+        if job.memory_bytes is None and seen is not None:
+            job = replace(job, memory_bytes=seen.memory_bytes)
+        if (asked is None or not asked.rigid) and self.allowed(job):
+            job = replace(job, preemptible=True, checkpointable=True)
+        return replace(job, attached=None if job.kind is JobKind.INTERACTIVE else False)
+
+    def _begun_by(self, at_ms: int) -> Sequence[Holding]:
+        return self._by_start[: bisect_right(self._starts, at_ms)]
+
+    @cached_property
+    def _by_start(self) -> Sequence[Holding]:
+        return sorted(self._usable, key=lambda each: (each.from_ms, each.job, each.uuid))
+
+    @cached_property
+    def _starts(self) -> Sequence[int]:
+        return [each.from_ms for each in self._by_start]
+
+    @cached_property
+    def _usable(self) -> Sequence[Holding]:
+        """Of jobs of which something is known."""
+        known = {*self._jobs, *self.past.submitted}
+        return [each for each in self.past.holdings if each.job in known]
+
+    @cached_property
+    def _held(self) -> Mapping[JobId, Sequence[Holding]]:
+        found: dict[JobId, list[Holding]] = {}
+        for each in self._usable:
+            found.setdefault(each.job, []).append(each)
+        return found
+
+    @cached_property
+    def _on(self) -> Mapping[GpuUuid, Sequence[Holding]]:
+        found: dict[GpuUuid, list[Holding]] = {}
+        for each in self._usable:
+            found.setdefault(each.uuid, []).append(each)
+        return found
+
+    @cached_property
+    def _jobs(self) -> Mapping[JobId, Job]:
+        return {past.job.id: past.job for past in self.past.jobs}

@@ -1,0 +1,24 @@
+-- Every GPU that was installed in a window, and when; of a device that was cut into MIG instances, these.
+--
+-- @param from_ts minute: start of the window
+-- @param to_ts minute: end of the window, exclusive
+-- @column uuid text: the GPU, or the MIG instance
+-- @column node text: its machine
+-- @column gpu_index integer: its index there
+-- @column model text: its model
+-- @column memory_total_bytes bigint (bytes): its memory
+-- @column part_of_device double (ratio): of a MIG instance, its part of the device's compute
+-- @column from_ms bigint (ms): since when
+-- @column to_ms bigint (ms): until when
+-- @null to_ms: it still is; part_of_device: a whole device; else: not known
+SELECT
+    g.uuid, g.node, g.gpu_index, g.model, g.memory_total_bytes,
+    CASE WHEN g.parent_uuid IS NOT NULL THEN g.share_of_device END AS part_of_device,
+    epoch_ms(g.installed_from) AS from_ms, epoch_ms(g.installed_to) AS to_ms
+FROM gpus AS g
+WHERE g.installed_from < $to_ts AND (g.installed_to IS NULL OR g.installed_to > $from_ts)
+    AND NOT EXISTS (
+        SELECT 1 FROM gpus AS i
+        WHERE i.parent_uuid = g.uuid AND i.installed_from < $to_ts
+            AND (i.installed_to IS NULL OR i.installed_to > $from_ts))
+ORDER BY g.node, g.gpu_index, g.uuid;
