@@ -20,30 +20,28 @@ from advisor.protect import Protect, with_protection
 from advisor.register.pair_watch import Pair
 from collector.model import GpuUuid, JobId, JobKind
 
-MOST_LOOKS = 2000
+MOST_LOOKS = 1000
 """Of more instants at which something changed, evenly as many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submitted:
-    """What was asked for with a job, and how it ended. ``rigid``: it cannot be moved, paused or resized."""
+    """What was asked for with a job. ``rigid``: it cannot be moved, paused or resized."""
 
     job: Job
     rigid: bool
-    ended_ms: int | None = None
     memory_needed_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """A GPU that a job had for a time, a ``share`` 0..1 of it; ``open``: it had it at the window's end."""
+    """A GPU that a job had for a time, a ``share`` 0..1 of it; at the longest until the window's end."""
 
     job: JobId
     uuid: GpuUuid
     share: float
     from_ms: int
     to_ms: int
-    open: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +76,15 @@ class Past:
     protect: Protect = field(default_factory=Protect)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Span:
+    """From a job's first GPU to its last, and how many different ones."""
+
+    begins_ms: int
+    ends_ms: int
+    gpus: int
+
+
 @dataclass(frozen=True)
 class Moments:
     """The cluster at the instants of a window. ``allowed`` says who would have consented to be touched."""
@@ -101,12 +108,25 @@ class Moments:
 
     def began_ms(self, job: JobId) -> int | None:
         """When it first got GPUs; ``None``: not within the window."""
-        held = self._held.get(job)
-        return None if held is None else min(each.from_ms for each in held)
+        span = self._spans.get(job)
+        return None if span is None else span.begins_ms
 
     def left_ms(self, job: JobId) -> int:
         """When it gave its last one back, or the end of the window."""
-        return max(each.to_ms for each in self._held[job])
+        return self._spans[job].ends_ms
+
+    def waiting(self, at_ms: int) -> tuple[Job, ...]:
+        """Who had been submitted by then and got its first GPU later."""
+        return tuple(job for job, began_ms in self._waiters if job.submitted_ms <= at_ms < began_ms)
+
+    def there(self, at_ms: int) -> set[JobId]:
+        """Who held a GPU then."""
+        return {each.job for each in self._begun_by(at_ms) if each.to_ms > at_ms}
+
+    def next_waiter_ms(self, at_ms: int) -> int:
+        """When somebody next asked for GPUs and did not get them at once, or the window's end."""
+        at = bisect_right(self._asked, at_ms)
+        return self._asked[at] if at < len(self._asked) else self.past.to_ms
 
     def next_comer_ms(self, gpus: Iterable[GpuUuid], at_ms: int, known: Container[JobId]) -> int:
         """When somebody who is not ``known`` was next given one of these GPUs, or the window's end."""
@@ -126,11 +146,7 @@ class Moments:
             if each.from_ms <= at_ms and (each.to_ms is None or each.to_ms > at_ms)
         }
         placements = {**self._placed(at_ms, gpus), **(instead or {})}
-        waiting = {
-            id: each.job
-            for id, each in self.past.submitted.items()
-            if id not in placements and each.job.submitted_ms <= at_ms and self._waits(id, at_ms)
-        }
+        waiting = {job.id: job for job in self.waiting(at_ms) if job.id not in placements}
         running = {id: self._running(id, at_ms, placed) for id, placed in placements.items()}
         state = ClusterState(
             as_of_ms=at_ms,
@@ -140,21 +156,19 @@ class Moments:
             jobs={**running, **waiting},
             placements=placements,
         )
-        places = {each.gpu.uuid: each.place for each in self.past.installed}
-        return housed(with_protection(state, self.past.protect, places))
+        return housed(with_protection(state, self.past.protect, self._places))
 
     def endings(self, at_ms: int) -> Endings:
         """How long jobs run, as far as that had been seen by then."""
         return Endings.of(
             RunLength(
-                kind=self._known(id).kind,
-                gpus=len({each.uuid for each in held}),
-                length_s=(min(ends, at_ms) - begins) / 1000,
-                open=ends > at_ms,
+                kind=self._kind(id),
+                gpus=span.gpus,
+                length_s=(min(span.ends_ms, at_ms) - span.begins_ms) / 1000,
+                open=span.ends_ms > at_ms,
             )
-            for id, held in self._held.items()
-            if (begins := min(each.from_ms for each in held)) < at_ms
-            for ends in (max(each.to_ms for each in held),)
+            for id, span in self._spans.items()
+            if span.begins_ms < at_ms
         )
 
     def _placed(self, at_ms: int, gpus: Mapping[GpuUuid, Gpu]) -> dict[JobId, Placement]:
@@ -174,21 +188,22 @@ class Moments:
             for job, shares in mine.items()
         }
 
-    def _waits(self, id: JobId, at_ms: int) -> bool:
-        began = self.began_ms(id)
-        return began is not None and began > at_ms
-
     def _running(self, id: JobId, at_ms: int, placed: Placement) -> Job:
-        began, job, size = self.began_ms(id), self._known(id), len(placed.gpus)
-        return replace(
-            job,
-            phase=Phase.RUNNING,
-            use=Use.ACTIVE,
-            started_ms=at_ms if began is None else min(began, at_ms),
-            min_gpus=min(job.min_gpus, size) if job.elastic else size,
-            max_gpus=max(job.max_gpus, size) if job.elastic else size,
-            share=placed.share,
-        )
+        began = self.began_ms(id)
+        begun_ms, size = at_ms if began is None else min(began, at_ms), len(placed.gpus)
+        key = (id, begun_ms, size, placed.share)
+        if key not in self._made:
+            job = self._known(id)
+            self._made[key] = replace(
+                job,
+                phase=Phase.RUNNING,
+                use=Use.ACTIVE,
+                started_ms=begun_ms,
+                min_gpus=min(job.min_gpus, size) if job.elastic else size,
+                max_gpus=max(job.max_gpus, size) if job.elastic else size,
+                share=placed.share,
+            )
+        return self._made[key]
 
     def _known(self, id: JobId) -> Job:
         """The job with the word of its owner, had everybody been asked who would have been."""
@@ -202,6 +217,15 @@ class Moments:
 
     def _begun_by(self, at_ms: int) -> Sequence[Holding]:
         return self._by_start[: bisect_right(self._starts, at_ms)]
+
+    def _kind(self, id: JobId) -> JobKind:
+        asked = self.past.submitted.get(id)
+        return self._jobs[id].kind if asked is None else asked.job.kind
+
+    @cached_property
+    def _made(self) -> dict[tuple[JobId, int, int, float], Job]:
+        """Running jobs that were made already: most are the same from one instant to the next."""
+        return {}
 
     @cached_property
     def _by_start(self) -> Sequence[Holding]:
@@ -218,11 +242,32 @@ class Moments:
         return [each for each in self.past.holdings if each.job in known]
 
     @cached_property
-    def _held(self) -> Mapping[JobId, Sequence[Holding]]:
-        found: dict[JobId, list[Holding]] = {}
+    def _spans(self) -> Mapping[JobId, "_Span"]:
+        held: dict[JobId, list[Holding]] = {}
         for each in self._usable:
-            found.setdefault(each.job, []).append(each)
-        return found
+            held.setdefault(each.job, []).append(each)
+        return {
+            job: _Span(
+                begins_ms=min(each.from_ms for each in mine),
+                ends_ms=max(each.to_ms for each in mine),
+                gpus=len({each.uuid for each in mine}),
+            )
+            for job, mine in held.items()
+        }
+
+    @cached_property
+    def _waiters(self) -> Sequence[tuple[Job, int]]:
+        """Who waited, and until when."""
+        begun = ((each.job, self.began_ms(id)) for id, each in self.past.submitted.items())
+        return [(job, at_ms) for job, at_ms in begun if at_ms is not None and at_ms > job.submitted_ms]
+
+    @cached_property
+    def _asked(self) -> Sequence[int]:
+        return sorted(job.submitted_ms for job, _ in self._waiters)
+
+    @cached_property
+    def _places(self) -> Mapping[GpuUuid, str]:
+        return {each.gpu.uuid: each.place for each in self.past.installed}
 
     @cached_property
     def _on(self) -> Mapping[GpuUuid, Sequence[Holding]]:

@@ -84,7 +84,6 @@ def holding_of(row: Row) -> Holding:
         share=row["share"],
         from_ms=row["from_ms"],
         to_ms=row["to_ms"],
-        open=row["open"],
     )
 
 
@@ -138,7 +137,6 @@ def _submitted(row: Row) -> Submitted:
     return Submitted(
         job=job,
         rigid=not moves,
-        ended_ms=row["ended_ms"],
         memory_needed_bytes=row["memory_needed_bytes"],
     )
 

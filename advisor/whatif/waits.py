@@ -107,6 +107,8 @@ def waits(moments: Moments, rules: AdviceRules, limits: Limits) -> Waits:
     """Go through the window, look by look."""
     story = _Story(moments)
     for at_ms in moments.looks(rules.startup_s):
+        if not moments.waiting(at_ms):
+            continue
         state = story.at(at_ms)
         if _pending(state):
             state = _start(story, state, limits)

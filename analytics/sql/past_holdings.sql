@@ -7,11 +7,9 @@
 -- @column share double (fraction): how much of it
 -- @column from_ms bigint (ms): since when; it may have been before the window
 -- @column to_ms bigint (ms): until when, within the window
--- @column open boolean: it had it at the end of the window
 -- @null never
 SELECT
-    h.job, g.uuid, a.share, epoch_ms(a.from_ts) AS from_ms, epoch_ms(least(coalesce(a.to_ts, $to_ts), $to_ts)) AS to_ms,
-    a.to_ts IS NULL OR a.to_ts >= $to_ts AS open
+    h.job, g.uuid, a.share, epoch_ms(a.from_ts) AS from_ms, epoch_ms(least(coalesce(a.to_ts, $to_ts), $to_ts)) AS to_ms
 FROM allocations AS a
 JOIN gpus AS g USING (gpu_id)
 JOIN holders AS h USING (holder_id)

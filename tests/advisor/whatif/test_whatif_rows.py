@@ -81,7 +81,7 @@ def test_submitted_jobs_are_read_with_what_they_last_said(seen: Past) -> None:
     assert firm.job.opted_out == {ActionClass.PACK}
     late = seen.submitted[LATE]
     assert (late.rigid, late.job.preemptible, late.job.profile) == (True, False, None)
-    assert (late.job.gpu_models, late.job.phase, late.ended_ms) == (("H100",), Phase.PENDING, at(150))
+    assert (late.job.gpu_models, late.job.phase) == (("H100",), Phase.PENDING)
 
 
 def test_submitted_jobs_are_those_that_were_there_in_the_window(recorded: Path) -> None:
@@ -92,10 +92,10 @@ def test_submitted_jobs_are_those_that_were_there_in_the_window(recorded: Path) 
 
 def test_past_holdings_begin_when_they_began_and_end_with_the_window(recorded: Path) -> None:
     rows = {row["job"]: row for row in ask(recorded, "past_holdings", 70, 100)}
-    assert {job: (row["from_ms"], row["to_ms"], row["open"]) for job, row in rows.items()} == {
-        FIRM: (at(0), at(100), True),
-        "slurm:7": (at(30), at(100), True),
-        LATE: (at(60), at(100), True),
+    assert {job: (row["from_ms"], row["to_ms"]) for job, row in rows.items()} == {
+        FIRM: (at(0), at(100)),
+        "slurm:7": (at(30), at(100)),
+        LATE: (at(60), at(100)),
     }
     assert [row["job"] for row in ask(recorded, "past_holdings", 155, 180)] == ["slurm:7"]
 
