@@ -61,6 +61,13 @@ def amplification(profile: Profile, gpus: int, least: int) -> float | None:
     return None if gain is None else gpus / (least * gain)
 
 
+def base_gpus(job: Job) -> int:
+    """The size that others are compared with: its smallest world, else the smallest that was measured."""
+    if job.profile is None or step_s(job.profile, job.min_gpus) is not None:
+        return job.min_gpus
+    return min(job.profile.step_s)
+
+
 def time_left_s(job: Job, gpus: int) -> float | None:
     """Seconds until the job is done on ``gpus`` GPUs, by its own report; ``None`` without one."""
     if job.profile is None or job.profile.steps_left is None:
@@ -84,7 +91,7 @@ def growth_pays(job: Job, before: int, after: int, limits: Limits) -> bool | Non
     if job.profile is None:
         return None
     gain = speedup(job.profile, before, after)
-    grown = amplification(job.profile, after, job.min_gpus)
+    grown = amplification(job.profile, after, base_gpus(job))
     if gain is None or grown is None:
         return None
     if grown > limits.amplification:

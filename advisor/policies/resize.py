@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 
-from advisor.goodput import amplification, growth_pays, hoped, speedup
+from advisor.goodput import amplification, base_gpus, growth_pays, hoped, speedup
 from advisor.model import ActionClass, Job, Phase, Placement
 from advisor.pool import Pool
 from advisor.protection import against_touching
@@ -169,7 +169,7 @@ def _gains(round: Round, job: Job, before: int, most: int) -> Iterator[tuple[int
         return
     for after in range(before + 1, most + 1):
         gain = speedup(job.profile, before, after)
-        base = speedup(job.profile, job.min_gpus, before)
+        base = speedup(job.profile, base_gpus(job), before)
         if gain is not None and base is not None and _pays(round, job, before, after, new=new):
             yield after, base * (gain - 1) / (after - before)
 
@@ -189,7 +189,7 @@ def _pays(round: Round, job: Job, before: int, after: int, *, new: bool) -> bool
         return growth_pays(job, len(round.placements[job.id].gpus), after, round.limits) is True
     assert job.profile is not None
     gain = speedup(job.profile, before, after)
-    grown = amplification(job.profile, after, job.min_gpus)
+    grown = amplification(job.profile, after, base_gpus(job))
     return gain is not None and gain > 1 and grown is not None and grown <= round.limits.amplification
 
 

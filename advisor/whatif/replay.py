@@ -25,12 +25,28 @@ from collector.model import JobKind
 DEFAULTS = Limits()
 
 
+TOLD_BY_SUBMITTED = ("cap-memory", "schedule", "consolidate", "resize")
+"""Classes that only jobs which were submitted here tell of: they said what they wanted and needed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
     """All classes, and the bar that this history's idle times earned."""
 
     given: tuple[Given, ...]
     earned: Earned
+
+    @property
+    def bare(self) -> tuple[str, ...]:
+        """Of what only submitted jobs tell, the classes of which nothing would have come."""
+        return tuple(
+            each.action for each in self.given if each.action in TOLD_BY_SUBMITTED and not each.times
+        )
+
+    @property
+    def shown(self) -> tuple[Given, ...]:
+        """The others: the rows for people to read."""
+        return tuple(each for each in self.given if each.action not in self.bare)
 
 
 def everybody(_: Job) -> bool:

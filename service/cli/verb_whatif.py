@@ -51,6 +51,11 @@ def run(flags: argparse.Namespace) -> int:
         style="bold",
     )
     screen.print(_table(found, currency, hours))
+    if found.bare:
+        screen.print(
+            f"Nothing by {', '.join(found.bare)}: jobs of `fallow run` alone say what these need to know.",
+            style="bright_black",
+        )
     screen.print(_bar(found.earned), style="bright_black")
     for line in _others(found):
         screen.print(line, style="bright_black")
@@ -107,7 +112,7 @@ def _table(found: "WhatIf", currency: str | None, hours: float) -> Any:
         Column(title="disturbed", right=True),
         Column(title="how", least=20),
     )
-    return table(columns, [_line(each, currency, hours) for each in found.given])
+    return table(columns, [_line(each, currency, hours) for each in found.shown])
 
 
 def _line(each: "Given", currency: str | None, hours: float) -> tuple[str, ...]:

@@ -50,9 +50,13 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """What each class of action would have given back over a window; rows as ``fallow whatif`` prints."""
+    """What each class of action would have given back over a window; rows as ``fallow whatif`` prints.
+
+    ``bare`` are the classes that have no row because no submitted job told of them.
+    """
 
     given: tuple[dict[str, Any], ...]
+    bare: tuple[str, ...]
     earned: dict[str, Any]
     jobs: int
     held_gpu_hours: float
@@ -129,7 +133,8 @@ def replayed(
         only_theirs if consented else everybody,
     )
     return Replayed(
-        given=tuple(_row(asdict(each)) for each in found.given),
+        given=tuple(_row(asdict(each)) for each in found.shown),
+        bare=found.bare,
         earned=asdict(found.earned),
         jobs=len(past.jobs),
         held_gpu_hours=sum(each.use.held_gpu_hours for each in past.jobs),

@@ -114,7 +114,7 @@ def _body(scene: Scene) -> None:
     )
     st.caption(
         "Rows overlap: the same hour is in as many as could have given it back. What people would have done "
-        "otherwise is not in it."
+        "otherwise is not in it." + _bare(after)
     )
     _charging(scene)
 
@@ -217,6 +217,14 @@ def _bar(found: Replayed) -> str:
         f"told, what was expected then was off by {wording.percent(earned['median_error'])} at the median."
         + _others(found)
     )
+
+
+def _bare(found: Replayed) -> str:
+    """The classes that have no row."""
+    if not found.bare:
+        return ""
+    named = ", ".join(ACTIONS[action].lower() for action in found.bare)
+    return f" Nothing was {named}: only jobs of `fallow run` tell what that would have brought."
 
 
 def _others(found: Replayed) -> str:
