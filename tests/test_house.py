@@ -7,6 +7,7 @@ import ast
 import sys
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -130,8 +131,19 @@ def relative(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Every node of a file, gone through once for all that is asked of it."""
+    return tuple(ast.walk(parsed(path)))
+
+
 def imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -177,7 +189,7 @@ def test_files_and_functions_stay_small(path: Path) -> None:
     assert text.count("\n") <= FILE_LINES, (
         f"{relative(path)} is over {FILE_LINES} lines: find the second noun"
     )
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             size = (node.end_lineno or node.lineno) - node.lineno + 1
             assert size <= FUNCTION_LINES, f"{relative(path)}:{node.lineno} {node.name} has {size} lines"
@@ -187,7 +199,7 @@ def test_files_and_functions_stay_small(path: Path) -> None:
 def test_nobody_changes_a_sample(path: Path) -> None:
     """They are not frozen, because that alone costs a third of making them (decision 0023)."""
     theirs = {field.name for kind in (GpuSample, ProcessSample) for field in fields(kind)}
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
             is_own = isinstance(node.value, ast.Name) and node.value.id == "self"
             where = f"{relative(path)}:{node.lineno}"
@@ -196,7 +208,7 @@ def test_nobody_changes_a_sample(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sources(), ids=relative)
 def test_every_module_says_why_it_exists(path: Path) -> None:
-    assert ast.get_docstring(ast.parse(path.read_text())), f"{relative(path)} has no docstring"
+    assert ast.get_docstring(parsed(path)), f"{relative(path)} has no docstring"
 
 
 def test_the_library_that_rides_along_needs_only_torch() -> None:

@@ -119,7 +119,9 @@ def elastic(stage: Stage, tell: Tell) -> Mapping[str, Any]:
     flags = ("--project", "vision", "--gpus", "1-2", "--memory", "24GiB", "--elastic", "--preemptible")
     words = ("--steps", str(ELASTIC_STEPS), "--pause", "0.1", "--losses", str(losses))
     training = stage.run("elastic", flags, ("elastic", *words))
-    stage.until("it computes", lambda: _worlds(losses) == [1], 2 * LONG_S)
+    stage.until(
+        "it computes, and has told how fast", lambda: len(read_losses(losses)) >= TOLD_STEPS, 2 * LONG_S
+    )
     stage.order("cancel", _id_of(stage, "other"))
     tell("The other job is cancelled; its GPU is free, nobody else wants it.")
     stage.until("the other job has ended", lambda: other.process.poll() is not None, LONG_S)
@@ -163,6 +165,8 @@ def notebook(stage: Stage, tell: Tell) -> Mapping[str, Any]:
 
 
 ELASTIC_STEPS = 500
+TOLD_STEPS = 60
+"""Steps of a tenth of a second after which a training has said how fast it is on one GPU."""
 MIN_RUNTIME_S = 600.0
 
 STORIES = (
