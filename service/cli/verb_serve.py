@@ -13,7 +13,7 @@ def run(flags: argparse.Namespace) -> NoReturn:
     """Serve until stopped; ends the process."""
     from service.daemon import pace
 
-    pace.share_often()
+    pace.begin()
     from service.daemon.serve import Orders, serve
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

@@ -6,13 +6,14 @@ import sys
 ASK = """
 import gc, sys
 from service.daemon import pace
-pace.share_often()
-assert sys.getswitchinterval() < 0.001 and not gc.isenabled()
+pace.begin()
+assert not gc.isenabled()
 kept = [[n] for n in range(50_000)]
 loose = []
 loose.append(loose)
 del loose
 pace.settle()
+assert sys.getswitchinterval() < 0.001
 assert gc.isenabled() and gc.get_freeze_count() > 50_000, gc.get_freeze_count()
 assert not any(each is kept[7] for each in gc.get_objects()), "it is looked through still"
 class Ring:

@@ -1,0 +1,161 @@
+"""The organs of the service: joined, started in order, and stopped in the reverse order.
+
+What they are joined to is wiring's. All that they are made of is imported here, which takes most of a start.
+"""
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from collector.clock import Clock
+from service import wiring
+from service.acting.joining import Acting, Ground, join_acting
+from service.api.acting import Hands
+from service.api.app import Acting as Doors
+from service.api.app import Answers
+from service.api.export import Exports, sweep
+from service.api.queries import DeskLimits, QueryDesk
+from service.api.stream import Closing
+from service.client.answer import answer, catalogue
+from service.config.model import Config
+from service.daemon.ending import Ending
+from service.daemon.front import open_front, own_version
+from service.daemon.jobs import Clockwork, expected
+from service.daemon.notify import notify
+from service.daemon.state import Condition, Pulse, verdict
+from service.importing import Imports
+from service.wiring import Body, Stage
+
+if TYPE_CHECKING:
+    from service.daemon.serve import Orders
+
+log = logging.getLogger(__name__)
+
+RESTING = "the recording has ended; what it brought is kept and shown"
+
+
+def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
+    """Be the service on this store until it is to end. Blocks. Raises ``ServiceRefused``."""
+    front = open_front(orders.config.api, orders.data, port_fixed=orders.port_fixed)
+    pulse = _pulse(orders.config, clock.now_ms())
+    body = wiring.assemble(orders.config, store, clock)
+    sweep(orders.data)
+    imports = Imports(store)
+    desk = _desk(orders.config, store)
+    acting = _acting(orders, store, clock, pulse, body)
+    body = body if acting is None else replace(body, chores=(*body.chores, *acting.chores))
+    exports = Exports(write=lambda *span: wiring.write_export(store, *span), folder=orders.data)
+    answers = Answers(
+        desk=desk,
+        run=answer,
+        catalogue=catalogue,
+        exports=exports,
+        imports=imports,
+        metrics=body.metrics,
+        health=lambda: _health(pulse.condition, clock.now_ms()),
+        acting=None if acting is None else Doors(desk=acting.desk, hands=Hands(), closing=Closing()),
+    )
+    server = front.server(answers)
+    orders.opened()
+    hurried = (server.hurry, desk.hurry, imports.hurry, body.loop.hurry, store.hurry)
+    for each in hurried if acting is None else (acting.hurry, *hurried):
+        ending.hurry_by(each)
+    server.start()
+    front.announce(clock.now_ms())
+    try:
+        for remark in (*body.remarks, *front.remarks, f"Fallow answers at {front.url}"):
+            orders.say(remark)
+        notify("READY=1")
+        if acting is not None:
+            acting.start()
+        _live(body, pulse, ending, orders.config.rehearsal.speed)
+    finally:
+        notify("STOPPING=1")
+        ending.hurry()
+        if acting is not None:
+            acting.stop()
+        imports.close()
+        server.stop()
+        if answers.acting is not None:
+            answers.acting.hands.close()
+        front.close()
+        desk.close()
+        body.loop.close()
+        ending.over()
+
+
+def _live(body: Body, pulse: Pulse, ending: Ending, speed: float) -> None:
+    """The last day, then ticks, a judgement and beside them the older past, then the chores, to the end."""
+    _past(body.prepare, pulse, ending, lambda stage: pulse.note(starting=stage))
+    if ending.is_asked:
+        return
+    pulse.note(starting=None, resting=body.beat is None)
+    early = tuple(chore for chore in body.chores if chore.early and body.beat is not None)
+    clockwork = Clockwork(body.beat, pulse, speed, early)
+    ending.hurry_by(clockwork.hurry)
+    clockwork.start()
+    try:
+        _past(body.complete, pulse, ending, lambda stage: pulse.note(remark=stage))
+        pulse.note(remark=RESTING if body.beat is None else None)
+        clockwork.now(early)
+        clockwork.add_chores(tuple(chore for chore in body.chores if chore not in early))
+        ending.asked.wait()
+    finally:
+        notify("STOPPING=1")
+        clockwork.stop()
+
+
+def _past(stage: Stage, pulse: Pulse, ending: Ending, tell: Callable[[str], None]) -> None:
+    """Fill in some of the past; where that fails, say so and measure on."""
+    try:
+        stage(ending.asked.is_set, tell)
+    except Exception as error:
+        if ending.is_asked:
+            return
+        log.error("the past could not be filled in: %s", error, exc_info=not expected(error))
+        pulse.chore_went("past", f"the past could not be filled in: {error}")
+
+
+def _acting(orders: "Orders", store: Any, clock: Clock, pulse: Pulse, body: Body) -> Acting | None:
+    """The acting half, at rest; a recording that is played has none: what it shows is long over."""
+    if body.beat is None:
+        return None
+    ground = Ground(
+        config=orders.config,
+        store=store,
+        clock=clock,
+        folder=orders.data,
+        last_tick=lambda: pulse.condition.last_tick_ms,
+        trouble=lambda trouble: pulse.chore_went("acting", trouble),
+        everywhere=body.simulated,
+        snapshot=lambda: body.loop.snapshot,
+    )
+    return join_acting(ground)
+
+
+def _pulse(config: Config, now_ms: int) -> Pulse:
+    tick_ms = round(config.collect.tick_s * 1000)
+    return Pulse(Condition(starting="starting", started_ms=now_ms, tick_ms=tick_ms))
+
+
+def _desk(config: Config, store: Any) -> QueryDesk:
+    api = config.api
+    limits = DeskLimits(threads=api.query_threads, queue=api.query_queue, timeout_s=api.query_timeout_s)
+    return QueryDesk(reader=store.reader, limits=limits)
+
+
+def _health(condition: Condition, now_ms: int) -> dict[str, object]:
+    status, reason = verdict(condition, now_ms)
+    return {
+        "service": "fallow",
+        "status": status,
+        "reason": reason,
+        "version": own_version(),
+        "pid": os.getpid(),
+        "started_ms": condition.started_ms,
+        "now_ms": now_ms,
+        "last_tick_ms": condition.last_tick_ms,
+        "tick_s": condition.tick_ms / 1000,
+    }
