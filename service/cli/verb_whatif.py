@@ -53,7 +53,7 @@ def run(flags: argparse.Namespace) -> int:
     screen.print(_table(found, currency, hours))
     if found.bare:
         screen.print(
-            f"Nothing by {', '.join(found.bare)}: jobs of `fallow run` alone say what these need to know.",
+            f"Nothing by {', '.join(found.bare)}. Only jobs of `fallow run` can say what these need to know.",
             style="bright_black",
         )
     screen.print(_bar(found.earned), style="bright_black")

@@ -224,7 +224,7 @@ def _bare(found: Replayed) -> str:
     if not found.bare:
         return ""
     named = ", ".join(ACTIONS[action].lower() for action in found.bare)
-    return f" Nothing was {named}: only jobs of `fallow run` tell what that would have brought."
+    return f" Nothing was {named}. Only jobs of `fallow run` can tell what that would have brought."
 
 
 def _others(found: Replayed) -> str:
