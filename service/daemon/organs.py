@@ -22,7 +22,6 @@ from service.client.answer import answer, catalogue
 from service.config.model import Config
 from service.daemon.ending import Ending
 from service.daemon.front import open_front, own_version
-from service.daemon.jobs import Clockwork, expected
 from service.daemon.notify import notify
 from service.daemon.state import Condition, Pulse, verdict
 from service.importing import Imports
@@ -88,6 +87,8 @@ def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
 
 def _live(body: Body, pulse: Pulse, ending: Ending, speed: float) -> None:
     """The last day, then ticks, a judgement and beside them the older past, then the chores, to the end."""
+    from service.daemon.jobs import Clockwork  # callers are answered by now
+
     _past(body.prepare, pulse, ending, lambda stage: pulse.note(starting=stage))
     if ending.is_asked:
         return
@@ -109,6 +110,8 @@ def _live(body: Body, pulse: Pulse, ending: Ending, speed: float) -> None:
 
 def _past(stage: Stage, pulse: Pulse, ending: Ending, tell: Callable[[str], None]) -> None:
     """Fill in some of the past; where that fails, say so and measure on."""
+    from service.daemon.jobs import expected
+
     try:
         stage(ending.asked.is_set, tell)
     except Exception as error:
