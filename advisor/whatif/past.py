@@ -129,23 +129,28 @@ class Moments:
         return self._asked[at] if at < len(self._asked) else self.past.to_ms
 
     def next_comer_ms(self, gpus: Iterable[GpuUuid], at_ms: int, known: Container[JobId]) -> int:
-        """When somebody who is not ``known`` was next given one of these GPUs, or the window's end."""
+        """When one of these GPUs was next gone, or given to somebody not ``known``, or the window's end."""
         comers = (
             each.from_ms
             for uuid in gpus
             for each in self._on.get(uuid, ())
             if each.from_ms > at_ms and each.job not in known
         )
-        return min(comers, default=self.past.to_ms)
+        ends = (self._gone[uuid] for uuid in gpus if uuid in self._gone)
+        return min((*comers, *ends), default=self.past.to_ms)
 
     def at(self, at_ms: int, instead: Mapping[JobId, Placement] | None = None) -> ClusterState:
-        """The cluster then; the jobs that are named in ``instead`` run there, wherever they were."""
+        """The cluster then; the jobs that are named in ``instead`` run there, wherever they were.
+
+        Unless one of the GPUs is gone by then.
+        """
         gpus = {
             each.gpu.uuid: each.gpu
             for each in self.past.installed
             if each.from_ms <= at_ms and (each.to_ms is None or each.to_ms > at_ms)
         }
-        placements = {**self._placed(at_ms, gpus), **(instead or {})}
+        moved = {id: each for id, each in (instead or {}).items() if gpus.keys() >= set(each.gpus)}
+        placements = {**self._placed(at_ms, gpus), **moved}
         waiting = {job.id: job for job in self.waiting(at_ms) if job.id not in placements}
         running = {id: self._running(id, at_ms, placed) for id, placed in placements.items()}
         state = ClusterState(
@@ -260,6 +265,11 @@ class Moments:
         """Who waited, and until when."""
         begun = ((each.job, self.began_ms(id)) for id, each in self.past.submitted.items())
         return [(job, at_ms) for job, at_ms in begun if at_ms is not None and at_ms > job.submitted_ms]
+
+    @cached_property
+    def _gone(self) -> Mapping[GpuUuid, int]:
+        """When GPUs went that did not stay."""
+        return {each.gpu.uuid: each.to_ms for each in self.past.installed if each.to_ms is not None}
 
     @cached_property
     def _asked(self) -> Sequence[int]:

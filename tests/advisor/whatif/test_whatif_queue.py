@@ -88,6 +88,15 @@ def test_what_somebody_else_got_in_truth_is_not_counted() -> None:
     assert row(seen, "schedule").gpu_hours == pytest.approx(0.5), "free for half an hour"
 
 
+def test_a_gpu_that_goes_takes_the_early_start_with_it() -> None:
+    held = [had("late", "b", 120, 300), had("other", "b", 0, 120)]
+    seen = past({"n": "a b"}, [asked("late", 0), asked("other", 0), asked("last", 60)], held)
+    first, second = seen.installed
+    gone = replace(seen, installed=[replace(first, to_ms=minute(30)), second])
+    assert row(seen, "schedule").gpu_hours == pytest.approx(2.0)
+    assert row(gone, "schedule").gpu_hours == pytest.approx(0.5)
+
+
 def test_a_wait_for_what_was_taken_is_nobodys_loss() -> None:
     seen = past(
         {"n": "a"}, [asked("one", 0), asked("two", 0)], [had("one", "a", 0, 60), had("two", "a", 60, 90)]
