@@ -310,6 +310,8 @@ from service.launcher.crew import Crew
 crew = Crew()
 def forward(number, frame):
     crew.signal(number, unless_heard=True)
+    with open(os.environ["FORWARDED"], "a") as file:
+        file.write("f")
 signal.signal(signal.SIGTERM, forward)
 crew.start(0, sys.argv[1:], dict(os.environ), signal.SIGKILL)
 while True:
@@ -324,11 +326,13 @@ while True:
 def test_a_signal_reaches_a_worker_once_sent_to_one_or_to_the_group(
     tmp_path: Path, to_group: bool, flags: tuple[str, ...]
 ) -> None:
-    script, told = tmp_path / "counter.py", tmp_path / "told"
+    script, told, forwarded = (tmp_path / name for name in ("counter.py", "told", "forwarded"))
     script.write_text(COUNTER)
+    forwarded.touch()
     launcher = subprocess.Popen(
         [sys.executable, "-c", GROUP, sys.executable, str(script), str(told), *flags],
         cwd=Path.cwd(),
+        env={**os.environ, "FORWARDED": str(forwarded)},
         start_new_session=True,
     )
     try:
@@ -337,6 +341,7 @@ def test_a_signal_reaches_a_worker_once_sent_to_one_or_to_the_group(
             send = os.killpg if to_group else os.kill
             send(launcher.pid, signal.SIGTERM)
             until(lambda count=count: told.read_text() == "r" + "x" * count, f"it heard {count}")
+            until(lambda count=count: forwarded.read_text() == "f" * count, "two at once would be one")
         os.kill(launcher.pid, signal.SIGTERM)
         until(lambda: told.read_text() != "rxxx", "the fourth")
         assert told.read_text() == "rxxxx"
