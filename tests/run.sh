@@ -5,19 +5,33 @@
 # others) are in the other lane, and deliveries, which wait for servers that stall, in this one, so that both take
 # about as long. The first lane's words come at the end.
 #
+# What they write goes to memory where there is room: thousands of stores wait for a disk at each commit else.
+#
 # Hundreds of these tests kill, freeze and time real processes beside hundreds of others. What failed is played
 # a second time with nothing beside it, if it is little, and decides then; that it failed is said aloud, with its
 # report above, for it is a fault of the test or of the program all the same (docs/decisions/0018).
 set -uo pipefail
 cd "$(dirname "$0")/.."
+
+in_memory() { # a folder in memory, of 4 GiB at least, where programs may run; fails where there is none
+    local free made
+    free=$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1) && [ "${free:-0}" -ge 4194304 ] || return 1
+    made=$(mktemp -d /dev/shm/fallow.XXXX) || return 1
+    if ! install -m 755 "$(type -P true)" "$made/true" || ! "$made/true"; then
+        rm -rf "$made"
+        return 1
+    fi
+    echo "$made"
+}
+
 stories=tests/end_to_end/test_stories.py
 from_c='tests/fallow/test_c[!o]*' but_c=(--ignore-glob='tests/fallow/test_[!c]*' --ignore-glob='tests/fallow/test_co*')
 few=4
-kept=$(mktemp -d)
+kept=$(in_memory || mktemp -d)
 trap 'rm -rf "$kept"; kill $(jobs -p) 2>/dev/null' EXIT
 
 lane() { # NAME WHAT...: its tests; what failed is kept under its name
-    "$PYTHON" -m pytest -o cache_dir="$kept/$1" "${@:2}"
+    "$PYTHON" -m pytest -o cache_dir="$kept/$1" --basetemp="$kept/$1/t" "${@:2}"
 }
 
 again() { # RESULT NAME WHAT...: the result, or that of a second try

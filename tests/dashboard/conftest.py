@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,6 +23,8 @@ from tests.conftest import program
 ROOT = Path(__file__).parents[2]
 START_S = 60
 SETTLE_MS = 40_000
+POLL_MS = 100
+"""Asked at every frame, whether a page is drawn takes a part of the time to draw it."""
 ALWAYS = {"from_ts": datetime(2020, 1, 1, tzinfo=UTC), "to_ts": datetime(2100, 1, 1, tzinfo=UTC)}
 SIZES = "[advice]\nfit_window_s = 21600\n"
 """Sizes are advised early, so that something is at every hour: on a Monday morning nobody is idle yet."""
@@ -82,12 +85,12 @@ class Screen:
 
     def settled(self, *, charts: int = 0) -> "Screen":
         """Wait until the page and its charts, so many at least, are drawn."""
-        self.page.wait_for_function(SETTLED, arg=charts, timeout=self.settle_ms)
+        self.page.wait_for_function(SETTLED, arg=charts, timeout=self.settle_ms, polling=POLL_MS)
         return self
 
     def until(self, condition: str, *, charts: int = 0) -> "Screen":
         """Wait for a JavaScript condition, then until everything is drawn."""
-        self.page.wait_for_function(condition, timeout=self.settle_ms)
+        self.page.wait_for_function(condition, timeout=self.settle_ms, polling=POLL_MS)
         return self.settled(charts=charts)
 
     def until_address(self, part: str) -> "Screen":
@@ -265,32 +268,48 @@ def dashboard(simulated: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 class Browser:
-    """A headless browser that keeps what it has loaded, for each time zone: a window is a page of it."""
+    """A headless browser for each time zone: a window is a page of it.
 
-    def __init__(self, engine: Any) -> None:
-        self._engine = engine
+    Each has a profile in ``folder``, for only with one are compiled scripts kept: pages need a quarter less.
+    """
+
+    def __init__(self, start: Callable[..., Any], folder: Path) -> None:
+        self._start, self._folder = start, folder
         self._kept: dict[str, Any] = {}
 
     def window(self, *, width: int, height: int, dark: bool, zone: str) -> Any:
         """A new page of that size and look."""
         if zone not in self._kept:
-            self._kept[zone] = self._engine.new_context(timezone_id=zone, reduced_motion="reduce")
+            profile = self._folder / zone.replace("/", "-")
+            self._kept[zone] = self._start(profile, args=QUIET, timezone_id=zone, reduced_motion="reduce")
         page = self._kept[zone].new_page()
         page.set_viewport_size({"width": width, "height": height})
         page.emulate_media(color_scheme="dark" if dark else "light")
         return page
 
+    def close(self) -> None:
+        """End them all."""
+        for each in self._kept.values():
+            each.close()
+
+
+@pytest.fixture(scope="session")
+def profiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where browsers keep what they compiled."""
+    return tmp_path_factory.mktemp("browser")
+
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """One headless browser a module: its event loop must not stay behind for tests of other folders."""
+def chromium(profiles: Path) -> Iterator[Browser]:
+    """Headless browsers of one module: their event loop must not stay behind for tests of other folders."""
     path = program("chromium", "chromium")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        engine = playwright.chromium.launch(executable_path=path, args=QUIET)
-        yield Browser(engine)
-        engine.close()
+        start = partial(playwright.chromium.launch_persistent_context, executable_path=path)
+        browser = Browser(start, profiles)
+        yield browser
+        browser.close()
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import pyarrow.parquet  # noqa: F401  (loaded once, before the forks)
+import pandas as _of_arrow  # noqa: F401  (loaded once, before the forks: pyarrow looks for it at its first array)
+import pyarrow.parquet  # noqa: F401
 
 from collector.batch import HeldInterval
 from collector.model import Process, ProcessKey, ProcessSample, Reading, Tick
