@@ -31,7 +31,7 @@ kept=$(in_memory || mktemp -d)
 trap 'rm -rf "$kept"; kill $(jobs -p) 2>/dev/null' EXIT
 
 lane() { # NAME WHAT...: its tests; what failed is kept under its name
-    "$PYTHON" -m pytest -o cache_dir="$kept/$1" --basetemp="$kept/$1/t" "${@:2}"
+    "$PYTHON" -m pytest -o cache_dir="$kept/$1" --basetemp="$kept/$1.t" "${@:2}"
 }
 
 again() { # RESULT NAME WHAT...: the result, or that of a second try

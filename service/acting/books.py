@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.cycle import Cycle
 from advisor.deeds import Deed, remembered
 from advisor.journal import StoreJournal
 from advisor.limits import Limits
@@ -23,6 +22,7 @@ from advisor.switch import Switch
 from collector.model import GpuUuid, JobId
 
 if TYPE_CHECKING:
+    from advisor.cycle import Cycle
     from advisor.register.model import Entry
     from collector.clock import Clock
     from collector.store.database import Store
@@ -75,7 +75,7 @@ class Books:
             log.warning("action %d (%s %s) is settled: %s, %s", deed.number, deed.verb, deed.job, *_said(how))
         return settled
 
-    def file(self, cycle: Cycle, limits: Limits) -> None:
+    def file(self, cycle: "Cycle", limits: Limits) -> None:
         """Put on the shelf what of a cycle's plan waits for a yes, and end what is not proposed any more."""
         now_ms = self.clock.now_ms()
         found = asking(cycle.plan, cycle.ruling.refused, cycle.state, limits)

@@ -38,9 +38,6 @@ from service.acting.orders import Orders
 from service.acting.pair_watching import PairWatching
 from service.acting.plans import PaperParts, Papers
 from service.advising import ask_policies, limits_of, site_of
-from service.alerts import joining as alerting
-from service.alerts.asking import Eyes as AlertEyes
-from service.alerts.desk import AlertDesk
 from service.alerts.notifier import LaunchedToo, MessageNotifier
 
 if TYPE_CHECKING:
@@ -50,7 +47,9 @@ if TYPE_CHECKING:
     from advisor.register.register import Register
     from collector.clock import Clock
     from collector.store.database import Store
+    from service.alerts.desk import AlertDesk
     from service.config.model import Config
+    from service.daemon.state import Chore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,16 +79,19 @@ class Acting:
         loop: ActingLoop,
         applying: Applying,
         waiting: tuple[LocalEngine | ForeignEngine, ...],
-        alerts: AlertDesk,
+        alerts: "Callable[[], AlertDesk]",
     ) -> None:
         self.desk, self.loop = desk, loop
-        self.chores = (alerting.chore_of(alerts),)
-        self._applying, self._waiting = applying, waiting
+        self._applying, self._waiting, self._alerts = applying, waiting, alerts
 
-    def start(self) -> None:
-        """Begin to act; returns at once."""
+    def start(self) -> "tuple[Chore, ...]":
+        """Begin to act; returns what is to be done now and then from now on. Callers are answered by now."""
+        from service.alerts.joining import chore_of
+
+        alerts = chore_of(self._alerts())
         self._applying.start()
         self.loop.start()
+        return (alerts,)
 
     def hurry(self) -> None:
         """The end is near: every wait ends at once, and no further step is begun."""
@@ -140,11 +142,14 @@ def join_acting(ground: Ground) -> Acting:
     applying = Applying(roots.engine, roots.books.journal, ground.clock)
     desk = Desk(_organs(ground, roots, observing, loop, applying))
     waiting = (roots.local, roots.foreigners.engine)
-    return Acting(desk, loop, applying, waiting, _alerts(ground, roots, observing, loop))
+    return Acting(desk, loop, applying, waiting, partial(_alerts, ground, roots, observing, loop))
 
 
-def _alerts(ground: Ground, roots: _Roots, observing: Observing, loop: ActingLoop) -> AlertDesk:
+def _alerts(ground: Ground, roots: _Roots, observing: Observing, loop: ActingLoop) -> "AlertDesk":
     """The alerts on what acting sees; from now on they carry its messages."""
+    from service.alerts.asking import Eyes as AlertEyes
+    from service.alerts.joining import join_alerts
+
     eyes = AlertEyes(
         limits=roots.limits,
         observe=observing.look,
@@ -154,7 +159,7 @@ def _alerts(ground: Ground, roots: _Roots, observing: Observing, loop: ActingLoo
         waits=lambda: {job: wait.waits_for for job, wait in loop.waits.items()},
         simulated=ground.everywhere,
     )
-    alerts = alerting.join_alerts(ground.config, ground.store, ground.clock, eyes)
+    alerts = join_alerts(ground.config, ground.store, ground.clock, eyes)
     roots.messages.join(alerts.tell)
     return alerts
 

@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from advisor.cycle import Cycle, Journal, Policy, run_cycle
 from advisor.engines.engine import Engine, Interrupted
 from advisor.register.life import in_flight, lapsing, silent, vacated
 from advisor.register.model import Entry, Stand
 from service.acting.waiting import Reasons, Wait, reasons_of, waits
 
 if TYPE_CHECKING:
+    from advisor.cycle import Cycle, Journal, Policy
     from advisor.limits import Limits
     from advisor.model import ClusterState
     from advisor.register.register import Register
@@ -48,14 +48,14 @@ class Parts:
 
     register: "Register"
     observe: "Callable[[], ClusterState]"
-    policies: tuple[Policy, ...]
+    policies: "tuple[Policy, ...]"
     engine: Engine
-    journal: Journal
+    journal: "Journal"
     clock: "Clock"
     limits: "Limits"
     looks: Looks
     before: Callable[[], object] = lambda: None
-    after: Callable[[Cycle], None] = lambda cycle: None
+    after: "Callable[[Cycle], None]" = lambda cycle: None
     halted: Callable[[], str | None] = lambda: None
     trouble: Callable[[str | None], None] = lambda trouble: None
 
@@ -126,8 +126,10 @@ class ActingLoop:
         """Look at once: something came that may matter."""
         self._woken.set()
 
-    def cycle(self) -> Cycle:
+    def cycle(self) -> "Cycle":
         """One cycle, on the caller's thread: first who is lost, then what to do. Raises what it raises."""
+        from advisor.cycle import run_cycle  # it takes a while, and callers are answered by now
+
         parts = self._parts
         self._reap()
         parts.before()

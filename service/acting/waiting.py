@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from advisor.cycle import Cycle
 from advisor.engines.engine import Done
 from advisor.guard import action_of
 from advisor.model import ActionClass, Telemetry
@@ -12,6 +12,9 @@ from advisor.register.life import in_flight
 from advisor.register.model import Entry, Stand
 from advisor.steps import Resume, Start
 from collector.model import JobId
+
+if TYPE_CHECKING:
+    from advisor.cycle import Cycle
 
 NOT_LOOKED = "the next look at the queue"
 AWAY = "its launcher, which is not connected"
@@ -35,7 +38,7 @@ class Reasons:
     otherwise: str = NOT_LOOKED
 
 
-def reasons_of(cycle: Cycle) -> Reasons:
+def reasons_of(cycle: "Cycle") -> Reasons:
     """What a cycle says of those whom it did not start; what it refused first by its turn in the queue."""
     begun = {step.job for step, outcome in cycle.outcomes if isinstance(outcome, Done)}
     blind = _unmeasured(cycle)
@@ -98,7 +101,7 @@ def wait_of(entry: Entry, known: Mapping[JobId, Wait], entries: Mapping[JobId, E
     return found or next((wait for each, wait in in_line(known, entries) if each.id == entry.id), None)
 
 
-def _unmeasured(cycle: Cycle) -> str:
+def _unmeasured(cycle: "Cycle") -> str:
     """What to add where there would be room, were it known what the GPUs do."""
     if not cycle.state.gpus:
         return "; no GPU is measured yet"

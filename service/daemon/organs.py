@@ -44,7 +44,6 @@ def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
     imports = Imports(store)
     desk = _desk(orders.config, store)
     acting = _acting(orders, store, clock, pulse, body)
-    body = body if acting is None else replace(body, chores=(*body.chores, *acting.chores))
     exports = Exports(write=lambda *span: wiring.write_export(store, *span), folder=orders.data)
     answers = Answers(
         desk=desk,
@@ -68,7 +67,7 @@ def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
             orders.say(remark)
         notify("READY=1")
         if acting is not None:
-            acting.start()
+            body = replace(body, chores=(*body.chores, *acting.start()))
         _live(body, pulse, ending, orders.config.rehearsal.speed)
     finally:
         notify("STOPPING=1")

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from advisor import cycle
 from advisor.check import BadState
 from advisor.register.model import Launcher, Report, Stand, Suspend
 from collector.clock import SystemClock
 from collector.model import JobId
 from collector.procfs.stat import parse_boot_ms, parse_stat, started_ms
-from service.acting import loop
 from service.acting.errors import JobEnded
 from tests.service.acting.acting_world import (
     ANNA,
@@ -157,7 +157,7 @@ def test_a_fault_that_stays_is_logged_once_told_always_and_its_end_is_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     faults = iter([*["GPU-0 is given away 1.5 times"] * 3, "another", None])
-    right = loop.run_cycle
+    right = cycle.run_cycle
 
     def faulty(*given: Any, **named: Any) -> Any:
         said = next(faults, None)
@@ -165,7 +165,7 @@ def test_a_fault_that_stays_is_logged_once_told_always_and_its_end_is_logged(
             raise BadState((said,))
         return right(*given, **named)
 
-    monkeypatch.setattr(loop, "run_cycle", faulty)
+    monkeypatch.setattr(cycle, "run_cycle", faulty)
     with stage(tmp_path) as there:
         until("it works again", lambda: "acting cycles succeed again" in caplog.messages)
         assert len(there.troubles) == 4
