@@ -13,9 +13,9 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-in_memory() { # a folder in memory, of 4 GiB at least, where programs may run; fails where there is none
+in_memory() { # a folder in memory, of 8 GiB at least (they write 3), where programs may run; fails where there is none
     local free made
-    free=$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1) && [ "${free:-0}" -ge 4194304 ] || return 1
+    free=$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1) && [ "${free:-0}" -ge 8388608 ] || return 1
     made=$(mktemp -d /dev/shm/fallow.XXXX) || return 1
     if ! install -m 755 "$(type -P true)" "$made/true" || ! "$made/true"; then
         rm -rf "$made"
