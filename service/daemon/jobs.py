@@ -24,8 +24,9 @@ CHORE_LEAST_S = 1.0
 class Clockwork:
     """Runs a beat, and chores, until stopped; failures are logged, shown in the pulse, and tried again.
 
-    The ``early`` chores begin when the first tick is stored. All that is due comes ``speed`` times as often,
-    where the calendar runs so much faster than the machine's.
+    The ``early`` chores begin when the first tick is stored, and what failed beside ticks that failed is done
+    again as soon as one is stored: a disk that was full has room again then. All that is due comes ``speed``
+    times as often, where the calendar runs so much faster than the machine's.
     """
 
     def __init__(
@@ -33,6 +34,8 @@ class Clockwork:
     ) -> None:
         self._pulse = pulse
         self._early = early
+        self._failed: dict[str, Chore] = {}
+        self._missing = False
         self._speed = speed
         self._interrupts: list[Callable[[], None]] = []
         self._due: dict[str, Job] = {}
@@ -88,21 +91,27 @@ class Clockwork:
         except Exception as error:
             if self._ending:
                 return
+            self._missing = True
             log.error("tick failed: %s", error, exc_info=not expected(error))
             self._pulse.note(trouble=f"the last tick could not be stored: {error}")
         else:
             early, self._early = self._early, ()
             self.add_chores(early)
+            missing, self._missing = self._missing, False
+            if missing:
+                self.now(tuple(self._failed.values()))
 
     def _chore(self, chore: Chore) -> None:
         if self._ending:
             return
         try:
             chore.work()
+            self._failed.pop(chore.name, None)
             self._pulse.chore_went(chore.name, None)
         except Exception as error:
             if self._ending:
                 return
+            self._failed[chore.name] = chore
             log.error("%s failed: %s", chore.name, error, exc_info=not expected(error))
             self._pulse.chore_went(chore.name, f"{chore.name} failed: {error}")
 

@@ -66,3 +66,31 @@ def test_other_chores_come_when_they_are_added() -> None:
     with running(clockwork):
         clockwork.add_chores((Chore(name="late", every_s=3600, first_after_s=0, work=done.set),))
         assert done.wait(WAIT_S)
+
+
+def test_what_failed_beside_ticks_that_failed_is_done_again_once_a_tick_is_stored() -> None:
+    """A disk that was full for a moment leaves nothing undone for the hour until a chore's next turn."""
+    room = threading.Event()
+    missed, failed, done = threading.Event(), threading.Event(), threading.Event()
+    seen = pulse()
+
+    def write() -> int:
+        if not room.is_set():
+            missed.set()
+            raise StoreFull("no space left")
+        return 1
+
+    def judge() -> None:
+        if not room.is_set():
+            failed.set()
+            raise StoreFull("no space left")
+        done.set()
+
+    chore = Chore(name="findings", every_s=3600, first_after_s=0, work=judge)
+    clockwork = Clockwork(Beat(every_s=1, work=write), seen)
+    with running(clockwork):
+        clockwork.add_chores((chore,))
+        assert missed.wait(WAIT_S) and failed.wait(WAIT_S)
+        room.set()
+        assert done.wait(WAIT_S), "an hour's chore that failed is not put off by an hour"
+    assert seen.condition.chore_troubles == {}
