@@ -131,6 +131,19 @@ def test_a_gang_gets_ranks_and_ends_with_its_first_failure(service: WireService,
     assert not any(lives(pid) for pid in begun["pids"])
 
 
+def test_a_tensorflow_gang_gets_a_gpu_and_its_place_each(service: WireService, launch: Launch) -> None:
+    script = 'echo "$CUDA_VISIBLE_DEVICES $TF_CONFIG"'
+    job = launch("--gpus", "2", "--workers", "tensorflow", "--", "sh", "-c", script)
+    service.tell(Begin(number=1, gpus=(A, B)))
+    assert job.end() == 0
+    told = dict(line.split(" ", 1) for line in job.printed().splitlines())
+    assert set(told) == {A, B}
+    places = [json.loads(told[each]) for each in (A, B)]
+    assert [place["task"] for place in places] == [{"type": "worker", "index": at} for at in (0, 1)]
+    assert places[0]["cluster"] == places[1]["cluster"]
+    assert len(set(places[0]["cluster"]["worker"])) == 2
+
+
 def test_a_worker_that_a_signal_ended_ends_the_launcher_as_a_shell_says_it(
     service: WireService, launch: Launch
 ) -> None:
