@@ -34,6 +34,12 @@ ACTIONS: Mapping[str, str] = {
     "consolidate": "Moved to make room",
     "resize": "Grown",
 }
+DEEDS: Mapping[str, str] = {
+    "cap-memory": "memory caps",
+    "schedule": "starts on free GPUs",
+    "consolidate": "moves",
+    "resize": "growth",
+}
 COLUMNS = {
     "action": "What",
     "how": "How",
@@ -223,8 +229,9 @@ def _bare(found: Replayed) -> str:
     """The classes that have no row."""
     if not found.bare:
         return ""
-    named = ", ".join(ACTIONS[action].lower() for action in found.bare)
-    return f" Nothing was {named}. Only jobs of `fallow run` can tell what that would have brought."
+    *first, last = (DEEDS[action] for action in found.bare)
+    named = f"{', '.join(first)} or {last}" if first else last
+    return f" Nothing would have come of {named}; only jobs of `fallow run` say what these need to know."
 
 
 def _others(found: Replayed) -> str:
