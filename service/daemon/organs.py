@@ -28,7 +28,7 @@ from service.importing import Imports
 from service.wiring import Body, Stage
 
 if TYPE_CHECKING:
-    from service.daemon.serve import Orders
+    from service.daemon.start import Orders
 
 log = logging.getLogger(__name__)
 

@@ -4,36 +4,19 @@ Here it is started: its store is opened while all that it is made of is imported
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 
 import collector.store.database  # noqa: F401  here, not by two threads at once
 from service import wiring
-from service.config.model import Config
 from service.daemon.ending import Ending
-from service.daemon.start import ServiceRefused, make_data_dir
+from service.daemon.start import Orders, ServiceRefused, make_data_dir
 from service.daemon.thrift import share_heaps
 
 __all__ = ["Orders", "ServiceRefused", "serve"]
 
 ORGANS = "service.daemon.organs"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Orders:
-    """What a service is started with. ``port_fixed`` when somebody chose the port: then no other will do.
-
-    ``opened`` is called once, when all that there is has been read and nobody is answered yet.
-    """
-
-    config: Config
-    data: Path
-    port_fixed: bool
-    say: Callable[[str], None]
-    opened: Callable[[], None] = lambda: None
 
 
 def serve(orders: Orders, stop: threading.Event | None = None) -> None:

@@ -1,13 +1,18 @@
-"""What a service does before it serves: directory, token, port, and a plain word when one fails."""
+"""What a service is started with, and what it does before it serves: directory, token, port, and a plain word
+when one fails.
+"""
 
 import contextlib
 import errno
 import os
 import secrets
 import socket
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from service.client.place import token_file
+from service.config.model import Config
 from service.trouble import Trouble
 
 SEND_BUFFER_BYTES = 256 * 1024
@@ -16,6 +21,20 @@ SEND_BUFFER_BYTES = 256 * 1024
 
 class ServiceRefused(Trouble):
     """The service cannot start; the message says what was found and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """What a service is started with. ``port_fixed`` when somebody chose the port: then no other will do.
+
+    ``opened`` is called once, when all that there is has been read and nobody is answered yet.
+    """
+
+    config: Config
+    data: Path
+    port_fixed: bool
+    say: Callable[[str], None]
+    opened: Callable[[], None] = lambda: None
 
 
 def make_data_dir(data: Path) -> None:
