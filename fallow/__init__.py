@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fallow.job import Job as Job
     from fallow.job import connect as connect
-    from fallow.listening import listen as listen
     from fallow.recipe import Step as Step
+    from fallow.requests.listening import listen as listen
     from fallow.trainer import Trainer as Trainer
 
 __all__ = ["Job", "Step", "Trainer", "connect", "listen"]
@@ -28,7 +28,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(job, name)
     if name == "listen":
-        from fallow import listening
+        from fallow.requests import listening
 
         return listening.listen
     if name == "Step":

@@ -19,11 +19,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from fallow import protocol
-from fallow.driving import threads
-from fallow.gate import Refused, Relay, enter
-from fallow.hosts import devices_here, encode_offer, offer_here
-from fallow.nursery import Child, Nursery
-from fallow.slots import Offer
+from fallow.machines.gate import Refused, Relay, enter
+from fallow.machines.hosts import devices_here, encode_offer, offer_here
+from fallow.machines.nursery import Child, Nursery
+from fallow.machines.slots import Offer
+from fallow.machines.workers import threads
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -60,7 +60,7 @@ class Mission:
                 self._nursery.close()
 
     def _serve(self) -> None:
-        from fallow.channel import client  # imports torch
+        from fallow.world.channel import client  # imports torch
 
         try:
             store = client(self._relay.address)

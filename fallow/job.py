@@ -12,16 +12,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from fallow import protocol, static_world
-from fallow.channel import Channel, from_environment
-from fallow.group import Group
-from fallow.listening import listen
-from fallow.memory import JobMemory
+from fallow import protocol
 from fallow.mistakes import Mistake, StateMistake
 from fallow.recipe import Recipe
-from fallow.reporting import Reporter
-from fallow.share import keep_to_share
+from fallow.reports.reporting import Reporter
+from fallow.requests.listening import listen
+from fallow.requests.memory import JobMemory
+from fallow.requests.share import keep_to_share
 from fallow.trainer import Trainer
+from fallow.world import static_world
+from fallow.world.channel import Channel, from_environment
+from fallow.world.group import Group
 
 
 class Job:

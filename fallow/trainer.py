@@ -6,7 +6,6 @@ again, with the same samples, in whatever group comes next. A resize is never co
 How this worker comes into another group, ``seat`` says; where its samples come from, ``intake`` and below.
 """
 
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -17,28 +16,30 @@ from typing import Any
 import torch
 from torch import nn
 
-from fallow import cut, randomness, speeds, static_world
-from fallow.bucketed import Plain
-from fallow.channel import Channel
-from fallow.cut import Cut
-from fallow.feed import Feed
-from fallow.folded import Tree
-from fallow.group import Group, GroupBroken
-from fallow.intake import Asked, Intake, length, take_in
-from fallow.keeper import Keeper
-from fallow.losses import checked
-from fallow.measuring import measurements
-from fallow.mistakes import LoopMistake, LossMistake
-from fallow.open_step import ONCE_EACH, OpenStep
-from fallow.pace import Pace
+from fallow.batches import cut, speeds
+from fallow.batches.cut import Cut
+from fallow.batches.feed import Feed
+from fallow.batches.intake import Asked, Intake, length, take_in
+from fallow.batches.open_step import ONCE_EACH, OpenStep
+from fallow.batches.sampling import Order, Piece
+from fallow.gradients.bucketed import Plain
+from fallow.gradients.folded import Tree
+from fallow.gradients.losses import checked, finite
+from fallow.gradients.reduction import Local, Reducer, Summed
+from fallow.mistakes import LoopMistake
 from fallow.recipe import Recipe, Step
-from fallow.reduction import Local, Reducer, Summed
-from fallow.replica import Replica
-from fallow.reporting import Measurements, Reporter
-from fallow.sampling import Order, Piece
-from fallow.seat import Seat
-from fallow.stopwatch import Stopwatch
-from fallow.wishes import Wishes
+from fallow.reports.measuring import measurements
+from fallow.reports.pace import Pace
+from fallow.reports.reporting import Measurements, Reporter
+from fallow.reports.stopwatch import Stopwatch
+from fallow.requests.wishes import Wishes
+from fallow.state import randomness
+from fallow.state.keeper import Keeper
+from fallow.state.replica import Replica
+from fallow.world import static_world
+from fallow.world.channel import Channel
+from fallow.world.group import Group, GroupBroken
+from fallow.world.seat import Seat
 
 NOTES = 2
 """What a worker adds to a step's sum: the number of the plan to switch to, and whether to save. If shares go
@@ -346,11 +347,8 @@ class Trainer:
             return _Outcome(None, 0.0)
         scale = opened.scale(summed.count)
         loss = summed.loss * scale
-        if not (math.isfinite(loss) or self.recipe.scaler is not None or self.recipe.allow_non_finite):
-            raise LossMistake(
-                f"step {opened.number}: the loss over the global batch is {loss}; nothing was updated. Look "
-                "at the learning rate and at this step's samples, or pass allow_non_finite=True to go on"
-            )
+        if self.recipe.scaler is None and not self.recipe.allow_non_finite:
+            finite(loss, opened.number)
         self._replica.scale(scale)
         return _Outcome(summed, loss)
 

@@ -8,9 +8,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from fallow import batch
-from fallow import group as groups
-from fallow.folded import Tree
+from fallow.batches import batch
+from fallow.gradients.folded import Tree
+from fallow.world import group as groups
 
 ELEMENTS = 8 * 1024 * 1024
 PIECES = 8

@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bench.elastic.training import ENDLESS, SIZES, SLEEP_S, Log, build
-from fallow import batch
+from fallow.batches import batch
 
 
 def main() -> None:

@@ -105,7 +105,7 @@ def main() -> None:
 
 def time_handovers(log: Log) -> None:
     """Note how long each end of a hand-over took; the rest of it is as it is."""
-    from fallow import seat
+    from fallow.world import seat
 
     send, receive = seat.send_state, seat.receive_state
 

@@ -15,10 +15,10 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from bench.elastic.training import ENDLESS, SIZES, Size, build
-from fallow import batch
-from fallow import group as groups
+from fallow.batches import batch
 from fallow.recipe import Recipe
 from fallow.trainer import Trainer
+from fallow.world import group as groups
 
 WARM_UP = 3
 SIZE = SIZES["50M"]

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.elastic import text_training
-from fallow.controller import Controller
-from fallow.nursery import Nursery
+from fallow.controller.controller import Controller
+from fallow.machines.nursery import Nursery
 
 SCRIPT = Path(text_training.__file__)
 ROOT = SCRIPT.parents[2]

@@ -27,8 +27,8 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_only
 import fallow
 from fallow.mistakes import Mistake
 from fallow.recipe import Step
-from fallow.seat import Left
 from fallow.trainer import Trainer
+from fallow.world.seat import Left
 
 
 class ElasticStrategy(SingleDeviceStrategy):  # type: ignore[misc]

@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 import fallow
+from fallow.batches.sampling import Order
 from fallow.job import Job
-from fallow.sampling import Order
 
 GLOBAL_BATCH = 48
 STEPS = 20  # 331 samples: nearly three epochs, each with an uneven last batch

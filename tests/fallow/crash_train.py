@@ -18,7 +18,8 @@ import torch
 from torch import nn
 
 import fallow
-from fallow import channel, group, neighbour, protocol, seat
+from fallow import protocol
+from fallow.world import channel, group, neighbour, seat
 from tests.fallow.crew import network, task
 from tests.fallow.ledger import Ledger
 

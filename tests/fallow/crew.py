@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 import fallow
-from fallow.controller import Controller
-from fallow.membership import Limits
+from fallow.controller.controller import Controller
+from fallow.controller.membership import Limits
 from fallow.recipe import Step
 from fallow.trainer import Trainer
 

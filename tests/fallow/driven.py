@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fallow.controller import Controller
-from fallow.membership import Limits
-from fallow.nursery import Nursery
+from fallow.controller.controller import Controller
+from fallow.controller.membership import Limits
+from fallow.machines.nursery import Nursery
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 240

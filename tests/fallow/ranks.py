@@ -8,8 +8,8 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 
-from fallow import group as groups
-from fallow.group import Group
+from fallow.world import group as groups
+from fallow.world.group import Group
 
 T = TypeVar("T")
 CPU = torch.device("cpu")

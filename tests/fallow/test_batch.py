@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.batch import BatchError, StepShape, apportion, balanced, even_split, fixed
+from fallow.batches.batch import BatchError, StepShape, apportion, balanced, even_split, fixed
 
 WEIGHT = st.floats(min_value=0.01, max_value=100)
 

@@ -10,9 +10,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
-from fallow.bucketed import Plain  # noqa: E402
-from fallow.folded import Tree  # noqa: E402
-from fallow.group import Alone, Group, GroupBroken, Work  # noqa: E402
+from fallow.gradients.bucketed import Plain  # noqa: E402
+from fallow.gradients.folded import Tree  # noqa: E402
+from fallow.world.group import Alone, Group, GroupBroken, Work  # noqa: E402
 from tests.fallow.ranks import together  # noqa: E402
 
 SMALL_BUCKET = 600

@@ -8,10 +8,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
-from fallow import neighbour  # noqa: E402
-from fallow.controller import Controller  # noqa: E402
-from fallow.membership import Limits  # noqa: E402
-from fallow.nursery import Nursery  # noqa: E402
+from fallow.controller.controller import Controller  # noqa: E402
+from fallow.controller.membership import Limits  # noqa: E402
+from fallow.machines.nursery import Nursery  # noqa: E402
+from fallow.world import neighbour  # noqa: E402
 from tests.fallow.crew import Outcome, training  # noqa: E402
 from tests.fallow.ledger import audit  # noqa: E402
 from tests.thinned import thinned  # noqa: E402

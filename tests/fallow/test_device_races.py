@@ -10,11 +10,12 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fallow import events, protocol
-from fallow.actions import Action, Kill, Publish, Start
-from fallow.membership import Phase, View, decide
+from fallow import protocol
+from fallow.controller import events
+from fallow.controller.actions import Action, Kill, Publish, Start
+from fallow.controller.membership import Phase, View, decide
+from fallow.machines.slots import Machine, Offer
 from fallow.protocol import MemberId, Plan
-from fallow.slots import Machine, Offer
 from tests.fallow.test_membership import LIMITS, PATIENT, A, B, C, World, ready, view, worker
 
 DEVICES = ("GPU-a", "GPU-b", "GPU-c", "GPU-d")

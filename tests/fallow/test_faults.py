@@ -12,9 +12,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
-from fallow.controller import Controller  # noqa: E402
-from fallow.membership import Limits  # noqa: E402
-from fallow.nursery import Nursery  # noqa: E402
+from fallow.controller.controller import Controller  # noqa: E402
+from fallow.controller.membership import Limits  # noqa: E402
+from fallow.machines.nursery import Nursery  # noqa: E402
 from fallow.protocol import MemberId  # noqa: E402
 from tests.fallow.crew import Outcome, training  # noqa: E402
 from tests.fallow.ledger import Account, audit  # noqa: E402

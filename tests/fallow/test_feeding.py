@@ -17,9 +17,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info  # noqa: E402
 
-from fallow.cut import Cut  # noqa: E402
-from fallow.feed import Feed  # noqa: E402
-from fallow.intake import Asked, take_in  # noqa: E402
+from fallow.batches.cut import Cut  # noqa: E402
+from fallow.batches.feed import Feed  # noqa: E402
+from fallow.batches.intake import Asked, take_in  # noqa: E402
 from fallow.mistakes import DataMistake  # noqa: E402
 from fallow.recipe import Recipe  # noqa: E402
 

@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
-from fallow.bucketed import Plain  # noqa: E402
-from fallow.cut import Cut  # noqa: E402
-from fallow.folded import Tree  # noqa: E402
-from fallow.group import Group  # noqa: E402
-from fallow.open_step import OpenStep  # noqa: E402
+from fallow.batches.cut import Cut  # noqa: E402
+from fallow.batches.open_step import OpenStep  # noqa: E402
+from fallow.gradients.bucketed import Plain  # noqa: E402
+from fallow.gradients.folded import Tree  # noqa: E402
+from fallow.gradients.reduction import Local  # noqa: E402
 from fallow.recipe import Recipe  # noqa: E402
-from fallow.reduction import Local  # noqa: E402
+from fallow.world.group import Group  # noqa: E402
 from tests.fallow.ranks import together  # noqa: E402
 
 nn = torch.nn

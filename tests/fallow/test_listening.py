@@ -16,7 +16,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
 from fallow.control_socket import ask  # noqa: E402
-from fallow.share import keep_to_share  # noqa: E402
+from fallow.requests.share import keep_to_share  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 60

@@ -16,7 +16,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
-from fallow.gate import Gate, Refused, Relay, enter  # noqa: E402
+from fallow.machines.gate import Gate, Refused, Relay, enter  # noqa: E402
 from tests.fallow.ledger import audit  # noqa: E402
 
 ROOT = Path(__file__).parents[2]

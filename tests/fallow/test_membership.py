@@ -6,9 +6,9 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fallow import events
-from fallow.actions import Action, Adopt, Cancel, Commit, GiveUp, Kill, Publish, Settle, Start
-from fallow.membership import Limits, Pending, Phase, View, Worker, decide
+from fallow.controller import events
+from fallow.controller.actions import Action, Adopt, Cancel, Commit, GiveUp, Kill, Publish, Settle, Start
+from fallow.controller.membership import Limits, Pending, Phase, View, Worker, decide
 from fallow.protocol import MemberId, Plan, decode_plan, encode_plan
 
 LIMITS = Limits(start_ms=1000, connect_ms=100, switch_ms=200, report_ms=50)

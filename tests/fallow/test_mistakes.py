@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
 import fallow  # noqa: E402
-from fallow.batch import BatchError  # noqa: E402
+from fallow.batches.batch import BatchError  # noqa: E402
 from fallow.job import Job  # noqa: E402
 from fallow.mistakes import LoopMistake, LossMistake, Mistake, StateMistake  # noqa: E402
 from fallow.trainer import Trainer  # noqa: E402

@@ -12,7 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
-from fallow import neighbour  # noqa: E402
+from fallow.world import neighbour  # noqa: E402
 
 NOBODY = 65534
 

@@ -16,9 +16,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
 import fallow  # noqa: E402
-from fallow.controller import Controller  # noqa: E402
-from fallow.membership import Limits  # noqa: E402
-from fallow.nursery import Nursery  # noqa: E402
+from fallow.controller.controller import Controller  # noqa: E402
+from fallow.controller.membership import Limits  # noqa: E402
+from fallow.machines.nursery import Nursery  # noqa: E402
 from tests.fallow import noisy_train  # noqa: E402
 from tests.fallow.noisy_train import STEPS, train  # noqa: E402
 

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
-from fallow.nursery import Nursery
+from fallow.machines.nursery import Nursery
 
 DEADLINE_S = 60
 

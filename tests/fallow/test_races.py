@@ -18,10 +18,10 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 from torch import nn  # noqa: E402
 
 from fallow import protocol  # noqa: E402
-from fallow.channel import Channel, client  # noqa: E402
-from fallow.controller import Controller  # noqa: E402
+from fallow.controller.controller import Controller  # noqa: E402
 from fallow.job import Job  # noqa: E402
 from fallow.protocol import MemberId  # noqa: E402
+from fallow.world.channel import Channel, client  # noqa: E402
 from tests.fallow.crew import LIMITS, SEEDING, Outcome, ThreadWorker, Train, network, task  # noqa: E402
 
 SEEDS = int(os.environ.get("FALLOW_SEEDS", "3"))

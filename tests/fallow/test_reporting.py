@@ -8,8 +8,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
 import fallow  # noqa: E402
-from fallow.controller import Controller  # noqa: E402
-from fallow.reporting import EVERY_S, Reporter  # noqa: E402
+from fallow.controller.controller import Controller  # noqa: E402
+from fallow.reports.reporting import EVERY_S, Reporter  # noqa: E402
 from tests.fallow.crew import LIMITS, Outcome, ThreadWorker, task  # noqa: E402
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.speeds import WINDOW_STEPS, WORTH_IT, Speeds, even
+from fallow.batches.speeds import WINDOW_STEPS, WORTH_IT, Speeds, even
 
 SECONDS = st.floats(min_value=1e-4, max_value=1.0)
 

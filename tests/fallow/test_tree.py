@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.tree import Node, Stack, block_nodes, push, root
+from fallow.gradients.tree import Node, Stack, block_nodes, push, root
 
 
 def folded(start: int, stop: int) -> Stack[str]:

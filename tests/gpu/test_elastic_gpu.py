@@ -15,7 +15,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
 import fallow  # noqa: E402
-from fallow import group as groups  # noqa: E402
+from fallow.world import group as groups  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 

@@ -1,0 +1,146 @@
+"""What a script passes to ``steps``, understood: a data set, a stream or torch's own loader.
+
+From a loader its data set, collate function, processes, pinning and whether it shuffles are taken; its batch
+size is not, because batches are cut anew for each world.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
+
+from fallow.batches.batch import BatchError
+from fallow.batches.prefetch import Loading
+from fallow.batches.readers import Collate, MapReader, Reader, StreamReader
+from fallow.batches.sampling import ENDLESS, Order
+from fallow.mistakes import DataMistake, LoopMistake
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The arguments of ``steps``; ``None`` leaves a choice to the loader, if one was passed."""
+
+    collate: Collate | None = None
+    shuffle: bool | None = None
+    drop_last: bool | None = None
+    order: Callable[[int], Sequence[int]] | None = None
+    workers: int | None = None
+    prefetch: int | None = None
+    pin_memory: bool | None = None
+    worker_init: Callable[[int], None] | None = None
+    samples_per_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intake:
+    """What to train on: in which order, read by what, how."""
+
+    order: Order
+    reader: Reader
+    loading: Loading
+
+
+def take_in(source: Any, asked: Asked, global_batch: int, seed: int, key: int | None) -> Intake:
+    """Understand ``source``; with ``key``, randomness in reading is keyed. Raises DataMistake, BatchError."""
+    loader = source if isinstance(source, DataLoader) else None
+    dataset = loader.dataset if loader is not None else source
+    loading = _loading(loader, asked)
+    drop_last = _first(asked.drop_last, getattr(loader, "drop_last", None), False)
+    collate = asked.collate or (loader.collate_fn if loader is not None else None)
+    if _is_stream(dataset):
+        order = Order(
+            samples=_length(dataset, asked),
+            global_batch=global_batch,
+            seed=seed,
+            shuffle=False,
+            drop_last=drop_last,
+        )
+        if asked.shuffle or asked.order:
+            raise DataMistake(
+                "a stream is read in its own order: shuffle in the data set, and drop shuffle=, order="
+            )
+        return Intake(order=order, reader=StreamReader(dataset, collate, key), loading=loading)
+    order = Order(
+        samples=_length(dataset, asked),
+        global_batch=global_batch,
+        seed=seed,
+        shuffle=_shuffles(loader, asked),
+        drop_last=drop_last,
+        visit=asked.order,
+    )
+    return Intake(order=order, reader=MapReader(dataset, collate, key), loading=loading)
+
+
+def length(total_steps: int | None, epochs: int | None, order: Order) -> int:
+    """The steps of the whole training, asked for one way or the other. Raises LoopMistake."""
+    if (total_steps is None) == (epochs is None):
+        raise LoopMistake("steps() takes either total_steps or epochs")
+    asked = total_steps if epochs is None else epochs
+    if isinstance(asked, bool) or not isinstance(asked, int) or asked < 0:
+        raise LoopMistake(f"steps() cannot train for {asked!r} steps or epochs: pass a whole number")
+    if epochs is None:
+        return asked
+    if order.samples == ENDLESS:
+        raise LoopMistake("this stream has no length, so no epochs: pass total_steps or samples_per_epoch")
+    return asked * order.steps_per_epoch
+
+
+def _is_stream(dataset: Any) -> bool:
+    if hasattr(type(dataset), "__getitem__") and hasattr(type(dataset), "__len__"):
+        return False
+    if hasattr(type(dataset), "__iter__"):
+        return True
+    raise DataMistake(
+        f"{type(dataset).__name__} can be neither indexed (with a length) nor iterated: pass a data set or a "
+        "torch DataLoader to steps()"
+    )
+
+
+def _length(dataset: Any, asked: Asked) -> int:
+    if asked.order is not None:
+        return len(asked.order(0))
+    if asked.samples_per_epoch is not None:
+        if not _is_stream(dataset):
+            raise DataMistake("samples_per_epoch is for streams: this data set has a length of its own")
+        return asked.samples_per_epoch
+    try:
+        return len(dataset)
+    except TypeError:
+        return ENDLESS
+
+
+def _shuffles(loader: DataLoader[Any] | None, asked: Asked) -> bool:
+    if asked.shuffle is not None:
+        return asked.shuffle
+    if loader is None or asked.order is not None:
+        return True
+    batched = loader.batch_sampler
+    sampler = getattr(batched, "sampler", loader.sampler)
+    if isinstance(sampler, RandomSampler | SequentialSampler):
+        return isinstance(sampler, RandomSampler)
+    raise DataMistake(
+        f"the loader draws samples with {type(sampler).__name__}, which a resize cannot follow. Pass "
+        "order=FUNCTION to steps(): from an epoch's number to its indices, the same in every worker"
+    )
+
+
+def _loading(loader: DataLoader[Any] | None, asked: Asked) -> Loading:
+    workers = _first(asked.workers, getattr(loader, "num_workers", None), 0)
+    prefetch = _first(asked.prefetch, getattr(loader, "prefetch_factor", None), 2)
+    if workers < 0 or prefetch < 1:
+        raise BatchError(
+            f"workers={workers} and prefetch={prefetch}: at least 0 processes, each 1 ahead or more"
+        )
+    return Loading(
+        workers=workers,
+        prefetch=prefetch,
+        pin_memory=_first(asked.pin_memory, getattr(loader, "pin_memory", None), False),
+        worker_init=asked.worker_init or getattr(loader, "worker_init_fn", None),
+        context=getattr(loader, "multiprocessing_context", None),
+        timeout_s=getattr(loader, "timeout", 0.0),
+    )
+
+
+def _first(*choices: Any) -> Any:
+    return next(choice for choice in choices if choice is not None)

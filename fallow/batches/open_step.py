@@ -1,0 +1,99 @@
+"""The step in hand: which of this worker's micro-batches were handed out, and which had their backward pass.
+
+Bookkeeping only, so that a loop that skips, repeats or forgets something is told so at once instead of
+training on a wrong batch. Pure.
+"""
+
+from dataclasses import dataclass
+
+from fallow.batches.batch import MicroBatch, StepShape
+from fallow.mistakes import LoopMistake, LossMistake
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """One micro-batch's part of the step: its loss counts ``weight``, its running statistics ``fraction``."""
+
+    micro: MicroBatch
+    weight: float
+    fraction: float
+    count: float
+
+
+class OpenStep:
+    """Step ``number`` of ``shape``, of which this worker computes ``mine``."""
+
+    def __init__(self, number: int, shape: StepShape, mine: tuple[MicroBatch, ...]):
+        self.number = number
+        self.shape = shape
+        self.mine = mine
+        self._handed_out: MicroBatch | None = None
+        self._done = 0
+        self._counting: bool | None = None
+
+    def hand_out(self, micro: MicroBatch) -> None:
+        """The loop gets ``micro`` now. Raises LoopMistake if it has not finished the one before."""
+        if self._handed_out is not None:
+            raise LoopMistake(f"{self._where()}: {_samples(self._handed_out)} had no backward(). {ONCE_EACH}")
+        self._handed_out = micro
+
+    def weigh(self, count: float | None) -> Weighed:
+        """The part of the micro-batch that was handed out last, whose backward pass begins."""
+        if self._handed_out is None:
+            raise LoopMistake(
+                f"{self._where()}: backward() was called without a micro-batch in hand "
+                f"({self._done} of {len(self.mine)} had theirs). {ONCE_EACH}"
+            )
+        self._check_count(count)
+        micro, self._handed_out = self._handed_out, None
+        self._done += 1
+        whole = self.shape.global_batch
+        fraction = micro.size / whole
+        if count is None:
+            return Weighed(micro, fraction, fraction, 0.0)
+        return Weighed(micro, count / whole, fraction, float(count))
+
+    def close(self) -> None:
+        """The step is to be summed. Raises LoopMistake unless every micro-batch had its backward pass."""
+        if self._done < len(self.mine):
+            raise LoopMistake(
+                f"{self._where()}: step() was called after {self._done} of this worker's {len(self.mine)} "
+                f"micro-batches. {ONCE_EACH}"
+            )
+
+    def scale(self, total_count: float) -> float:
+        """What gradients and loss are multiplied with once summed: 1 unless losses were counted."""
+        if self._counting is False and total_count and self.mine:
+            raise LossMistake(f"{self._where()}: other workers pass a count to backward(), this one does not")
+        if not total_count:
+            if self._counting:
+                raise LossMistake(
+                    f"{self._where()}: the counts of all micro-batches sum to 0, so the mean loss is not "
+                    "defined. Leave samples out of the data set that have nothing to learn from"
+                )
+            return 1.0
+        return self.shape.global_batch / total_count
+
+    def _check_count(self, count: float | None) -> None:
+        if count is not None and not 0 <= count < float("inf"):
+            raise LossMistake(f"{self._where()}: count={count!r} is no number of items")
+        counting = count is not None
+        if self._counting is not None and self._counting != counting:
+            raise LossMistake(
+                f"{self._where()}: backward() got a count for some micro-batches and none for others; "
+                "a step's losses are averaged over samples or over counted items, not both"
+            )
+        self._counting = counting
+
+    def _where(self) -> str:
+        return f"step {self.number}"
+
+
+ONCE_EACH = (
+    "In the loop over a step's micro-batches call trainer.backward(loss) once for each, and trainer.step() "
+    "after the loop"
+)
+
+
+def _samples(micro: MicroBatch) -> str:
+    return f"micro-batch {micro.index} (samples {micro.start} to {micro.stop - 1} of the global batch)"

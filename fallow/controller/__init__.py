@@ -1,0 +1,1 @@
+"""Drives one elastic training: ``python -m fallow.controller`` is its command line."""

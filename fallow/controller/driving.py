@@ -1,0 +1,257 @@
+"""The controller's command line: start a training and drive it, or say something to one that runs.
+
+    python -m fallow.controller --min 1 --max 4 --workers 2 --spare 1 -- train.py --epochs 3
+    python -m fallow.controller --socket PATH resize 3
+
+Exit codes: 0 the training came to its end, 1 it failed, 2 wrong usage, 75 it was stopped on request (and
+saved, where it has a path), 130 Ctrl-C, 143 SIGTERM or a hang-up; the last two after a clean stop as well.
+"""
+
+import argparse
+import os
+import secrets
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from fallow.control_socket import ControlSocket, ask
+from fallow.controller.controller import Controller
+from fallow.controller.membership import Limits
+from fallow.controller.steering import SLOW, Steering
+from fallow.machines.gate import Gate
+from fallow.machines.hosts import Hosts, devices_here, offer_here
+from fallow.machines.nursery import Nursery
+from fallow.machines.workers import threads
+from fallow.protocol import ENV_TOKEN
+
+STOPPED = 75
+"""EX_TEMPFAIL: not finished, to be resumed."""
+WRONG_USAGE, INTERRUPTED, TERMINATED = 2, 130, 143
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    own, training = _split(given)
+    parser = _parser()
+    options = parser.parse_args(own)
+    if training:
+        _check(parser, options, training)
+        return _drive(options, training)
+    if options.socket is None or not options.ask:
+        parser.error("give a training after --, or --socket PATH and what to ask")
+    return _ask(options.socket, options.ask)
+
+
+def _drive(options: argparse.Namespace, training: list[str]) -> int:
+    try:
+        control = ControlSocket(options.socket or Path(tempfile.mkdtemp(prefix="fallow-")) / "control")
+    except OSError as error:
+        _tell(f"cannot listen: {error}")
+        return WRONG_USAGE
+    try:
+        return _drive_from(options, training, control)
+    finally:
+        control.close()
+
+
+def _drive_from(options: argparse.Namespace, training: list[str], control: ControlSocket) -> int:
+    driven: list[Controller] = []
+
+    def wake() -> None:
+        for controller in driven:
+            controller.wake()
+
+    nursery = Nursery(
+        training,
+        threads(os.environ, options.maximum),
+        warm=not options.cold,
+        preload=options.preload,
+        on_news=wake,
+    )
+    listens = options.listen
+    devices = options.devices or devices_here()
+    here = offer_here(_slots(options), listens[0] if listens else "", devices)
+    hosts = Hosts(here, nursery.spawn, training, _tell)
+    controller = Controller(
+        hosts.spawn,
+        workers=options.workers or max(options.minimum, len(options.devices or ())),
+        minimum=options.minimum,
+        maximum=options.maximum,
+        spare=options.spare,
+        limits=_limits(options),
+        room=hosts.room,
+        tell=_tell,
+    )
+    driven.append(controller)
+    steering = Steering(controller, hosts, options.minimum, options.maximum)
+    control.answers = steering.answer
+    signals = _stop_on_signals(controller)
+    _tell(f"resize with: python -m fallow.controller --socket {control.path} resize N")
+    gate = None
+    try:
+        gate = _open_gate(listens, controller, control.path.parent) if listens else None
+
+        def look(driven: Controller) -> None:
+            hosts.look(driven.box)
+            steering.look()
+
+        code = controller.run(poll=look, listeners=(control,))
+    finally:
+        hosts.dismiss()
+        nursery.close()
+        if gate is not None:
+            gate.close()
+    return _sum_up(controller, code, signals, steering.suspended)
+
+
+def _open_gate(listens: tuple[str, int], controller: Controller, folder: Path) -> Gate:
+    """Let other machines in that know the token: the environment's, or a new one left in a file of ours."""
+    token = os.environ.get(ENV_TOKEN)
+    host, port = controller.address.rsplit(":", 1)
+    known = f"${ENV_TOKEN}"
+    if not token:
+        token, path = secrets.token_hex(16), folder / f"fallow-token-{os.getpid()}"
+        path.touch(mode=0o600)
+        path.write_text(token)
+        known = f"the token in {path}"
+    try:
+        gate = Gate(listens, (host, int(port)), token)
+    except OSError as error:
+        _tell(f"cannot listen at {listens[0]}:{listens[1]}: {error}")
+        sys.exit(WRONG_USAGE)
+    _tell(f"machines join with {known} and: python -m fallow.agent {listens[0]}:{gate.port} --slots N")
+    return gate
+
+
+def _slots(options: argparse.Namespace) -> int | None:
+    """Slots of this machine: as asked for, else a GPU each, else as many as the training may have."""
+    if options.slots is None and not (options.devices or devices_here()):
+        return int(options.maximum)
+    return None if options.slots is None else int(options.slots)
+
+
+def _sum_up(controller: Controller, code: int, signals: list[int], saved_before: bool) -> int:
+    if controller.view.finished and code == 0:
+        return 0
+    unsaved = "" if controller.unsaved is None else f"; it could not be saved then: {controller.unsaved}"
+    if signals:
+        _tell(f"stopped by {signal.Signals(signals[0]).name}{unsaved}")
+        return INTERRUPTED if signals[0] == signal.SIGINT else TERMINATED
+    _tell(f"the training stopped: {controller.exit_reason}{unsaved}")
+    return STOPPED if controller.stopped and (not unsaved or saved_before) else code
+
+
+def _stop_on_signals(controller: Controller) -> list[int]:
+    """Stop cleanly when asked to; asked a second time, at once. Returns the signals that will have come."""
+    came: list[int] = []
+
+    def stop(number: int, frame: object) -> None:
+        came.append(number)
+        controller.ask_to_stop(signal.Signals(number).name)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
+    return came
+
+
+def _ask(path: Path, words: Sequence[str]) -> int:
+    try:
+        answer = ask(path, words, timeout_s=None if words[0] in SLOW else 5)
+    except OSError as error:
+        print(f"fallow: no controller answers at {path}: {error}", file=sys.stderr)
+        return 1
+    print(answer or '{"error": "the controller ended before it answered"}')
+    return 1 if not answer or '"error"' in answer else 0
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or host in ("0.0.0.0", "*"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not ADDR:PORT with an address of this machine")
+    return host, int(port)
+
+
+def _devices(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names) or len(set(names)) < len(names):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of devices, each once, with commas between")
+    return names
+
+
+def _limits(options: argparse.Namespace) -> Limits:
+    return replace(Limits(), start_ms=int(options.start_timeout * 1000), failures=options.failures)
+
+
+def _tell(line: str) -> None:
+    print(f"fallow: {line}", file=sys.stderr, flush=True)
+
+
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    if "--" not in arguments:
+        return arguments, []
+    place = arguments.index("--")
+    return arguments[:place], arguments[place + 1 :]
+
+
+def _check(parser: argparse.ArgumentParser, options: argparse.Namespace, training: list[str]) -> None:
+    if options.ask:
+        parser.error(f"either a training or a request, not both: {' '.join(options.ask)}")
+    if not 1 <= options.minimum <= options.maximum:
+        parser.error(f"--min {options.minimum} --max {options.maximum}: they must be 1 <= min <= max")
+    if options.workers is not None and not options.minimum <= options.workers <= options.maximum:
+        parser.error(
+            f"--workers {options.workers} lies outside --min {options.minimum} --max {options.maximum}"
+        )
+    if options.devices and options.slots is not None:
+        parser.error("--devices says how many slots there are: leave --slots out")
+    if options.devices and not options.minimum <= len(options.devices) <= options.maximum:
+        named = len(options.devices)
+        parser.error(f"{named} --devices lie outside --min {options.minimum} --max {options.maximum}")
+    if options.spare < 0:
+        parser.error("--spare must be 0 or more")
+    if training[0] != "-m" and not Path(training[0]).is_file():
+        parser.error(f"no such script: {training[0]}")
+    if training == ["-m"]:
+        parser.error("-m needs a module")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m fallow.controller",
+        description="Drive an elastic training, or ask one that runs.",
+        usage="%(prog)s [options] -- SCRIPT|-m MODULE [ARGUMENT ...]\n"
+        "       %(prog)s --socket PATH resize N | devices NAME[,NAME...] | status | release WORKER |\n"
+        "           release-caches | suspend | stop",
+    )
+    parser.add_argument("--min", dest="minimum", type=int, default=1, help="fewest workers (1)")
+    parser.add_argument("--max", dest="maximum", type=int, default=64, help="most workers (64)")
+    parser.add_argument("--workers", type=int, help="workers at the start (--min)")
+    parser.add_argument("--spare", type=int, default=0, help="warm workers kept waiting to join (0)")
+    parser.add_argument("--cold", action="store_true", help="start each worker as a fresh interpreter")
+    parser.add_argument(
+        "--preload", action="append", default=[], metavar="MODULE", help="import this once for all workers"
+    )
+    parser.add_argument(
+        "--start-timeout", type=float, default=600.0, metavar="S", help="longest start of a worker (600)"
+    )
+    parser.add_argument(
+        "--failures",
+        type=int,
+        default=5,
+        metavar="N",
+        help="failures in a row before it is tried no more (5)",
+    )
+    parser.add_argument("--slots", type=int, help="workers that fit on this machine (a GPU each, else --max)")
+    parser.add_argument(
+        "--devices", type=_devices, metavar="NAME[,NAME...]", help="a worker each, which sees no other device"
+    )
+    parser.add_argument(
+        "--listen", type=_address, metavar="ADDR:PORT", help="let other machines join, through this interface"
+    )
+    parser.add_argument("--socket", type=Path, help="where to listen, or whom to ask")
+    parser.add_argument("ask", nargs="*", help=argparse.SUPPRESS)
+    return parser

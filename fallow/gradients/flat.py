@@ -1,0 +1,173 @@
+"""A model's gradients and running statistics in flat tensors, so that few sums over the group carry all.
+
+Where each lies, ``layout`` says. The tail holds the extra numbers of the step, how many gradients are odd,
+a mark for each parameter that had one, and how far each counter moved. Nothing here communicates.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from fallow.gradients.layout import Layout, Place, lay_out
+
+Storage = list[torch.Tensor]
+"""One 1-d tensor a bucket, as ``Flat.allocate`` makes them."""
+SLACK = 1024
+"""Elements to spare in an allocation, so that it still fits a tail or a padding that has changed a little."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """What the tail says after the sum: the ``extras``, over all workers; which parameters had a gradient
+    anywhere; and how many gradients were out of the ordinary.
+    """
+
+    extras: list[float]
+    present: tuple[bool, ...]
+    odd: int
+
+
+class Flat:
+    """The buckets of one model; ``extras`` further numbers travel with it."""
+
+    def __init__(self, model: nn.Module, extras: int, bucket_bytes: int | None = None):
+        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.statistics = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
+        self._counters = [buffer for buffer in model.buffers() if _is_counter(buffer)]
+        self._counted = [0] * len(self._counters)
+        self._extras = extras
+        self.device = next((tensor.device for tensor in model.parameters()), torch.device("cpu"))
+        tail = extras + 1 + len(self.parameters) + len(self._counters)
+        self.layout: Layout = lay_out(self.parameters, self.statistics, tail, bucket_bytes)
+
+    def allocate(self, multiple: int = 1, spare: Storage | None = None) -> Storage:
+        """Storage with anything in it, each bucket padded to a multiple of ``multiple`` elements.
+
+        What fits of ``spare``, which nobody may need any more, is used again: fresh memory is slow.
+        """
+        left = list(spare or ())
+        return [
+            self._take(-(-size // multiple) * multiple, dtype, left)
+            for size, dtype in zip(self.layout.sizes, self.layout.dtypes, strict=True)
+        ]
+
+    def begin(self) -> None:
+        """No parameter has a gradient afterwards, and counters count from here."""
+        self.drop_gradients()
+        self._counted = self._counts()
+
+    def rewind_counters(self) -> None:
+        """Counters stand where the step began."""
+        for counter, before in zip(self._counters, self._counted, strict=True):
+            counter.fill_(before)
+
+    def drop_gradients(self) -> None:
+        """No parameter has a gradient afterwards."""
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    def gradients(self, storage: Storage) -> list[torch.Tensor]:
+        """The place of each parameter's gradient in ``storage``, in the parameter's shape."""
+        pairs = zip(self.parameters, self.layout.gradients, strict=True)
+        return [_view(storage, place).view(parameter.shape) for parameter, place in pairs]
+
+    def write(self, storage: Storage, fraction: float, extras: Sequence[float]) -> None:
+        """Everything: the gradients as they are, zeros where there are none, and the rest."""
+        for parameter, view in zip(self.parameters, self.gradients(storage), strict=True):
+            put(view, parameter.grad)
+        present = [parameter.grad is not None for parameter in self.parameters]
+        self.write_rest(storage, fraction, extras, present, len(self.sparse()))
+
+    def add(self, storage: Storage, fraction: float, extras: Sequence[float]) -> None:
+        """What ``write`` would write, added to what is there: the same bits in one pass over the memory."""
+        for parameter, view in zip(self.parameters, self.gradients(storage), strict=True):
+            view.add_(
+                0.0 if parameter.grad is None else _dense(parameter.grad)
+            )  # as zeros do: -0.0 becomes 0.0
+        for statistic, place in zip(self.statistics, self.layout.statistics, strict=True):
+            _view(storage, place).view(statistic.shape).add_(statistic * fraction)
+        present = [parameter.grad is not None for parameter in self.parameters]
+        tail = _view(storage, self.layout.tail)
+        tail.add_(torch.tensor(self._tail(extras, present, len(self.sparse())), dtype=tail.dtype))
+
+    def sparse(self) -> set[int]:
+        """Which parameters, by their number, have a gradient that isn't dense."""
+        return {
+            number
+            for number, parameter in enumerate(self.parameters)
+            if parameter.grad is not None and parameter.grad.layout is not torch.strided
+        }
+
+    def write_rest(
+        self, storage: Storage, fraction: float, extras: Sequence[float], present: Sequence[bool], odd: int
+    ) -> None:
+        """The statistics times ``fraction``, and the tail."""
+        for statistic, place in zip(self.statistics, self.layout.statistics, strict=True):
+            torch.mul(statistic, fraction, out=_view(storage, place).view(statistic.shape))
+        tail = _view(storage, self.layout.tail)
+        tail.copy_(torch.tensor(self._tail(extras, present, odd), dtype=tail.dtype))
+
+    def read(self, storage: Storage) -> Totals:
+        """Give each parameter its summed gradient, if any worker had one, and set the statistics.
+
+        The gradients are views of ``storage``.
+        """
+        numbers: list[float] = _view(storage, self.layout.tail).tolist()
+        extras, (odd, *marks) = numbers[: self._extras], numbers[self._extras :]
+        present = tuple([mark > 0 for mark in marks[: len(self.parameters)]])
+        for parameter, view, had in zip(self.parameters, self.gradients(storage), present, strict=True):
+            parameter.grad = view if had else None
+        for statistic, place in zip(self.statistics, self.layout.statistics, strict=True):
+            statistic.copy_(_view(storage, place).view(statistic.shape))
+        moves = marks[len(self.parameters) :]
+        for counter, before, moved in zip(self._counters, self._counted, moves, strict=True):
+            counter.fill_(before + round(moved))
+        return Totals(extras=extras, present=present, odd=round(odd))
+
+    def extras(self, storage: Storage) -> torch.Tensor:
+        """The extra numbers in ``storage``, as a view."""
+        return _view(storage, self.layout.tail)[: self._extras]
+
+    def _tail(self, extras: Sequence[float], present: Sequence[bool], odd: int) -> list[float]:
+        moved = [now - before for now, before in zip(self._counts(), self._counted, strict=True)]
+        return [*extras, odd, *present, *moved]
+
+    def _counts(self) -> list[int]:
+        """Read in one go: on a GPU, each look would wait for it."""
+        counts = [counter.reshape(1).to(torch.int64) for counter in self._counters]
+        return torch.cat(counts).tolist() if counts else []
+
+    def _take(self, size: int, dtype: torch.dtype, left: Storage) -> torch.Tensor:
+        for at, tensor in enumerate(left):
+            whole = tensor.untyped_storage().nbytes() // dtype.itemsize
+            if tensor.dtype is dtype and size <= whole <= size + 4 * SLACK:
+                return left.pop(at).as_strided((size,), (1,), 0)
+        return torch.empty(size + SLACK, dtype=dtype, device=self.device)[:size]
+
+
+def put(view: torch.Tensor, gradient: torch.Tensor | None) -> None:
+    """Write a gradient of any layout, or zeros for none, into its place."""
+    if gradient is None:
+        view.zero_()
+    else:
+        view.copy_(_dense(gradient))
+
+
+def on_wire(bucket: torch.Tensor) -> torch.Tensor:
+    """The bucket as real numbers, which is what groups can sum."""
+    return torch.view_as_real(bucket).view(-1) if bucket.is_complex() else bucket
+
+
+def _dense(gradient: torch.Tensor) -> torch.Tensor:
+    return gradient if gradient.layout is torch.strided else gradient.to_dense()
+
+
+def _view(storage: Storage, place: Place) -> torch.Tensor:
+    return storage[place.bucket][place.start : place.start + place.size]
+
+
+def _is_counter(buffer: torch.Tensor) -> bool:
+    """A single whole number, such as BatchNorm's count of batches."""
+    return buffer.numel() == 1 and not buffer.is_floating_point() and buffer.dtype != torch.bool

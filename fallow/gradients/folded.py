@@ -1,0 +1,175 @@
+"""Sums micro-batches along one tree, to the bit the same for any number of workers: the deterministic mode.
+
+Each worker folds the gradients of its own block into a few parts. Of every part, each worker gets one shard
+from the others, finishes the tree on it, and hands the result round. All of that goes piece by piece, so that
+some pieces travel while others are added up. What the tree looks like, ``tree`` says.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from fallow.gradients import oddities
+from fallow.gradients.flat import Flat, Storage, on_wire
+from fallow.gradients.reduction import TALLIES, Summed
+from fallow.gradients.tree import Node, Stack, block_nodes, push, root
+from fallow.world.group import Group, Work
+
+PIECE_ELEMENTS = 1024 * 1024
+
+
+class Tree:
+    """Every micro-batch is a leaf of one canonical tree, so the sums are bitwise those of any other world.
+
+    Running statistics of each micro-batch start from those of the step, and are averaged along the same tree.
+    """
+
+    def __init__(self, model: nn.Module, group: Group, notes: int, spare: Storage | None = None):
+        self._group = group
+        self._flat = Flat(model, TALLIES + notes)
+        self._no_notes = [0.0] * notes
+        self._stack: Stack[Storage] = []
+        self._left = list(spare or ())
+        self._spare: list[Storage] = []
+        self._landed: dict[tuple[int, int], torch.Tensor] = {}
+        self._before: list[torch.Tensor] = []
+        self._sparse: set[int] = set()
+        self._exchanging = False
+
+    def begin(self) -> None:
+        """Drop all gradients and parts; remember the statistics that each micro-batch starts from."""
+        self._flat.begin()
+        self._spare += [storage for _, storage in self._stack]
+        self._stack = []
+        self._sparse = set()
+        self._before = [buffer.clone() for buffer in self._flat.statistics]
+
+    def begin_micro_batch(self, last: bool) -> None:
+        """Back to the statistics of the step's beginning."""
+        for buffer, before in zip(self._flat.statistics, self._before, strict=True):
+            buffer.copy_(before)
+        self._flat.rewind_counters()
+
+    def end_micro_batch(self, index: int, fraction: float, loss: torch.Tensor, count: float) -> None:
+        """Fold this leaf into the parts held so far; into its sibling's memory where that is here."""
+        leaf, extras = Node(0, index), [float(loss), count, *self._no_notes]
+        self._sparse |= self._flat.sparse()
+        if self._stack and self._stack[-1][0] == Node(0, index - 1) and index % 2 == 1:
+            sibling = self._stack.pop()[1]
+            self._flat.add(sibling, fraction, extras)
+            push(self._stack, leaf.parent, sibling, self._add)
+        else:
+            storage = self._take()
+            self._flat.write(storage, fraction, extras)
+            push(self._stack, leaf, storage, self._add)
+        self._flat.drop_gradients()
+
+    def finish(self, blocks: Sequence[tuple[int, int]], notes: Sequence[float]) -> Summed:
+        """Exchange, finish the tree, hand round; the notes are added to the first leaf's part, so a
+        worker without a leaf gives none.
+        """
+        if self._stack and any(notes):
+            own = self._flat.extras(self._stack[0][1])[TALLIES:]
+            own.add_(torch.tensor(notes, dtype=own.dtype))
+        total = self._total(blocks)
+        self.begin_micro_batch(last=True)
+        totals = self._flat.read(total)
+        if totals.odd:
+            summed = self._flat.gradients(total)
+            oddities.mend(self._group, self._flat.parameters, summed, {}, self._sparse)
+        self._spare.append(total)
+        loss, count, *rest = totals.extras
+        return Summed(loss, count, tuple(rest))
+
+    def close(self) -> Storage:
+        """Give up all parts. What still travels keeps its memory."""
+        if self._exchanging:
+            return []
+        held = [*self._spare, *[storage for _, storage in self._stack]]
+        return [bucket for storage in held for bucket in storage]
+
+    def _total(self, blocks: Sequence[tuple[int, int]]) -> Storage:
+        """The root of the tree over all workers' parts, in memory of its own."""
+        leaves = max(stop for _, stop in blocks)
+        if self._group.world_size == 1:
+            stack, self._stack = self._stack, []
+            return root(stack, leaves, self._add)
+        nodes = [block_nodes(*block) for block in blocks]
+        total = self._take()
+        self._exchanging = True
+        scattering = [
+            (at, start, *self._scatter(at, start, stop, nodes)) for at, start, stop in self._pieces(total)
+        ]
+        gathering = []
+        for at, start, parts, work in scattering:
+            work.wait()
+            piece = root(parts, leaves, torch.Tensor.add_)
+            gathering.append(self._hand_round(total[at], start, piece))
+        for work in gathering:
+            work.wait()
+        self._exchanging = False
+        return total
+
+    def _pieces(self, storage: Storage) -> list[tuple[int, int, int]]:
+        """Bucket, start and stop of each piece of a shard."""
+        shards = [(at, bucket.numel() // self._group.world_size) for at, bucket in enumerate(storage)]
+        return [
+            (at, start, min(shard, start + PIECE_ELEMENTS))
+            for at, shard in shards
+            for start in range(0, shard, PIECE_ELEMENTS)
+        ]
+
+    def _scatter(
+        self, at: int, start: int, stop: int, nodes: Sequence[tuple[Node, ...]]
+    ) -> tuple[list[tuple[Node, torch.Tensor]], Work]:
+        """Begin to exchange a piece of all parts; this rank's, in leaf order, are whole when it is over."""
+        rank, world = self._group.rank, self._group.world_size
+        mine = [storage[at].view(world, -1)[:, start:stop] for _, storage in self._stack]
+        fresh = iter(self._landings(at, start, stop, sum(map(len, nodes)) - len(mine)))
+        parts = [
+            (node, mine[place][rank] if owner == rank else next(fresh))
+            for owner, held in enumerate(nodes)
+            for place, node in enumerate(held)
+        ]
+        owners = [owner for owner, held in enumerate(nodes) for _ in held]
+        work = self._group.start_exchange(
+            [(on_wire(part[peer]), peer) for peer in range(world) if peer != rank for part in mine],
+            [(on_wire(part), owner) for owner, (_, part) in zip(owners, parts, strict=True) if owner != rank],
+        )
+        return parts, work
+
+    def _hand_round(self, bucket: torch.Tensor, start: int, piece: torch.Tensor) -> Work:
+        """Put a finished piece where it belongs, here and at all others, and begin to take theirs."""
+        rank, shards = self._group.rank, bucket.view(self._group.world_size, -1)
+        places = [on_wire(shard[start : start + piece.numel()]) for shard in shards]
+        places[rank].copy_(on_wire(piece))
+        peers = [peer for peer in range(len(places)) if peer != rank]
+        return self._group.start_exchange(
+            [(places[rank], peer) for peer in peers], [(places[peer], peer) for peer in peers]
+        )
+
+    def _landings(self, at: int, start: int, stop: int, count: int) -> list[torch.Tensor]:
+        """Memory for ``count`` parts to arrive in; kept from step to step."""
+        if count == 0:
+            return []
+        key = (at, start)
+        held = self._landed.get(key)
+        if held is None or held.numel() < count * (stop - start):
+            dtype, device = self._flat.layout.dtypes[at], self._flat.device
+            held = self._landed[key] = torch.empty(count * (stop - start), dtype=dtype, device=device)
+        return list(held[: count * (stop - start)].view(count, -1))
+
+    def _take(self) -> Storage:
+        if self._spare:
+            return self._spare.pop()
+        storage = self._flat.allocate(self._group.world_size, self._left)
+        taken = {bucket.untyped_storage().data_ptr() for bucket in storage}
+        self._left = [bucket for bucket in self._left if bucket.untyped_storage().data_ptr() not in taken]
+        return storage
+
+    def _add(self, left: Storage, right: Storage) -> Storage:
+        for one, other in zip(left, right, strict=True):
+            one.add_(other)
+        self._spare.append(right)
+        return left

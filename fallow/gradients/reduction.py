@@ -1,0 +1,89 @@
+"""How the micro-batches of a step become one gradient: the port, and the case of a single worker.
+
+A reducer lives as long as its group. It sees each micro-batch begin and end, and exchanges gradients once a
+step; the switch flag and the loss ride along. ``bucketed`` sums in any order while the backward pass runs,
+``folded`` in one order for any number of workers. Which one is used, the trainer says.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import nn
+
+from fallow.gradients.flat import Flat, Storage
+
+TALLIES = 2  # the loss, the count
+
+
+@dataclass(frozen=True, slots=True)
+class Summed:
+    """What came back beside the gradients, summed over all workers.
+
+    ``loss`` and ``count`` are the micro-batches'; ``notes`` are the workers' own numbers, place by place.
+    """
+
+    loss: float
+    count: float
+    notes: tuple[float, ...]
+
+
+class Reducer(Protocol):
+    """Turns this worker's micro-batches into the global gradient, left in each parameter's ``grad``."""
+
+    def begin(self) -> None:
+        """A step begins (again): forget whatever was gathered."""
+        ...
+
+    def begin_micro_batch(self, last: bool) -> None:
+        """Before the forward pass of a micro-batch; ``last``: of this worker's in this step."""
+        ...
+
+    def end_micro_batch(self, index: int, fraction: float, loss: torch.Tensor, count: float) -> None:
+        """Its gradient is in ``grad``; it and the scalar ``loss`` are weighted already. ``fraction`` is its
+        part of the step's samples, ``count`` how many items it was averaged over (0 when nobody counts).
+        """
+        ...
+
+    def finish(self, blocks: Sequence[tuple[int, int]], notes: Sequence[float]) -> Summed:
+        """Exchange; ``blocks`` are all ranks' micro-batch ranges, ``notes`` this worker's own numbers, as
+        many as the reducer was made for. Raises GroupBroken.
+        """
+        ...
+
+    def close(self) -> Storage:
+        """Let go of the model; no other method may be called afterwards. Returns memory that the next
+        reducer may use; gradients may still lie in it.
+        """
+        ...
+
+
+class Local:
+    """A world of one, in torch's own order: gradients accumulate where the optimizer looks for them."""
+
+    def __init__(self, model: nn.Module):
+        self._flat = Flat(model, 0)
+        self._loss: torch.Tensor | float = 0.0
+        self._count = 0.0
+
+    def begin(self) -> None:
+        """Drop all gradients."""
+        self._flat.begin()
+        self._loss = self._count = 0.0
+
+    def begin_micro_batch(self, last: bool) -> None:
+        """Nothing to prepare."""
+
+    def end_micro_batch(self, index: int, fraction: float, loss: torch.Tensor, count: float) -> None:
+        """Only the loss is added up: autograd has accumulated the gradient."""
+        self._loss = self._loss + loss
+        self._count += count
+
+    def finish(self, blocks: Sequence[tuple[int, int]], notes: Sequence[float]) -> Summed:
+        """Nothing to exchange."""
+        return Summed(float(self._loss), self._count, tuple(notes))
+
+    def close(self) -> Storage:
+        """Nothing to let go of."""
+        return []

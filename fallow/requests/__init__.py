@@ -1,0 +1,1 @@
+"""What is asked of a training while it runs: to save, to give memory back, to stay under a cap."""

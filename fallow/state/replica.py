@@ -1,0 +1,203 @@
+"""What every worker holds a whole copy of: the model, its optimizer and whatever else a step changes.
+
+A replica can be gathered into one state and take one up, whether it goes to a joiner or to a disk; it can be
+updated, and it can be put back to where an uncommitted step began. Nothing here communicates.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from fallow.mistakes import Mistake, StateMistake
+from fallow.recipe import Recipe
+from fallow.state import randomness
+
+Identity = dict[str, int | float | bool | None]
+
+
+class Replica:
+    """One worker's copy of the training, ready to compute step ``next_step``."""
+
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, recipe: Recipe):
+        self.model = model
+        self.optimizer = optimizer
+        self.recipe = recipe
+        self.next_step = 0
+        self.identity: Identity = _identity(recipe)
+        self._bare: nn.Module = getattr(model, "_orig_mod", model)  # compiled or not, the same names
+        self._parameters = list(model.parameters())
+        _check(self._parameters, optimizer)
+        self.device: torch.device = self._parameters[0].device
+        self._saved_buffers: dict[str, torch.Tensor] = {}
+
+    def trainable(self) -> tuple[bool, ...]:
+        """Which parameters are trained now; scripts freeze and unfreeze on the way."""
+        return tuple([parameter.requires_grad for parameter in self._parameters])
+
+    def state(self, *, generators: bool = False) -> dict[str, Any]:
+        """Everything that a joiner or a resumed training needs; the tensors are the live ones.
+
+        ``generators`` adds the global random generators, for trainings whose randomness isn't keyed.
+        """
+        recipe = self.recipe
+        return {
+            "step": self.next_step,
+            "identity": dict(self.identity),
+            "model": dict(self._bare.state_dict()),
+            "frozen": [name for name, p in self._bare.named_parameters() if not p.requires_grad],
+            "optimizer": self.optimizer.state_dict(),
+            "schedulers": [scheduler.state_dict() for scheduler in recipe.schedulers],
+            "scaler": recipe.scaler.state_dict() if recipe.scaler is not None else None,
+            "extra": {name: part.state_dict() for name, part in (recipe.state or {}).items()},
+            "generators": randomness.snapshot() if generators else None,
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Become the training that ``state()`` was taken from. Raises StateMistake if it was another's."""
+        recipe = self.recipe
+        self._check_identity(state["identity"])
+        try:
+            if not _lies_in(state["model"], self._bare.state_dict()):
+                self._bare.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            for scheduler, part in zip(recipe.schedulers, state["schedulers"], strict=True):
+                scheduler.load_state_dict(part)
+            if recipe.scaler is not None and state["scaler"] is not None:
+                recipe.scaler.load_state_dict(state["scaler"])
+            for name, part in (recipe.state or {}).items():
+                part.load_state_dict(state["extra"][name])
+        except (RuntimeError, ValueError, KeyError) as error:
+            raise StateMistake(
+                f"a state of step {state['step']} does not fit this training: {error}. The model, optimizer, "
+                "schedulers and state= must be built as they were there; what the script changes on the way "
+                "(added parameter groups, say) must be done before elastic(), or depend on the step alone"
+            ) from error
+        frozen = set(state["frozen"])
+        for name, parameter in self._bare.named_parameters():
+            parameter.requires_grad_(name not in frozen)
+        if state["generators"] is not None:
+            randomness.restore(state["generators"])
+        self.next_step = state["step"]
+
+    def keep_buffers(self) -> None:
+        """Running statistics change in the forward pass, before the step is committed: keep a way back."""
+        self._saved_buffers = {name: value.clone() for name, value in self._bare.named_buffers()}
+
+    def roll_back(self) -> None:
+        """Buffers stand where ``keep_buffers`` saw them; safe when it was never called."""
+        for name, value in self._bare.named_buffers():
+            if name in self._saved_buffers:
+                value.copy_(self._saved_buffers[name])
+
+    def warm_up(self) -> None:
+        """Take a throw-away step with the gradients that are there, in a replica that waits for its state.
+
+        The optimizer makes its own state, of the shapes that are about to arrive: they are then received
+        where they are to stay, in memory that was used before. Fresh memory costs more than the network.
+        """
+        self.optimizer.step()
+        self.roll_back()
+
+    def forget_gradients(self) -> None:
+        """No parameter has a gradient afterwards."""
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def scale(self, by: float) -> None:
+        """Multiply all gradients."""
+        if by != 1.0:
+            torch._foreach_mul_([p.grad for p in self._parameters if p.grad is not None], by)
+
+    def update(self, loss: float) -> tuple[float | None, bool]:
+        """Commit the gradients in ``grad``.
+
+        Returns their norm, if the recipe clips it, and whether the scaler made the optimizer skip the step.
+        """
+        norm = self._shape_gradients()
+        skipped = self._step_optimizer()
+        for scheduler in self.recipe.schedulers:
+            if isinstance(scheduler, ReduceLROnPlateau):
+                scheduler.step(loss)
+            else:
+                scheduler.step()
+        self._saved_buffers = {}
+        self.next_step += 1
+        return norm, skipped
+
+    def _shape_gradients(self) -> float | None:
+        """What happens to the true global gradient before it is used: the script's hook, then clipping."""
+        recipe = self.recipe
+        if recipe.scaler is not None and (recipe.max_grad_norm is not None or recipe.on_gradient is not None):
+            recipe.scaler.unscale_(self.optimizer)
+        if recipe.on_gradient is not None:
+            recipe.on_gradient(self.model)
+        if recipe.max_grad_norm is None:
+            return None
+        return float(nn.utils.clip_grad_norm_(self._parameters, recipe.max_grad_norm))
+
+    def _step_optimizer(self) -> bool:
+        scaler = self.recipe.scaler
+        if scaler is None:
+            self.optimizer.step()
+            return False
+        before = scaler.get_scale()
+        scaler.step(self.optimizer)
+        scaler.update()
+        return bool(scaler.get_scale() < before)  # it backs off exactly when it skipped
+
+    def _check_identity(self, theirs: Identity) -> None:
+        differing = [
+            f"{name} is {self.identity[name]} here and was {theirs[name]} there"
+            for name in self.identity.keys() & theirs.keys()
+            if self.identity[name] != theirs[name]
+        ]
+        if differing:
+            raise StateMistake(
+                f"a state was made by another recipe: {'; '.join(sorted(differing))}. Which samples a step "
+                "has depends on these, so the training cannot go on from it: set them back, or start anew"
+            )
+
+
+def _lies_in(given: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
+    """Whether ``given`` is nothing but the very tensors of ``own``: they were received in place."""
+    return given.keys() == own.keys() and all(
+        isinstance(value, torch.Tensor)
+        and isinstance(own[name], torch.Tensor)
+        and value.untyped_storage().data_ptr() == own[name].untyped_storage().data_ptr()
+        and (value.storage_offset(), value.stride()) == (own[name].storage_offset(), own[name].stride())
+        for name, value in given.items()
+    )
+
+
+def _identity(recipe: Recipe) -> Identity:
+    identity: Identity = {
+        "global_batch": recipe.global_batch,
+        "seed": recipe.seed,
+        "deterministic": recipe.deterministic,
+    }
+    if recipe.deterministic:
+        pieces = recipe.micro_batches or -(-recipe.global_batch // recipe.max_micro_batch)
+        identity["micro_batches"] = pieces
+    return identity
+
+
+def _check(parameters: list[nn.Parameter], optimizer: torch.optim.Optimizer) -> None:
+    if not parameters:
+        raise Mistake("elastic() got a model without parameters: there is nothing to train")
+    devices = sorted({str(parameter.device) for parameter in parameters})
+    if len(devices) > 1:
+        raise Mistake(
+            f"the model lies on {', '.join(devices)}: a worker trains on one device; move it to job.device"
+        )
+    known = {id(parameter) for parameter in parameters}
+    given = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    strangers = sum(id(parameter) not in known for parameter in given)
+    if strangers:
+        raise Mistake(
+            f"the optimizer holds {strangers} parameters that are not the model's, so workers would drift "
+            "apart: make it from model.parameters(), after the model was moved or changed"
+        )
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise Mistake("LBFGS computes the loss several times a step, which elastic training cannot repeat")

@@ -1,0 +1,258 @@
+"""Moves a training's state from one worker to others over a group, without a disk.
+
+A state is any nesting of dicts, lists and tuples with tensors among its leaves. The skeleton travels
+pickled (the peers are one job and trust each other), the tensors in ``parcels``: large ones from where they
+lie to where they belong, without a copy. Several receivers of one source form a chain, each handing on what
+it has got while the next piece arrives, so that a source sends everything once however many join. Which rank
+sends to whom, the plan says. A receiver on the source's own machine takes what lies on the CPU straight from
+the source's memory (``neighbour``), while the source holds still.
+"""
+
+import pickle
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from fallow.world import neighbour, parcels
+from fallow.world.group import Group, GroupBroken, Work
+from fallow.world.neighbour import NeighbourGone, Offer
+from fallow.world.parcels import Parcel
+
+AHEAD = 6
+"""Messages under way at once: one is copied while others travel, and the memory for packing is bounded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where a tensor stood in the skeleton; tensors that share their memory share an ``index``."""
+
+    index: int
+    shape: torch.Size
+    dtype: torch.dtype
+    on_cpu: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One rank's place in a hand-over: whom it receives from, and whom it sends or forwards to."""
+
+    source: int | None = None
+    onward: int | None = None
+
+
+def route(transfers: Sequence[tuple[int, int]], rank: int) -> Route:
+    """Where ``rank`` stands when the receivers of each source form a chain.
+
+    ``transfers`` are pairs of source and receiver rank; each rank receives once at most.
+    """
+    chains: dict[int, list[int]] = {}
+    for source, receiver in transfers:
+        chains.setdefault(source, [source]).append(receiver)
+    for chain in chains.values():
+        if rank in chain:
+            before = chain[: chain.index(rank)]
+            after = chain[chain.index(rank) + 1 :]
+            return Route(source=before[-1] if before else None, onward=after[0] if after else None)
+    return Route()
+
+
+def send_state(group: Group, to: int, state: Any, device: torch.device) -> int:
+    """Hand ``state`` to rank ``to``; returns the bytes of tensors handed over. Blocks. Raises GroupBroken."""
+    tensors: list[torch.Tensor] = []
+    skeleton = _strip(state, tensors, {})
+    made = neighbour.offer(tensors) if device.type == "cpu" else None
+    with neighbour.letting_read():
+        _send_header(group, to, pickle.dumps((skeleton, made)), device)
+        takes = made is not None and _hear(group, to, device)
+        offered, rest = _divided(tensors, made)
+        _send_all(group, to, rest, device)
+        if made is not None:
+            if not takes:
+                _send_all(group, to, offered, device)
+            _hear(group, to, device)  # that all who read here have read
+    return sum(parcels.nbytes(tensor) for tensor in tensors)
+
+
+def receive_state(
+    group: Group, source: int, twins: Any, device: torch.device, onward: int | None = None
+) -> Any:
+    """The state that rank ``source`` sends, handed on to rank ``onward`` as it comes in.
+
+    Tensors of ``twins`` at the same place, with the same shape and dtype, are filled in place and returned;
+    others are new, on ``device`` or on the CPU where the source had them there. Raises GroupBroken.
+    """
+    header = _receive_header(group, source, device)
+    skeleton, made = pickle.loads(header)
+    tensors = _targets(skeleton, twins, device)
+    if onward is not None:
+        _send_header(group, onward, header, device)
+    if made is None:
+        _pass_on(group, source, tensors, device, onward)
+    else:
+        _take(group, Route(source=source, onward=onward), tensors, made, device)
+    return _restore(skeleton, tensors)
+
+
+def _take(
+    group: Group, place: Route, tensors: Sequence[torch.Tensor], made: Offer, device: torch.device
+) -> None:
+    """Fill ``tensors``, those in the offer by reading them where that can be; and see to those behind us."""
+    source, onward = place.source, place.onward
+    assert source is not None
+    takes = neighbour.can_read(made)
+    _say(group, source, takes, device)
+    onward_takes = onward is not None and _hear(group, onward, device)
+    offered, rest = _divided(tensors, made)
+    _pass_on(group, source, rest, device, onward)
+    if takes:
+        try:
+            neighbour.read(made, offered)
+        except NeighbourGone as error:
+            raise GroupBroken(str(error)) from None
+        if onward is not None and not onward_takes:
+            _send_all(group, onward, offered, device)
+    else:
+        _pass_on(group, source, offered, device, None if onward_takes else onward)
+    if onward is not None:
+        _hear(group, onward, device)
+    _say(group, source, True, device)
+
+
+def _divided(
+    tensors: Sequence[torch.Tensor], made: Offer | None
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """What is offered, and the rest."""
+    places = made.spans if made is not None else {}
+    rest = [tensor for place, tensor in enumerate(tensors) if place not in places]
+    return [tensors[place] for place in places], rest
+
+
+def _send_all(group: Group, to: int, tensors: Sequence[torch.Tensor], device: torch.device) -> None:
+    under_way: deque[Work] = deque()
+    for parcel in parcels.outgoing(tensors, device):
+        if len(under_way) == AHEAD:
+            under_way.popleft().wait()
+        under_way.append(group.start_send(parcels.content(parcel, device), to))
+    _finish(under_way)
+
+
+def _pass_on(
+    group: Group, source: int, tensors: Sequence[torch.Tensor], device: torch.device, onward: int | None
+) -> None:
+    """Fill ``tensors`` with what rank ``source`` sends, and send it to rank ``onward`` as it comes in."""
+    leaving: deque[Work] = deque()
+    for parcel, landed in _arrivals(group, source, parcels.incoming(tensors, device), device):
+        if onward is not None:
+            leaving.append(group.start_send(landed, onward))
+        parcels.settle(parcel, landed)
+        if len(leaving) == AHEAD:
+            leaving.popleft().wait()
+    _finish(leaving)
+
+
+def _arrivals(
+    group: Group, source: int, expected: Iterator[Parcel], device: torch.device
+) -> Iterator[tuple[Parcel, torch.Tensor]]:
+    """Each parcel when its bytes are there; the next ones are under way meanwhile."""
+    arriving: deque[tuple[Work, Parcel, torch.Tensor]] = deque()
+    more = True
+    while more or arriving:
+        parcel = next(expected, None)
+        more = parcel is not None
+        if parcel is not None:
+            landed = parcels.landing(parcel, device)
+            arriving.append((group.start_receive(landed, source), parcel, landed))
+        if arriving and (len(arriving) == AHEAD or not more):
+            work, parcel, landed = arriving.popleft()
+            work.wait()
+            yield parcel, landed
+
+
+# -- the skeleton -----------------------------------------------------------------------------------------
+
+
+def _strip(node: Any, tensors: list[torch.Tensor], known: dict[Any, Slot]) -> Any:
+    if isinstance(node, torch.Tensor) and node.layout is torch.strided:
+        tensor = node.detach()
+        place = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
+        if place not in known:
+            known[place] = Slot(len(tensors), tensor.shape, tensor.dtype, tensor.device.type == "cpu")
+            tensors.append(tensor)
+        return known[place]
+    if isinstance(node, dict):
+        return {key: _strip(value, tensors, known) for key, value in node.items()}
+    if isinstance(node, list | tuple):
+        return _rebuilt(node, [_strip(value, tensors, known) for value in node])
+    return node
+
+
+def _restore(node: Any, tensors: Sequence[torch.Tensor]) -> Any:
+    if isinstance(node, Slot):
+        return tensors[node.index]
+    if isinstance(node, dict):
+        return {key: _restore(value, tensors) for key, value in node.items()}
+    if isinstance(node, list | tuple):
+        return _rebuilt(node, [_restore(value, tensors) for value in node])
+    return node
+
+
+def _rebuilt(node: Any, values: list[Any]) -> Any:
+    return type(node)(*values) if hasattr(node, "_fields") else type(node)(values)
+
+
+def _targets(skeleton: Any, twins: Any, device: torch.device) -> list[torch.Tensor]:
+    """One tensor an index, in order; a twin where the first place of it has a fitting one."""
+    targets: dict[int, torch.Tensor] = {}
+    for slot, twin in _slots(skeleton, twins):
+        if slot.index not in targets:
+            targets[slot.index] = _target(slot, twin, device)
+    return [targets[index] for index in range(len(targets))]
+
+
+def _slots(node: Any, twin: Any) -> Iterator[tuple[Slot, Any]]:
+    if isinstance(node, Slot):
+        yield node, twin
+    elif isinstance(node, dict):
+        for key, value in node.items():
+            yield from _slots(value, twin.get(key) if isinstance(twin, dict) else None)
+    elif isinstance(node, list | tuple):
+        for place, value in enumerate(node):
+            known = isinstance(twin, list | tuple) and place < len(twin)
+            yield from _slots(value, twin[place] if known else None)
+
+
+def _target(slot: Slot, twin: Any, device: torch.device) -> torch.Tensor:
+    if isinstance(twin, torch.Tensor) and twin.shape == slot.shape and twin.dtype == slot.dtype:
+        return twin.detach()
+    return torch.empty(slot.shape, dtype=slot.dtype, device="cpu" if slot.on_cpu else device)
+
+
+def _finish(works: deque[Work]) -> None:
+    while works:
+        works.popleft().wait()
+
+
+def _say(group: Group, to: int, word: bool, device: torch.device) -> None:
+    group.send(torch.tensor([int(word)], dtype=torch.int64, device=device), to)
+
+
+def _hear(group: Group, source: int, device: torch.device) -> bool:
+    word = torch.zeros(1, dtype=torch.int64, device=device)
+    group.receive(word, source)
+    return bool(word)
+
+
+def _send_header(group: Group, to: int, header: bytes, device: torch.device) -> None:
+    group.send(torch.tensor([len(header)], dtype=torch.int64, device=device), to)
+    group.send(torch.frombuffer(bytearray(header), dtype=torch.uint8).to(device), to)
+
+
+def _receive_header(group: Group, source: int, device: torch.device) -> bytes:
+    length = torch.zeros(1, dtype=torch.int64, device=device)
+    group.receive(length, source)
+    header = torch.zeros(int(length), dtype=torch.uint8, device=device)
+    group.receive(header, source)
+    return bytes(header.cpu().numpy())
