@@ -7,8 +7,8 @@ said at once.
 from collections import defaultdict
 from collections.abc import Iterator
 
+from advisor.arithmetic.pool import Kind, takes
 from advisor.model import ClusterState, Job, Phase, Project
-from advisor.pool import Kind, takes
 from advisor.transition import SHARE_SLACK
 from collector.model import GpuUuid, JobId, NodeName
 

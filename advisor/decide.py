@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from advisor.advice import Abstain, Advice
+from advisor.arithmetic.quota import quota_cover
 from advisor.guard import action_of, forbidden, refusal
 from advisor.limits import Limits, Order
 from advisor.model import ActionClass, ClusterState
@@ -19,7 +20,6 @@ from advisor.policies.reshape import budgets, reshape
 from advisor.policies.resize import grow
 from advisor.policies.turns import take_turns
 from advisor.protection import Objection
-from advisor.quota import quota_cover
 from advisor.round import Round
 from advisor.steps import Step
 from advisor.transition import Draft, StepError, replay

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from advisor.advice import Abstain, Advice
+from advisor.arithmetic.projects import known_as
+from advisor.live.observed import Observed
 from advisor.model import ClusterState, Gpu, Job
-from advisor.observed import Observed
 from advisor.plan import Plan
 from advisor.policies.sayings import gib, lasting, percent
-from advisor.projects import known_as
 from advisor.steps import Step
 from collector.model import GpuUuid, JobId
 

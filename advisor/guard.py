@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import assert_never
 
+from advisor.arithmetic.quota import Cover, quota_cover
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState, Job, Placement, ProjectName
 from advisor.plan import Plan, Refusal, Rule
@@ -21,7 +22,6 @@ from advisor.protection import (
     against_touching,
     disturbed_lately,
 )
-from advisor.quota import Cover, quota_cover
 from advisor.steps import (
     CapAtNextLaunch,
     Move,

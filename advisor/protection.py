@@ -68,7 +68,7 @@ def against_disturbing(
 ) -> Objection | None:
     """The rule against pausing, requeueing, moving or ending a running job; or ``None``.
 
-    Whether its quota covers it is not asked here: that depends on who wants its place (``advisor.quota``).
+    Whether its quota covers it is not asked here: that depends on who wants its place (``arithmetic.quota``).
     """
     protected = against_protected(job, gpus, state)
     if protected is not None:

@@ -6,12 +6,12 @@ comes first and who gives way is decided in ``advisor.policies``.
 
 from dataclasses import replace
 
+from advisor.arithmetic.placement import Board, share_on
+from advisor.arithmetic.projects import allocated, upward
 from advisor.limits import Limits
 from advisor.model import ActionClass, ClusterState, Job, Phase, Placement, ProjectName
-from advisor.placement import Board, share_on
 from advisor.plan import Outlook, Plan, Refusal, Rule
 from advisor.policies.fair_share import Shares, fair_shares
-from advisor.projects import allocated, upward
 from advisor.protection import disturbed_lately
 from advisor.steps import Pause, Promise, Requeue, Resize, Resume, Start, Step
 from advisor.transition import SHARE_SLACK

@@ -37,10 +37,10 @@ sys.path.insert(0, str(ROOT))
 
 from advisor.advice import Advice  # noqa: E402
 from advisor.limits import Limits  # noqa: E402
+from advisor.live.state import EVERYBODY, Site, read_live  # noqa: E402
 from advisor.model import ClusterState  # noqa: E402
 from advisor.policies import reclaim_idle  # noqa: E402
 from advisor.rules import AdviceRules  # noqa: E402
-from advisor.state import EVERYBODY, Site, read_live  # noqa: E402
 from advisor.steps import Pause  # noqa: E402
 from advisor.transition import transition  # noqa: E402
 from analytics.assess import assess  # noqa: E402

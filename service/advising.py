@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from advisor.explain import Said
     from advisor.guard import Ruling
     from advisor.limits import Limits
+    from advisor.live.observed import Observed
+    from advisor.live.state import Site
     from advisor.model import ClusterState, Job
-    from advisor.observed import Observed
     from advisor.rules import AdviceRules
-    from advisor.state import Site
     from advisor.whatif.past import Past
     from collector.model import GpuUuid
     from service.client import Client
@@ -61,8 +61,8 @@ def consult(client: "Client", config: "Config", wanted: "Sequence[Job]" = ()) ->
     from advisor.decide import decide
     from advisor.explain import Said
     from advisor.guard import approve
-    from advisor.recorded import Judged, moment_ms, recorded_analysis
-    from advisor.state import read_live
+    from advisor.live.recorded import Judged, moment_ms, recorded_analysis
+    from advisor.live.state import read_live
 
     limits = limits_of(config)
     at = newest(client)
@@ -96,9 +96,9 @@ def consult(client: "Client", config: "Config", wanted: "Sequence[Job]" = ()) ->
 
 def recorded_past(client: "Client", start: datetime, end: datetime, site: "Site") -> "Past":
     """What was recorded in a window. Blocks. Raises ``ClientError``."""
-    from advisor.observed import Price
+    from advisor.live.observed import Price
+    from advisor.live.state import stretch_of
     from advisor.register.pair_watch import pairs_of
-    from advisor.state import stretch_of
     from advisor.whatif.past import Past
     from advisor.whatif.rows import holding_of, installed_of, past_job_of, submitted_of
 
@@ -180,7 +180,7 @@ def charged_now(client: "Client", config: "Config", as_of: datetime) -> "tuple[C
     """Whom charging held-idle hours once more would move, by the use up to then. Blocks. Raises
     ``ClientError``."""
     from advisor.charging import charging
-    from advisor.state import usage_of
+    from advisor.live.state import usage_of
 
     limits = limits_of(config)
     until = as_of.replace(second=0, microsecond=0)
@@ -195,9 +195,9 @@ def judged_good_for_ms(config: "Config") -> int:
 
 def site_of(config: "Config") -> "Site":
     """Quotas and consent as decisions take them; a project above others without GPUs sums theirs."""
+    from advisor.live.protect import Protect
+    from advisor.live.state import Site
     from advisor.model import ActionClass, Project, ProjectName
-    from advisor.protect import Protect
-    from advisor.state import Site
 
     parents = {quota.parent for quota in config.quotas.values() if quota.parent}
     return Site(

@@ -6,10 +6,10 @@ is noted when its intent is settled.
 
 from collections.abc import Callable
 
-from advisor.deeds import Result
 from advisor.engines.engine import Done, Engine, Failed, Outcome
+from advisor.journal.deeds import Result
+from advisor.journal.settle import TOLD
 from advisor.register.state import is_ours
-from advisor.settle import TOLD
 from advisor.steps import Step, Tell
 from collector.model import JobId
 

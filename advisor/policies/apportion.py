@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
-from advisor.goodput import step_s
+from advisor.arithmetic.goodput import step_s
 from advisor.limits import Limits
 from advisor.model import Job, ProjectName
 from collector.model import JobId

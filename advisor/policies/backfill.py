@@ -9,8 +9,8 @@ is on them is bound to end by then.
 from collections.abc import Iterator
 from itertools import islice, takewhile
 
+from advisor.arithmetic.pool import Pool
 from advisor.model import Job, Telemetry
-from advisor.pool import Pool
 from advisor.round import Round
 from advisor.steps import Promise
 from collector.model import GpuUuid, JobId

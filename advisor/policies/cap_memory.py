@@ -13,14 +13,14 @@ somebody waits who could lie beside it; once, so that a job that takes as much a
 from dataclasses import dataclass
 
 from advisor.advice import Abstain, Advice
+from advisor.arithmetic.placement import may_share
+from advisor.arithmetic.quota import quota_cover
 from advisor.limits import Limits
+from advisor.live.observed import JobUse, Observed
 from advisor.model import ActionClass, ClusterState, Job, Phase
-from advisor.observed import JobUse, Observed
-from advisor.placement import may_share
 from advisor.policies.frameworks import LaunchSettings, family, launch_settings
 from advisor.policies.protection import restraint, silence
 from advisor.policies.sayings import gib, job_name, money_of, places
-from advisor.quota import quota_cover
 from advisor.rules import AdviceRules
 from advisor.steps import CapAtNextLaunch, Move, ReleaseCaches, Step, Tell
 from analytics.model import Evidence, Finding, FindingKind

@@ -11,16 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from advisor.advice import Abstain, Advice
+from advisor.arithmetic.placement import may_share
+from advisor.arithmetic.pool import kind_of, takes
+from advisor.arithmetic.projects import is_usable
+from advisor.arithmetic.quota import Cover, quota_cover
 from advisor.limits import Limits
+from advisor.live.observed import Observed
 from advisor.model import ActionClass, ClusterState, Gpu, Job, Phase, Use
-from advisor.observed import Observed
-from advisor.placement import may_share
 from advisor.policies.protection import restraint, silence
 from advisor.policies.sayings import job_name, money_of
 from advisor.policies.waiting import Freeing, freeing, spared_s
-from advisor.pool import kind_of, takes
-from advisor.projects import is_usable
-from advisor.quota import Cover, quota_cover
 from advisor.rules import AdviceRules
 from advisor.steps import Move, Start, Step
 from advisor.transition import SHARE_SLACK, Draft, StepError

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import exp, expm1, log, log1p, log2, prod
 
-from advisor.goodput import time_left_s
+from advisor.arithmetic.goodput import time_left_s
 from advisor.model import ClusterState, Job
 from collector.model import JobKind
 

@@ -23,9 +23,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from advisor.arithmetic.projects import Tree, asking, capacity_gpus, demand, tree_of, upward
 from advisor.limits import Lending, Limits
 from advisor.model import ClusterState, Project, ProjectName, Usage
-from advisor.projects import Tree, asking, capacity_gpus, demand, tree_of, upward
 
 LEAST_WEIGHT = 1e-6
 """Who used far more than its part still gets what nobody else wants."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import exp
 
-from advisor.observed import IdleStretch
+from advisor.live.observed import IdleStretch
 from collector.model import JobKind
 
 FEW = 8

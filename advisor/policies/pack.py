@@ -10,16 +10,16 @@ isolation, and one fault can end both; every advice says so.
 from collections import defaultdict
 
 from advisor.advice import Abstain, Advice
+from advisor.arithmetic.placement import may_share
+from advisor.arithmetic.quota import Cover, quota_cover
 from advisor.limits import Limits
+from advisor.live.observed import JobUse, Observed
 from advisor.model import ActionClass, ClusterState, Gpu, Job, Use
-from advisor.observed import JobUse, Observed
-from advisor.placement import may_share
 from advisor.plan import Rule
 from advisor.policies.pairing import Experience, Pairing, PairingRules, choose_pairs, turned
 from advisor.policies.protection import restraint, silence
 from advisor.policies.sayings import gib, job_name, lasting, money_of, percent
 from advisor.protection import Objection
-from advisor.quota import Cover, quota_cover
 from advisor.rules import AdviceRules
 from advisor.steps import Move
 from analytics.model import Evidence

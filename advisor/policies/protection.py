@@ -5,11 +5,11 @@ owner asked to be left alone or sits at it. *Restraint*: the owner may be told, 
 the rules of ``advisor.protection``, which the guard asks again before anything is applied.
 """
 
+from advisor.arithmetic.quota import Cover
 from advisor.limits import Limits
 from advisor.model import ActionClass, ClusterState, Job, Telemetry, Use
 from advisor.plan import Rule
 from advisor.protection import Objection, against_disturbing, against_protected
-from advisor.quota import Cover
 from advisor.rules import AdviceRules
 
 MS_PER_S = 1000

@@ -15,10 +15,10 @@ from collections import defaultdict
 from heapq import heapify, heappop, heappush
 from typing import assert_never
 
-from advisor.goodput import gpu_time_left_s
+from advisor.arithmetic.goodput import gpu_time_left_s
+from advisor.arithmetic.placement import share_on
 from advisor.limits import Order
 from advisor.model import ActionClass, Job, Phase, ProjectName, Use
-from advisor.placement import share_on
 from advisor.plan import Rule
 from advisor.policies.backfill import Ends, gone_by
 from advisor.policies.borrowing import Firm, told

@@ -6,14 +6,14 @@ evidence, not gain.
 """
 
 from advisor.advice import Abstain, Advice
+from advisor.arithmetic.quota import Cover, quota_cover
 from advisor.limits import Limits
+from advisor.live.observed import Observed
 from advisor.model import ActionClass, ClusterState, Job, Use
-from advisor.observed import Observed
 from advisor.policies.foresight import Foresight, Quiet, foresee
 from advisor.policies.ladder import PROTECTED, Rung, Standing, standing, told_too_late, warned_too_little
 from advisor.policies.protection import restraint, silence
 from advisor.policies.sayings import job_name, lasting, money_of, places, risk_of_waking
-from advisor.quota import Cover, quota_cover
 from advisor.rules import AdviceRules
 from advisor.steps import Pause, ReleaseCaches, Requeue, Step, Tell, Terminate
 from analytics.model import Evidence

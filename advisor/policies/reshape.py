@@ -9,13 +9,13 @@ Jobs without a profile and jobs that may not be touched keep what they have.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from advisor.goodput import growth_pays, step_s, time_left_s
+from advisor.arithmetic.goodput import growth_pays, step_s, time_left_s
+from advisor.arithmetic.placement import Board
+from advisor.arithmetic.projects import is_usable
 from advisor.limits import Limits
 from advisor.model import ActionClass, ClusterState, Job, Phase, Placement, ProjectName
-from advisor.placement import Board
 from advisor.policies.apportion import Claim, apportion, claim_of
 from advisor.policies.fair_share import fair_shares
-from advisor.projects import is_usable
 from advisor.protection import against_touching
 from advisor.steps import Move, Requeue, Resize, Start, Step
 from collector.model import GpuUuid, JobId

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 
-from advisor.goodput import amplification, base_gpus, growth_pays, hoped, speedup
+from advisor.arithmetic.goodput import amplification, base_gpus, growth_pays, hoped, speedup
+from advisor.arithmetic.pool import Pool
 from advisor.model import ActionClass, Job, Phase, Placement
-from advisor.pool import Pool
 from advisor.protection import against_touching
 from advisor.round import Round
 from advisor.transition import SHARE_SLACK

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from advisor.advice import Abstain, Advice
 from advisor.limits import Limits
+from advisor.live.observed import JobUse, Observed
 from advisor.model import ActionClass, ClusterState, Gpu, Job, Use
-from advisor.observed import JobUse, Observed
 from advisor.policies.protection import silence
 from advisor.policies.sayings import gib, job_name, lasting, money_of, percent
 from advisor.policies.slices import slices_of

@@ -1,7 +1,7 @@
 """What would be free for a job if some gave way: tried on a round's board, thinned out, and undone. Pure."""
 
+from advisor.arithmetic.placement import shrunk
 from advisor.model import Job, Placement
-from advisor.placement import shrunk
 from advisor.round import Round
 from collector.model import GpuUuid, JobId
 

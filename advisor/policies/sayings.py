@@ -1,7 +1,7 @@
 """How an advice names jobs, times, memory and money in a sentence. Pure."""
 
+from advisor.live.observed import Observed
 from advisor.model import ClusterState, Job
-from advisor.observed import Observed
 from collector.model import GpuUuid, JobKind
 
 GIB = 1 << 30

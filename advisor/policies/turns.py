@@ -11,9 +11,9 @@ nobody is disturbed within the minimal run time or the cooldown, and only right 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
+from advisor.arithmetic.placement import Board
 from advisor.limits import Limits
 from advisor.model import ActionClass, ClusterState, Job, Phase, Placement, ProjectName
-from advisor.placement import Board
 from advisor.protection import against_disturbing, disturbed_lately
 from advisor.steps import Requeue, Start, Step
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 from math import ceil
 
+from advisor.arithmetic.pool import Pool
+from advisor.arithmetic.quota import Cover, quota_cover
 from advisor.model import ActionClass, Job, ProjectName, Use
 from advisor.plan import Rule
-from advisor.pool import Pool
 from advisor.protection import against_disturbing, against_touching
-from advisor.quota import Cover, quota_cover
 from advisor.round import Round
 from advisor.steps import Pause, Requeue
 from advisor.transition import SHARE_SLACK

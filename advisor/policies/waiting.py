@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from math import erf, prod, sqrt
 from types import MappingProxyType
 
+from advisor.arithmetic.pool import Kind, kind_of, takes
+from advisor.arithmetic.projects import is_usable
 from advisor.model import ClusterState, Job
 from advisor.policies.ending import Endings, instants, integral
-from advisor.pool import Kind, kind_of, takes
-from advisor.projects import is_usable
 from collector.model import GpuUuid
 
 CERTAIN = 1e-9

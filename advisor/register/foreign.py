@@ -7,8 +7,8 @@ rows or commits one.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from advisor.live.spoken import Keep, Word, spoken_of
 from advisor.model import ProjectName
-from advisor.spoken import Keep, Word, spoken_of
 from advisor.statements import asked, statement
 from advisor.written import from_text, to_text
 from analytics.query import run

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from statistics import fmean, median
 from typing import Any
 
+from advisor.arithmetic.projects import is_usable
 from advisor.model import ActionClass, ClusterState, Gpu
 from advisor.policies.pairing import Experience, PairingRules, Trial, learn, must_undo, part
-from advisor.projects import is_usable
 from advisor.register.life import in_flight, lapsing
 from advisor.register.model import Entry, Stand
 from advisor.steps import Move, Requeue, Step

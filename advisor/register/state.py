@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from advisor.arithmetic.projects import housed
 from advisor.model import (
     ActionClass,
     ActionTaken,
@@ -25,7 +26,6 @@ from advisor.model import (
     Telemetry,
     Use,
 )
-from advisor.projects import housed
 from advisor.register.life import attained_gpu_s, in_flight, lapsing, leased, share_held, shares_held
 from advisor.register.model import Begin, Entry, Mobility, Release, Report, Say, Stand
 from advisor.transition import SHARE_SLACK

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import merge
 
+from advisor.arithmetic.placement import Board
 from advisor.model import ClusterState, Gpu, Job, Phase, Placement
-from advisor.placement import Board
 from advisor.sim.scheduler import Sight
 from advisor.steps import Requeue, Start, Step
 from collector.model import GpuUuid, JobId

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from advisor.advice import Advice
 from advisor.limits import Limits
+from advisor.live.observed import Observed, PastJob, Price
 from advisor.model import ClusterState, Gpu, Phase, Placement, Telemetry, Use
-from advisor.observed import Observed, PastJob, Price
 from advisor.policies import cap_memory, right_size
 from advisor.policies.pack import profile_of
 from advisor.rules import AdviceRules

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from advisor.arithmetic.goodput import speedup
 from advisor.decide import decide
-from advisor.goodput import speedup
 from advisor.limits import Limits
 from advisor.model import ActionClass, ClusterState, Placement, Profile
 from advisor.steps import Resize

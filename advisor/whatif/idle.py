@@ -7,7 +7,7 @@ then, stands beside how long it lasted (``backtest``).
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from advisor.observed import IdleStretch
+from advisor.live.observed import IdleStretch
 from advisor.policies.foresight import Quiet, foresee
 from advisor.rules import AdviceRules
 from advisor.whatif.earned import Foreseen, Given

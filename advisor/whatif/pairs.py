@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
-from advisor.observed import PastJob
-from advisor.placement import may_share
+from advisor.arithmetic.placement import may_share
+from advisor.live.observed import PastJob
 from advisor.policies.pack import PAIRING, crowding, profile_of, too_busy
 from advisor.policies.pairing import Experience, choose_pairs
 from advisor.register.pair_watch import Pair

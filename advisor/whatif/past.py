@@ -12,11 +12,11 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from advisor.arithmetic.projects import housed
+from advisor.live.observed import IdleStretch, PastJob, Price
+from advisor.live.protect import Protect, with_protection
 from advisor.model import ClusterState, Gpu, Job, Node, Phase, Placement, Project, ProjectName, Use
-from advisor.observed import IdleStretch, PastJob, Price
 from advisor.policies.ending import Endings, RunLength
-from advisor.projects import housed
-from advisor.protect import Protect, with_protection
 from advisor.register.pair_watch import Pair
 from collector.model import GpuUuid, JobId, JobKind
 

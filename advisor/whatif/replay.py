@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor.limits import Limits
+from advisor.live.observed import PastJob, Price
 from advisor.model import Job
-from advisor.observed import PastJob, Price
 from advisor.register.pair_watch import experience_of
 from advisor.rules import AdviceRules
 from advisor.whatif.earned import Earned, Given, bounded, error_of, priced

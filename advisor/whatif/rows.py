@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from advisor.live.observed import JobUse, PastJob
+from advisor.live.state import EVERYBODY, HOUR_MS, LAG_MS, NO_PROJECT, Site
 from advisor.model import ActionClass, Gpu, Job, Profile, ProjectName, Telemetry
-from advisor.observed import JobUse, PastJob
 from advisor.register.model import Mobility
-from advisor.state import EVERYBODY, HOUR_MS, LAG_MS, NO_PROJECT, Site
 from advisor.whatif.past import Holding, Installed, Submitted
 from collector.model import GpuUuid, JobId, JobKind, NodeName, Rung
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from advisor.advice import Advice
 from advisor.decide import decide
 from advisor.limits import Limits, Mode
+from advisor.live.observed import Observed
 from advisor.model import ActionClass, ClusterState, Placement
-from advisor.observed import Observed
 from advisor.policies import consolidate
 from advisor.rules import AdviceRules
 from advisor.steps import Move, Start

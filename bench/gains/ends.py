@@ -1,7 +1,7 @@
 """Expected gain of what lasts until a job ends, beside what came, for jobs as long as Philly's ran.
 
 *Memory*: a hog on half of a V100 is asked to give back what it does not need. What comes is the part of the
-GPU that then finds a place beside it and found none before (``advisor.placement``), for as long as the hog
+GPU that then finds a place beside it and found none before (``arithmetic.placement``), for as long as the hog
 really runs. *Pairs*: two jobs of which Gavel's table knows the speed side by side; what comes is what the
 pair adds, for as long as both really run. Each is asked once, as soon as it was measured for long enough.
 
@@ -15,7 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from advisor.advice import Abstain, Advice
+from advisor.arithmetic.placement import Board
 from advisor.limits import Limits
+from advisor.live.observed import JobUse, Observed
 from advisor.model import (
     ClusterState,
     Gpu,
@@ -29,8 +31,6 @@ from advisor.model import (
     Telemetry,
     Use,
 )
-from advisor.observed import JobUse, Observed
-from advisor.placement import Board
 from advisor.policies import cap_memory, pack
 from advisor.policies.ending import Endings, RunLength
 from advisor.policies.pairing import Experience, PairingRules, Trial

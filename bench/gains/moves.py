@@ -18,8 +18,8 @@ from pathlib import Path
 from advisor.advice import Advice
 from advisor.decide import decide
 from advisor.limits import Limits
+from advisor.live.observed import Observed
 from advisor.model import ClusterState, Phase, Profile
-from advisor.observed import Observed
 from advisor.policies import consolidate
 from advisor.policies.ending import Endings, RunLength
 from advisor.rules import AdviceRules

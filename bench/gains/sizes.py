@@ -10,8 +10,8 @@ from pathlib import Path
 
 from advisor.advice import Advice
 from advisor.limits import Limits
+from advisor.live.observed import JobUse, Observed
 from advisor.model import ClusterState, Gpu, Job, Phase, Placement, ProjectName, Telemetry, Use
-from advisor.observed import JobUse, Observed
 from advisor.policies import right_size
 from advisor.policies.slices import slices_of
 from advisor.rules import AdviceRules

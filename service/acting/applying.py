@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 from advisor.engines.engine import Done, Engine, Failed, Interrupted, Late, Outcome, Stale, Unsupported
-from advisor.journal import StoreJournal
+from advisor.journal.journal import StoreJournal
 from advisor.steps import Step
 from collector.clock import Clock
 

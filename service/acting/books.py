@@ -9,16 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.deeds import Deed, remembered
-from advisor.journal import StoreJournal
+from advisor.arithmetic.owed import owed, with_owed
+from advisor.journal.deeds import Deed, remembered
+from advisor.journal.journal import StoreJournal
+from advisor.journal.proposals import asking, reconcile
+from advisor.journal.settle import ForeignOutcome, Settlement, Settling
+from advisor.journal.shelf import Shelf
+from advisor.journal.switch import Switch
 from advisor.limits import Limits
 from advisor.model import ClusterState
-from advisor.owed import owed, with_owed
-from advisor.proposals import asking, reconcile
-from advisor.settle import ForeignOutcome, Settlement, Settling
-from advisor.shelf import Shelf
 from advisor.steps import Resume, Start
-from advisor.switch import Switch
 from collector.model import GpuUuid, JobId
 
 if TYPE_CHECKING:

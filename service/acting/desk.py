@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
+from advisor.arithmetic.placement import Board, shrunk
 from advisor.engines.engine import Done, Outcome, Stale
 from advisor.model import ActionClass
-from advisor.placement import Board, shrunk
 from advisor.register import life
 from advisor.register.kept import read_directives, read_leases
 from advisor.register.life import Refused, in_flight

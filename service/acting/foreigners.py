@@ -16,11 +16,11 @@ from advisor.engines.checkpointer import LocalCheckpointer
 from advisor.engines.foreign import ForeignEngine, Parts, beyond
 from advisor.engines.sighting import OLDEST_MS, processes_of
 from advisor.engines.telling import Notifier, TerminalNotifier
+from advisor.live.protect import Protect, with_protection
+from advisor.live.state import NO_PROJECT
 from advisor.model import ClusterState, Job, Phase, Placement, Use
-from advisor.protect import Protect, with_protection
 from advisor.register.foreign import Checkpoint, ForeignBook, Seen
 from advisor.register.state import is_ours
-from advisor.state import NO_PROJECT
 from collector.model import GpuUuid, JobId, JobKind, NodeName
 from collector.procfs.terminals import terminal_of, tty_of
 from collector.snapshot import Snapshot

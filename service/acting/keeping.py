@@ -9,17 +9,17 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from advisor.engines.engine import Done
-from advisor.journal import Order
+from advisor.journal.journal import Order
+from advisor.live.spoken import with_spoken
 from advisor.policies.ladder import KEEP_HOURS, NotKept, keep
 from advisor.register.foreign import ForeignBook
 from advisor.rules import AdviceRules
-from advisor.spoken import with_spoken
 from collector.model import JobId
 from service.acting.errors import BadOrder, NotAllowed, UnknownJob, WrongState
 from service.api.port import Caller, Role, Row
 
 if TYPE_CHECKING:
-    from advisor.journal import StoreJournal
+    from advisor.journal.journal import StoreJournal
     from advisor.model import ClusterState, Job
     from collector.clock import Clock
 

@@ -12,11 +12,11 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from advisor.live.observed import Observed
+    from advisor.live.state import Live
     from advisor.model import ClusterState, Job
-    from advisor.observed import Observed
     from advisor.register.model import Entry
     from advisor.register.register import Register
-    from advisor.state import Live
     from collector.clock import Clock
     from collector.model import GpuUuid, JobId, NodeName
     from collector.store.database import Store
@@ -90,7 +90,7 @@ class Observing:
     @property
     def observed(self) -> "Observed":
         """What was measured of the jobs, as of the last look."""
-        from advisor.observed import Observed
+        from advisor.live.observed import Observed
 
         if self._measured is None:
             return Observed(analysis=_nothing(self._clock.now_ms()))
@@ -139,10 +139,10 @@ class Observing:
 
     def _read(self, gpus: list[dict[str, Any]]) -> "Live":
         """The measured half; ``gpus`` gets the rows of the GPUs, which say when each was measured."""
+        from advisor.live.observed import Observed
+        from advisor.live.recorded import Judged, moment_ms, recorded_analysis
+        from advisor.live.state import Live, read_live
         from advisor.model import ClusterState
-        from advisor.observed import Observed
-        from advisor.recorded import Judged, moment_ms, recorded_analysis
-        from advisor.state import Live, read_live
         from service.advising import judged_good_for_ms, site_of
         from service.client.answer import answer
         from service.client.values import plain_rows
@@ -182,6 +182,6 @@ def _stale_ms(config: "Config") -> int:
 
 
 def _nothing(now_ms: int) -> Any:
-    from advisor.recorded import Judged, recorded_analysis
+    from advisor.live.recorded import Judged, recorded_analysis
 
     return recorded_analysis((), (), now_ms, judged=Judged(at_ms=None, good_for_ms=0))

@@ -1,7 +1,7 @@
 """What people order of their jobs, through the same journal and engine as everything else.
 
 An order is written down before it is given, with who gave it. A person waits a moment for the launcher's
-answer; one that comes later is written down by the loop (``advisor.settle``), which it wakes.
+answer; one that comes later is written down by the loop (``advisor.journal.settle``), which it wakes.
 """
 
 from dataclasses import dataclass

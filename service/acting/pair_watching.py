@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from advisor.deeds import Result
 from advisor.engines.engine import Done
+from advisor.journal.deeds import Result
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass
 from advisor.policies.pack import PAIRING, profile_of
@@ -41,7 +41,7 @@ from collector.model import JobId
 if TYPE_CHECKING:
     from advisor.cycle import Cycle
     from advisor.engines.engine import Engine
-    from advisor.journal import StoreJournal
+    from advisor.journal.journal import StoreJournal
     from advisor.model import ClusterState
     from advisor.register.model import Entry
     from advisor.register.pair_book import PairBook

@@ -9,17 +9,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from advisor.deeds import Deed, Result, reverse_of
 from advisor.engines.engine import Done, Stale
 from advisor.guard import approve
+from advisor.journal.deeds import Deed, Result, reverse_of
+from advisor.journal.proposals import Kept, Proposed, Standing, snoozed_until_ms
+from advisor.journal.shelf import Verdict
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState, Job
 from advisor.plan import Plan, Refusal
-from advisor.proposals import Kept, Proposed, Standing, snoozed_until_ms
 from advisor.register import life
 from advisor.register.life import Refused
 from advisor.register.state import is_ours
-from advisor.shelf import Verdict
 from advisor.steps import CapAtNextLaunch, Pause, Resume, Start, Step
 from collector.model import JobId
 from service.acting.applying import Applying, Approval

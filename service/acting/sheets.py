@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from advisor.deeds import Deed, verb_of
+from advisor.journal.deeds import Deed, verb_of
+from advisor.journal.proposals import Kept, Proposed, Standing
+from advisor.journal.switch import Setting
 from advisor.limits import Limits
 from advisor.model import ActionClass
-from advisor.proposals import Kept, Proposed, Standing
-from advisor.switch import Setting
 from service.advice_rows import refusal_row
 
 Row = dict[str, Any]

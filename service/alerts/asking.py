@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from advisor.limits import Limits
+from advisor.live.observed import Observed
+from advisor.live.recorded import moment_ms
 from advisor.model import ClusterState
-from advisor.observed import Observed
-from advisor.recorded import moment_ms
 from analytics.query import run
 from collector.model import GpuUuid, JobId
 from collector.store.gaps import NOT_RUNNING

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from advisor.limits import Limits
+from advisor.live.observed import Observed
 from advisor.model import ClusterState
-from advisor.observed import Observed
 from advisor.rules import AdviceRules
 from collector.model import GpuUuid, JobId
 

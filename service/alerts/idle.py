@@ -8,13 +8,13 @@ means for what happens next.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from advisor.arithmetic.quota import Cover, quota_cover
 from advisor.limits import Mode
 from advisor.model import ActionClass, ClusterState, Job, Phase, Use
 from advisor.plan import Rule
 from advisor.policies.ladder import Rung, Standing, clock_ms, standing
 from advisor.policies.protection import restraint, silence
 from advisor.policies.sayings import job_name, lasting
-from advisor.quota import Cover, quota_cover
 from analytics.findings.words import clock
 from analytics.model import Evidence, FindingKind
 from collector.model import JobId

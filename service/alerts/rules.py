@@ -8,12 +8,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from advisor.arithmetic.projects import allocated, tree_of, upward
 from advisor.limits import Mode
 from advisor.model import ActionClass, Job, Phase, ProjectName
 from advisor.plan import Rule
 from advisor.policies.protection import silence
 from advisor.policies.sayings import job_name, lasting, percent
-from advisor.projects import allocated, tree_of, upward
 from advisor.transition import SHARE_SLACK
 from analytics.findings.words import clock
 from analytics.model import Evidence, Finding, FindingKind

@@ -114,7 +114,7 @@ def _rows(desk: Desk) -> list[dict[str, Any]]:
 
 def _projects(desk: Desk) -> Any:
     """What every project and those below it are guaranteed, deserve now and would hold after the plan."""
-    from advisor.projects import allocated, tree_of, upward
+    from advisor.arithmetic.projects import allocated, tree_of, upward
 
     plan, state = desk.said.plan, desk.said.state
     after = plan.outlook.allocated_gpus if plan.outlook is not None else {}

@@ -23,7 +23,7 @@ def run(flags: argparse.Namespace) -> int:
 
 
 def _without_service(flags: argparse.Namespace) -> None:
-    from advisor.switch import Switch
+    from advisor.journal.switch import Switch
     from service import wiring
 
     settings = settle(flags)

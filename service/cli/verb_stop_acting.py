@@ -46,7 +46,7 @@ def whoami() -> str:
 
 
 def _by_file(data: Path, because: str) -> tuple[Path | None, str]:
-    from advisor.switch import Setting, write_file
+    from advisor.journal.switch import Setting, write_file
 
     if not client_place.store_file(data).exists():
         return None, f"there is no store in {data}; name the service's folder with --data"

@@ -18,8 +18,9 @@ from advisor.engines.foreign import ForeignEngine, Parts
 from advisor.engines.telling import Notice, Told
 from advisor.guard import Ruling
 from advisor.limits import Limits, Mode
+from advisor.live.observed import Observed
+from advisor.live.spoken import Keep, Telling, Word, with_spoken
 from advisor.model import ActionClass, ClusterState, Gpu, Job, Phase, Placement, Telemetry, Use
-from advisor.observed import Observed
 from advisor.plan import Plan
 from advisor.policies import reclaim_idle
 from advisor.policies.ladder import NotKept, keep
@@ -40,7 +41,6 @@ from advisor.register.model import (
 )
 from advisor.register.state import Look, joined
 from advisor.rules import AdviceRules
-from advisor.spoken import Keep, Telling, Word, with_spoken
 from advisor.steps import Pause, Resume, Step, Tell
 from collector.model import JobId, JobKind
 from collector.store.database import Store

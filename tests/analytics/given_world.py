@@ -6,9 +6,9 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from advisor.deeds import FALLOW
 from advisor.engines.engine import Done, Outcome
-from advisor.journal import StoreJournal
+from advisor.journal.deeds import FALLOW
+from advisor.journal.journal import StoreJournal
 from advisor.model import ClusterState, Job, Phase, Placement, ProjectName
 from advisor.steps import Step
 from collector.batch import HeldInterval, History, to_table

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from advisor.arithmetic.placement import Board
 from advisor.decide import decide
 from advisor.limits import Limits
 from advisor.model import ClusterState, Gpu, Job, Phase, Placement, Project, Telemetry
-from advisor.placement import Board
 from advisor.register.model import Sharing, Submission
 from advisor.register.shares import Device, Mps, terms
 from advisor.steps import Resume, Start

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.deeds import Deed, Moment, Result, Stood
+from advisor.arithmetic.owed import HELD_MS, Owed, owed, with_owed
 from advisor.guard import approve
+from advisor.journal.deeds import Deed, Moment, Result, Stood
 from advisor.limits import Limits, Mode
 from advisor.model import (
     ActionClass,
@@ -18,7 +19,6 @@ from advisor.model import (
     Project,
     Telemetry,
 )
-from advisor.owed import HELD_MS, Owed, owed, with_owed
 from advisor.plan import Plan, Rule
 from advisor.steps import Pause, Requeue, Resize, Start, Step
 from collector.model import JobId

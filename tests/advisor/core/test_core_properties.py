@@ -6,14 +6,14 @@ from dataclasses import replace
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from advisor.arithmetic.projects import allocated, upward
+from advisor.arithmetic.quota import quota_cover
 from advisor.check import checked
 from advisor.decide import decide
 from advisor.guard import approve
 from advisor.limits import Lending, Limits, Mode, Order
 from advisor.model import ActionClass, ClusterState, Phase, Telemetry
 from advisor.policies.fair_share import fair_shares
-from advisor.projects import allocated, upward
-from advisor.quota import quota_cover
 from advisor.steps import Move, Pause, Promise, Requeue, Resize, Resume, Start, Terminate
 from advisor.transition import SHARED_RESERVE_BYTES, memory_beside, replay, transition
 from collector.model import JobKind

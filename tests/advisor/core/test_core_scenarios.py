@@ -7,7 +7,7 @@ import pytest
 from advisor.check import checked
 from advisor.decide import decide
 from advisor.guard import approve
-from advisor.observed import Observed
+from advisor.live.observed import Observed
 from advisor.policies import consolidate
 from advisor.rules import AdviceRules
 from advisor.transition import replay

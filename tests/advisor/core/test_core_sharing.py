@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from advisor.arithmetic.goodput import amplification, growth_pays, hoped, speedup, step_s, time_left_s
+from advisor.arithmetic.placement import Board, shrunk
 from advisor.charging import charging
-from advisor.goodput import amplification, growth_pays, hoped, speedup, step_s, time_left_s
 from advisor.limits import Lending, Limits
 from advisor.model import ClusterState, Gpu, Job, Phase, Placement, Profile, Project, Usage
-from advisor.placement import Board, shrunk
 from advisor.policies.fair_share import UsageSample, fair_shares, remembered, water_fill
 from advisor.steps import Move, Pause, Resize, Resume, Start
 from advisor.transition import StepError, replay, transition

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
+from advisor.arithmetic.placement import Board
 from advisor.check import checked
 from advisor.model import (
     ActionClass,
@@ -18,7 +19,6 @@ from advisor.model import (
     Usage,
     Use,
 )
-from advisor.placement import Board
 from advisor.steps import Pause, Start
 from advisor.transition import Draft, StepError, transition
 from collector.model import JobKind

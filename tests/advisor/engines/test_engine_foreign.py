@@ -14,9 +14,9 @@ from advisor.engines.engine import Done, Failed, Interrupted, Late, Outcome, Sta
 from advisor.engines.foreign import ForeignEngine, Parts, beyond, verb_of
 from advisor.engines.moving import Moving
 from advisor.engines.telling import Notice, Told
+from advisor.live.spoken import Telling
 from advisor.model import ActionClass
 from advisor.register.foreign import ForeignBook
-from advisor.spoken import Telling
 from advisor.steps import (
     CapAtNextLaunch,
     Move,

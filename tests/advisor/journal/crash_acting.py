@@ -29,7 +29,8 @@ import pyarrow  # noqa: F401  (loaded once, before the forks)
 from advisor.advice import Advice
 from advisor.cycle import run_cycle
 from advisor.engines.local import LocalEngine
-from advisor.journal import StoreJournal
+from advisor.journal.journal import StoreJournal
+from advisor.journal.settle import Settling
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState, Gpu, Node, Project, Telemetry
 from advisor.register.kept import read_leases
@@ -53,7 +54,6 @@ from advisor.register.model import (
 from advisor.register.register import Register, open_register
 from advisor.register.shares import Terms
 from advisor.register.state import Look, joined
-from advisor.settle import Settling
 from advisor.steps import CapAtNextLaunch, Pause, Terminate
 from advisor.written import from_tree, to_tree
 from collector.clock import SystemClock

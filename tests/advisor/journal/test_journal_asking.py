@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from advisor.decide import decide
 from advisor.guard import approve
+from advisor.journal.proposals import Kept, Proposal, Standing, asking, reconcile, snoozed_until_ms
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState
 from advisor.plan import Plan
-from advisor.proposals import Kept, Proposal, Standing, asking, reconcile, snoozed_until_ms
 from advisor.steps import Step
 from tests.advisor.core.worlds import NOW_MS, clusters
 

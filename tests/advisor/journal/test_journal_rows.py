@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from advisor.cycle import run_cycle
-from advisor.deeds import Result, Stood
 from advisor.engines.engine import Done, Failed, Late, Outcome, Stale, Unsupported
-from advisor.journal import Order, StoreJournal, boot_name
+from advisor.journal.deeds import Result, Stood
+from advisor.journal.journal import Order, StoreJournal, boot_name
+from advisor.journal.proposals import Proposal, Standing
+from advisor.journal.shelf import Shelf
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, Job, Phase
-from advisor.proposals import Proposal, Standing
-from advisor.shelf import Shelf
 from advisor.statements import statement
 from advisor.steps import Pause, Start, Step, Tell
 from collector.store.database import Limits as StoreLimits

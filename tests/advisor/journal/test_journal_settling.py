@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.deeds import Deed, Moment, Result
 from advisor.engines.engine import Done
-from advisor.journal import Order, StoreJournal
+from advisor.journal.deeds import Deed, Moment, Result
+from advisor.journal.journal import Order, StoreJournal
+from advisor.journal.settle import PATIENCE_MS, Directed, Facts, Settling, settlement
 from advisor.register.model import Begin, Ending, Entry, Stand, Stop, Submission, Suspend
-from advisor.settle import PATIENCE_MS, Directed, Facts, Settling, settlement
 from advisor.statements import statement
 from advisor.steps import CapAtNextLaunch, Pause, Promise, Start, Step, Tell, Terminate
 from advisor.written import to_text
@@ -118,10 +118,12 @@ def test_what_was_never_given_is_never_called_done_and_what_was_is_never_called_
 ) -> None:
     job = "fallow:1"
     ruled = settlement(deed(step, job), found, Moment(at_ms=T0 + age_ms))
-    if found.directed is None:
+    if isinstance(step, Tell) and found.told:
         assert ruled is not None
-        by_entry = isinstance(step, CapAtNextLaunch) or (isinstance(step, Tell) and found.told)
-        assert ruled.result is Result.UNDONE or by_entry
+        assert ruled.result is Result.DONE, "who was told was told, whatever the launcher says"
+    elif found.directed is None:
+        assert ruled is not None
+        assert ruled.result is Result.UNDONE or isinstance(step, CapAtNextLaunch)
     elif found.directed.handled:
         assert ruled is not None
         assert ruled.result is (Result.DONE if found.directed.failed is None else Result.FAILED)

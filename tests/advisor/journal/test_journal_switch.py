@@ -7,12 +7,12 @@ import pytest
 
 from advisor.cycle import run_cycle
 from advisor.engines.engine import Done, Outcome
-from advisor.journal import StoreJournal
+from advisor.journal.journal import StoreJournal
+from advisor.journal.shelf import Shelf
+from advisor.journal.switch import Setting, Switch, read_file, stop_file, write_file
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, Job
-from advisor.shelf import Shelf
 from advisor.steps import Step
-from advisor.switch import Setting, Switch, read_file, stop_file, write_file
 from collector.store.database import Store, open_store
 from tests.advisor.journal.journal_parts import T0, Hands, cluster
 

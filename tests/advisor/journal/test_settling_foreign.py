@@ -2,9 +2,9 @@
 
 import pytest
 
-from advisor.deeds import Deed, Moment, Result
 from advisor.engines.engine import Done, Failed, Late, Outcome
-from advisor.settle import PATIENCE_MS, Facts, settlement
+from advisor.journal.deeds import Deed, Moment, Result
+from advisor.journal.settle import PATIENCE_MS, Facts, settlement
 from advisor.steps import Pause, Resume, Step
 from collector.model import GpuUuid, JobId
 

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from advisor.arithmetic.projects import known_as
+from advisor.arithmetic.quota import quota_cover
 from advisor.check import checked
 from advisor.decide import decide
 from advisor.limits import Limits, Mode
+from advisor.live.state import Live, read_live
 from advisor.model import ActionClass, ClusterState, ProjectName
 from advisor.policies.fair_share import fair_shares
-from advisor.projects import known_as
-from advisor.quota import quota_cover
 from advisor.rules import AdviceRules
-from advisor.state import Live, read_live
 from analytics.assess import assess
 from analytics.query import run
 from analytics.thresholds import Thresholds

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from advisor.decide import decide
+from advisor.live.recorded import Judged, recorded_analysis
+from advisor.live.state import Site, read_live
 from advisor.model import ClusterState, Job, ProjectName
-from advisor.recorded import Judged, recorded_analysis
 from advisor.rules import AdviceRules
-from advisor.state import Site, read_live
 from advisor.steps import Start
 from analytics.query import run
 from collector.model import JobId, NodeName, Reading, Tick

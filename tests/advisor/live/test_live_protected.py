@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from advisor.limits import Limits
+from advisor.live.state import Live, read_live
 from advisor.policies import reclaim_idle
 from advisor.register.foreign import ForeignBook
 from advisor.rules import AdviceRules
-from advisor.state import Live, read_live
 from analytics.assess import assess
 from analytics.query import run
 from analytics.thresholds import Thresholds

@@ -9,12 +9,12 @@ import pytest
 from advisor.advice import Abstain, Advice
 from advisor.decide import decide
 from advisor.limits import Limits
+from advisor.live.observed import Observed
+from advisor.live.recorded import WARNINGS, Judged, recorded_analysis
+from advisor.live.state import EVERYBODY, Live, Site, read_live
 from advisor.model import ClusterState, Telemetry, Use
-from advisor.observed import Observed
 from advisor.policies import cap_memory, consolidate, pack, reclaim_idle, right_size
-from advisor.recorded import WARNINGS, Judged, recorded_analysis
 from advisor.rules import AdviceRules
-from advisor.state import EVERYBODY, Live, Site, read_live
 from advisor.steps import Move, Pause, Requeue, Resize, Terminate
 from advisor.transition import replay
 from analytics.assess import assess, finding_rows, unjudged_rows

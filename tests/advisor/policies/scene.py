@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from advisor.advice import Abstain, Advice
+from advisor.live.observed import IdleStretch, JobUse, Observed, Price
 from advisor.model import (
     ActionClass,
     ClusterState,
@@ -19,7 +20,6 @@ from advisor.model import (
     Telemetry,
     Use,
 )
-from advisor.observed import IdleStretch, JobUse, Observed, Price
 from analytics.model import Analysis, Coverage, Evidence, Finding, FindingKind
 from collector.model import GpuUuid, Holder, JobId, JobKind, NodeName, Rung
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.observed import IdleStretch
+from advisor.live.observed import IdleStretch
 from advisor.policies.foresight import DAY_MS, FEW, HOUR_MS, Quiet, foresee, survival
 from collector.model import JobKind
 from tests.advisor.policies.scene import stretch

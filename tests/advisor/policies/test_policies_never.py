@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from advisor.advice import Abstain, Advice
 from advisor.limits import Limits, Mode
+from advisor.live.observed import Observed
 from advisor.model import ActionClass, ClusterState, Job, Phase, Telemetry, Use
-from advisor.observed import Observed
 from advisor.policies import cap_memory, consolidate, pack, reclaim_idle, right_size
 from advisor.rules import AdviceRules
 from collector.model import GpuUuid, JobKind

@@ -11,8 +11,8 @@ from advisor.advice import Abstain, Advice
 from advisor.decide import decide
 from advisor.guard import approve
 from advisor.limits import Limits, Mode
+from advisor.live.observed import Price
 from advisor.model import ActionClass, Phase, Use
-from advisor.observed import Price
 from advisor.policies import cap_memory, consolidate, pack, right_size
 from advisor.policies.frameworks import launch_settings
 from advisor.policies.slices import slices_of

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from advisor.limits import Limits
+from advisor.live.observed import Observed
 from advisor.model import ClusterState, Job, Phase, Profile, Use
-from advisor.observed import Observed
 from advisor.policies import cap_memory, consolidate
 from advisor.policies.ending import Endings
 from advisor.policies.waiting import freeing, spared_s

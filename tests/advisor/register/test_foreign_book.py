@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from advisor.live.spoken import Keep, Telling
 from advisor.register.foreign import ForeignBook, Holder, Paused
-from advisor.spoken import Keep, Telling
 from collector.model import JobId, JobKind
 from collector.store.database import Store
 from tests.advisor.engines.foreign_parts import GPU, HandClock, Machine, job_id, opened, process

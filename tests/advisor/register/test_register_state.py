@@ -5,6 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.arithmetic.projects import is_usable
 from advisor.check import checked
 from advisor.model import (
     ClusterState,
@@ -18,7 +19,6 @@ from advisor.model import (
     Telemetry,
     Use,
 )
-from advisor.projects import is_usable
 from advisor.register import life
 from advisor.register.model import Begin, Entry, Launcher, Mobility, Reshape, Stand, Suspend
 from advisor.register.state import Look, joined

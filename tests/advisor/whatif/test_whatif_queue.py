@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.limits import Limits
+from advisor.live.protect import Protect
 from advisor.model import Job, Phase, Profile, Project
-from advisor.protect import Protect
 from advisor.rules import AdviceRules
 from advisor.whatif.earned import Given
 from advisor.whatif.growth import backtest_growth

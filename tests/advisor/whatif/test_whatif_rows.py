@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from advisor.live.state import Site
 from advisor.model import ActionClass, Phase, Profile
 from advisor.register.kept import Change, write_changes
 from advisor.register.model import Ending, Entry, Mobility, Stand
 from advisor.rules import AdviceRules
-from advisor.state import Site
 from advisor.whatif.past import Past
 from advisor.whatif.replay import what_if
 from collector.model import GpuUuid, JobId

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from advisor.live.observed import IdleStretch, PastJob, Price
 from advisor.model import Job
-from advisor.observed import IdleStretch, PastJob, Price
 from advisor.register.pair_watch import Pair
 from advisor.rules import AdviceRules
 from advisor.whatif.earned import Foreseen, Given, error_of

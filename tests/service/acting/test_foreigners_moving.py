@@ -16,8 +16,8 @@ from advisor.engines.checkpoint import ProcessState
 from advisor.engines.engine import Done, Late
 from advisor.engines.foreign import ForeignEngine, Parts
 from advisor.engines.moving import Moving
+from advisor.live.protect import Protect
 from advisor.model import ClusterState, Gpu, Phase, Placement, Telemetry
-from advisor.protect import Protect
 from advisor.steps import Pause, Resume
 from collector.model import JobId, ProcessKey
 from service.acting.foreigners import UNSEEN_TICKS, Foreigners, Sight

@@ -12,7 +12,7 @@ from advisor.cycle import Cycle
 from advisor.decide import decide
 from advisor.engines.local import LocalEngine, Patience
 from advisor.guard import approve
-from advisor.journal import StoreJournal
+from advisor.journal.journal import StoreJournal
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState, Gpu, Job, Placement
 from advisor.register.memory_watch import MEND_MS

@@ -16,7 +16,7 @@ from advisor.decide import decide
 from advisor.engines.brief import Brief
 from advisor.engines.local import Given, LocalEngine, Patience
 from advisor.guard import approve
-from advisor.journal import StoreJournal
+from advisor.journal.journal import StoreJournal
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState, Gpu, Job, Placement
 from advisor.policies.pack import PAIRING

@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from advisor.limits import Limits, Mode
+from advisor.live.observed import Observed
 from advisor.model import ActionClass, ClusterState, Gpu, Job, Node, Phase, Placement, Telemetry, Use
-from advisor.observed import Observed
 from advisor.rules import AdviceRules
 from analytics.model import Analysis, Coverage, Evidence, Finding, FindingKind, Unknown
 from collector.model import GpuUuid, Holder, JobId, JobKind, NodeName, Rung

@@ -14,9 +14,9 @@ import pytest
 
 from advisor.engines.telling import Notice
 from advisor.limits import Mode
+from advisor.live.spoken import Telling
 from advisor.model import ActionClass, Job
 from advisor.register.foreign import ForeignBook
-from advisor.spoken import Telling
 from analytics.query import run
 from collector.store.database import Store, open_store
 from service.alerts.book import LOST_MS, AlertBook

@@ -213,7 +213,7 @@ def test_a_rule_that_is_switched_off_closes_its_cases_and_finds_nothing() -> Non
 
 def test_standing_is_reckoned_as_if_the_owner_had_been_told() -> None:
     """A site at advise tells nobody by the ladder, and its rungs are reached all the same."""
-    from advisor.quota import quota_cover
+    from advisor.arithmetic.quota import quota_cover
 
     of = facts(state(idle(90, told_ms=None)))
     stand = stand_of(of, of.state.jobs[ANN], quota_cover(of.state))

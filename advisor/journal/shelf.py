@@ -1,6 +1,6 @@
 """Where plans are kept: those that wait for approval, and those that were done, rejected or ran out.
 
-The table ``plans``; what is kept and for how long is decided in ``advisor.proposals``. A plan leaves WAITING
+The table ``plans``; what is kept and for how long is decided in ``proposals``. A plan leaves WAITING
 once, whoever is first: of two people who settle it, one is told that it does not wait any more.
 """
 
@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from advisor.deeds import FALLOW
-from advisor.proposals import Changes, Kept, Proposal, Standing
+from advisor.journal.deeds import FALLOW
+from advisor.journal.proposals import Changes, Kept, Proposal, Standing
 from advisor.statements import asked, rows_of, statement
 from advisor.written import Unreadable, from_text, to_text
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from advisor.deeds import FALLOW, Deed, Moment, Result, age_ms
+from advisor.journal.deeds import FALLOW, Deed, Moment, Result, age_ms
 from advisor.model import ClusterState, Phase, Reservation
 from advisor.steps import Move, Pause, Requeue, Resize, Resume, Start
 from collector.model import GpuUuid, JobId

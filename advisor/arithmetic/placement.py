@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
+from advisor.arithmetic.pool import Cell, Pool
 from advisor.model import ClusterState, Gpu, Job, Placement
-from advisor.pool import Cell, Pool
 from advisor.transition import SHARE_SLACK, SHARED_RESERVE_BYTES, memory_beside, memory_charged
 from collector.model import GpuUuid, JobId, NodeName
 

@@ -13,8 +13,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from advisor.arithmetic.projects import Tree, tree_of
 from advisor.model import ClusterState, Job, ProjectName
-from advisor.projects import Tree, tree_of
 from advisor.transition import SHARE_SLACK
 from collector.model import JobId
 

@@ -2,7 +2,7 @@
 
 Every call is durable when it returns; one that cannot be written raises, and then nothing may be done. The
 numbers of intents grow for ever, and are given in the transaction that writes them, so that a directive which
-bears one is carried out at most once. What the rows mean is in ``advisor.deeds``.
+bears one is carried out at most once. What the rows mean is in ``advisor.journal.deeds``.
 """
 
 import threading
@@ -13,13 +13,24 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor.deeds import FALLOW, Deed, Moment, Result, Stood, Undo, result_of, stood_in, undo_of, verb_of
 from advisor.engines.engine import Outcome
 from advisor.guard import Ruling
+from advisor.journal.deeds import (
+    FALLOW,
+    Deed,
+    Moment,
+    Result,
+    Stood,
+    Undo,
+    result_of,
+    stood_in,
+    undo_of,
+    verb_of,
+)
+from advisor.journal.proposals import Standing, proposed
+from advisor.journal.shelf import Shelf
 from advisor.model import ClusterState
 from advisor.plan import Plan
-from advisor.proposals import Standing, proposed
-from advisor.shelf import Shelf
 from advisor.statements import asked, rows_of, statement
 from advisor.steps import Step
 from advisor.written import Unreadable, from_text, to_text

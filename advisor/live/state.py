@@ -10,6 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from advisor.arithmetic.projects import housed
+from advisor.live.observed import IdleStretch, JobUse, Observed, Price
+from advisor.live.protect import Protect, with_protection
+from advisor.live.spoken import spoken_of, with_spoken
 from advisor.model import (
     ActionClass,
     ClusterState,
@@ -24,13 +28,9 @@ from advisor.model import (
     Usage,
     Use,
 )
-from advisor.observed import IdleStretch, JobUse, Observed, Price
 from advisor.policies.ending import Endings, RunLength
-from advisor.projects import housed
-from advisor.protect import Protect, with_protection
 from advisor.register.pair_watch import experience_of, pairs_of
 from advisor.rules import AdviceRules
-from advisor.spoken import spoken_of, with_spoken
 from analytics.model import Analysis, Finding, FindingKind
 from collector.model import GpuUuid, JobId, JobKind, NodeName, Rung
 

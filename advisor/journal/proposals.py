@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from advisor.advice import Advice
+from advisor.arithmetic.projects import known_as
 from advisor.guard import action_of, approve
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState
 from advisor.plan import Plan, Refusal, Rule
-from advisor.projects import known_as
 from advisor.steps import CapAtNextLaunch, Promise, ReleaseCaches, Step, Tell
 from analytics.model import Evidence
 from collector.model import JobId

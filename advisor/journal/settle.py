@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from advisor.deeds import Deed, Moment, Result, age_ms, result_of
 from advisor.engines.engine import Outcome
 from advisor.engines.local import outcome
-from advisor.journal import StoreJournal
+from advisor.journal.deeds import Deed, Moment, Result, age_ms, result_of
+from advisor.journal.journal import StoreJournal
 from advisor.register.model import Entry
 from advisor.register.state import is_ours
 from advisor.statements import asked
