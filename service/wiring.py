@@ -3,16 +3,12 @@
 The only file that knows them all. Imports sit inside the functions, so that a verb pays for what it uses.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.client.place import announced, store_file
 from service.daemon.state import Beat, Chore
-from service.trouble import Trouble
 
 if TYPE_CHECKING:
     from collector.clock import Clock
@@ -20,20 +16,11 @@ if TYPE_CHECKING:
     from collector.model import Tick
     from collector.store.database import Store
     from service.config.model import Config
-    from service.daemon.state import Beat, Chore
     from service.sources.backfill import Backfill
     from service.sources.making import Sources
 
-
-class StoreRefused(Trouble):
-    """The store cannot be opened; the message says what was found and what to do."""
-
-
 Stage = Callable[[Callable[[], bool], Callable[[str], None]], None]
 """Fills in some of the past, given a way to learn that it should stop and one to tell how far it is."""
-
-READING_MEMORY = "128MiB"
-"""A month of a thousand GPUs is read in it; what is read lies in the system's cache as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,36 +39,6 @@ class Body:
     metrics: Callable[[], bytes]
     remarks: tuple[str, ...] = ()
     simulated: bool = False
-
-
-def open_to_read(data: Path) -> "Store":
-    """The store's file, read-only. Raises ``StoreRefused``."""
-    from collector.store.database import Limits, open_read_only
-    from collector.store.errors import StoreError, StoreLocked
-
-    try:
-        return open_read_only(store_file(data), Limits(memory=READING_MEMORY))
-    except StoreLocked as locked:
-        raise StoreRefused(_locked(data)) from locked
-    except StoreError as error:
-        raise StoreRefused(str(error)) from error
-
-
-@contextmanager
-def own_store(data: Path, config: "Config") -> "Iterator[Store]":
-    """The store's file, owned until the end of the block. Raises ``StoreRefused``."""
-    from collector.store.database import Limits, open_store
-    from collector.store.errors import StoreError, StoreLocked
-
-    limits = Limits(memory=f"{config.store.memory_mib}MiB", threads=config.store.threads)
-    try:
-        store = open_store(store_file(data), limits)
-    except StoreLocked as locked:
-        raise StoreRefused(_locked(data)) from locked
-    except StoreError as error:
-        raise StoreRefused(str(error)) from error
-    with store:
-        yield store
 
 
 def clock_of(config: "Config") -> "Clock":
@@ -214,19 +171,6 @@ def timing(config: "Config") -> "Timing":
     )
 
 
-def write_export(
-    store: "Store", out: Path, kind: str, from_ms: int, to_ms: int
-) -> tuple[tuple[Path, int], ...]:
-    """The span's files in ``out``, made if missing, and their rows. Raises ``StoreRefused``, OSError."""
-    from collector.store.errors import StoreError
-
-    try:
-        written = store.export(out, "csv" if kind == "csv" else "parquet", from_ms, to_ms)
-    except StoreError as error:
-        raise StoreRefused(str(error)) from error
-    return tuple(zip(written.files, written.rows, strict=True))
-
-
 def _metrics(loop: "Loop") -> bytes:
     from importlib.metadata import version
 
@@ -249,15 +193,3 @@ def _past(config: "Config", store: "Store", sources: "Sources") -> "Backfill | N
         days=config.simulated.backfill_days,
     )
     return past if past.is_due() else None
-
-
-def _locked(data: Path) -> str:
-    said = announced(data)
-    if said is None:
-        return (
-            f"the store in {data} is in use by another process; stop it, or choose another folder with --data"
-        )
-    return (
-        f"a service for {data} runs already (process {said.pid}, {said.url}); use it, stop it, "
-        "or choose another folder with --data"
-    )

@@ -66,13 +66,14 @@ def _through_service(client: Client, order: dict[str, object], *, yes: bool) -> 
 def _by_itself(settings: Settings, order: dict[str, object], *, yes: bool) -> int:
     from dataclasses import asdict
 
-    from service import importing, wiring
+    from service import importing
     from service.daemon.start import make_data_dir
+    from service.opening import own_store
 
     screen = console()
     make_data_dir(settings.data)
     wanted = importing.ImportOrder(**{key: value for key, value in order.items() if value is not None})  # type: ignore[arg-type]
-    with wiring.own_store(settings.data, settings.effective.config) as store:
+    with own_store(settings.data, settings.effective.config) as store:
         planned = asdict(importing.plan(store, wanted))
         if not _worth_doing(screen, planned, yes=yes):
             return 0

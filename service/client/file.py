@@ -34,7 +34,7 @@ class FileDoor:
 
     def export(self, out: Path, kind: str, from_ms: int, to_ms: int) -> tuple[tuple[Path, int], ...]:
         """Write the span's files into ``out``; the files and their rows. Raises ``ClientError``, OSError."""
-        from service.wiring import write_export
+        from service.opening import write_export
 
         with self._opened() as store:
             return write_export(store, out, kind, from_ms, to_ms)
@@ -67,7 +67,7 @@ class FileDoor:
                 f"no store in {self._data} yet; start one with `fallow serve --data {self._data}`, "
                 "or name another with --data or FALLOW_DATA"
             )
-        from service.wiring import StoreRefused, open_to_read
+        from service.opening import StoreRefused, open_to_read
 
         try:
             store = open_to_read(self._data)

@@ -25,6 +25,7 @@ from service.daemon.front import open_front, own_version
 from service.daemon.notify import notify
 from service.daemon.state import Condition, Pulse, verdict
 from service.importing import Imports
+from service.opening import write_export
 from service.wiring import Body, Stage
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
     imports = Imports(store)
     desk = _desk(orders.config, store)
     acting = _acting(orders, store, clock, pulse, body)
-    exports = Exports(write=lambda *span: wiring.write_export(store, *span), folder=orders.data)
+    exports = Exports(write=lambda *span: write_export(store, *span), folder=orders.data)
     answers = Answers(
         desk=desk,
         run=answer,

@@ -13,6 +13,7 @@ from service import wiring
 from service.daemon.ending import Ending
 from service.daemon.start import Orders, ServiceRefused, make_data_dir
 from service.daemon.thrift import share_heaps
+from service.opening import own_store
 
 __all__ = ["Orders", "ServiceRefused", "serve"]
 
@@ -26,7 +27,7 @@ def serve(orders: Orders, stop: threading.Event | None = None) -> None:
     share_heaps()
     clock = wiring.clock_of(orders.config)
     make_data_dir(orders.data)
-    with _imported(ORGANS), wiring.own_store(orders.data, orders.config) as store:
+    with _imported(ORGANS), own_store(orders.data, orders.config) as store:
         if ending.is_asked:
             return
         from service.daemon.organs import live

@@ -35,6 +35,7 @@ from service.daemon.reporting import (
 from service.delivery.addresses import address_of
 from service.delivery.message import What
 from service.delivery.outbox import Outbox
+from service.opening import own_store
 from tests.service.delivery.servers import webhook
 
 MONDAY = ReportConfig(kind="cluster-week", cron="0 8 * * mon", zone="Europe/Berlin")
@@ -125,7 +126,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         collect=replace(made.collect, sources=("simulated",)),
         simulated=replace(made.simulated, nodes=1, backfill_days=3),
     )
-    with wiring.own_store(folder, config) as store:
+    with own_store(folder, config) as store:
         body = wiring.assemble(config, store, SystemClock())
         body.prepare(lambda: False, lambda said: None)
         assert body.beat is not None

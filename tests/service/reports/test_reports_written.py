@@ -16,6 +16,7 @@ from collector.clock import SystemClock
 from service import wiring
 from service.client import Client, connect
 from service.config.model import Config
+from service.opening import own_store
 from service.pages import wording
 from service.reports.making import BadReport, Wanted, make
 from service.reports.model import Column, Format, Measure, Report, ReportKind, Section, Span, Table
@@ -39,7 +40,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         simulated=replace(made.simulated, nodes=2, backfill_days=DAYS),
         prices=replace(made.prices, per_gpu_hour={"*": 2.0}),
     )
-    with wiring.own_store(folder, config) as store:
+    with own_store(folder, config) as store:
         body = wiring.assemble(config, store, SystemClock())
         body.prepare(lambda: False, lambda said: None)
         assert body.beat is not None
