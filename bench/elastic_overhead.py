@@ -4,10 +4,12 @@ Targets: a step of two and of three workers at 50 million parameters costs at mo
 accumulation (``no_sync``); alone, at most 1% over a plain loop; the deterministic mode's reduction takes at
 most 1.3 times a plain all-reduce of the same bytes where each worker holds one subtree, 1.8 times where not.
 
-All ways take turns, step by step, on the same processes and the same model, so that what else the machine
-does falls on all alike; a figure is the ratio of medians. Processor time (of rank 0, its network threads
-included) is told beside, because it hardly feels what else the machine does. The steps include forward,
-backward, the sum and AdamW. The trainer is the real one in a static world, as torchrun would start it.
+All ways take turns, step by step and in an order drawn anew each turn, on the same processes and the same
+model, so that what else the machine does falls on all alike; a figure is the median of the turns' ratios.
+Processor time (of rank 0, its network threads included) is told beside, because it hardly feels what else the
+machine does. Alone, where a hundredth is to be told from noise, there are five times as many turns. The
+steps include forward, backward, the sum and AdamW. The trainer is the real one in a static world, as torchrun
+would start it.
 
     python bench/elastic_overhead.py [--json] [--quick] [--only steps|sums] [--steps N]
 """
@@ -16,6 +18,7 @@ import argparse
 import json
 import multiprocessing
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -28,6 +31,7 @@ from bench.elastic import reductions, turns
 
 Figure = dict[str, object]
 STEP, ALIGNED, UNEVEN = 1.01, 1.30, 1.80
+ALONE_MORE = 5
 
 
 def main() -> None:
@@ -42,7 +46,7 @@ def main() -> None:
     figures: dict[str, Figure] = {}
     for world in [2] if arguments.quick else [1, 2, 3]:
         if arguments.only != "sums":
-            figures |= _steps(world, steps)
+            figures |= _steps(world, steps * (ALONE_MORE if world == 1 else 1))
     for world, target in ((2, ALIGNED), (3, UNEVEN)):
         if arguments.only != "steps":
             figures |= _reductions(world, steps, target)
@@ -59,19 +63,24 @@ def main() -> None:
 def _steps(world: int, steps: int) -> dict[str, Figure]:
     """Whole steps: ours, to the bit, and the peer's."""
     took: dict[str, list[tuple[float, float]]] = _together(turns.rank, world, steps)
-    wall_s = {way: median(wall for wall, _ in found) for way, found in took.items()}
-    cpu_s = {way: median(cpu for _, cpu in found) for way, found in took.items()}
+    wall_s = {way: [wall for wall, _ in found] for way, found in took.items()}
+    cpu_s = {way: [cpu for _, cpu in found] for way, found in took.items()}
     peer = "plain loop" if world == 1 else "DDP"
     figures: dict[str, Figure] = {}
     for way, prefix, target in (("plain", "", STEP), ("deterministic", "deterministic_", None)):
         beside = {
-            f"{peer} ms": round(wall_s["peer"] * 1000),
-            "ours ms": round(wall_s[way] * 1000),
-            "processor time": round(cpu_s[way] / cpu_s["peer"], 3),
+            f"{peer} ms": round(median(wall_s["peer"]) * 1000),
+            "ours ms": round(median(wall_s[way]) * 1000),
+            "processor time": round(_ratio(cpu_s[way], cpu_s["peer"]), 3),
         }
         name = f"{prefix}step_of_{world}_over_{peer.replace(' ', '_')}"
-        figures[name] = _figure(wall_s[way] / wall_s["peer"], target, beside)
+        figures[name] = _figure(_ratio(wall_s[way], wall_s["peer"]), target, beside)
     return figures
+
+
+def _ratio(ours: Sequence[float], peers: Sequence[float]) -> float:
+    """The median over the turns of one way's seconds to the other's in the same turn."""
+    return median(own / other for own, other in zip(ours, peers, strict=True))
 
 
 def _reductions(world: int, steps: int, target: float) -> dict[str, Figure]:

@@ -3,6 +3,7 @@
 Each way has a model of its own, because each keeps its own buffers; they start alike.
 """
 
+import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -37,10 +38,10 @@ def rank(rank: int, world: int, port: int, steps: int, answers: Any) -> None:
     }
     took: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     for turn in range(WARM_UP + steps):
-        for name, step in ways.items():
+        for name in random.Random(turn).sample(list(ways), len(ways)):  # whom a way follows costs it memory
             dist.barrier()
             began_s, began_cpu_s = time.monotonic(), time.process_time()
-            step()
+            ways[name]()
             if turn >= WARM_UP:
                 took[name].append((time.monotonic() - began_s, time.process_time() - began_cpu_s))
     if rank == 0:
