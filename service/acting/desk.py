@@ -8,9 +8,8 @@ What is done about an order is the register's and the engine's; plans, the journ
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from advisor.arithmetic.placement import Board, shrunk
 from advisor.engines.engine import Done, Outcome, Stale
 from advisor.model import ActionClass
 from advisor.register import life
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from service.acting.consenting import Consents
     from service.acting.loop import ActingLoop
     from service.acting.orders import Orders
+    from service.acting.taking import Taking
 
 MOST_JOBS = 1_000
 
@@ -99,6 +99,7 @@ class Organs:
     clock: "Clock"
     journal: "Journal"
     orders: "Orders"
+    taking: "Taking"
     loop: "ActingLoop"
     observe: "Callable[[], ClusterState]"
     papers: Papers
@@ -220,7 +221,7 @@ class Desk:
         return self._ordered(caller, Terminate(job=job, reason=because or f"cancelled by {caller.name}"))
 
     def resize(self, caller: Caller, job: JobId, gpus: int, because: str) -> Row:
-        """Give a running job so many GPUs, when as many are free beside its own."""
+        """Give a running job so many GPUs, when as many are free beside its own and promised to nobody."""
         if not is_ours(job):
             raise self._organs.foreign.refuse(caller, job, "resize")
         entry = self._changeable(caller, job)
@@ -233,7 +234,11 @@ class Desk:
         if entry.stand is not Stand.RUNNING or in_flight(entry):
             doing = "is just carrying something out" if in_flight(entry) else f"is {entry.stand.value}"
             raise WrongState(f"{job} {doing}; a running job is resized")
-        step = Resize(job=job, gpus=self._sized(entry, gpus), reason=because or f"asked for by {caller.name}")
+        step = Resize(
+            job=job,
+            gpus=self._organs.taking.sized(entry, gpus),
+            reason=because or f"asked for by {caller.name}",
+        )
         return self._ordered(caller, step)
 
     def keep(self, caller: Caller, job: JobId, hours: float, because: str) -> Row:
@@ -360,20 +365,6 @@ class Desk:
             raise WrongState(found.found)
         organs.loop.wake()
         return row
-
-    def _sized(self, entry: Entry, gpus: int) -> tuple[Any, ...]:
-        """Its own devices, less or more; those that come lie beside its own."""
-        state = self._organs.observe()
-        if gpus <= len(entry.gpus):
-            return shrunk(state, entry.gpus, gpus)
-        more = gpus - len(entry.gpus)
-        job = state.jobs.get(entry.id)
-        found = None if job is None else Board(state).find_beside(job, entry.gpus, more)
-        if found is None:
-            raise WrongState(
-                f"{more} more GPUs for {entry.id} are not free now; `fallow queue` says who waits"
-            )
-        return entry.gpus + found
 
     def _row(self, entry: Entry) -> Row:
         wanted = entry.submission
