@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from service.advising import newest
 from service.cli import words
 from service.cli.screen import Column, console, print_json, table
 from service.cli.spans import parse_span, window
@@ -59,21 +60,29 @@ def run(flags: argparse.Namespace) -> int:
 
 def _workload(flags: argparse.Namespace) -> "Workload":
     if flags.from_store:
-        from advisor.sim.traces.recorded import recorded_workload
-
-        start, end = window(flags.since, flags.until, datetime.now(UTC))
-        with connect(flags.data) as client:
-            rows = client.rows("jobs", from_ts=start, to_ts=end)
-        workload = recorded_workload(rows, datetime.now(UTC))
-        if not workload.jobs:
-            raise CannotSimulate(
-                f"no job held a GPU between {start} and {end}; give an earlier --since, or a --trace"
-            )
-        return workload
+        return _recorded(flags)
     if flags.trace is None or flags.format is None:
         raise CannotSimulate("say what to simulate: --trace FILE with its --format, or --from-store")
     reader = _reader(flags.format)
     return reader(flags.trace, flags.pick)
+
+
+def _recorded(flags: argparse.Namespace) -> "Workload":
+    """The jobs of the window, which ends with what was measured: later nobody is known to hold anything."""
+    from advisor.sim.traces.recorded import recorded_workload
+
+    with connect(flags.data) as client:
+        measured_to = newest(client)
+        start, asked_to = window(flags.since, flags.until, min(measured_to, datetime.now(UTC)))
+        end = min(asked_to, measured_to.replace(second=0, microsecond=0))
+        rows = client.rows("recorded_jobs", from_ts=start, to_ts=end) if start < end else []
+    workload = recorded_workload(rows)
+    if not workload.jobs:
+        raise CannotSimulate(
+            f"no job held a GPU between {start} and {asked_to}, and was measured; "
+            "give an earlier --since, or a --trace"
+        )
+    return workload
 
 
 def _reader(format: str) -> "Callable[[Path, str | None], Workload]":
@@ -160,6 +169,7 @@ def _row(found: "Comparison", score: "Score") -> dict[str, Any]:
         "trace": workload.origin,
         "bad_rows": [asdict(row) for row in (*workload.bad_rows, *found.too_large)],
         "left_out": dict(workload.left_out),
+        "cut_off": dict(workload.cut_off),
         "alone_bound_s": found.alone_bound_s,
         "fluid_bound_s": found.fluid_bound_s,
     }
@@ -197,6 +207,7 @@ def _show(found: "Comparison", setting: "Setting", html: Path | None) -> None:
 def _left_out(found: "Comparison") -> list[str]:
     bad = (*found.workload.bad_rows, *found.too_large)
     lines = [f"{count:,} rows left out: {why}" for why, count in found.workload.left_out]
+    lines += [f"{count:,} jobs {why}" for why, count in found.workload.cut_off]
     if bad:
         lines.append(f"{len(bad):,} rows skipped as they make no sense here; the first:")
         lines += [f"  {f'line {row.line}: ' if row.line else ''}{row.reason}" for row in bad[:SHOWN_BAD_ROWS]]
