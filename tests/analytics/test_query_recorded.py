@@ -67,3 +67,16 @@ def test_a_job_of_the_ledger_whose_gpus_are_not_kept_has_a_row_without_a_size(tm
         reader.execute("DELETE FROM allocations")
         (row,) = run(reader, "recorded_jobs", window).to_pylist()
     assert (row["job"], row["gpus"], row["run_ms"]) == (JOB, None, None)
+
+
+def test_a_past_job_that_moved_held_one_gpu_and_only_while_it_held_one(tmp_path: Path) -> None:
+    window = {"from_ts": NOON, "to_ts": NOON + timedelta(minutes=END)}
+    moved: list[Held] = [(A, JOB, 0, 60), (B, JOB, 120, 180), (C, OTHER, 0, 30), (C, OTHER, 150, 180)]
+    with past(tmp_path, moved, busy=[(A, 0, 60)]) as store, store.reader() as reader:
+        rows = {row["job"]: row for row in run(reader, "past_jobs", window).to_pylist()}
+    assert [(rows[job]["gpus"], rows[job]["expected_ms"] / MINUTE_MS) for job in (JOB, OTHER)] == [
+        (1, 120),
+        (1, 60),
+    ]
+    assert rows[JOB]["gpus_used"] == 1
+    assert rows[OTHER]["measured_ms"] <= rows[OTHER]["expected_ms"]
