@@ -66,7 +66,7 @@ def test_the_page_of_charts_needs_no_network(trace: Path, tmp_path: Path) -> Non
         (("--nodes", "many"), "16x4"),
         (("--load", "0.8"), "either as --nodes"),
         (("--pick", "soon"), "2017-10-03..2017-10-16"),
-        (("--format", "gavel"), "isolated_throughputs"),
+        (("--format", "gavel"), "right --format"),
     ],
 )
 def test_nonsense_is_named(
