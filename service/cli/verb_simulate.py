@@ -4,17 +4,16 @@ import argparse
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from service.advising import newest
 from service.cli import words
+from service.cli.measured import measured_window
 from service.cli.screen import Column, console, print_json, table
-from service.cli.spans import parse_span, window
+from service.cli.spans import parse_span
 from service.client import connect
 from service.trouble import Trouble
 
@@ -68,19 +67,14 @@ def _workload(flags: argparse.Namespace) -> "Workload":
 
 
 def _recorded(flags: argparse.Namespace) -> "Workload":
-    """The jobs of the window, which ends with what was measured: later nobody is known to hold anything."""
     from advisor.sim.traces.recorded import recorded_workload
 
     with connect(flags.data) as client:
-        measured_to = newest(client)
-        start, asked_to = window(flags.since, flags.until, min(measured_to, datetime.now(UTC)))
-        end = min(asked_to, measured_to.replace(second=0, microsecond=0))
-        rows = client.rows("recorded_jobs", from_ts=start, to_ts=end) if start < end else []
-    workload = recorded_workload(rows)
+        start, end = measured_window(client, flags.since, flags.until)
+        workload = recorded_workload(client.rows("recorded_jobs", from_ts=start, to_ts=end))
     if not workload.jobs:
         raise CannotSimulate(
-            f"no job held a GPU between {start} and {asked_to}, and was measured; "
-            "give an earlier --since, or a --trace"
+            f"no job held a GPU between {start} and {end}; give an earlier --since, or a --trace"
         )
     return workload
 

@@ -68,17 +68,37 @@ def test_the_same_window_gives_the_same_bytes(recorded: Path, capsys: pytest.Cap
     assert sum(row["cut_off"].values()) == 2
 
 
+@pytest.mark.parametrize("verb", ["simulate", "whatif"])
 def test_nobody_holds_anything_after_the_newest_measurement(
+    recorded: Path, verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    window = ["--since", (END - timedelta(hours=6)).isoformat(), "--until", "2090-01-01"]
+    if verb == "simulate":
+        assert simulate(recorded, *window, "--json") == 0
+        (row,) = json.loads(capsys.readouterr().out)
+        assert row["gpu_hours"]["good"] == pytest.approx(8.0)
+    else:
+        assert main(["whatif", "--data", str(recorded), *window]) == 0
+        assert "2 jobs held 8.0 GPU-hours" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", ["simulate", "whatif"])
+@pytest.mark.parametrize("window", [("2090-01-01", "2090-01-02"), ("1m", None)])
+def test_a_window_without_measurements_is_said(
+    recorded: Path, verb: str, window: tuple[str, str | None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    since, until = window
+    more = ("--since", since, *(("--until", until) if until else ()))
+    first = ("--from-store", "--nodes", "1x4") if verb == "simulate" else ()
+    assert main([verb, "--data", str(recorded), *first, *more]) != 0
+    assert "less than two minutes were recorded" in capsys.readouterr().err
+
+
+def test_a_window_without_jobs_and_jobs_that_were_cut_off_are_said(
     recorded: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    since = (END - timedelta(hours=6)).isoformat()
-    assert simulate(recorded, "--since", since, "--until", "2090-01-01", "--json") == 0
-    (row,) = json.loads(capsys.readouterr().out)
-    assert row["gpu_hours"]["good"] == pytest.approx(8.0)
-
-
-def test_a_window_without_jobs_is_said(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert simulate(recorded, "--since", "2090-01-01", "--until", "2090-01-02") != 0
+    before = (END - timedelta(hours=50)).isoformat(), (END - timedelta(hours=40)).isoformat()
+    assert simulate(recorded, "--since", before[0], "--until", before[1]) != 0
     assert "no job held a GPU" in capsys.readouterr().err
     assert simulate(recorded) == 0
     assert "still held GPUs at its end" in capsys.readouterr().out
