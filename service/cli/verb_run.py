@@ -14,13 +14,13 @@ from typing import Any
 from advisor.register.model import Submission
 from advisor.written import to_tree
 from collector.model import JobId
+from service import names
 from service.client.acting import ActingClient, connect_acting
 from service.client.errors import ServiceDown
 from service.launcher import detaching
 from service.launcher import order as orders
-from service.launcher.order import Order
+from service.launcher.order import PROJECT_VARIABLE, Order
 
-PROJECT_VARIABLE = "FALLOW_PROJECT"
 SUBMIT_LIMIT_S = 10.0
 AGAIN_S = 0.5
 NOT_SENT = ("user", "uid")
@@ -63,7 +63,7 @@ def _read(flags: argparse.Namespace) -> Order:
         node=socket.gethostname(),
         folder=str(Path.cwd()),
         nonce=secrets.token_hex(16),
-        project=os.environ.get(PROJECT_VARIABLE) or user,
+        project=os.environ.get(PROJECT_VARIABLE) or names.as_project(user),
     )
 
 
