@@ -208,7 +208,7 @@ class Running:
             case model.End():
                 self._crew_of_job().signal(signal.SIGTERM, unless_heard=False)
             case model.Sweep(patience_s=patience_s):
-                self._crew_of_job().sweep(patience_s)
+                self._sweep(patience_s)
             case model.Change(gpus=gpus):
                 words = ("devices", ",".join(gpus))
                 self._ask(words, CHANGE_LIMIT_S, lambda answer: _changed(answer, gpus, self._held()))
@@ -247,6 +247,12 @@ class Running:
         death = signal.SIGTERM if course.lease.sharing is Sharing.MPS else signal.SIGKILL
         for worker, start in enumerate(made):
             crew.start(worker, start.argv, start.env, death)
+
+    def _sweep(self, patience_s: float) -> None:
+        if self._crew is None:  # its guard could not be started: nothing of the job ever ran
+            self._happened(model.Swept(by_force=False))
+        else:
+            self._crew.sweep(patience_s)
 
     def _crew_of_job(self) -> crews.Crew:
         if self._crew is None:
