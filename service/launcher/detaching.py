@@ -29,7 +29,7 @@ def run_here(order: Order, job: JobId, data: Path | None) -> int:
         except ClientError as error:
             voice.say(str(error))
 
-    met = meeting()
+    met = meeting(detached=order.detach)
     try:
         return Running(
             order=order,

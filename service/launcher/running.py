@@ -230,8 +230,8 @@ class Running:
         assert course.lease is not None
         self._voice.over()
         self._pids, self._known = {}, Known(checkpoint_ms=self._known.checkpoint_ms)
-        self._meeting.clear()
         try:
+            self._meeting.clear()
             crew = self._crew_of_job()
             made = starting.starts(
                 self._order,
@@ -260,7 +260,11 @@ class Running:
         return self._crew
 
     def _save(self) -> None:
-        self._meeting.saved.unlink(missing_ok=True)
+        try:
+            self._meeting.await_saved()
+        except OSError as error:
+            self._happened(model.Unsaved(why=f"it has no place to say that it saved itself: {error}"))
+            return
         wanted = self._order.submission
         if wanted.mobility is Mobility.ELASTIC:
             self._ask(("suspend",), wanted.grace_s, _suspended)
