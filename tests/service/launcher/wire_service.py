@@ -29,6 +29,8 @@ class WireService:
         self.told: list[dict[str, Any]] = []
         self.listeners = 0
         self.caller = "ann"
+        self.answers = threading.Event()
+        self.answers.set()
         self.report_status = 200
         self._server: ThreadingHTTPServer | None = None
         self._port = 0
@@ -140,6 +142,7 @@ class WireService:
             else:
                 self.orders.append(request.path)
             self.changed.notify_all()
+        self.answers.wait(LIMIT_S)
         self.answer(request, status, answer)
 
     def answer(self, request: BaseHTTPRequestHandler, status: int, answer: dict[str, Any]) -> None:
