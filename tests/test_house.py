@@ -66,6 +66,7 @@ PURE = (
     "service/alerts/model.py",
     "service/alerts/rules.py",
     "service/alerts/sayings.py",
+    "service/names.py",
 )
 IMPURE_MODULES = {"time", "random", "logging", "os", "socket", "subprocess", "pathlib", "datetime.now"}
 

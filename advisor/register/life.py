@@ -160,6 +160,14 @@ def silent(entry: Entry, now_ms: int, why: str) -> Entry:
     return replace(entry, ending=Ending.LOST, said=why)
 
 
+def unlaunched(entry: Entry, now_ms: int) -> Entry:
+    """A job that has just been told to stop is over where no launcher ever spoke: nothing of it can run."""
+    directive = entry.directive
+    if entry.launcher is not None or entry.stand is Stand.ENDED or not isinstance(directive, Stop):
+        return entry
+    return _ended(entry, Ending.CANCELLED, now_ms, directive.reason)
+
+
 def vacated(entry: Entry, now_ms: int) -> Entry:
     """No process of a job whose launcher is lost is left: what it held is free."""
     return _ended(entry, Ending.LOST, now_ms, entry.said) if lapsing(entry) else entry

@@ -228,6 +228,11 @@ class Register:
 
         return end
 
+    def is_followed(self, job: JobId) -> bool:
+        """Whether somebody listens to what is told of this job, as its launcher does."""
+        with self._guard:
+            return bool(self._followers.get(job))
+
     def holders(self) -> dict[GpuUuid, dict[JobId, float]]:
         """Who holds which share of each leased GPU now, what is about to be given included."""
         with self._guard:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from collector.inventory.projects import ProjectOf
 from collector.model import Holder, JobId, JobKind, Process, ProcessKey
+from collector.procfs.accounts import nameless
 
 CONTAINER_DIGITS = 12
 """As ``docker ps`` prints them; the first 12 of 64 random hex digits."""
@@ -53,7 +54,7 @@ def person_behind(process: Process) -> str | None:
         return process.user
     if process.container is not None or process.pod is not None:
         return dict(process.environment).get("JUPYTERHUB_USER")
-    return f"uid:{process.uid}"
+    return nameless(process.uid)
 
 
 def holder_of(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from collector.inventory.hostlist import expand
 from collector.model import Holder, JobId, JobKind, NodeClaim, NodeName
+from collector.procfs.accounts import nameless
 
 HOLDING_STATES = frozenset(
     {"RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
@@ -129,7 +130,7 @@ def _holder(job: Json) -> Holder:
     uid = _number(job.get("user_id"))
     return Holder(
         job=JobId(f"slurm:{_number(job.get('job_id'))}"),
-        user=_text(job.get("user_name")) or (None if uid is None else f"uid:{uid}"),
+        user=_text(job.get("user_name")) or (None if uid is None else nameless(uid)),
         project=_text(job.get("account")) or None,
         name=name or None,
         kind=_kind(job.get("batch_flag")),

@@ -5,7 +5,6 @@ descriptor a process and gives it back when the process is gone or was not asked
 """
 
 import os
-import pwd
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from collector.model import NodeName, Process, ProcessKey
 from collector.procfs.absence import Gone, Hidden, absence, view_of
+from collector.procfs.accounts import account_name
 from collector.procfs.describe import Machine, describe, looked_again, read_kin, read_stat, unseen
 from collector.procfs.files import Denied, Folder, open_folder, read_link
 from collector.procfs.kinship import Kin
@@ -30,14 +30,6 @@ NOT_SHOWN_TO_USE_A_GPU = (
     "pid namespace: not the host's, and nothing shows that this pid uses a GPU, "
     "so it may be another process; give the container the host's pids (--pid=host)"
 )
-
-
-def account_name(uid: int) -> str | None:
-    """The account's name; blocks as long as the machine's directory service does."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return None
 
 
 def signal_zero(pid: int) -> bool | None:

@@ -218,7 +218,11 @@ class Desk:
         if not is_ours(job):
             raise self._organs.foreign.refuse(caller, job, "terminate")
         self._changeable(caller, job)
-        return self._ordered(caller, Terminate(job=job, reason=because or f"cancelled by {caller.name}"))
+        step = Terminate(job=job, reason=because or f"cancelled by {caller.name}")
+        if self._register.is_followed(job):
+            return self._ordered(caller, step)
+        now_ms = self._organs.clock.now_ms()
+        return self._ordered(caller, step, lambda each: life.unlaunched(each, now_ms))
 
     def resize(self, caller: Caller, job: JobId, gpus: int, because: str) -> Row:
         """Give a running job so many GPUs, when as many are free beside its own and promised to nobody."""

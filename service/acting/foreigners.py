@@ -6,7 +6,6 @@ cannot be done to each. The first steps of a
 ladder need no more; whatever is not known here protects.
 """
 
-import pwd
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from advisor.model import ClusterState, Job, Phase, Placement, Use
 from advisor.register.foreign import Checkpoint, ForeignBook, Seen
 from advisor.register.state import is_ours
 from collector.model import GpuUuid, JobId, JobKind, NodeName
+from collector.procfs.accounts import uid_of
 from collector.procfs.terminals import terminal_of, tty_of
 from collector.snapshot import Snapshot
 
@@ -69,7 +69,7 @@ class Foreigners:
                 ways=ways,
                 checkpointer=checkpointer,
                 node=self._node,
-                account_uid=_account_uid,
+                account_uid=uid_of,
             )
         )
 
@@ -226,10 +226,3 @@ def _input_ms(seen: Seen) -> int | None:
     tty = tty_of(seen.pid, seen.started_ms)
     terminal = terminal_of(tty) if tty else None
     return None if terminal is None else terminal.input_ms
-
-
-def _account_uid(name: str) -> int | None:
-    try:
-        return pwd.getpwnam(name).pw_uid
-    except KeyError:
-        return None

@@ -8,12 +8,12 @@ operators; all others users.
 import asyncio
 import hmac
 import os
-import pwd
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from collector.procfs.accounts import name_of, uid_of
 from service.api.port import Caller, Role
 from service.tokens import Tokens, TokenTrouble
 
@@ -93,11 +93,11 @@ class Identity:
         return Role.VIEWER if uid == self._unmapped else Role.USER
 
     async def _name(self, uid: int) -> str:
-        found = await self._kept(("name", uid), lambda: account_name(uid))
+        found = await self._kept(("name", uid), lambda: name_of(uid))
         return str(found)
 
     async def _uid(self, name: str) -> int | None:
-        found = await self._kept(("uid", name), lambda: account_uid(name))
+        found = await self._kept(("uid", name), lambda: uid_of(name))
         return found if isinstance(found, int) else None
 
     async def _kept(self, key: tuple[str, object], ask: Callable[[], object]) -> object:
@@ -111,22 +111,6 @@ class Identity:
             self._accounts.clear()
         self._accounts[key] = (now_s, found)
         return found
-
-
-def account_name(uid: int) -> str:
-    """The account's name, ``uid-1234`` where it has none. Blocks as long as the directory service does."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"uid-{uid}"
-
-
-def account_uid(name: str) -> int | None:
-    """The account's uid, ``None`` where the machine has no such account. Blocks as ``account_name`` does."""
-    try:
-        return pwd.getpwnam(name).pw_uid
-    except KeyError:
-        return None
 
 
 def _unmapped_uid() -> int | None:

@@ -1,23 +1,23 @@
 """What may stand in a request's body: every field with its bounds, and an unknown field is refused.
 
-The check is made here once; behind it, types are trusted. Names that others will read hold no control and no
-invisible characters. What only people read (the command, its folder, why something failed) is kept with such
-characters written out, because nobody should be unable to start a job for an odd argument.
+The check is made here once; behind it, types are trusted. What a name may hold is ``service.names``' to say.
+What only people read (the command, its folder, why something failed) is kept with what cannot be seen written
+out, because nobody should be unable to start a job for an odd argument.
 """
 
+from functools import partial
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
 
 from advisor.consent import Kind
 from advisor.model import ActionClass, ProjectName
 from advisor.register.model import Ending, Launcher, Mobility, Report, Stand, Submission
 from collector.model import GpuUuid, JobId, JobKind, NodeName
+from service import names
 from service.api.port import Caller, OwnWord
 
-LETTERS = "A-Za-z0-9_\u00c0-\u024f\u0370-\u052f\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3"
-NAME = f"^[{LETTERS}][{LETTERS} .:+@=,()#-]{{0,99}}$"
-PROJECT = f"^[{LETTERS}][{LETTERS}.@+-]{{0,63}}$"
 NODE = "^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$"
 JOB = "^[A-Za-z0-9][A-Za-z0-9:/@._-]{0,252}$"
 DEVICE = "^[A-Za-z0-9][A-Za-z0-9/._-]{0,127}$"
@@ -42,6 +42,39 @@ Device = Annotated[str, Field(strict=True, pattern=DEVICE)]
 Signal = Literal["USR1", "USR2", "HUP", "INT", "TERM", "ALRM", "WINCH"]
 
 
+def _kept(rule: names.Rule, text: str) -> str:
+    """A name as it is kept."""
+    why = names.objection(text, rule)
+    if why is not None:
+        raise PydanticCustomError("name", "{why}", {"why": why})
+    return names.composed(text)
+
+
+def _shape(rule: names.Rule, *, or_none: bool = False) -> WithJsonSchema:
+    """How the document says a rule: by a pattern within ASCII, by words beyond."""
+    first, later = (f"([A-Za-z0-9_{signs}]|[^\\x00-\\x7f])" for signs in ("", rule.signs))
+    return WithJsonSchema(
+        {
+            "type": "string",
+            "minLength": 0 if or_none else 1,
+            "maxLength": rule.longest,
+            "pattern": f"^{first}{later}*$" + ("|^$" if or_none else ""),
+            "description": f"{rule.asks}; nothing that cannot be seen, no space at the end",
+        }
+    )
+
+
+Project = Annotated[
+    str, Field(strict=True), AfterValidator(partial(_kept, names.PROJECT)), _shape(names.PROJECT)
+]
+Name = Annotated[
+    str,
+    Field(strict=True),
+    AfterValidator(lambda text: text and _kept(names.NAME, text)),
+    _shape(names.NAME, or_none=True),
+]
+
+
 class Order(BaseModel):
     """A body: closed to fields that nobody knows."""
 
@@ -52,8 +85,8 @@ class SubmissionOrder(Order):
     """A job for ``min_gpus`` to ``max_gpus`` devices, ``share`` of each; whose it is, the service knows."""
 
     command: Annotated[list[Text], Field(min_length=1, max_length=4_096)]
-    project: Annotated[str, Field(strict=True, pattern=PROJECT)]
-    name: Annotated[str, Field(strict=True, pattern=f"{NAME}|^$")] = ""
+    project: Project
+    name: Name = ""
     folder: Annotated[str, Field(strict=True, max_length=4_096)] = ""
     node: Annotated[str, Field(strict=True, pattern=NODE)] | None = None
     kind: JobKind = JobKind.BATCH

@@ -12,8 +12,9 @@ INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; its exit status: 0 done, 1 what a verb says of its own, 2 trouble, 130 interrupted."""
     from service.cli.arguments import parse
-    from service.cli.streams import quiet_stdout
+    from service.cli.streams import open_closed, quiet_stdout
 
+    open_closed()
     try:
         return parse(argv).run()
     except Trouble as trouble:

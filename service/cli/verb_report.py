@@ -2,7 +2,7 @@
 
 import argparse
 import gc
-import getpass
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +10,7 @@ from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from collector.procfs.accounts import name_of
 from service.cli.screen import Column, console, print_json, table
 from service.cli.settings import settle
 from service.cli.spans import window
@@ -92,7 +93,7 @@ def _make(flags: argparse.Namespace, drawings: "Drawings | None") -> "Report":
     now = datetime.now(UTC)
     start, end = window(flags.since, flags.until, now)
     kind = ReportKind(flags.kind)
-    user = flags.user or (getpass.getuser() if kind is ReportKind.MY_WEEK else None)
+    user = flags.user or (name_of(os.getuid()) if kind is ReportKind.MY_WEEK else None)
     wanted = Wanted(
         kind=kind, span=Span(start=start, end=end), zone=_zone(flags.zone), user=user, project=flags.project
     )

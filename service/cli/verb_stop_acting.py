@@ -6,10 +6,10 @@ every step and which needs no service that answers, and the service itself.
 
 import argparse
 import os
-import pwd
 from datetime import UTC, datetime
 from pathlib import Path
 
+from collector.procfs.accounts import name_of
 from service.client import place as client_place
 from service.client.acting import connect_acting
 from service.client.errors import ClientError
@@ -38,11 +38,8 @@ def run(flags: argparse.Namespace) -> int:
 
 
 def whoami() -> str:
-    """The name of the account that runs this."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
+    """Who runs this, as the service would call them."""
+    return name_of(os.getuid())
 
 
 def _by_file(data: Path, because: str) -> tuple[Path | None, str]:

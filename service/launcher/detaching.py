@@ -10,7 +10,7 @@ from collector.model import JobId, NodeName
 from collector.procfs.stat import parse_boot_ms, parse_stat
 from service.client.acting import connect_acting
 from service.client.errors import ClientError
-from service.launcher.folder import make_log, meeting
+from service.launcher.folder import Meeting, make_log
 from service.launcher.link import Link
 from service.launcher.order import Order
 from service.launcher.running import Running
@@ -19,7 +19,7 @@ from service.launcher.voice import Voice
 __all__ = ["is_original", "make_log", "run_here", "this_launcher"]
 
 
-def run_here(order: Order, job: JobId, data: Path | None) -> int:
+def run_here(order: Order, job: JobId, data: Path | None, met: Meeting) -> int:
     """Be the launcher of a submitted job; blocks until its end. Its exit code, a signal's below 0."""
     voice = Voice(sys.stderr)
 
@@ -29,19 +29,15 @@ def run_here(order: Order, job: JobId, data: Path | None) -> int:
         except ClientError as error:
             voice.say(str(error))
 
-    met = meeting()
-    try:
-        return Running(
-            order=order,
-            job=job,
-            link=Link(lambda: connect_acting(data), job),
-            launcher=this_launcher(),
-            meeting=met,
-            voice=voice,
-            resume=resume,
-        ).run()
-    finally:
-        met.remove()
+    return Running(
+        order=order,
+        job=job,
+        link=Link(lambda: connect_acting(data), job),
+        launcher=this_launcher(),
+        meeting=met,
+        voice=voice,
+        resume=resume,
+    ).run()
 
 
 def is_original(log: Path) -> bool:

@@ -1,15 +1,20 @@
 """Where a launcher keeps things, as the user who runs it: logs of detached jobs, and sockets of running ones.
 
-    $XDG_STATE_HOME/fallow/jobs/JOB/log, job.json       (~/.local/state without that variable)
-    $XDG_RUNTIME_DIR/fallow-XXXX/control, saved, job-N  (/tmp without it; gone when the launcher is)
+    $XDG_STATE_HOME/fallow/jobs/JOB/log, job.json  (~/.local/state without that variable)
+    PLACE/fallow-XXXX/control, saved, job-N        (gone when the launcher is)
 
-Sockets have a folder of their own because their paths must be short (107 bytes, unix(7)).
+PLACE outlives a logout, as a job may: never $XDG_RUNTIME_DIR, which goes with its user's last session. A
+detached job's is $XDG_STATE_HOME/fallow, another's $TMPDIR; where no socket can be made there (its path must
+be short, 107 bytes, unix(7)), it is the next of /tmp and /var/tmp.
 """
 
+import errno
 import json
 import os
 import re
 import shutil
+import socket
+import stat
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +22,7 @@ from pathlib import Path
 from collector.model import JobId
 from service.trouble import Trouble
 
-LONGEST_SOCKET = 107
+LAST_WORKER = 9999
 _SAFE = re.compile(r"[A-Za-z0-9_.-]")
 
 
@@ -46,28 +51,41 @@ class Meeting:
         return self.path / f"job-{worker}"
 
     def clear(self) -> None:
-        """Remove what an earlier launch left."""
+        """Remove what an earlier launch left. Raises ``OSError``."""
+        self.mend()
         for each in self.path.iterdir():
-            each.unlink(missing_ok=True)
+            _remove(each)
+
+    def await_saved(self) -> None:
+        """Have the job say anew that it has saved itself. Raises ``OSError``."""
+        self.mend()
+        _remove(self.saved)
+        if self.saved.exists():
+            raise FileExistsError(errno.EEXIST, "it cannot be removed", str(self.saved))
+
+    def mend(self) -> None:
+        """Make it again where it was cleaned away. Raises ``OSError``, so where it is another user's now."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = self.path.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, "it is another user's now", str(self.path))
 
     def remove(self) -> None:
         """Remove the folder."""
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-def meeting() -> Meeting:
-    """A new one. Raises ``NoFolder``."""
-    root = os.environ.get("XDG_RUNTIME_DIR") or None
-    if root is not None and (len(root) > LONGEST_SOCKET // 2 or not os.access(root, os.W_OK)):
-        root = None
-    try:
-        made = Path(tempfile.mkdtemp(prefix="fallow-", dir=root))
-    except OSError as error:
-        raise NoFolder(f"cannot make a folder for the job's sockets: {error}; set XDG_RUNTIME_DIR") from error
-    if len(str(made)) + len("/control") > LONGEST_SOCKET:
-        made.rmdir()
-        made = Path(tempfile.mkdtemp(prefix="fallow-", dir="/tmp"))
-    return Meeting(path=made)
+def meeting(*, detached: bool) -> Meeting:
+    """A new one, in the first place where a socket can be made. Raises ``NoFolder``."""
+    whys = []
+    for place in _places(detached):
+        try:
+            return _meeting_in(place)
+        except OSError as error:
+            whys.append(f"{place}: {error.strerror or error}")
+    raise NoFolder(
+        f"cannot make a folder for the job's sockets ({'; '.join(whys)}); set TMPDIR to one with room"
+    )
 
 
 def log_file(job: JobId) -> Path:
@@ -93,14 +111,61 @@ def make_log(job: JobId, nonce: str) -> Path:
     return log
 
 
+def check_logs() -> None:
+    """Raises ``NoFolder`` where no log can be kept now: before a job is submitted that is to have one."""
+    jobs = _jobs()
+    try:
+        jobs.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryFile(dir=jobs) as file:
+            file.write(b"room")
+    except OSError as error:
+        raise NoFolder(f"cannot keep the job's log in {jobs}: {error}; set XDG_STATE_HOME") from error
+
+
 def folder_name(job: JobId) -> str:
     """A job's id as the name of a folder: nothing in it can lead anywhere else."""
     return "".join(each if _SAFE.fullmatch(each) else "-" for each in job).lstrip(".") or "-"
 
 
 def _jobs() -> Path:
+    return _state() / "jobs"
+
+
+def _state() -> Path:
     root = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(root).expanduser() / "fallow" / "jobs"
+    try:
+        return Path(root).expanduser().absolute() / "fallow"
+    except (RuntimeError, OSError) as error:
+        raise NoFolder(
+            f"there is no home folder to keep a job's log in ({str(error).rstrip('.')}); set XDG_STATE_HOME"
+        ) from error
+
+
+def _places(detached: bool) -> tuple[Path, ...]:
+    """Where a meeting can be, the best first."""
+    if detached:
+        return _state(), Path("/var/tmp"), Path("/tmp")
+    return Path(os.environ.get("TMPDIR") or "/tmp"), Path("/tmp"), Path("/var/tmp")
+
+
+def _meeting_in(place: Path) -> Meeting:
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    made = Meeting(path=Path(tempfile.mkdtemp(prefix="fallow-", dir=place)))
+    try:
+        with socket.socket(socket.AF_UNIX) as tried:
+            tried.bind(str(made.job(LAST_WORKER)))
+        made.clear()
+    except OSError:
+        made.remove()
+        raise
+    return made
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _nonce(about: Path) -> str | None:

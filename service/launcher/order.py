@@ -12,14 +12,16 @@ from dataclasses import dataclass
 from advisor.model import ProjectName
 from advisor.register.model import Mobility, Submission
 from collector.model import JobKind, NodeName
+from service import names
 from service.cli.spans import parse_span
 from service.launcher.model import Terms
 from service.launcher.world import Workers
 from service.trouble import Trouble
 
-LONGEST_NAME = 128
+LONGEST_MODEL = 64
 MOST_GPUS = 1024
 CONTROLLER = "fallow.controller"
+PROJECT_VARIABLE = "FALLOW_PROJECT"
 SIGNALS = ("USR1", "USR2", "INT", "TERM", "HUP")
 """What a job can be asked to save itself with: a script must be able to catch it."""
 _UNITS = {
@@ -64,7 +66,10 @@ class Order:
 def read(
     flags: argparse.Namespace, *, user: str, uid: int, node: str, folder: str, nonce: str, project: str
 ) -> Order:
-    """The order behind the flags; ``project`` where none is named. Raises ``BadOrder``, ``BadSpan``."""
+    """The order behind the flags; ``project`` where none is named: $FALLOW_PROJECT, or the user's own.
+
+    Raises ``BadOrder``, ``BadSpan``.
+    """
     argv = tuple(_plain(word, "the command") for word in flags.command)
     if not argv:
         raise BadOrder(
@@ -80,8 +85,8 @@ def read(
         command=argv,
         user=user,
         uid=uid,
-        project=ProjectName(_named(flags.project or project, "--project")),
-        name=_named(flags.name, "--name") if flags.name else "",
+        project=ProjectName(_project(flags.project, project)),
+        name=_named(flags.name, names.NAME, "--name") if flags.name else "",
         folder=folder,
         node=NodeName(node),
         kind=JobKind.INTERACTIVE if flags.interactive else JobKind.BATCH,
@@ -97,7 +102,7 @@ def read(
         grace_s=parse_span(flags.grace).total_seconds(),
         restarts=flags.restarts,
         memory_defaults=not flags.no_memory_defaults,
-        gpu_models=tuple(_named(each, "--gpu-model") for each in flags.gpu_model),
+        gpu_models=tuple(_model(each) for each in flags.gpu_model),
         limit_s=None if flags.time_limit is None else parse_span(flags.time_limit).total_seconds(),
         nonce=nonce,
     )
@@ -210,10 +215,25 @@ def _agree(flags: argparse.Namespace, mobility: Mobility, workers: Workers, shar
         raise BadOrder("a detached job has no terminal: leave --interactive or --detach out")
 
 
-def _named(text: str, flag: str) -> str:
-    if not text or len(text) > LONGEST_NAME or not text.isprintable() or text.strip() != text:
+def _project(flag: str | None, otherwise: str) -> str:
+    if flag:
+        return _named(flag, names.PROJECT, "--project")
+    return _named(otherwise, names.PROJECT, f"${PROJECT_VARIABLE}")
+
+
+def _named(text: str, rule: names.Rule, where: str) -> str:
+    """The text as it is kept; ``where`` it was given."""
+    why = names.objection(text, rule)
+    if why is not None:
+        raise BadOrder(f"{where}: {why}")
+    return names.composed(text)
+
+
+def _model(text: str) -> str:
+    if not text or len(text) > LONGEST_MODEL or not text.isprintable() or text.strip() != text:
         raise BadOrder(
-            f"{flag} {text[:LONGEST_NAME]!r}: 1 to {LONGEST_NAME} printable characters, no space at its ends"
+            f"--gpu-model {text[:LONGEST_MODEL]!r}: 1 to {LONGEST_MODEL} printable characters, no space at "
+            "its ends"
         )
     return text
 

@@ -208,7 +208,7 @@ class Running:
             case model.End():
                 self._crew_of_job().signal(signal.SIGTERM, unless_heard=False)
             case model.Sweep(patience_s=patience_s):
-                self._crew_of_job().sweep(patience_s)
+                self._sweep(patience_s)
             case model.Change(gpus=gpus):
                 words = ("devices", ",".join(gpus))
                 self._ask(words, CHANGE_LIMIT_S, lambda answer: _changed(answer, gpus, self._held()))
@@ -230,8 +230,8 @@ class Running:
         assert course.lease is not None
         self._voice.over()
         self._pids, self._known = {}, Known(checkpoint_ms=self._known.checkpoint_ms)
-        self._meeting.clear()
         try:
+            self._meeting.clear()
             crew = self._crew_of_job()
             made = starting.starts(
                 self._order,
@@ -248,13 +248,23 @@ class Running:
         for worker, start in enumerate(made):
             crew.start(worker, start.argv, start.env, death)
 
+    def _sweep(self, patience_s: float) -> None:
+        if self._crew is None:  # its guard could not be started: nothing of the job ever ran
+            self._happened(model.Swept(by_force=False))
+        else:
+            self._crew.sweep(patience_s)
+
     def _crew_of_job(self) -> crews.Crew:
         if self._crew is None:
             self._crew = crews.Crew()
         return self._crew
 
     def _save(self) -> None:
-        self._meeting.saved.unlink(missing_ok=True)
+        try:
+            self._meeting.await_saved()
+        except OSError as error:
+            self._happened(model.Unsaved(why=f"it has no place to say that it saved itself: {error}"))
+            return
         wanted = self._order.submission
         if wanted.mobility is Mobility.ELASTIC:
             self._ask(("suspend",), wanted.grace_s, _suspended)

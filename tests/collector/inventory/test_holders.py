@@ -57,7 +57,7 @@ def test_every_name_of_a_process_is_known() -> None:
 
 
 def test_a_uid_in_a_container_is_not_a_person_but_a_hub_s_user_is() -> None:
-    assert person_behind(Process(key=KEY, uid=1000)) == "uid:1000"
+    assert person_behind(Process(key=KEY, uid=1000)) == "uid-1000"
     assert person_behind(Process(key=KEY, uid=1000, user="ann")) == "ann"
     assert person_behind(Process(key=KEY, uid=1000, container=CONTAINER)) is None
     hub = Process(key=KEY, uid=1000, container=CONTAINER, environment=(("JUPYTERHUB_USER", "bob"),))

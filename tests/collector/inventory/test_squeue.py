@@ -111,7 +111,7 @@ def test_somebody_at_salloc_is_interactive() -> None:
 
 
 def test_a_user_without_a_name_is_known_by_number() -> None:
-    assert claims(document([Job(id=1, user="", uid=5012)], "v39"))[0].holder.user == "uid:5012"
+    assert claims(document([Job(id=1, user="", uid=5012)], "v39"))[0].holder.user == "uid-5012"
 
 
 @pytest.mark.parametrize("text", [[], {}, {"jobs": 3}, {"jobs": [7]}, None, "jobs"])

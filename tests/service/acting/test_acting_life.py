@@ -139,6 +139,28 @@ def test_cancel_ends_a_running_job_and_a_waiting_one(tmp_path: Path) -> None:
             there.desk.cancel(ANNA, JobId(job), "")
 
 
+def test_cancel_ends_at_once_what_no_launcher_ever_spoke_of(tmp_path: Path) -> None:
+    with stage(tmp_path) as there:
+        job = submit(there, min_gpus=4, max_gpus=4)
+        until("it is given GPUs", lambda: there.stand(job) == "starting" and there.leases())
+        assert there.desk.cancel(ANNA, JobId(job), "never came")["outcome"] == "done"
+        row = there.desk.job(ANNA, JobId(job))
+        assert (row["stand"], row["ending"], row["said"]) == ("ended", "cancelled", "never came")
+        assert there.leases() == {}
+        with pytest.raises(JobEnded):
+            StandIn(there.desk, ANNA, job, after=99).say()
+
+
+def test_cancel_waits_for_a_launcher_that_listens_and_has_not_spoken_yet(tmp_path: Path) -> None:
+    with stage(tmp_path) as there:
+        job = submit(there, min_gpus=4, max_gpus=4)
+        launcher = StandIn(there.desk, ANNA, job, deaf=True)
+        until("it was told", lambda: launcher.told)
+        assert there.desk.cancel(ANNA, JobId(job), "")["outcome"] == "under way"
+        assert there.stand(job) == "starting" and set(there.leases()) == set(GPUS)
+        launcher.close()
+
+
 def test_what_a_launcher_cannot_do_is_written_down_and_the_job_goes_on(tmp_path: Path) -> None:
     with stage(tmp_path) as there:
         job = submit(there)

@@ -3,6 +3,8 @@
 import pytest
 
 from collector.clock import SystemClock
+from collector.inventory.holders import person_behind
+from collector.model import NodeName, Process, ProcessKey
 from service import tokens
 from service.api.port import Role
 from service.client import Forbidden, NotAllowed, UnknownJob
@@ -17,6 +19,11 @@ def test_kernel_says_who_calls(door: Door) -> None:
         "role": "user",
     }
     assert as_uid(DAEMON, lambda: door.client().whoami())["role"] == "operator", "as api.operators says"
+
+
+def test_who_asks_is_called_as_the_one_whose_processes_are_seen(door: Door) -> None:
+    seen = Process(key=ProcessKey(node=NodeName("n"), pid=7, started_ms=1), uid=ALICE)
+    assert as_uid(ALICE, lambda: door.client().whoami())["name"] == person_behind(seen)
 
 
 def test_token_on_the_socket_lends_nobody_a_role(door: Door) -> None:

@@ -24,6 +24,17 @@ HOSTILE = [
     "\ufeffa",
     "a\u2028b",
     " a",
+    "a ",
+    "\u0301a",
+    "a\u3164b",
+    "a\ufe0fb",
+    "a\u00a0b",
+    "a\u3000b",
+    "a\u200db",
+    "a\ue000b",
+    "a\U000e0041b",
+    "a\u2044b",
+    "a\u20ddb",
     "$(id)",
     "`id`",
     "a;b",
@@ -48,10 +59,45 @@ def test_hostile_name_is_refused_and_not_repeated(door: Door, field: str, name: 
     assert said["message"].isprintable()
 
 
-@pytest.mark.parametrize("name", ["resnet-50, lr=0.1", "Größe (2)", "訓練", "обучение", "a.b_c+d@e#1"])
+@pytest.mark.parametrize("name", ["resnet-50, lr=0.1", "Größe (2)", "訓練", "обучение", "a.b_c+d@e#1", ""])
 def test_names_of_all_languages_are_welcome(door: Door, name: str) -> None:
     status, entry = door.ask("POST", "/v1/jobs", body=submission(name=name))
     assert (status, entry["submission"]["name"]) == (201, name)
+
+
+@pytest.mark.parametrize(
+    "name", ["تدريب", "हिन्दी", "ทีม", "தமிழ்", "ትምህርት", "עברית", "データ・セット", "col·lecció", "𞤆𞤵𞤤𞤢𞤪"]
+)
+def test_jobs_and_projects_bear_names_of_all_languages(door: Door, name: str) -> None:
+    status, entry = door.ask("POST", "/v1/jobs", body=submission(name=name, project=name))
+    kept = entry["submission"]
+    assert (status, kept["name"], kept["project"]) == (201, name, name)
+
+
+def test_two_ways_of_writing_one_name_are_one(door: Door) -> None:
+    kept = [
+        door.ask("POST", "/v1/jobs", body=submission(project=each))[1]["submission"]["project"]
+        for each in ("re\u0301seau", "r\u00e9seau")
+    ]
+    assert kept == ["r\u00e9seau"] * 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"project": "a/b"}, "body.project: a project cannot hold '/' (U+002F, solidus); 1 to 64 letters"),
+        ({"project": ""}, "body.project: a project cannot be empty; 1 to 64 letters"),
+        (
+            {"name": "a\u202eb"},
+            "body.name: a name cannot hold U+202E, right-to-left override; 1 to 100 letters",
+        ),
+        ({"name": "x" * 101}, "body.name: a name has 100 characters at most, not 101; 1 to 100 letters"),
+    ],
+)
+def test_refused_name_is_told_in_a_sentence_what_is_wrong_and_what_would_do(
+    door: Door, changes: dict[str, object], said: str
+) -> None:
+    assert door.ask("POST", "/v1/jobs", body=submission(**changes))[1]["message"].startswith(said)
 
 
 def test_command_is_kept_for_reading_with_what_cannot_be_seen_written_out(door: Door) -> None:

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,14 @@ class Launched:
     """``fallow run`` in a process; its output in files, so that nothing blocks."""
 
     def __init__(
-        self, service: WireService, folder: Path, words: tuple[str, ...], env: dict[str, str]
+        self,
+        service: WireService,
+        folder: Path,
+        words: tuple[str, ...],
+        env: dict[str, str],
+        *,
+        before: Sequence[str] = (),
+        cwd: Path | None = None,
     ) -> None:
         self.service = service
         self.out, self.err = folder / "out", folder / "err"
@@ -27,7 +34,8 @@ class Launched:
         state = {"XDG_STATE_HOME": str(folder / "state")}
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "service.cli", "run", *words],
+                [*before, sys.executable, "-m", "service.cli", "run", *words],
+                cwd=cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
@@ -60,13 +68,21 @@ def service() -> Iterator[WireService]:
 
 @pytest.fixture
 def launch(service: WireService, tmp_path: Path) -> Iterator[Launch]:
-    """``launch("--restarts", "1", "--", "true")``; whatever still runs at the end is killed."""
+    """``launch("--restarts", "1", "--", "true")``; whatever still runs at the end is killed.
+
+    ``before`` are words of a command that starts it, such as a shell that closes a stream first.
+    """
     made: list[Launched] = []
 
-    def start(*words: str, env: dict[str, str] | None = None) -> Launched:
+    def start(
+        *words: str,
+        env: dict[str, str] | None = None,
+        before: Sequence[str] = (),
+        cwd: Path | None = None,
+    ) -> Launched:
         folder = tmp_path / f"launcher-{len(made)}"
         folder.mkdir()
-        made.append(Launched(service, folder, words, env or {}))
+        made.append(Launched(service, folder, words, env or {}, before=before, cwd=cwd))
         return made[-1]
 
     yield start

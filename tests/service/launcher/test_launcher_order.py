@@ -77,7 +77,13 @@ def test_reading_numbers_never_fails_but_as_an_order(text: str) -> None:
         ["--name", "a\x1b[31m", "--", "true"],
         ["--name", " a", "--", "true"],
         ["--name", "a\u202eb", "--", "true"],
-        ["--name", "x" * 200, "--", "true"],
+        ["--name", "x" * 101, "--", "true"],
+        ["--name", "-a", "--", "true"],
+        ["--name", "a\u3164b", "--", "true"],
+        ["--project", "x" * 65, "--", "true"],
+        ["--project", "a b", "--", "true"],
+        ["--project", "a\\b", "--", "true"],
+        ["--gpu-model", "x" * 65, "--", "true"],
         ["--project", "", "--name", "", "--project", "a\tb", "--", "true"],
         ["--env", "CUDA_VISIBLE_DEVICES=0", "--", "true"],
         ["--env", "A", "--", "true"],
@@ -109,6 +115,21 @@ def test_nonsense_is_refused_in_a_sentence(words: list[str]) -> None:
     with pytest.raises(Trouble) as refused:
         ordered(*words)
     assert str(refused.value).isprintable()
+
+
+def test_a_refused_name_is_told_where_it_was_given_what_is_wrong_and_what_would_do() -> None:
+    with pytest.raises(BadOrder, match=r"^--name: a name cannot hold '\*' \(U\+002A, asterisk\); 1 to 100 "):
+        ordered("--name", "a*", "--", "true")
+    with pytest.raises(BadOrder, match=r"^--project: a project has 64 characters at most, not 65; 1 to 64 "):
+        ordered("--project", "x" * 65, "--", "true")
+    flags = parse(["run", "--", "true"]).flags
+    with pytest.raises(BadOrder, match=r"^\$FALLOW_PROJECT: a project cannot hold '/'"):
+        orders.read(flags, user="ann", uid=1, node="n", folder="/", nonce="n", project="a/b")
+
+
+def test_names_of_all_languages_are_taken_and_kept_composed() -> None:
+    asked = ordered("--name", "हिन्दी २", "--project", "re\u0301seau", "--", "true").submission
+    assert (asked.name, asked.project) == ("हिन्दी २", "r\u00e9seau")
 
 
 def test_a_job_says_how_it_can_be_moved_and_thereby_that_it_may_be() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -229,6 +230,42 @@ def test_a_job_that_saves_itself_is_paused_and_goes_on_elsewhere(
     until(lambda: starts(tmp_path) == ["GPU-a", "GPU-b"], "it runs again")
     (tmp_path / "finish").touch()
     assert job.end() == 0
+
+
+def test_a_job_whose_folder_is_cleaned_away_is_paused_and_goes_on(
+    service: WireService, launch: Launch, saver: list[str], tmp_path: Path
+) -> None:
+    meets = "open(sys.argv[1] + '/meets', 'w').write(os.environ['FALLOW_SAVED'])"
+    (tmp_path / "saver.py").write_text(SAVER.replace("with (folder", f"{meets}\nwith (folder"))
+    job = launch("--checkpoint-signal", "USR1", "--", *saver, "touches")
+    service.tell(Begin(number=1, gpus=(A,)))
+    until(lambda: starts(tmp_path) == ["GPU-a"], "it runs")
+    place = Path((tmp_path / "meets").read_text()).parent
+    shutil.rmtree(place)
+    service.tell(Suspend(number=2))
+    paused = service.handled(2)
+    assert (paused["stand"], paused["failed"]) == ("paused", None)
+    (place / "left" / "by-the-job").mkdir(parents=True)
+    service.tell(Continue(number=3, gpus=(B,)))
+    until(lambda: starts(tmp_path) == ["GPU-a", "GPU-b"], "it runs again")
+    assert list(place.iterdir()) == []
+    (tmp_path / "finish").touch()
+    assert job.end() == 0
+    assert not place.exists()
+
+
+def test_a_detached_job_outlives_the_folder_of_its_session(
+    service: WireService, launch: Launch, tmp_path: Path
+) -> None:
+    session = tmp_path / "session"
+    session.mkdir()
+    job = launch("--detach", "--", "echo", "it ran", env={"XDG_RUNTIME_DIR": str(session)})
+    assert job.end() == 0
+    service.until(lambda: service.listeners == 1 and service.reports, "it waits")
+    shutil.rmtree(session)
+    service.tell(Begin(number=1, gpus=(A,)))
+    service.until(lambda: service.reports[-1]["ending"] == "done", "it is done")
+    assert "it ran" in Path(job.printed().split()[1]).read_text()
 
 
 def test_a_job_that_saves_itself_is_moved_with_other_settings_and_requeued(

@@ -28,6 +28,9 @@ class WireService:
         self.orders: list[str] = []
         self.told: list[dict[str, Any]] = []
         self.listeners = 0
+        self.caller = "ann"
+        self.answers = threading.Event()
+        self.answers.set()
         self.report_status = 200
         self._server: ThreadingHTTPServer | None = None
         self._port = 0
@@ -94,6 +97,9 @@ class WireService:
     # -- the wire --------------------------------------------------------------------------------------------
 
     def get(self, request: BaseHTTPRequestHandler) -> None:
+        if request.path == "/v1/whoami":
+            self.answer(request, 200, {"name": self.caller, "uid": None, "role": "user"})
+            return
         path, _, query = request.path.partition("?")
         assert path.endswith("/directives"), path
         after = int(query.removeprefix("after="))
@@ -121,7 +127,7 @@ class WireService:
 
     def post(self, request: BaseHTTPRequestHandler) -> None:
         given = json.loads(request.rfile.read(int(request.headers["Content-Length"])))
-        status, answer = 200, {"known": True}
+        status, answer = 200, dict[str, Any](known=True)
         with self.changed:
             if request.path == "/v1/jobs":
                 self.submissions.append(given)
@@ -136,6 +142,10 @@ class WireService:
             else:
                 self.orders.append(request.path)
             self.changed.notify_all()
+        self.answers.wait(LIMIT_S)
+        self.answer(request, status, answer)
+
+    def answer(self, request: BaseHTTPRequestHandler, status: int, answer: dict[str, Any]) -> None:
         body = json.dumps(answer).encode()
         request.send_response(status)
         request.send_header("Content-Type", "application/json")
