@@ -20,6 +20,7 @@ from service.api import answers
 from service.api.orders import (
     JOB,
     MOST_MS,
+    NONCE,
     SENTENCE,
     ApplyOrder,
     ConsentOrder,
@@ -55,6 +56,14 @@ Number = Annotated[int, Path(ge=0, le=MOST_MS)]
 Limit = Annotated[int, Query(ge=1, le=MOST_ROWS)]
 Named = Annotated[str | None, Query(pattern=JOB)]
 Filter = Annotated[str | None, Query(min_length=1, max_length=100, pattern=SENTENCE)]
+Nonce = Annotated[
+    str,
+    Query(
+        max_length=64,
+        pattern=NONCE,
+        description="of the submission that is meant: where the number is another job's, the answer is 404",
+    ),
+]
 
 
 class Hands:
@@ -128,17 +137,17 @@ def _jobs(router: APIRouter, desk: Desk, hands: Hands, closing: Closing) -> None
         responses={200: {"content": {NDJSON: {}}, "description": "directive, place and alive lines"}},
     )
     async def directives(
-        asker: Asker, job: Job, after: Annotated[int, Query(ge=0, le=MOST_MS)] = 0
+        asker: Asker, job: Job, after: Annotated[int, Query(ge=0, le=MOST_MS)] = 0, nonce: Nonce = ""
     ) -> Response:
-        return Telling(desk.directives(asker, JobId(job), after), closing)
+        return Telling(desk.directives(asker, JobId(job), after, nonce), closing)
 
     @router.post("/jobs/{job:path}/reports", summary="How a job fares", responses=answers.of(answers.Taken))
-    async def report(asker: Asker, job: Job, order: ReportOrder) -> Response:
+    async def report(asker: Asker, job: Job, order: ReportOrder, nonce: Nonce = "") -> Response:
         said = order.report()
-        heard = desk.sign_of_life(asker, JobId(job), said)
+        heard = desk.sign_of_life(asker, JobId(job), said, nonce)
         if heard is not None:
             return Response(written(heard), media_type=JSON)
-        return await _answer(hands, lambda: desk.report(asker, JobId(job), said))
+        return await _answer(hands, lambda: desk.report(asker, JobId(job), said, nonce))
 
 
 def _orders(router: APIRouter, desk: Desk, hands: Hands) -> None:
@@ -149,8 +158,8 @@ def _orders(router: APIRouter, desk: Desk, hands: Hands) -> None:
         return await _answer(hands, lambda: desk.pause(asker, JobId(job), order.because), 202)
 
     @router.post("/jobs/{job:path}/resume", summary="Go on when there is room", responses=done)
-    async def resume(asker: Asker, job: Job, order: ReasonOrder) -> Response:
-        return await _answer(hands, lambda: desk.resume(asker, JobId(job), order.because), 202)
+    async def resume(asker: Asker, job: Job, order: ReasonOrder, nonce: Nonce = "") -> Response:
+        return await _answer(hands, lambda: desk.resume(asker, JobId(job), order.because, nonce), 202)
 
     @router.post("/jobs/{job:path}/cancel", summary="End for good", responses=done)
     async def cancel(asker: Asker, job: Job, order: ReasonOrder) -> Response:

@@ -70,6 +70,9 @@ class Desk(Protocol):
 
     Every method but ``directives`` and ``sign_of_life`` may block for a commit, and is called on a thread of
     the door's. Raises ``service.acting.errors.ActingError``.
+
+    A launcher gives the ``nonce`` of its submission along: after an older backup was put back the same number
+    may be another job, which is then unknown to it. Without one, the number alone counts.
     """
 
     def submit(self, caller: Caller, submission: Submission) -> tuple[Row, bool]:
@@ -83,23 +86,23 @@ class Desk(Protocol):
     def job(self, caller: Caller, job: JobId) -> Row:
         """One entry, with ``directives``, ``actions`` and ``explain``."""
 
-    def directives(self, caller: Caller, job: JobId, after: int) -> AsyncIterator[Row]:
+    def directives(self, caller: Caller, job: JobId, after: int, nonce: str = "") -> AsyncIterator[Row]:
         """What the launcher of a job is told, as it comes; numbers above ``after`` only.
 
         Called on the event loop and must not block: it raises at once when the caller may not listen, and
         returns an iterator of ``{"directive": ...}`` and ``{"place": ...}`` that ends with the job.
         """
 
-    def report(self, caller: Caller, job: JobId, report: Report) -> Row:
+    def report(self, caller: Caller, job: JobId, report: Report, nonce: str = "") -> Row:
         """Take a launcher's word."""
 
-    def sign_of_life(self, caller: Caller, job: JobId, report: Report) -> Row | None:
+    def sign_of_life(self, caller: Caller, job: JobId, report: Report, nonce: str = "") -> Row | None:
         """The same for a word that says nothing new, on the event loop; ``None``: ``report`` must."""
 
     def pause(self, caller: Caller, job: JobId, because: str) -> Row:
         """``{"action", "outcome", "message"}``, as of all that act."""
 
-    def resume(self, caller: Caller, job: JobId, because: str) -> Row:
+    def resume(self, caller: Caller, job: JobId, because: str, nonce: str = "") -> Row:
         """Let a paused job go on when there is room."""
 
     def cancel(self, caller: Caller, job: JobId, because: str) -> Row:

@@ -7,24 +7,16 @@ import secrets
 import signal
 import socket
 import sys
-import time
 from pathlib import Path
-from typing import Any
 
-from advisor.register.model import Submission
-from advisor.written import to_tree
 from collector.model import JobId
-from service.client.acting import ActingClient, connect_acting
-from service.client.errors import ServiceDown
+from service.client.acting import connect_acting
 from service.launcher import detaching
 from service.launcher import order as orders
 from service.launcher.order import Order
+from service.launcher.submitting import submit
 
 PROJECT_VARIABLE = "FALLOW_PROJECT"
-SUBMIT_LIMIT_S = 10.0
-AGAIN_S = 0.5
-NOT_SENT = ("user", "uid")
-"""The service knows who calls."""
 
 
 def run(flags: argparse.Namespace) -> int:
@@ -39,19 +31,6 @@ def run(flags: argparse.Namespace) -> int:
         if detaching.is_original(log):
             return 0
     return _leave(detaching.run_here(order, job, data))
-
-
-def submit(client: ActingClient, submission: Submission) -> dict[str, Any]:
-    """The new entry; asked again when the line breaks, which the nonce makes safe. Raises ``ClientError``."""
-    body = {name: value for name, value in to_tree(submission).items() if name not in NOT_SENT}
-    until_s = time.monotonic() + SUBMIT_LIMIT_S
-    while True:
-        try:
-            return client.submit(body)
-        except ServiceDown:
-            if time.monotonic() + AGAIN_S > until_s:
-                raise
-            time.sleep(AGAIN_S)
 
 
 def _read(flags: argparse.Namespace) -> Order:

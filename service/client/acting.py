@@ -73,21 +73,25 @@ class ActingClient:
         """One entry, with its ``directives``, ``actions`` and ``explain`` lines."""
         return self._row(_job(job))
 
-    def directives(self, job: str, after: int = 0, silence_s: float = SILENCE_S) -> "Told":
-        """What a job's launcher is told, as it comes; close it when done."""
-        return Told(self._wire, f"{_job(job)}/directives?after={after}", silence_s)
+    def directives(self, job: str, after: int = 0, silence_s: float = SILENCE_S, nonce: str = "") -> "Told":
+        """What a job's launcher is told, as it comes; close it when done.
 
-    def report(self, job: str, report: Mapping[str, object]) -> Row:
+        ``nonce`` is the submission's: another job of that number is then an ``UnknownJob``, here and below.
+        """
+        given = {"after": after} | ({"nonce": nonce} if nonce else {})
+        return Told(self._wire, f"{_job(job)}/directives?{urlencode(given)}", silence_s)
+
+    def report(self, job: str, report: Mapping[str, object], nonce: str = "") -> Row:
         """Tell how a job fares, as its launcher."""
-        return self._row(f"{_job(job)}/reports", dict(report))
+        return self._row(f"{_job(job)}/reports{_meant(nonce)}", dict(report))
 
     def pause(self, job: str, because: str = "") -> Row:
         """Have a job give its GPUs back, to go on later."""
         return self._order(job, "pause", because=because)
 
-    def resume(self, job: str, because: str = "") -> Row:
+    def resume(self, job: str, because: str = "", nonce: str = "") -> Row:
         """Let a paused job go on when there is room."""
-        return self._order(job, "resume", because=because)
+        return self._order(job, f"resume{_meant(nonce)}", because=because)
 
     def cancel(self, job: str, because: str = "") -> Row:
         """End a job for good."""
@@ -251,3 +255,7 @@ def _announced(data: Path, token: str | None) -> tuple[str, str | None] | None:
 
 def _job(job: str) -> str:
     return f"/v1/jobs/{quote(job, safe='')}"
+
+
+def _meant(nonce: str) -> str:
+    return f"?{urlencode({'nonce': nonce})}" if nonce else ""
