@@ -154,7 +154,8 @@ class WireService:
                     kind = {404: "unknown-job", 410: "job-ended"}[status]
                     answer = {"error": kind, "message": f"{JOB} is not here"}
             else:
-                self.orders.append(request.path)
+                self.knows(path, parse_qs(query))
+                self.orders.append(path)
             self.changed.notify_all()
         self.answer(request, status, answer)
 
