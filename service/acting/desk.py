@@ -7,7 +7,6 @@ What is done about an order is the register's and the engine's; plans, the journ
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from advisor.arithmetic.placement import Board, shrunk
@@ -24,9 +23,9 @@ from advisor.written import to_tree
 from collector.model import JobId
 from service.acting.errors import BadOrder, JobEnded, NotAllowed, UnknownJob, WrongState
 from service.acting.following import follow, is_meant, is_news
-from service.acting.rows import explained, queue_row, unfit
+from service.acting.rows import explained, fits, queue_row, unfit
 from service.acting.waiting import in_line, wait_of
-from service.api.port import Caller, OwnWord, Role, Row
+from service.api.port import Caller, Listed, OwnWord, Role, Row, Which
 
 if TYPE_CHECKING:
     from advisor.cycle import Journal
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
     from service.acting.consenting import Consents
     from service.acting.loop import ActingLoop
     from service.acting.orders import Orders
-
-MOST_JOBS = 1_000
 
 
 class Papers(Protocol):
@@ -129,18 +126,10 @@ class Desk:
         entry, new = self._register.submit(own)
         return self._row(entry), new
 
-    def jobs(
-        self, caller: Caller, *, stand: Stand | None, user: str | None, project: str | None, limit: int
-    ) -> list[Row]:
+    def jobs(self, caller: Caller, which: Which, limit: int) -> Listed:
         """Entries, the newest first."""
-        found = (
-            entry
-            for entry in reversed(self._register.entries().values())
-            if stand in (None, entry.stand)
-            and user in (None, entry.submission.user)
-            and project in (None, entry.submission.project)
-        )
-        return [self._row(entry) for entry in islice(found, min(limit, MOST_JOBS))]
+        found = [each for each in reversed(self._register.entries().values()) if fits(each, which)]
+        return Listed(rows=[self._row(entry) for entry in found[:limit]], total=len(found))
 
     def job(self, caller: Caller, job: JobId) -> Row:
         """One entry, with what it was told, what was done to it, and why it stands where it stands."""
@@ -250,10 +239,10 @@ class Desk:
         self._organs.loop.wake()
         return answer
 
-    def queue(self, caller: Caller, limit: int) -> list[Row]:
+    def queue(self, caller: Caller, limit: int) -> Listed:
         """The jobs that wait, in the order in which they are looked at."""
-        line = in_line(self._organs.loop.waits, self._register.entries())
-        return [queue_row(entry, wait) for entry, wait in islice(line, limit)]
+        line = list(in_line(self._organs.loop.waits, self._register.entries()))
+        return Listed(rows=[queue_row(entry, wait) for entry, wait in line[:limit]], total=len(line))
 
     def leases(self, caller: Caller) -> list[Row]:
         """Who was given which GPU by Fallow."""

@@ -32,11 +32,11 @@ from service.api.orders import (
     ResizeOrder,
     SubmissionOrder,
 )
-from service.api.port import Caller, Desk
+from service.api.port import Caller, Desk, Listed, Which
 from service.api.roles import RuledRoute, caller_of
 from service.api.stream import NDJSON, Closing, Telling
 from service.client.errors import ServiceBusy
-from service.client.wire import JSON
+from service.client.wire import JSON, TOTAL
 
 T = TypeVar("T")
 
@@ -108,17 +108,18 @@ def _whoami(router: APIRouter) -> None:
 
 
 def _jobs(router: APIRouter, desk: Desk, hands: Hands, closing: Closing) -> None:
-    @router.get("/jobs", summary="Submitted jobs, the newest first", responses=answers.of(list[answers.Job]))
+    @router.get("/jobs", summary="Submitted jobs, the newest first", responses=answers.listed(answers.Job))
     async def jobs(
         asker: Asker,
+        *,
         stand: Stand | None = None,
+        ended: bool | None = None,
         user: Filter = None,
         project: Filter = None,
         limit: Limit = 200,
     ) -> Response:
-        return await _answer(
-            hands, lambda: desk.jobs(asker, stand=stand, user=user, project=project, limit=limit)
-        )
+        which = Which(stand=stand, ended=ended, user=user, project=project)
+        return await _listed(hands, lambda: desk.jobs(asker, which, limit))
 
     @router.post(
         "/jobs",
@@ -197,9 +198,9 @@ def _consents(router: APIRouter, desk: Desk, hands: Hands) -> None:
 
 
 def _lists(router: APIRouter, desk: Desk, hands: Hands) -> None:
-    @router.get("/queue", summary="The jobs that wait, in order", responses=answers.of(list[answers.Waiting]))
+    @router.get("/queue", summary="The jobs that wait, in order", responses=answers.listed(answers.Waiting))
     async def queue(asker: Asker, limit: Limit = 1_000) -> Response:
-        return await _answer(hands, lambda: desk.queue(asker, limit))
+        return await _listed(hands, lambda: desk.queue(asker, limit))
 
     @router.get("/leases", summary="Who was given which GPU", responses=answers.of(list[answers.Lease]))
     async def leases(asker: Asker) -> Response:
@@ -250,6 +251,17 @@ async def _answer(hands: Hands, call: Callable[[], Any], status: int = 200) -> R
     """The desk's answer, written as JSON on the same thread: a long list must not hold up the streams."""
     body = await hands.do(lambda: written(call()))
     return Response(body, status_code=status, media_type=JSON)
+
+
+async def _listed(hands: Hands, call: Callable[[], Listed]) -> Response:
+    """The same for a list that may be cut: the header says how long it is in all."""
+
+    def whole() -> tuple[bytes, int]:
+        found = call()
+        return written(found.rows), found.total
+
+    body, total = await hands.do(whole)
+    return Response(body, media_type=JSON, headers={TOTAL: str(total)})
 
 
 def written(answer: Any) -> bytes:

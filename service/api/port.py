@@ -65,6 +65,24 @@ Row = dict[str, Any]
 """An answer as JSON: only what ``json.dumps`` takes, without NaN."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Which:
+    """Which submitted jobs are meant: all that fit everything that is said. ``ended``: whether they have."""
+
+    stand: Stand | None = None
+    ended: bool | None = None
+    user: str | None = None
+    project: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """The rows that were asked for, and how many there would be without a limit."""
+
+    rows: list[Row]
+    total: int
+
+
 class Desk(Protocol):
     """What can be asked and ordered; a method a route of docs/api.md. Safe from any thread.
 
@@ -78,9 +96,7 @@ class Desk(Protocol):
     def submit(self, caller: Caller, submission: Submission) -> tuple[Row, bool]:
         """The job's entry, and whether it is new; the same nonce of one user is one job."""
 
-    def jobs(
-        self, caller: Caller, *, stand: Stand | None, user: str | None, project: str | None, limit: int
-    ) -> list[Row]:
+    def jobs(self, caller: Caller, which: Which, limit: int) -> Listed:
         """Entries, the newest first."""
 
     def job(self, caller: Caller, job: JobId) -> Row:
@@ -120,7 +136,7 @@ class Desk(Protocol):
     def consent(self, caller: Caller, said: OwnWord) -> Row:
         """Take an owner's word about own jobs."""
 
-    def queue(self, caller: Caller, limit: int) -> list[Row]:
+    def queue(self, caller: Caller, limit: int) -> Listed:
         """The jobs that wait, in the order in which they are looked at."""
 
     def leases(self, caller: Caller) -> list[Row]:
