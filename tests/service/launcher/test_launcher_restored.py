@@ -1,6 +1,8 @@
 """Launchers that outlive a restore of an older backup: numbers are given again, and nobody is mistaken."""
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,3 +64,34 @@ def test_a_new_job_of_an_old_number_neither_ends_the_old_one_nor_is_confused_wit
     assert old.said().count("doesn't know this job") == 1
     (tmp_path / "old").touch()
     assert old.end() == 0
+
+
+def test_the_log_of_a_job_that_nobody_knows_any_more_is_followed_while_its_launcher_lives(
+    machine: Machine, tmp_path: Path
+) -> None:
+    script = f"echo begun; until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo done"
+    job, log = machine.fallow("run", "--detach", "--", "sh", "-c", script).stdout.split()
+    machine.stands(job, "running")
+    until(lambda: "begun" in Path(log).read_text(), "it prints")
+    restore(machine)
+    other = machine.run("--", "true")
+    assert other.end() == 0
+    assert other.id == job, "whose end is no end of this log"
+    following = subprocess.Popen(
+        [sys.executable, "-m", "service.cli", "logs", job, "-f"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=machine.env,
+    )
+    until(lambda: "doesn't know this job" in Path(log).read_text(), "its launcher is told", LIMIT_S)
+    with pytest.raises(subprocess.TimeoutExpired):
+        following.wait(5)
+    (tmp_path / "go").touch()
+    text, why = following.communicate(timeout=LIMIT_S)
+    assert following.returncode == 0
+    assert text.startswith("begun\n")
+    assert text.endswith("done\n")
+    assert "does not know the job of this log" in why
+    again = machine.fallow("logs", job, "-f")
+    assert (again.returncode, again.stdout) == (0, text)
