@@ -13,7 +13,7 @@ from advisor.engines.dispatch import Dispatch
 from advisor.engines.foreign import ForeignEngine
 from advisor.engines.local import Given, LocalEngine, Patience
 from advisor.engines.moving import Moving
-from advisor.engines.mps import find_mps
+from advisor.engines.mps import find_mps, seldom
 from advisor.register.consents import ConsentBook
 from advisor.register.foreign import ForeignBook
 from advisor.register.model import Entry
@@ -172,7 +172,7 @@ def _roots(ground: Ground) -> _Roots:
     sight = Sight(snapshot=ground.snapshot, simulated=ground.everywhere, messages=(messages,))
     foreigners = Foreigners(foreign, config, clock, site_of(config).protect, sight)
     books = open_books(store, clock, ground.folder, partial(_entry, register), foreigners.engine.settle)
-    granting = Granting(register, find_mps)
+    granting = Granting(register, seldom(find_mps, clock))
     patience = Patience(answer_s=acting.answer_s, reshape_s=acting.reshape_s)
     local = LocalEngine(register, clock, granting.agree, patience)
     dispatch = Dispatch(local, foreigners.engine, foreign.told)
