@@ -21,7 +21,7 @@ from fallow.control_socket import ControlSocket, ask
 from fallow.controller.controller import Controller
 from fallow.controller.membership import Limits
 from fallow.controller.steering import SLOW, Steering
-from fallow.machines.gate import Gate
+from fallow.machines.gate import Gate, address
 from fallow.machines.hosts import Hosts, devices_here, offer_here
 from fallow.machines.nursery import Nursery
 from fallow.machines.workers import threads
@@ -30,6 +30,7 @@ from fallow.protocol import ENV_TOKEN
 STOPPED = 75
 """EX_TEMPFAIL: not finished, to be resumed."""
 WRONG_USAGE, INTERRUPTED, TERMINATED = 2, 130, 143
+LONGEST_S = 1e9
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -169,10 +170,23 @@ def _ask(path: Path, words: Sequence[str]) -> int:
 
 
 def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or host in ("0.0.0.0", "*"):
+    try:
+        host, port = address(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if host in ("0.0.0.0", "*"):
         raise argparse.ArgumentTypeError(f"{text!r} is not ADDR:PORT with an address of this machine")
-    return host, int(port)
+    return host, port
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < LONGEST_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return seconds
 
 
 def _devices(text: str) -> tuple[str, ...]:
@@ -236,7 +250,7 @@ def _parser() -> argparse.ArgumentParser:
         "--preload", action="append", default=[], metavar="MODULE", help="import this once for all workers"
     )
     parser.add_argument(
-        "--start-timeout", type=float, default=600.0, metavar="S", help="longest start of a worker (600)"
+        "--start-timeout", type=_seconds, default=600.0, metavar="S", help="longest start of a worker (600)"
     )
     parser.add_argument(
         "--failures",
