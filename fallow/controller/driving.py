@@ -10,10 +10,12 @@ saved, where it has a path), 130 Ctrl-C, 143 SIGTERM or a hang-up; the last two 
 import argparse
 import os
 import secrets
+import shutil
 import signal
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,18 +50,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _drive(options: argparse.Namespace, training: list[str]) -> int:
-    try:
-        control = ControlSocket(options.socket or Path(tempfile.mkdtemp(prefix="fallow-")) / "control")
-    except OSError as error:
-        _tell(f"cannot listen: {error}")
-        return WRONG_USAGE
-    try:
-        return _drive_from(options, training, control)
-    finally:
-        control.close()
+    _leave_on_signals()
+    with ExitStack() as at_the_end:
+        try:
+            control = ControlSocket(options.socket or _own_folder(at_the_end) / "control")
+        except OSError as error:
+            _tell(f"cannot listen: {error}")
+            return WRONG_USAGE
+        at_the_end.callback(control.close)
+        return _drive_from(options, training, control, at_the_end)
 
 
-def _drive_from(options: argparse.Namespace, training: list[str], control: ControlSocket) -> int:
+def _own_folder(at_the_end: ExitStack) -> Path:
+    """A folder that nobody else can look into, and that goes with us."""
+    folder = Path(tempfile.mkdtemp(prefix="fallow-"))
+    at_the_end.callback(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _drive_from(
+    options: argparse.Namespace, training: list[str], control: ControlSocket, at_the_end: ExitStack
+) -> int:
     driven: list[Controller] = []
 
     def wake() -> None:
@@ -94,7 +105,7 @@ def _drive_from(options: argparse.Namespace, training: list[str], control: Contr
     _tell(f"resize with: python -m fallow.controller --socket {control.path} resize N")
     gate = None
     try:
-        gate = _open_gate(listens, controller, control.path.parent) if listens else None
+        gate = _open_gate(listens, controller, control.path.parent, at_the_end) if listens else None
 
         def look(driven: Controller) -> None:
             hosts.look(driven.box)
@@ -109,13 +120,14 @@ def _drive_from(options: argparse.Namespace, training: list[str], control: Contr
     return _sum_up(controller, code, signals, steering.suspended)
 
 
-def _open_gate(listens: tuple[str, int], controller: Controller, folder: Path) -> Gate:
+def _open_gate(listens: tuple[str, int], controller: Controller, folder: Path, at_the_end: ExitStack) -> Gate:
     """Let other machines in that know the token: the environment's, or a new one left in a file of ours."""
     token = os.environ.get(ENV_TOKEN)
     host, port = controller.address.rsplit(":", 1)
     known = f"${ENV_TOKEN}"
     if not token:
         token, path = secrets.token_hex(16), folder / f"fallow-token-{os.getpid()}"
+        at_the_end.callback(path.unlink, missing_ok=True)
         path.touch(mode=0o600)
         path.write_text(token)
         known = f"the token in {path}"
@@ -144,6 +156,16 @@ def _sum_up(controller: Controller, code: int, signals: list[int], saved_before:
         return INTERRUPTED if signals[0] == signal.SIGINT else TERMINATED
     _tell(f"the training stopped: {controller.exit_reason}{unsaved}")
     return STOPPED if controller.stopped and (not unsaved or saved_before) else code
+
+
+def _leave_on_signals() -> None:
+    """Until there is a training to stop, whoever asks us to end is heard at once; we tidy up first."""
+
+    def leave(number: int, frame: object) -> None:
+        sys.exit(INTERRUPTED if number == signal.SIGINT else TERMINATED)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, leave)
 
 
 def _stop_on_signals(controller: Controller) -> list[int]:
