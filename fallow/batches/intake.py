@@ -1,14 +1,15 @@
 """What a script passes to ``steps``, understood: a data set, a stream or torch's own loader.
 
 From a loader its data set, collate function, processes, pinning and whether it shuffles are taken; its batch
-size is not, because batches are cut anew for each world.
+size is not, because batches are cut anew for each world. A loader that chooses samples in a way of its own is
+refused: other samples than the script meant would be trained on, and nothing would look wrong.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
 
 from fallow.batches.batch import BatchError
 from fallow.batches.prefetch import Loading
@@ -45,8 +46,10 @@ def take_in(source: Any, asked: Asked, global_batch: int, seed: int, key: int | 
     """Understand ``source``; with ``key``, randomness in reading is keyed. Raises DataMistake, BatchError."""
     loader = source if isinstance(source, DataLoader) else None
     dataset = loader.dataset if loader is not None else source
+    _check_loader(loader, asked)
     loading = _loading(loader, asked)
-    drop_last = _first(asked.drop_last, getattr(loader, "drop_last", None), False)
+    drops = getattr(loader.batch_sampler, "drop_last", None) if loader is not None else None
+    drop_last = _first(asked.drop_last, drops, False)
     collate = asked.collate or (loader.collate_fn if loader is not None else None)
     if _is_stream(dataset):
         order = Order(
@@ -115,14 +118,43 @@ def _shuffles(loader: DataLoader[Any] | None, asked: Asked) -> bool:
         return asked.shuffle
     if loader is None or asked.order is not None:
         return True
-    batched = loader.batch_sampler
-    sampler = getattr(batched, "sampler", loader.sampler)
-    if isinstance(sampler, RandomSampler | SequentialSampler):
-        return isinstance(sampler, RandomSampler)
-    raise DataMistake(
-        f"the loader draws samples with {type(sampler).__name__}, which a resize cannot follow. Pass "
-        "order=FUNCTION to steps(): from an epoch's number to its indices, the same in every worker"
-    )
+    assert isinstance(loader.batch_sampler, BatchSampler)  # checked: one that can be followed
+    return isinstance(loader.batch_sampler.sampler, RandomSampler)
+
+
+def _check_loader(loader: DataLoader[Any] | None, asked: Asked) -> None:
+    """Refuse a loader whose samples would not be those that torch reads from it."""
+    if loader is None:
+        return
+    if loader.batch_sampler is None:
+        raise DataMistake(
+            "the loader has batch_size=None: what its data set gives is a ready batch, which cannot be cut "
+            "for another world. Let the data set give single samples and the loader have a batch size; if "
+            "they are single samples, pass the data set itself to steps()"
+        )
+    if asked.order is not None or _is_stream(loader.dataset):
+        return
+    unfollowed = _unfollowed(loader.batch_sampler, len(loader.dataset))
+    if unfollowed is not None:
+        raise DataMistake(
+            f"the loader draws samples with {unfollowed}, which a resize cannot follow. Pass "
+            "order=FUNCTION to steps(): from an epoch's number to its indices, the same in every worker"
+        )
+
+
+def _unfollowed(batched: Any, samples: int) -> str | None:
+    """What a loader draws with, unless that reads each of ``samples`` once an epoch, in order or shuffled.
+
+    Of exactly torch's own kinds that is known; one that inherits from them may do anything.
+    """
+    sampler = batched.sampler if type(batched) is BatchSampler else batched
+    kind = type(sampler)
+    if kind is not RandomSampler and kind is not SequentialSampler:
+        return kind.__name__
+    if kind is RandomSampler and sampler.replacement:
+        return f"{kind.__name__} with replacement"
+    drawn = len(sampler) if len(sampler) != samples else len(sampler.data_source)
+    return None if drawn == samples else f"{kind.__name__} of {drawn} out of {samples} samples"
 
 
 def _loading(loader: DataLoader[Any] | None, asked: Asked) -> Loading:
