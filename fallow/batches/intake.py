@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
 from fallow.batches.batch import BatchError
 from fallow.batches.prefetch import Loading
@@ -52,18 +52,19 @@ def take_in(source: Any, asked: Asked, global_batch: int, seed: int, key: int | 
     drop_last = _first(asked.drop_last, drops, False)
     collate = asked.collate or (loader.collate_fn if loader is not None else None)
     if _is_stream(dataset):
+        if asked.shuffle or asked.order:
+            raise DataMistake(
+                "a stream is read in its own order: shuffle in the data set, and drop shuffle=, order="
+            )
+        told = _told_length(dataset) if asked.samples_per_epoch is None else None
         order = Order(
-            samples=_length(dataset, asked),
+            samples=_first(asked.samples_per_epoch, told, ENDLESS),
             global_batch=global_batch,
             seed=seed,
             shuffle=False,
             drop_last=drop_last,
         )
-        if asked.shuffle or asked.order:
-            raise DataMistake(
-                "a stream is read in its own order: shuffle in the data set, and drop shuffle=, order="
-            )
-        return Intake(order=order, reader=StreamReader(dataset, collate, key), loading=loading)
+        return Intake(order=order, reader=StreamReader(dataset, collate, key, told), loading=loading)
     order = Order(
         samples=_length(dataset, asked),
         global_batch=global_batch,
@@ -90,6 +91,8 @@ def length(total_steps: int | None, epochs: int | None, order: Order) -> int:
 
 
 def _is_stream(dataset: Any) -> bool:
+    if isinstance(dataset, IterableDataset):
+        return True  # whatever it has besides: torch's own can be neither indexed nor, some, measured
     if hasattr(type(dataset), "__getitem__") and hasattr(type(dataset), "__len__"):
         return False
     if hasattr(type(dataset), "__iter__"):
@@ -104,13 +107,16 @@ def _length(dataset: Any, asked: Asked) -> int:
     if asked.order is not None:
         return len(asked.order(0))
     if asked.samples_per_epoch is not None:
-        if not _is_stream(dataset):
-            raise DataMistake("samples_per_epoch is for streams: this data set has a length of its own")
-        return asked.samples_per_epoch
+        raise DataMistake("samples_per_epoch is for streams: this data set has a length of its own")
+    return len(dataset)
+
+
+def _told_length(stream: Any) -> int | None:
+    """What a stream says of its length, if anything: one that is made of others may not know it."""
     try:
-        return len(dataset)
-    except TypeError:
-        return ENDLESS
+        return len(stream)
+    except (TypeError, NotImplementedError):
+        return None
 
 
 def _shuffles(loader: DataLoader[Any] | None, asked: Asked) -> bool:
