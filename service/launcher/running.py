@@ -93,11 +93,11 @@ class Running:
             ears.close()
 
     def _farewell(self, ears: Ears) -> None:
-        """Tell the service the end; for a while when it doesn't answer, or until Ctrl-C."""
+        """Tell a service that knows the job the end; for a while when it doesn't answer, or until Ctrl-C."""
         asked = self._course.over is not None and self._course.over.ending is Ending.CANCELLED
         limit_s = DETACHED_FAREWELL_S if self._order.detach and not asked else FAREWELL_S
         until_s = time.monotonic() + limit_s
-        if self._link.settle(min(limit_s, AWAY_S)):
+        if self._link.settle(min(limit_s, AWAY_S)) or self._said_unknown:
             return
         self._voice.say(f"the service doesn't answer: telling it the job's end, for {limit_s:g} s at most")
         while time.monotonic() < until_s and not self._link.settle(LOOK_S):

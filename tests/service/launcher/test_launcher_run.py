@@ -445,6 +445,7 @@ def test_a_running_job_that_the_service_lost_says_so_once_and_runs_to_its_end(
     (tmp_path / "finish").touch()
     assert job.end() == 6
     assert len(service.submissions) == 1, "what runs is not submitted again"
+    assert "telling it the job's end" not in job.said(), "who doesn't know it need not hear of its end"
 
 
 def test_a_waiting_job_that_the_service_lost_is_submitted_again_and_is_the_same_submission(
