@@ -11,6 +11,7 @@ from collector.model import GpuUuid, NodeName
 
 GIB = 1024**3
 MOST_GPUS = 1_000_000
+MOST_DIGITS = 12
 
 
 class BadCluster(ValueError):
@@ -48,9 +49,10 @@ class Cluster:
 
 def parse_nodes(text: str) -> tuple[int, int]:
     """``16x4`` as 16 nodes of 4 GPUs. Raises BadCluster."""
-    match = re.fullmatch(r"(\d+)x(\d+)", text)
+    match = re.fullmatch(rf"(\d{{1,{MOST_DIGITS}}})x(\d{{1,{MOST_DIGITS}}})", text)
     if match is None:
-        raise BadCluster(f"{text!r} is not NODESxGPUS; 16 nodes of 4 GPUs are 16x4")
+        shown = text if len(text) <= 40 else f"{text[:40]}..."
+        raise BadCluster(f"{shown!r} is not NODESxGPUS; 16 nodes of 4 GPUs are 16x4")
     return int(match[1]), int(match[2])
 
 
@@ -62,9 +64,14 @@ def sized_for(workload: Workload, load: float, gpus_per_node: int) -> Cluster:
     """
     if not 0 < load <= 1:
         raise BadCluster(f"a load lies above 0 and at most at 1; got {load:g}")
+    if not 1 <= gpus_per_node <= MOST_GPUS:
+        raise BadCluster(f"a node has 1 to {MOST_GPUS} GPUs; got {gpus_per_node}")
     demand, largest = _demand_gpus(workload, gpus_per_node), _largest(workload)
     quotas = {name: max(ceil(demand[name] / load), largest[name]) for name in sorted(demand)}
-    nodes = ceil(sum(quotas.values()) / gpus_per_node)
+    whole = sum(quotas.values())
+    if whole > MOST_GPUS:
+        raise BadCluster(f"a load of {load:g} needs {whole:.3g} GPUs, and a cluster has 1 to {MOST_GPUS}")
+    nodes = ceil(whole / gpus_per_node)
     return Cluster(nodes=nodes, gpus_per_node=gpus_per_node, quotas=quotas)
 
 
@@ -73,6 +80,8 @@ def shared_out(workload: Workload, gpus: int, gpus_per_node: int) -> dict[str, i
 
     Raises BadCluster when those gangs alone are more than there is.
     """
+    if not workload.jobs:
+        return {}
     demand, quotas = _demand_gpus(workload, gpus_per_node), _largest(workload)
     if sum(quotas.values()) > gpus:
         raise BadCluster(

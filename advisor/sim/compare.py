@@ -66,7 +66,7 @@ POLICIES: Mapping[str, Policy] = MappingProxyType(
 
 
 class UnknownPolicy(ValueError):
-    """No policy has that name; the message says which there are."""
+    """No policy has that name, or one is named twice or none at all; the message says which there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,18 +97,17 @@ def compare(
 ) -> Comparison:
     """Run each policy. With quotas the static partition is run too: fairness is measured against it.
 
+    All run the same jobs: one that is too large for any of them is left out for all.
     Raises UnknownPolicy, BadCluster (the static partition without quotas), SimulationError.
     """
-    unknown = [name for name in names if name not in POLICIES]
-    if unknown:
-        raise UnknownPolicy(f"no policy is called {unknown[0]!r}; there are {', '.join(POLICIES)}")
+    _check_names(names)
     cluster = setting.cluster
     if "static" in names and not cluster.quotas:
         raise BadCluster("the static partition needs to know each project's GPUs: give quotas")
-    kept, too_large = fitting(workload, cluster)
+    asked = dict.fromkeys((*(("static",) if cluster.quotas else ()), *names))
+    kept, too_large = fitting(workload, cluster, shrunk=all(POLICIES[name].elastic for name in asked))
     if not kept.jobs:
         raise BadCluster(f"no job fits: {too_large[0].reason}; give more nodes")
-    asked = dict.fromkeys((*(("static",) if cluster.quotas else ()), *names))
     runs: dict[str, Run] = {}
     for name in asked:
         heard = None if on_progress is None else _named(on_progress, name)
@@ -130,6 +129,18 @@ def compare(
         fluid_bound_s=fluid_bound_s(kept, cluster.gpus, cluster.gpus_per_node),
         too_large=too_large,
     )
+
+
+def _check_names(names: Sequence[str]) -> None:
+    known = f"there are {', '.join(POLICIES)}"
+    if not names:
+        raise UnknownPolicy(f"no policy is named; {known}")
+    unknown = [name for name in names if name not in POLICIES]
+    if unknown:
+        raise UnknownPolicy(f"no policy is called {unknown[0]!r}; {known}")
+    twice = [name for at, name in enumerate(names) if name in names[:at]]
+    if twice:
+        raise UnknownPolicy(f"the policy {twice[0]!r} is named twice; {known}")
 
 
 def _named(on_progress: Progress, name: str) -> Callable[[int, int], None]:

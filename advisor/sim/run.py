@@ -13,7 +13,7 @@ from advisor.model import ClusterState
 from advisor.sim.cluster import Cluster
 from advisor.sim.life import MS, Life
 from advisor.sim.scheduler import Scheduler
-from advisor.sim.workload import BadRow, Workload
+from advisor.sim.workload import BadRow, TraceJob, Workload
 from advisor.sim.world import START_MS, Physics, World
 from collector.model import JobId
 
@@ -71,6 +71,8 @@ def simulate(
 
     Raises SimulationError when jobs are left that the scheduler never starts.
     """
+    if not tick_s * MS >= 1:
+        raise SimulationError(f"a tick is at least a millisecond; got {tick_s:g} s")
     world = World(cluster, workload, physics)
     run = Run(cluster=cluster, lives=world.lives)
     quota = _QuotaWatch(cluster)
@@ -93,17 +95,21 @@ def simulate(
     return run
 
 
-def fitting(workload: Workload, cluster: Cluster) -> tuple[Workload, tuple[BadRow, ...]]:
-    """The workload without jobs larger than the cluster, and those, named."""
-    too_large = [job for job in workload.jobs if job.smallest > cluster.gpus]
-    named = tuple(
-        BadRow(
-            line=0, reason=f"job {job.name} asks for {job.smallest} GPUs and the cluster has {cluster.gpus}"
-        )
-        for job in too_large
-    )
-    kept = tuple(job for job in workload.jobs if job.smallest <= cluster.gpus)
-    return replace(workload, jobs=kept), named
+def fitting(
+    workload: Workload, cluster: Cluster, *, shrunk: bool = False
+) -> tuple[Workload, tuple[BadRow, ...]]:
+    """The workload without jobs that the cluster can never start, and those, named.
+
+    A job starts on as many GPUs as it asks for; where every policy may shrink it (``shrunk``), on its fewest.
+    """
+    kept: list[TraceJob] = []
+    named: list[BadRow] = []
+    for job in workload.jobs:
+        if (job.smallest if shrunk else job.gpus) <= cluster.gpus:
+            kept.append(job)
+        else:
+            named.append(_too_large(job, cluster))
+    return replace(workload, jobs=tuple(kept)), tuple(named)
 
 
 def _next_tick(world: World, scheduler: Scheduler, tick_ms: int) -> int | None:
@@ -115,6 +121,13 @@ def _next_tick(world: World, scheduler: Scheduler, tick_ms: int) -> int | None:
     if scheduler.again_s is not None and world.totals.waiting_jobs:
         times.append(now + round(scheduler.again_s * MS))
     return max(min(times), now) if times else None
+
+
+def _too_large(job: TraceJob, cluster: Cluster) -> BadRow:
+    reason = f"job {job.name} asks for {job.gpus:,} GPUs and the cluster has {cluster.gpus:,}"
+    if job.smallest > cluster.gpus:
+        return BadRow(line=0, reason=reason)
+    return BadRow(line=0, reason=f"{reason}; not every policy of this run can start it on {job.smallest:,}")
 
 
 def _note(run: Run, world: World) -> None:

@@ -29,6 +29,17 @@ class UseMemory:
     _weight: float = 0.0
     _samples: deque[dict[str, float]] = field(default_factory=deque)
 
+    def sample_to(self, to_ms: int, held_gpus: Mapping[str, float]) -> None:
+        """Take all samples that are due by ``to_ms`` of what was held the whole time.
+
+        Those that would be forgotten by then are left out: years of the same cost as much as a week.
+        """
+        step_ms = SAMPLE_S * 1000
+        due = (to_ms - self.due_ms) // step_ms + 1
+        self.due_ms += max(due - WINDOW_SAMPLES - 1, 0) * step_ms
+        while self.due_ms <= to_ms:
+            self.sample(held_gpus)
+
     def sample(self, held_gpus: Mapping[str, float]) -> None:
         """Take the sample that is due: the GPUs that each project holds."""
         now = {name: gpus for name, gpus in held_gpus.items() if gpus > 0}

@@ -199,8 +199,7 @@ class World:
         """Let time go by in which nothing changes hands; what is held is remembered."""
         usage = self._state.usage
         if self._used.due_ms <= to_ms:
-            while self._used.due_ms <= to_ms:
-                self._used.sample(self.totals.by_project)
+            self._used.sample_to(to_ms, self.totals.by_project)
             usage = self._used.usage()
         self._state = replace(self._state, as_of_ms=max(to_ms, self.now_ms()), usage=usage)
 

@@ -12,16 +12,16 @@
 -- @column job_name text: its name
 -- @column kind text: interactive, batch or inference
 -- @column framework text: the likeliest framework
--- @column gpus bigint (GPUs): how many it held
+-- @column gpus bigint (GPUs): how many it held at once; where that changed, the mean in whole GPUs
 -- @column share double (fraction): how much of each
 -- @column model text: their model
 -- @column memory_total_bytes bigint (bytes): the memory of each
 -- @column from_ms bigint (ms): when it began to hold them, within the window
 -- @column to_ms bigint (ms): when it ended, within the window
 -- @column measured_ms bigint (ms): of its time on each GPU together, measured
--- @column expected_ms bigint (ms): that time
+-- @column expected_ms bigint (ms): that time, without the times in which it held none
 -- @column idle_ms bigint (ms): empty or idle
--- @column gpus_used bigint (GPUs): on how many it ever computed
+-- @column gpus_used bigint (GPUs): on how many it ever computed, of those at most
 -- @column utilization_mean_ratio double (ratio): used over measured time
 -- @column utilization_p95_ratio double (ratio): that 19 of 20 measured minutes do not exceed; of jobs on one GPU only
 -- @column memory_peak_bytes bigint (bytes): the most used
@@ -33,10 +33,26 @@
 WITH spells AS (
     SELECT
         gpu_id, holder_id, max(share) AS share, greatest(min(from_ts), $from_ts) AS from_ts,
-        least(max(coalesce(to_ts, $to_ts)), $to_ts) AS to_ts
+        least(max(coalesce(to_ts, $to_ts)), $to_ts) AS to_ts,
+        sum(epoch_ms(least(coalesce(to_ts, $to_ts), $to_ts)) - epoch_ms(greatest(from_ts, $from_ts))) AS held_ms
     FROM allocations
     WHERE from_ts < $to_ts AND (to_ts IS NULL OR to_ts > $from_ts)
     GROUP BY ALL
+), instants AS (
+    SELECT
+        holder_id, sum(sum(change)) OVER (PARTITION BY holder_id ORDER BY ts) AS gpus,
+        epoch_ms(lead(ts) OVER (PARTITION BY holder_id ORDER BY ts)) - epoch_ms(ts) AS ms
+    FROM (
+        SELECT holder_id, greatest(from_ts, $from_ts) AS ts, 1 AS change FROM allocations
+        WHERE from_ts < $to_ts AND (to_ts IS NULL OR to_ts > $from_ts)
+        UNION ALL
+        SELECT holder_id, least(coalesce(to_ts, $to_ts), $to_ts), -1 FROM allocations
+        WHERE from_ts < $to_ts AND (to_ts IS NULL OR to_ts > $from_ts)
+    )
+    GROUP BY holder_id, ts
+), sizes AS (
+    SELECT holder_id, greatest(1, round(sum(gpus * ms) / sum(ms) FILTER (WHERE gpus > 0)))::BIGINT AS gpus
+    FROM instants GROUP BY holder_id
 ), hours AS (
     SELECT
         *, low_saturation_ms + moderate_ms + good_ms AS work_ms,
@@ -94,17 +110,19 @@ WITH spells AS (
 )
 SELECT
     h.job, any_value(h.user_name) AS user_name, any_value(h.project) AS project, any_value(h.job_name) AS job_name,
-    any_value(h.kind) AS kind, any_value(h.framework) AS framework, count(*) AS gpus, min(a.share) AS share,
+    any_value(h.kind) AS kind, any_value(h.framework) AS framework, any_value(z.gpus) AS gpus, min(a.share) AS share,
     min(g.model) AS model, min(g.memory_total_bytes) AS memory_total_bytes, epoch_ms(min(a.from_ts)) AS from_ms,
     epoch_ms(max(a.to_ts)) AS to_ms, sum(coalesce(s.measured_ms, 0))::BIGINT AS measured_ms,
-    sum(epoch_ms(a.to_ts) - epoch_ms(a.from_ts))::BIGINT AS expected_ms, sum(coalesce(s.idle_ms, 0))::BIGINT AS idle_ms,
-    count(*) FILTER (WHERE s.busy_minutes >= 2) AS gpus_used, avg(s.mean_ratio) AS utilization_mean_ratio,
+    sum(a.held_ms)::BIGINT AS expected_ms, sum(coalesce(s.idle_ms, 0))::BIGINT AS idle_ms,
+    least(any_value(z.gpus), count(*) FILTER (WHERE s.busy_minutes >= 2)) AS gpus_used,
+    avg(s.mean_ratio) AS utilization_mean_ratio,
     max(q.p95_ratio) AS utilization_p95_ratio, max(s.memory_peak_bytes) AS memory_peak_bytes, min(s.rung) AS rung,
     coalesce(any_value(b.others), 0) AS others, min(p.per_gpu_hour) AS per_gpu_hour, min(p.currency) AS currency
 FROM spells AS a
 JOIN gpus AS g USING (gpu_id)
 JOIN gpu_prices AS p USING (gpu_id)
 JOIN holders AS h USING (holder_id)
+JOIN sizes AS z USING (holder_id)
 LEFT JOIN sums AS s ON s.gpu_id = a.gpu_id AND s.holder_id = a.holder_id
 LEFT JOIN peaks AS q ON q.gpu_id = a.gpu_id AND q.holder_id = a.holder_id
 LEFT JOIN beside AS b ON b.holder_id = a.holder_id

@@ -7,10 +7,8 @@ What is done about an order is the register's and the engine's; plans, the journ
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from advisor.arithmetic.placement import Board, shrunk
 from advisor.engines.engine import Done, Outcome, Stale
 from advisor.model import ActionClass
 from advisor.register import life
@@ -23,10 +21,10 @@ from advisor.steps import Pause, Resize, Resume, Terminate
 from advisor.written import to_tree
 from collector.model import JobId
 from service.acting.errors import BadOrder, JobEnded, NotAllowed, UnknownJob, WrongState
-from service.acting.following import follow, is_news
-from service.acting.rows import explained, queue_row, unfit
+from service.acting.following import follow, is_meant, is_news
+from service.acting.rows import explained, fits, queue_row, unfit
 from service.acting.waiting import in_line, wait_of
-from service.api.port import Caller, OwnWord, Role, Row
+from service.api.port import Caller, Listed, OwnWord, Role, Row, Which
 
 if TYPE_CHECKING:
     from advisor.cycle import Journal
@@ -38,8 +36,7 @@ if TYPE_CHECKING:
     from service.acting.consenting import Consents
     from service.acting.loop import ActingLoop
     from service.acting.orders import Orders
-
-MOST_JOBS = 1_000
+    from service.acting.taking import Taking
 
 
 class Papers(Protocol):
@@ -99,6 +96,7 @@ class Organs:
     clock: "Clock"
     journal: "Journal"
     orders: "Orders"
+    taking: "Taking"
     loop: "ActingLoop"
     observe: "Callable[[], ClusterState]"
     papers: Papers
@@ -129,18 +127,10 @@ class Desk:
         entry, new = self._register.submit(own)
         return self._row(entry), new
 
-    def jobs(
-        self, caller: Caller, *, stand: Stand | None, user: str | None, project: str | None, limit: int
-    ) -> list[Row]:
+    def jobs(self, caller: Caller, which: Which, limit: int) -> Listed:
         """Entries, the newest first."""
-        found = (
-            entry
-            for entry in reversed(self._register.entries().values())
-            if stand in (None, entry.stand)
-            and user in (None, entry.submission.user)
-            and project in (None, entry.submission.project)
-        )
-        return [self._row(entry) for entry in islice(found, min(limit, MOST_JOBS))]
+        found = [each for each in reversed(self._register.entries().values()) if fits(each, which)]
+        return Listed(rows=[self._row(entry) for entry in found[:limit]], total=len(found))
 
     def job(self, caller: Caller, job: JobId) -> Row:
         """One entry, with what it was told, what was done to it, and why it stands where it stands."""
@@ -163,28 +153,28 @@ class Desk:
             ],
         }
 
-    def directives(self, caller: Caller, job: JobId, after: int) -> AsyncIterator[Row]:
+    def directives(self, caller: Caller, job: JobId, after: int, nonce: str = "") -> AsyncIterator[Row]:
         """What the job's launcher is told from now on, and its place while it waits. Never blocks.
 
         Raises for somebody else's job, and for one that ended unless ``Stop`` is news.
         """
-        entry = self._own(caller, job)
+        entry = self._own(caller, job, nonce)
         if entry.stand is Stand.ENDED and not is_news(entry, after):
             raise JobEnded(f"{job} has ended: {entry.said or (entry.ending and entry.ending.value)}")
         return follow(self._register, self._organs.loop, job, after)
 
-    def report(self, caller: Caller, job: JobId, report: Report) -> Row:
+    def report(self, caller: Caller, job: JobId, report: Report, nonce: str = "") -> Row:
         """Take a launcher's word. Blocks only when something changed."""
-        before = self._own(caller, job)
+        before = self._own(caller, job, nonce)
         if before.stand is Stand.ENDED:
             raise JobEnded(f"{job} has ended: {before.said or (before.ending and before.ending.value)}")
         self._register.report(job, self._attended(report))
         return {"known": True}
 
-    def sign_of_life(self, caller: Caller, job: JobId, report: Report) -> Row | None:
+    def sign_of_life(self, caller: Caller, job: JobId, report: Report, nonce: str = "") -> Row | None:
         """Take a launcher's word that says nothing new; ``None``: ``report`` has to. Never blocks."""
         entry = self._register.known(job)
-        if entry is None or entry.stand is Stand.ENDED:
+        if entry is None or entry.stand is Stand.ENDED or not is_meant(entry, nonce):
             return None
         if not caller.may_act_for(entry.submission.user, entry.submission.uid):
             return None
@@ -204,11 +194,11 @@ class Desk:
             lambda each: replace(each, held_by_user=True),
         )
 
-    def resume(self, caller: Caller, job: JobId, because: str) -> Row:
+    def resume(self, caller: Caller, job: JobId, because: str, nonce: str = "") -> Row:
         """Let a paused or held job go on as soon as there is room."""
         if not is_ours(job):
             return self._organs.foreign.resume(caller, job, because)
-        self._changeable(caller, job)
+        self._changeable(caller, job, nonce)
         step = Resume(job=job, gpus=(), reason=because)
         return self._turned(caller, step, life.let_go, "it goes on as soon as there is room")
 
@@ -224,7 +214,7 @@ class Desk:
         return self._ordered(caller, step, lambda each: life.unlaunched(each, now_ms))
 
     def resize(self, caller: Caller, job: JobId, gpus: int, because: str) -> Row:
-        """Give a running job so many GPUs, when as many are free beside its own."""
+        """Give a running job so many GPUs, when as many are free beside its own and promised to nobody."""
         if not is_ours(job):
             raise self._organs.foreign.refuse(caller, job, "resize")
         entry = self._changeable(caller, job)
@@ -237,7 +227,11 @@ class Desk:
         if entry.stand is not Stand.RUNNING or in_flight(entry):
             doing = "is just carrying something out" if in_flight(entry) else f"is {entry.stand.value}"
             raise WrongState(f"{job} {doing}; a running job is resized")
-        step = Resize(job=job, gpus=self._sized(entry, gpus), reason=because or f"asked for by {caller.name}")
+        step = Resize(
+            job=job,
+            gpus=self._organs.taking.sized(entry, gpus),
+            reason=because or f"asked for by {caller.name}",
+        )
         return self._ordered(caller, step)
 
     def keep(self, caller: Caller, job: JobId, hours: float, because: str) -> Row:
@@ -254,10 +248,10 @@ class Desk:
         self._organs.loop.wake()
         return answer
 
-    def queue(self, caller: Caller, limit: int) -> list[Row]:
+    def queue(self, caller: Caller, limit: int) -> Listed:
         """The jobs that wait, in the order in which they are looked at."""
-        line = in_line(self._organs.loop.waits, self._register.entries())
-        return [queue_row(entry, wait) for entry, wait in islice(line, limit)]
+        line = list(in_line(self._organs.loop.waits, self._register.entries()))
+        return Listed(rows=[queue_row(entry, wait) for entry, wait in line[:limit]], total=len(line))
 
     def leases(self, caller: Caller) -> list[Row]:
         """Who was given which GPU by Fallow."""
@@ -326,17 +320,19 @@ class Desk:
         except NoEntry as error:
             raise UnknownJob(str(error)) from error
 
-    def _own(self, caller: Caller, job: JobId) -> Entry:
-        """The entry of a job that the caller may act on."""
+    def _own(self, caller: Caller, job: JobId, nonce: str = "") -> Entry:
+        """The entry of a job that the caller may act on, and means."""
         entry = self._entry(job)
+        if not is_meant(entry, nonce):
+            raise UnknownJob(f"the job that was {job} is not known here: {job} is another one now")
         if not caller.may_act_for(entry.submission.user, entry.submission.uid):
             raise NotAllowed(
                 f"{job} is {entry.submission.user}'s; {caller.name} may look at it and not change it"
             )
         return entry
 
-    def _changeable(self, caller: Caller, job: JobId) -> Entry:
-        entry = self._own(caller, job)
+    def _changeable(self, caller: Caller, job: JobId, nonce: str = "") -> Entry:
+        entry = self._own(caller, job, nonce)
         if entry.stand is Stand.ENDED:
             raise JobEnded(f"{job} has ended: {entry.said or (entry.ending and entry.ending.value)}")
         return entry
@@ -364,20 +360,6 @@ class Desk:
             raise WrongState(found.found)
         organs.loop.wake()
         return row
-
-    def _sized(self, entry: Entry, gpus: int) -> tuple[Any, ...]:
-        """Its own devices, less or more; those that come lie beside its own."""
-        state = self._organs.observe()
-        if gpus <= len(entry.gpus):
-            return shrunk(state, entry.gpus, gpus)
-        more = gpus - len(entry.gpus)
-        job = state.jobs.get(entry.id)
-        found = None if job is None else Board(state).find_beside(job, entry.gpus, more)
-        if found is None:
-            raise WrongState(
-                f"{more} more GPUs for {entry.id} are not free now; `fallow queue` says who waits"
-            )
-        return entry.gpus + found
 
     def _row(self, entry: Entry) -> Row:
         wanted = entry.submission

@@ -30,6 +30,14 @@ def is_news(entry: Entry, after: int) -> bool:
     return in_flight(entry) or (entry.stand is Stand.ENDED and isinstance(directive, Stop))
 
 
+def is_meant(entry: Entry, nonce: str) -> bool:
+    """Whether a launcher with the nonce of its submission means this entry; without one it does. Pure.
+
+    After an older backup was put back, numbers are given again: then the nonce tells two jobs apart.
+    """
+    return nonce in ("", entry.submission.nonce)
+
+
 async def follow(
     register: "Register", loop: "ActingLoop", job: JobId, after: int
 ) -> AsyncIterator[dict[str, Any]]:

@@ -16,13 +16,14 @@ from service.api.port import Caller, Role, Row
 
 if TYPE_CHECKING:
     from advisor.model import ClusterState, Job
+    from service.acting.taking import Taking
 
 
 class ForeignOrders:
     """Orders about foreign jobs, through the same journal and engine as everything else."""
 
-    def __init__(self, observe: "Callable[[], ClusterState]", applying: Applying) -> None:
-        self._observe, self._applying = observe, applying
+    def __init__(self, observe: "Callable[[], ClusterState]", applying: Applying, taking: "Taking") -> None:
+        self._observe, self._applying, self._taking = observe, applying, taking
 
     def pause(self, caller: Caller, job: JobId, because: str) -> Row:
         """Take it off its GPUs until it is resumed, or its terminal is typed at. Blocks for a moment."""
@@ -32,12 +33,13 @@ class ForeignOrders:
         return self._done(caller, Pause(job=job, action=ActionClass.SCHEDULE, reason=because))
 
     def resume(self, caller: Caller, job: JobId, because: str) -> Row:
-        """Bring it back onto the GPUs it left. Blocks for a moment."""
+        """Bring it back onto the GPUs it left; not while acting is stopped. Blocks for a moment."""
         found = self._own(caller, job)
         if found.phase is not Phase.PAUSED:
             raise WrongState(f"{job} is not paused")
         if "resume" in found.cannot:
             raise WrongState(f"{job} stays paused: {found.cannot['resume']}")
+        self._taking.must_act(f"{job} stays paused")
         return self._done(caller, Resume(job=job, gpus=found.paused_on, reason=because))
 
     def refuse(self, caller: Caller, job: JobId, verb: str) -> BadOrder:

@@ -13,7 +13,7 @@ from advisor.engines.dispatch import Dispatch
 from advisor.engines.foreign import ForeignEngine
 from advisor.engines.local import Given, LocalEngine, Patience
 from advisor.engines.moving import Moving
-from advisor.engines.mps import find_mps
+from advisor.engines.mps import find_mps, seldom
 from advisor.register.consents import ConsentBook
 from advisor.register.foreign import ForeignBook
 from advisor.register.model import Entry
@@ -37,6 +37,7 @@ from service.acting.observing import Observing
 from service.acting.orders import Orders
 from service.acting.pair_watching import PairWatching
 from service.acting.plans import PaperParts, Papers
+from service.acting.taking import Taking
 from service.advising import ask_policies, limits_of, site_of
 from service.alerts.notifier import LaunchedToo, MessageNotifier
 
@@ -171,7 +172,7 @@ def _roots(ground: Ground) -> _Roots:
     sight = Sight(snapshot=ground.snapshot, simulated=ground.everywhere, messages=(messages,))
     foreigners = Foreigners(foreign, config, clock, site_of(config).protect, sight)
     books = open_books(store, clock, ground.folder, partial(_entry, register), foreigners.engine.settle)
-    granting = Granting(register, find_mps)
+    granting = Granting(register, seldom(find_mps, clock))
     patience = Patience(answer_s=acting.answer_s, reshape_s=acting.reshape_s)
     local = LocalEngine(register, clock, granting.agree, patience)
     dispatch = Dispatch(local, foreigners.engine, foreign.told)
@@ -194,7 +195,14 @@ def _roots(ground: Ground) -> _Roots:
         engine=engine,
         brief=brief,
         watching=MemoryWatching(
-            register, engine, books.journal, clock, limits, snapshot=ground.snapshot, brief=brief
+            register,
+            engine,
+            books.journal,
+            clock,
+            limits,
+            snapshot=ground.snapshot,
+            brief=brief,
+            halted=books.switch.halt,
         ),
         pairing=PairWatching(
             register,
@@ -204,6 +212,7 @@ def _roots(ground: Ground) -> _Roots:
             limits,
             book=PairBook(store, clock),
             span=Span().at_speed(config.rehearsal.speed),
+            halted=books.switch.halt,
         ),
         messages=messages,
     )
@@ -260,12 +269,14 @@ def _organs(
     ground: Ground, roots: _Roots, observing: Observing, loop: ActingLoop, applying: Applying
 ) -> Organs:
     config, journal, clock = ground.config, roots.books.journal, ground.clock
+    taking = Taking(observing.look, roots.limits, roots.books.switch.halt)
     papers = PaperParts(
         books=roots.books,
         limits=roots.limits,
         observe=observing.look,
         applying=applying,
         register=roots.register,
+        taking=taking,
         against=roots.consents.against,
     )
     return Organs(
@@ -274,10 +285,11 @@ def _organs(
         clock=clock,
         journal=journal,
         orders=Orders(roots.local, journal, clock),
+        taking=taking,
         loop=loop,
         observe=observing.look,
         papers=Papers(papers),
-        foreign=ForeignOrders(observing.look, applying),
+        foreign=ForeignOrders(observing.look, applying, taking),
         consents=roots.consents,
         keeping=Keeping(roots.foreign, journal, observing.look, clock, config.advice),
         agree=roots.granting.agree,

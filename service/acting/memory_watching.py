@@ -2,7 +2,8 @@
 
 The rule is ``advisor.register.memory_watch``; this is its memory and its hands. Everything goes through the
 journal and the engine as the cycle's own steps do. Telling keeps the mode of cap-memory (not while it is
-off), and pausing needs it to be auto, as everything that disturbs.
+off), and pausing needs it to be auto, as everything that disturbs. Clocks and the bound of an hour are not
+asked: a neighbour would lose its work meanwhile. The switch is, before every step.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,8 +45,9 @@ class MemoryWatching:
         *,
         snapshot: "Callable[[], Snapshot]",
         brief: "Engine | None" = None,
+        halted: Callable[[], str | None] = lambda: None,
     ) -> None:
-        self._snapshot, self._brief = snapshot, brief or engine
+        self._snapshot, self._brief, self._halted = snapshot, brief or engine, halted
         self._register, self._engine, self._journal = register, engine, journal
         self._clock, self._limits = clock, limits
         self._noted: Mapping[JobId, Noted] = {}
@@ -66,7 +68,10 @@ class MemoryWatching:
         watched = watch(draws(state, entries, held), before, self._clock.now_ms(), paused)
         self._noted = watched.noted
         for step in watched.steps:
-            if self._may(step, state) and not self._do(step):
+            stopped = self._halted() is not None
+            if stopped and isinstance(step, Pause):
+                continue  # its time is up already: it is paused as soon as acting goes on
+            if stopped or (self._may(step, state) and not self._do(step)):
                 self._noted = self._failed(step, before)
 
     def _may(self, step: Tell | Pause, state: "ClusterState") -> bool:

@@ -7,7 +7,7 @@ as every step is; what cannot be done now is tried again at every cycle while th
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -66,7 +66,9 @@ class PairWatching:
         *,
         book: "PairBook",
         span: Span | None = None,
+        halted: Callable[[], str | None] = lambda: None,
     ) -> None:
+        self._halted = halted
         self._register, self._engine, self._journal = register, engine, journal
         self._clock, self._limits, self._book = clock, limits, book
         self._span = span or Span()
@@ -210,7 +212,9 @@ class PairWatching:
                 self._do(whole_again(host, f"{pair.guest} has left it"))
 
     def _do(self, step: Step) -> bool:
-        """Write it down and do it; whether it is done. What takes longer goes on by itself."""
+        """Write it down and do it, unless acting is stopped; whether it is done. A late one goes on alone."""
+        if self._halted() is not None:
+            return False
         intent = self._journal.intends(self._clock.now_ms(), step)
         outcome = self._engine.do(step, intent)
         self._journal.came_of(self._clock.now_ms(), intent, outcome)

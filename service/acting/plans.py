@@ -26,6 +26,7 @@ from service.acting.applying import Applying, Approval
 from service.acting.books import Books
 from service.acting.errors import BadOrder, NotAllowed, UnknownJob, WrongState
 from service.acting.sheets import acting_row, action_row, plan_row
+from service.acting.taking import Taking, taken
 from service.api.port import Caller, Role, Row
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class PaperParts:
     observe: Callable[[], ClusterState]
     applying: Applying
     register: "Register"
+    taking: Taking
     against: Callable[[Step], str | None] = lambda step: None
     """Why a step must not be done any more, by its job's owner's word."""
 
@@ -215,8 +217,12 @@ class Papers:
         back = reverse_of(deed.step, deed.stood, f"undoes action {deed.number}")
         if back is None:
             raise WrongState(f"nothing undoes {deed.verb} of {deed.job}: {deed.no_undo or 'no step does'}")
-        state = self._parts.observe()
-        own = caller.role is not Role.OPERATOR
+        state, taking = self._parts.observe(), self._parts.taking
+        takes, own = bool(taken(back, state)), caller.role is not Role.OPERATOR
+        if takes:
+            taking.must_act(f"action {deed.number} is not undone")
+        if own:
+            taking.must_be_nobodys(back, state)
         state = _consented(state, deed.job) if own or isinstance(deed.step, Start | Resume) else state
         ruling = approve(Plan(as_of_ms=state.as_of_ms, steps=(back,)), state, _by_order(self._parts.limits))
         if ruling.refused:
@@ -227,6 +233,7 @@ class Papers:
             steps=((1, back),),
             then=lambda number: _note_undone(journal.undone, deed.number, number),
         )
+        approval = replace(approval, halted=taking.halted) if takes else approval
         return self._parts.applying.carry_out(approval).row()
 
 

@@ -3,9 +3,10 @@
 from typing import Any
 
 from advisor.register.life import in_flight
-from advisor.register.model import Entry, Mobility, Submission
+from advisor.register.model import Entry, Mobility, Stand, Submission
 from advisor.register.shares import Terms, about_defaults
 from service.acting.waiting import Wait
+from service.api.port import Which
 
 Row = dict[str, Any]
 
@@ -31,6 +32,16 @@ def unfit(wanted: Submission, inner_projects: frozenset[str] = frozenset()) -> s
     if wanted.mobility is Mobility.CHECKPOINTS and not wanted.checkpoint_signal:
         return "a job that checkpoints says on which signal; name it with --checkpoint-signal"
     return None
+
+
+def fits(entry: Entry, which: Which) -> bool:
+    """Whether an entry is one of those that are meant. Pure."""
+    return (
+        which.stand in (None, entry.stand)
+        and which.ended in (None, entry.stand is Stand.ENDED)
+        and which.user in (None, entry.submission.user)
+        and which.project in (None, entry.submission.project)
+    )
 
 
 def explained(entry: Entry, wait: Wait | None, held: Terms | None = None) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from service.api import answers
 from service.api.orders import (
     JOB,
     MOST_MS,
+    NONCE,
     SENTENCE,
     ApplyOrder,
     ConsentOrder,
@@ -31,11 +32,11 @@ from service.api.orders import (
     ResizeOrder,
     SubmissionOrder,
 )
-from service.api.port import Caller, Desk
+from service.api.port import Caller, Desk, Listed, Which
 from service.api.roles import RuledRoute, caller_of
 from service.api.stream import NDJSON, Closing, Telling
 from service.client.errors import ServiceBusy
-from service.client.wire import JSON
+from service.client.wire import JSON, TOTAL
 
 T = TypeVar("T")
 
@@ -55,6 +56,14 @@ Number = Annotated[int, Path(ge=0, le=MOST_MS)]
 Limit = Annotated[int, Query(ge=1, le=MOST_ROWS)]
 Named = Annotated[str | None, Query(pattern=JOB)]
 Filter = Annotated[str | None, Query(min_length=1, max_length=100, pattern=SENTENCE)]
+Nonce = Annotated[
+    str,
+    Query(
+        max_length=64,
+        pattern=NONCE,
+        description="of the submission that is meant: where the number is another job's, the answer is 404",
+    ),
+]
 
 
 class Hands:
@@ -99,17 +108,18 @@ def _whoami(router: APIRouter) -> None:
 
 
 def _jobs(router: APIRouter, desk: Desk, hands: Hands, closing: Closing) -> None:
-    @router.get("/jobs", summary="Submitted jobs, the newest first", responses=answers.of(list[answers.Job]))
+    @router.get("/jobs", summary="Submitted jobs, the newest first", responses=answers.listed(answers.Job))
     async def jobs(
         asker: Asker,
+        *,
         stand: Stand | None = None,
+        ended: bool | None = None,
         user: Filter = None,
         project: Filter = None,
         limit: Limit = 200,
     ) -> Response:
-        return await _answer(
-            hands, lambda: desk.jobs(asker, stand=stand, user=user, project=project, limit=limit)
-        )
+        which = Which(stand=stand, ended=ended, user=user, project=project)
+        return await _listed(hands, lambda: desk.jobs(asker, which, limit))
 
     @router.post(
         "/jobs",
@@ -128,17 +138,17 @@ def _jobs(router: APIRouter, desk: Desk, hands: Hands, closing: Closing) -> None
         responses={200: {"content": {NDJSON: {}}, "description": "directive, place and alive lines"}},
     )
     async def directives(
-        asker: Asker, job: Job, after: Annotated[int, Query(ge=0, le=MOST_MS)] = 0
+        asker: Asker, job: Job, after: Annotated[int, Query(ge=0, le=MOST_MS)] = 0, nonce: Nonce = ""
     ) -> Response:
-        return Telling(desk.directives(asker, JobId(job), after), closing)
+        return Telling(desk.directives(asker, JobId(job), after, nonce), closing)
 
     @router.post("/jobs/{job:path}/reports", summary="How a job fares", responses=answers.of(answers.Taken))
-    async def report(asker: Asker, job: Job, order: ReportOrder) -> Response:
+    async def report(asker: Asker, job: Job, order: ReportOrder, nonce: Nonce = "") -> Response:
         said = order.report()
-        heard = desk.sign_of_life(asker, JobId(job), said)
+        heard = desk.sign_of_life(asker, JobId(job), said, nonce)
         if heard is not None:
             return Response(written(heard), media_type=JSON)
-        return await _answer(hands, lambda: desk.report(asker, JobId(job), said))
+        return await _answer(hands, lambda: desk.report(asker, JobId(job), said, nonce))
 
 
 def _orders(router: APIRouter, desk: Desk, hands: Hands) -> None:
@@ -149,8 +159,8 @@ def _orders(router: APIRouter, desk: Desk, hands: Hands) -> None:
         return await _answer(hands, lambda: desk.pause(asker, JobId(job), order.because), 202)
 
     @router.post("/jobs/{job:path}/resume", summary="Go on when there is room", responses=done)
-    async def resume(asker: Asker, job: Job, order: ReasonOrder) -> Response:
-        return await _answer(hands, lambda: desk.resume(asker, JobId(job), order.because), 202)
+    async def resume(asker: Asker, job: Job, order: ReasonOrder, nonce: Nonce = "") -> Response:
+        return await _answer(hands, lambda: desk.resume(asker, JobId(job), order.because, nonce), 202)
 
     @router.post("/jobs/{job:path}/cancel", summary="End for good", responses=done)
     async def cancel(asker: Asker, job: Job, order: ReasonOrder) -> Response:
@@ -188,9 +198,9 @@ def _consents(router: APIRouter, desk: Desk, hands: Hands) -> None:
 
 
 def _lists(router: APIRouter, desk: Desk, hands: Hands) -> None:
-    @router.get("/queue", summary="The jobs that wait, in order", responses=answers.of(list[answers.Waiting]))
+    @router.get("/queue", summary="The jobs that wait, in order", responses=answers.listed(answers.Waiting))
     async def queue(asker: Asker, limit: Limit = 1_000) -> Response:
-        return await _answer(hands, lambda: desk.queue(asker, limit))
+        return await _listed(hands, lambda: desk.queue(asker, limit))
 
     @router.get("/leases", summary="Who was given which GPU", responses=answers.of(list[answers.Lease]))
     async def leases(asker: Asker) -> Response:
@@ -241,6 +251,17 @@ async def _answer(hands: Hands, call: Callable[[], Any], status: int = 200) -> R
     """The desk's answer, written as JSON on the same thread: a long list must not hold up the streams."""
     body = await hands.do(lambda: written(call()))
     return Response(body, status_code=status, media_type=JSON)
+
+
+async def _listed(hands: Hands, call: Callable[[], Listed]) -> Response:
+    """The same for a list that may be cut: the header says how long it is in all."""
+
+    def whole() -> tuple[bytes, int]:
+        found = call()
+        return written(found.rows), found.total
+
+    body, total = await hands.do(whole)
+    return Response(body, media_type=JSON, headers={TOTAL: str(total)})
 
 
 def written(answer: Any) -> bytes:

@@ -8,6 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from service.client.wire import TOTAL
+
 
 class Row(BaseModel):
     """An object that may hold more than is named here."""
@@ -130,6 +132,12 @@ REFUSALS: Responses = {
     for status, why in REASONS.items()
 }
 """By reference, so that no model is made for every status of every route at each start."""
+
+
+def listed(model: Any) -> Responses:
+    """A list of this shape that may be cut; a header says how many there are."""
+    said = {"description": "how many there are, listed or not", "schema": {"type": "integer"}}
+    return {200: {"model": list[model], "description": "well", "headers": {TOTAL: said}}}
 
 
 def of(model: Any, *statuses: int) -> Responses:

@@ -65,41 +65,60 @@ Row = dict[str, Any]
 """An answer as JSON: only what ``json.dumps`` takes, without NaN."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Which:
+    """Which submitted jobs are meant: all that fit everything that is said. ``ended``: whether they have."""
+
+    stand: Stand | None = None
+    ended: bool | None = None
+    user: str | None = None
+    project: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """The rows that were asked for, and how many there would be without a limit."""
+
+    rows: list[Row]
+    total: int
+
+
 class Desk(Protocol):
     """What can be asked and ordered; a method a route of docs/api.md. Safe from any thread.
 
     Every method but ``directives`` and ``sign_of_life`` may block for a commit, and is called on a thread of
     the door's. Raises ``service.acting.errors.ActingError``.
+
+    A launcher gives the ``nonce`` of its submission along: after an older backup was put back the same number
+    may be another job, which is then unknown to it. Without one, the number alone counts.
     """
 
     def submit(self, caller: Caller, submission: Submission) -> tuple[Row, bool]:
         """The job's entry, and whether it is new; the same nonce of one user is one job."""
 
-    def jobs(
-        self, caller: Caller, *, stand: Stand | None, user: str | None, project: str | None, limit: int
-    ) -> list[Row]:
+    def jobs(self, caller: Caller, which: Which, limit: int) -> Listed:
         """Entries, the newest first."""
 
     def job(self, caller: Caller, job: JobId) -> Row:
         """One entry, with ``directives``, ``actions`` and ``explain``."""
 
-    def directives(self, caller: Caller, job: JobId, after: int) -> AsyncIterator[Row]:
+    def directives(self, caller: Caller, job: JobId, after: int, nonce: str = "") -> AsyncIterator[Row]:
         """What the launcher of a job is told, as it comes; numbers above ``after`` only.
 
         Called on the event loop and must not block: it raises at once when the caller may not listen, and
         returns an iterator of ``{"directive": ...}`` and ``{"place": ...}`` that ends with the job.
         """
 
-    def report(self, caller: Caller, job: JobId, report: Report) -> Row:
+    def report(self, caller: Caller, job: JobId, report: Report, nonce: str = "") -> Row:
         """Take a launcher's word."""
 
-    def sign_of_life(self, caller: Caller, job: JobId, report: Report) -> Row | None:
+    def sign_of_life(self, caller: Caller, job: JobId, report: Report, nonce: str = "") -> Row | None:
         """The same for a word that says nothing new, on the event loop; ``None``: ``report`` must."""
 
     def pause(self, caller: Caller, job: JobId, because: str) -> Row:
         """``{"action", "outcome", "message"}``, as of all that act."""
 
-    def resume(self, caller: Caller, job: JobId, because: str) -> Row:
+    def resume(self, caller: Caller, job: JobId, because: str, nonce: str = "") -> Row:
         """Let a paused job go on when there is room."""
 
     def cancel(self, caller: Caller, job: JobId, because: str) -> Row:
@@ -117,7 +136,7 @@ class Desk(Protocol):
     def consent(self, caller: Caller, said: OwnWord) -> Row:
         """Take an owner's word about own jobs."""
 
-    def queue(self, caller: Caller, limit: int) -> list[Row]:
+    def queue(self, caller: Caller, limit: int) -> Listed:
         """The jobs that wait, in the order in which they are looked at."""
 
     def leases(self, caller: Caller) -> list[Row]:

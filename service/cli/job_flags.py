@@ -70,6 +70,7 @@ def _lists(add: AddVerb) -> None:
     jobs.add_argument("--project", help="only this project's")
     jobs.add_argument("--limit", type=int, default=200, metavar="N", help="so many at most (default 200)")
     queue = add("queue", "who waits, in order, and for what")
+    queue.add_argument("--limit", type=int, default=1_000, metavar="N", help="so many at most (default 1000)")
     for verb in (jobs, queue):
         verb.add_argument("--json", action="store_true", help="a list of objects instead of a table")
 

@@ -6,12 +6,32 @@ from collections.abc import Callable
 from typing import Any
 
 from service.cli import words
-from service.client.acting import ActingClient, connect_acting
+from service.client.acting import ActingClient, Listed, connect_acting
+
+MOST_ROWS = 10_000
+"""A service lists no more at once."""
 
 
 def job_id(text: str) -> str:
     """``7`` means ``fallow:7``; anything else is an id as it stands."""
     return f"fallow:{text}" if text.isdigit() else text
+
+
+def say_what_is_left(listed: Listed, narrowed_by: str | None = None) -> None:
+    """Say on standard error how many a list leaves out, and how to see them; nothing where it is whole."""
+    left = left_out(listed, narrowed_by)
+    if left is not None:
+        print(left, file=sys.stderr)
+
+
+def left_out(listed: Listed, narrowed_by: str | None = None) -> str | None:
+    """How many a list leaves out, and how to see them. Pure."""
+    more = listed.total - len(listed.rows)
+    if more <= 0:
+        return None
+    shown = f"--limit {min(listed.total, MOST_ROWS)} shows {'them' if listed.total <= MOST_ROWS else 'more'}"
+    narrowed = f", {narrowed_by} narrows them down" if narrowed_by else ""
+    return f"{more} more {'is' if more == 1 else 'are'} not listed: {shown}{narrowed}"
 
 
 def ordered(flags: argparse.Namespace, order: Callable[[ActingClient, str], dict[str, Any]]) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 from rich.padding import Padding
 
 from service.cli import words
-from service.cli.job_words import job_id
+from service.cli.job_words import job_id, say_what_is_left
 from service.cli.screen import Column, console, print_json, table
 from service.client.acting import connect_acting
 
@@ -30,11 +30,17 @@ def run(flags: argparse.Namespace) -> int:
     client = connect_acting(flags.data)
     if flags.job is not None:
         return _show(client.job(job_id(flags.job)), as_json=flags.json)
-    rows = client.jobs(stand=flags.stand, user=flags.user, project=flags.project, limit=flags.limit)
-    if not flags.all and flags.stand is None:
-        rows = [row for row in rows if row["stand"] != ENDED]
+    listed = client.jobs_listed(
+        stand=flags.stand,
+        ended=None if flags.all or flags.stand is not None else False,
+        user=flags.user,
+        project=flags.project,
+        limit=flags.limit,
+    )
+    rows = listed.rows
     if flags.json:
         print_json(rows)
+        say_what_is_left(listed, "--user, --project or --stand")
         return 0
     screen = console()
     if not rows:
@@ -44,6 +50,7 @@ def run(flags: argparse.Namespace) -> int:
         return 0
     now_ms = client.now_ms()
     screen.print(table(COLUMNS, [_line(row, now_ms) for row in rows]))
+    say_what_is_left(listed, "--user, --project or --stand")
     return 0
 
 

@@ -5,15 +5,13 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import BinaryIO
 
 from collector.model import JobId
 from service.cli.job_words import job_id
-from service.client.acting import connect_acting
-from service.client.errors import ClientError
-from service.launcher.folder import log_file
+from service.cli.log_end import end_of
+from service.launcher.folder import about_log, log_file
 from service.trouble import Trouble
 
 LOOK_S = 0.2
@@ -44,9 +42,10 @@ def run(flags: argparse.Namespace) -> int:
         shutil.copyfileobj(log, sys.stdout.buffer)
         sys.stdout.flush()
         if flags.follow:
-            for more in _follow(log, path, job, flags.data):
-                sys.stdout.buffer.write(more)
-                sys.stdout.flush()
+            about = about_log(path)
+            why = _follow(log, lambda: end_of(job, about, flags.data))
+            if why:
+                print(why, file=sys.stderr)
     return 0
 
 
@@ -73,26 +72,18 @@ def tail_start(log: BinaryIO, lines: int) -> int:
     return 0
 
 
-def _follow(log: BinaryIO, path: Path, job: JobId, data: Path | None) -> Iterator[bytes]:
-    """What is added to the log, until the job has ended and all of it was read."""
+def _follow(log: BinaryIO, end: Callable[[], str | None]) -> str:
+    """Copy what is added to the log, until there is an ``end`` to it and all of it was read; why it ended."""
     asked_s = 0.0
-    ended = False
+    ended: str | None = None
     while True:
-        more = log.read(BLOCK_BYTES)
-        if more:
-            yield more
+        if more := log.read(BLOCK_BYTES):
+            sys.stdout.buffer.write(more)
+            sys.stdout.flush()
             continue
-        if ended:
-            return
+        if ended is not None:
+            return ended
         if time.monotonic() - asked_s >= ASK_S:
-            asked_s, ended = time.monotonic(), _has_ended(job, data)
-        if not ended:
+            asked_s, ended = time.monotonic(), end()
+        if ended is None:
             time.sleep(LOOK_S)
-
-
-def _has_ended(job: JobId, data: Path | None) -> bool:
-    """What the service says; while it doesn't answer, nothing has ended."""
-    try:
-        return bool(connect_acting(data).job(job)["stand"] == "ended")
-    except ClientError:
-        return False

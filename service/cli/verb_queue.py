@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from service.cli import words
+from service.cli.job_words import say_what_is_left
 from service.cli.screen import Column, console, print_json, table
 from service.client.acting import connect_acting
 
@@ -24,9 +25,11 @@ COLUMNS = (
 def run(flags: argparse.Namespace) -> int:
     """Print them."""
     client = connect_acting(flags.data)
-    rows = client.queue()
+    listed = client.queue_listed(flags.limit)
+    rows = listed.rows
     if flags.json:
         print_json(rows)
+        say_what_is_left(listed)
         return 0
     screen = console()
     if not rows:
@@ -34,6 +37,7 @@ def run(flags: argparse.Namespace) -> int:
         return 0
     now_ms = client.now_ms()
     screen.print(table(COLUMNS, [_line(row, now_ms) for row in rows]))
+    say_what_is_left(listed)
     return 0
 
 

@@ -6,34 +6,27 @@ import secrets
 import signal
 import socket
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from advisor.model import ProjectName
-from advisor.register.model import Submission
-from advisor.written import to_tree
 from collector.model import JobId
 from collector.procfs.accounts import name_of
 from service import names
 from service.cli.streams import quiet_stdout
 from service.client.acting import ActingClient, connect_acting
-from service.client.errors import ClientError, JobEnded, ServiceDown
+from service.client.errors import ClientError, JobEnded
 from service.launcher import detaching
 from service.launcher import order as orders
 from service.launcher.calling_off import calling_off, why
 from service.launcher.folder import Meeting, check_logs, meeting
 from service.launcher.order import PROJECT_VARIABLE, Order
+from service.launcher.submitting import submit
 from service.launcher.voice import plain
 from service.trouble import Trouble
 
-SUBMIT_LIMIT_S = 10.0
-AGAIN_S = 0.5
 CANCEL_LIMIT_S = 5.0
-NOT_SENT = ("user", "uid")
-"""The service knows who calls."""
 
 
 class NotLeft(Trouble):
@@ -65,19 +58,6 @@ def run(flags: argparse.Namespace) -> int:
     return _leave(code)
 
 
-def submit(client: ActingClient, submission: Submission) -> dict[str, Any]:
-    """The new entry; asked again when the line breaks, which the nonce makes safe. Raises ``ClientError``."""
-    body = {name: value for name, value in to_tree(submission).items() if name not in NOT_SENT}
-    until_s = time.monotonic() + SUBMIT_LIMIT_S
-    while True:
-        try:
-            return client.submit(body)
-        except ServiceDown:
-            if time.monotonic() + AGAIN_S > until_s:
-                raise
-            time.sleep(AGAIN_S)
-
-
 def _launched(order: Order, client: ActingClient, data: Path | None, met: Meeting) -> int | None:
     """Submit it and be its launcher: its exit code; ``None``: a process of its own is that now."""
     known: list[JobId] = []
@@ -102,13 +82,12 @@ def _is_left(order: Order, job: JobId) -> bool:
 
 
 def _cancel(order: Order, known: Sequence[JobId], data: Path | None, error: BaseException) -> None:
-    """Cancel what was submitted; where its number was not heard any more, the nonce finds it."""
+    """Cancel what was submitted, found by its nonce: its number was not heard, or may be another job's by now."""
     if not known and isinstance(error, ClientError):
         return  # the service has not taken it, or nobody can ask it
     try:
         client = connect_acting(data, timeout_s=CANCEL_LIMIT_S)
-        job = known[0] if known else JobId(str(submit(client, order.submission)["job"]))
-        client.cancel(job, because=why(error))
+        client.cancel(str(submit(client, order.submission)["job"]), because=why(error))
     except JobEnded:
         return
     except ClientError as trouble:

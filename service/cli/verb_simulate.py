@@ -3,8 +3,7 @@
 import argparse
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
-from datetime import UTC, datetime
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +11,14 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.text import Text
 
 from service.cli import words
+from service.cli.measured import measured_window
 from service.cli.screen import Column, console, print_json, table
-from service.cli.spans import parse_span, window
+from service.cli.spans import parse_span
 from service.client import connect
 from service.trouble import Trouble
 
 if TYPE_CHECKING:
+    from advisor.sim.cluster import Cluster
     from advisor.sim.compare import Comparison, Setting
     from advisor.sim.score import Score
     from advisor.sim.workload import Workload
@@ -38,7 +39,8 @@ def run(flags: argparse.Namespace) -> int:
     from advisor.sim.run import SimulationError
     from advisor.sim.traces.rows import TraceError
 
-    names = [name.strip() for name in flags.policy.split(",") if name.strip()]
+    names = [name.strip() for name in flags.policy.split(",")]
+    _check_flags(flags)
     try:
         workload = _workload(flags)
         setting = _setting(flags, workload)
@@ -49,7 +51,7 @@ def run(flags: argparse.Namespace) -> int:
     if flags.html is not None:
         from service.cli.chart_runs import page
 
-        flags.html.write_text(page(found, setting.cluster), encoding="utf-8")
+        _write(flags.html, page(found, setting.cluster))
     if flags.json:
         print_json([_row(found, score) for score in found.scores.values()])
     else:
@@ -57,23 +59,43 @@ def run(flags: argparse.Namespace) -> int:
     return 0
 
 
+def _check_flags(flags: argparse.Namespace) -> None:
+    """Whatever would be found out only after the whole run, or never."""
+    if flags.from_store and flags.trace is not None:
+        raise CannotSimulate("give either --trace or --from-store: a run plays one of them")
+    if not flags.from_store and (flags.trace is None or flags.format is None):
+        raise CannotSimulate("say what to simulate: --trace FILE with its --format, or --from-store")
+    if (flags.nodes is None) == (flags.load is None):
+        raise CannotSimulate("give the cluster either as --nodes 16x4, or as --load 0.8 to size it by demand")
+    if flags.html is not None and (flags.html.is_dir() or not flags.html.parent.is_dir()):
+        raise CannotSimulate(f"cannot write {flags.html}: give --html a file in a folder that is there")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CannotSimulate(f"writing {path}: {error.strerror}; give --html another file") from error
+
+
 def _workload(flags: argparse.Namespace) -> "Workload":
     if flags.from_store:
-        from advisor.sim.traces.recorded import recorded_workload
-
-        start, end = window(flags.since, flags.until, datetime.now(UTC))
-        with connect(flags.data) as client:
-            rows = client.rows("jobs", from_ts=start, to_ts=end)
-        workload = recorded_workload(rows, datetime.now(UTC))
-        if not workload.jobs:
-            raise CannotSimulate(
-                f"no job held a GPU between {start} and {end}; give an earlier --since, or a --trace"
-            )
-        return workload
-    if flags.trace is None or flags.format is None:
-        raise CannotSimulate("say what to simulate: --trace FILE with its --format, or --from-store")
+        return _recorded(flags)
     reader = _reader(flags.format)
     return reader(flags.trace, flags.pick)
+
+
+def _recorded(flags: argparse.Namespace) -> "Workload":
+    from advisor.sim.traces.recorded import recorded_workload
+
+    with connect(flags.data) as client:
+        start, end = measured_window(client, flags.since, flags.until)
+        workload = recorded_workload(client.rows("recorded_jobs", from_ts=start, to_ts=end))
+    if not workload.jobs:
+        raise CannotSimulate(
+            f"no job held a GPU between {start} and {end}; give an earlier --since, or a --trace"
+        )
+    return workload
 
 
 def _reader(format: str) -> "Callable[[Path, str | None], Workload]":
@@ -88,18 +110,9 @@ def _reader(format: str) -> "Callable[[Path, str | None], Workload]":
 
 
 def _setting(flags: argparse.Namespace, workload: "Workload") -> "Setting":
-    from advisor.sim.cluster import Cluster, parse_nodes, shared_out, sized_for
     from advisor.sim.compare import Setting
     from advisor.sim.world import Physics
 
-    if (flags.nodes is None) == (flags.load is None):
-        raise CannotSimulate("give the cluster either as --nodes 16x4, or as --load 0.8 to size it by demand")
-    if flags.load is not None:
-        cluster = sized_for(workload, flags.load, flags.gpus_per_node)
-    else:
-        nodes, each = parse_nodes(flags.nodes)
-        quotas = shared_out(workload, nodes * each, each) if flags.quotas == "demand" else {}
-        cluster = Cluster(nodes=nodes, gpus_per_node=each, quotas=quotas)
     restart_s, save_s = (
         parse_span(flags.restart).total_seconds(),
         parse_span(flags.checkpoint).total_seconds(),
@@ -113,11 +126,25 @@ def _setting(flags: argparse.Namespace, workload: "Workload") -> "Setting":
         reports_left=not flags.no_reports,
     )
     return Setting(
-        cluster=cluster,
+        cluster=_cluster(flags, workload),
         physics=physics,
         tick_s=parse_span(flags.tick).total_seconds(),
         grace_s=parse_span(flags.grace).total_seconds(),
     )
+
+
+def _cluster(flags: argparse.Namespace, workload: "Workload") -> "Cluster":
+    from advisor.sim.cluster import Cluster, parse_nodes, shared_out, sized_for
+    from advisor.sim.run import fitting
+
+    if flags.load is not None:
+        return sized_for(workload, flags.load, flags.gpus_per_node)
+    nodes, each = parse_nodes(flags.nodes)
+    bare = Cluster(nodes=nodes, gpus_per_node=each)
+    if flags.quotas == "none":
+        return bare
+    fit, _ = fitting(workload, bare)
+    return replace(bare, quotas=shared_out(fit, bare.gpus, each))
 
 
 def _progress(flags: argparse.Namespace) -> Any:
@@ -160,6 +187,7 @@ def _row(found: "Comparison", score: "Score") -> dict[str, Any]:
         "trace": workload.origin,
         "bad_rows": [asdict(row) for row in (*workload.bad_rows, *found.too_large)],
         "left_out": dict(workload.left_out),
+        "cut_off": dict(workload.cut_off),
         "alone_bound_s": found.alone_bound_s,
         "fluid_bound_s": found.fluid_bound_s,
     }
@@ -195,11 +223,15 @@ def _show(found: "Comparison", setting: "Setting", html: Path | None) -> None:
 
 
 def _left_out(found: "Comparison") -> list[str]:
-    bad = (*found.workload.bad_rows, *found.too_large)
+    bad, large = found.workload.bad_rows, found.too_large
     lines = [f"{count:,} rows left out: {why}" for why, count in found.workload.left_out]
+    lines += [f"{count:,} jobs {why}" for why, count in found.workload.cut_off]
     if bad:
         lines.append(f"{len(bad):,} rows skipped as they make no sense here; the first:")
-        lines += [f"  {f'line {row.line}: ' if row.line else ''}{row.reason}" for row in bad[:SHOWN_BAD_ROWS]]
+        lines += [f"  line {row.line}: {row.reason}" for row in bad[:SHOWN_BAD_ROWS]]
+    if large:
+        lines.append(f"{len(large):,} jobs left out, under every policy, as they are too large; the first:")
+        lines += [f"  {row.reason}" for row in large[:SHOWN_BAD_ROWS]]
     return lines
 
 

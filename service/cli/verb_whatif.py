@@ -3,14 +3,13 @@
 import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from service.advising import charged_now, limits_of, newest, recorded_past, site_of
+from service.advising import charged_now, limits_of, recorded_past, site_of
 from service.cli import words
+from service.cli.measured import measured_window
 from service.cli.screen import Column, console, print_json, table
 from service.cli.settings import settle
-from service.cli.spans import window
 from service.client import connect
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ def run(flags: argparse.Namespace) -> int:
     settings = settle(flags)
     config = settings.effective.config
     with connect(flags.data) as client:
-        start, end = window(flags.since, flags.until, min(newest(client), datetime.now(UTC)))
+        start, end = measured_window(client, flags.since, flags.until)
         if flags.charging and flags.json:
             print_json([asdict(each) for each in charged_now(client, config, end)])
             return 0

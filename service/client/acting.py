@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,21 @@ from urllib.parse import quote, urlencode
 from service.client import place as client_place
 from service.client.errors import ServiceDown
 from service.client.local import health, machine_service, named_socket
-from service.client.wire import UNIX, Wire
+from service.client.wire import TOTAL, UNIX, Wire
 
 TIMEOUT_S = 30.0
 SILENCE_S = 15.0
 """The service says something every 5 s: three times that without a word, and it is gone."""
 
 Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """The rows that a list has, and how many there would be without a limit."""
+
+    rows: list[Row]
+    total: int
 
 
 class ActingClient:
@@ -58,36 +67,46 @@ class ActingClient:
         """The entry of a new job, or of the one that the same ``nonce`` made before."""
         return self._row("/v1/jobs", dict(submission))
 
-    def jobs(
+    def jobs(self, **which: Any) -> list[Row]:
+        """Entries, the newest first; ``which`` and how many as in ``jobs_listed``."""
+        return self.jobs_listed(**which).rows
+
+    def jobs_listed(
         self,
         *,
         stand: str | None = None,
+        ended: bool | None = None,
         user: str | None = None,
         project: str | None = None,
         limit: int | None = None,
-    ) -> list[Row]:
-        """Entries, the newest first."""
-        return self._rows("/v1/jobs", stand=stand, user=user, project=project, limit=limit)
+    ) -> Listed:
+        """The newest ``limit`` entries of those that are meant; ``ended``: whether they have."""
+        over = None if ended is None else str(ended).lower()
+        return self._listed("/v1/jobs", stand=stand, ended=over, user=user, project=project, limit=limit)
 
     def job(self, job: str) -> Row:
         """One entry, with its ``directives``, ``actions`` and ``explain`` lines."""
         return self._row(_job(job))
 
-    def directives(self, job: str, after: int = 0, silence_s: float = SILENCE_S) -> "Told":
-        """What a job's launcher is told, as it comes; close it when done."""
-        return Told(self._wire, f"{_job(job)}/directives?after={after}", silence_s)
+    def directives(self, job: str, after: int = 0, silence_s: float = SILENCE_S, nonce: str = "") -> "Told":
+        """What a job's launcher is told, as it comes; close it when done.
 
-    def report(self, job: str, report: Mapping[str, object]) -> Row:
+        ``nonce`` is the submission's: another job of that number is then an ``UnknownJob``, here and below.
+        """
+        given = {"after": after} | ({"nonce": nonce} if nonce else {})
+        return Told(self._wire, f"{_job(job)}/directives?{urlencode(given)}", silence_s)
+
+    def report(self, job: str, report: Mapping[str, object], nonce: str = "") -> Row:
         """Tell how a job fares, as its launcher."""
-        return self._row(f"{_job(job)}/reports", dict(report))
+        return self._row(f"{_job(job)}/reports{_meant(nonce)}", dict(report))
 
     def pause(self, job: str, because: str = "") -> Row:
         """Have a job give its GPUs back, to go on later."""
         return self._order(job, "pause", because=because)
 
-    def resume(self, job: str, because: str = "") -> Row:
+    def resume(self, job: str, because: str = "", nonce: str = "") -> Row:
         """Let a paused job go on when there is room."""
-        return self._order(job, "resume", because=because)
+        return self._order(job, f"resume{_meant(nonce)}", because=because)
 
     def cancel(self, job: str, because: str = "") -> Row:
         """End a job for good."""
@@ -111,7 +130,11 @@ class ActingClient:
 
     def queue(self, limit: int | None = None) -> list[Row]:
         """The jobs that wait, in order."""
-        return self._rows("/v1/queue", limit=limit)
+        return self.queue_listed(limit).rows
+
+    def queue_listed(self, limit: int | None = None) -> Listed:
+        """The first ``limit`` of those that wait, and how many wait in all."""
+        return self._listed("/v1/queue", limit=limit)
 
     def leases(self) -> list[Row]:
         """Who was given which GPU."""
@@ -157,9 +180,13 @@ class ActingClient:
         return found
 
     def _rows(self, path: str, **params: object) -> list[Row]:
+        return self._listed(path, **params).rows
+
+    def _listed(self, path: str, **params: object) -> Listed:
         given = {key: value for key, value in params.items() if value is not None}
-        found: list[Row] = self._wire.told(f"{path}?{urlencode(given)}" if given else path)
-        return found
+        rows, headers = self._wire.answered(f"{path}?{urlencode(given)}" if given else path)
+        total = str(headers.get(TOTAL, ""))
+        return Listed(rows=rows, total=int(total) if total.isdigit() else len(rows))
 
 
 class Told:
@@ -251,3 +278,7 @@ def _announced(data: Path, token: str | None) -> tuple[str, str | None] | None:
 
 def _job(job: str) -> str:
     return f"/v1/jobs/{quote(job, safe='')}"
+
+
+def _meant(nonce: str) -> str:
+    return f"?{urlencode({'nonce': nonce})}" if nonce else ""

@@ -10,6 +10,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from email.message import Message
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from urllib.parse import urlsplit
 from service.client.errors import NotAllowed, ServiceDown, ServiceOlder, by_kind
 
 JSON = "application/json"
+TOTAL = "Fallow-Total"
+"""The header that says how long a list is that may be cut."""
 UNIX = "unix:"
 NO_SUCH_ROUTE = "unknown-route"
 NO_ROUTE = b'{"detail":"Not Found"}'
@@ -88,6 +91,10 @@ class Wire:
 
     def told(self, path: str, given: dict[str, object] | None = None) -> Any:
         """The JSON answer to a GET, or to a POST of ``given``. Blocks. Raises ``ClientError``."""
+        return self.answered(path, given)[0]
+
+    def answered(self, path: str, given: dict[str, object] | None = None) -> tuple[Any, Message]:
+        """The same with the answer's headers."""
         body = None if given is None else json.dumps(given).encode()
         with self.asked(path, body=body) as response:
             try:
@@ -97,7 +104,7 @@ class Wire:
         if not 200 <= response.status < 300:
             raise self.refusal(response, answer)
         try:
-            return json.loads(answer)
+            return json.loads(answer), response.headers
         except ValueError as error:
             raise ServiceDown(f"{self.url} answers, but not in JSON; is it a Fallow service?") from error
 

@@ -31,6 +31,8 @@ IDLE = (Phase.WAITING, Phase.RUNNING, Phase.RESTING, Phase.PAUSED)
 """Where the next directive can be taken up."""
 EMPTY = (Phase.WAITING, Phase.RESTING, Phase.PAUSED)
 """Where nothing of the job lives."""
+TURNED_AWAY = 1
+"""As ``fallow run`` ends when its submission is refused."""
 LIMITED = (Phase.RUNNING, Phase.CHANGING, Phase.RELEASING, Phase.SAVING)
 """Where its time limit can end it."""
 
@@ -66,6 +68,12 @@ def _happened(course: Course, event: model.Event, now_s: float) -> Turn:
             return _told(course, directive, now_s)
         case model.Signalled(number=number):
             return _signalled(course, number, now_s)
+        case model.Resubmitted(text=text):
+            return _anew(course, text)
+        case model.TurnedAway(why=why):
+            refused = Over(ending=Ending.FAILED, code=TURNED_AWAY, why=why)
+            empty = course.phase in EMPTY
+            return turns.entered(replace(course, code=0), refused) if empty else Turn(course=course)
         case model.Disowned():
             over = Over(ending=Ending.CANCELLED, code=turns.CANCELLED, why="the service has ended this job")
             return _stopped(course, over, now_s)
@@ -148,6 +156,17 @@ def _left(course: Course, after: model.Next, text: str, now_s: float) -> Turn:
     if course.phase is Phase.WAITING and isinstance(after, model.Pause):
         return turns.done(course, "the job waits in the queue: there is nothing to pause")
     return turns.entered(course, after)
+
+
+def _anew(course: Course, text: str) -> Turn:
+    """Wait in the queue as a new job, where nothing of it lives; what it ran and failed before counts on.
+
+    The numbers of directives begin again with it.
+    """
+    if course.phase not in EMPTY:
+        return Turn(course=course)
+    anew = Course(terms=course.terms, launch=course.launch, restarted=course.restarted, ran_s=course.ran_s)
+    return Turn(course=anew, actions=(model.Tell(text=text), model.Announce()))
 
 
 def _stopped(course: Course, over: Over, now_s: float) -> Turn:

@@ -1,42 +1,50 @@
 """From an order to its launcher: in this process, or in one of its own that no terminal's end reaches."""
 
 import os
-import socket
 import sys
 from pathlib import Path
 
-from advisor.register.model import Launcher
-from collector.model import JobId, NodeName
-from collector.procfs.stat import parse_boot_ms, parse_stat
+from collector.model import JobId
 from service.client.acting import connect_acting
 from service.client.errors import ClientError
-from service.launcher.folder import Meeting, make_log
+from service.launcher.folder import Meeting, NoFolder, make_log, sign_log, take_along
 from service.launcher.link import Link
 from service.launcher.order import Order
+from service.launcher.process import this_launcher
 from service.launcher.running import Running
+from service.launcher.submitting import submit
 from service.launcher.voice import Voice
 
-__all__ = ["is_original", "make_log", "run_here", "this_launcher"]
+__all__ = ["is_original", "make_log", "run_here"]
 
 
 def run_here(order: Order, job: JobId, data: Path | None, met: Meeting) -> int:
     """Be the launcher of a submitted job; blocks until its end. Its exit code, a signal's below 0."""
-    voice = Voice(sys.stderr)
+    voice, nonce = Voice(sys.stderr), order.submission.nonce
 
-    def resume() -> None:
+    def resume(named: JobId) -> None:
         try:
-            connect_acting(data).resume(job, because="its user touched it")
+            connect_acting(data).resume(named, because="its user touched it", nonce=nonce)
         except ClientError as error:
             voice.say(str(error))
+
+    def again(lost: JobId) -> JobId:
+        found = JobId(str(submit(connect_acting(data), order.submission, limit_s=0)["job"]))
+        try:
+            take_along(lost, found, nonce)
+        except NoFolder as error:
+            voice.say(str(error))
+        return found
 
     return Running(
         order=order,
         job=job,
-        link=Link(lambda: connect_acting(data), job),
+        line=lambda named: Link(lambda: connect_acting(data), named, nonce),
         launcher=this_launcher(),
         meeting=met,
         voice=voice,
         resume=resume,
+        again=again,
     ).run()
 
 
@@ -54,17 +62,10 @@ def is_original(log: Path) -> bool:
     told = os.open(log, os.O_WRONLY | os.O_APPEND)
     for number, file in ((0, nothing), (1, told), (2, told)):
         os.dup2(file, number)
+    try:
+        sign_log(log, this_launcher())
+    except NoFolder as error:
+        Voice(sys.stderr).say(str(error))  # who follows the log misses it, the job doesn't
     for each in (nothing, told, ready, done):
         os.close(each)  # the reader sees the end: whoever started this may go
     return False
-
-
-def this_launcher() -> Launcher:
-    """This process, as it is known dead when pid and start time are gone."""
-    stat = parse_stat(Path("/proc/self/stat").read_bytes())
-    boot_ms = parse_boot_ms(Path("/proc/stat").read_bytes())
-    return Launcher(
-        node=NodeName(socket.gethostname()),
-        pid=os.getpid(),
-        started_ms=boot_ms + stat.started_ticks * 1000 // os.sysconf("SC_CLK_TCK"),
-    )

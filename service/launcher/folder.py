@@ -16,18 +16,30 @@ import shutil
 import socket
 import stat
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+from advisor.register.model import Launcher
 from collector.model import JobId
 from service.trouble import Trouble
 
+ABOUT = "job.json"
 LAST_WORKER = 9999
 _SAFE = re.compile(r"[A-Za-z0-9_.-]")
 
 
 class NoFolder(Trouble):
     """A folder can't be made or written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """Whose log it is: the submission's nonce and its launcher's process; ``None`` where it doesn't say."""
+
+    nonce: str | None
+    launcher: Launcher | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,12 +111,12 @@ def make_log(job: JobId, nonce: str) -> Path:
     Raises ``NoFolder``.
     """
     log = log_file(job)
-    folder, about = log.parent, log.parent / "job.json"
+    folder, about = log.parent, log.parent / ABOUT
     try:
         if folder.is_dir() and _nonce(about) != nonce:
             folder.rename(_aside(folder))
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        about.write_text(json.dumps({"job": job, "nonce": nonce}), encoding="utf-8")
+        _write(about, {"job": job, "nonce": nonce})
         log.touch(mode=0o600)
     except OSError as error:
         raise NoFolder(f"cannot keep the job's log in {folder}: {error}; set XDG_STATE_HOME") from error
@@ -120,6 +132,43 @@ def check_logs() -> None:
             file.write(b"room")
     except OSError as error:
         raise NoFolder(f"cannot keep the job's log in {jobs}: {error}; set XDG_STATE_HOME") from error
+
+
+def sign_log(log: Path, launcher: Launcher) -> None:
+    """Say beside a detached job's log which process runs it. Raises ``NoFolder``."""
+    about = log.parent / ABOUT
+    try:
+        _write(about, _read(about) | {"launcher": asdict(launcher)})
+    except OSError as error:
+        raise NoFolder(f"cannot say beside {log} who writes it: {error}") from error
+
+
+def about_log(log: Path) -> About:
+    """What is said beside a log."""
+    said = _read(log.parent / ABOUT)
+    try:
+        launcher = Launcher(**said["launcher"])
+    except (KeyError, TypeError):
+        launcher = None
+    return About(nonce=said.get("nonce") or None, launcher=launcher)
+
+
+def take_along(old: JobId, new: JobId, nonce: str) -> None:
+    """Have what a detached job printed lie under its new id; nothing for one with a terminal.
+
+    Raises ``NoFolder``.
+    """
+    to = log_file(new).parent
+    try:
+        held = [each for each in _jobs().glob(f"{folder_name(old)}*") if _nonce(each / ABOUT) == nonce]
+        if not held or held[0] == to:
+            return
+        if to.is_dir():
+            to.rename(_aside(to))
+        held[0].rename(to)
+        _write(to / ABOUT, _read(to / ABOUT) | {"job": new})
+    except OSError as error:
+        raise NoFolder(f"cannot move the job's log to {to}: {error}") from error
 
 
 def folder_name(job: JobId) -> str:
@@ -169,10 +218,22 @@ def _remove(path: Path) -> None:
 
 
 def _nonce(about: Path) -> str | None:
+    return _read(about).get("nonce") or None
+
+
+def _read(about: Path) -> dict[str, Any]:
+    """What it says; nothing where it cannot be read."""
     try:
-        return str(json.loads(about.read_text(encoding="utf-8"))["nonce"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+        said = json.loads(about.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _write(about: Path, said: Mapping[str, object]) -> None:
+    draft = about.with_name(f".{about.name}.writing")
+    draft.write_text(json.dumps(said), encoding="utf-8")
+    draft.replace(about)
 
 
 def _aside(folder: Path) -> Path:

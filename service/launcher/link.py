@@ -52,7 +52,14 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The service answers, and not with what was asked for: it doesn't know the job, or the asker."""
+    """The service said what this launcher cannot take."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """The service answers, and doesn't know this job; told at each try."""
 
     why: str
 
@@ -62,14 +69,17 @@ class Over:
     """The service says that this job has ended."""
 
 
-Word = Came | Placed | Lost | Found | Refused | Over
+Word = Came | Placed | Lost | Found | Refused | Unknown | Over
 
 
 class Link:
-    """The line of one job. ``fileno`` is readable when ``words`` has something; close it at the end."""
+    """The line of one job, which its number and its submission's ``nonce`` name together.
 
-    def __init__(self, connect: Connect, job: JobId) -> None:
-        self._connect, self._job = connect, job
+    ``fileno`` is readable when ``words`` has something; close it at the end.
+    """
+
+    def __init__(self, connect: Connect, job: JobId, nonce: str = "") -> None:
+        self._connect, self._job, self._nonce = connect, job, nonce
         self._words: deque[Word] = deque()
         self._woken, self._wake = os.pipe()
         os.set_blocking(self._wake, False)
@@ -129,7 +139,7 @@ class Link:
         patience_s = FIRST_PATIENCE_S
         while not self._closed.is_set():
             try:
-                self._told = self._connect().directives(self._job, after=self._handled)
+                self._told = self._connect().directives(self._job, after=self._handled, nonce=self._nonce)
                 for item in self._told:
                     patience_s = FIRST_PATIENCE_S
                     self._hear(item)
@@ -160,7 +170,7 @@ class Link:
             if report is None:
                 return
             try:
-                self._connect().report(self._job, to_tree(report))
+                self._connect().report(self._job, to_tree(report), self._nonce)
             except ClientError as error:
                 self._went_wrong(error)
                 if isinstance(error, JobEnded | UnknownJob):
@@ -193,7 +203,8 @@ class Link:
         if isinstance(error, JobEnded):
             self._say(Over())
         elif isinstance(error, UnknownJob):
-            self._say(Refused(why=str(error)))
+            self._is_lost = True
+            self._say(Unknown(why=str(error)))
         elif not self._is_lost:
             self._is_lost = True
             self._say(Lost(why=str(error)))

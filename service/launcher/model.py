@@ -211,6 +211,20 @@ class Signalled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Resubmitted:
+    """The service had lost the job and took it anew: no directive of before counts. ``text`` says so."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnedAway:
+    """The service had lost the job and doesn't take it anew."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Disowned:
     """The service says that this job has ended: its devices may be somebody else's."""
 
@@ -222,7 +236,7 @@ class Tick:
 
 Event = (
     Told | Began | NotBegun | WorkerEnded | Saved | Unsaved | Changed | Released | Swept | Signalled
-    | Disowned | Tick
+    | Resubmitted | TurnedAway | Disowned | Tick
 )  # fmt: skip
 
 

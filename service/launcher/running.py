@@ -15,6 +15,7 @@ from typing import assert_never
 
 from advisor.register.model import Ending, Launcher, Mobility, Sharing, Stand
 from collector.model import GpuUuid, JobId, JobKind
+from service.client.errors import ClientError, ServiceBusy, ServiceDown
 from service.launcher import course as courses
 from service.launcher import crew as crews
 from service.launcher import link as links
@@ -25,6 +26,7 @@ from service.launcher.model import Course, Phase
 from service.launcher.order import Order, signal_number
 from service.launcher.reporting import Known, report
 from service.launcher.signals import Ears, stop_here
+from service.launcher.sitting import is_attached, quiet_s
 from service.launcher.steer import Answer
 from service.launcher.voice import Voice
 
@@ -42,7 +44,8 @@ AWAY_S = 1.0
 class Running:
     """One job. ``run`` blocks until its end and returns its exit code, a signal's below 0.
 
-    ``resume`` asks the service to let the paused job go on; it is called when its user touches it.
+    ``resume`` asks the service to let the paused job go on; it is called when its user touches it. ``again``
+    submits a job that the service has lost, and returns its new name; ``line`` makes the line of a job.
     """
 
     def __init__(
@@ -50,14 +53,17 @@ class Running:
         *,
         order: Order,
         job: JobId,
-        link: Link,
+        line: Callable[[JobId], Link],
         launcher: Launcher,
         meeting: Meeting,
         voice: Voice,
-        resume: Callable[[], None],
+        resume: Callable[[JobId], None],
+        again: Callable[[JobId], JobId],
     ) -> None:
-        self._order, self._job, self._link = order, job, link
-        self._launcher, self._meeting, self._voice, self._resume = launcher, meeting, voice, resume
+        self._order, self._job, self._line, self._link = order, job, line, line(job)
+        self._launcher, self._meeting, self._voice = launcher, meeting, voice
+        self._resume, self._again = resume, again
+        self._said_unknown = False
         self._course: Course = courses.begin(order.terms)
         self._crew: crews.Crew | None = None
         self._pids: dict[int, int] = {}
@@ -112,9 +118,11 @@ class Running:
         if crew is not None and crew.fileno() in readable:
             for news in crew.news():
                 self._crew_said(news)
-        if self._link.fileno() in readable:
-            for word in self._link.words():
-                self._service_said(word)
+        link = self._link
+        if link.fileno() in readable:
+            for word in link.words():
+                if link is self._link:  # else it is of a job that was submitted again since
+                    self._service_said(word)
         if self._woken in readable:
             self._hear_answers()
         if touch and touch[0] in readable:
@@ -183,13 +191,41 @@ class Running:
                 self._voice.say(f"{why}; {goes_on}, and the service is looked for")
             case links.Found():
                 self._voice.say("the service answers again")
+                self._said_unknown = False
                 self._report(news=True)
             case links.Refused(why=why):
-                self._voice.say(f"the service refuses: {why}; the job goes on")
+                self._voice.say(f"{why}; the job goes on")
+            case links.Unknown(why=why):
+                self._not_known(why)
             case links.Over():
                 self._happened(model.Disowned())
             case _:
                 assert_never(word)
+
+    def _not_known(self, why: str) -> None:
+        """The service doesn't know this job: while nothing of it lives, it is handed in again."""
+        if self._course.phase in courses.EMPTY:
+            self._submit_again(why)
+        elif not self._said_unknown:
+            self._voice.say(f"the service doesn't know this job: {why}; the job goes on")
+        self._said_unknown = True
+
+    def _submit_again(self, why: str) -> None:
+        known_as = self._job
+        try:
+            self._job = self._again(known_as)
+        except (ServiceDown, ServiceBusy) as error:
+            if not self._said_unknown:
+                self._voice.say(f"the service doesn't know this job: {why}; asking it again: {error}")
+            return
+        except ClientError as error:
+            self._happened(model.TurnedAway(why=f"the service has lost {known_as}, and refuses it: {error}"))
+            return
+        self._link.close()
+        self._link = self._line(self._job)
+        self._link.open()
+        text = f"the service had lost {known_as}: it was submitted again, and is {self._job} now"
+        self._happened(model.Resubmitted(text=text))
 
     def _happened(self, event: model.Event) -> None:
         turn = courses.step(self._course, event, time.monotonic())
@@ -338,29 +374,16 @@ class Running:
         self._report_at_s = time.monotonic() + REPORT_S
         self._known = self._known.with_saved(self._meeting.saved)
         now_ms = time.time_ns() // 1_000_000
-        self._link.report(report(self._course, self._launcher, self._known, now_ms, _quiet_s()), news=news)
+        self._link.report(report(self._course, self._launcher, self._known, now_ms, quiet_s()), news=news)
 
     def _touch(self) -> list[int]:
         """Standard input while a paused job's user sits before it."""
         interactive = self._order.submission.kind is JobKind.INTERACTIVE
-        if self._course.stand is Stand.PAUSED and interactive and _attached():
+        if self._course.stand is Stand.PAUSED and interactive and is_attached():
             return [sys.stdin.fileno()]
         return []
 
     def _touched(self) -> None:
         os.read(sys.stdin.fileno(), 4096)
         self._voice.say("asking for devices again")
-        self._resume()
-
-
-def _attached() -> bool:
-    """Whether somebody may sit at a terminal, and the launcher is in its foreground."""
-    try:
-        return os.tcgetpgrp(0) == os.getpgrp()
-    except OSError:
-        return False
-
-
-def _quiet_s() -> float | None:
-    """For how long nobody typed at its terminal, to 8 s (Linux tells it no finer); ``None``: it has none."""
-    return max(0.0, time.time() - os.fstat(0).st_atime) if _attached() else None
+        self._resume(self._job)

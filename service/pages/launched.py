@@ -1,6 +1,6 @@
 """Jobs that were submitted to Fallow: the list, and one of them with its life, its orders and its buttons."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -26,7 +26,8 @@ from service.pages.stage import Stage
 from service.pages.tabled import charted
 
 PER_PAGE = 50
-MOST = 1_000
+MOST, MOST_LIVE = 1_000, 10_000
+"""So many of all, and of those that have not ended, are asked for; where there are more, the page says so."""
 LIVE = ("pending", "starting", "running", "paused")
 COLUMNS = {
     "stood": "Stands",
@@ -44,9 +45,19 @@ COLUMNS = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recent:
+    """The jobs that a page lists, and how many there are: of those that have not ended, and of all."""
+
+    jobs: pd.DataFrame
+    of_live: int
+    of_all: int
+
+
 def submitted(stage: Stage) -> None:
     """Draw the list of submitted jobs."""
-    jobs = recent()
+    found_jobs = recent()
+    jobs = found_jobs.jobs
     st.header(_sentence(jobs), anchor=False)
     if jobs.empty:
         st.caption("A job started with `fallow run` appears here; the Queue page composes the command.")
@@ -61,6 +72,9 @@ def submitted(stage: Stage) -> None:
         st.caption("No job matches what was chosen above." if len(jobs) else "Nothing is running or waiting.")
         return
     _table(stage, found)
+    left = unlisted(found_jobs, ended=ended)
+    if left:
+        st.caption(left)
 
 
 def one(stage: Stage, name: str) -> None:
@@ -87,18 +101,30 @@ def one(stage: Stage, name: str) -> None:
 
 
 @st.cache_data(ttl=acting.KEPT_S, show_spinner=False)
-def recent() -> pd.DataFrame:
-    """Jobs that have GPUs or are paused, and the newest of the others. Blocks. Raises ``ClientError``.
+def recent() -> Recent:
+    """Jobs that have not ended, and the newest of all. Blocks. Raises ``ClientError``.
 
-    A service names at most a thousand at once, so those that matter are asked for by themselves.
+    Those that matter are asked for by themselves: behind many that ended they would not be among the newest.
     """
-    asked = [acting.ask("jobs", limit=MOST, stand=stand) for stand in ("starting", "running", "paused")]
-    rows = {
-        row.get("job") or row.get("id"): row
-        for part in (*asked, acting.ask("jobs", limit=MOST))
-        for row in part
-    }
-    return jobs_frame(rows.values())
+    live, newest = (
+        acting.ask("jobs_listed", limit=MOST_LIVE, ended=False),
+        acting.ask("jobs_listed", limit=MOST),
+    )
+    rows = {row.get("job") or row.get("id"): row for row in (*live.rows, *newest.rows)}
+    return Recent(jobs=jobs_frame(rows.values()), of_live=live.total, of_all=newest.total)
+
+
+def unlisted(recent: Recent, *, ended: bool) -> str | None:
+    """How many jobs the list leaves out, in words; ``None`` where it is whole. Pure."""
+    live = int(recent.jobs["stand"].isin(LIVE).sum())
+    more = recent.of_all - len(recent.jobs) if ended else recent.of_live - live
+    if more <= 0:
+        return None
+    what = "older ones" if ended else "older ones that have not ended"
+    flag = " --all" if ended else ""
+    return (
+        f"{wording.count(more)} {what} are not listed here; `fallow jobs{flag} --user NAME` lists somebody's."
+    )
 
 
 def is_launched(job: str | None) -> bool:

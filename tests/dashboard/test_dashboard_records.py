@@ -6,6 +6,7 @@ import pytest
 
 from service.pages.acting_frames import asked_gpus, jobs_frame, leases_frame, matching, queue_frame
 from service.pages.chart_projects import wanted_and_held
+from service.pages.launched import Recent, unlisted
 from service.pages.records import action_of, launched_of, plan_of, switch_of
 
 AT_MS = 1_795_000_000_000
@@ -138,3 +139,13 @@ def test_an_action_that_is_still_being_done_has_no_outcome_and_the_switch_says_w
         {"acting": False, "by": "root", "at_ms": AT_MS, "because": "maintenance", "modes": None}
     )
     assert (switch.acting, switch.by, switch.at, switch.modes) == (False, "root", AT, {})
+
+
+def test_a_list_of_jobs_that_was_cut_says_so() -> None:
+    jobs = jobs_frame([{"job": "fallow:1", "stand": "running"}, {"job": "fallow:2", "stand": "ended"}])
+    whole = Recent(jobs=jobs, of_live=1, of_all=2)
+    assert unlisted(whole, ended=True) is None
+    assert unlisted(whole, ended=False) is None
+    cut = Recent(jobs=jobs, of_live=4, of_all=9)
+    assert "3 older ones that have not ended are not listed" in str(unlisted(cut, ended=False))
+    assert "7 older ones are not listed" in str(unlisted(cut, ended=True))

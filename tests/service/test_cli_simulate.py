@@ -66,7 +66,16 @@ def test_the_page_of_charts_needs_no_network(trace: Path, tmp_path: Path) -> Non
         (("--nodes", "many"), "16x4"),
         (("--load", "0.8"), "either as --nodes"),
         (("--pick", "soon"), "2017-10-03..2017-10-16"),
-        (("--format", "gavel"), "isolated_throughputs"),
+        (("--policy", ""), "there are static, fifo"),
+        (("--policy", "fifo,,las"), "no policy is called ''"),
+        (("--policy", "fifo, fifo"), "'fifo' is named twice"),
+        (("--tick", "0.0001s"), "at least a millisecond"),
+        (("--html", "nowhere/page.html"), "nowhere/page.html"),
+        (("--html", "."), "give --html a file"),
+        (("--from-store",), "either --trace or --from-store"),
+        (("--trace", "nowhere.csv"), "nowhere.csv: No such file"),
+        (("--trace", "."), "reading .: Is a directory"),
+        (("--format", "gavel"), "right --format"),
     ],
 )
 def test_nonsense_is_named(
@@ -74,6 +83,29 @@ def test_nonsense_is_named(
 ) -> None:
     assert simulate(trace, *arguments) != 0
     assert named in capsys.readouterr().err
+
+
+def test_no_gpus_on_a_node_are_named(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("--trace", str(trace), "--format", "philly", "--load", "0.8", "--gpus-per-node", "0")
+    assert main(["simulate", *arguments]) != 0
+    assert "a node has 1 to" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [(), ("--quotas", "demand")])
+def test_a_job_that_is_too_large_is_named_beside_rows_that_make_no_sense(
+    trace: Path, more: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace.write_text(
+        trace.read_text() + "2017-10-03 00:00:00,no,1,0,a\n" * 3 + "2017-10-03 01:00:00,9,64,0,b\n"
+    )
+    assert simulate(trace, *more) == 0
+    said = capsys.readouterr().out
+    assert "4 rows skipped" in said
+    assert "job philly-40 asks for 64 GPUs and the cluster has 8" in said
+    assert simulate(trace, *more, "--json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["jobs"] for row in rows} == {40}
+    assert "philly-40" in rows[0]["bad_rows"][-1]["reason"]
 
 
 def test_nothing_to_simulate_is_said(capsys: pytest.CaptureFixture[str]) -> None:

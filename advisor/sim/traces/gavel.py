@@ -6,9 +6,21 @@ batch and number of GPUs, on one node or spread over several. A job whose rate w
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
-from advisor.sim.traces.rows import Refused, Row, Unwanted, number, read_rows, table, whole
+from advisor.sim.traces.rows import (
+    Refused,
+    Row,
+    Unwanted,
+    lasting,
+    measured,
+    number,
+    read_rows,
+    size,
+    table,
+    whole,
+)
 from advisor.sim.workload import TraceJob, Work, Workload
 
 COLUMNS = (
@@ -40,36 +52,41 @@ class GavelSteps:
 
 def read_gavel(path: Path, pick: str | None = None) -> Workload:
     """The jobs of the sub-trace ``pick``, else of the file's first one."""
-    rates = _rates(path.parent / RATES)
-    wanted = pick or next((row["trace"] for row in table(path, COLUMNS)), "")
+    first = next((row["trace"] for row in table(path, COLUMNS)), "")
+    wanted, rates = pick or first, _rates(path.parent / RATES)
     return read_rows(path, COLUMNS, lambda row: _job(row, wanted, rates))
 
 
 def _rates(path: Path) -> Mapping[str, Mapping[Key, float]]:
     found: dict[str, dict[Key, float]] = {GPU_MODEL: {}, f"{GPU_MODEL}_unconsolidated": {}}
-    for row in table(path, ("worker_type", "model", "batch_size", "scale_factor", "steps_per_s")):
+
+    def take(row: Row) -> None:
         rate = float(row["steps_per_s"])
-        if row["worker_type"] in found and rate > 0:
+        if row["worker_type"] in found and 0 < rate < inf:
             key = row["model"], int(row["batch_size"] or 0), int(row["scale_factor"])
             found[row["worker_type"]][key] = rate
+
+    measured(path, ("worker_type", "model", "batch_size", "scale_factor", "steps_per_s"), take)
     return found
 
 
 def _job(row: Row, wanted: str, rates: Mapping[str, Mapping[Key, float]]) -> TraceJob:
     if row["trace"] != wanted:
         raise Unwanted("of another sub-trace")
-    gpus = whole(row, "scale_factor", least=1)
+    gpus = size(row, "scale_factor")
     key = row["model"], whole(row, "batch_size") if row["batch_size"] else 0, gpus
     rate = rates[GPU_MODEL].get(key)
     if rate is None:
         raise Refused(f"{key[0]} with batch {key[1]} on {gpus} GPUs was never measured on a {GPU_MODEL}")
     apart = rates[f"{GPU_MODEL}_unconsolidated"].get(key)
+    steps = number(row, "total_steps", least=1)
+    lasting(steps / rate)
     times = GavelSteps(together_s=1 / rate, apart_s=None if apart is None else 1 / apart)
     return TraceJob(
         name=f"{wanted}-{whole(row, 'job')}",
         project=row["model"],
         submitted_s=number(row, "arrival_s"),
         gpus=gpus,
-        work=Work(steps=number(row, "total_steps", least=1), times=times),
+        work=Work(steps=steps, times=times),
         label=row["model"],
     )

@@ -6,7 +6,7 @@ project and its priority: latency-sensitive before burstable before best-effort.
 
 from pathlib import Path
 
-from advisor.sim.traces.rows import Refused, Row, Unwanted, number, read_rows, whole
+from advisor.sim.traces.rows import Refused, Row, Unwanted, lasting, named, number, read_rows, size, whole
 from advisor.sim.workload import TraceJob, Work, Workload
 
 COLUMNS = (
@@ -29,9 +29,9 @@ def read_openb(path: Path, pick: str | None = None) -> Workload:
 
 
 def _job(row: Row, pick: str | None) -> TraceJob:
-    gpus, milli = whole(row, "num_gpu"), whole(row, "gpu_milli")
-    if gpus == 0:
+    if whole(row, "num_gpu") == 0:
         raise Unwanted("asks for no GPU")
+    gpus, milli = size(row, "num_gpu"), whole(row, "gpu_milli")
     if not 1 <= milli <= MILLI:
         raise Refused(f"gpu_milli is {milli}, which must be 1 to {MILLI}")
     if row["qos"] not in PRIORITIES:
@@ -45,12 +45,12 @@ def _job(row: Row, pick: str | None) -> TraceJob:
     if ran_s <= 0:
         raise Refused(f"it was deleted {-ran_s:g} s before it was scheduled or at once")
     return TraceJob(
-        name=row["name"],
+        name=named(row, "name"),
         project=row["qos"],
         submitted_s=created,
         gpus=gpus,
         share=milli / MILLI,
         priority=PRIORITIES[row["qos"]],
         gpu_models=tuple(filter(None, row["gpu_spec"].split("|"))),
-        work=Work(steps=ran_s),
+        work=Work(steps=lasting(ran_s)),
     )

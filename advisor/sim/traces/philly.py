@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from advisor.sim.traces.rows import Refused, Row, TraceError, Unwanted, number, read_rows, whole
+from advisor.sim.traces.rows import Refused, Row, TraceError, Unwanted, lasting, number, read_rows, size
 from advisor.sim.workload import TraceJob, Work, Workload
 
 COLUMNS = ("timestamp", "duration", "num_gpus", "cluster")
@@ -33,11 +33,11 @@ def _job(row: Row, days: tuple[date, date] | None) -> TraceJob:
         raise Refused(f"timestamp is {row['timestamp']!r}, not like 2017-10-03 14:00:00") from None
     if not row["cluster"]:
         raise Refused("cluster is empty: whose job is it?")
-    duration_s, gpus = number(row, "duration", least=1e-3), whole(row, "num_gpus", least=1)
+    duration_s, gpus = lasting(number(row, "duration", least=1e-3)), size(row, "num_gpus")
     if days is not None and not days[0] <= at.date() <= days[1]:
         raise Unwanted("submitted on another day")
     return TraceJob(
-        name=row["timestamp"],
+        name="",
         project=row["cluster"],
         submitted_s=at.timestamp(),
         gpus=gpus,

@@ -7,10 +7,23 @@ which its step time was measured. An application is a project: the trace has no 
 
 from collections import defaultdict
 from collections.abc import Mapping
+from math import inf
 from pathlib import Path
 
 from advisor.sim.scaling import Application, ConstantBatch, Point, application
-from advisor.sim.traces.rows import Refused, Row, TraceError, Unwanted, number, read_rows, table, whole
+from advisor.sim.traces.rows import (
+    Refused,
+    Row,
+    TraceError,
+    Unwanted,
+    measured,
+    named,
+    number,
+    read_rows,
+    size,
+    table,
+    whole,
+)
 from advisor.sim.workload import TraceJob, Work, Workload
 
 COLUMNS = ("load", "workload", "name", "time", "application", "num_replicas", "batch_size")
@@ -32,17 +45,23 @@ def read_pollux(path: Path, pick: str | None = None) -> Workload:
 def read_applications(folder: Path) -> Mapping[str, Application]:
     """The measurements beside the trace, by the application's name. Blocks; raises TraceError."""
     placed: defaultdict[str, list[tuple[tuple[int, ...], Point]]] = defaultdict(list)
-    for row in table(
-        folder / "placements.csv.gz", ("app", "placement", "local_bsz", "step_time", "sync_time")
-    ):
-        placed[row["app"]].append((tuple(map(int, row["placement"])), _point(row)))
     scaled: defaultdict[str, list[tuple[int, int, Point]]] = defaultdict(list)
-    for row in table(folder / "scalability.csv.gz", ("app", "num_nodes", "num_replicas", "step_time")):
-        scaled[row["app"]].append((int(row["num_nodes"]), int(row["num_replicas"]), _point(row)))
     iterations: defaultdict[str, dict[int, int]] = defaultdict(dict)
-    for row in table(folder / "validation.csv.gz", ("app", "batch_size", "iteration")):
+
+    def place(row: Row) -> None:
+        placed[row["app"]].append((tuple(map(int, row["placement"])), _point(row)))
+
+    def scale(row: Row) -> None:
+        scaled[row["app"]].append((int(row["num_nodes"]), int(row["num_replicas"]), _point(row)))
+
+    def validate(row: Row) -> None:
         batch, count = int(row["batch_size"]), int(row["iteration"])
         iterations[row["app"]][batch] = max(count, iterations[row["app"]].get(batch, 0))
+
+    times = ("app", "local_bsz", "step_time", "sync_time")
+    measured(folder / "placements.csv.gz", (*times, "placement"), place)
+    measured(folder / "scalability.csv.gz", (*times, "num_nodes", "num_replicas"), scale)
+    measured(folder / "validation.csv.gz", ("app", "batch_size", "iteration"), validate)
     return {
         name: application(
             name, placed[name], scaled[name], iterations[name], largest_micro=LARGEST_MICRO.get(name)
@@ -52,7 +71,10 @@ def read_applications(folder: Path) -> Mapping[str, Application]:
 
 
 def _point(row: Row) -> Point:
-    return int(row["local_bsz"]), float(row["step_time"]), float(row["sync_time"])
+    batch, step_s, sync_s = int(row["local_bsz"]), float(row["step_time"]), float(row["sync_time"])
+    if batch < 1 or not 0 < step_s < inf or not 0 <= sync_s < inf:
+        raise ValueError(f"a step of {step_s:g} s, {sync_s:g} s of it to synchronise, with {batch} samples")
+    return batch, step_s, sync_s
 
 
 def _first(path: Path) -> str:
@@ -75,13 +97,13 @@ def _job(
         raise Refused(f"{app.name} has no validation run at batch {batch}")
     times = curves.setdefault((app.name, batch), ConstantBatch(application=app, batch=batch))
     most = times.most_gpus(MOST_GPUS)
-    gpus = whole(row, "num_replicas", least=1)
+    gpus = size(row, "num_replicas")
     if gpus > most:
         raise Refused(
             f"{app.name} at batch {batch} was measured on at most {most} GPUs, and {gpus} are asked"
         )
     return TraceJob(
-        name=row["name"],
+        name=named(row, "name"),
         project=app.name,
         submitted_s=number(row, "time"),
         gpus=gpus,

@@ -1,22 +1,33 @@
-"""Looking for an MPS control daemon: a pid file, and a process that is what the file says."""
+"""Looking for an MPS control daemon: among the processes, in the directory that it sees and jobs see too."""
 
 import os
 import pwd
+import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from advisor.engines.mps import PID_FILE, find_mps
+import pytest
+
+from advisor.engines.mps import DAEMON, DEFAULT_DIRECTORY, PID_FILE, find_mps, seldom
+from advisor.register.shares import Mps
+from collector.clock import SystemClock
+
+VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
 
 
 @contextmanager
-def process_named(name: str, folder: Path) -> Iterator[int]:
-    """A real process of that name, as its comm has it."""
+def daemon(folder: Path, name: str = DAEMON) -> Iterator[int]:
+    """A real process of that name, which meets its clients in ``folder / "pipe"``."""
+    pipe = folder / "pipe"
+    pipe.mkdir()
     (folder / name).symlink_to("/bin/sleep")
-    process = subprocess.Popen([folder / name, "60"])
+    process = subprocess.Popen([folder / name, "60"], env={VARIABLE: str(pipe)})
     while Path(f"/proc/{process.pid}/comm").read_text().strip() != name[:15]:
         assert process.poll() is None  # the kernel names it a moment after it was started
+    (pipe / PID_FILE).write_text(f"{process.pid}\n")
     try:
         yield process.pid
     finally:
@@ -24,23 +35,116 @@ def process_named(name: str, folder: Path) -> Iterator[int]:
         process.wait()
 
 
+class Proc:
+    """A /proc with processes of our own; every one sees the whole machine unless it has a ``root``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path, self.machine = folder / "proc", folder / "machine"
+        self.machine.mkdir()
+        self.path.mkdir()
+        self.add(1, "init")
+
+    def add(
+        self, pid: int, program: str, directory: str | None = None, root: Path | None = None, env: bytes = b""
+    ) -> None:
+        process = self.path / str(pid)
+        process.mkdir()
+        (process / "comm").write_text(f"{program[:15]}\n")
+        (process / "cmdline").write_bytes(f"/usr/bin/{program}\0-d\0".encode())
+        (process / "environ").write_bytes(b"HOME=/root\0" + env)
+        (process / "root").symlink_to(root or self.machine)
+        if directory is not None:
+            pipe = (root or self.machine) / directory.lstrip("/")
+            pipe.mkdir(parents=True, exist_ok=True)
+            (pipe / PID_FILE).write_text(f"{pid}\n")
+
+    def found(self, **environment: str) -> Mps:
+        return find_mps(environment, self.path)
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Proc:
+    return Proc(tmp_path)
+
+
 def test_a_daemon_that_runs_is_found_with_its_owner(tmp_path: Path) -> None:
-    with process_named("nvidia-cuda-mps-control", tmp_path) as pid:
-        (tmp_path / PID_FILE).write_text(f"{pid}\n")
-        found = find_mps({"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path)})
-    assert found.pipe_directory == str(tmp_path)
+    with daemon(tmp_path):
+        found = find_mps({VARIABLE: str(tmp_path / "pipe")})
+    assert found.pipe_directory == str(tmp_path / "pipe")
     mine = pwd.getpwuid(os.getuid()).pw_name
     assert found.owner == (None if os.getuid() == 0 else mine)
     assert found.users == frozenset()
+    gone = find_mps({VARIABLE: str(tmp_path / "pipe")})
+    assert (gone.pipe_directory, gone.why) == (
+        None,
+        f"no MPS control daemon was found at {tmp_path / 'pipe'}",
+    )
 
 
-def test_no_pid_file_a_dead_daemon_and_somebody_elses_pid_are_told_apart(tmp_path: Path) -> None:
-    environment = {"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path)}
-    assert find_mps(environment).why == f"no MPS control daemon was found at {tmp_path}"
-    (tmp_path / PID_FILE).write_text("nonsense")
-    assert "no MPS control daemon was found" in find_mps(environment).why
-    with process_named("sleeper", tmp_path) as pid:
-        (tmp_path / PID_FILE).write_text(str(pid))
-        assert "is sleeper and no MPS control daemon" in find_mps(environment).why
-    assert "runs no more" in find_mps(environment).why
-    assert find_mps(environment).pipe_directory is None
+def test_a_service_with_a_tmp_of_its_own_finds_the_daemon_outside(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can hide a folder from one process")
+    with daemon(tmp_path):
+        look = (
+            "from advisor.engines.mps import find_mps; import os; print(find_mps(os.environ).pipe_directory)"
+        )
+        hides = 'mount -t tmpfs none "$1" && [ -z "$(ls "$1")" ] && exec "$2" -c "$3"'
+        done = subprocess.run(
+            ["unshare", "-m", "sh", "-c", hides, "sh", str(tmp_path / "pipe"), sys.executable, look],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            env={**os.environ, VARIABLE: str(tmp_path / "pipe")},
+        )
+    assert (done.stdout.strip(), done.returncode) == (str(tmp_path / "pipe"), 0), done.stderr
+
+
+def test_a_daemon_is_found_where_it_was_told_to_meet_its_clients(proc: Proc) -> None:
+    assert proc.found().why == "no MPS control daemon runs"
+    proc.add(20, DAEMON, directory="/run/mps", env=f"{VARIABLE}=/run/mps\0".encode())
+    assert proc.found().pipe_directory == "/run/mps"
+    assert proc.found(CUDA_MPS_PIPE_DIRECTORY="/run/mps").pipe_directory == "/run/mps"
+    other = proc.found(CUDA_MPS_PIPE_DIRECTORY="/run/other")
+    assert (other.pipe_directory, other.why) == (None, "no MPS control daemon was found at /run/other")
+
+
+def test_the_server_and_somebody_who_talks_to_a_daemon_are_none(proc: Proc) -> None:
+    proc.add(19, DAEMON)
+    assert "process 19, an MPS control program, is no daemon" in proc.found().why
+    proc.add(21, "nvidia-cuda-mps-server", directory=DEFAULT_DIRECTORY)
+    assert proc.found().pipe_directory is None
+    proc.add(20, DAEMON, directory=DEFAULT_DIRECTORY)
+    assert proc.found().pipe_directory == DEFAULT_DIRECTORY
+
+
+def test_a_daemon_whose_folder_jobs_cannot_see_is_not_theirs(proc: Proc, tmp_path: Path) -> None:
+    proc.add(20, DAEMON, directory=DEFAULT_DIRECTORY, root=tmp_path / "apart")
+    assert "that jobs do not see" in proc.found().why
+    (proc.machine / "tmp").mkdir()
+    shutil.copytree(tmp_path / "apart" / "tmp" / "nvidia-mps", proc.machine / "tmp" / "nvidia-mps")
+    assert proc.found().pipe_directory is None, "another folder of the same name"
+
+
+def test_where_nobody_can_tell_what_jobs_see_the_daemon_is_believed(proc: Proc, tmp_path: Path) -> None:
+    proc.add(20, DAEMON, directory=DEFAULT_DIRECTORY, root=tmp_path / "apart")
+    (proc.path / "1" / "root").unlink()
+    assert proc.found().pipe_directory == DEFAULT_DIRECTORY
+
+
+def test_who_may_not_read_a_daemons_environment_takes_it_at_the_default(proc: Proc) -> None:
+    proc.add(20, DAEMON, directory=DEFAULT_DIRECTORY)
+    (proc.path / "20" / "environ").unlink()
+    assert proc.found().pipe_directory == DEFAULT_DIRECTORY
+
+
+def test_it_is_looked_for_again_only_now_and_then() -> None:
+    looks: list[Mps] = []
+
+    def find() -> Mps:
+        looks.append(Mps(why=f"look {len(looks)}"))
+        return looks[-1]
+
+    often, once = seldom(find, SystemClock(), every_s=0), seldom(find, SystemClock(), every_s=1000)
+    assert often().why != often().why
+    assert once() is once()

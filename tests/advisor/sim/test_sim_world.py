@@ -247,6 +247,13 @@ def test_senseless_clusters_and_policies_are_named() -> None:
         Cluster(nodes=1, gpus_per_node=8, quotas={"lab": -1})
     with pytest.raises(BadCluster, match=r"got 1\.5"):
         sized_for(work, 1.5, 8)
+    for each in (0, -3, 10**7):
+        with pytest.raises(BadCluster, match=f"a node has .* got {each}"):
+            sized_for(work, 0.8, each)
+    with pytest.raises(BadCluster, match="a load of 1e-300"):
+        sized_for(work, 1e-300, 8)
+    with pytest.raises(BadCluster, match="is not NODESxGPUS"):
+        parse_nodes("9" * 5000 + "x1")
     with pytest.raises(BadCluster, match="need 8 GPUs"):
         shared_out(work, 4, 4)
     with pytest.raises(UnknownPolicy, match="'fair'"):
@@ -260,6 +267,31 @@ def test_a_job_larger_than_the_cluster_is_left_out_and_named() -> None:
     found = compare(work, ["fifo"], Setting(cluster=Cluster(nodes=1, gpus_per_node=4)))
     assert found.scores["fifo"].jobs == 1
     assert "job huge asks for 8 GPUs and the cluster has 4" in found.too_large[0].reason
+
+
+@pytest.mark.parametrize(
+    ("policies", "left"),
+    [(["fifo"], ["a"]), (["las"], ["a"]), (["fallow", "srtf"], ["a"]), (["fallow"], ["a", "wide"])],
+)
+def test_a_job_that_only_some_policies_could_shrink_is_left_out_for_all_of_them(
+    policies: list[str], left: list[str]
+) -> None:
+    work = Workload(origin="test", jobs=(job("a"), job("wide", 1, gpus=8, min_gpus=1, max_gpus=8)))
+    found = compare(work, policies, Setting(cluster=Cluster(nodes=1, gpus_per_node=4)))
+    assert [[*run.lives] for run in found.runs.values()] == [left] * len(policies)
+    assert [row.reason.startswith("job wide asks for 8") for row in found.too_large] == [True] * (
+        2 - len(left)
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [([], "no policy is named"), (["fifo", ""], "''"), (["las", "las"], "'las' is named twice")],
+)
+def test_policies_that_make_no_sense_are_named_with_those_there_are(names: list[str], said: str) -> None:
+    work = Workload(origin="test", jobs=(job("a"),))
+    with pytest.raises(UnknownPolicy, match=f"{said}.*static, fifo"):
+        compare(work, names, Setting(cluster=Cluster(nodes=1, gpus_per_node=4)))
 
 
 def test_a_scheduler_that_never_starts_anything_ends_in_an_error_that_names_who_waits() -> None:

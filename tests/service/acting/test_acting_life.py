@@ -7,6 +7,7 @@ import pytest
 from advisor.register.model import Begin, Continue, Mobility, Stand, Stop, Suspend
 from collector.model import JobId
 from service.acting.errors import BadOrder, JobEnded, NotAllowed, UnknownJob, WrongState
+from service.api.port import Which
 from tests.service.acting.acting_world import (
     ANNA,
     BO,
@@ -49,7 +50,7 @@ def test_five_jobs_on_four_gpus_never_share_one_and_the_fifth_starts_when_one_en
         last = next(job for job in jobs if there.stand(job) == "pending")
         place = until("it knows its place", lambda: launchers[last].places)[-1]
         assert (place["place"], place["of"]) == (1, 1) and place["waits_for"]
-        (row,) = there.desk.queue(ROOT, 10)
+        (row,) = there.desk.queue(ROOT, 10).rows
         assert (row["job"], row["place"], row["gpus"]) == (last, 1, 1.0)
         assert all(len(holders) == 1 for holders in there.leases().values())
         first = next(job for job in jobs if job != last)
@@ -267,4 +268,4 @@ def test_unfit_submissions_are_refused_with_what_would_be_right(tmp_path: Path) 
         ):
             with pytest.raises(BadOrder, match=said):
                 there.desk.submit(ANNA, wanted(**changes))
-        assert there.desk.jobs(ROOT, stand=None, user=None, project=None, limit=10) == []
+        assert there.desk.jobs(ROOT, Which(), 10).rows == []

@@ -12,14 +12,15 @@ from advisor.cycle import run_cycle
 from advisor.engines.dry_run import DryRun
 from advisor.engines.engine import Failed, Outcome
 from advisor.limits import Limits, Mode
-from advisor.model import ActionClass, ClusterState, Job, Project, Telemetry
+from advisor.model import ActionClass, ClusterState, Job, Project, Reservation, Telemetry
 from advisor.register.register import open_register
-from advisor.steps import Move, Pause, Resize, Start, Step, Tell
+from advisor.steps import Move, Pause, Requeue, Resize, Start, Step, Tell
 from collector.store.database import Store, open_store
 from service.acting.applying import Applying
 from service.acting.books import Books, open_books
 from service.acting.errors import ActingError, BadOrder, NotAllowed, UnknownJob, WrongState
 from service.acting.plans import PaperParts, Papers
+from service.acting.taking import Taking
 from service.api.port import Caller, Role
 from tests.advisor.journal.journal_parts import HOUR_MS, Hands, calm, cluster
 
@@ -48,6 +49,7 @@ class Rig:
                 observe=self.observe,
                 applying=self.applying,
                 register=register,
+                taking=Taking(self.observe, limits, self.books.switch.halt),
             )
         )
         self.applying.start()
@@ -357,6 +359,18 @@ def test_only_owners_and_operators_undo_and_only_what_was_done(rig: Rig) -> None
         rig.papers.undo(ROOT, failed["action"])
     rig.breaks = False
     assert rig.papers.undo(ROOT, done)["outcome"] == "done"
+
+
+def test_what_was_given_up_and_is_promised_since_is_not_taken_back_by_undoing(rig: Rig) -> None:
+    step = Requeue(job="a", reason="over its share")
+    rig.books.remember(rig.engine.would_be())
+    number = rig.books.journal.intends(rig.clock.now_ms(), step)
+    rig.books.journal.came_of(rig.clock.now_ms(), number, rig.engine.do(step))
+    promised = Reservation(start_ms=rig.clock.now_ms() + 60_000, gpus=("n/0", "n/1"))
+    state = rig.engine.would_be()
+    rig.engine = DryRun(replace(state, reservations={"w": promised}))
+    with pytest.raises(WrongState, match=r"n/0 is promised to w, which waits"):
+        rig.papers.undo(ANN, number)
 
 
 def test_what_nothing_undoes_says_why(rig: Rig) -> None:

@@ -37,7 +37,7 @@ def test_a_promise_outlives_a_restart_and_is_not_borrowed_while_its_launcher_is_
             again.acting.loop.cycle()
         assert again.stand(rival) == "pending", "the free GPU is promised to the head"
         StandIn(again.desk, ANNA, head)
-        until("the head is in line", lambda: "promised" in again.desk.queue(ROOT, 1)[0]["waits_for"])
+        until("the head is in line", lambda: "promised" in again.desk.queue(ROOT, 1).rows[0]["waits_for"])
         assert promised(again, head) == before_ms
         back.finish()
         until("the head runs", lambda: again.stand(head) == "running")

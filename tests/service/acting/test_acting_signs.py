@@ -8,7 +8,7 @@ import pytest
 
 from advisor.register.model import Ending, Launcher, Report, Stand
 from collector.model import JobId
-from service.acting.errors import NotAllowed
+from service.acting.errors import JobEnded, NotAllowed, UnknownJob
 from tests.service.acting.acting_world import ANNA, BO, GUEST, NODE, ROOT, Stage, stage, wanted
 
 WORD = Report(at_ms=1_000, launcher=Launcher(node=NODE, pid=os.getpid(), started_ms=1), stand=Stand.PENDING)
@@ -59,3 +59,29 @@ def test_who_gives_signs_of_life_is_there(tmp_path: Path) -> None:
         assert job in there.acting.loop.absent(), "after a restart nobody was heard yet"
         assert there.desk.sign_of_life(ANNA, job, replace(WORD, at_ms=2_000)) == {"known": True}
         assert job not in there.acting.loop.absent()
+
+
+def test_a_launcher_whose_number_is_another_job_now_is_unknown_and_touches_nothing(tmp_path: Path) -> None:
+    with stage(tmp_path, begin=False) as there:
+        row, _ = there.desk.submit(ANNA, wanted(nonce="new", min_gpus=9, max_gpus=9))
+        job = JobId(row["job"])
+        there.desk.report(ANNA, job, WORD, "new")
+        stranger = replace(WORD, at_ms=9_000, pids=(7,), ending=Ending.DONE, stand=Stand.ENDED)
+        for caller in (ANNA, BO):
+            assert there.desk.sign_of_life(caller, job, replace(WORD, at_ms=9_000), "old") is None
+            for order in (
+                lambda caller=caller: there.desk.report(caller, job, stranger, "old"),
+                lambda caller=caller: there.desk.directives(caller, job, 0, "old"),
+                lambda caller=caller: there.desk.resume(caller, job, "touched", "old"),
+            ):
+                with pytest.raises(UnknownJob, match="another one now"):
+                    order()
+        found = there.desk.job(ROOT, job)
+        assert (found["stand"], found["report"]["at_ms"]) == ("pending", 1_000)
+        there.desk.cancel(ANNA, job, "")
+        with pytest.raises(UnknownJob):
+            there.desk.report(ANNA, job, WORD, "old")
+        with pytest.raises(JobEnded):
+            there.desk.report(ANNA, job, WORD, "new")
+        with pytest.raises(JobEnded):
+            there.desk.report(ANNA, job, WORD)

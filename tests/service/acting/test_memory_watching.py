@@ -47,8 +47,15 @@ class Rig:
         self.journal = StoreJournal(store, self.clock)
         self.hog, self.calm = self.started("hog"), self.started("calm")
         self.held = {self.hog: 50 * GIB, self.calm: 10 * GIB}
+        self.halt: str | None = None
         self.watching = MemoryWatching(
-            self.register, self.engine, self.journal, self.clock, limits, snapshot=self.snapshot
+            self.register,
+            self.engine,
+            self.journal,
+            self.clock,
+            limits,
+            snapshot=self.snapshot,
+            halted=lambda: self.halt,
         )
         self.register.listen(self.heard)
 
@@ -132,6 +139,22 @@ def test_nothing_is_done_while_acting_is_stopped(store: Store) -> None:
     rig = Rig(store, AUTO)
     rig.look(halt="somebody stopped acting")
     assert rig.done() == []
+
+
+def test_the_switch_is_asked_before_each_step_and_what_was_due_follows_its_release(store: Store) -> None:
+    rig = Rig(store, AUTO)
+    rig.halt = "thrown while the cycle went on"
+    rig.look()
+    assert rig.done() == [], "nobody was told, so the time to mend it has not begun"
+    rig.halt = None
+    rig.look()
+    rig.clock.pass_s(MEND_MS / 1000)
+    rig.halt = "thrown again"
+    rig.look()
+    assert rig.done() == [("tell", "done")]
+    rig.halt = None
+    rig.look()
+    assert rig.done() == [("pause", "done"), ("tell", "done")]
 
 
 def test_whoever_was_not_reached_was_not_told_and_is_not_paused(store: Store) -> None:

@@ -32,6 +32,21 @@ def test_directive_reaches_its_launcher_as_soon_as_it_is_given(door: Door) -> No
     assert (told["is"], told["reason"]) == ("Stop", "enough")
 
 
+def test_number_of_another_submission_is_unknown_to_its_launcher(door: Door) -> None:
+    job = door.client().submit(submission(nonce="this-one"))["job"]
+    report = {"at_ms": 1, "launcher": {"node": "n", "pid": 1, "started_ms": 1}, "stand": "pending"}
+    for nonce, status in (("another", 404), ("this-one", 200)):
+        assert door.ask("POST", f"/v1/jobs/{job}/reports?nonce={nonce}", body=report)[0] == status
+        assert door.ask("POST", f"/v1/jobs/{job}/reports", body=report)[0] == 200
+    asked = door.ask("GET", f"/v1/jobs/{job}/directives?nonce=another")
+    assert (asked[0], asked[1]["error"]) == (404, "unknown-job")
+    assert door.ask("POST", f"/v1/jobs/{job}/resume?nonce=another", body={})[0] == 404
+    assert door.ask("GET", f"/v1/jobs/{job}/directives?nonce=no/nonce")[0] == 422
+    stream = door.client().directives(job, nonce="this-one")
+    assert next(iter(stream))
+    stream.close()
+
+
 def test_stream_says_that_it_lives_where_there_is_nothing_to_tell(door: Door) -> None:
     client = door.client()
     job = client.submit(submission(nonce="alive"))["job"]

@@ -91,13 +91,19 @@ def histories(draw: st.DrawFn) -> World:
     for _ in range(draw(st.integers(1, 40))):
         if world.left is not None:
             break
-        choice = draw(st.integers(0, 11))
+        choice = draw(st.integers(0, 12))
         if choice <= 3:
             number += draw(st.integers(0, 2))
             world.happens(model.Told(directive=_directive(draw, number)))
         elif choice == 4:
             world.now_s += draw(st.sampled_from([0.5, 5.0, 70.0]))
             world.happens(model.Tick())
+        elif choice == 12:
+            empty = world.course.phase in courses.EMPTY
+            world.happens(model.Resubmitted(text="anew"))
+            if empty:
+                number, world.reported = 0, world.reported[-1:]
+                assert (world.course.phase, world.course.handled) == (Phase.WAITING, 0)
         elif choice == 5:
             world.happens(model.Signalled(number=draw(st.sampled_from([2, 10, 15]))))
         elif choice == 6:
@@ -232,6 +238,35 @@ def test_time_on_devices_counts_towards_the_limit_and_time_in_the_queue_does_not
     world.happens(model.Told(directive=Begin(number=3, gpus=UUIDS[:1])))
     world.happens(model.Began(pids=(101,)))
     assert courses.wakes_s(world.course) == 9_040.0
+
+
+def test_who_is_turned_away_ends_only_where_nothing_of_it_lives() -> None:
+    world = World(course=courses.begin(Terms()))
+    world.happens(model.Told(directive=Begin(number=1, gpus=UUIDS[:1])))
+    world.happens(model.Began(pids=(100,)))
+    before = world.course
+    world.happens(model.TurnedAway(why="no"))
+    world.happens(model.Resubmitted(text="anew"))
+    assert world.course == before
+    waiting = World(course=courses.begin(Terms()))
+    waiting.happens(model.TurnedAway(why="no"))
+    assert (waiting.left, waiting.course.failed) == (1, "no")
+
+
+def test_what_a_job_ran_and_failed_before_counts_on_when_it_is_submitted_again() -> None:
+    world = World(course=courses.begin(Terms(restarts=1, limit_s=100.0)))
+    world.happens(model.Told(directive=Begin(number=5, gpus=UUIDS[:1])))
+    world.happens(model.Began(pids=(100,)))
+    world.now_s = 60.0
+    world.living.clear()
+    world.happens(model.WorkerEnded(worker=0, code=1))
+    world.happens(model.Swept())
+    assert (world.course.phase, world.course.restarted) == (Phase.RESTING, 1)
+    world.happens(model.Resubmitted(text="anew"))
+    assert (world.course.phase, world.course.lease, world.course.restarted) == (Phase.WAITING, None, 1)
+    world.happens(model.Told(directive=Begin(number=1, gpus=UUIDS[1:2])))
+    world.happens(model.Began(pids=(101,)))
+    assert courses.wakes_s(world.course) == 100.0
 
 
 def test_a_survived_ctrl_c_does_not_excuse_a_later_failure() -> None:

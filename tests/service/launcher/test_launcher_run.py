@@ -426,9 +426,90 @@ def test_a_job_that_the_service_does_not_know_goes_on(
     service.handled(1)
     service.report_status = 404
     service.tell(Say(number=2, message="hello"))
-    job.hears("refuses")
+    job.hears("doesn't know this job")
     (tmp_path / "finish").touch()
     assert job.end() == 6
+
+
+def test_a_running_job_that_the_service_lost_says_so_once_and_runs_to_its_end(
+    service: WireService, launch: Launch, tmp_path: Path
+) -> None:
+    job = launch("--", "sh", "-c", f"until [ -e {tmp_path}/finish ]; do sleep 0.02; done; exit 6")
+    service.tell(Begin(number=1, gpus=(A,)))
+    service.handled(1)
+    service.lose("fallow:2")
+    job.hears("doesn't know this job")
+    asked = service.unknown
+    service.until(lambda: service.unknown >= asked + 4, "it was asked again and again")
+    assert job.said().count("doesn't know this job") == 1
+    (tmp_path / "finish").touch()
+    assert job.end() == 6
+    assert len(service.submissions) == 1, "what runs is not submitted again"
+
+
+def test_a_waiting_job_that_the_service_lost_is_submitted_again_and_is_the_same_submission(
+    service: WireService, launch: Launch, tmp_path: Path
+) -> None:
+    job = launch("--", "sh", "-c", f"echo $FALLOW_JOB >{tmp_path}/ran")
+    service.place(1, 1, "1 free GPU")
+    job.hears("in the queue")
+    service.lose("fallow:7")
+    job.hears("submitted again, and is fallow:7 now")
+    service.tell(Begin(number=1, gpus=(A,)))
+    assert job.end() == 0
+    assert (tmp_path / "ran").read_text() == "fallow:7\n"
+    first, second = service.submissions
+    assert first == second
+    assert service.nonces == {first["nonce"]}, "every word of a launcher names its submission"
+
+
+def test_a_paused_job_that_the_service_lost_waits_anew_and_takes_numbers_from_the_beginning(
+    service: WireService, launch: Launch, saver: list[str], tmp_path: Path
+) -> None:
+    job = launch("--checkpoint-signal", "USR1", "--", *saver, "touches")
+    service.tell(Begin(number=8, gpus=(A,)))
+    service.handled(8)
+    until(lambda: starts(tmp_path), "it runs")
+    service.tell(Suspend(number=9))
+    service.handled(9)
+    service.lose("fallow:7")
+    job.hears("is fallow:7 now")
+    service.until(lambda: service.reports[-1]["handled"] == 0, "it begins anew")
+    assert service.reports[-1]["stand"] == "pending"
+    service.tell(Begin(number=2, gpus=(B,)))
+    until(lambda: starts(tmp_path) == ["GPU-a", "GPU-b"], "it runs again")
+    (tmp_path / "finish").touch()
+    assert job.end() == 0
+
+
+def test_a_waiting_job_that_the_service_lost_and_refuses_ends_with_a_sentence(
+    service: WireService, launch: Launch
+) -> None:
+    job = launch("--", "true")
+    service.place(1, 1, "1 free GPU")
+    job.hears("in the queue")
+    service.refusal = "vision has projects below it"
+    service.lose("fallow:7")
+    assert job.end() == 1
+    assert "has lost fallow:1, and refuses it: vision has projects below it" in job.said()
+
+
+def test_the_log_of_a_job_that_was_submitted_again_goes_along(
+    service: WireService, launch: Launch, tmp_path: Path
+) -> None:
+    job = launch("--detach", "--", "echo", "done at last")
+    until(lambda: len(job.printed().splitlines()) == 2, "its log is named")
+    log = Path(job.printed().splitlines()[1])
+    service.until(lambda: service.listeners, "it listens")
+    service.lose("fallow:7")
+    moved = log.parent.with_name("fallow-7")
+    until(moved.exists, "its log goes along")
+    assert not log.exists()
+    service.tell(Begin(number=1, gpus=(A,)))
+    until(lambda: "done at last" in (moved / "log").read_text(), "it goes on in it")
+    about = json.loads((moved / "job.json").read_text())
+    assert (about["job"], about["nonce"]) == ("fallow:7", service.submissions[0]["nonce"])
+    until(lambda: not lives(about["launcher"]["pid"]), "its launcher has ended")
 
 
 def test_a_killed_worker_is_started_again_as_often_as_was_agreed(

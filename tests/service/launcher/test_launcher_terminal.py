@@ -206,6 +206,7 @@ def test_a_key_lets_a_paused_interactive_job_go_on(service: WireService, sit: Si
     assert service.orders == []
     terminal.type("\n")
     service.until(lambda: service.orders == ["/v1/jobs/fallow%3A1/resume"], "it asks for devices again")
+    assert service.nonces == {service.submissions[0]["nonce"]}
 
 
 def test_ctrl_c_ends_a_shell_loop_around_the_launcher(service: WireService, sit: Sit) -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qs
 
 from advisor.register.model import Directive
 from advisor.written import to_tree
@@ -32,6 +33,10 @@ class WireService:
         self.answers = threading.Event()
         self.answers.set()
         self.report_status = 200
+        self.job = JOB
+        self.nonces: set[str | None] = set()
+        self.unknown = 0
+        self.refusal: str | None = None
         self._server: ThreadingHTTPServer | None = None
         self._port = 0
         self._over = threading.Event()
@@ -70,6 +75,14 @@ class WireService:
 
     # -- what tests say and ask ------------------------------------------------------------------------------
 
+    def lose(self, job: str) -> None:
+        """Know nothing of the job any more; what is submitted next is ``job``."""
+        with self.changed:
+            self.job, self.told = job, []
+            self.changed.notify_all()
+        self.stop()
+        self.start()
+
     def tell(self, directive: Directive) -> None:
         with self.changed:
             self.told.append({"directive": to_tree(directive, Directive)})
@@ -102,7 +115,11 @@ class WireService:
             return
         path, _, query = request.path.partition("?")
         assert path.endswith("/directives"), path
-        after = int(query.removeprefix("after="))
+        asked = parse_qs(query)
+        after = int(asked["after"][0])
+        if not self.knows(path, asked):
+            self.refuse(request)
+            return
         request.send_response(200)
         request.send_header("Content-Type", "application/x-ndjson")
         request.end_headers()
@@ -127,25 +144,38 @@ class WireService:
 
     def post(self, request: BaseHTTPRequestHandler) -> None:
         given = json.loads(request.rfile.read(int(request.headers["Content-Length"])))
+        path, _, query = request.path.partition("?")
         status, answer = 200, dict[str, Any](known=True)
         with self.changed:
-            if request.path == "/v1/jobs":
+            if path == "/v1/jobs":
                 self.submissions.append(given)
-                status, answer = 201, {"job": JOB}
-            elif request.path.endswith("/reports"):
-                status = self.report_status
+                status, answer = 201, {"job": self.job}
+                if self.refusal is not None:
+                    status, answer = 422, {"error": "bad-order", "message": self.refusal}
+            elif path.endswith("/reports"):
+                status = self.report_status if self.knows(path, parse_qs(query)) else 404
                 if status == 200:
                     self.reports.append(given)
                 else:
                     kind = {404: "unknown-job", 410: "job-ended"}[status]
                     answer = {"error": kind, "message": f"{JOB} is not here"}
             else:
-                self.orders.append(request.path)
+                self.knows(path, parse_qs(query))
+                self.orders.append(path)
             self.changed.notify_all()
         self.answers.wait(LIMIT_S)
         self.answer(request, status, answer)
 
-    def answer(self, request: BaseHTTPRequestHandler, status: int, answer: dict[str, Any]) -> None:
+    def knows(self, path: str, asked: dict[str, list[str]]) -> bool:
+        self.nonces.add(asked.get("nonce", [None])[0])
+        known = f"/{self.job}/" in path.replace("%3A", ":")
+        self.unknown += not known
+        return known
+
+    def refuse(self, request: BaseHTTPRequestHandler) -> None:
+        self.answer(request, 404, {"error": "unknown-job", "message": "there is no such job"})
+
+    def answer(self, request: BaseHTTPRequestHandler, status: int, answer: object) -> None:
         body = json.dumps(answer).encode()
         request.send_response(status)
         request.send_header("Content-Type", "application/json")

@@ -1,0 +1,94 @@
+"""What people's orders may take: free GPUs that nobody else was promised, and none while acting is stopped.
+
+Giving back (a pause, a shrink, an end) is never asked about here. Waiting times, modes and consents are not
+either: who orders it has agreed, and what a person does to own jobs is no disturbance.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from advisor.arithmetic.placement import shrunk
+from advisor.limits import Limits
+from advisor.steps import Move, Resize, Resume, Start, Step
+from collector.model import GpuUuid, JobId
+from service.acting.errors import WrongState
+
+if TYPE_CHECKING:
+    from advisor.model import ClusterState
+    from advisor.register.model import Entry
+    from advisor.round import Round
+
+
+class Taking:
+    """Asks the world as it is now; ``halted`` is the switch. Safe from any thread."""
+
+    def __init__(
+        self, observe: "Callable[[], ClusterState]", limits: Limits, halted: Callable[[], str | None]
+    ) -> None:
+        self._observe, self._limits, self.halted = observe, limits, halted
+
+    def sized(self, entry: "Entry", gpus: int) -> tuple[GpuUuid, ...]:
+        """The job's own devices, less or more; those that come lie beside its own. Raises WrongState."""
+        state, held = self._observe(), len(entry.gpus)
+        if gpus <= held:
+            return shrunk(state, entry.gpus, gpus)
+        self.must_act(f"{entry.id} gets no GPUs")
+        return (*entry.gpus, *_beside(state, self._limits, entry, gpus - held))
+
+    def must_act(self, undone: str) -> None:
+        """Raise WrongState, with what is left ``undone``, while acting is stopped."""
+        halt = self.halted()
+        if halt is not None:
+            raise WrongState(f"{undone}: {halt}")
+
+    def must_be_nobodys(self, step: Step, state: "ClusterState") -> None:
+        """Raise WrongState where the step takes what was promised to somebody who waits."""
+        promised = promises(state, self._limits)
+        for uuid in taken(step, state):
+            heir = promised.get(uuid, step.job)
+            if heir != step.job:
+                raise WrongState(f"{uuid} is promised to {heir}, which waits; `fallow queue` says until when")
+
+
+def taken(step: Step, state: "ClusterState") -> tuple[GpuUuid, ...]:
+    """The GPUs that a step brings its job beside those that it holds. Pure."""
+    if not isinstance(step, Start | Resume | Resize | Move):
+        return ()
+    placement = state.placements.get(step.job)
+    held = () if placement is None else placement.gpus
+    return tuple(uuid for uuid in step.gpus if uuid not in held)
+
+
+def promises(state: "ClusterState", limits: Limits) -> dict[GpuUuid, JobId]:
+    """Who is promised which GPU, as far as the promises can still be kept. Pure."""
+    board = _round(state, limits).board
+    found = {uuid: board.promised_to(uuid) for uuid in state.gpus}
+    return {uuid: job for uuid, job in found.items() if job is not None}
+
+
+def _beside(state: "ClusterState", limits: Limits, entry: "Entry", more: int) -> tuple[GpuUuid, ...]:
+    job, round = state.jobs.get(entry.id), _round(state, limits)
+    found = None if job is None else round.board.find_beside(job, entry.gpus, more)
+    if job is None or found is None:
+        held_back = round.board.all_free_gpus - round.board.free_gpus
+        promised = f" ({held_back} free GPUs are promised to who waits)" if held_back else ""
+        raise WrongState(
+            f"{more} more GPUs for {entry.id} are not free now{promised}; `fallow queue` says who waits"
+        )
+    over = round.over_limit(job, more * job.share)
+    if over is not None:
+        raise WrongState(
+            f"{more} more GPUs for {entry.id} are over the limit of {over}, "
+            f"{round.tree.projects[over].limit_gpus:g} GPUs; its jobs hold {round.given[over]:g}"
+        )
+    return found
+
+
+def _round(state: "ClusterState", limits: Limits) -> "Round":
+    """A decision in which nothing is decided, with what earlier ones promised held back."""
+    from advisor.policies.backfill import Ends  # it takes a while, and callers are answered by now
+    from advisor.round import Round
+
+    round = Round(state, limits)
+    Ends(round).keep_promises()
+    return round

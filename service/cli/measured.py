@@ -1,0 +1,29 @@
+"""The window of a question about the recorded past: it ends with what was measured."""
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from service.advising import newest
+from service.cli.spans import BadSpan, window
+
+if TYPE_CHECKING:
+    from service.client import Client
+
+LEAST = timedelta(minutes=2)
+
+
+def measured_window(client: "Client", since: str, until: str | None) -> tuple[datetime, datetime]:
+    """Whole minutes from ``since`` to ``until``, at most to the newest sample.
+
+    Later nobody is known to hold anything. It has two halves: raises ``BadSpan`` when it is under two
+    minutes. Blocks.
+    """
+    measured_to = newest(client)
+    start, asked_to = window(since, until, min(measured_to, datetime.now(UTC)))
+    end = min(asked_to, measured_to.replace(second=0, microsecond=0))
+    if end - start < LEAST:
+        raise BadSpan(
+            f"from {start:%Y-%m-%d %H:%M} to {asked_to:%Y-%m-%d %H:%M} (UTC) less than two minutes were "
+            f"recorded, the newest sample is of {measured_to:%Y-%m-%d %H:%M}; give an earlier --since"
+        )
+    return start, end

@@ -1,0 +1,27 @@
+"""Hands a submission to the service: the first time, and again where the service lost it."""
+
+import time
+from typing import Any
+
+from advisor.register.model import Submission
+from advisor.written import to_tree
+from service.client.acting import ActingClient
+from service.client.errors import ServiceDown
+
+SUBMIT_LIMIT_S = 10.0
+AGAIN_S = 0.5
+NOT_SENT = ("user", "uid")
+"""The service knows who calls."""
+
+
+def submit(client: ActingClient, submission: Submission, limit_s: float = SUBMIT_LIMIT_S) -> dict[str, Any]:
+    """The entry; asked again when the line breaks, which the nonce makes safe. Raises ``ClientError``."""
+    body = {name: value for name, value in to_tree(submission).items() if name not in NOT_SENT}
+    until_s = time.monotonic() + limit_s
+    while True:
+        try:
+            return client.submit(body)
+        except ServiceDown:
+            if time.monotonic() + AGAIN_S > until_s:
+                raise
+            time.sleep(AGAIN_S)
