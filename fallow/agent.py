@@ -19,7 +19,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from fallow import protocol
-from fallow.machines.gate import Refused, Relay, enter
+from fallow.machines.gate import Refused, Relay, address, enter
 from fallow.machines.hosts import devices_here, encode_offer, offer_here
 from fallow.machines.nursery import Child, Nursery
 from fallow.machines.slots import Offer
@@ -125,18 +125,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--slots", type=int, help="workers that fit here (a GPU each; without GPUs: 1)")
     options = parser.parse_args(given[:place])
     token = os.environ.get(protocol.ENV_TOKEN)
-    host, _, port = options.controller.rpartition(":")
     if not token:
         parser.error(f"the controller's token belongs into the variable {protocol.ENV_TOKEN}")
-    if not host or not port.isdigit():
-        parser.error(f"{options.controller!r} is not HOST:PORT")
+    try:
+        gate = address(options.controller)
+    except ValueError as error:
+        parser.error(str(error))
     if options.slots is not None and options.slots < 1:
         parser.error("--slots must be 1 or more")
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(143))
     try:
         offer = offer_here(options.slots, "", devices_here())
-        return _offer((host, int(port)), token, offer, given[place + 1 :])
+        return _offer(gate, token, offer, given[place + 1 :])
     except KeyboardInterrupt:
         return 130
 

@@ -1,9 +1,11 @@
 """The controller's ear: a local socket that takes one line a connection and answers with one line of JSON.
 
 Who may open the socket's file (mode 0600: its owner) may steer the training; there is no other check here.
+A request that fails is answered with the error and logged: whoever listens has other work, which goes on.
 """
 
 import json
+import logging
 import os
 import select
 import socket
@@ -11,7 +13,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+LOG = logging.getLogger("fallow")
 LONGEST_REQUEST_BYTES = 65_536
+MOST_QUOTED = 100
+"""Characters of a request that are said again."""
 PATIENCE_S = 0.5
 """How long a slow client may keep the controller from its work."""
 
@@ -62,11 +67,11 @@ class ControlSocket:
         except OSError:
             client.close()
             return
-        answer = self.answers(words) if self.answers is not None else {"error": "not ready yet: ask again"}
+        answer = self._answered(words)
         if isinstance(answer, dict):
             _tell(client, answer)
-        elif _waits(client, answer):
-            self._waiting.append((client, answer))
+        elif _waits(client, waiting := _guarded(answer, words)):
+            self._waiting.append((client, waiting))
 
     def close(self) -> None:
         """Stop listening, send away who still waits, and remove the file."""
@@ -74,6 +79,14 @@ class ControlSocket:
             _tell(client, {"error": "the training has ended"})
         self._listener.close()
         self.path.unlink(missing_ok=True)
+
+    def _answered(self, words: Sequence[str]) -> Answer | Waiting:
+        if self.answers is None:
+            return {"error": "not ready yet: ask again"}
+        try:
+            return self.answers(words)
+        except Exception as error:
+            return _failed(words, error)
 
 
 def ask(path: Path, words: Sequence[str], timeout_s: float | None = 5) -> str:
@@ -85,6 +98,29 @@ def ask(path: Path, words: Sequence[str], timeout_s: float | None = 5) -> str:
         connection.shutdown(socket.SHUT_WR)
         with connection.makefile() as answer:
             return answer.read().strip()
+
+
+def quoted(words: Sequence[str]) -> str:
+    """A request as it can be said again: its beginning, if it is long."""
+    request = " ".join(words)
+    return repr(request if len(request) <= MOST_QUOTED else f"{request[:MOST_QUOTED]}...")
+
+
+def _guarded(waiting: Waiting, words: Sequence[str]) -> Waiting:
+    """``waiting``, whose failure is an answer."""
+
+    def look() -> Answer | None:
+        try:
+            return waiting()
+        except Exception as error:
+            return _failed(words, error)
+
+    return look
+
+
+def _failed(words: Sequence[str], error: Exception) -> Answer:
+    LOG.error("the request %s failed", quoted(words), exc_info=error)
+    return {"error": f"the request {quoted(words)} failed: {type(error).__name__}: {error}"}
 
 
 def _waits(client: socket.socket, waiting: Waiting) -> bool:
@@ -112,9 +148,14 @@ def _request(client: socket.socket) -> str:
 
 
 def _tell(client: socket.socket, answer: Answer) -> None:
+    try:
+        line = json.dumps(answer)
+    except (TypeError, ValueError) as error:
+        LOG.error("an answer cannot be written", exc_info=error)
+        line = json.dumps({"error": f"the answer cannot be written: {error}"})
     with client:
         try:
-            client.sendall((json.dumps(answer) + "\n").encode())
+            client.sendall(f"{line}\n".encode())
         except OSError:
             return
 

@@ -19,10 +19,12 @@ from fallow.reports.reporting import Reporter
 from fallow.requests.listening import listen
 from fallow.requests.memory import JobMemory
 from fallow.requests.share import keep_to_share
+from fallow.state.checkpoint import check_holdable
 from fallow.trainer import Trainer
 from fallow.world import static_world
 from fallow.world.channel import Channel, from_environment
 from fallow.world.group import Group
+from fallow.world.handover import check_portable
 
 
 class Job:
@@ -70,7 +72,8 @@ class Job:
         stepped once a committed step. ``state`` names extra objects with ``state_dict`` and
         ``load_state_dict`` to hand to joiners. ``checkpoint`` is saved on SIGUSR1 or ``checkpoint()``, and
         resumed from, at any world size. ``allow_non_finite`` goes on when a step's loss is inf or nan.
-        Raises BatchError for an impossible cut, Mistake for a model or optimizer that cannot be trained.
+        Raises BatchError for an impossible cut, Mistake for a model or optimizer that cannot be trained, and
+        StateMistake for a state that could not be handed over or saved.
         """
         recipe = Recipe(
             global_batch=global_batch,
@@ -88,8 +91,10 @@ class Job:
             allow_non_finite=allow_non_finite,
         )
         self._check(model)
-        self._trainer = self._make_trainer(model, optimizer, recipe)
-        return self._trainer
+        trainer = self._make_trainer(model, optimizer, recipe)
+        self._check_state(optimizer, recipe)
+        self._trainer = trainer
+        return trainer
 
     def checkpoint(self) -> int | None:
         """Save the training that ``elastic`` made now, atomically, to its checkpoint path.
@@ -121,6 +126,21 @@ class Job:
             reporter=self._reporter,
         )
 
+    def _check_state(self, optimizer: torch.optim.Optimizer, recipe: Recipe) -> None:
+        """Say now what would only come up amid the training, when somebody joins or it is saved."""
+        if not self.driven and recipe.checkpoint is None:
+            return
+        parts = {
+            "optimizer": _state_dict(optimizer),
+            "schedulers": [_state_dict(scheduler) for scheduler in recipe.schedulers],
+            "state": {name: _state_dict(part) for name, part in (recipe.state or {}).items()},
+        }
+        if self.driven:
+            check_portable(parts)
+        if recipe.checkpoint is not None:
+            for name, part in parts.items():
+                check_holdable(part, name)
+
     def _check(self, model: nn.Module) -> None:
         if self.driven and self._trainer is not None:
             raise Mistake(
@@ -133,6 +153,14 @@ class Job:
                 f"the model is on {found}, but this job was connected for {self.device}: call "
                 f"fallow.connect({found.type!r}), and move the model to job.device"
             )
+
+
+def _state_dict(part: Any) -> Any:
+    """What it tells now. One that cannot tell yet is asked again when it has to, and fails then."""
+    try:
+        return part.state_dict()
+    except Exception:
+        return None
 
 
 def connect(device: torch.device | str = "cpu", environment: Mapping[str, str] | None = None) -> Job:

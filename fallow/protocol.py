@@ -9,6 +9,7 @@ adopted gives its number to the generation it founds, so "generation 7" and "pla
     ready/ID           worker ID has warmed up and could join
     switched/N/ID      member ID has left the old group for N, and holds the state
     lost/G/ID          member ID saw generation G break; holds its last committed step
+    unhanded/N/ID      why member ID cannot hand its state over as plan N asks; said before lost/G/ID
     broken/G           generation G is broken, says the controller: whoever still waits in it, leave it
     pulse/ID           counts up while worker ID lives; it stands still when the process is stopped or cut off
     report/ID          newest measurements of member ID
@@ -142,6 +143,11 @@ def switched_key(number: int, member: MemberId) -> str:
 def lost_key(generation: int, member: MemberId) -> str:
     """Where ``member`` says that ``generation`` broke, and which step it had committed last."""
     return f"lost/{generation}/{member}"
+
+
+def unhanded_key(number: int, member: MemberId) -> str:
+    """Where ``member`` says why it cannot hand its state over as plan ``number`` asks."""
+    return f"unhanded/{number}/{member}"
 
 
 def ready_key(member: MemberId) -> str:

@@ -1,14 +1,15 @@
 """What a script passes to ``steps``, understood: a data set, a stream or torch's own loader.
 
 From a loader its data set, collate function, processes, pinning and whether it shuffles are taken; its batch
-size is not, because batches are cut anew for each world.
+size is not, because batches are cut anew for each world. A loader that chooses samples in a way of its own is
+refused: other samples than the script meant would be trained on, and nothing would look wrong.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
 from fallow.batches.batch import BatchError
 from fallow.batches.prefetch import Loading
@@ -45,22 +46,25 @@ def take_in(source: Any, asked: Asked, global_batch: int, seed: int, key: int | 
     """Understand ``source``; with ``key``, randomness in reading is keyed. Raises DataMistake, BatchError."""
     loader = source if isinstance(source, DataLoader) else None
     dataset = loader.dataset if loader is not None else source
+    _check_loader(loader, asked)
     loading = _loading(loader, asked)
-    drop_last = _first(asked.drop_last, getattr(loader, "drop_last", None), False)
+    drops = getattr(loader.batch_sampler, "drop_last", None) if loader is not None else None
+    drop_last = _first(asked.drop_last, drops, False)
     collate = asked.collate or (loader.collate_fn if loader is not None else None)
     if _is_stream(dataset):
+        if asked.shuffle or asked.order:
+            raise DataMistake(
+                "a stream is read in its own order: shuffle in the data set, and drop shuffle=, order="
+            )
+        told = _told_length(dataset) if asked.samples_per_epoch is None else None
         order = Order(
-            samples=_length(dataset, asked),
+            samples=_first(asked.samples_per_epoch, told, ENDLESS),
             global_batch=global_batch,
             seed=seed,
             shuffle=False,
             drop_last=drop_last,
         )
-        if asked.shuffle or asked.order:
-            raise DataMistake(
-                "a stream is read in its own order: shuffle in the data set, and drop shuffle=, order="
-            )
-        return Intake(order=order, reader=StreamReader(dataset, collate, key), loading=loading)
+        return Intake(order=order, reader=StreamReader(dataset, collate, key, told), loading=loading)
     order = Order(
         samples=_length(dataset, asked),
         global_batch=global_batch,
@@ -87,6 +91,8 @@ def length(total_steps: int | None, epochs: int | None, order: Order) -> int:
 
 
 def _is_stream(dataset: Any) -> bool:
+    if isinstance(dataset, IterableDataset):
+        return True  # whatever it has besides: torch's own can be neither indexed nor, some, measured
     if hasattr(type(dataset), "__getitem__") and hasattr(type(dataset), "__len__"):
         return False
     if hasattr(type(dataset), "__iter__"):
@@ -101,13 +107,16 @@ def _length(dataset: Any, asked: Asked) -> int:
     if asked.order is not None:
         return len(asked.order(0))
     if asked.samples_per_epoch is not None:
-        if not _is_stream(dataset):
-            raise DataMistake("samples_per_epoch is for streams: this data set has a length of its own")
-        return asked.samples_per_epoch
+        raise DataMistake("samples_per_epoch is for streams: this data set has a length of its own")
+    return len(dataset)
+
+
+def _told_length(stream: Any) -> int | None:
+    """What a stream says of its length, if anything: one that is made of others may not know it."""
     try:
-        return len(dataset)
-    except TypeError:
-        return ENDLESS
+        return len(stream)
+    except (TypeError, NotImplementedError):
+        return None
 
 
 def _shuffles(loader: DataLoader[Any] | None, asked: Asked) -> bool:
@@ -115,14 +124,43 @@ def _shuffles(loader: DataLoader[Any] | None, asked: Asked) -> bool:
         return asked.shuffle
     if loader is None or asked.order is not None:
         return True
-    batched = loader.batch_sampler
-    sampler = getattr(batched, "sampler", loader.sampler)
-    if isinstance(sampler, RandomSampler | SequentialSampler):
-        return isinstance(sampler, RandomSampler)
-    raise DataMistake(
-        f"the loader draws samples with {type(sampler).__name__}, which a resize cannot follow. Pass "
-        "order=FUNCTION to steps(): from an epoch's number to its indices, the same in every worker"
-    )
+    assert isinstance(loader.batch_sampler, BatchSampler)  # checked: one that can be followed
+    return isinstance(loader.batch_sampler.sampler, RandomSampler)
+
+
+def _check_loader(loader: DataLoader[Any] | None, asked: Asked) -> None:
+    """Refuse a loader whose samples would not be those that torch reads from it."""
+    if loader is None:
+        return
+    if loader.batch_sampler is None:
+        raise DataMistake(
+            "the loader has batch_size=None: what its data set gives is a ready batch, which cannot be cut "
+            "for another world. Let the data set give single samples and the loader have a batch size; if "
+            "they are single samples, pass the data set itself to steps()"
+        )
+    if asked.order is not None or _is_stream(loader.dataset):
+        return
+    unfollowed = _unfollowed(loader.batch_sampler, len(loader.dataset))
+    if unfollowed is not None:
+        raise DataMistake(
+            f"the loader draws samples with {unfollowed}, which a resize cannot follow. Pass "
+            "order=FUNCTION to steps(): from an epoch's number to its indices, the same in every worker"
+        )
+
+
+def _unfollowed(batched: Any, samples: int) -> str | None:
+    """What a loader draws with, unless that reads each of ``samples`` once an epoch, in order or shuffled.
+
+    Of exactly torch's own kinds that is known; one that inherits from them may do anything.
+    """
+    sampler = batched.sampler if type(batched) is BatchSampler else batched
+    kind = type(sampler)
+    if kind is not RandomSampler and kind is not SequentialSampler:
+        return kind.__name__
+    if kind is RandomSampler and sampler.replacement:
+        return f"{kind.__name__} with replacement"
+    drawn = len(sampler) if len(sampler) != samples else len(sampler.data_source)
+    return None if drawn == samples else f"{kind.__name__} of {drawn} out of {samples} samples"
 
 
 def _loading(loader: DataLoader[Any] | None, asked: Asked) -> Loading:

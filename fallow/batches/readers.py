@@ -10,6 +10,7 @@ begins later), or else the samples before are read and dropped.
 """
 
 import itertools
+import logging
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -20,6 +21,7 @@ from fallow.mistakes import DataMistake
 from fallow.state import randomness
 from fallow.state.randomness import Stage
 
+LOG = logging.getLogger("fallow")
 Collate = Callable[[list[Any]], Any]
 
 
@@ -79,10 +81,14 @@ class MapReader:
 
 
 class StreamReader:
-    """Reads a stretch of a stream, going on from the last one where it can."""
+    """Reads a stretch of a stream, going on from the last one where it can.
 
-    def __init__(self, source: Stream, collate: Collate | None, seed: int | None):
+    ``told`` is the length that the stream itself claims: where it ends is then compared with that.
+    """
+
+    def __init__(self, source: Stream, collate: Collate | None, seed: int | None, told: int | None = None):
         self.source = source
+        self._told = told
         self._collate = collate or torch.utils.data.default_collate
         self._seed = seed
         self._iterator: Iterator[Any] | None = None
@@ -100,12 +106,27 @@ class StreamReader:
         samples = list(itertools.islice(self._iterator, size))
         self._position += len(samples)
         if len(samples) < size:
+            claim = "" if self._told is None else f", though it says that it has {self._told}"
             raise DataMistake(
-                f"the stream ended at sample {self._position} of epoch {piece.epoch}; step {piece.step} "
-                f"needs {size - len(samples)} more. Pass samples_per_epoch={self._position} to go round, or "
-                "ask for fewer steps"
+                f"the stream ended at sample {self._position} of epoch {piece.epoch}{claim}; step "
+                f"{piece.step} needs {size - len(samples)} more. Pass samples_per_epoch={self._position} to "
+                "go round, or ask for fewer steps"
             )
+        if self._position == self._told:
+            self._end(self._iterator)
         return self._collate(samples)
+
+    def _end(self, iterator: Iterator[Any]) -> None:
+        """Where it says that it ends, see whether it does; what comes next begins anew in any case."""
+        more = next(iterator, self) is not self
+        if more:
+            LOG.warning(
+                "the stream says that it has %d samples, but it has more, and those are never read: correct "
+                "its __len__, or pass samples_per_epoch= to steps()",
+                self._told,
+            )
+            self._told = None  # said once
+        self._iterator = None
 
     def _begin(self, epoch: int, start: int) -> None:
         if hasattr(self.source, "set_epoch"):

@@ -189,6 +189,7 @@ class Controller:
         if view.pending is not None:
             self.view = view = replace(view, pending=self._followed(view.pending, view.workers, now_ms))
         self.view = events.lost(view, self._losses(view.generation, view.workers), now_ms)
+        self._ask_why(now_ms)
         self._warn()
         self.view = events.calmed(self.view, now_ms, self._limits)
         self.view = replace(self.view, room=self._room() if self._room is not None else None)
@@ -225,6 +226,15 @@ class Controller:
                 self._pulses[member] = pulse
         if heard:
             self.view = events.pulsed(self.view, frozenset(heard), now_ms)
+
+    def _ask_why(self, now_ms: int) -> None:
+        """Whoever left a group because it cannot hand its state over said so before it said that it left."""
+        pending = self.view.pending
+        if pending is None or not membership.is_broken(self.view):
+            return
+        told = self._values(protocol.unhanded_key, pending.plan.number, pending.plan.members)
+        for member, reason in told:
+            self.view = events.unhanded(self.view, member, reason, now_ms)
 
     def _warn(self) -> None:
         """Free whoever still waits in a group that is broken: it may not have noticed yet."""

@@ -10,10 +10,12 @@ saved, where it has a path), 130 Ctrl-C, 143 SIGTERM or a hang-up; the last two 
 import argparse
 import os
 import secrets
+import shutil
 import signal
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +23,7 @@ from fallow.control_socket import ControlSocket, ask
 from fallow.controller.controller import Controller
 from fallow.controller.membership import Limits
 from fallow.controller.steering import SLOW, Steering
-from fallow.machines.gate import Gate
+from fallow.machines.gate import Gate, address
 from fallow.machines.hosts import Hosts, devices_here, offer_here
 from fallow.machines.nursery import Nursery
 from fallow.machines.workers import threads
@@ -30,6 +32,7 @@ from fallow.protocol import ENV_TOKEN
 STOPPED = 75
 """EX_TEMPFAIL: not finished, to be resumed."""
 WRONG_USAGE, INTERRUPTED, TERMINATED = 2, 130, 143
+LONGEST_S = 1e9
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,18 +50,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _drive(options: argparse.Namespace, training: list[str]) -> int:
-    try:
-        control = ControlSocket(options.socket or Path(tempfile.mkdtemp(prefix="fallow-")) / "control")
-    except OSError as error:
-        _tell(f"cannot listen: {error}")
-        return WRONG_USAGE
-    try:
-        return _drive_from(options, training, control)
-    finally:
-        control.close()
+    _leave_on_signals()
+    with ExitStack() as at_the_end:
+        try:
+            control = ControlSocket(options.socket or _own_folder(at_the_end) / "control")
+        except OSError as error:
+            _tell(f"cannot listen: {error}")
+            return WRONG_USAGE
+        at_the_end.callback(control.close)
+        return _drive_from(options, training, control, at_the_end)
 
 
-def _drive_from(options: argparse.Namespace, training: list[str], control: ControlSocket) -> int:
+def _own_folder(at_the_end: ExitStack) -> Path:
+    """A folder that nobody else can look into, and that goes with us."""
+    folder = Path(tempfile.mkdtemp(prefix="fallow-"))
+    at_the_end.callback(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _drive_from(
+    options: argparse.Namespace, training: list[str], control: ControlSocket, at_the_end: ExitStack
+) -> int:
     driven: list[Controller] = []
 
     def wake() -> None:
@@ -93,7 +105,7 @@ def _drive_from(options: argparse.Namespace, training: list[str], control: Contr
     _tell(f"resize with: python -m fallow.controller --socket {control.path} resize N")
     gate = None
     try:
-        gate = _open_gate(listens, controller, control.path.parent) if listens else None
+        gate = _open_gate(listens, controller, control.path.parent, at_the_end) if listens else None
 
         def look(driven: Controller) -> None:
             hosts.look(driven.box)
@@ -108,13 +120,14 @@ def _drive_from(options: argparse.Namespace, training: list[str], control: Contr
     return _sum_up(controller, code, signals, steering.suspended)
 
 
-def _open_gate(listens: tuple[str, int], controller: Controller, folder: Path) -> Gate:
+def _open_gate(listens: tuple[str, int], controller: Controller, folder: Path, at_the_end: ExitStack) -> Gate:
     """Let other machines in that know the token: the environment's, or a new one left in a file of ours."""
     token = os.environ.get(ENV_TOKEN)
     host, port = controller.address.rsplit(":", 1)
     known = f"${ENV_TOKEN}"
     if not token:
         token, path = secrets.token_hex(16), folder / f"fallow-token-{os.getpid()}"
+        at_the_end.callback(path.unlink, missing_ok=True)
         path.touch(mode=0o600)
         path.write_text(token)
         known = f"the token in {path}"
@@ -145,6 +158,16 @@ def _sum_up(controller: Controller, code: int, signals: list[int], saved_before:
     return STOPPED if controller.stopped and (not unsaved or saved_before) else code
 
 
+def _leave_on_signals() -> None:
+    """Until there is a training to stop, whoever asks us to end is heard at once; we tidy up first."""
+
+    def leave(number: int, frame: object) -> None:
+        sys.exit(INTERRUPTED if number == signal.SIGINT else TERMINATED)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, leave)
+
+
 def _stop_on_signals(controller: Controller) -> list[int]:
     """Stop cleanly when asked to; asked a second time, at once. Returns the signals that will have come."""
     came: list[int] = []
@@ -169,10 +192,23 @@ def _ask(path: Path, words: Sequence[str]) -> int:
 
 
 def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or host in ("0.0.0.0", "*"):
+    try:
+        host, port = address(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if host in ("0.0.0.0", "*"):
         raise argparse.ArgumentTypeError(f"{text!r} is not ADDR:PORT with an address of this machine")
-    return host, int(port)
+    return host, port
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < LONGEST_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return seconds
 
 
 def _devices(text: str) -> tuple[str, ...]:
@@ -236,7 +272,7 @@ def _parser() -> argparse.ArgumentParser:
         "--preload", action="append", default=[], metavar="MODULE", help="import this once for all workers"
     )
     parser.add_argument(
-        "--start-timeout", type=float, default=600.0, metavar="S", help="longest start of a worker (600)"
+        "--start-timeout", type=_seconds, default=600.0, metavar="S", help="longest start of a worker (600)"
     )
     parser.add_argument(
         "--failures",

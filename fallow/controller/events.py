@@ -77,6 +77,14 @@ def lost(view: View, reports: Mapping[MemberId, int], now_ms: int) -> View:
     return view
 
 
+def unhanded(view: View, member: MemberId, reason: str, now_ms: int) -> View:
+    """A member cannot hand its state over, so nobody can be taken in. Saying it again changes nothing."""
+    if view.unhanded is not None:
+        return view
+    what = f"{member} cannot hand the training over: {reason}"
+    return failed(replace(view, unhanded=what), what, now_ms)
+
+
 def published(view: View, plan: Plan, now_ms: int) -> View:
     """A plan was made known."""
     stalled, at = view.stalled, view.stalled_at
@@ -140,7 +148,9 @@ def reseated(view: View, going: frozenset[MemberId], target: int) -> View:
 def settled(view: View, reason: str) -> View:
     """The workers that there are become those that are wanted."""
     size = max(1, len(view.members))
-    return replace(view, target=size, spare=0, failures=0, unwanted=frozenset(), settled=reason)
+    return replace(
+        view, target=size, spare=0, failures=0, unwanted=frozenset(), settled=reason, unhanded=None
+    )
 
 
 def calmed(view: View, now_ms: int, limits: Limits) -> View:

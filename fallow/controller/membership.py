@@ -67,7 +67,8 @@ class View:
     ``room`` is how many more can be placed (``None``: any number). ``failures`` counts, without a steady
     stretch between them, workers that failed and changes that came to nothing. ``stalled`` counts
     recoveries in a row at one step, ``stalled_at``. ``unwanted`` are workers to let go whatever their rank,
-    ``condemned`` those that are being killed. ``settled`` says why the wanted size was given up.
+    ``condemned`` those that are being killed. ``settled`` says why the wanted size was given up, ``unhanded``
+    why it has to be: the state could not be handed to who was to join.
     ``finished`` says that some member has reached the end; such members are in ``members`` no more.
     ``stopping`` asks all to leave.
     """
@@ -91,6 +92,7 @@ class View:
     unwanted: frozenset[MemberId] = frozenset()
     condemned: frozenset[MemberId] = frozenset()
     settled: str | None = None
+    unhanded: str | None = None
     finished: bool = False
     stopping: bool = False
 
@@ -229,7 +231,11 @@ def _recover(view: View, now_ms: int, limits: Limits) -> tuple[Action, ...]:
             return ()
         return tuple(Kill(member, "did not notice that its group broke") for member in unaware)
     drop = (Cancel(pending.plan, "a member was lost"),) if pending and not pending.committed else ()
-    return (*drop, Publish(_recovery_plan(view, survivors)))
+    plan = _recovery_plan(view, survivors)
+    if plan.receivers and view.unhanded is not None:  # they cannot be brought up, and the others can go on
+        behind = (member for member in plan.receivers if member not in view.condemned)
+        return tuple(Kill(member, "the state cannot be handed to it", failure=False) for member in behind)
+    return (*drop, Publish(plan))
 
 
 def _steps(view: View) -> Mapping[MemberId, int]:
@@ -316,6 +322,8 @@ def _found(view: View, limits: Limits) -> tuple[Action, ...]:
 
 def _resize(view: View, now_ms: int, limits: Limits) -> tuple[Action, ...]:
     """Let go, take in, start: one plan does all that can be done now."""
+    if view.unhanded is not None:
+        return (Settle(view.unhanded),)
     staying = tuple(member for member in view.members if member not in view.unwanted)[: view.target]
     spoken_for = view.unwanted | view.condemned
     ready = tuple(m for m, w in view.workers.items() if w.phase is Phase.READY and m not in spoken_for)

@@ -5,10 +5,11 @@ longer, when it is done. Nothing here decides about membership.
 """
 
 import json
+import re
 from collections.abc import Sequence
 
 from fallow import protocol
-from fallow.control_socket import Answer, Waiting
+from fallow.control_socket import Answer, Waiting, quoted
 from fallow.controller.controller import Controller
 from fallow.controller.tally import Tally
 from fallow.machines.hosts import Hosts
@@ -17,6 +18,8 @@ from fallow.protocol import MemberId
 REQUESTS = "resize N, devices NAME[,NAME...], status, release WORKER, release-caches, suspend or stop"
 SLOW = frozenset({"devices", "release-caches", "suspend"})
 """Requests that are answered when they are done."""
+SIZE = re.compile("0*[1-9][0-9]{0,8}")
+"""A number of workers, as a request spells it: ``isdigit`` would let through what ``int`` cannot read."""
 
 
 class Steering:
@@ -38,7 +41,7 @@ class Steering:
         """What is answered, or what will know."""
         controller = self._controller
         match words:
-            case ["resize", number] if number.isdigit() and int(number) > 0:
+            case ["resize", number] if SIZE.fullmatch(number):
                 return {"target": controller.resize(int(number))}
             case ["devices", names]:
                 return self._assign(tuple(name for name in names.split(",") if name))
@@ -55,7 +58,7 @@ class Steering:
                 controller.ask_to_stop("stopped on request")
                 return {"stopping": True}
             case _:
-                return {"error": f"unknown request {' '.join(words)!r}: {REQUESTS}"}
+                return {"error": f"unknown request {quoted(words)}: {REQUESTS}"}
 
     def look(self) -> None:
         """Once a round: note what workers report; devices that came to nothing are given up."""

@@ -8,6 +8,7 @@ token is never sent (HMAC-SHA256 over fresh nonces); what follows is not encrypt
 
 import hashlib
 import hmac
+import re
 import secrets
 import socket
 import threading
@@ -20,6 +21,7 @@ HANDSHAKE_S = 5.0
 CUT_OFF_MS = 20_000
 """A connection whose other end acknowledges nothing for so long is closed."""
 MOST_CONNECTIONS = 4096
+HIGHEST_PORT = 65_535
 
 
 class Refused(Exception):
@@ -62,6 +64,16 @@ class Relay:
     def close(self) -> None:
         """Stop listening; connections that are open stay."""
         self._door.close()
+
+
+def address(text: str) -> tuple[str, int]:
+    """What HOST:PORT means. Raises ValueError, with a sentence, for anything else."""
+    host, _, port = text.rpartition(":")
+    if not host or not re.fullmatch("[0-9]+", port):
+        raise ValueError(f"{text[:100]!r} is not HOST:PORT")
+    if len(port) > len(str(HIGHEST_PORT)) or int(port) > HIGHEST_PORT:
+        raise ValueError(f"{text[:100]!r} has no port from 0 to {HIGHEST_PORT}")
+    return host, int(port)
 
 
 def enter(gate: tuple[str, int], token: str) -> socket.socket:

@@ -32,13 +32,33 @@ class CheckpointDamaged(Exception):
     """The file is there but is no whole checkpoint."""
 
 
+def check_holdable(node: Any, where: str) -> None:
+    """Refuse now what ``torch.load(weights_only=True)`` would refuse when the training is to go on.
+
+    Raises StateMistake, which names the part; ``where`` is what ``node`` is called.
+    """
+    kind = type(node)
+    if kind in MAPPINGS:
+        for key, value in node.items():
+            check_holdable(key, f"a key of {where}")
+            check_holdable(value, f"{where}[{key!r}]")
+    elif kind in SEQUENCES:
+        for place, value in enumerate(node):
+            check_holdable(value, f"{where}[{place}]")
+    elif kind not in VALUES and not isinstance(node, torch.Tensor):
+        raise StateMistake(
+            f"{where} is a {kind.__module__}.{kind.__qualname__}, which only its own code could read back "
+            "from a checkpoint: let state_dict() give tensors, numbers, strings, lists and dicts"
+        )
+
+
 def save(path: Path, state: Any) -> int:
     """Write ``state`` to ``path`` atomically; returns its size in bytes. Blocks until it is on disk.
 
     The new file is complete and on disk before it takes the old one's name. Raises OSError, or StateMistake
     for what could not be read back; the old file is intact then.
     """
-    _check_holdable(state, "state")
+    check_holdable(state, "state")
     path.parent.mkdir(parents=True, exist_ok=True)
     _sweep(path)
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=PART, dir=path.parent)
@@ -119,23 +139,6 @@ def _damaged(path: Path, found: str) -> CheckpointDamaged:
     return CheckpointDamaged(
         f"{path} cannot be read as a checkpoint: {found}. Put a copy there, or move it away to start anew"
     )
-
-
-def _check_holdable(node: Any, where: str) -> None:
-    """Refuse now what ``torch.load(weights_only=True)`` would refuse when the training is to go on."""
-    kind = type(node)
-    if kind in MAPPINGS:
-        for key, value in node.items():
-            _check_holdable(key, f"a key of {where}")
-            _check_holdable(value, f"{where}[{key!r}]")
-    elif kind in SEQUENCES:
-        for place, value in enumerate(node):
-            _check_holdable(value, f"{where}[{place}]")
-    elif kind not in VALUES and not isinstance(node, torch.Tensor):
-        raise StateMistake(
-            f"{where} is a {kind.__module__}.{kind.__qualname__}, which only its own code could read back "
-            "from a checkpoint: let state_dict() give tensors, numbers, strings, lists and dicts"
-        )
 
 
 def _sweep(path: Path) -> None:

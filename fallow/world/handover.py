@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from fallow.mistakes import StateMistake
 from fallow.world import neighbour, parcels
 from fallow.world.group import Group, GroupBroken, Work
 from fallow.world.neighbour import NeighbourGone, Offer
@@ -23,6 +24,10 @@ from fallow.world.parcels import Parcel
 
 AHEAD = 6
 """Messages under way at once: one is copied while others travel, and the memory for packing is bounded."""
+DEEPEST = 50
+"""Levels of a state that are looked through for what cannot be pickled; it may hold itself."""
+PASSED_AS = {"extra": "state"}
+"""What a script calls by another name than the state that it is part of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +64,27 @@ def route(transfers: Sequence[tuple[int, int]], rank: int) -> Route:
     return Route()
 
 
+def check_portable(state: Any) -> None:
+    """Raises StateMistake, which names the part, for a state that could not be handed over."""
+    trouble = _trouble(state)
+    if trouble is not None:
+        raise _unportable(state, trouble)
+
+
 def send_state(group: Group, to: int, state: Any, device: torch.device) -> int:
-    """Hand ``state`` to rank ``to``; returns the bytes of tensors handed over. Blocks. Raises GroupBroken."""
+    """Hand ``state`` to rank ``to``; returns the bytes of tensors handed over. Blocks. Raises GroupBroken.
+
+    Raises StateMistake, before anything is sent, for a state that cannot be handed over.
+    """
     tensors: list[torch.Tensor] = []
-    skeleton = _strip(state, tensors, {})
-    made = neighbour.offer(tensors) if device.type == "cpu" else None
+    try:
+        skeleton = _strip(state, tensors, {})
+        made = neighbour.offer(tensors) if device.type == "cpu" else None
+        header = pickle.dumps((skeleton, made))
+    except Exception as error:  # whatever the script's own objects raise
+        raise _unportable(state, error) from error
     with neighbour.letting_read():
-        _send_header(group, to, pickle.dumps((skeleton, made)), device)
+        _send_header(group, to, header, device)
         takes = made is not None and _hear(group, to, device)
         offered, rest = _divided(tensors, made)
         _send_all(group, to, rest, device)
@@ -201,6 +220,40 @@ def _restore(node: Any, tensors: Sequence[torch.Tensor]) -> Any:
 
 def _rebuilt(node: Any, values: list[Any]) -> Any:
     return type(node)(*values) if hasattr(node, "_fields") else type(node)(values)
+
+
+def _trouble(node: Any) -> Exception | None:
+    """Why ``node`` cannot be pickled, without its tensors; ``None`` if it can."""
+    try:
+        pickle.dumps(_strip(node, [], {}))
+    except Exception as error:
+        return error
+    return None
+
+
+def _unportable(state: Any, error: Exception) -> StateMistake:
+    """The mistake that names the innermost part which cannot be pickled."""
+    where, node = "", state
+    for _ in range(DEEPEST):
+        faulty = ((name, part, _trouble(part)) for name, part in _parts(where, node))
+        found = next(((name, part, why) for name, part, why in faulty if why is not None), None)
+        if found is None:
+            break
+        where, node, error = found
+    return StateMistake(
+        f"{where or 'the state'} is a {type(node).__qualname__} that cannot be handed to a worker that joins "
+        f"({type(error).__name__}: {error}): let state_dict() give tensors, numbers, strings, lists and dicts"
+    )
+
+
+def _parts(where: str, node: Any) -> Iterator[tuple[str, Any]]:
+    """What a dict, list or tuple holds, each with its name for a person."""
+    if isinstance(node, dict):
+        for key, value in node.items():
+            yield (f"{where}[{key!r}]" if where else PASSED_AS.get(key, str(key))), value
+    elif isinstance(node, list | tuple):
+        for place, value in enumerate(node):
+            yield f"{where}[{place}]", value
 
 
 def _targets(skeleton: Any, twins: Any, device: torch.device) -> list[torch.Tensor]:

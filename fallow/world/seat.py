@@ -5,6 +5,7 @@ hand-over of the state that goes with each. When a step ends or broke, the train
 the controller's plans say.
 """
 
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -15,11 +16,13 @@ from typing import Any, NoReturn, Protocol
 import torch
 
 from fallow import protocol
+from fallow.mistakes import StateMistake
 from fallow.protocol import Plan
 from fallow.world.channel import Abandoned, Channel, ControllerLost, Ready
 from fallow.world.group import Alone, Group, GroupBroken
 from fallow.world.handover import receive_state, route, send_state
 
+LOG = logging.getLogger("fallow")
 AGREED_TIMEOUT_S = 60.0
 """From the flag to the group: all have connected it before the flag was raised."""
 RECOVERY_TIMEOUT_S = 3600.0
@@ -229,12 +232,32 @@ class Seat:
                 twins = holder.state() if self.warming_up else None
                 state = receive_state(ready.group, place.source, twins, holder.device, place.onward)
                 holder.load(state)
-            elif place.onward is not None:
-                send_state(ready.group, place.onward, holder.state(), holder.device)
+            elif place.onward is not None and not self._give(ready, place.onward):
+                return False
             _compare_steps(ready.group, holder.next_step, holder.device)
         except GroupBroken:
             return False
         return True
+
+    def _give(self, ready: Ready, onward: int) -> bool:
+        """Hand our state on. If it is one that cannot be, say so: then nobody joins, and all else goes on."""
+        assert self._channel is not None
+        try:
+            send_state(ready.group, onward, _whole_state(self._holder), self._holder.device)
+        except StateMistake as mistake:
+            LOG.error("the training cannot be handed over, and goes on as it is", exc_info=mistake)
+            key = protocol.unhanded_key(ready.plan.number, self._channel.member)
+            self._channel.announce(key, str(mistake))
+            return False
+        return True
+
+
+def _whole_state(holder: Holder) -> dict[str, Any]:
+    """The state; raises StateMistake for whatever the script's own objects raise."""
+    try:
+        return holder.state()
+    except Exception as error:
+        raise StateMistake(f"state_dict() raised {type(error).__name__}: {error}") from error
 
 
 def _step_back() -> None:

@@ -202,11 +202,11 @@ class Desk:
         step = Resume(job=job, gpus=(), reason=because)
         return self._turned(caller, step, life.let_go, "it goes on as soon as there is room")
 
-    def cancel(self, caller: Caller, job: JobId, because: str) -> Row:
+    def cancel(self, caller: Caller, job: JobId, because: str, nonce: str = "") -> Row:
         """End a job for good."""
         if not is_ours(job):
             raise self._organs.foreign.refuse(caller, job, "terminate")
-        self._changeable(caller, job)
+        self._changeable(caller, job, nonce)
         step = Terminate(job=job, reason=because or f"cancelled by {caller.name}")
         if self._register.is_followed(job):
             return self._ordered(caller, step)

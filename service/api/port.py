@@ -121,7 +121,7 @@ class Desk(Protocol):
     def resume(self, caller: Caller, job: JobId, because: str, nonce: str = "") -> Row:
         """Let a paused job go on when there is room."""
 
-    def cancel(self, caller: Caller, job: JobId, because: str) -> Row:
+    def cancel(self, caller: Caller, job: JobId, because: str, nonce: str = "") -> Row:
         """End a job for good."""
 
     def resize(self, caller: Caller, job: JobId, gpus: int, because: str) -> Row:

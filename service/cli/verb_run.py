@@ -82,12 +82,13 @@ def _is_left(order: Order, job: JobId) -> bool:
 
 
 def _cancel(order: Order, known: Sequence[JobId], data: Path | None, error: BaseException) -> None:
-    """Cancel what was submitted, found by its nonce: its number was not heard, or may be another job's by now."""
+    """Cancel what was submitted; where its number was not heard any more, the nonce finds it."""
     if not known and isinstance(error, ClientError):
         return  # the service has not taken it, or nobody can ask it
     try:
         client = connect_acting(data, timeout_s=CANCEL_LIMIT_S)
-        client.cancel(str(submit(client, order.submission)["job"]), because=why(error))
+        job = known[0] if known else JobId(str(submit(client, order.submission)["job"]))
+        client.cancel(job, because=why(error), nonce=order.submission.nonce)
     except JobEnded:
         return
     except ClientError as trouble:

@@ -108,9 +108,9 @@ class ActingClient:
         """Let a paused job go on when there is room."""
         return self._order(job, f"resume{_meant(nonce)}", because=because)
 
-    def cancel(self, job: str, because: str = "") -> Row:
+    def cancel(self, job: str, because: str = "", nonce: str = "") -> Row:
         """End a job for good."""
-        return self._order(job, "cancel", because=because)
+        return self._order(job, f"cancel{_meant(nonce)}", because=because)
 
     def resize(self, job: str, gpus: int, because: str = "") -> Row:
         """Give a job so many GPUs."""

@@ -39,13 +39,14 @@ def address_of(receiver: str, config: DeliveryConfig, environment: Mapping[str, 
         return _filled(receiver, given)
     route, _, place = receiver.rpartition("#")
     found = config.routes.get(route, ())
-    if not place.isdigit() or int(place) >= len(found):
+    addresses = {str(number): address for number, address in enumerate(found)}
+    if place not in addresses:
         known = ", ".join(config.routes) or "none is configured"
         name = route or receiver
         if name == OWNERS:
             raise NoAddress(f"{OWNERS} is no address: it means every holder, each about themselves")
         raise NoAddress(f"there is no route {name!r} under [delivery.routes] ({known}), and it is no address")
-    return _filled(found[int(place)], given)
+    return _filled(addresses[place], given)
 
 
 def harmless(address: str) -> str:

@@ -205,6 +205,10 @@ def test_a_second_controller_does_not_take_the_socket_of_a_first(tmp_path: Path)
         (["--", "-m"], "-m needs a module"),
         ([], "give a training after --"),
         (["resize", "3", "--", str(SCRIPT)], "either a training"),
+        (["--listen", "127.0.0.1:99999", "--", str(SCRIPT)], "no port from 0 to 65535"),
+        (["--listen", "127.0.0.1:²", "--", str(SCRIPT)], "is not HOST:PORT"),
+        (["--listen", "0.0.0.0:29777", "--", str(SCRIPT)], "with an address of this machine"),
+        (["--start-timeout", "inf", "--", str(SCRIPT)], "'inf' is no number of seconds above 0"),
     ],
 )
 def test_wrong_usage_is_told_before_anything_starts(arguments: list[str], message: str) -> None:

@@ -320,3 +320,54 @@ def test_whatever_the_order_of_events_the_training_reaches_its_target(
                 world.act(action)
     assert len(world.view.members) == world.view.target
     assert all(member in world.view.workers for member in world.view.members)
+
+
+def unhanded(base: View) -> View:
+    return events.unhanded(base, A, "state['e'] is a function", 50)
+
+
+def test_who_cannot_hand_its_state_over_goes_on_without_who_was_to_join() -> None:
+    plan = Plan(number=4, base=3, members=(A, B), receivers=(B,))
+    pending = Pending(plan=plan, published_ms=0, committed=True)
+    base = ready(view(2, "a", pending=pending, next_number=5), B)
+    told = unhanded(events.lost(base, {A: 7}, 50))
+    assert told.last_failure == "a cannot hand the training over: state['e'] is a function"
+    assert unhanded(told) == told, "said once"
+    recovery = Plan(number=5, base=3, members=(A,), recover=True)
+    assert decide(told, 60, LIMITS) == (Publish(recovery),)
+    whole = events.adopted(events.published(told, recovery, 60), recovery, 70)
+    (settle,) = decide(whole, 70, LIMITS)
+    assert settle == Settle("a cannot hand the training over: state['e'] is a function")
+    calm = events.settled(whole, settle.reason)
+    assert (calm.target, calm.unhanded) == (1, None)
+    assert decide(calm, 80, LIMITS) == (Kill(B, "not needed any more", failure=False),)
+    assert decide(events.asked(without(calm, B), 2), 90, LIMITS) == (Start(1, False),), (
+        "it can be tried again"
+    )
+
+
+def test_who_is_behind_and_cannot_be_brought_up_is_ended_and_the_others_go_on() -> None:
+    recovery = Plan(number=4, base=3, members=(A, B), receivers=(B,), recover=True)
+    pending = Pending(plan=recovery, published_ms=0, committed=True, lost={A: 8, B: 7})
+    told = unhanded(view(2, "ab", pending=pending, next_number=5, lost={A: 8, B: 7}))
+    kill = Kill(B, "the state cannot be handed to it", failure=False)
+    assert decide(told, 60, LIMITS) == (kill,)
+    dying = events.condemned(told, kill, 60)
+    assert decide(dying, 60, LIMITS) == ()
+    gone = events.ended(dying, B, -9, None, 70)
+    assert decide(gone, 70, LIMITS) == (Publish(Plan(number=5, base=3, members=(A,), recover=True)),)
+
+
+def test_founders_that_cannot_be_handed_a_state_leave_the_first_to_train_alone() -> None:
+    founding = Plan(number=1, base=0, members=(A, B), receivers=(B,))
+    pending = Pending(plan=founding, published_ms=0, committed=True)
+    founders = {name: worker(Phase.READY, founder=True) for name in (A, B)}
+    base = View(target=2, workers=founders, pending=pending, next_number=2)
+    told = unhanded(events.lost(base, {A: 0, B: 0}, 50))
+    (kill,) = decide(told, 60, LIMITS)
+    assert kill == Kill(B, "the state cannot be handed to it", failure=False)
+    gone = events.ended(events.condemned(told, kill, 60), B, -9, None, 70)
+    alone = Plan(number=2, base=0, members=(A,), recover=True)
+    assert decide(gone, 70, LIMITS) == (Publish(alone),)
+    whole = events.adopted(events.published(gone, alone, 70), alone, 80)
+    assert isinstance(decide(whole, 80, LIMITS)[0], Settle)

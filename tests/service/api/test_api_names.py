@@ -181,6 +181,15 @@ def test_body_that_is_too_long_is_refused_before_it_is_read(door: Door) -> None:
         assert made.recv(65_536).startswith(b"HTTP/1.1 413")
 
 
+@pytest.mark.parametrize("length", ["²".encode("latin-1"), b"7" * 5_000, b"-1", b"many"])
+def test_length_of_a_body_that_is_no_number_is_refused(door: Door, length: bytes) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.connect(str(door.socket))
+        made.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: " + length + b"\r\n\r\n{")
+        assert made.recv(65_536).startswith(b"HTTP/1.1 4")
+    assert door.ask("GET", "/v1/jobs")[0] == 200
+
+
 def test_body_in_pieces_that_add_up_to_too_much_is_refused(door: Door) -> None:
     with socket.socket(socket.AF_UNIX) as made:
         made.connect(str(door.socket))

@@ -209,7 +209,7 @@ def test_a_route_of_several_addresses_is_as_many_messages() -> None:
     assert receiver_of("b b&x", everybody) == "mailto://mail.example.org/?to=b%20b%26x@example.org"
 
 
-@pytest.mark.parametrize("receiver", ["ops#7", "nobody", "nobody#0", "owners"])
+@pytest.mark.parametrize("receiver", ["ops#7", "ops#²", "ops#" + "1" * 5_000, "nobody", "nobody#0", "owners"])
 def test_an_unknown_receiver_is_named(receiver: str) -> None:
     with pytest.raises(NoAddress, match=r"ops|owners"):
         address_of(receiver, DeliveryConfig(routes={"ops": ("json://a",)}), {})
