@@ -247,7 +247,7 @@ class Running:
                 self._sweep(patience_s)
             case model.Change(gpus=gpus):
                 words = ("devices", ",".join(gpus))
-                self._ask(words, CHANGE_LIMIT_S, lambda answer: _changed(answer, gpus, self._held()))
+                self._ask(words, CHANGE_LIMIT_S, lambda answer: steer.changed(answer, gpus, self._held()))
             case model.ReleaseCaches():
                 self._release()
             case model.Forward(number=number):
@@ -303,14 +303,14 @@ class Running:
             return
         wanted = self._order.submission
         if wanted.mobility is Mobility.ELASTIC:
-            self._ask(("suspend",), wanted.grace_s, _suspended)
+            self._ask(("suspend",), wanted.grace_s, steer.suspended)
         else:
             assert wanted.checkpoint_signal is not None
             self._crew_of_job().ask(signal_number(wanted.checkpoint_signal))
 
     def _release(self) -> None:
         if self._order.submission.mobility is Mobility.ELASTIC:
-            self._ask(("release-caches",), RELEASE_LIMIT_S, _released)
+            self._ask(("release-caches",), RELEASE_LIMIT_S, steer.released)
             return
         sockets = [self._meeting.job(worker) for worker in sorted(self._course.alive)]
         listening = [path for path in sockets if path.exists()]
@@ -322,7 +322,7 @@ class Running:
             listening,
             ("release-caches",),
             RELEASE_LIMIT_S,
-            lambda told: self._answer(launch, _released(told)),
+            lambda told: self._answer(launch, steer.released(told)),
         )
 
     def _watches_for_saved(self) -> bool:
@@ -387,22 +387,3 @@ class Running:
         os.read(sys.stdin.fileno(), 4096)
         self._voice.say("asking for devices again")
         self._resume(self._job)
-
-
-def _suspended(answer: Answer) -> model.Event:
-    if "error" in answer:
-        return model.Unsaved(why=str(answer["error"]))
-    return model.Saved(ends_itself=True)
-
-
-def _changed(answer: Answer, wanted: tuple[GpuUuid, ...], held: tuple[GpuUuid, ...]) -> model.Event:
-    why = answer.get("error")
-    if why is None:
-        return model.Changed(gpus=wanted)
-    kept = answer.get("devices")
-    gpus = tuple(GpuUuid(str(each)) for each in kept) if kept else held
-    return model.Changed(gpus=gpus, why=str(why))
-
-
-def _released(answer: Answer) -> model.Event:
-    return model.Released(why=None if "error" not in answer else str(answer["error"]))

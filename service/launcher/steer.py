@@ -1,4 +1,4 @@
-"""Asks a job's own socket: the controller of an elastic training, or the library in a plain one.
+"""Asks a job's own socket (a controller's, or the library's in a plain job), and reads what it answers.
 
 One line, one line back (``fallow.control_socket``), on a thread that ends with its answer or its time. A
 training that only starts does not listen yet: it is asked again until it does.
@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from collector.model import GpuUuid
 from fallow.control_socket import ask
+from service.launcher import model
 
 AGAIN_S = 0.2
 NOT_READY = "not ready yet"
@@ -54,3 +56,25 @@ def answer(path: Path, words: Sequence[str], limit_s: float) -> Answer:
         if not str(found.get("error", "")).startswith(NOT_READY) or time.monotonic() + AGAIN_S > until_s:
             return dict(found)
         time.sleep(AGAIN_S)
+
+
+def suspended(told: Answer) -> model.Event:
+    """What an answer to ``suspend`` means for the job's course."""
+    if "error" in told:
+        return model.Unsaved(why=str(told["error"]))
+    return model.Saved(ends_itself=True)
+
+
+def changed(told: Answer, wanted: tuple[GpuUuid, ...], held: tuple[GpuUuid, ...]) -> model.Event:
+    """What an answer to ``devices`` means for the course of a job that held GPUs and is to have others."""
+    why = told.get("error")
+    if why is None:
+        return model.Changed(gpus=wanted)
+    kept = told.get("devices")
+    gpus = tuple(GpuUuid(str(each)) for each in kept) if kept else held
+    return model.Changed(gpus=gpus, why=str(why))
+
+
+def released(told: Answer) -> model.Event:
+    """What an answer to ``release-caches`` means for the job's course."""
+    return model.Released(why=None if "error" not in told else str(told["error"]))
