@@ -22,8 +22,7 @@ from fallow.batches.feed import Feed
 from fallow.batches.intake import Asked, Intake, length, take_in
 from fallow.batches.open_step import ONCE_EACH, OpenStep
 from fallow.batches.sampling import Order, Piece
-from fallow.gradients.bucketed import Plain
-from fallow.gradients.folded import Tree
+from fallow.gradients import choosing
 from fallow.gradients.losses import checked, finite
 from fallow.gradients.reduction import Local, Reducer, Summed
 from fallow.mistakes import LoopMistake
@@ -40,10 +39,6 @@ from fallow.world import static_world
 from fallow.world.channel import Channel
 from fallow.world.group import Group, GroupBroken
 from fallow.world.seat import Seat
-
-NOTES = 2
-"""What a worker adds to a step's sum: the number of the plan to switch to, and whether to save. If shares go
-by speed, its seconds a sample follow in its rank's place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,13 +308,13 @@ class Trainer:
 
     def _new_reducer(self) -> Reducer:
         self._trainable = self._replica.trainable()
-        model, group = self._replica.model, self._seat.group
-        notes = NOTES + (group.world_size if self.recipe.balance_by_speed else 0)
-        spare = self._reducer.close()
-        if self.recipe.deterministic:
-            return Tree(model, group, notes, spare)
-        alone = group.world_size == 1 and not self._seat.driven
-        return Local(model) if alone else Plain(model, group, notes, spare)
+        return choosing.reducer(
+            self.recipe,
+            self._replica.model,
+            self._seat.group,
+            resized=self._seat.driven,
+            spare=self._reducer.close(),
+        )
 
     def _sum(self, opened: OpenStep) -> Summed | None:
         """The step's exchange; ``None`` when the group broke. No traceback may outlive it: one that did would
