@@ -34,6 +34,7 @@ from fallow.reports.stopwatch import Stopwatch
 from fallow.requests.wishes import Wishes
 from fallow.state import randomness
 from fallow.state.keeper import Keeper
+from fallow.state.randomness import Stage
 from fallow.state.replica import Replica
 from fallow.world import static_world
 from fallow.world.channel import Channel
@@ -68,8 +69,9 @@ class Trainer:
         self._replica = Replica(model, optimizer, recipe)
         self._seat = Seat(self._replica, channel, founder, group, self._keep)
         self._reporter = reporter or Reporter(None)
-        self._keyed = recipe.deterministic or self._seat.driven or self.world_size > 1
-        self._keeper = Keeper(self._replica, recipe.checkpoint, generators=not self._keyed)
+        keyed = recipe.deterministic or self._seat.driven or self.world_size > 1
+        self._key = recipe.seed if keyed else None
+        self._keeper = Keeper(self._replica, recipe.checkpoint, generators=not keyed)
         self._wishes = Wishes(channel, self._replica.device, self._keeper.save)
         self._sits_in: Group | None = None
         self._trainable: tuple[bool, ...] = ()
@@ -163,8 +165,7 @@ class Trainer:
             worker_init=worker_init,
             samples_per_epoch=samples_per_epoch,
         )
-        seed = self.recipe.seed
-        intake = take_in(data, asked, self.recipe.global_batch, seed, seed if self._keyed else None)
+        intake = take_in(data, asked, self.recipe.global_batch, self.recipe.seed, self._key)
         self._order = intake.order
         self._total_steps = length(total_steps, epochs, intake.order)
         self._know(intake.order)
@@ -234,7 +235,7 @@ class Trainer:
     # -- one step ---------------------------------------------------------------------------------------
 
     def _run(self, intake: Intake, until: int) -> Iterator[tuple[int, Iterator[Any]]]:
-        own = torch.Generator().manual_seed(self.recipe.seed) if self._keyed else None
+        own = None if self._key is None else torch.Generator().manual_seed(self._key)
         feed = Feed(intake, until, own)
         with closing(feed), self._keeper.listening():
             if not (self.warming_up or self._started):
@@ -288,6 +289,7 @@ class Trainer:
             self._replica.keep_buffers()
         self._reducer.begin()
         self._busy.start()
+        randomness.seed(self._key, self.next_step, stage=Stage.BEFORE)
         return self._micro_batches(feed, self._open, pieces)
 
     def _micro_batches(self, feed: Feed, opened: OpenStep, pieces: Sequence[Piece]) -> Iterator[Any]:
@@ -296,9 +298,9 @@ class Trainer:
             opened.hand_out(piece.micro)
             self._reducer.begin_micro_batch(piece is pieces[-1])
             fetched = feed.fetch(piece)
-            if self._keyed:
-                randomness.seed(self.recipe.seed, piece.step, piece.micro.index)
+            randomness.seed(self._key, piece.step, piece.micro.index)
             yield fetched
+        randomness.seed(self._key, opened.number, stage=Stage.AFTER)
 
     def _settle(self) -> None:
         """Scripts freeze and unfreeze parameters before a step's first pass: what is summed must follow."""
@@ -345,6 +347,7 @@ class Trainer:
         if self.recipe.scaler is None and not self.recipe.allow_non_finite:
             finite(loss, opened.number)
         self._replica.scale(scale)
+        randomness.seed(self._key, opened.number, stage=Stage.UPDATE)
         return _Outcome(summed, loss)
 
     def _commit(self, opened: OpenStep, summed: Summed, loss: float) -> Step:
