@@ -344,7 +344,7 @@ class Trainer:
             return _Outcome(None, 0.0)
         scale = opened.scale(summed.count)
         loss = summed.loss * scale
-        if self.recipe.scaler is None and not self.recipe.allow_non_finite:
+        if not (self.recipe.scales_losses or self.recipe.allow_non_finite):
             finite(loss, opened.number)
         self._replica.scale(scale)
         randomness.seed(self._key, opened.number, stage=Stage.UPDATE)
