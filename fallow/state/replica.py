@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from fallow.mistakes import Mistake, StateMistake
 from fallow.recipe import Recipe
-from fallow.state import randomness
+from fallow.state import moments, randomness
 
 Identity = dict[str, int | float | bool | None]
 
@@ -62,7 +62,7 @@ class Replica:
         try:
             if not _lies_in(state["model"], self._bare.state_dict()):
                 self._bare.load_state_dict(state["model"])
-            self.optimizer.load_state_dict(state["optimizer"])
+            moments.take_up(self.optimizer, state["optimizer"])
             for scheduler, part in zip(recipe.schedulers, state["schedulers"], strict=True):
                 scheduler.load_state_dict(part)
             if recipe.scaler is not None and state["scaler"] is not None:
