@@ -342,7 +342,7 @@ class Trainer:
         if summed is None:
             self._replica.roll_back()
             return _Outcome(None, 0.0)
-        scale = opened.scale(summed.count)
+        scale = opened.scale(summed.count, summed.counted)
         loss = summed.loss * scale
         if not (self.recipe.scales_losses or self.recipe.allow_non_finite):
             finite(loss, opened.number)

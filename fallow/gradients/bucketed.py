@@ -46,6 +46,7 @@ class Plain:
         self._failure: str | None = None
         self._loss: torch.Tensor | float = 0.0
         self._count = self._fraction = 0.0
+        self._counted = 0
         self._present: list[bool] = []
         self._sparse: set[int] = set()
         self._waiting: list[set[int]] = []  # per bucket that may leave early, from the last micro-batch on
@@ -66,10 +67,11 @@ class Plain:
             expected = [set(self._flat.layout.members(at)) for at in range(self._flat.layout.early)]
             self._waiting = [members - self._absent for members in expected]
 
-    def end_micro_batch(self, index: int, fraction: float, loss: torch.Tensor, count: float) -> None:
+    def end_micro_batch(self, index: int, fraction: float, loss: torch.Tensor, count: float | None) -> None:
         """Add up this worker's part of the global batch."""
         self._loss = self._loss + loss
-        self._count += count
+        self._count += count or 0.0
+        self._counted += count is not None
         self._fraction += fraction
 
     def arrived(self, number: int) -> None:
@@ -91,7 +93,7 @@ class Plain:
         for bucket in range(self._sent, len(storage)):
             self._pack(bucket)
         present = [has or number in late for number, has in enumerate(self._present)]
-        extras = [float(self._loss), self._count, *notes]
+        extras = [float(self._loss), self._count, self._counted, *notes]
         fraction = self._fraction if self._group.world_size > 1 else 1.0  # not 0.9999…
         flat.write_rest(storage, fraction, extras, present, len(late) + len(self._sparse))
         while self._sent < len(storage):
@@ -101,8 +103,8 @@ class Plain:
         if totals.odd:
             oddities.mend(self._group, flat.parameters, self._views, late, self._sparse)
         self._absent = frozenset([n for n, has in enumerate(totals.present) if not has])
-        loss, count, *summed = totals.extras
-        return Summed(loss, count, tuple(summed))
+        loss, count, counted, *summed = totals.extras
+        return Summed(loss, count, round(counted), tuple(summed))
 
     def close(self) -> Storage:
         """Take the hooks off the parameters. What still travels keeps its buckets."""
@@ -112,6 +114,7 @@ class Plain:
 
     def _reset(self) -> None:
         self._loss = self._count = self._fraction = 0.0
+        self._counted = 0
         self._present = [False] * len(self._views)
         self._sparse, self._waiting, self._sent = set(), [], 0
 

@@ -51,9 +51,10 @@ class Tree:
             buffer.copy_(before)
         self._flat.rewind_counters()
 
-    def end_micro_batch(self, index: int, fraction: float, loss: torch.Tensor, count: float) -> None:
+    def end_micro_batch(self, index: int, fraction: float, loss: torch.Tensor, count: float | None) -> None:
         """Fold this leaf into the parts held so far; into its sibling's memory where that is here."""
-        leaf, extras = Node(0, index), [float(loss), count, *self._no_notes]
+        leaf = Node(0, index)
+        extras = [float(loss), count or 0.0, count is not None, *self._no_notes]
         self._sparse |= self._flat.sparse()
         if self._stack and self._stack[-1][0] == Node(0, index - 1) and index % 2 == 1:
             sibling = self._stack.pop()[1]
@@ -79,8 +80,8 @@ class Tree:
             summed = self._flat.gradients(total)
             oddities.mend(self._group, self._flat.parameters, summed, {}, self._sparse)
         self._spare.append(total)
-        loss, count, *rest = totals.extras
-        return Summed(loss, count, tuple(rest))
+        loss, count, counted, *rest = totals.extras
+        return Summed(loss, count, round(counted), tuple(rest))
 
     def close(self) -> Storage:
         """Give up all parts. What still travels keeps its memory."""
