@@ -285,8 +285,6 @@ class Trainer:
         )
         shape, pieces = feed.open(now, self.next_step)
         self._open = OpenStep(self.next_step, shape, tuple(piece.micro for piece in pieces))
-        if self._seat.driven:
-            self._replica.keep_buffers()
         self._reducer.begin()
         self._busy.start()
         randomness.seed(self._key, self.next_step, stage=Stage.BEFORE)
@@ -310,13 +308,8 @@ class Trainer:
 
     def _new_reducer(self) -> Reducer:
         self._trainable = self._replica.trainable()
-        return choosing.reducer(
-            self.recipe,
-            self._replica.model,
-            self._seat.group,
-            resized=self._seat.driven,
-            spare=self._reducer.close(),
-        )
+        spare = self._reducer.close()
+        return choosing.reducer(self._replica, self._seat.group, resized=self._seat.driven, spare=spare)
 
     def _sum(self, opened: OpenStep) -> Summed | None:
         """The step's exchange; ``None`` when the group broke. No traceback may outlive it: one that did would

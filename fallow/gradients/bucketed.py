@@ -15,6 +15,7 @@ from torch import nn
 from fallow.gradients import oddities
 from fallow.gradients.flat import Flat, Storage, on_wire, put
 from fallow.gradients.reduction import TALLIES, Summed
+from fallow.state.buffers import Buffers
 from fallow.world.group import Group, GroupBroken, Work
 
 BUCKET_BYTES = 25 * 1024 * 1024
@@ -24,8 +25,8 @@ BUCKET_BYTES = 25 * 1024 * 1024
 class Plain:
     """Each worker accumulates its own micro-batches; one all-reduce a bucket sums the workers.
 
-    Running statistics are averaged over the workers, by samples. Between the last backward pass and
-    ``finish``, gradients that travel are in no parameter's ``grad``.
+    Running statistics that somebody changed are averaged over the workers, by samples. Between the last
+    backward pass and ``finish``, gradients that travel are in no parameter's ``grad``.
     """
 
     def __init__(
@@ -35,9 +36,11 @@ class Plain:
         notes: int,
         spare: Storage | None = None,
         bucket_bytes: int = BUCKET_BYTES,
+        *,
+        buffers: Buffers | None = None,
     ):
         self._group = group
-        self._flat = Flat(model, TALLIES + notes, bucket_bytes)
+        self._flat = Flat(model, TALLIES + notes, bucket_bytes, buffers)
         self._storage = self._flat.allocate(spare=spare)
         self._views = self._flat.gradients(self._storage)
         self._buckets = [place.bucket for place in self._flat.layout.gradients]
@@ -102,6 +105,8 @@ class Plain:
         totals = flat.read(storage)
         if totals.odd:
             oddities.mend(self._group, flat.parameters, self._views, late, self._sparse)
+        if totals.tables:
+            oddities.add_up(self._group, flat.buffers, totals.tables, flat.device)
         self._absent = frozenset([n for n, has in enumerate(totals.present) if not has])
         loss, count, counted, *summed = totals.extras
         return Summed(loss, count, round(counted), tuple(summed))

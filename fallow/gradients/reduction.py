@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 from torch import nn
 
-from fallow.gradients.flat import Flat, Storage
+from fallow.gradients.flat import Storage
 
 TALLIES = 3  # the loss, the count, the micro-batches that were counted
 
@@ -65,14 +65,16 @@ class Local:
     """A world of one, in torch's own order: gradients accumulate where the optimizer looks for them."""
 
     def __init__(self, model: nn.Module):
-        self._flat = Flat(model, 0)
+        self._model = model
         self._loss: torch.Tensor | float = 0.0
         self._count = 0.0
         self._counted = 0
 
     def begin(self) -> None:
         """Drop all gradients."""
-        self._flat.begin()
+        for parameter in self._model.parameters():
+            if parameter.requires_grad:
+                parameter.grad = None
         self._loss, self._count, self._counted = 0.0, 0.0, 0
 
     def begin_micro_batch(self, last: bool) -> None:

@@ -13,7 +13,7 @@ import torch
 
 def take_up(optimizer: torch.optim.Optimizer, given: Mapping[str, Any]) -> None:
     """Load ``given``, the state of such an optimizer. Raises what ``load_state_dict`` raises."""
-    optimizer.load_state_dict(given)  # type: ignore[arg-type]
+    optimizer.load_state_dict(given)
     numbers = [number for group in given["param_groups"] for number in group["params"]]
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for number, parameter in zip(numbers, parameters, strict=True):

@@ -5,6 +5,7 @@ updated, and it can be put back to where an uncommitted step began. Nothing here
 """
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from fallow.mistakes import Mistake, StateMistake
 from fallow.recipe import Recipe
 from fallow.state import moments, randomness
+from fallow.state.buffers import Buffers
 
 Identity = dict[str, int | float | bool | None]
 
@@ -31,7 +33,11 @@ class Replica:
         self._parameters = list(model.parameters())
         _check(self._parameters, optimizer)
         self.device: torch.device = self._parameters[0].device
-        self._saved_buffers: dict[str, torch.Tensor] = {}
+
+    @cached_property
+    def buffers(self) -> Buffers:
+        """What forward passes change, as the model is when somebody asks first."""
+        return Buffers(self.model)
 
     def trainable(self) -> tuple[bool, ...]:
         """Which parameters are trained now; scripts freeze and unfreeze on the way."""
@@ -82,15 +88,9 @@ class Replica:
             randomness.restore(state["generators"])
         self.next_step = state["step"]
 
-    def keep_buffers(self) -> None:
-        """Running statistics change in the forward pass, before the step is committed: keep a way back."""
-        self._saved_buffers = {name: value.clone() for name, value in self._bare.named_buffers()}
-
     def roll_back(self) -> None:
-        """Buffers stand where ``keep_buffers`` saw them; safe when it was never called."""
-        for name, value in self._bare.named_buffers():
-            if name in self._saved_buffers:
-                value.copy_(self._saved_buffers[name])
+        """Buffers stand where the step began: they change in the forward pass, before it is committed."""
+        self.buffers.rewind()
 
     def warm_up(self) -> None:
         """Take a throw-away step with the gradients that are there, in a replica that waits for its state.
@@ -122,7 +122,6 @@ class Replica:
                 scheduler.step(loss)
             else:
                 scheduler.step()
-        self._saved_buffers = {}
         self.next_step += 1
         return norm, skipped
 
