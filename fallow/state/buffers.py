@@ -6,7 +6,7 @@ same one, so all number its buffers alike. One that is made later, or that has a
 by now (a cache that grows), is each worker's own. Nothing here communicates.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -136,6 +136,30 @@ class Buffers:
             value = kept.to(torch.int64) + part.view(kept.shape).to(kept.device)
             took.append((table, value.clamp(0, 1) if kept.dtype == torch.bool else value))
         _put(took)
+
+
+def beside(model: nn.Module, named: Iterable[str]) -> dict[str, torch.Tensor]:
+    """The buffers of ``model`` by their names, without those of ``named``: what ``state_dict`` leaves out."""
+    known = set(named)
+    return {name: buffer for name, buffer in model.named_buffers() if name not in known}
+
+
+def take_up(model: nn.Module, given: Mapping[str, torch.Tensor]) -> None:
+    """Take over what ``beside`` gave of another worker's model, where this one has a buffer of that shape.
+
+    Others (a cache of another length, or one that is yet to be made) stay as they are.
+    """
+    modules = dict(model.named_modules())
+    for name, value in given.items():
+        module = modules.get(name.rpartition(".")[0])
+        places = module._buffers if module is not None else {}
+        at = name.rpartition(".")[2]
+        own = places.get(at)
+        if own is not None and (own.shape, own.dtype) == (value.shape, value.dtype):
+            if _overlaps(own):
+                places[at] = value.to(own.device)
+            else:
+                own.detach().copy_(value)
 
 
 @dataclass(slots=True, eq=False)

@@ -14,7 +14,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from fallow.mistakes import Mistake, StateMistake
 from fallow.recipe import Recipe
-from fallow.state import moments, randomness
+from fallow.state import buffers, moments, randomness
 from fallow.state.buffers import Buffers
 
 Identity = dict[str, int | float | bool | None]
@@ -49,10 +49,12 @@ class Replica:
         ``generators`` adds the global random generators, for trainings whose randomness isn't keyed.
         """
         recipe = self.recipe
+        model = dict(self._bare.state_dict())
         return {
             "step": self.next_step,
             "identity": dict(self.identity),
-            "model": dict(self._bare.state_dict()),
+            "model": model,
+            "buffers": buffers.beside(self._bare, model),
             "frozen": [name for name, p in self._bare.named_parameters() if not p.requires_grad],
             "optimizer": self.optimizer.state_dict(),
             "schedulers": [scheduler.state_dict() for scheduler in recipe.schedulers],
@@ -68,6 +70,7 @@ class Replica:
         try:
             if not _lies_in(state["model"], self._bare.state_dict()):
                 self._bare.load_state_dict(state["model"])
+            buffers.take_up(self._bare, state.get("buffers", {}))  # saved since November 2026
             moments.take_up(self.optimizer, state["optimizer"])
             for scheduler, part in zip(recipe.schedulers, state["schedulers"], strict=True):
                 scheduler.load_state_dict(part)

@@ -1,13 +1,20 @@
 """Whatever a model keeps in buffers, and however it changes them, is the same in all workers."""
 
+import time
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
 import fallow  # noqa: E402
 from fallow.job import Job  # noqa: E402
+from fallow.recipe import Recipe  # noqa: E402
 from fallow.state.buffers import Buffers  # noqa: E402
+from fallow.state.replica import Replica  # noqa: E402
 from fallow.world.group import Group  # noqa: E402
+from tests.fallow.crew import Outcome, run, task  # noqa: E402
 from tests.fallow.ranks import CPU, together  # noqa: E402
 
 nn = torch.nn
@@ -168,3 +175,68 @@ def test_a_step_that_is_not_committed_puts_back_what_was_replaced_too() -> None:
     for name, value in model.named_buffers():
         assert value is before[name][0]
         assert bits(value.detach()) == bits(before[name][1])
+
+
+class Levelled(nn.Module):
+    """Every micro-batch lifts levels that no ``state_dict`` shows, so that a step lifts them by one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(12, 4).double()
+        self.register_buffer("level", torch.zeros(2).double(), persistent=False)
+        self.register_buffer("passes", torch.zeros(3, dtype=torch.int64), persistent=False)
+
+    def forward(self, x: "torch.Tensor") -> "torch.Tensor":
+        self.level = self.level + 1
+        self.passes[1] += 1
+        return self.layer(x)
+
+
+def level(total: int, environment: Any, outcome: Outcome, stop: int | None = None, **recipe: Any) -> Levelled:
+    model = Levelled()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    job = fallow.connect(environment=environment)
+    trainer = job.elastic(model, optimizer, global_batch=48, max_micro_batch=8, deterministic=True, **recipe)
+    for step, batches in trainer.steps(task(), total):
+        for x, y in batches:
+            trainer.backward(nn.functional.cross_entropy(model(x), y))
+        done = trainer.step()
+        if done is not None:
+            outcome.steps.append(done)
+            time.sleep(0.005 if trainer.generation else 0)
+        if step + 1 == stop:
+            trainer.save()
+            break
+    outcome.parameters = {name: value.clone() for name, value in model.named_buffers()}
+    return model
+
+
+def test_a_joiner_takes_over_what_no_state_dict_shows() -> None:
+    alone = level(60, {}, Outcome())
+    done = run(lambda environment, outcome: level(60, environment, outcome) and None, 1, {8: 3, 30: 2, 40: 4})
+    assert done.exit_code == 0, done.journal
+    assert any(step.world_size == 3 for outcome in done.outcomes for step in outcome.steps)
+    for outcome in done.finished:
+        assert outcome.parameters is not None
+        assert torch.allclose(outcome.parameters["level"], torch.full((2,), 60.0).double(), rtol=0, atol=1e-9)
+        assert_same_bits(outcome.parameters, dict(alone.named_buffers()))
+
+
+def test_a_checkpoint_keeps_what_no_state_dict_shows(tmp_path: Path) -> None:
+    path = tmp_path / "state.pt"
+    whole = level(14, {}, Outcome())
+    level(14, {}, Outcome(), stop=5, checkpoint=path)
+    later = level(14, {}, Outcome(), checkpoint=path)
+    assert_same_bits(dict(later.named_buffers()), dict(whole.named_buffers()))
+
+
+def test_a_checkpoint_from_before_those_were_kept_is_taken_up() -> None:
+    model = Levelled()
+    recipe = Recipe(global_batch=4, max_micro_batch=4)
+    replica = Replica(model, torch.optim.SGD(model.parameters(), lr=0.1), recipe)
+    state = replica.state()
+    assert set(state.pop("buffers")) == {"level", "passes"}
+    replica.load(state)
+    state["buffers"] = {"level": torch.ones(3), "gone": torch.ones(1), "layer.none": torch.ones(1)}
+    replica.load(state)  # other places, other shapes: left as they are
+    assert model.level.tolist() == [0, 0]
