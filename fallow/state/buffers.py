@@ -95,7 +95,7 @@ class Buffers:
     def values(self) -> list[torch.Tensor | None]:
         """The statistics as they are; ``None`` for one that is not here any more."""
         found = [buffer.now() for buffer in self._statistics]
-        return [None if value is None else value.detach() for value in found]
+        return [value.detach() if value is not None and value.requires_grad else value for value in found]
 
     def settle(
         self, averages: Sequence[torch.Tensor], marks: Sequence[float], moves: Sequence[float]
@@ -164,7 +164,7 @@ def take_up(model: nn.Module, given: Mapping[str, torch.Tensor]) -> None:
 
 @dataclass(slots=True, eq=False)
 class _Buffer:
-    """``stood`` is the tensor that was there when it was kept, ``copied`` what it held."""
+    """``stood`` is the tensor that was there when it was kept, ``copied`` what it held, as bits too."""
 
     module: nn.Module
     name: str
@@ -172,6 +172,7 @@ class _Buffer:
     device: torch.device
     stood: torch.Tensor | None = None
     copied: torch.Tensor | None = None
+    copied_bits: torch.Tensor | None = None
 
     def now(self) -> torch.Tensor | None:
         """What is there, if it is as the model was built."""
@@ -195,7 +196,9 @@ class _Buffer:
 
     def differs(self) -> torch.Tensor | bool:
         """Whether it has other bits now; on a GPU nobody waits for the answer yet."""
-        now, before = _bits(self._there()), _bits(self.memory())
+        if self.copied_bits is None:
+            self.copied_bits = _bits(self.memory())
+        now, before = _bits(self._there()), self.copied_bits
         return not torch.equal(now, before) if now.is_cpu else torch.ne(now, before).any()
 
     def movement(self) -> torch.Tensor:
@@ -205,7 +208,7 @@ class _Buffer:
     def _there(self) -> torch.Tensor:
         found = self.now()
         assert found is not None
-        return found.detach()
+        return found.detach() if found.requires_grad else found
 
 
 def _distinct(model: nn.Module) -> list[_Buffer]:
@@ -250,8 +253,9 @@ def _numbers(answers: Sequence[torch.Tensor | bool]) -> list[int]:
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    real = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor.resolve_neg()
-    return real.view(WHOLE[real.dtype.itemsize])
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    return tensor.resolve_neg().view(WHOLE[tensor.dtype.itemsize])
 
 
 def _overlaps(tensor: torch.Tensor) -> bool:
