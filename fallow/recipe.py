@@ -38,3 +38,8 @@ class Recipe:
     state: Mapping[str, Any] | None = None
     checkpoint: Path | None = None
     allow_non_finite: bool = False
+
+    @property
+    def scales_losses(self) -> bool:
+        """Whether a scaler is at work, so that a step with inf or nan in its gradients is skipped by it."""
+        return self.scaler is not None and bool(self.scaler.is_enabled())

@@ -22,8 +22,7 @@ from fallow.batches.feed import Feed
 from fallow.batches.intake import Asked, Intake, length, take_in
 from fallow.batches.open_step import ONCE_EACH, OpenStep
 from fallow.batches.sampling import Order, Piece
-from fallow.gradients.bucketed import Plain
-from fallow.gradients.folded import Tree
+from fallow.gradients import choosing
 from fallow.gradients.losses import checked, finite
 from fallow.gradients.reduction import Local, Reducer, Summed
 from fallow.mistakes import LoopMistake
@@ -35,15 +34,12 @@ from fallow.reports.stopwatch import Stopwatch
 from fallow.requests.wishes import Wishes
 from fallow.state import randomness
 from fallow.state.keeper import Keeper
+from fallow.state.randomness import Stage
 from fallow.state.replica import Replica
 from fallow.world import static_world
 from fallow.world.channel import Channel
 from fallow.world.group import Group, GroupBroken
 from fallow.world.seat import Seat
-
-NOTES = 2
-"""What a worker adds to a step's sum: the number of the plan to switch to, and whether to save. If shares go
-by speed, its seconds a sample follow in its rank's place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +69,9 @@ class Trainer:
         self._replica = Replica(model, optimizer, recipe)
         self._seat = Seat(self._replica, channel, founder, group, self._keep)
         self._reporter = reporter or Reporter(None)
-        self._keyed = recipe.deterministic or self._seat.driven or self.world_size > 1
-        self._keeper = Keeper(self._replica, recipe.checkpoint, generators=not self._keyed)
+        keyed = recipe.deterministic or self._seat.driven or self.world_size > 1
+        self._key = recipe.seed if keyed else None
+        self._keeper = Keeper(self._replica, recipe.checkpoint, generators=not keyed)
         self._wishes = Wishes(channel, self._replica.device, self._keeper.save)
         self._sits_in: Group | None = None
         self._trainable: tuple[bool, ...] = ()
@@ -168,8 +165,7 @@ class Trainer:
             worker_init=worker_init,
             samples_per_epoch=samples_per_epoch,
         )
-        seed = self.recipe.seed
-        intake = take_in(data, asked, self.recipe.global_batch, seed, seed if self._keyed else None)
+        intake = take_in(data, asked, self.recipe.global_batch, self.recipe.seed, self._key)
         self._order = intake.order
         self._total_steps = length(total_steps, epochs, intake.order)
         self._know(intake.order)
@@ -239,7 +235,7 @@ class Trainer:
     # -- one step ---------------------------------------------------------------------------------------
 
     def _run(self, intake: Intake, until: int) -> Iterator[tuple[int, Iterator[Any]]]:
-        own = torch.Generator().manual_seed(self.recipe.seed) if self._keyed else None
+        own = None if self._key is None else torch.Generator().manual_seed(self._key)
         feed = Feed(intake, until, own)
         with closing(feed), self._keeper.listening():
             if not (self.warming_up or self._started):
@@ -289,10 +285,9 @@ class Trainer:
         )
         shape, pieces = feed.open(now, self.next_step)
         self._open = OpenStep(self.next_step, shape, tuple(piece.micro for piece in pieces))
-        if self._seat.driven:
-            self._replica.keep_buffers()
         self._reducer.begin()
         self._busy.start()
+        randomness.seed(self._key, self.next_step, stage=Stage.BEFORE)
         return self._micro_batches(feed, self._open, pieces)
 
     def _micro_batches(self, feed: Feed, opened: OpenStep, pieces: Sequence[Piece]) -> Iterator[Any]:
@@ -301,9 +296,9 @@ class Trainer:
             opened.hand_out(piece.micro)
             self._reducer.begin_micro_batch(piece is pieces[-1])
             fetched = feed.fetch(piece)
-            if self._keyed:
-                randomness.seed(self.recipe.seed, piece.step, piece.micro.index)
+            randomness.seed(self._key, piece.step, piece.micro.index)
             yield fetched
+        randomness.seed(self._key, opened.number, stage=Stage.AFTER)
 
     def _settle(self) -> None:
         """Scripts freeze and unfreeze parameters before a step's first pass: what is summed must follow."""
@@ -313,13 +308,8 @@ class Trainer:
 
     def _new_reducer(self) -> Reducer:
         self._trainable = self._replica.trainable()
-        model, group = self._replica.model, self._seat.group
-        notes = NOTES + (group.world_size if self.recipe.balance_by_speed else 0)
         spare = self._reducer.close()
-        if self.recipe.deterministic:
-            return Tree(model, group, notes, spare)
-        alone = group.world_size == 1 and not self._seat.driven
-        return Local(model) if alone else Plain(model, group, notes, spare)
+        return choosing.reducer(self._replica, self._seat.group, resized=self._seat.driven, spare=spare)
 
     def _sum(self, opened: OpenStep) -> Summed | None:
         """The step's exchange; ``None`` when the group broke. No traceback may outlive it: one that did would
@@ -345,11 +335,12 @@ class Trainer:
         if summed is None:
             self._replica.roll_back()
             return _Outcome(None, 0.0)
-        scale = opened.scale(summed.count)
+        scale = opened.scale(summed.count, summed.counted)
         loss = summed.loss * scale
-        if self.recipe.scaler is None and not self.recipe.allow_non_finite:
+        if not (self.recipe.scales_losses or self.recipe.allow_non_finite):
             finite(loss, opened.number)
         self._replica.scale(scale)
+        randomness.seed(self._key, opened.number, stage=Stage.UPDATE)
         return _Outcome(summed, loss)
 
     def _commit(self, opened: OpenStep, summed: Summed, loss: float) -> Step:

@@ -34,7 +34,7 @@ def rank(rank: int, world: int, port: int, steps: int, answers: Any) -> None:
         for index in range(*blocks[rank]):
             tree.begin_micro_batch(last=index == blocks[rank][1] - 1)
             model[0].grad = plain
-            tree.end_micro_batch(index, 1 / PIECES, torch.zeros(()), 0.0)
+            tree.end_micro_batch(index, 1 / PIECES, torch.zeros(()), None)
         for name, seconds in took.items():
             group.all_reduce([torch.zeros(1)])
             began_s = time.monotonic()

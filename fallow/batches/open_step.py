@@ -17,7 +17,7 @@ class Weighed:
     micro: MicroBatch
     weight: float
     fraction: float
-    count: float
+    count: float | None
 
 
 class OpenStep:
@@ -50,7 +50,7 @@ class OpenStep:
         whole = self.shape.global_batch
         fraction = micro.size / whole
         if count is None:
-            return Weighed(micro, fraction, fraction, 0.0)
+            return Weighed(micro, fraction, fraction, None)
         return Weighed(micro, count / whole, fraction, float(count))
 
     def close(self) -> None:
@@ -61,17 +61,23 @@ class OpenStep:
                 f"micro-batches. {ONCE_EACH}"
             )
 
-    def scale(self, total_count: float) -> float:
-        """What gradients and loss are multiplied with once summed: 1 unless losses were counted."""
-        if self._counting is False and total_count and self.mine:
-            raise LossMistake(f"{self._where()}: other workers pass a count to backward(), this one does not")
-        if not total_count:
-            if self._counting:
-                raise LossMistake(
-                    f"{self._where()}: the counts of all micro-batches sum to 0, so the mean loss is not "
-                    "defined. Leave samples out of the data set that have nothing to learn from"
-                )
+    def scale(self, total_count: float, counted: int) -> float:
+        """What gradients and loss are multiplied with once summed: 1 unless losses were counted.
+
+        Both numbers are sums over all workers, so that all raise LossMistake or none.
+        """
+        if not counted:
             return 1.0
+        if counted != (pieces := len(self.shape.micro_batches)):
+            raise LossMistake(
+                f"{self._where()}: {counted} of all workers' {pieces} micro-batches passed a count to "
+                "backward(); nothing was updated. Pass one in every worker, or in none"
+            )
+        if not total_count:
+            raise LossMistake(
+                f"{self._where()}: the counts of all micro-batches sum to 0, so the mean loss is not "
+                "defined. Leave samples out of the data set that have nothing to learn from"
+            )
         return self.shape.global_batch / total_count
 
     def _check_count(self, count: float | None) -> None:

@@ -59,7 +59,7 @@ class MapReader:
 
     def read(self, piece: Piece) -> Any:
         """The collated samples; the data set's ``__getitems__`` is used where it has one."""
-        _key(self._seed, piece)
+        randomness.seed(self._seed, piece.step, piece.micro.index, Stage.DATA)
         try:
             return self._collate(self._samples(piece))
         except IndexError as error:
@@ -101,7 +101,7 @@ class StreamReader:
             self._begin(piece.epoch, start)
         elif start > self._position:
             self._skip(start - self._position)
-        _key(self._seed, piece)
+        randomness.seed(self._seed, piece.step, piece.micro.index, Stage.DATA)
         assert self._iterator is not None
         samples = list(itertools.islice(self._iterator, size))
         self._position += len(samples)
@@ -146,8 +146,3 @@ class StreamReader:
         else:
             next(itertools.islice(self._iterator, count, count), None)
         self._position += count
-
-
-def _key(seed: int | None, piece: Piece) -> None:
-    if seed is not None:
-        randomness.seed(seed, piece.step, piece.micro.index, Stage.DATA)

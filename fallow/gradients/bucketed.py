@@ -15,6 +15,7 @@ from torch import nn
 from fallow.gradients import oddities
 from fallow.gradients.flat import Flat, Storage, on_wire, put
 from fallow.gradients.reduction import TALLIES, Summed
+from fallow.state.buffers import Buffers
 from fallow.world.group import Group, GroupBroken, Work
 
 BUCKET_BYTES = 25 * 1024 * 1024
@@ -24,8 +25,8 @@ BUCKET_BYTES = 25 * 1024 * 1024
 class Plain:
     """Each worker accumulates its own micro-batches; one all-reduce a bucket sums the workers.
 
-    Running statistics are averaged over the workers, by samples. Between the last backward pass and
-    ``finish``, gradients that travel are in no parameter's ``grad``.
+    Running statistics that somebody changed are averaged over the workers, by samples. Between the last
+    backward pass and ``finish``, gradients that travel are in no parameter's ``grad``.
     """
 
     def __init__(
@@ -35,9 +36,11 @@ class Plain:
         notes: int,
         spare: Storage | None = None,
         bucket_bytes: int = BUCKET_BYTES,
+        *,
+        buffers: Buffers | None = None,
     ):
         self._group = group
-        self._flat = Flat(model, TALLIES + notes, bucket_bytes)
+        self._flat = Flat(model, TALLIES + notes, bucket_bytes, buffers)
         self._storage = self._flat.allocate(spare=spare)
         self._views = self._flat.gradients(self._storage)
         self._buckets = [place.bucket for place in self._flat.layout.gradients]
@@ -46,6 +49,7 @@ class Plain:
         self._failure: str | None = None
         self._loss: torch.Tensor | float = 0.0
         self._count = self._fraction = 0.0
+        self._counted = 0
         self._present: list[bool] = []
         self._sparse: set[int] = set()
         self._waiting: list[set[int]] = []  # per bucket that may leave early, from the last micro-batch on
@@ -66,10 +70,11 @@ class Plain:
             expected = [set(self._flat.layout.members(at)) for at in range(self._flat.layout.early)]
             self._waiting = [members - self._absent for members in expected]
 
-    def end_micro_batch(self, index: int, fraction: float, loss: torch.Tensor, count: float) -> None:
+    def end_micro_batch(self, index: int, fraction: float, loss: torch.Tensor, count: float | None) -> None:
         """Add up this worker's part of the global batch."""
         self._loss = self._loss + loss
-        self._count += count
+        self._count += count or 0.0
+        self._counted += count is not None
         self._fraction += fraction
 
     def arrived(self, number: int) -> None:
@@ -91,7 +96,7 @@ class Plain:
         for bucket in range(self._sent, len(storage)):
             self._pack(bucket)
         present = [has or number in late for number, has in enumerate(self._present)]
-        extras = [float(self._loss), self._count, *notes]
+        extras = [float(self._loss), self._count, self._counted, *notes]
         fraction = self._fraction if self._group.world_size > 1 else 1.0  # not 0.9999…
         flat.write_rest(storage, fraction, extras, present, len(late) + len(self._sparse))
         while self._sent < len(storage):
@@ -100,9 +105,11 @@ class Plain:
         totals = flat.read(storage)
         if totals.odd:
             oddities.mend(self._group, flat.parameters, self._views, late, self._sparse)
+        if totals.tables:
+            oddities.add_up(self._group, flat.buffers, totals.tables, flat.device)
         self._absent = frozenset([n for n, has in enumerate(totals.present) if not has])
-        loss, count, *summed = totals.extras
-        return Summed(loss, count, tuple(summed))
+        loss, count, counted, *summed = totals.extras
+        return Summed(loss, count, round(counted), tuple(summed))
 
     def close(self) -> Storage:
         """Take the hooks off the parameters. What still travels keeps its buckets."""
@@ -112,6 +119,7 @@ class Plain:
 
     def _reset(self) -> None:
         self._loss = self._count = self._fraction = 0.0
+        self._counted = 0
         self._present = [False] * len(self._views)
         self._sparse, self._waiting, self._sent = set(), [], 0
 

@@ -1,7 +1,8 @@
 """A model's gradients and running statistics in flat tensors, so that few sums over the group carry all.
 
 Where each lies, ``layout`` says. The tail holds the extra numbers of the step, how many gradients are odd,
-a mark for each parameter that had one, and how far each counter moved. Nothing here communicates.
+a mark for each parameter that had one and for each buffer that changed, and how far each counter moved.
+Nothing here communicates.
 """
 
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ import torch
 from torch import nn
 
 from fallow.gradients.layout import Layout, Place, lay_out
+from fallow.state.buffers import Buffers
 
 Storage = list[torch.Tensor]
 """One 1-d tensor a bucket, as ``Flat.allocate`` makes them."""
@@ -21,26 +23,33 @@ SLACK = 1024
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
     """What the tail says after the sum: the ``extras``, over all workers; which parameters had a gradient
-    anywhere; and how many gradients were out of the ordinary.
+    anywhere; how many gradients were out of the ordinary; and which tables of whole numbers somebody changed.
     """
 
     extras: list[float]
     present: tuple[bool, ...]
     odd: int
+    tables: tuple[int, ...]
 
 
 class Flat:
-    """The buckets of one model; ``extras`` further numbers travel with it."""
+    """The buckets of one model; ``extras`` further numbers travel with it. ``buffers`` are the model's as it
+    was built, if that was before.
+    """
 
-    def __init__(self, model: nn.Module, extras: int, bucket_bytes: int | None = None):
+    def __init__(
+        self,
+        model: nn.Module,
+        extras: int,
+        bucket_bytes: int | None = None,
+        buffers: Buffers | None = None,
+    ):
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self.statistics = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
-        self._counters = [buffer for buffer in model.buffers() if _is_counter(buffer)]
-        self._counted = [0] * len(self._counters)
+        self.buffers = buffers or Buffers(model)
         self._extras = extras
         self.device = next((tensor.device for tensor in model.parameters()), torch.device("cpu"))
-        tail = extras + 1 + len(self.parameters) + len(self._counters)
-        self.layout: Layout = lay_out(self.parameters, self.statistics, tail, bucket_bytes)
+        tail = extras + 1 + len(self.parameters) + self.buffers.marks + self.buffers.counters
+        self.layout: Layout = lay_out(self.parameters, self.buffers.statistics, tail, bucket_bytes)
 
     def allocate(self, multiple: int = 1, spare: Storage | None = None) -> Storage:
         """Storage with anything in it, each bucket padded to a multiple of ``multiple`` elements.
@@ -54,14 +63,9 @@ class Flat:
         ]
 
     def begin(self) -> None:
-        """No parameter has a gradient afterwards, and counters count from here."""
+        """No parameter has a gradient afterwards, and buffers are kept as they are."""
         self.drop_gradients()
-        self._counted = self._counts()
-
-    def rewind_counters(self) -> None:
-        """Counters stand where the step began."""
-        for counter, before in zip(self._counters, self._counted, strict=True):
-            counter.fill_(before)
+        self.buffers.keep()
 
     def drop_gradients(self) -> None:
         """No parameter has a gradient afterwards."""
@@ -86,8 +90,9 @@ class Flat:
             view.add_(
                 0.0 if parameter.grad is None else _dense(parameter.grad)
             )  # as zeros do: -0.0 becomes 0.0
-        for statistic, place in zip(self.statistics, self.layout.statistics, strict=True):
-            _view(storage, place).view(statistic.shape).add_(statistic * fraction)
+        for view, statistic in zip(self._statistics(storage), self.buffers.values(), strict=True):
+            if statistic is not None:
+                view.add_(statistic * fraction)
         present = [parameter.grad is not None for parameter in self.parameters]
         tail = _view(storage, self.layout.tail)
         tail.add_(torch.tensor(self._tail(extras, present, len(self.sparse())), dtype=tail.dtype))
@@ -103,41 +108,44 @@ class Flat:
     def write_rest(
         self, storage: Storage, fraction: float, extras: Sequence[float], present: Sequence[bool], odd: int
     ) -> None:
-        """The statistics times ``fraction``, and the tail."""
-        for statistic, place in zip(self.statistics, self.layout.statistics, strict=True):
-            torch.mul(statistic, fraction, out=_view(storage, place).view(statistic.shape))
+        """The statistics times ``fraction``, and the tail. Without a part of the step there is nothing to
+        give, not even zero times what is infinite, and what a pass that isn't counted changed is undone.
+        """
+        if not fraction:
+            self.buffers.rewind()
+        for view, statistic in zip(self._statistics(storage), self.buffers.values(), strict=True):
+            if statistic is None or not fraction:
+                view.zero_()
+            else:
+                torch.mul(statistic, fraction, out=view)
         tail = _view(storage, self.layout.tail)
         tail.copy_(torch.tensor(self._tail(extras, present, odd), dtype=tail.dtype))
 
     def read(self, storage: Storage) -> Totals:
-        """Give each parameter its summed gradient, if any worker had one, and set the statistics.
-
-        The gradients are views of ``storage``.
+        """Give each parameter its summed gradient, if any worker had one, and settle the buffers, except for
+        tables. The gradients are views of ``storage``.
         """
         numbers: list[float] = _view(storage, self.layout.tail).tolist()
-        extras, (odd, *marks) = numbers[: self._extras], numbers[self._extras :]
-        present = tuple([mark > 0 for mark in marks[: len(self.parameters)]])
+        extras, (odd, *rest) = numbers[: self._extras], numbers[self._extras :]
+        present = tuple([mark > 0 for mark in rest[: len(self.parameters)]])
+        changes = rest[len(self.parameters) :]
         for parameter, view, had in zip(self.parameters, self.gradients(storage), present, strict=True):
             parameter.grad = view if had else None
-        for statistic, place in zip(self.statistics, self.layout.statistics, strict=True):
-            statistic.copy_(_view(storage, place).view(statistic.shape))
-        moves = marks[len(self.parameters) :]
-        for counter, before, moved in zip(self._counters, self._counted, moves, strict=True):
-            counter.fill_(before + round(moved))
-        return Totals(extras=extras, present=present, odd=round(odd))
+        marks, moves = changes[: self.buffers.marks], changes[self.buffers.marks :]
+        tables = self.buffers.settle(self._statistics(storage), marks, moves)
+        return Totals(extras=extras, present=present, odd=round(odd), tables=tables)
 
     def extras(self, storage: Storage) -> torch.Tensor:
         """The extra numbers in ``storage``, as a view."""
         return _view(storage, self.layout.tail)[: self._extras]
 
     def _tail(self, extras: Sequence[float], present: Sequence[bool], odd: int) -> list[float]:
-        moved = [now - before for now, before in zip(self._counts(), self._counted, strict=True)]
-        return [*extras, odd, *present, *moved]
+        changes = self.buffers.look()
+        return [*extras, odd, *present, *changes.marks, *changes.moves]
 
-    def _counts(self) -> list[int]:
-        """Read in one go: on a GPU, each look would wait for it."""
-        counts = [counter.reshape(1).to(torch.int64) for counter in self._counters]
-        return torch.cat(counts).tolist() if counts else []
+    def _statistics(self, storage: Storage) -> list[torch.Tensor]:
+        pairs = zip(self.buffers.statistics, self.layout.statistics, strict=True)
+        return [_view(storage, place).view(like.shape) for like, place in pairs]
 
     def _take(self, size: int, dtype: torch.dtype, left: Storage) -> torch.Tensor:
         for at, tensor in enumerate(left):
@@ -166,8 +174,3 @@ def _dense(gradient: torch.Tensor) -> torch.Tensor:
 
 def _view(storage: Storage, place: Place) -> torch.Tensor:
     return storage[place.bucket][place.start : place.start + place.size]
-
-
-def _is_counter(buffer: torch.Tensor) -> bool:
-    """A single whole number, such as BatchNorm's count of batches."""
-    return buffer.numel() == 1 and not buffer.is_floating_point() and buffer.dtype != torch.bool

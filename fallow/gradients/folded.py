@@ -14,6 +14,7 @@ from fallow.gradients import oddities
 from fallow.gradients.flat import Flat, Storage, on_wire
 from fallow.gradients.reduction import TALLIES, Summed
 from fallow.gradients.tree import Node, Stack, block_nodes, push, root
+from fallow.state.buffers import Buffers
 from fallow.world.group import Group, Work
 
 PIECE_ELEMENTS = 1024 * 1024
@@ -22,38 +23,43 @@ PIECE_ELEMENTS = 1024 * 1024
 class Tree:
     """Every micro-batch is a leaf of one canonical tree, so the sums are bitwise those of any other world.
 
-    Running statistics of each micro-batch start from those of the step, and are averaged along the same tree.
+    The buffers of each micro-batch start from those of the step; running statistics are averaged along the
+    same tree.
     """
 
-    def __init__(self, model: nn.Module, group: Group, notes: int, spare: Storage | None = None):
+    def __init__(
+        self,
+        model: nn.Module,
+        group: Group,
+        notes: int,
+        spare: Storage | None = None,
+        buffers: Buffers | None = None,
+    ):
         self._group = group
-        self._flat = Flat(model, TALLIES + notes)
+        self._flat = Flat(model, TALLIES + notes, buffers=buffers)
         self._no_notes = [0.0] * notes
         self._stack: Stack[Storage] = []
         self._left = list(spare or ())
         self._spare: list[Storage] = []
         self._landed: dict[tuple[int, int], torch.Tensor] = {}
-        self._before: list[torch.Tensor] = []
         self._sparse: set[int] = set()
         self._exchanging = False
 
     def begin(self) -> None:
-        """Drop all gradients and parts; remember the statistics that each micro-batch starts from."""
+        """Drop all gradients and parts; remember the buffers that each micro-batch starts from."""
         self._flat.begin()
         self._spare += [storage for _, storage in self._stack]
         self._stack = []
         self._sparse = set()
-        self._before = [buffer.clone() for buffer in self._flat.statistics]
 
     def begin_micro_batch(self, last: bool) -> None:
-        """Back to the statistics of the step's beginning."""
-        for buffer, before in zip(self._flat.statistics, self._before, strict=True):
-            buffer.copy_(before)
-        self._flat.rewind_counters()
+        """Back to the buffers of the step's beginning."""
+        self._flat.buffers.rewind()
 
-    def end_micro_batch(self, index: int, fraction: float, loss: torch.Tensor, count: float) -> None:
+    def end_micro_batch(self, index: int, fraction: float, loss: torch.Tensor, count: float | None) -> None:
         """Fold this leaf into the parts held so far; into its sibling's memory where that is here."""
-        leaf, extras = Node(0, index), [float(loss), count, *self._no_notes]
+        leaf = Node(0, index)
+        extras = [float(loss), count or 0.0, count is not None, *self._no_notes]
         self._sparse |= self._flat.sparse()
         if self._stack and self._stack[-1][0] == Node(0, index - 1) and index % 2 == 1:
             sibling = self._stack.pop()[1]
@@ -78,9 +84,11 @@ class Tree:
         if totals.odd:
             summed = self._flat.gradients(total)
             oddities.mend(self._group, self._flat.parameters, summed, {}, self._sparse)
+        if totals.tables:
+            oddities.add_up(self._group, self._flat.buffers, totals.tables, self._flat.device)
         self._spare.append(total)
-        loss, count, *rest = totals.extras
-        return Summed(loss, count, tuple(rest))
+        loss, count, counted, *rest = totals.extras
+        return Summed(loss, count, round(counted), tuple(rest))
 
     def close(self) -> Storage:
         """Give up all parts. What still travels keeps its memory."""

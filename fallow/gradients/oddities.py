@@ -1,9 +1,10 @@
-"""Gradients out of the ordinary, after the sum: those that missed their bucket, and sparse ones.
+"""What is out of the ordinary, after the sum: gradients that missed their bucket or are sparse, and tables.
 
 A gradient is late when more of it came after its bucket had left: a parameter that had none in the step
 before, or one that is used in several backward passes (reentrant checkpointing). It is summed by itself and
 added, so nothing is lost. Optimizers for sparse gradients get sparse ones again. Costs two sums or more, and
-only in steps where some worker had such a gradient; all know, because their number rides in the tail.
+only in steps where some worker had such a gradient; all know, because their number rides in the tail. Tables
+of whole numbers, of which most never change (masks, places), have a mark there and are summed when it is set.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -11,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 import torch
 
 from fallow.gradients.flat import on_wire, put
+from fallow.state.buffers import Buffers
 from fallow.world.group import Group
 
 
@@ -38,3 +40,10 @@ def mend(
             parameters[number].grad = summed[number]
         if was_sparse:
             parameters[number].grad = summed[number].to_sparse(1)
+
+
+def add_up(group: Group, buffers: Buffers, tables: Sequence[int], device: torch.device) -> None:
+    """Let each of these tables go as far as all workers together moved it. Raises GroupBroken."""
+    moved = buffers.movement(tables, device)
+    group.all_reduce([moved])
+    buffers.settle_tables(tables, moved)

@@ -12,20 +12,22 @@ from typing import Protocol
 import torch
 from torch import nn
 
-from fallow.gradients.flat import Flat, Storage
+from fallow.gradients.flat import Storage
 
-TALLIES = 2  # the loss, the count
+TALLIES = 3  # the loss, the count, the micro-batches that were counted
 
 
 @dataclass(frozen=True, slots=True)
 class Summed:
     """What came back beside the gradients, summed over all workers.
 
-    ``loss`` and ``count`` are the micro-batches'; ``notes`` are the workers' own numbers, place by place.
+    ``loss`` and ``count`` are the micro-batches', of which ``counted`` had a count; ``notes`` are the
+    workers' own numbers, place by place.
     """
 
     loss: float
     count: float
+    counted: int
     notes: tuple[float, ...]
 
 
@@ -40,9 +42,9 @@ class Reducer(Protocol):
         """Before the forward pass of a micro-batch; ``last``: of this worker's in this step."""
         ...
 
-    def end_micro_batch(self, index: int, fraction: float, loss: torch.Tensor, count: float) -> None:
+    def end_micro_batch(self, index: int, fraction: float, loss: torch.Tensor, count: float | None) -> None:
         """Its gradient is in ``grad``; it and the scalar ``loss`` are weighted already. ``fraction`` is its
-        part of the step's samples, ``count`` how many items it was averaged over (0 when nobody counts).
+        part of the step's samples, ``count`` how many items it was averaged over, where they are counted.
         """
         ...
 
@@ -63,26 +65,30 @@ class Local:
     """A world of one, in torch's own order: gradients accumulate where the optimizer looks for them."""
 
     def __init__(self, model: nn.Module):
-        self._flat = Flat(model, 0)
+        self._model = model
         self._loss: torch.Tensor | float = 0.0
         self._count = 0.0
+        self._counted = 0
 
     def begin(self) -> None:
         """Drop all gradients."""
-        self._flat.begin()
-        self._loss = self._count = 0.0
+        for parameter in self._model.parameters():
+            if parameter.requires_grad:
+                parameter.grad = None
+        self._loss, self._count, self._counted = 0.0, 0.0, 0
 
     def begin_micro_batch(self, last: bool) -> None:
         """Nothing to prepare."""
 
-    def end_micro_batch(self, index: int, fraction: float, loss: torch.Tensor, count: float) -> None:
+    def end_micro_batch(self, index: int, fraction: float, loss: torch.Tensor, count: float | None) -> None:
         """Only the loss is added up: autograd has accumulated the gradient."""
         self._loss = self._loss + loss
-        self._count += count
+        self._count += count or 0.0
+        self._counted += count is not None
 
     def finish(self, blocks: Sequence[tuple[int, int]], notes: Sequence[float]) -> Summed:
         """Nothing to exchange."""
-        return Summed(float(self._loss), self._count, tuple(notes))
+        return Summed(float(self._loss), self._count, self._counted, tuple(notes))
 
     def close(self) -> Storage:
         """Nothing to let go of."""

@@ -2,6 +2,7 @@
 
 Python's, torch's and, if the script uses it, NumPy's global generators are set, so that augmentation and
 dropout draw the same numbers for a micro-batch in whichever worker, and whichever loader process, it lands.
+What all workers do alike (the loop around the micro-batches, the update) draws the same numbers in all.
 A generator of the script's own can follow with ``torch.initial_seed()``.
 """
 
@@ -15,14 +16,21 @@ import torch
 
 
 class Stage(StrEnum):
-    """What the numbers are drawn for: reading samples, or computing with them."""
+    """What the numbers are drawn for: reading samples, or computing with them; and, once a step in every
+    worker, the loop before its micro-batches, the loop after them, and the update.
+    """
 
     DATA = "data"
     MODEL = "model"
+    BEFORE = "before"
+    AFTER = "after"
+    UPDATE = "update"
 
 
-def seed(seed: int, step: int, micro_batch: int, stage: Stage = Stage.MODEL) -> None:
-    """Set the global generators for one micro-batch of one step."""
+def seed(seed: int | None, step: int, micro_batch: int = 0, stage: Stage = Stage.MODEL) -> None:
+    """Set the global generators for one stage of a step; without a ``seed`` they are left alone."""
+    if seed is None:
+        return
     digest = hashlib.blake2b(f"{seed}/{step}/{micro_batch}/{stage}".encode(), digest_size=8).digest()
     key = int.from_bytes(digest, "little") >> 1
     random.seed(key)

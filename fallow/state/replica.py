@@ -5,6 +5,7 @@ updated, and it can be put back to where an uncommitted step began. Nothing here
 """
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -13,7 +14,8 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from fallow.mistakes import Mistake, StateMistake
 from fallow.recipe import Recipe
-from fallow.state import randomness
+from fallow.state import buffers, moments, randomness
+from fallow.state.buffers import Buffers
 
 Identity = dict[str, int | float | bool | None]
 
@@ -31,7 +33,11 @@ class Replica:
         self._parameters = list(model.parameters())
         _check(self._parameters, optimizer)
         self.device: torch.device = self._parameters[0].device
-        self._saved_buffers: dict[str, torch.Tensor] = {}
+
+    @cached_property
+    def buffers(self) -> Buffers:
+        """What forward passes change, as the model is when somebody asks first."""
+        return Buffers(self.model)
 
     def trainable(self) -> tuple[bool, ...]:
         """Which parameters are trained now; scripts freeze and unfreeze on the way."""
@@ -43,10 +49,12 @@ class Replica:
         ``generators`` adds the global random generators, for trainings whose randomness isn't keyed.
         """
         recipe = self.recipe
+        model = dict(self._bare.state_dict())
         return {
             "step": self.next_step,
             "identity": dict(self.identity),
-            "model": dict(self._bare.state_dict()),
+            "model": model,
+            "buffers": buffers.beside(self._bare, model),
             "frozen": [name for name, p in self._bare.named_parameters() if not p.requires_grad],
             "optimizer": self.optimizer.state_dict(),
             "schedulers": [scheduler.state_dict() for scheduler in recipe.schedulers],
@@ -62,7 +70,8 @@ class Replica:
         try:
             if not _lies_in(state["model"], self._bare.state_dict()):
                 self._bare.load_state_dict(state["model"])
-            self.optimizer.load_state_dict(state["optimizer"])
+            buffers.take_up(self._bare, state.get("buffers", {}))  # saved since November 2026
+            moments.take_up(self.optimizer, state["optimizer"])
             for scheduler, part in zip(recipe.schedulers, state["schedulers"], strict=True):
                 scheduler.load_state_dict(part)
             if recipe.scaler is not None and state["scaler"] is not None:
@@ -82,15 +91,9 @@ class Replica:
             randomness.restore(state["generators"])
         self.next_step = state["step"]
 
-    def keep_buffers(self) -> None:
-        """Running statistics change in the forward pass, before the step is committed: keep a way back."""
-        self._saved_buffers = {name: value.clone() for name, value in self._bare.named_buffers()}
-
     def roll_back(self) -> None:
-        """Buffers stand where ``keep_buffers`` saw them; safe when it was never called."""
-        for name, value in self._bare.named_buffers():
-            if name in self._saved_buffers:
-                value.copy_(self._saved_buffers[name])
+        """Buffers stand where the step began: they change in the forward pass, before it is committed."""
+        self.buffers.rewind()
 
     def warm_up(self) -> None:
         """Take a throw-away step with the gradients that are there, in a replica that waits for its state.
@@ -122,7 +125,6 @@ class Replica:
                 scheduler.step(loss)
             else:
                 scheduler.step()
-        self._saved_buffers = {}
         self.next_step += 1
         return norm, skipped
 

@@ -1,7 +1,8 @@
 """A training that draws random numbers wherever trainings do, in loader processes too; all in float32.
 
 Augmentation draws from Python's, torch's and NumPy's generators, the model has dropout and BatchNorm, the
-optimizer a scaler and schedulers. What each worker saw goes to OUT.PID a line a step, the end to OUT.pt.
+gradient gets noise, the optimizer a scaler and schedulers. What each worker saw goes to OUT.PID a line a
+step, the end to OUT.pt.
 """
 
 import functools
@@ -55,8 +56,15 @@ def build() -> tuple[nn.Module, torch.optim.Optimizer, dict[str, Any]]:
             torch.optim.lr_scheduler.MultiStepLR(optimizer, [20, 40]),
         ],
         "max_grad_norm": 1.0,
+        "on_gradient": add_noise,
     }
     return model, optimizer, options
+
+
+def add_noise(model: nn.Module) -> None:
+    for parameter in model.parameters():
+        assert parameter.grad is not None
+        parameter.grad.add_(torch.randn_like(parameter), alpha=1e-3)
 
 
 def note_process(out: Path, worker: int) -> None:

@@ -86,7 +86,7 @@ def shared(case: Case, group: Group, model: "torch.nn.Module") -> Learned:
         reducer.end_micro_batch(micro.index, part.fraction, weighted.detach(), part.count)
     opened.close()
     summed = reducer.finish(shape.blocks, [])
-    scale = opened.scale(summed.count)
+    scale = opened.scale(summed.count, summed.counted)
     return summed.loss * scale, [parameter.grad * scale for parameter in model.parameters()]
 
 

@@ -207,6 +207,15 @@ def test_a_loss_that_cannot_be_trained_on_is_said_before_anything_is_updated(
     assert train.unchanged  # type: ignore[attr-defined]
 
 
+def test_a_scaler_that_is_switched_off_guards_against_no_loss() -> None:
+    with pytest.raises(LossMistake, match="the loss over the global batch is nan; nothing was updated"):
+        train(
+            lambda model, batch: loss_of(model, batch) * float("nan"),
+            scaler=torch.amp.GradScaler("cpu", enabled=False),
+        )
+    assert train.unchanged  # type: ignore[attr-defined]
+
+
 def test_a_loss_that_is_not_finite_is_taken_when_that_is_asked_for() -> None:
     train(lambda model, batch: loss_of(model, batch) * float("nan"), allow_non_finite=True)
     assert not train.unchanged  # type: ignore[attr-defined]

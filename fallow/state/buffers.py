@@ -1,0 +1,263 @@
+"""A model's buffers, which forward passes change: found, kept, compared, put back and agreed upon.
+
+Many modules put a new tensor in a buffer's place instead of changing the old one, so a buffer is a module and
+a name here, never a tensor. Which there are is settled when a model is first looked at: all workers build the
+same one, so all number its buffers alike. One that is made later, or that has another shape, dtype or device
+by now (a cache that grows), is each worker's own. Nothing here communicates.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+WHOLE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+UNFIT = -(2.0**20)
+"""Outweighs what all workers together say of a buffer: it is left alone where one of them has lost it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What became of the buffers since they were kept.
+
+    ``marks`` is above zero for each statistic, then each table, that has other bits now; ``moves`` is how far
+    each counter went. Both may be summed over micro-batches and workers.
+    """
+
+    marks: tuple[float, ...]
+    moves: tuple[int, ...]
+
+
+class Buffers:
+    """The buffers of ``model``: ``statistics`` (floating and complex), of which an average is wanted; tables
+    of whole numbers or of yes and no, and counters (single whole numbers), whose movements are added up.
+    """
+
+    def __init__(self, model: nn.Module):
+        found = _distinct(model)
+        self._statistics = [b for b in found if b.like.is_floating_point() or b.like.is_complex()]
+        whole = [b for b in found if b not in self._statistics]
+        self._counters = [b for b in whole if b.like.numel() == 1 and b.like.dtype != torch.bool]
+        self._tables = [b for b in whole if b not in self._counters]
+        self._all = [*self._statistics, *self._tables, *self._counters]
+        self._moved: dict[int, torch.Tensor] = {}
+        self.statistics: list[torch.Tensor] = [buffer.like for buffer in self._statistics]
+        """Of which shape and dtype each is; they hold nothing."""
+
+    @property
+    def marks(self) -> int:
+        """How many marks ``look`` gives."""
+        return len(self._statistics) + len(self._tables)
+
+    @property
+    def counters(self) -> int:
+        """How many counters there are."""
+        return len(self._counters)
+
+    def keep(self) -> None:
+        """A step begins: remember all."""
+        self._moved = {}
+        for buffer in self._all:
+            buffer.stood = buffer.now()
+        held = [buffer for buffer in self._all if buffer.stood is not None]
+        _copy([(buffer.memory(), buffer.stood) for buffer in held if buffer.stood is not None])
+
+    def rewind(self) -> None:
+        """All stand where ``keep`` saw them, in the tensors of then; safe when it was never called. One that
+        has another shape by now stays: its module knows of that.
+        """
+        back = []
+        for buffer in self._all:
+            if buffer.stood is not None and buffer.is_here():
+                buffer.module._buffers[buffer.name] = buffer.stood
+                if not _overlaps(buffer.stood):
+                    back.append((buffer.stood, buffer.memory()))
+        _copy(back)
+
+    def look(self) -> Changes:
+        """What changed since ``keep``. Waits for the device, once. How far tables went is added up here."""
+        if not self._all:
+            return Changes((), ())
+        here = [buffer if buffer.is_here() else None for buffer in self._all]
+        marked, counting = here[: self.marks], here[self.marks :]
+        changed = [buffer.differs() for buffer in marked if buffer is not None]
+        went = [buffer.movement().reshape(()) for buffer in counting if buffer is not None]
+        answers = iter(_numbers([*changed, *went]))
+        marks = [UNFIT if buffer is None else float(next(answers)) for buffer in marked]
+        moves = [0 if buffer is None else next(answers) for buffer in counting]
+        for number, table in enumerate(self._tables):
+            if marks[len(self._statistics) + number] > 0:
+                moved = table.movement()
+                self._moved[number] = self._moved[number] + moved if number in self._moved else moved
+        return Changes(tuple(marks), tuple(moves))
+
+    def values(self) -> list[torch.Tensor | None]:
+        """The statistics as they are; ``None`` for one that is not here any more."""
+        found = [buffer.now() for buffer in self._statistics]
+        return [value.detach() if value is not None and value.requires_grad else value for value in found]
+
+    def settle(
+        self, averages: Sequence[torch.Tensor], marks: Sequence[float], moves: Sequence[float]
+    ) -> tuple[int, ...]:
+        """Take the average of each statistic, and the movement of each counter, in all workers.
+
+        ``marks`` and ``moves`` are the sums of theirs. A statistic that nobody changed stays as it is, to the
+        bit. Returns the numbers of the tables that somebody changed, which ``settle_tables`` waits for.
+        """
+        took = [
+            (buffer, average)
+            for buffer, average, mark in zip(self._statistics, averages, marks, strict=False)
+            if mark > 0
+        ]
+        counting = [(b, moved) for b, moved in zip(self._counters, moves, strict=True) if b.is_here()]
+        if counting:
+            before = [counter.memory().to(torch.int64) for counter, _ in counting]
+            after = torch._foreach_add(before, [round(moved) for _, moved in counting])
+            took += [(counter, value) for (counter, _), value in zip(counting, after, strict=True)]
+        _put(took)
+        return tuple([at for at, mark in enumerate(marks[len(self._statistics) :]) if mark > 0])
+
+    def movement(self, tables: Sequence[int], device: torch.device) -> torch.Tensor:
+        """How far this worker moved these tables, in one row of numbers to be summed on ``device``."""
+        moved = [
+            self._moved[number] if number in self._moved else torch.zeros(self._tables[number].like.shape)
+            for number in tables
+        ]
+        return torch.cat([each.reshape(-1).to(device, torch.int64) for each in moved])
+
+    def settle_tables(self, tables: Sequence[int], moved: torch.Tensor) -> None:
+        """Take the movement of all workers; a yes or no that any of them turned over is turned over."""
+        held = [self._tables[number] for number in tables]
+        parts = moved.split([table.like.numel() for table in held])
+        took = []
+        for table, part in zip(held, parts, strict=True):
+            kept = table.memory()
+            value = kept.to(torch.int64) + part.view(kept.shape).to(kept.device)
+            took.append((table, value.clamp(0, 1) if kept.dtype == torch.bool else value))
+        _put(took)
+
+
+def beside(model: nn.Module, named: Iterable[str]) -> dict[str, torch.Tensor]:
+    """The buffers of ``model`` by their names, without those of ``named``: what ``state_dict`` leaves out."""
+    known = set(named)
+    return {name: buffer for name, buffer in model.named_buffers() if name not in known}
+
+
+def take_up(model: nn.Module, given: Mapping[str, torch.Tensor]) -> None:
+    """Take over what ``beside`` gave of another worker's model, where this one has a buffer of that shape.
+
+    Others (a cache of another length, or one that is yet to be made) stay as they are.
+    """
+    modules = dict(model.named_modules())
+    for name, value in given.items():
+        module = modules.get(name.rpartition(".")[0])
+        places = module._buffers if module is not None else {}
+        at = name.rpartition(".")[2]
+        own = places.get(at)
+        if own is not None and (own.shape, own.dtype) == (value.shape, value.dtype):
+            if _overlaps(own):
+                places[at] = value.to(own.device)
+            else:
+                own.detach().copy_(value)
+
+
+@dataclass(slots=True, eq=False)
+class _Buffer:
+    """``stood`` is the tensor that was there when it was kept, ``copied`` what it held, as bits too."""
+
+    module: nn.Module
+    name: str
+    like: torch.Tensor
+    device: torch.device
+    stood: torch.Tensor | None = None
+    copied: torch.Tensor | None = None
+    copied_bits: torch.Tensor | None = None
+
+    def now(self) -> torch.Tensor | None:
+        """What is there, if it is as the model was built."""
+        found = self.module._buffers.get(self.name)
+        if found is None or found.shape != self.like.shape:
+            return None
+        if found is self.stood:
+            return found
+        fits = found.dtype == self.like.dtype and found.device == self.device
+        return found if fits and found.layout is torch.strided else None
+
+    def is_here(self) -> bool:
+        """Whether it was there when it was kept, and still is."""
+        return self.stood is not None and self.now() is not None
+
+    def memory(self) -> torch.Tensor:
+        """Where its value is kept; used again from step to step."""
+        if self.copied is None:
+            self.copied = torch.empty(self.like.shape, dtype=self.like.dtype, device=self.device)
+        return self.copied
+
+    def differs(self) -> torch.Tensor | bool:
+        """Whether it has other bits now; on a GPU nobody waits for the answer yet."""
+        if self.copied_bits is None:
+            self.copied_bits = _bits(self.memory())
+        now, before = _bits(self._there()), self.copied_bits
+        return not torch.equal(now, before) if now.is_cpu else torch.ne(now, before).any()
+
+    def movement(self) -> torch.Tensor:
+        """How far whole numbers went."""
+        return self._there().to(torch.int64) - self.memory().to(torch.int64)
+
+    def _there(self) -> torch.Tensor:
+        found = self.now()
+        assert found is not None
+        return found.detach() if found.requires_grad else found
+
+
+def _distinct(model: nn.Module) -> list[_Buffer]:
+    """Every buffer under the first of its names."""
+    seen: set[int] = set()
+    found = []
+    for module in model.modules():
+        for name, buffer in module._buffers.items():
+            if buffer is not None and buffer.layout is torch.strided and id(buffer) not in seen:
+                seen.add(id(buffer))
+                like = torch.empty(buffer.shape, dtype=buffer.dtype, device="meta")
+                found.append(_Buffer(module, name, like, buffer.device))
+    return found
+
+
+def _put(pairs: Sequence[tuple[_Buffer, torch.Tensor]]) -> None:
+    """Give each its value: where it stood since the step began, or in a new tensor as the module made one."""
+    within = []
+    for buffer, value in pairs:
+        now = buffer.now()
+        if now is not None and now is buffer.stood and not _overlaps(now):
+            within.append((now, value))
+        elif now is not None:
+            buffer.module._buffers[buffer.name] = value.to(now.dtype, copy=True)
+    _copy(within)
+
+
+def _copy(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    if pairs:
+        with torch.no_grad():
+            torch._foreach_copy_([into for into, _ in pairs], [value for _, value in pairs])
+
+
+def _numbers(answers: Sequence[torch.Tensor | bool]) -> list[int]:
+    """Read in one go: on a GPU, each look would wait for it."""
+    asked = [each for each in answers if isinstance(each, torch.Tensor)]
+    if not asked:
+        return [int(each) for each in answers]
+    device = asked[0].device
+    told = iter(torch.stack([each.to(device, torch.int64) for each in asked]).tolist())
+    return [next(told) if isinstance(each, torch.Tensor) else int(each) for each in answers]
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    return tensor.resolve_neg().view(WHOLE[tensor.dtype.itemsize])
+
+
+def _overlaps(tensor: torch.Tensor) -> bool:
+    """Whether elements share memory, as in an expanded tensor, which cannot be written to."""
+    return any(step == 0 and size > 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True))
