@@ -254,11 +254,17 @@ def _against_protected(
 def _against_resize(
     step: Resize, job: Job, placement: Placement, state: ClusterState, cover: Cover
 ) -> Objection | None:
-    covered = cover.gpus(job)
-    asker = state.jobs.get(step.for_job) if step.for_job is not None else None
-    if asker is not None and asker.project != job.project:
-        covered = cover.gpus(job, asker.project)
-        if len(step.gpus) * placement.share < min(covered, placement.size_gpus) - SHARE_SLACK:
+    """Each part of a shrink is judged by who gets it: a quota covers against others, not against siblings."""
+    left = len(step.gpus) + sum(count for _, count in step.also_for)
+    if not all(count >= 0 for _, count in step.also_for) or left > max(len(placement.gpus), len(step.gpus)):
+        return Objection(rule=Rule.STALE, reason="more of it is divided than it gives up")
+    for asker, count in ((step.for_job, 0), *step.also_for):
+        left -= count
+        other = None if asker is None else state.jobs.get(asker)
+        if other is None or other.project == job.project:
+            continue
+        covered = cover.gpus(job, other.project)
+        if left * placement.share < min(covered, placement.size_gpus) - SHARE_SLACK:
             return Objection(
                 rule=Rule.IN_QUOTA,
                 reason=f"the quota of {job.project} covers {covered:g} of its GPUs",

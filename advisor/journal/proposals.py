@@ -258,10 +258,14 @@ def _knots(steps: Sequence[Step], state: ClusterState) -> list[tuple[Step, ...]]
 
 
 def _ties(step: Step, state: ClusterState) -> list[str]:
-    asker = getattr(step, "for_job", None)
+    askers = (getattr(step, "for_job", None), *(job for job, _ in getattr(step, "also_for", ())))
     held = state.placements.get(step.job)
     gpus = (*getattr(step, "gpus", ()), *(() if held is None else held.gpus))
-    return [f"job {step.job}", *([f"job {asker}"] if asker else []), *(f"gpu {uuid}" for uuid in gpus)]
+    return [
+        f"job {step.job}",
+        *(f"job {asker}" for asker in askers if asker),
+        *(f"gpu {uuid}" for uuid in gpus),
+    ]
 
 
 def _near(refusal: Refusal, knot: tuple[Step, ...]) -> bool:
