@@ -12,8 +12,8 @@ from typing import assert_never
 
 from advisor.arithmetic.quota import Cover, quota_cover
 from advisor.limits import Limits, Mode
-from advisor.model import ActionClass, ClusterState, Job, Placement, ProjectName
-from advisor.plan import Plan, Refusal, Rule
+from advisor.model import ActionClass, ClusterState, Job, Phase, Placement, ProjectName
+from advisor.plan import Plan, Refusal, Rule, whole
 from advisor.protection import (
     Objection,
     against_disturbing,
@@ -36,7 +36,7 @@ from advisor.steps import (
     Tell,
     Terminate,
 )
-from advisor.transition import SHARE_SLACK, Draft, StepError
+from advisor.transition import SHARE_SLACK, Before, Draft, StepError
 from collector.model import JobId
 
 _SEAL = object()
@@ -66,29 +66,17 @@ def approve(plan: Plan, state: ClusterState, limits: Limits, agreed: frozenset[S
     """The steps of ``plan`` that the rules and the modes allow in ``state``, which may be newer.
 
     ``agreed`` are the steps that a person has agreed to, where the mode is ASK. A step that rests on
-    a refused one is refused as well.
+    a refused one is refused as well, and so is what is of use only together with one. Nothing that a plan
+    only proposes is done while nobody agreed to anything.
     """
-    draft, cover = Draft(state), quota_cover(state)
-    brake = _Brake(disturbed_lately(state), limits.actions_per_hour, state.begun)
-    steps: list[Step] = []
-    refused: list[Refusal] = []
-    for step in plan.steps:
-        found = (
-            _beyond(step, draft)
-            or _withheld(step, draft)
-            or _unswitched(step, state, limits, agreed)
-            or _unwatched(step, draft, agreed)
-            or forbidden(step, draft, state, limits, cover)
-            or brake.objection(step)
-            or _impossible(step, draft, refused)
-        )
-        if found is None:
-            brake.note(step)
-            steps.append(step)
-        else:
-            refused.append(refusal(step, found))
-    approved = Approved(as_of_ms=state.as_of_ms, steps=tuple(steps), seal=_SEAL)
-    return Ruling(approved=approved, refused=tuple(refused))
+    judge = _Judge(state, limits, agreed)
+    alone = len(plan.steps) if plan.alone is None or agreed else plan.alone
+    for together in whole(plan.steps[:alone]):
+        judge.rule(together)
+    for step in plan.steps[alone:]:
+        judge.put_off(step)
+    approved = Approved(as_of_ms=state.as_of_ms, steps=tuple(judge.steps), seal=_SEAL)
+    return Ruling(approved=approved, refused=tuple(judge.refused))
 
 
 def refusal(step: Step, found: Objection) -> Refusal:
@@ -153,12 +141,114 @@ def forbidden(
             assert_never(step)
 
 
+class _Judge:
+    """Rules on the steps of one plan in order, each in the world that those before it leave."""
+
+    def __init__(self, state: ClusterState, limits: Limits, agreed: frozenset[Step]) -> None:
+        self._state, self._limits, self._agreed = state, limits, agreed
+        self._draft, self._cover = Draft(state), quota_cover(state)
+        self._brake = _Brake(disturbed_lately(state), limits.actions_per_hour, state.begun)
+        self.steps: list[Step] = []
+        self.refused: list[Refusal] = []
+        self._stays: dict[JobId, Refusal] = {}
+        self._owes: dict[JobId, Refusal] = {}
+
+    def rule(self, together: tuple[Step, ...]) -> None:
+        """Let all of these steps through, or none."""
+        brake = self._brake.copy()
+        before: list[Before] = []
+        for step in together:
+            kept = self._draft.before(step)
+            found = self._against(step) or self._impossible(step)
+            if found is not None:
+                self._brake = brake
+                for each in reversed(before):
+                    self._draft.restore(each)
+                self._refuse(together, step, found)
+                return
+            before.append(kept)
+            self._brake.note(step)
+        self.steps += together
+
+    def put_off(self, step: Step) -> None:
+        """Say what stands against a step that is only proposed."""
+        self._note(refusal(step, self._against(step) or self._resting(step)))
+
+    def _against(self, step: Step) -> Objection | None:
+        return (
+            self._never(step)
+            or _unwatched(step, self._draft, self._agreed)
+            or forbidden(step, self._draft, self._state, self._limits, self._cover)
+            or _unwanted(step, self._draft)
+            or self._brake.objection(step)
+        )
+
+    def _never(self, step: Step) -> Objection | None:
+        """What stands against it whatever was done before."""
+        return (
+            _beyond(step, self._draft)
+            or _withheld(step, self._draft)
+            or _unswitched(step, self._state, self._limits, self._agreed)
+        )
+
+    def _refuse(self, together: tuple[Step, ...], wrong: Step, found: Objection) -> None:
+        rest = Objection(
+            rule=Rule.STALE,
+            reason=f"it is done together with {action_of(wrong).value} of {wrong.job}, and {found.reason}",
+            would_change=found.would_change,
+        )
+        for step in together:
+            self._note(refusal(step, found if step is wrong else self._never(step) or rest))
+
+    def _note(self, refused: Refusal) -> None:
+        """Keep a refusal, and that its job stays where it is and gives nothing to who waits for that."""
+        self.refused.append(refused)
+        self._stays.setdefault(refused.job, refused)
+        asker = getattr(refused.step, "for_job", None)
+        if asker is not None:
+            self._owes.setdefault(asker, refused)
+
+    def _impossible(self, step: Step) -> Objection | None:
+        """Take the step, or say why it cannot be taken: one before it was refused, or the world moved on."""
+        try:
+            self._draft.take(step)
+        except StepError as error:
+            first = self._owes.get(step.job)
+            if first is not None:
+                return _first(first)
+            reason = str(error)
+            return Objection(rule=Rule.STALE, reason=reason, would_change="a new plan on the newest state")
+        return None
+
+    def _resting(self, step: Step) -> Objection:
+        """Why a step is not done by itself that would follow from others which need somebody's yes."""
+        holders = (job for uuid in getattr(step, "gpus", ()) for job in self._draft.on(uuid))
+        firsts = (self._owes.get(step.job), *(self._stays.get(job) for job in holders))
+        first = next((each for each in firsts if each is not None), None)
+        if first is not None:
+            return _first(first)
+        reason = "it would follow from what is proposed, and is not done by itself"
+        return Objection(rule=Rule.STALE, reason=reason, would_change="somebody's yes to that")
+
+
+def is_unwatched(step: Step, seen: Draft | ClusterState) -> bool:
+    """Whether it gives a neighbour to a job whose steps nobody counts."""
+    if not isinstance(step, Move) or step.action is not ActionClass.PACK:
+        return False
+    job, placement = seen.jobs.get(step.job), seen.placements.get(step.job)
+    return job is not None and not job.paced and placement is not None and placement.gpus == step.gpus
+
+
 class _Brake:
     """Counts disturbances; what was begun for one job under the bound is finished, a gang being one deed."""
 
     def __init__(self, lately: int, bound: int | None, begun: Iterable[JobId] = ()) -> None:
         self._count, self._bound = lately, bound
         self._begun: set[JobId] = set(begun)
+
+    def copy(self) -> "_Brake":
+        """The same count, to go back to."""
+        return _Brake(self._count, self._bound, self._begun)
 
     def objection(self, step: Step) -> Objection | None:
         if self._bound is None or not isinstance(step, Pause | Requeue | Move | Terminate):
@@ -196,17 +286,19 @@ def _withheld(step: Step, draft: Draft) -> Objection | None:
     return Objection(rule=Rule.OPTED_OUT, reason=reason, would_change="the owner's consent: `fallow consent`")
 
 
-def _impossible(step: Step, draft: Draft, refused: list[Refusal]) -> Objection | None:
-    """Take the step, or say why it cannot be taken: one before it was refused, or the world moved on."""
-    try:
-        draft.take(step)
-    except StepError as error:
-        first = next((each for each in refused if getattr(each.step, "for_job", None) == step.job), None)
-        if first is not None:
-            reason = f"{first.job} would have to give way first, and {first.reason}"
-            return Objection(rule=Rule.STALE, reason=reason, would_change=first.would_change)
-        return Objection(rule=Rule.STALE, reason=str(error), would_change="a new plan on the newest state")
-    return None
+def _unwanted(step: Step, draft: Draft) -> Objection | None:
+    """Nobody gives way to a job that does not wait any more."""
+    asker = getattr(step, "for_job", None)
+    job = None if asker is None else draft.jobs.get(asker)
+    if asker is None or (job is not None and job.phase is not Phase.RUNNING):
+        return None
+    reason = f"{asker}, for which it would be done, does not wait any more"
+    return Objection(rule=Rule.STALE, reason=reason, would_change="a new plan on the newest state")
+
+
+def _first(refused: Refusal) -> Objection:
+    reason = f"{refused.job} would have to give way first, and {refused.reason}"
+    return Objection(rule=Rule.STALE, reason=reason, would_change=refused.would_change)
 
 
 def _unswitched(step: Step, state: ClusterState, limits: Limits, agreed: frozenset[Step]) -> Objection | None:
@@ -225,10 +317,7 @@ def _unswitched(step: Step, state: ClusterState, limits: Limits, agreed: frozens
 
 def _unwatched(step: Step, draft: Draft, agreed: frozenset[Step]) -> Objection | None:
     """A job whose speed nobody knows gets no neighbour by itself: nobody would see it slowed down."""
-    if not isinstance(step, Move) or step.action is not ActionClass.PACK or step in agreed:
-        return None
-    job, placement = draft.jobs.get(step.job), draft.placements.get(step.job)
-    if job is None or job.paced or placement is None or placement.gpus != step.gpus:
+    if step in agreed or not is_unwatched(step, draft):
         return None
     return Objection(
         rule=Rule.NOT_MEASURED,
@@ -254,11 +343,17 @@ def _against_protected(
 def _against_resize(
     step: Resize, job: Job, placement: Placement, state: ClusterState, cover: Cover
 ) -> Objection | None:
-    covered = cover.gpus(job)
-    asker = state.jobs.get(step.for_job) if step.for_job is not None else None
-    if asker is not None and asker.project != job.project:
-        covered = cover.gpus(job, asker.project)
-        if len(step.gpus) * placement.share < min(covered, placement.size_gpus) - SHARE_SLACK:
+    """Each part of a shrink is judged by who gets it: a quota covers against others, not against siblings."""
+    left = len(step.gpus) + sum(count for _, count in step.also_for)
+    if not all(count >= 0 for _, count in step.also_for) or left > max(len(placement.gpus), len(step.gpus)):
+        return Objection(rule=Rule.STALE, reason="more of it is divided than it gives up")
+    for asker, count in ((step.for_job, 0), *step.also_for):
+        left -= count
+        other = None if asker is None else state.jobs.get(asker)
+        if other is None or other.project == job.project:
+            continue
+        covered = cover.gpus(job, other.project)
+        if left * placement.share < min(covered, placement.size_gpus) - SHARE_SLACK:
             return Objection(
                 rule=Rule.IN_QUOTA,
                 reason=f"the quota of {job.project} covers {covered:g} of its GPUs",

@@ -19,6 +19,14 @@ class Mode(StrEnum):
     ASK = "ask"
     AUTO = "auto"
 
+    @property
+    def rank(self) -> int:
+        """How far it goes, from 0."""
+        return _RANKS[self]
+
+
+_RANKS = {mode: at for at, mode in enumerate(Mode)}
+
 
 class Order(StrEnum):
     """Who comes first among jobs of one project and one priority.
@@ -56,6 +64,7 @@ class Limits:
     """The bounds of one decision; times in seconds.
 
     ``modes`` are the site's; ``project_modes`` a project's own, which hold for the projects below it as well.
+    ``least`` is the mode from which on a class of action takes part in deciding.
 
     ``min_runtime_s`` a job runs undisturbed after a start, ``cooldown_s`` after it was disturbed. In any hour
     at most ``actions_per_hour`` jobs are disturbed in the whole cluster (a gang's reclaim that begins under
@@ -69,6 +78,7 @@ class Limits:
 
     modes: Mapping[ActionClass, Mode] = field(default_factory=dict)
     project_modes: Mapping[ProjectName, Mapping[ActionClass, Mode]] = field(default_factory=dict)
+    least: Mode = Mode.ADVISE
     order: Order = Order.ARRIVAL
     lending: Lending = Lending.PROJECTS
     min_runtime_s: float = 600.0
@@ -108,7 +118,7 @@ class Limits:
         self, action: ActionClass, project: ProjectName, projects: Mapping[ProjectName, Project]
     ) -> bool:
         """Whether a class of action takes no part for jobs of a project."""
-        return self.mode_for(action, project, projects) is Mode.OFF
+        return self.mode_for(action, project, projects).rank < self.least.rank
 
     def within(self, project: ProjectName, projects: Mapping[ProjectName, Project]) -> "Limits":
         """The same bounds with the modes that hold for jobs of a project."""
@@ -119,5 +129,9 @@ class Limits:
 
     def ever(self, action: ActionClass) -> bool:
         """Whether a class of action takes part in deciding at all: it is not OFF for everybody."""
-        said = (modes.get(action, Mode.OFF) for modes in self.project_modes.values())
-        return any(mode is not Mode.OFF for mode in (self.mode(action), *said))
+        return bool(self.said(action) - {Mode.OFF})
+
+    def said(self, action: ActionClass) -> frozenset[Mode]:
+        """All modes in which a class of action stands, for the site or for a project."""
+        own = (modes[action] for modes in self.project_modes.values() if action in modes)
+        return frozenset((self.mode(action), *own))

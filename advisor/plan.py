@@ -1,8 +1,9 @@
 """A plan: the steps to take, in order, and everything that was refused, each with its reason. Pure values."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import groupby
 from typing import assert_never
 
 from advisor.advice import Abstain, Advice
@@ -108,14 +109,39 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What should be done at ``as_of_ms``; ``fair_gpus`` is what each project deserved when it was made."""
+    """What should be done at ``as_of_ms``; ``fair_gpus`` is what each project deserved when it was made.
+
+    The first ``alone`` steps rest on nothing that needs anybody's yes, and are done by themselves. The others
+    are only proposed, and all of them rest on the first. ``None``: that was not told apart.
+    """
 
     as_of_ms: int
     steps: tuple[Step, ...] = ()
+    alone: int | None = None
     refused: tuple[Refusal, ...] = ()
     fair_gpus: Mapping[ProjectName, float] = field(default_factory=dict)
     outlook: Outlook | None = None
     advice: tuple[Advice | Abstain, ...] = ()
+
+
+def whole(steps: Iterable[Step]) -> Iterator[tuple[Step, ...]]:
+    """The steps in the sets that are done whole or not at all, in order; most stand for themselves.
+
+    Who is to share a GPU, and what is moved for one gang, is a set: a part of it is of no use to anybody.
+    """
+    for deed, together in groupby(steps, _deed):
+        if deed is None:
+            yield from ((step,) for step in together)
+        else:
+            yield tuple(together)
+
+
+def _deed(step: Step) -> tuple[object, ...] | None:
+    if not isinstance(step, Move):
+        return None
+    if step.for_job is not None:
+        return ("for", step.for_job)
+    return ("beside", step.gpus) if step.action is ActionClass.PACK else None
 
 
 def requirements(step: Step, holds: tuple[GpuUuid, ...] = ()) -> tuple[Requirement, ...]:

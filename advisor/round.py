@@ -72,8 +72,10 @@ class Round:
         """Give a running job this set of GPUs.
 
         What this plan starts is started on them at once, as its last step: only then are they all free. What
-        it shrinks is shrunk once, as early as before. So nobody who shrank may grow again.
+        it shrinks is shrunk once, as early as before, and says how much of that is for whom. So nobody who
+        shrank may grow again.
         """
+        freed = len(self.placements[job.id].gpus) - len(gpus)
         self._leave(job)
         self._enter(job, Placement(gpus=gpus, share=job.share))
         start, shrink = self.new.get(job.id), self.resized.get(job.id)
@@ -86,7 +88,13 @@ class Round:
         elif shrink is not None:
             earlier = self.steps[shrink]
             assert isinstance(earlier, Resize) and set(gpus) <= set(earlier.gpus)
-            self.steps[shrink] = replace(earlier, gpus=gpus, reason=f"{earlier.reason}; {reason}")
+            more = () if for_job is None or for_job == earlier.for_job else ((for_job, freed),)
+            self.steps[shrink] = replace(
+                earlier,
+                gpus=gpus,
+                also_for=(*earlier.also_for, *more),
+                reason=f"{earlier.reason}; {reason}",
+            )
         else:
             self.resized[job.id] = len(self.steps)
             self.steps.append(Resize(job=job.id, gpus=gpus, for_job=for_job, reason=reason))

@@ -23,11 +23,16 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resize:
-    """Let a running elastic job go on with this set of GPUs, larger or smaller than its own."""
+    """Let a running elastic job go on with this set of GPUs, larger or smaller than its own.
+
+    ``also_for`` are others that get a part of what it gives up, each with how many GPUs; the rest is for
+    ``for_job``.
+    """
 
     job: JobId
     gpus: tuple[GpuUuid, ...]
     for_job: JobId | None = None
+    also_for: tuple[tuple[JobId, int], ...] = ()
     reason: str = ""
 
 

@@ -7,7 +7,7 @@ once and works in its own copy, so that a plan of thousands of steps costs what 
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from advisor.model import ActionTaken, ClusterState, Gpu, Job, Phase, Placement, Reservation
@@ -66,6 +66,17 @@ def memory_beside(job: Job, gpu: Gpu, share: float) -> int | None:
     return int(gpu.memory_bytes * share)
 
 
+@dataclass(frozen=True, slots=True)
+class Before:
+    """How a draft had one job before a step: what it takes to have it so again."""
+
+    id: JobId
+    job: Job | None
+    placement: Placement | None
+    reservation: Reservation | None
+    actions: int
+
+
 class Draft:
     """A state in the making: private to one decision, never shared, never kept."""
 
@@ -93,6 +104,26 @@ class Draft:
     def on(self, uuid: GpuUuid) -> tuple[JobId, ...]:
         """The jobs on a GPU, in the order in which they came."""
         return tuple(self._on.get(uuid, ()))
+
+    def before(self, step: Step) -> Before:
+        """What ``restore`` needs to undo the step once it was taken, if nothing was taken since."""
+        id = step.job
+        held, promised = self.placements.get(id), self.reservations.get(id)
+        return Before(id, self.jobs.get(id), held, promised, len(self._actions))
+
+    def restore(self, before: Before) -> None:
+        """Have the job as it was."""
+        if before.id in self.placements and before.job is not None:
+            self._leave(before.job)
+        if before.placement is not None:
+            self._enter(before.id, before.placement)
+        if before.job is not None:
+            self.jobs[before.id] = before.job
+        if before.reservation is not None:
+            self.reservations[before.id] = before.reservation
+        else:
+            self.reservations.pop(before.id, None)
+        del self._actions[before.actions :]
 
     def take(self, step: Step) -> None:
         """Do one step, or raise StepError and leave the draft as it was."""

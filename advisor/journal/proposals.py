@@ -113,12 +113,16 @@ def proposed(
 
 
 def asking(
-    plan: Plan, refused: Sequence[Refusal], state: ClusterState, limits: Limits
+    plan: Plan,
+    refused: Sequence[Refusal],
+    state: ClusterState,
+    limits: Limits,
+    done: frozenset[Step] = frozenset(),
 ) -> tuple[Proposal, ...]:
     """What of a plan somebody must approve: one proposal for each set of steps that rest on one another.
 
-    ``refused`` is what the guard refused. A step is proposed only if the guard would let it through, were it
-    approved; steps that would follow by themselves are shown with it.
+    ``refused`` is what the guard refused, ``done`` what was done since. A step is proposed only if the guard
+    would let it through, were it approved; steps that would follow by themselves are shown with it.
     """
     asks = frozenset(
         each.step
@@ -128,7 +132,8 @@ def asking(
     if not asks:
         return ()
     ruling = approve(plan, state, limits, asks)
-    knots = (knot for knot in _knots(ruling.approved.steps, state) if asks.intersection(knot))
+    left = [step for step in ruling.approved.steps if step not in done]
+    knots = (knot for knot in _knots(left, state) if asks.intersection(knot))
     beside = [each for each in ruling.refused if each.rule is not Rule.MODE]
     return tuple(
         proposed(plan, knot, [each for each in beside if _near(each, knot)], state, limits) for knot in knots
@@ -258,10 +263,14 @@ def _knots(steps: Sequence[Step], state: ClusterState) -> list[tuple[Step, ...]]
 
 
 def _ties(step: Step, state: ClusterState) -> list[str]:
-    asker = getattr(step, "for_job", None)
+    askers = (getattr(step, "for_job", None), *(job for job, _ in getattr(step, "also_for", ())))
     held = state.placements.get(step.job)
     gpus = (*getattr(step, "gpus", ()), *(() if held is None else held.gpus))
-    return [f"job {step.job}", *([f"job {asker}"] if asker else []), *(f"gpu {uuid}" for uuid in gpus)]
+    return [
+        f"job {step.job}",
+        *(f"job {asker}" for asker in askers if asker),
+        *(f"gpu {uuid}" for uuid in gpus),
+    ]
 
 
 def _near(refusal: Refusal, knot: tuple[Step, ...]) -> bool:

@@ -1,35 +1,38 @@
 """Which running jobs to move so that a waiting gang fits, when that pays for every move. Pure.
 
-For each gang that waits while enough GPUs are free or half-used, but not in one place: on every node, the
-jobs that would have to go are those whose GPUs are cheapest to empty, each onto the fullest GPU that still
-holds it. The node with the smallest cost is taken, no more GPUs are emptied than are needed, and the advice
-stands only if what the gang gains is ``move_pays`` times what all moves cost together. What it gains is the
-time that it would else wait (``advisor.policies.waiting``), and no more than it runs.
+The queue is asked first, with nobody giving way: whoever it starts, refuses for a limit or a guarantee, or
+has promised GPUs to, is its affair. For each gang that it then refuses for want of room, the GPUs of one kind
+that are cheapest to empty are looked for, each job on them going onto the fullest GPU that still holds it. No
+more GPUs are emptied than are needed, none that is promised to another, and the advice stands only if what
+the gang gains is ``move_pays`` times what all moves cost together. What it gains is the time that it would
+else wait (``advisor.policies.waiting``), and no more than it runs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from advisor.advice import Abstain, Advice
-from advisor.arithmetic.placement import may_share
-from advisor.arithmetic.pool import kind_of, takes
-from advisor.arithmetic.projects import is_usable
+from advisor.arithmetic.placement import Board, may_share
+from advisor.arithmetic.pool import Pool
 from advisor.arithmetic.quota import Cover, quota_cover
-from advisor.limits import Limits
+from advisor.limits import Limits, Mode
 from advisor.live.observed import Observed
-from advisor.model import ActionClass, ClusterState, Gpu, Job, Phase, Use
+from advisor.model import ActionClass, ClusterState, Job, Phase, Use
+from advisor.plan import Rule
 from advisor.policies.protection import restraint, silence
+from advisor.policies.queue import fill
 from advisor.policies.sayings import job_name, money_of
 from advisor.policies.waiting import Freeing, freeing, spared_s
+from advisor.round import Round
 from advisor.rules import AdviceRules
 from advisor.steps import Move, Start, Step
-from advisor.transition import SHARE_SLACK, Draft, StepError
+from advisor.transition import SHARE_SLACK, Draft, StepError, replay
 from analytics.model import Evidence
-from collector.model import GpuUuid, JobId, NodeName
+from collector.model import GpuUuid, JobId
 
 CONFIDENCE = 0.8
 
-_Shape = tuple[int, int | None, tuple[str, ...]]
+_Shape = tuple[int, int | None, tuple[str, ...], tuple[GpuUuid, ...]]
 """What a gang asks for, as far as moves are concerned: two of one shape get one answer."""
 
 
@@ -45,31 +48,31 @@ class Clearing:
 def advise(
     state: ClusterState, observed: Observed, limits: Limits, rules: AdviceRules
 ) -> tuple[Advice | Abstain, ...]:
-    """One answer for each waiting gang that does not fit as things lie; the first in line first.
-
-    A gang that fits without a move, or has a promise, is the queue's affair and gets no answer.
-    """
+    """One answer for each waiting gang that the queue has no room for; the first in line first."""
+    if not any(job.phase is Phase.PENDING and job.share >= 1 for job in state.jobs.values()):
+        return ()
+    queue = Round(state, _queue_alone(limits))
+    fill(queue)
+    state = replay(state, queue.plan().steps)
     cover = quota_cover(state)
     stuck = {
         job_id: reason
         for job_id in state.placements
         if (reason := _stays(state, state.jobs[job_id], (limits, rules), cover)) is not None
     }
-    waiting = [job for job in state.jobs.values() if job.phase is Phase.PENDING and job.share >= 1]
-    waiting.sort(key=lambda job: (-job.priority, job.submitted_ms, job.id))
     barren: dict[_Shape, Abstain | None] = {}
     answers: list[Advice | Abstain | None] = []
     before: dict[int, int] = {}
     seen: Freeing | None = None
-    for gang in waiting:
+    for gang in _crowded_out(queue):
         ahead = dict(before)
         before[gang.min_gpus] = before.get(gang.min_gpus, 0) + gang.min_gpus
-        shape = (gang.min_gpus, gang.memory_bytes, gang.gpu_models)
+        shape = (gang.min_gpus, gang.memory_bytes, gang.gpu_models, queue.board.held_for(gang.id))
         if shape in barren:
             known = barren[shape]
             answers.append(None if known is None else replace(known, job=gang.id))
             continue
-        found = _cheapest(state, rules, stuck, gang)
+        found = _cheapest(_Place(state, queue.board, rules, stuck), gang)
         if isinstance(found, Clearing):
             seen = freeing(state, rules.horizon_s, observed.endings) if seen is None else seen
             spared = (gang, spared_s(seen, gang, ahead))
@@ -78,6 +81,39 @@ def advise(
             answers.append(found)
             barren[shape] = found
     return tuple(answer for answer in answers if answer is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where moves are looked for: the cluster once the queue had its turn, and what it holds back."""
+
+    state: ClusterState
+    board: Board
+    rules: AdviceRules
+    stuck: Mapping[JobId, str]
+
+    def bars(self, uuid: GpuUuid, gang: JobId) -> bool:
+        """Whether the GPU is nobody's to give away, or promised to another."""
+        promised = self.board.promised_to(uuid)
+        return self.board.pool_of(uuid) is None or (promised is not None and promised != gang)
+
+
+def _queue_alone(limits: Limits) -> Limits:
+    """The bounds with starts alone: nobody gives way, and nobody grows."""
+    schedule = ActionClass.SCHEDULE
+    off = dict.fromkeys(ActionClass, Mode.OFF)
+    own = {
+        name: {schedule: said[schedule]} for name, said in limits.project_modes.items() if schedule in said
+    }
+    return replace(limits, modes={**off, schedule: limits.mode(schedule)}, project_modes=own)
+
+
+def _crowded_out(queue: Round) -> Iterator[Job]:
+    """The gangs that wait for room and nothing else, in the order of their turns."""
+    for refusal in queue.refused:
+        job = queue.state.jobs[refusal.job]
+        if refusal.rule is Rule.NO_ROOM and job.phase is Phase.PENDING and job.share >= 1:
+            yield job
 
 
 def _stays(state: ClusterState, job: Job, bounds: tuple[Limits, AdviceRules], cover: Cover) -> str | None:
@@ -93,22 +129,18 @@ def _stays(state: ClusterState, job: Job, bounds: tuple[Limits, AdviceRules], co
     return None if found is None else found.reason
 
 
-def _cheapest(
-    state: ClusterState, rules: AdviceRules, stuck: Mapping[JobId, str], gang: Job
-) -> Clearing | Abstain | None:
-    """The cheapest clearing for it; ``None`` when it fits without one."""
-    if _open_node(state, gang) is not None:
-        return None
+def _cheapest(place: _Place, gang: Job) -> Clearing | Abstain:
+    """The cheapest clearing for it."""
     found = [
         clearing
-        for node in sorted({gpu.node for gpu in state.gpus.values()})
-        if (clearing := _clearing(state, rules, stuck, gang, node)) is not None
+        for pool in place.board.may_use(gang)
+        if (clearing := _clearing(place, gang, _accepted(place, gang, pool))) is not None
     ]
     if not found:
         return Abstain(
             action=ActionClass.CONSOLIDATE,
             job=gang.id,
-            reason=f"no moves of jobs that may be moved would free {gang.min_gpus} GPUs on one node",
+            reason=f"no moves of jobs that may be moved would free {gang.min_gpus} GPUs of one kind",
             would_change="jobs that end, or that may be moved",
         )
     return min(found, key=lambda clearing: (clearing.cost_gpu_s, len(clearing.moves), clearing.gpus))
@@ -140,8 +172,8 @@ def _weighed(
         action=ActionClass.CONSOLIDATE,
         what=f"Move {', '.join(job_name(job) for job in moved)} so that {job_name(gang)} fits",
         why=(
-            f"It waits for {gang.min_gpus} GPUs in one place; after {len(moved)} moves they are free on "
-            f"{state.gpus[best.gpus[0]].node}."
+            f"It waits for {gang.min_gpus} GPUs at once; after {len(moved)} moves they are free on "
+            f"{', '.join(sorted({state.gpus[uuid].node for uuid in best.gpus}))}."
         ),
         job=gang.id,
         gpus=best.gpus,
@@ -161,19 +193,17 @@ def _weighed(
     )
 
 
-def _clearing(
-    state: ClusterState, rules: AdviceRules, stuck: Mapping[JobId, str], gang: Job, node: NodeName
-) -> Clearing | None:
-    """The cheapest way to have the gang's GPUs free on ``node``; ``None`` when there is none."""
-    draft = Draft(state)
+def _clearing(place: _Place, gang: Job, accepted: Iterable[GpuUuid]) -> Clearing | None:
+    """The cheapest way to have the gang's GPUs free among these; ``None`` when there is none."""
+    state, rules, draft = place.state, place.rules, Draft(place.state)
     ready: list[GpuUuid] = []
     costs: list[tuple[float, GpuUuid]] = []
-    for gpu in _accepted(state, gang, node):
-        tenants = draft.on(gpu.uuid)
+    for uuid in accepted:
+        tenants = draft.on(uuid)
         if not tenants:
-            ready.append(gpu.uuid)
-        elif not any(tenant in stuck for tenant in tenants):
-            costs.append((sum(_cost(state, state.jobs[tenant], rules) for tenant in tenants), gpu.uuid))
+            ready.append(uuid)
+        elif not any(tenant in place.stuck for tenant in tenants):
+            costs.append((sum(_cost(state, state.jobs[tenant], rules) for tenant in tenants), uuid))
     if len(ready) + len(costs) < gang.min_gpus:
         return None
     ready = ready[: gang.min_gpus]
@@ -181,7 +211,7 @@ def _clearing(
     moves: list[Move] = []
     for uuid in wanted:
         for tenant in draft.on(uuid):
-            move = _elsewhere(state, draft, (tenant, gang.id), {*ready, *wanted})
+            move = _elsewhere(place, draft, (tenant, gang.id), {*ready, *wanted})
             if move is None:
                 return None
             moves.append(move)
@@ -190,20 +220,20 @@ def _clearing(
 
 
 def _elsewhere(
-    state: ClusterState, draft: Draft, both: tuple[JobId, JobId], kept_free: set[GpuUuid]
+    place: _Place, draft: Draft, both: tuple[JobId, JobId], kept_free: set[GpuUuid]
 ) -> Move | None:
     """A move of a tenant, for a gang, to the fullest other GPU of its model that takes it, done in the draft.
 
     Idle neighbours are no reason to stay away, unknown ones are: ``Draft`` refuses what may not share memory.
     """
     tenant, gang = both
-    job, own = draft.jobs[tenant], state.gpus[draft.placements[tenant].gpus[0]]
+    job, own = draft.jobs[tenant], place.state.gpus[draft.placements[tenant].gpus[0]]
     offers = [
         (-_given(draft, gpu.uuid), gpu.uuid)
-        for gpu in state.gpus.values()
+        for gpu in place.state.gpus.values()
         if gpu.uuid not in kept_free
         and gpu.model == own.model
-        and is_usable(gpu, state)
+        and not place.bars(gpu.uuid, gang)
         and all(_friendly(job, draft.jobs[other]) for other in draft.on(gpu.uuid))
     ]
     for _, uuid in sorted(offers):
@@ -224,26 +254,15 @@ def _given(draft: Draft, uuid: GpuUuid) -> float:
     return sum(draft.placements[job].share for job in draft.on(uuid))
 
 
-def _accepted(state: ClusterState, gang: Job, node: NodeName) -> list[Gpu]:
-    """GPUs of the node that the gang may lie on, of one model: the one with the most of them.
-
-    Nobody is moved for memory that is not known to do.
-    """
-    by_model: dict[str | None, list[Gpu]] = {}
-    for gpu in sorted(state.gpus.values(), key=lambda each: each.uuid):
-        known = gang.memory_bytes is None or gpu.memory_bytes is not None
-        if gpu.node == node and is_usable(gpu, state) and known and takes(gang, kind_of(gpu)):
-            by_model.setdefault(gpu.model, []).append(gpu)
-    return max(by_model.values(), key=len, default=[])
-
-
-def _open_node(state: ClusterState, gang: Job) -> NodeName | None:
-    """A node on which the gang fits as things lie."""
-    taken = {uuid for placement in state.placements.values() for uuid in placement.gpus}
-    for node in sorted({gpu.node for gpu in state.gpus.values()}):
-        if sum(gpu.uuid not in taken for gpu in _accepted(state, gang, node)) >= gang.min_gpus:
-            return node
-    return None
+def _accepted(place: _Place, gang: Job, pool: Pool) -> list[GpuUuid]:
+    """GPUs of a kind that the gang may lie on. Nobody is moved for memory that is not known to do."""
+    if gang.memory_bytes is not None and pool.memory_bytes is None:
+        return []
+    return [
+        uuid
+        for uuid in sorted(place.state.gpus)
+        if place.board.pool_of(uuid) is pool and not place.bars(uuid, gang.id)
+    ]
 
 
 def _cost(state: ClusterState, job: Job, rules: AdviceRules) -> float:

@@ -19,6 +19,7 @@ from heapq import heapify, heappop, heappush
 
 from advisor.arithmetic.goodput import amplification, base_gpus, growth_pays, hoped, speedup
 from advisor.arithmetic.pool import Pool
+from advisor.limits import Mode
 from advisor.model import ActionClass, Job, Phase, Placement
 from advisor.protection import against_touching
 from advisor.round import Round
@@ -139,10 +140,12 @@ def _growable(round: Round) -> Iterator[tuple[Job, Pool]]:
 
 
 def _may_be_resized(round: Round, job: Job, placement: Placement) -> bool:
-    if round.limits.is_off(ActionClass.RESIZE, job.project, round.state.projects):
+    projects = round.state.projects
+    if job.id in round.new:  # nobody is resized who is started larger
+        off = round.limits.mode_for(ActionClass.RESIZE, job.project, projects) is Mode.OFF
+        return not off and job.phase is Phase.PENDING and ActionClass.RESIZE not in job.opted_out
+    if round.limits.is_off(ActionClass.RESIZE, job.project, projects):
         return False
-    if job.id in round.new:
-        return job.phase is Phase.PENDING and ActionClass.RESIZE not in job.opted_out
     pause_ms = round.limits.resize_pause_s * 1000
     if job.resized_ms is not None and round.now_ms - job.resized_ms < pause_ms:
         return False

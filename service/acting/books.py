@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.arithmetic.owed import owed, with_owed
+from advisor.engines.engine import Done
 from advisor.journal.deeds import Deed, remembered
 from advisor.journal.journal import StoreJournal
 from advisor.journal.proposals import asking, reconcile
@@ -78,7 +79,8 @@ class Books:
     def file(self, cycle: "Cycle", limits: Limits) -> None:
         """Put on the shelf what of a cycle's plan waits for a yes, and end what is not proposed any more."""
         now_ms = self.clock.now_ms()
-        found = asking(cycle.plan, cycle.ruling.refused, cycle.state, limits)
+        done = frozenset(step for step, outcome in cycle.outcomes if isinstance(outcome, Done))
+        found = asking(cycle.plan, cycle.ruling.refused, cycle.state, limits, done)
         waiting = self.shelf.waiting()
         if not found and not waiting:
             return

@@ -59,9 +59,10 @@ def sentence(each: Proposed) -> str:
     whose = f" of {each.user}" if each.user else ""
     settings = getattr(step, "settings", ())
     what = " with " + " ".join(f"{name}={value}" for name, value in settings) if settings else ""
-    asker = getattr(step, "for_job", None)
+    askers = [getattr(step, "for_job", None), *(job for job, _ in getattr(step, "also_for", ()))]
+    given = " and ".join(each for each in askers if each)
     return f"{verb_of(step).replace('-', ' ')} {step.job}{whose}{on}{what}" + (
-        f" for {asker}" if asker else ""
+        f" for {given}" if given else ""
     )
 
 

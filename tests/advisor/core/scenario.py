@@ -99,7 +99,8 @@ def _say(step: Step, now_ms: int) -> str:
             share = f" share {step.share:g}" if isinstance(step, Start) and step.share < 1 else ""
             return f"{type(step).__name__.lower()} {step.job} on {' '.join(step.gpus)}{share}"
         case Resize():
-            taker = f" for {step.for_job}" if step.for_job else ""
+            takers = " and ".join(each for each in (step.for_job, *(id for id, _ in step.also_for)) if each)
+            taker = f" for {takers}" if takers else ""
             return f"resize {step.job} to {' '.join(step.gpus)}{taker}"
         case Pause() | Requeue():
             return f"{type(step).__name__.lower()} {step.job} for {step.for_job}"

@@ -171,6 +171,31 @@ def test_an_elastic_job_shrinks_to_its_quota_and_no_further_for_others() -> None
     assert ruled(state, Resize(job="j", gpus=("n/0",), for_job="w")) == [Rule.IN_QUOTA]
 
 
+@pytest.mark.parametrize(
+    ("first", "also", "came"),
+    [
+        ("w", (("s", 1),), "done"),
+        ("w", (("s", 2),), "done"),
+        ("s", (), "done"),
+        ("w", (("x", 1),), Rule.IN_QUOTA),
+        ("s", (("w", 1),), Rule.IN_QUOTA),
+        ("w", (("s", 0),), Rule.IN_QUOTA),
+        ("w", (("s", -1),), Rule.STALE),
+    ],
+)
+def test_each_part_of_a_shrink_is_judged_by_who_gets_it(
+    first: str, also: tuple[tuple[str, int], ...], came: Rule | str
+) -> None:
+    """The quota covers two of three GPUs against others; a job of the same project may have them."""
+    waiting = {id: Job(id=id, project="owed") for id in ("w", "x")} | {"s": Job(id="s", project="guests")}
+    state = world(
+        projects={"guests": Project(name="guests", quota_gpus=2), "owed": Project(name="owed", quota_gpus=2)},
+        jobs={"j": CALM, **waiting},
+        gpus=3,
+    )
+    assert ruled(state, Resize(job="j", gpus=("n/0",), for_job=first, also_for=also)) == [came]
+
+
 def test_terminating_is_off_unless_an_administrator_switched_it_on() -> None:
     assert ruled(world(), Terminate(job="j"), limits=Limits()) == [Rule.MODE]
     assert ruled(world(), Terminate(job="j")) == ["done"]

@@ -12,7 +12,7 @@ from advisor.cycle import run_cycle
 from advisor.engines.dry_run import DryRun
 from advisor.engines.engine import Failed, Outcome
 from advisor.limits import Limits, Mode
-from advisor.model import ActionClass, ClusterState, Job, Project, Reservation, Telemetry
+from advisor.model import ActionClass, ClusterState, Job, Placement, Project, Reservation, Telemetry
 from advisor.register.register import open_register
 from advisor.steps import Move, Pause, Requeue, Resize, Start, Step, Tell
 from collector.store.database import Store, open_store
@@ -107,6 +107,29 @@ def test_what_needs_a_yes_waits_with_what_follows_from_it(rig: Rig) -> None:
     assert first["expected_gain"] == {"gpu_hours": 2.0, "horizon_s": 3600.0}
     assert (first["user"], first["project"], first["why"]) == ("ann", "guests", "y")
     assert rig.engine.would_be().placements.keys() == {"a", "c"}
+
+
+def test_what_is_done_by_itself_is_no_part_of_what_waits(tmp_path: Path) -> None:
+    """Bob's one job starts on the GPU that is free; a yes is asked for the gang alone, on what is left."""
+    state = world()
+    small = Job(id="small", project="other", user="bob", preemptible=True)
+    gang = Job(id="gang", project="owed", user="bob", min_gpus=2, max_gpus=2)
+    jobs = {"a": state.jobs["a"], "small": small, "gang": gang}
+    limits = Limits(modes={ActionClass.FAIR_SHARE: Mode.ASK, ActionClass.SCHEDULE: Mode.AUTO})
+    state = replace(state, jobs=jobs, placements={"a": Placement(gpus=("n/0", "n/1"))})
+    state = replace(state, gpus={uuid: gpu for uuid, gpu in state.gpus.items() if uuid != "n/3"})
+    with open_store(tmp_path / "fallow.duckdb") as store:
+        rig = Rig(store, tmp_path, state, limits)
+        (plan,) = rig.turn()
+        assert rig.engine.would_be().placements.keys() == {"a", "small"}
+        assert [(each["verb"], each["job"]) for each in plan["steps"]] == [
+            ("requeue", "a"),
+            ("start", "gang"),
+        ]
+        assert [each["plan"] for each in rig.turn()] == [plan["plan"]]
+        rig.papers.apply(ROOT, plan["plan"], None)
+        assert rig.engine.would_be().placements.keys() == {"small", "gang"}
+        rig.applying.stop()
 
 
 def test_a_plan_keeps_its_number_while_only_its_words_change(rig: Rig) -> None:
