@@ -11,12 +11,12 @@ one that the process id in the directory names is one.
 """
 
 import os
-import pwd
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from advisor.register.shares import PIPE_DIRECTORY, Mps
 from collector.clock import Clock
+from collector.procfs.accounts import name_of
 
 DEFAULT_DIRECTORY = "/tmp/nvidia-mps"
 PID_FILE = "nvidia-cuda-mps-control.pid"
@@ -83,7 +83,7 @@ def _looked_at(process: Path, processes: Path) -> Mps:
         return Mps(why=f"process {process.name}, an MPS control program, is no daemon of {directory}")
     if not _is_seen(own, directory, processes / "1"):
         return Mps(why=f"the MPS daemon, process {process.name}, has a {directory} that jobs do not see")
-    return Mps(pipe_directory=directory, why="", owner=None if uid == 0 else _name(uid))
+    return Mps(pipe_directory=directory, why="", owner=None if uid == 0 else name_of(uid))
 
 
 def _directory_of(process: Path) -> str:
@@ -110,10 +110,3 @@ def _is_seen(own: Path, directory: str, first: Path) -> bool:
         return own.samefile(_inside(first, directory))
     except OSError:
         return False
-
-
-def _name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)

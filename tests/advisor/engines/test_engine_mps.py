@@ -109,6 +109,14 @@ def test_a_daemon_is_found_where_it_was_told_to_meet_its_clients(proc: Proc) -> 
     assert (other.pipe_directory, other.why) == (None, "no MPS control daemon was found at /run/other")
 
 
+def test_a_daemon_of_a_user_without_an_account_has_the_name_that_leases_know(proc: Proc) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a folder to somebody else")
+    proc.add(20, DAEMON, directory="/tmp/nvidia-mps")
+    os.chown(proc.path / "20", 54321, 54321)
+    assert proc.found().owner == "uid-54321"
+
+
 def test_the_server_and_somebody_who_talks_to_a_daemon_are_none(proc: Proc) -> None:
     proc.add(19, DAEMON)
     assert "process 19, an MPS control program, is no daemon" in proc.found().why
