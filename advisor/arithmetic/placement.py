@@ -117,10 +117,9 @@ class Board:
         return any(pool.free >= count for pool in self.may_use(job))
 
     def is_useful(self, gpus: tuple[GpuUuid, ...], job: Job) -> bool:
-        """Whether the job could use these GPUs if they were free: of its kind, and promised to nobody."""
-        if gpus[0] not in self._cells or self.is_promised(gpus):
-            return False
-        return self._cells[gpus[0]][0] in self.may_use(job)
+        """Whether the job could use any of these GPUs if they were free: of its kind, promised to nobody."""
+        pool = self.kind_of(gpus)
+        return pool is not None and not self.is_promised(gpus) and pool in self.may_use(job)
 
     def is_promised(self, gpus: tuple[GpuUuid, ...]) -> bool:
         """Whether any of these GPUs is held back for somebody, now or as soon as it comes free."""
@@ -128,7 +127,8 @@ class Board:
 
     def free_beside(self, gpus: tuple[GpuUuid, ...]) -> int:
         """Free GPUs of the kind that these are of."""
-        return self._cells[gpus[0]][0].free if gpus[0] in self._cells else 0
+        pool = self.kind_of(gpus)
+        return 0 if pool is None else pool.free
 
     def find_held(self, job: Job, count: int, gone_ms: int | None) -> tuple[GpuUuid, ...] | None:
         """The same, with GPUs that are held back for the job itself, or from ``gone_ms`` on for others.
@@ -181,7 +181,7 @@ class Board:
         return tuple(picked)
 
     def occupy(self, job: Job, placement: Placement) -> None:
-        """Take the place for the job."""
+        """Take the place for the job; GPUs of it that may not be given away are not in the books."""
         if placement.share < 1:
             self._take_whole(uuid for uuid in placement.gpus if uuid not in self._shared)
             self._share(job, placement)
@@ -240,6 +240,10 @@ class Board:
         found = self._cells.get(uuid)
         return None if found is None else found[0]
 
+    def kind_of(self, gpus: Iterable[GpuUuid]) -> Pool | None:
+        """The kind of the first of these GPUs that may be given away; a broken one is of none."""
+        return next((self._cells[uuid][0] for uuid in gpus if uuid in self._cells), None)
+
     def _pools(self, state: ClusterState, taken: set[GpuUuid]) -> list[Pool]:
         pools: dict[tuple[str, int, float], Pool] = {}
         cells: dict[tuple[str, tuple[str, int, float]], Cell] = {}
@@ -267,6 +271,8 @@ class Board:
     def _take_whole(self, gpus: Iterable[GpuUuid]) -> None:
         by_cell: dict[Cell, list[GpuUuid]] = {}
         for uuid in gpus:
+            if uuid not in self._cells:
+                continue
             if uuid in self._waiting:
                 del self._waiting[uuid]
             else:

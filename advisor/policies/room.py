@@ -23,10 +23,7 @@ class Room:
         board, before = self._round.board, self._now(victim.id)
         if before is None or not board.is_useful(before.gpus, self._job):
             return 0.0
-        keep = floor
-        if floor:
-            lacking = self._job.min_gpus - board.free_beside(before.gpus)
-            keep = max(floor, len(before.gpus) - lacking)
+        keep = self._kept(before, floor) if floor else 0
         if keep >= len(before.gpus):
             return 0.0
         after = None
@@ -55,6 +52,21 @@ class Room:
         """Put everybody back on the board."""
         for id, after in self._after.items():
             self._restore(self._round.state.jobs[id], after, self._before[id])
+
+    def _kept(self, before: Placement, floor: int) -> int:
+        """How many GPUs it keeps, when what it gives up is to be what the job lacks; a broken one is no use."""
+        board = self._round.board
+        lacking = self._job.min_gpus - board.free_beside(before.gpus)
+        keep = max(floor, len(before.gpus) - lacking)
+        while keep > floor and self._useful(before, keep) < lacking:
+            keep -= 1
+        return keep
+
+    def _useful(self, before: Placement, keep: int) -> int:
+        kept = shrunk(self._round.state, before.gpus, keep)
+        return sum(
+            1 for uuid in before.gpus if uuid not in kept and self._round.board.pool_of(uuid) is not None
+        )
 
     def _now(self, id: JobId) -> Placement | None:
         return self._after[id] if id in self._after else self._round.placements.get(id)

@@ -199,7 +199,7 @@ class Victims:
             round, by_kind = self._round, defaultdict(list)
             for jobs in self._runners().values():
                 for job in jobs:
-                    by_kind[round.board.pool_of(round.state.placements[job.id].gpus[0])].append(job)
+                    by_kind[round.board.kind_of(round.state.placements[job.id].gpus)].append(job)
             levels = {name: round.tree.paths[name][-1] for name in self._runners()}
             self._abroad = {
                 kind: Source(round, jobs, levels, self._covers(), self.gone) for kind, jobs in by_kind.items()
