@@ -45,13 +45,24 @@ def share_on(job: Job, gpus: tuple[GpuUuid, ...], known: Mapping[GpuUuid, Gpu]) 
     return job.share
 
 
+def works(gpu: Gpu) -> bool:
+    """Whether a job may go on there after a resize: the GPU is healthy, and nobody else is on it."""
+    return gpu.healthy and not gpu.occupied
+
+
 def shrunk(state: ClusterState, gpus: tuple[GpuUuid, ...], keep: int) -> tuple[GpuUuid, ...]:
-    """The ``keep`` GPUs to go on with: those of the nodes where the job has most, in their old order."""
+    """The ``keep`` GPUs to go on with: those of the nodes where the job has most, in their old order.
+
+    Those that work come first.
+    """
     by_node: defaultdict[NodeName, list[GpuUuid]] = defaultdict(list)
     for uuid in gpus:
         by_node[state.gpus[uuid].node].append(uuid)
     fullest_first = sorted(by_node.values(), key=lambda own: (-len(own), gpus.index(own[0])))
-    kept = set([uuid for own in fullest_first for uuid in own][:keep])
+    ranked = sorted(
+        (uuid for own in fullest_first for uuid in own), key=lambda uuid: not works(state.gpus[uuid])
+    )
+    kept = set(ranked[:keep])
     return tuple(uuid for uuid in gpus if uuid in kept)
 
 
@@ -196,11 +207,17 @@ class Board:
             self._put_whole(placement.gpus)
 
     def promise(self, job: JobId, start_ms: int, gpus: Iterable[GpuUuid]) -> None:
-        """Hold these GPUs back for the head of a queue, now or as soon as they come free."""
-        own = tuple(gpus)
+        """Hold these GPUs back for the head of a queue, now or as soon as they come free.
+
+        Nothing else is held back for it then, and nothing that is held back for another.
+        """
+        self.fulfil(job)
+        own = tuple(uuid for uuid in gpus if uuid not in self._promised)
         self._held[job] = own
         self._latest_ms = max(self._latest_ms, start_ms)
         for uuid in own:
+            if uuid in self._shared:
+                self._drop_partial(uuid, self._shared[uuid])
             self._promised[uuid] = (job, start_ms)
             if uuid in self._cells and uuid in self._cells[uuid][1].free:
                 pool, cell = self._cells[uuid]
@@ -211,6 +228,8 @@ class Board:
         """Hold nothing back for this job any more."""
         for uuid in self._held.pop(job, ()):
             del self._promised[uuid]
+            if uuid in self._shared:
+                self._note_partial(uuid, self._shared[uuid])
             if uuid in self._waiting:
                 del self._waiting[uuid]
                 pool, cell = self._cells[uuid]

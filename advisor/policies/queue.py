@@ -20,8 +20,9 @@ from advisor.arithmetic.placement import share_on
 from advisor.limits import Order
 from advisor.model import ActionClass, Job, Phase, ProjectName, Use
 from advisor.plan import Rule
-from advisor.policies.backfill import Ends, gone_by
+from advisor.policies.backfill import Ends
 from advisor.policies.borrowing import Firm, told
+from advisor.policies.promises import Promises, gone_by
 from advisor.policies.reclaim import Reclaimer, Short
 from advisor.policies.turns import is_young
 from advisor.round import Round
@@ -58,11 +59,11 @@ class _Desk:
     def __init__(self, round: Round) -> None:
         self.round = round
         self._firm = Firm(round)
+        self._promises = Promises(round)
         self._ends = Ends(round)
         self._reclaimer = Reclaimer(round)
         self._heads: defaultdict[ProjectName, int] = defaultdict(int)
         self._owed: set[ProjectName] = set()
-        self._ends.keep_promises()
 
     def serve(self, job: Job) -> None:
         """Start the job, or refuse it with the reason."""

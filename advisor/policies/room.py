@@ -1,6 +1,6 @@
 """What would be free for a job if some gave way: tried on a round's board, thinned out, and undone. Pure."""
 
-from advisor.arithmetic.placement import shrunk
+from advisor.arithmetic.placement import shrunk, works
 from advisor.model import Job, Placement
 from advisor.round import Round
 from collector.model import GpuUuid, JobId
@@ -54,10 +54,16 @@ class Room:
             self._restore(self._round.state.jobs[id], after, self._before[id])
 
     def _kept(self, before: Placement, floor: int) -> int:
-        """How many GPUs it keeps, when what it gives up is to be what the job lacks; a broken one is no use."""
-        board = self._round.board
+        """How many GPUs it keeps, when what it gives up is to be what the job lacks; broken ones don't count.
+
+        All, when too few of its GPUs work to go on with.
+        """
+        board, known = self._round.board, self._round.state.gpus
+        working = sum(1 for uuid in before.gpus if works(known[uuid]))
+        if working < floor:
+            return len(before.gpus)
         lacking = self._job.min_gpus - board.free_beside(before.gpus)
-        keep = max(floor, len(before.gpus) - lacking)
+        keep = max(floor, min(working, len(before.gpus) - lacking))
         while keep > floor and self._useful(before, keep) < lacking:
             keep -= 1
         return keep
