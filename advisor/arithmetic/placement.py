@@ -12,7 +12,7 @@ finds places and keeps the books; whether somebody *should* get a place is decid
 """
 
 from bisect import bisect_left, insort
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -243,6 +243,19 @@ class Board:
         """The head of a queue that this GPU is held back for."""
         promised = self._promised.get(uuid)
         return None if promised is None else promised[0]
+
+    def promised_heads(self, gpus: Iterable[GpuUuid]) -> tuple[JobId, ...]:
+        """The heads of queues that any of these GPUs is held back for, now or as soon as it comes free."""
+        if not self._promised:
+            return ()
+        return tuple({self._promised[uuid][0]: None for uuid in gpus if uuid in self._promised})
+
+    def waiting_for(self, job: Job) -> Counter[JobId]:
+        """How many of the free GPUs that the job could use are held back for whom."""
+        if not self._waiting:
+            return Counter()
+        pools = self.may_use(job)
+        return Counter(self._promised[uuid][0] for uuid in self._waiting if self._cells[uuid][0] in pools)
 
     def is_free(self, uuid: GpuUuid) -> bool:
         """Whether the whole GPU is free, held back or not."""

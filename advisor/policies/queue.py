@@ -61,7 +61,7 @@ class _Desk:
         self._firm = Firm(round)
         self._promises = Promises(round)
         self._ends = Ends(round)
-        self._reclaimer = Reclaimer(round)
+        self._reclaimer = Reclaimer(round, self._promises)
         self._heads: defaultdict[ProjectName, int] = defaultdict(int)
         self._owed: set[ProjectName] = set()
 
@@ -97,13 +97,14 @@ class _Desk:
         if gpus is not None:
             self._place(job, gpus, "there is room")
             return
-        short = self._reclaimer.make_room(job, may_reclaim=job.project not in self._owed)
-        if short is None:
-            gpus = board.find(job, job.min_gpus)
-            assert gpus is not None, "room was made for the job"
-            self._place(job, gpus, "others gave way")
-            return
-        self._wait(job, short)
+        steps = len(self.round.steps)
+        found = self._reclaimer.make_room(job, may_reclaim=job.project not in self._owed)
+        if isinstance(found, Short):
+            self._wait(job, found)
+        elif len(self.round.steps) > steps:
+            self._place(job, found, "others gave way")
+        else:
+            self._place(job, found, "its quota goes before what was promised beyond one")
 
     def _may_have(self, job: Job, gpus: tuple[GpuUuid, ...]) -> bool:
         """Whether what it would be given is within every limit: a MIG instance is more than was asked for."""
@@ -127,7 +128,9 @@ class _Desk:
         told = ""
         if self._heads[job.project] < round.limits.heads:
             self._heads[job.project] += 1
+            aside = self._promises.set_aside(job)
             told = self._ends.promise(job) if not short.soon else self._ends.hold(job)
+            self._promises.restore(aside, round.board.held_for(job.id))
         round.refuse(job, short.rule, short.reason + told, short.would_change)
 
     def _resume(self, job: Job) -> None:

@@ -18,6 +18,10 @@ class Room:
         """Whether the job fits now."""
         return self._round.board.fits(self._job, self._job.min_gpus)
 
+    def place(self) -> tuple[GpuUuid, ...] | None:
+        """Where the job fits now."""
+        return self._round.board.find(self._job, self._job.min_gpus)
+
     def shrink(self, victim: Job, floor: int) -> float:
         """Have a running job go down towards ``floor`` GPUs, no further than is needed; GPUs freed."""
         board, before = self._round.board, self._now(victim.id)

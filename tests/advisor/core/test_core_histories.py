@@ -71,7 +71,7 @@ def machines(chance: Random) -> ClusterState:
 
 
 def happens(chance: Random, state: ClusterState, number: int) -> ClusterState:
-    """What the next round finds: time has gone by, some are done, some came, something broke or was mended."""
+    """What the next round finds: time has gone by, some are done, some came, things broke or were mended."""
     now = state.as_of_ms + chance.choice([60_000, 20 * 60_000, HOUR_MS])
     jobs, placements = dict(state.jobs), dict(state.placements)
     for id in state.placements:
