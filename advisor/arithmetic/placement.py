@@ -12,11 +12,12 @@ finds places and keeps the books; whether somebody *should* get a place is decid
 """
 
 from bisect import bisect_left, insort
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
+from advisor.arithmetic.held import HeldBack
 from advisor.arithmetic.pool import Cell, Pool
 from advisor.model import ClusterState, Gpu, Job, Placement
 from advisor.transition import SHARE_SLACK, SHARED_RESERVE_BYTES, memory_beside, memory_charged
@@ -79,10 +80,7 @@ class Board:
         self._cells: dict[GpuUuid, tuple[Pool, Cell]] = {}
         self._shared: dict[GpuUuid, _Shared] = {}
         self._partial: list[tuple[float, GpuUuid]] = []
-        self._promised: dict[GpuUuid, tuple[JobId, int]] = {}
-        self._waiting: dict[GpuUuid, None] = {}
-        self._held: dict[JobId, tuple[GpuUuid, ...]] = {}
-        self._latest_ms = 0
+        self._back = HeldBack()
         whole = {uuid for placement in state.placements.values() for uuid in placement.gpus}
         self.pools = self._pools(state, whole)
         for job, placement in state.placements.items():
@@ -112,7 +110,7 @@ class Board:
     @property
     def all_free_gpus(self) -> int:
         """Whole GPUs that are free, those held back included."""
-        return self.free_gpus + len(self._waiting)
+        return self.free_gpus + len(self._back.waiting)
 
     def find(self, job: Job, count: int) -> tuple[GpuUuid, ...] | None:
         """Where ``count`` GPUs for the job are free, nothing taken; ``None`` when there is no such place."""
@@ -134,7 +132,7 @@ class Board:
 
     def is_promised(self, gpus: tuple[GpuUuid, ...]) -> bool:
         """Whether any of these GPUs is held back for somebody, now or as soon as it comes free."""
-        return bool(self._promised) and any(uuid in self._promised for uuid in gpus)
+        return bool(self._back.heads(gpus))
 
     def free_beside(self, gpus: tuple[GpuUuid, ...]) -> int:
         """Free GPUs of the kind that these are of."""
@@ -146,9 +144,9 @@ class Board:
 
         ``gone_ms`` is when the job is sure to have ended; ``None``: nobody knows.
         """
-        lent = [uuid for uuid in self.held_for(job.id) if uuid in self._waiting]
-        if gone_ms is not None and gone_ms <= self._latest_ms:
-            lent = [uuid for uuid in self._waiting if self._may_lend(uuid, job.id, gone_ms)]
+        lent = [uuid for uuid in self.held_for(job.id) if uuid in self._back.waiting]
+        if gone_ms is not None and gone_ms <= self._back.latest_ms:
+            lent = [uuid for uuid in self._back.waiting if self._back.may_lend(uuid, job.id, gone_ms)]
         if not lent:
             return None
         for uuid in lent:
@@ -212,54 +210,40 @@ class Board:
         Nothing else is held back for it then, and nothing that is held back for another.
         """
         self.fulfil(job)
-        own = tuple(uuid for uuid in gpus if uuid not in self._promised)
-        self._held[job] = own
-        self._latest_ms = max(self._latest_ms, start_ms)
-        for uuid in own:
+        for uuid in self._back.promise(job, start_ms, gpus):
             if uuid in self._shared:
                 self._drop_partial(uuid, self._shared[uuid])
-            self._promised[uuid] = (job, start_ms)
-            if uuid in self._cells and uuid in self._cells[uuid][1].free:
-                pool, cell = self._cells[uuid]
+            pool, cell = self._cells.get(uuid, (None, None))
+            if pool is not None and cell is not None and uuid in cell.free:
                 pool.take(cell, (uuid,))
-                self._waiting[uuid] = None
+                self._back.wait(uuid, pool)
 
     def fulfil(self, job: JobId) -> None:
         """Hold nothing back for this job any more."""
-        for uuid in self._held.pop(job, ()):
-            del self._promised[uuid]
-            if uuid in self._shared:
-                self._note_partial(uuid, self._shared[uuid])
-            if uuid in self._waiting:
-                del self._waiting[uuid]
+        for uuid in self._back.held_for(job):
+            if uuid in self._back.waiting:
+                self._back.end_wait(uuid)
                 pool, cell = self._cells[uuid]
                 pool.put(cell, (uuid,))
+        for uuid in self._back.fulfil(job):
+            if uuid in self._shared:
+                self._note_partial(uuid, self._shared[uuid])
 
     def held_for(self, job: JobId) -> tuple[GpuUuid, ...]:
         """The GPUs that are held back for this job, or will be as soon as they come free."""
-        return self._held.get(job, ())
-
-    def promised_to(self, uuid: GpuUuid) -> JobId | None:
-        """The head of a queue that this GPU is held back for."""
-        promised = self._promised.get(uuid)
-        return None if promised is None else promised[0]
+        return self._back.held_for(job)
 
     def promised_heads(self, gpus: Iterable[GpuUuid]) -> tuple[JobId, ...]:
         """The heads of queues that any of these GPUs is held back for, now or as soon as it comes free."""
-        if not self._promised:
-            return ()
-        return tuple({self._promised[uuid][0]: None for uuid in gpus if uuid in self._promised})
+        return self._back.heads(gpus)
 
-    def waiting_for(self, job: Job) -> Counter[JobId]:
-        """How many of the free GPUs that the job could use are held back for whom."""
-        if not self._waiting:
-            return Counter()
-        pools = self.may_use(job)
-        return Counter(self._promised[uuid][0] for uuid in self._waiting if self._cells[uuid][0] in pools)
+    def waiting_for(self, job: Job) -> list[tuple[JobId, int]]:
+        """For whom how many of the free GPUs are held back that the job could use."""
+        return [each for pool in self.may_use(job) for each in self._back.waiting_of(pool).items()]
 
     def is_free(self, uuid: GpuUuid) -> bool:
         """Whether the whole GPU is free, held back or not."""
-        if uuid in self._waiting:
+        if uuid in self._back.waiting:
             return True
         return uuid in self._cells and uuid in self._cells[uuid][1].free
 
@@ -305,8 +289,8 @@ class Board:
         for uuid in gpus:
             if uuid not in self._cells:
                 continue
-            if uuid in self._waiting:
-                del self._waiting[uuid]
+            if uuid in self._back.waiting:
+                self._back.end_wait(uuid)
             else:
                 by_cell.setdefault(self._cells[uuid][1], []).append(uuid)
         for cell, own in by_cell.items():
@@ -317,16 +301,12 @@ class Board:
         for uuid in gpus:
             if uuid not in self._cells:
                 continue
-            if uuid in self._promised:
-                self._waiting[uuid] = None
+            if uuid in self._back:
+                self._back.wait(uuid, self._cells[uuid][0])
             else:
                 by_cell.setdefault(self._cells[uuid][1], []).append(uuid)
         for cell, own in by_cell.items():
             self._cells[own[0]][0].put(cell, own)
-
-    def _may_lend(self, uuid: GpuUuid, job: JobId, gone_ms: int | None) -> bool:
-        head, start_ms = self._promised[uuid]
-        return head == job or (gone_ms is not None and gone_ms <= start_ms)
 
     def _share(self, job: Job, placement: Placement) -> None:
         for uuid in placement.gpus:
@@ -349,7 +329,7 @@ class Board:
         return True
 
     def _note_partial(self, uuid: GpuUuid, shared: _Shared) -> None:
-        if uuid in self._cells and uuid not in self._promised:
+        if uuid in self._cells and uuid not in self._back:
             insort(self._partial, (shared.free, uuid))
 
     def _drop_partial(self, uuid: GpuUuid, shared: _Shared) -> None:

@@ -87,9 +87,7 @@ class Ends:
     def _is_open(self, end: tuple[int, GpuUuid, JobId]) -> bool:
         _, uuid, id = end
         placement = self._round.placements.get(id)
-        return (
-            placement is not None and uuid in placement.gpus and self._round.board.promised_to(uuid) is None
-        )
+        return placement is not None and uuid in placement.gpus and not self._round.board.is_promised((uuid,))
 
     def _all_ends(self) -> dict[Pool, list[tuple[int, GpuUuid, JobId]]]:
         round = self._round

@@ -13,7 +13,7 @@ recently started. Then the set is thinned from its end: nobody gives way who nee
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from advisor.limits import Order
@@ -159,10 +159,13 @@ class Reclaimer:
         free = sum(pool.free for pool in board.may_use(job))
         asks = f"it needs {job.min_gpus * job.share:g} GPUs at once and {free} that it can use are free whole"
         waiting = board.waiting_for(job)
-        if own := waiting.pop(job.id, 0):
+        own = sum(count for head, count in waiting if head == job.id)
+        others = [(head, count) for head, count in waiting if head != job.id]
+        if own:
             asks += f", {own} more are free and held back for it"
-        for head, count in sorted(waiting.items()):
-            asks += f", {count} more are free and promised to {head}"
+        if others:
+            count = sum(count for _, count in others)
+            asks += f", {count} more are free and promised to {_named(head for head, _ in others)}"
         return asks
 
     def _why(
@@ -190,11 +193,12 @@ class Reclaimer:
                 entitled=False,
             )
         parts = [f"{count} {rule.value}" for rule, count in sorted(counted.items())]
-        parts += [f"{count} on GPUs promised to {head}" for head, count in sorted(search.promised.items())]
+        if search.promised:
+            parts.append(f"{search.promised.total()} on GPUs promised to {_named(search.promised)}")
         kept = ", ".join(parts)
         over = "those over their fair share cannot give way for it" if kept else "nobody is over a fair share"
         changes = [PASSING[rule] for rule in SOON if rule in counted]
-        changes += [f"the start of {head}" for head in sorted(search.promised)]
+        changes += [f"the start of {_named(search.promised)}"] if search.promised else []
         return Short(
             rule=Rule.NO_ROOM,
             reason=f"{asks}; {over}" + (f" ({kept})" if kept else ""),
@@ -215,6 +219,12 @@ def _shape(job: Job) -> tuple[object, ...]:
         job.memory_bytes,
         (job.user, job.may_share) if job.share < 1 else None,
     )
+
+
+def _named(heads: Iterable[JobId]) -> str:
+    """Heads of queues by their names; many only by their number."""
+    names = set(heads)
+    return " and ".join(sorted(names)) if len(names) < 3 else f"{len(names)} who came before"
 
 
 def _reason(round: Round, victim: Job, job: Job) -> str:
