@@ -4,6 +4,8 @@
 finds places and keeps the books; whether somebody *should* get a place is decided elsewhere.
 
 - A gang lies within one kind of GPU (model and memory), on the fullest node that fits, else on the fewest.
+- Whole GPUs are devices. Of MIG instances a job gets one at most: if it asked for a part of a GPU or named
+  their model, or where there are no devices.
 - A fraction goes to the smallest MIG instance that is free and holds share and memory, and has that alone.
   Where there is none, to the fullest whole GPU that fits it by share and memory, and only beside jobs of the
   same user or jobs that allow it as well; asking for a fraction is allowing it.
@@ -67,9 +69,27 @@ def shrunk(state: ClusterState, gpus: tuple[GpuUuid, ...], keep: int) -> tuple[G
     return tuple(uuid for uuid in gpus if uuid in kept)
 
 
-def _holds_share(pool: Pool, job: Job) -> bool:
-    """Whether a part of a GPU that was asked for fits into one of this kind."""
-    return job.share >= 1 or pool.part_of_device is None or pool.part_of_device >= job.share - SHARE_SLACK
+_Kind = tuple[str, int, float]
+
+
+def _kind(gpu: Gpu) -> _Kind:
+    """What a pool is of, as it is sorted."""
+    return (gpu.model or "", gpu.memory_bytes or 0, gpu.part_of_device or 0.0)
+
+
+def _is_whole_or_asked_for(pool: Pool, job: Job, *, only_instances: bool) -> bool:
+    """Whether this kind is of whole devices, or of MIG instances of which the job may have one.
+
+    A process sees one instance (NVIDIA, MIG User Guide), so no gang lies on several. A part of a GPU must fit
+    into it. Who asks for a whole GPU gets one if he named its model, or if the cluster has nothing else.
+    """
+    if pool.part_of_device is None:
+        return True
+    if job.min_gpus > 1:
+        return False
+    if job.share < 1:
+        return pool.part_of_device >= job.share - SHARE_SLACK
+    return only_instances or pool.model in job.gpu_models
 
 
 class Board:
@@ -80,7 +100,9 @@ class Board:
         self._cells: dict[GpuUuid, tuple[Pool, Cell]] = {}
         self._shared: dict[GpuUuid, _Shared] = {}
         self._partial: list[tuple[float, GpuUuid]] = []
+        self._at: dict[tuple[NodeName, _Kind], Cell] = {}
         self._back = HeldBack()
+        self._only_instances = all(gpu.part_of_device is not None for gpu in state.gpus.values())
         whole = {uuid for placement in state.placements.values() for uuid in placement.gpus}
         self.pools = self._pools(state, whole)
         for job, placement in state.placements.items():
@@ -100,11 +122,18 @@ class Board:
             pool
             for pool in self.pools
             if (not job.gpu_models or pool.model in job.gpu_models)
-            and _holds_share(pool, job)
+            and _is_whole_or_asked_for(pool, job, only_instances=self._only_instances)
             and (need is None or pool.memory_bytes is None or need <= pool.memory_bytes)
         ]
         if len(fit) > 1:
-            fit.sort(key=lambda pool: (pool.model != own or own is None, -pool.free, pool.model or ""))
+            fit.sort(
+                key=lambda pool: (
+                    pool.part_of_device is not None,
+                    pool.model != own or own is None,
+                    -pool.free,
+                    pool.model or "",
+                )
+            )
         return fit
 
     @property
@@ -116,14 +145,14 @@ class Board:
         """Where ``count`` GPUs for the job are free, nothing taken; ``None`` when there is no such place."""
         if job.share < 1:
             return self._find_instances(job, count) or self._find_shared(job, count)
-        picks = (pool.pick(count) for pool in self.may_use(job))
+        picks = (pool.pick(count) for pool in self._in_reach(job, count))
         return next((pick for pick in picks if pick is not None), None)
 
     def fits(self, job: Job, count: int) -> bool:
         """Whether ``find`` would find a place."""
         if job.share < 1:
             return self.find(job, count) is not None
-        return any(pool.free >= count for pool in self.may_use(job))
+        return any(pool.free >= count for pool in self._in_reach(job, count))
 
     def is_useful(self, gpus: tuple[GpuUuid, ...], job: Job) -> bool:
         """Whether the job could use any of these GPUs if they were free: of its kind, promised to nobody."""
@@ -160,10 +189,8 @@ class Board:
 
     def find_beside(self, job: Job, own: tuple[GpuUuid, ...], more: int) -> tuple[GpuUuid, ...] | None:
         """``more`` whole GPUs of the same kind for a job that runs on ``own``, on its own nodes first."""
-        if own[0] not in self._cells:
-            return None
-        pool = self._cells[own[0]][0]
-        if pool.free < more:
+        pool = self.pool_of(own[0])
+        if pool is None or pool.part_of_device is not None or pool.free < more:
             return None
         near: list[GpuUuid] = []
         for cell in dict.fromkeys(self._cells[uuid][1] for uuid in own if uuid in self._cells):
@@ -175,18 +202,23 @@ class Board:
         self._put_whole(near)
         return None if rest is None else (*near, *rest)
 
-    def find_on(self, job: Job, before: tuple[GpuUuid, ...]) -> tuple[GpuUuid, ...] | None:
+    def find_on(self, before: tuple[GpuUuid, ...]) -> tuple[GpuUuid, ...] | None:
         """As many free GPUs of the same kind on each node that ``before`` lies on, the very same if free."""
+        found = self.free_on(before)
+        return found if len(found) == len(before) else None
+
+    def free_on(self, before: tuple[GpuUuid, ...]) -> tuple[GpuUuid, ...]:
+        """The same, as far as there are; in place of a broken one another of its node."""
         picked: list[GpuUuid] = []
         for uuid in before:
-            pool, cell = self._cells.get(uuid, (None, None))
-            if pool is None or cell is None:
-                return None
+            gpu = self._gpus.get(uuid)
+            cell = None if gpu is None else self._at.get((gpu.node, _kind(gpu)))
+            if cell is None:
+                continue
             others = (each for each in cell.free if each not in picked and each not in before)
             free = uuid if uuid in cell.free else next(others, None)
-            if free is None:
-                return None
-            picked.append(free)
+            if free is not None:
+                picked.append(free)
         return tuple(picked)
 
     def occupy(self, job: Job, placement: Placement) -> None:
@@ -260,20 +292,23 @@ class Board:
         """The kind of the first of these GPUs that may be given away; a broken one is of none."""
         return next((self._cells[uuid][0] for uuid in gpus if uuid in self._cells), None)
 
+    def _in_reach(self, job: Job, count: int) -> list[Pool]:
+        """The kinds of GPU that the job can have ``count`` of: of MIG instances one at most."""
+        return [pool for pool in self.may_use(job) if count == 1 or pool.part_of_device is None]
+
     def _pools(self, state: ClusterState, taken: set[GpuUuid]) -> list[Pool]:
-        pools: dict[tuple[str, int, float], Pool] = {}
-        cells: dict[tuple[str, tuple[str, int, float]], Cell] = {}
+        pools: dict[_Kind, Pool] = {}
         blocked = {name for name, node in state.nodes.items() if not node.schedulable}
         for gpu in state.gpus.values():
             if not gpu.healthy or gpu.occupied or gpu.protected or gpu.node in blocked:
                 continue
-            kind = (gpu.model or "", gpu.memory_bytes or 0, gpu.part_of_device or 0.0)
-            cell = cells.get((gpu.node, kind))
+            kind = _kind(gpu)
+            cell = self._at.get((gpu.node, kind))
             if cell is None:
                 pool = pools.get(kind)
                 if pool is None:
                     pool = pools[kind] = Pool(gpu.model, gpu.memory_bytes, gpu.part_of_device)
-                cell = cells[gpu.node, kind] = Cell(gpu.node, 0)
+                cell = self._at[gpu.node, kind] = Cell(gpu.node, 0)
                 pool.cells.append(cell)
             self._cells[gpu.uuid] = (pools[kind], cell)
             pools[kind].size += 1
@@ -338,7 +373,9 @@ class Board:
             del self._partial[at]
 
     def _find_instances(self, job: Job, count: int) -> tuple[GpuUuid, ...] | None:
-        """``count`` free MIG instances of the smallest kind that holds the job's share and memory."""
+        """A free MIG instance of the smallest kind that holds the job's share and memory."""
+        if count > 1:
+            return None
         kinds = [pool for pool in self.may_use(job) if pool.part_of_device is not None]
         kinds.sort(key=lambda pool: (pool.part_of_device, pool.memory_bytes or 0, pool.model or ""))
         return next((pick for pool in kinds if (pick := pool.pick(count)) is not None), None)

@@ -74,7 +74,8 @@ class _Desk:
             self.round.refuse(
                 job,
                 Rule.NEVER_FITS,
-                f"it needs {_asked(job)} of one kind at once, and the cluster has {most} for it",
+                f"it needs {_asked(job)} of one kind at once, and the cluster has {most} for it"
+                + self._cut(job),
                 "a smaller request, or more such GPUs",
             )
         elif limit is not None:
@@ -82,10 +83,18 @@ class _Desk:
         elif (lack := self._firm.lack(job)) is not None:
             free = sum(pool.free for pool in self.round.board.may_use(job))
             self.round.refuse(job, Rule.UNGUARANTEED, *told(job, lack, free))
-        elif job.phase is Phase.PAUSED:
+        elif job.phase is Phase.PAUSED and job.paused_on:
             self._resume(job)
         else:
             self._start(job, size)
+
+    def _cut(self, job: Job) -> str:
+        """What is said of MIG instances to who asks for whole GPUs, where there are some."""
+        if job.share < 1 or all(pool.part_of_device is None for pool in self.round.board.pools):
+            return ""
+        return (
+            "; MIG instances are given one to a job, and instead of a whole GPU only where the job names them"
+        )
 
     def _start(self, job: Job, size: float) -> None:
         board = self.round.board
@@ -134,25 +143,53 @@ class _Desk:
         round.refuse(job, short.rule, short.reason + told, short.would_change)
 
     def _resume(self, job: Job) -> None:
-        round = self.round
-        gpus = round.board.find_on(job, job.paused_on)
+        """Bring it back where its state lies, and have others give way there; else it goes on waiting.
+
+        It is put back in the queue only where that loses nothing and brings it a place.
+        """
+        board = self.round.board
+        gpus = board.find_on(job.paused_on)
         if gpus is not None:
-            self._place(job, gpus, "there is room again where its state lies")
-        elif round.entitled(job, _size(job)) and job.checkpoint_ms is not None:
-            round.steps.append(
-                Requeue(
-                    job=job.id,
-                    reason="its node is full and others have room: it restarts from its checkpoint",
-                )
-            )
-            round.refuse(job, Rule.STATE_ELSEWHERE, "it is put back in the queue first")
-        else:
-            round.refuse(
-                job,
-                Rule.STATE_ELSEWHERE,
-                "it is paused, and the node that holds its state is full",
-                "room on that node",
-            )
+            if self._may_have(job, gpus):
+                self._place(job, gpus, "there is room again where its state lies")
+            return
+        found = self._reclaimer.make_room(job, may_reclaim=job.project not in self._owed)
+        if not isinstance(found, Short):
+            self._place(job, found, "others gave way where its state lies")
+            return
+        elsewhere = board.find(job, job.min_gpus)
+        if elsewhere is not None and found.entitled and self._may_restart(job):
+            self._restart(job, elsewhere)
+            return
+        told = (
+            "" if elsewhere is None else "; there is room elsewhere, but it would lose what it has not saved"
+        )
+        if found.entitled and found.soon:
+            self._owed.add(job.project)
+            board.promise(job.id, self.round.now_ms, board.free_on(job.paused_on))
+        self.round.refuse(job, Rule.STATE_ELSEWHERE, found.reason + told, found.would_change)
+
+    def _may_restart(self, job: Job) -> bool:
+        """Whether a paused job may be put back in the queue: all it did is saved, and nobody minds."""
+        round = self.round
+        bound = round.limits.actions_per_hour
+        return (
+            job.checkpoint_ms is not None
+            and job.acted_ms is not None
+            and job.checkpoint_ms >= job.acted_ms
+            and "requeue" not in job.withheld
+            and "requeue" not in job.cannot
+            and (bound is None or round.disturbed < bound)
+            and not round.limits.is_off(ActionClass.FAIR_SHARE, job.project, round.state.projects)
+        )
+
+    def _restart(self, job: Job, elsewhere: tuple[GpuUuid, ...]) -> None:
+        """Put a paused job back in the queue, and hold the place that it is to have there."""
+        self.round.board.promise(job.id, self.round.now_ms, elsewhere)
+        self.round.disturbed += 1
+        reason = "where its state lies there is no room for it, elsewhere there is, and all it did is saved"
+        self.round.steps.append(Requeue(job=job.id, reason=reason))
+        self.round.refuse(job, Rule.STATE_ELSEWHERE, "it is put back in the queue first")
 
     def _refuse_limit(self, job: Job, size: float, limit: ProjectName) -> None:
         bound = self.round.tree.projects[limit].limit_gpus

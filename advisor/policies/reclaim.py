@@ -74,7 +74,7 @@ class Reclaimer:
         Promises that do not bind the job are as if they were not made. Those whose GPUs it takes are over.
         """
         round, board = self._round, self._round.board
-        entitled = round.entitled(job, job.min_gpus * job.share) if may_reclaim else 0
+        entitled = round.entitled(job, wanted_gpus(job) * job.share) if may_reclaim else 0
         held = board.held_for(job.id)
         shape = (*_shape(job), entitled, may_reclaim, job.id in round.state.begun, held)
         if shape in self._hopeless:
@@ -154,6 +154,13 @@ class Reclaimer:
     def _asks(self, job: Job) -> str:
         """What it asks for and what there is of it, and who has the rest that is free."""
         board = self._round.board
+        if job.paused_on:
+            known, free = self._round.state.gpus, len(board.free_on(job.paused_on))
+            nodes = ", ".join(sorted({known[uuid].node for uuid in job.paused_on if uuid in known}))
+            return (
+                f"it is paused, and its state lies on {nodes or 'GPUs that are gone'}: it needs "
+                f"{wanted_gpus(job)} GPUs there, and {free} are free for it"
+            )
         if not board.may_use(job):
             return "no GPU of the cluster has the model and memory it asks for"
         free = sum(pool.free for pool in board.may_use(job))
@@ -208,6 +215,11 @@ class Reclaimer:
         )
 
 
+def wanted_gpus(job: Job) -> int:
+    """How many GPUs it starts on: its smallest world, or what it had when it was paused."""
+    return len(job.paused_on) or job.min_gpus
+
+
 def _shape(job: Job) -> tuple[object, ...]:
     """What a search for room looks at of a job: two of one shape find the same."""
     return (
@@ -217,6 +229,7 @@ def _shape(job: Job) -> tuple[object, ...]:
         job.share,
         job.gpu_models,
         job.memory_bytes,
+        job.paused_on,
         (job.user, job.may_share) if job.share < 1 else None,
     )
 

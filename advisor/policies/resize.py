@@ -137,7 +137,7 @@ def _growable(round: Round) -> Iterator[tuple[Job, Pool]]:
         if not all(works(round.state.gpus[uuid]) for uuid in placement.gpus):
             continue
         pool = round.board.pool_of(placement.gpus[0])
-        if pool is not None and _may_be_resized(round, job, placement):
+        if pool is not None and pool.part_of_device is None and _may_be_resized(round, job, placement):
             yield job, pool
 
 

@@ -17,7 +17,7 @@ from advisor.limits import Limits, Mode, Order
 from advisor.model import ActionClass, ClusterState, Gpu, Job, Node, Phase, Profile, Project, Telemetry
 from advisor.policies.promises import Promises
 from advisor.round import Round
-from advisor.steps import Promise
+from advisor.steps import Pause, Promise
 from advisor.transition import replay
 
 HOUR_MS = 3_600_000
@@ -90,14 +90,14 @@ def happens(chance: Random, state: ClusterState, number: int) -> ClusterState:
     if chance.randint(0, 2) == 0:
         name = chance.choice(sorted(nodes))
         nodes[name] = replace(nodes[name], schedulable=not nodes[name].schedulable)
-    return checked(
-        replace(state, as_of_ms=now, jobs=jobs, placements=placements, gpus=gpus, nodes=nodes, actions=())
-    )
+    found = replace(state, as_of_ms=now, jobs=jobs, placements=placements, gpus=gpus, nodes=nodes, actions=())
+    idle = [id for id in placements if jobs[id].checkpointable and chance.randint(0, 5) == 0]
+    return checked(replace(replay(found, [Pause(job=id) for id in idle]), actions=()))
 
 
 def aged(chance: Random, job: Job, now: int) -> Job:
-    """What it reports of itself; and at times it lies paused, or has just saved its work."""
-    if job.phase is not Phase.RUNNING or chance.randint(0, 3):
+    """What it reports of itself: at times that it has run long, and has just saved its work."""
+    if job.phase is Phase.PENDING or chance.randint(0, 3):
         return job
     return replace(job, attained_gpu_s=5 * 3600.0, checkpoint_ms=now - 1000)
 
