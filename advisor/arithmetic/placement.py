@@ -13,25 +13,15 @@ finds places and keeps the books; whether somebody *should* get a place is decid
   gone by then.
 """
 
-from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from itertools import islice
 
+from advisor.arithmetic.fractions import Fractions, Tenant
 from advisor.arithmetic.held import HeldBack
 from advisor.arithmetic.pool import Cell, Pool
 from advisor.model import ClusterState, Gpu, Job, Placement
 from advisor.transition import SHARE_SLACK, SHARED_RESERVE_BYTES, memory_beside, memory_charged
 from collector.model import GpuUuid, JobId, NodeName
-
-
-@dataclass(slots=True)
-class _Shared:
-    """A GPU that fractions lie on: who, how much of it, and of its memory; ``None`` is not known."""
-
-    free: float = 1.0
-    tenants: dict[JobId, tuple[Job, float, int | None]] = field(default_factory=dict)
 
 
 def may_share(one: Job, other: Job) -> bool:
@@ -98,8 +88,7 @@ class Board:
     def __init__(self, state: ClusterState) -> None:
         self._gpus = state.gpus
         self._cells: dict[GpuUuid, tuple[Pool, Cell]] = {}
-        self._shared: dict[GpuUuid, _Shared] = {}
-        self._partial: list[tuple[float, GpuUuid]] = []
+        self._shared = Fractions()
         self._at: dict[tuple[NodeName, _Kind], Cell] = {}
         self._back = HeldBack()
         self._only_instances = all(gpu.part_of_device is not None for gpu in state.gpus.values())
@@ -232,7 +221,9 @@ class Board:
     def vacate(self, job: JobId, placement: Placement) -> None:
         """Give the place back; GPUs that may not be given away stay out."""
         if placement.share < 1:
-            self._put_whole(uuid for uuid in placement.gpus if self._unshare(uuid, job))
+            self._put_whole(
+                uuid for uuid in placement.gpus if self._shared.leave(uuid, job, is_open=self._is_open(uuid))
+            )
         else:
             self._put_whole(placement.gpus)
 
@@ -243,8 +234,7 @@ class Board:
         """
         self.fulfil(job)
         for uuid in self._back.promise(job, start_ms, gpus):
-            if uuid in self._shared:
-                self._drop_partial(uuid, self._shared[uuid])
+            self._shared.close(uuid)
             pool, cell = self._cells.get(uuid, (None, None))
             if pool is not None and cell is not None and uuid in cell.free:
                 pool.take(cell, (uuid,))
@@ -258,8 +248,8 @@ class Board:
                 pool, cell = self._cells[uuid]
                 pool.put(cell, (uuid,))
         for uuid in self._back.fulfil(job):
-            if uuid in self._shared:
-                self._note_partial(uuid, self._shared[uuid])
+            if uuid in self._cells:
+                self._shared.open(uuid)
 
     def held_for(self, job: JobId) -> tuple[GpuUuid, ...]:
         """The GPUs that are held back for this job, or will be as soon as they come free."""
@@ -345,32 +335,12 @@ class Board:
 
     def _share(self, job: Job, placement: Placement) -> None:
         for uuid in placement.gpus:
-            shared = self._shared.setdefault(uuid, _Shared())
-            self._drop_partial(uuid, shared)
             need = memory_beside(job, self._gpus[uuid], placement.share)
-            shared.tenants[job.id] = (job, placement.share, need)
-            shared.free -= placement.share
-            self._note_partial(uuid, shared)
+            tenant = Tenant(job=job, share=placement.share, memory_bytes=need)
+            self._shared.enter(uuid, tenant, is_open=self._is_open(uuid))
 
-    def _unshare(self, uuid: GpuUuid, job: JobId) -> bool:
-        """Take the job off a shared GPU; true when nobody is left on it."""
-        shared = self._shared[uuid]
-        self._drop_partial(uuid, shared)
-        shared.free += shared.tenants.pop(job)[1]
-        if shared.tenants:
-            self._note_partial(uuid, shared)
-            return False
-        del self._shared[uuid]
-        return True
-
-    def _note_partial(self, uuid: GpuUuid, shared: _Shared) -> None:
-        if uuid in self._cells and uuid not in self._back:
-            insort(self._partial, (shared.free, uuid))
-
-    def _drop_partial(self, uuid: GpuUuid, shared: _Shared) -> None:
-        at = bisect_left(self._partial, (shared.free, uuid))
-        if at < len(self._partial) and self._partial[at] == (shared.free, uuid):
-            del self._partial[at]
+    def _is_open(self, uuid: GpuUuid) -> bool:
+        return uuid in self._cells and uuid not in self._back
 
     def _find_instances(self, job: Job, count: int) -> tuple[GpuUuid, ...] | None:
         """A free MIG instance of the smallest kind that holds the job's share and memory."""
@@ -383,8 +353,7 @@ class Board:
     def _find_shared(self, job: Job, count: int) -> tuple[GpuUuid, ...] | None:
         kinds = [pool for pool in self.may_use(job) if pool.part_of_device is None]
         picked: list[GpuUuid] = []
-        first = bisect_left(self._partial, (job.share - SHARE_SLACK, ""))
-        for _, uuid in islice(self._partial, first, None):
+        for uuid in self._shared.with_room(job.share):
             if len(picked) == count:
                 break
             if self._cells[uuid][0] in kinds and self._fits_beside(job, self._gpus[uuid]):
@@ -399,8 +368,8 @@ class Board:
         need = memory_beside(job, gpu, job.share)
         if need is None or gpu.memory_bytes is None:
             return False
-        for tenant, _, occupied in self._shared[gpu.uuid].tenants.values():
-            if occupied is None or not may_share(job, tenant):
+        for tenant in self._shared.tenants(gpu.uuid):
+            if tenant.memory_bytes is None or not may_share(job, tenant.job):
                 return False
-            need += occupied
+            need += tenant.memory_bytes
         return need <= gpu.memory_bytes - SHARED_RESERVE_BYTES
