@@ -16,7 +16,7 @@ from advisor.limits import Limits, Order
 from advisor.model import ActionClass, ClusterState
 from advisor.plan import Plan, Refusal, Rule
 from advisor.policies.queue import fill
-from advisor.policies.reshape import budgets, reshape
+from advisor.policies.reshape import reshape
 from advisor.policies.resize import grow
 from advisor.policies.turns import take_turns
 from advisor.protection import Objection
@@ -61,7 +61,7 @@ def _trade(state: ClusterState, limits: Limits) -> tuple[Step, ...]:
         case Order.YOUNGEST:
             return take_turns(state, limits)
         case Order.GOODPUT if limits.ever(ActionClass.RESIZE):
-            return reshape(state, limits, budgets(state, limits))
+            return reshape(state, limits)
         case _:
             return ()
 

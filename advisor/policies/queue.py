@@ -18,13 +18,13 @@ from typing import assert_never
 from advisor.arithmetic.goodput import gpu_time_left_s
 from advisor.arithmetic.placement import share_on
 from advisor.limits import Order
-from advisor.model import ActionClass, Job, Phase, ProjectName, Use
+from advisor.model import ActionClass, Job, Phase, ProjectName
 from advisor.plan import Rule
 from advisor.policies.backfill import Ends
 from advisor.policies.borrowing import Firm, told
 from advisor.policies.promises import Promises, gone_by
 from advisor.policies.reclaim import Reclaimer, Short
-from advisor.policies.turns import is_young
+from advisor.policies.turns import is_young, rests
 from advisor.round import Round
 from advisor.steps import Requeue
 from advisor.transition import SHARE_SLACK
@@ -216,21 +216,11 @@ def _lines(round: Round) -> dict[ProjectName, list[Job]]:
     tree, off = round.state.projects, round.limits.is_off
     idle = {name for name in round.tree.paths if off(ActionClass.SCHEDULE, name, tree)}
     for job in round.state.jobs.values():
-        if job.phase is not Phase.RUNNING and job.project not in idle and not _rests(round, job):
+        if job.phase is not Phase.RUNNING and job.project not in idle and not rests(round, job):
             lines[job.project].append(job)
     for line in lines.values():
         line.sort(key=lambda job: _place_in_line(job, round.limits.order), reverse=True)
     return lines
-
-
-def _rests(round: Round, job: Job) -> bool:
-    """Whether it is held, or was disturbed just now; one paused for idling rests for the whole cooldown."""
-    if job.held:
-        return True
-    if job.acted_ms is None:
-        return False
-    rest_s = round.limits.cooldown_s if job.use is Use.IDLE and job.phase is Phase.PAUSED else 0.0
-    return round.now_ms - job.acted_ms < max(1.0, rest_s * 1000)
 
 
 def _place_in_line(job: Job, order: Order) -> tuple[int, float, int, str]:

@@ -24,7 +24,7 @@ HOUR_MS = 3_600_000
 START_MS = 1000 * HOUR_MS
 GIB = 1024**3
 AUTO = Limits(actions_per_hour=None, modes=dict.fromkeys(ActionClass, Mode.AUTO))
-ORDERS = st.sampled_from([Order.ARRIVAL, Order.ARRIVAL, Order.SHORTEST])
+ORDERS = st.sampled_from([Order.ARRIVAL, *Order])
 
 
 def comer(chance: Random, name: str) -> Job:
