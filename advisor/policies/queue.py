@@ -24,6 +24,7 @@ from advisor.policies.backfill import Ends
 from advisor.policies.borrowing import Firm, told
 from advisor.policies.promises import Promises, gone_by
 from advisor.policies.reclaim import Reclaimer, Short
+from advisor.policies.sayings import how_many
 from advisor.policies.turns import is_young, rests
 from advisor.round import Round
 from advisor.steps import Requeue
@@ -124,9 +125,10 @@ class _Desk:
         return limit is None
 
     def _place(self, job: Job, gpus: tuple[GpuUuid, ...], how: str) -> None:
-        given, fair = self.round.given[job.project], self.round.fair[job.project]
+        given = how_many(self.round.given[job.project])
+        fair = how_many(self.round.fair[job.project])
         shrunk = f" on {len(gpus)} of the {job.max_gpus} GPUs it can use" if job.elastic else ""
-        reason = f"{how}: {job.project} has {given:g} of its fair share of {fair:.3g} GPUs; starts{shrunk}"
+        reason = f"{how}: {job.project} has {given} of its fair share of {fair} GPUs; starts{shrunk}"
         self._firm.note(job)
         self.round.start(job, gpus, reason)
 
@@ -192,11 +194,11 @@ class _Desk:
         self.round.refuse(job, Rule.STATE_ELSEWHERE, "it is put back in the queue first")
 
     def _refuse_limit(self, job: Job, size: float, limit: ProjectName) -> None:
-        bound = self.round.tree.projects[limit].limit_gpus
+        bound, given = self.round.tree.projects[limit].limit_gpus, how_many(self.round.given[limit])
         self.round.refuse(
             job,
             Rule.LIMIT,
-            f"{limit} has {self.round.given[limit]:g} GPUs of a limit of {bound:g}; {size:g} more exceed it",
+            f"{limit} has {given} GPUs of a limit of {bound:g}; {size:g} more exceed it",
             "jobs of the project ending, or a higher limit",
         )
 

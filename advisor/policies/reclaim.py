@@ -21,6 +21,7 @@ from advisor.model import ActionClass, Job, ProjectName, Use
 from advisor.plan import Rule
 from advisor.policies.promises import Promises, gone_by
 from advisor.policies.room import Room
+from advisor.policies.sayings import how_many
 from advisor.policies.victims import Source, Victim, Victims, in_turn, way_out
 from advisor.round import Round
 from advisor.steps import Pause, Requeue
@@ -191,10 +192,10 @@ class Reclaimer:
                 entitled=False,
             )
         if not entitled:
-            given, fair = round.given[job.project], round.fair[job.project]
+            given, fair = how_many(round.given[job.project]), how_many(round.fair[job.project])
             return Short(
                 rule=Rule.NO_ROOM,
-                reason=f"{asks}; {job.project} has {given:g} of its fair share of {fair:.3g} GPUs, "
+                reason=f"{asks}; {job.project} has {given} of its fair share of {fair} GPUs, "
                 "so others need not give way",
                 would_change="jobs ending, or others wanting less",
                 entitled=False,
@@ -244,8 +245,8 @@ def _reason(round: Round, victim: Job, job: Job) -> str:
     if victim.project == job.project:
         return f"{job.id} of the same project has priority {job.priority}, above its {victim.priority}"
     idle = "it is held idle, and " if victim.use is Use.IDLE else ""
-    mine, fair = round.given[victim.project], round.fair[victim.project]
+    mine, fair = how_many(round.given[victim.project]), how_many(round.fair[victim.project])
     return (
-        f"{idle}{victim.project} has {mine:g} GPUs of a fair share of {fair:.3g}; {job.project}, with "
-        f"{round.given[job.project]:g} of {round.fair[job.project]:.3g}, starts {job.id} there"
+        f"{idle}{victim.project} has {mine} GPUs of a fair share of {fair}; {job.project}, with "
+        f"{how_many(round.given[job.project])} of {how_many(round.fair[job.project])}, starts {job.id} there"
     )

@@ -45,11 +45,11 @@ def _budgets(round: Round, ours: set[JobId]) -> dict[ProjectName, float]:
     """
     held: defaultdict[ProjectName, float] = defaultdict(float)
     spoken: defaultdict[ProjectName, float] = defaultdict(float)
-    for job in round.state.jobs.values():
-        placement = round.state.placements.get(job.id)
+    for id in sorted(round.state.jobs):
+        job, placement = round.state.jobs[id], round.state.placements.get(id)
         if placement is not None:
-            (held if job.id in ours else spoken)[job.project] += placement.size_gpus
-        elif job.id not in ours:
+            (held if id in ours else spoken)[job.project] += placement.size_gpus
+        elif id not in ours:
             spoken[job.project] += job.min_gpus * job.share
     return {
         name: held[name] + max(round.fair.get(name, 0.0) - spoken[name] - held[name], 0.0)

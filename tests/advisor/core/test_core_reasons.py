@@ -7,6 +7,7 @@ import pytest
 from advisor.decide import decide
 from advisor.limits import Limits
 from advisor.model import ClusterState, Gpu, Job, Phase, Placement, Project, Reservation, Telemetry
+from advisor.policies.sayings import how_many
 from collector.model import JobKind
 
 NOW_MS = 100 * 3_600_000
@@ -124,6 +125,27 @@ def test_a_gang_over_its_quota_has_no_turn_before_a_job_within_its_own(before: d
     state = world(8, {"green": 4, "red": 4}, {"g": ("green", True, 1), "r": ("red", True, 3)})
     plan = decide(replace(state, jobs={**state.jobs, **jobs}), Limits())
     assert [step.job for step in plan.steps] == ["small"]
+
+
+def test_the_order_of_a_map_changes_no_plan_and_no_sentence() -> None:
+    """Sums of shares are rounded once: 0.1 + 0.2 + 0.3 is not 0.3 + 0.2 + 0.1 otherwise."""
+    state = world(4, {"a": 0, "b": 0}, dict.fromkeys(("r", "s", "t"), ("b", True, 1)))
+    parts = dict(zip(("r", "s", "t"), (0.1, 0.2, 0.3), strict=True))
+    jobs = {id: replace(job, share=parts[id], memory_bytes=1 << 30) for id, job in state.jobs.items()}
+    places = {id: replace(placed, share=parts[id], gpus=("g0",)) for id, placed in state.placements.items()}
+    gpus = {uuid: replace(gpu, memory_bytes=80 << 30) for uuid, gpu in state.gpus.items()}
+    state = replace(state, jobs={**jobs, "w": wish("b", 5)}, placements=places, gpus=gpus)
+    turned = replace(
+        state, placements=dict(reversed(places.items())), jobs=dict(reversed(state.jobs.items()))
+    )
+    assert decide(turned, Limits()) == decide(state, Limits())
+
+
+@pytest.mark.parametrize(
+    ("gpus", "said"), [(1.63e-16, "0"), (-1e-17, "0"), (4 / 3, "1.33"), (1250.0, "1250")]
+)
+def test_what_rounding_left_over_is_said_to_be_nothing(gpus: float, said: str) -> None:
+    assert how_many(gpus) == said
 
 
 def promised(state: ClusterState, gpus: tuple[str, ...], **jobs: Job) -> ClusterState:
