@@ -7,7 +7,7 @@ said at once.
 from collections import defaultdict
 from collections.abc import Iterator
 
-from advisor.arithmetic.pool import Kind, takes
+from advisor.arithmetic.pool import Kind, kind_of, takes
 from advisor.model import ClusterState, Job, Phase, Project
 from advisor.transition import SHARE_SLACK
 from collector.model import GpuUuid, JobId, NodeName
@@ -34,9 +34,9 @@ def unplaceable(state: ClusterState) -> dict[JobId, str]:
 
     No error: a node may come back. It is what such a job's owner should be told at once.
     """
-    by_kind: defaultdict[tuple[str | None, int | None], int] = defaultdict(int)
+    by_kind: defaultdict[Kind, int] = defaultdict(int)
     for gpu in state.gpus.values():
-        by_kind[gpu.model, gpu.memory_bytes] += 1
+        by_kind[kind_of(gpu)] += 1
     found: dict[JobId, str] = {}
     shapes: dict[tuple[object, ...], str | None] = {}
     for job in state.jobs.values():
@@ -137,7 +137,15 @@ def _placements(state: ClusterState) -> Iterator[str]:
 
 
 def _never_fits(job: Job, by_kind: dict[Kind, int]) -> str | None:
-    fitting = {kind: count for kind, count in by_kind.items() if takes(job, kind)}
+    cut = all(part is not None for _, _, part in by_kind)
+    if cut and job.min_gpus > 1:
+        return f"asks for {job.min_gpus} GPUs, and the cluster has MIG instances, of which a job gets one"
+    alone = cut and job.share >= 1
+    fitting = {
+        kind: count
+        for kind, count in by_kind.items()
+        if takes(job, (kind[0], kind[1], None) if alone else kind)
+    }
     if not fitting:
         wanted = ", ".join(job.gpu_models) or "any model"
         return f"asks for {wanted} with {job.memory_bytes} bytes of memory, and the cluster has no such GPU"

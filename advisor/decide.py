@@ -20,7 +20,7 @@ from advisor.limits import Limits, Mode, Order
 from advisor.model import ActionClass, ClusterState, Job, ProjectName
 from advisor.plan import Plan, Refusal, Rule, whole
 from advisor.policies.queue import fill
-from advisor.policies.reshape import budgets, reshape
+from advisor.policies.reshape import reshape
 from advisor.policies.resize import grow
 from advisor.policies.turns import take_turns
 from advisor.protection import Objection
@@ -145,7 +145,7 @@ def _trade(state: ClusterState, limits: Limits) -> tuple[Step, ...] | None:
     among = _without(state, limits.order, out)
     if limits.order is Order.YOUNGEST:
         return take_turns(among, limits)
-    return _possible(state, limits, reshape(among, limits, budgets(among, limits)))
+    return _possible(state, limits, reshape(among, limits))
 
 
 def _without(state: ClusterState, order: Order, out: set[ProjectName]) -> ClusterState:

@@ -4,6 +4,8 @@
 finds places and keeps the books; whether somebody *should* get a place is decided elsewhere.
 
 - A gang lies within one kind of GPU (model and memory), on the fullest node that fits, else on the fewest.
+- Whole GPUs are devices. Of MIG instances a job gets one at most: if it asked for a part of a GPU or named
+  their model, or where there are no devices.
 - A fraction goes to the smallest MIG instance that is free and holds share and memory, and has that alone.
   Where there is none, to the fullest whole GPU that fits it by share and memory, and only beside jobs of the
   same user or jobs that allow it as well; asking for a fraction is allowing it.
@@ -11,24 +13,15 @@ finds places and keeps the books; whether somebody *should* get a place is decid
   gone by then.
 """
 
-from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from itertools import islice
 
+from advisor.arithmetic.fractions import Fractions, Tenant
+from advisor.arithmetic.held import HeldBack
 from advisor.arithmetic.pool import Cell, Pool
 from advisor.model import ClusterState, Gpu, Job, Placement
 from advisor.transition import SHARE_SLACK, SHARED_RESERVE_BYTES, memory_beside, memory_charged
 from collector.model import GpuUuid, JobId, NodeName
-
-
-@dataclass(slots=True)
-class _Shared:
-    """A GPU that fractions lie on: who, how much of it, and of its memory; ``None`` is not known."""
-
-    free: float = 1.0
-    tenants: dict[JobId, tuple[Job, float, int | None]] = field(default_factory=dict)
 
 
 def may_share(one: Job, other: Job) -> bool:
@@ -45,19 +38,48 @@ def share_on(job: Job, gpus: tuple[GpuUuid, ...], known: Mapping[GpuUuid, Gpu]) 
     return job.share
 
 
+def works(gpu: Gpu) -> bool:
+    """Whether a job may go on there after a resize: the GPU is healthy, and nobody else is on it."""
+    return gpu.healthy and not gpu.occupied
+
+
 def shrunk(state: ClusterState, gpus: tuple[GpuUuid, ...], keep: int) -> tuple[GpuUuid, ...]:
-    """The ``keep`` GPUs to go on with: those of the nodes where the job has most, in their old order."""
+    """The ``keep`` GPUs to go on with: those of the nodes where the job has most, in their old order.
+
+    Those that work come first.
+    """
     by_node: defaultdict[NodeName, list[GpuUuid]] = defaultdict(list)
     for uuid in gpus:
         by_node[state.gpus[uuid].node].append(uuid)
     fullest_first = sorted(by_node.values(), key=lambda own: (-len(own), gpus.index(own[0])))
-    kept = set([uuid for own in fullest_first for uuid in own][:keep])
+    ranked = sorted(
+        (uuid for own in fullest_first for uuid in own), key=lambda uuid: not works(state.gpus[uuid])
+    )
+    kept = set(ranked[:keep])
     return tuple(uuid for uuid in gpus if uuid in kept)
 
 
-def _holds_share(pool: Pool, job: Job) -> bool:
-    """Whether a part of a GPU that was asked for fits into one of this kind."""
-    return job.share >= 1 or pool.part_of_device is None or pool.part_of_device >= job.share - SHARE_SLACK
+_Kind = tuple[str, int, float]
+
+
+def _kind(gpu: Gpu) -> _Kind:
+    """What a pool is of, as it is sorted."""
+    return (gpu.model or "", gpu.memory_bytes or 0, gpu.part_of_device or 0.0)
+
+
+def _is_whole_or_asked_for(pool: Pool, job: Job, *, only_instances: bool) -> bool:
+    """Whether this kind is of whole devices, or of MIG instances of which the job may have one.
+
+    A process sees one instance (NVIDIA, MIG User Guide), so no gang lies on several. A part of a GPU must fit
+    into it. Who asks for a whole GPU gets one if he named its model, or if the cluster has nothing else.
+    """
+    if pool.part_of_device is None:
+        return True
+    if job.min_gpus > 1:
+        return False
+    if job.share < 1:
+        return pool.part_of_device >= job.share - SHARE_SLACK
+    return only_instances or pool.model in job.gpu_models
 
 
 class Board:
@@ -66,12 +88,10 @@ class Board:
     def __init__(self, state: ClusterState) -> None:
         self._gpus = state.gpus
         self._cells: dict[GpuUuid, tuple[Pool, Cell]] = {}
-        self._shared: dict[GpuUuid, _Shared] = {}
-        self._partial: list[tuple[float, GpuUuid]] = []
-        self._promised: dict[GpuUuid, tuple[JobId, int]] = {}
-        self._waiting: dict[GpuUuid, None] = {}
-        self._held: dict[JobId, tuple[GpuUuid, ...]] = {}
-        self._latest_ms = 0
+        self._shared = Fractions()
+        self._at: dict[tuple[NodeName, _Kind], Cell] = {}
+        self._back = HeldBack()
+        self._only_instances = all(gpu.part_of_device is not None for gpu in state.gpus.values())
         whole = {uuid for placement in state.placements.values() for uuid in placement.gpus}
         self.pools = self._pools(state, whole)
         for job, placement in state.placements.items():
@@ -91,53 +111,60 @@ class Board:
             pool
             for pool in self.pools
             if (not job.gpu_models or pool.model in job.gpu_models)
-            and _holds_share(pool, job)
+            and _is_whole_or_asked_for(pool, job, only_instances=self._only_instances)
             and (need is None or pool.memory_bytes is None or need <= pool.memory_bytes)
         ]
         if len(fit) > 1:
-            fit.sort(key=lambda pool: (pool.model != own or own is None, -pool.free, pool.model or ""))
+            fit.sort(
+                key=lambda pool: (
+                    pool.part_of_device is not None,
+                    pool.model != own or own is None,
+                    -pool.free,
+                    pool.model or "",
+                )
+            )
         return fit
 
     @property
     def all_free_gpus(self) -> int:
         """Whole GPUs that are free, those held back included."""
-        return self.free_gpus + len(self._waiting)
+        return self.free_gpus + len(self._back.waiting)
 
     def find(self, job: Job, count: int) -> tuple[GpuUuid, ...] | None:
         """Where ``count`` GPUs for the job are free, nothing taken; ``None`` when there is no such place."""
         if job.share < 1:
             return self._find_instances(job, count) or self._find_shared(job, count)
-        picks = (pool.pick(count) for pool in self.may_use(job))
+        picks = (pool.pick(count) for pool in self._in_reach(job, count))
         return next((pick for pick in picks if pick is not None), None)
 
     def fits(self, job: Job, count: int) -> bool:
         """Whether ``find`` would find a place."""
         if job.share < 1:
             return self.find(job, count) is not None
-        return any(pool.free >= count for pool in self.may_use(job))
+        return any(pool.free >= count for pool in self._in_reach(job, count))
 
     def is_useful(self, gpus: tuple[GpuUuid, ...], job: Job) -> bool:
-        """Whether the job could use these GPUs if they were free: of its kind, and promised to nobody."""
-        if gpus[0] not in self._cells or self.is_promised(gpus):
-            return False
-        return self._cells[gpus[0]][0] in self.may_use(job)
+        """Whether the job could use any of these GPUs if they were free: of its kind, promised to nobody."""
+        pool = self.kind_of(gpus)
+        return pool is not None and not self.is_promised(gpus) and pool in self.may_use(job)
 
     def is_promised(self, gpus: tuple[GpuUuid, ...]) -> bool:
         """Whether any of these GPUs is held back for somebody, now or as soon as it comes free."""
-        return bool(self._promised) and any(uuid in self._promised for uuid in gpus)
+        return bool(self._back.heads(gpus))
 
     def free_beside(self, gpus: tuple[GpuUuid, ...]) -> int:
         """Free GPUs of the kind that these are of."""
-        return self._cells[gpus[0]][0].free if gpus[0] in self._cells else 0
+        pool = self.kind_of(gpus)
+        return 0 if pool is None else pool.free
 
     def find_held(self, job: Job, count: int, gone_ms: int | None) -> tuple[GpuUuid, ...] | None:
         """The same, with GPUs that are held back for the job itself, or from ``gone_ms`` on for others.
 
         ``gone_ms`` is when the job is sure to have ended; ``None``: nobody knows.
         """
-        lent = [uuid for uuid in self.held_for(job.id) if uuid in self._waiting]
-        if gone_ms is not None and gone_ms <= self._latest_ms:
-            lent = [uuid for uuid in self._waiting if self._may_lend(uuid, job.id, gone_ms)]
+        lent = [uuid for uuid in self.held_for(job.id) if uuid in self._back.waiting]
+        if gone_ms is not None and gone_ms <= self._back.latest_ms:
+            lent = [uuid for uuid in self._back.waiting if self._back.may_lend(uuid, job.id, gone_ms)]
         if not lent:
             return None
         for uuid in lent:
@@ -151,10 +178,8 @@ class Board:
 
     def find_beside(self, job: Job, own: tuple[GpuUuid, ...], more: int) -> tuple[GpuUuid, ...] | None:
         """``more`` whole GPUs of the same kind for a job that runs on ``own``, on its own nodes first."""
-        if own[0] not in self._cells:
-            return None
-        pool = self._cells[own[0]][0]
-        if pool.free < more:
+        pool = self.pool_of(own[0])
+        if pool is None or pool.part_of_device is not None or pool.free < more:
             return None
         near: list[GpuUuid] = []
         for cell in dict.fromkeys(self._cells[uuid][1] for uuid in own if uuid in self._cells):
@@ -166,22 +191,27 @@ class Board:
         self._put_whole(near)
         return None if rest is None else (*near, *rest)
 
-    def find_on(self, job: Job, before: tuple[GpuUuid, ...]) -> tuple[GpuUuid, ...] | None:
+    def find_on(self, before: tuple[GpuUuid, ...]) -> tuple[GpuUuid, ...] | None:
         """As many free GPUs of the same kind on each node that ``before`` lies on, the very same if free."""
+        found = self.free_on(before)
+        return found if len(found) == len(before) else None
+
+    def free_on(self, before: tuple[GpuUuid, ...]) -> tuple[GpuUuid, ...]:
+        """The same, as far as there are; in place of a broken one another of its node."""
         picked: list[GpuUuid] = []
         for uuid in before:
-            pool, cell = self._cells.get(uuid, (None, None))
-            if pool is None or cell is None:
-                return None
+            gpu = self._gpus.get(uuid)
+            cell = None if gpu is None else self._at.get((gpu.node, _kind(gpu)))
+            if cell is None:
+                continue
             others = (each for each in cell.free if each not in picked and each not in before)
             free = uuid if uuid in cell.free else next(others, None)
-            if free is None:
-                return None
-            picked.append(free)
+            if free is not None:
+                picked.append(free)
         return tuple(picked)
 
     def occupy(self, job: Job, placement: Placement) -> None:
-        """Take the place for the job."""
+        """Take the place for the job; GPUs of it that may not be given away are not in the books."""
         if placement.share < 1:
             self._take_whole(uuid for uuid in placement.gpus if uuid not in self._shared)
             self._share(job, placement)
@@ -191,43 +221,51 @@ class Board:
     def vacate(self, job: JobId, placement: Placement) -> None:
         """Give the place back; GPUs that may not be given away stay out."""
         if placement.share < 1:
-            self._put_whole(uuid for uuid in placement.gpus if self._unshare(uuid, job))
+            self._put_whole(
+                uuid for uuid in placement.gpus if self._shared.leave(uuid, job, is_open=self._is_open(uuid))
+            )
         else:
             self._put_whole(placement.gpus)
 
     def promise(self, job: JobId, start_ms: int, gpus: Iterable[GpuUuid]) -> None:
-        """Hold these GPUs back for the head of a queue, now or as soon as they come free."""
-        own = tuple(gpus)
-        self._held[job] = own
-        self._latest_ms = max(self._latest_ms, start_ms)
-        for uuid in own:
-            self._promised[uuid] = (job, start_ms)
-            if uuid in self._cells and uuid in self._cells[uuid][1].free:
-                pool, cell = self._cells[uuid]
+        """Hold these GPUs back for the head of a queue, now or as soon as they come free.
+
+        Nothing else is held back for it then, and nothing that is held back for another.
+        """
+        self.fulfil(job)
+        for uuid in self._back.promise(job, start_ms, gpus):
+            self._shared.close(uuid)
+            pool, cell = self._cells.get(uuid, (None, None))
+            if pool is not None and cell is not None and uuid in cell.free:
                 pool.take(cell, (uuid,))
-                self._waiting[uuid] = None
+                self._back.wait(uuid, pool)
 
     def fulfil(self, job: JobId) -> None:
         """Hold nothing back for this job any more."""
-        for uuid in self._held.pop(job, ()):
-            del self._promised[uuid]
-            if uuid in self._waiting:
-                del self._waiting[uuid]
+        for uuid in self._back.held_for(job):
+            if uuid in self._back.waiting:
+                self._back.end_wait(uuid)
                 pool, cell = self._cells[uuid]
                 pool.put(cell, (uuid,))
+        for uuid in self._back.fulfil(job):
+            if uuid in self._cells:
+                self._shared.open(uuid)
 
     def held_for(self, job: JobId) -> tuple[GpuUuid, ...]:
         """The GPUs that are held back for this job, or will be as soon as they come free."""
-        return self._held.get(job, ())
+        return self._back.held_for(job)
 
-    def promised_to(self, uuid: GpuUuid) -> JobId | None:
-        """The head of a queue that this GPU is held back for."""
-        promised = self._promised.get(uuid)
-        return None if promised is None else promised[0]
+    def promised_heads(self, gpus: Iterable[GpuUuid]) -> tuple[JobId, ...]:
+        """The heads of queues that any of these GPUs is held back for, now or as soon as it comes free."""
+        return self._back.heads(gpus)
+
+    def waiting_for(self, job: Job) -> list[tuple[JobId, int]]:
+        """For whom how many of the free GPUs are held back that the job could use."""
+        return [each for pool in self.may_use(job) for each in self._back.waiting_of(pool).items()]
 
     def is_free(self, uuid: GpuUuid) -> bool:
         """Whether the whole GPU is free, held back or not."""
-        if uuid in self._waiting:
+        if uuid in self._back.waiting:
             return True
         return uuid in self._cells and uuid in self._cells[uuid][1].free
 
@@ -240,20 +278,27 @@ class Board:
         found = self._cells.get(uuid)
         return None if found is None else found[0]
 
+    def kind_of(self, gpus: Iterable[GpuUuid]) -> Pool | None:
+        """The kind of the first of these GPUs that may be given away; a broken one is of none."""
+        return next((self._cells[uuid][0] for uuid in gpus if uuid in self._cells), None)
+
+    def _in_reach(self, job: Job, count: int) -> list[Pool]:
+        """The kinds of GPU that the job can have ``count`` of: of MIG instances one at most."""
+        return [pool for pool in self.may_use(job) if count == 1 or pool.part_of_device is None]
+
     def _pools(self, state: ClusterState, taken: set[GpuUuid]) -> list[Pool]:
-        pools: dict[tuple[str, int, float], Pool] = {}
-        cells: dict[tuple[str, tuple[str, int, float]], Cell] = {}
+        pools: dict[_Kind, Pool] = {}
         blocked = {name for name, node in state.nodes.items() if not node.schedulable}
         for gpu in state.gpus.values():
             if not gpu.healthy or gpu.occupied or gpu.protected or gpu.node in blocked:
                 continue
-            kind = (gpu.model or "", gpu.memory_bytes or 0, gpu.part_of_device or 0.0)
-            cell = cells.get((gpu.node, kind))
+            kind = _kind(gpu)
+            cell = self._at.get((gpu.node, kind))
             if cell is None:
                 pool = pools.get(kind)
                 if pool is None:
                     pool = pools[kind] = Pool(gpu.model, gpu.memory_bytes, gpu.part_of_device)
-                cell = cells[gpu.node, kind] = Cell(gpu.node, 0)
+                cell = self._at[gpu.node, kind] = Cell(gpu.node, 0)
                 pool.cells.append(cell)
             self._cells[gpu.uuid] = (pools[kind], cell)
             pools[kind].size += 1
@@ -267,8 +312,10 @@ class Board:
     def _take_whole(self, gpus: Iterable[GpuUuid]) -> None:
         by_cell: dict[Cell, list[GpuUuid]] = {}
         for uuid in gpus:
-            if uuid in self._waiting:
-                del self._waiting[uuid]
+            if uuid not in self._cells:
+                continue
+            if uuid in self._back.waiting:
+                self._back.end_wait(uuid)
             else:
                 by_cell.setdefault(self._cells[uuid][1], []).append(uuid)
         for cell, own in by_cell.items():
@@ -279,48 +326,26 @@ class Board:
         for uuid in gpus:
             if uuid not in self._cells:
                 continue
-            if uuid in self._promised:
-                self._waiting[uuid] = None
+            if uuid in self._back:
+                self._back.wait(uuid, self._cells[uuid][0])
             else:
                 by_cell.setdefault(self._cells[uuid][1], []).append(uuid)
         for cell, own in by_cell.items():
             self._cells[own[0]][0].put(cell, own)
 
-    def _may_lend(self, uuid: GpuUuid, job: JobId, gone_ms: int | None) -> bool:
-        head, start_ms = self._promised[uuid]
-        return head == job or (gone_ms is not None and gone_ms <= start_ms)
-
     def _share(self, job: Job, placement: Placement) -> None:
         for uuid in placement.gpus:
-            shared = self._shared.setdefault(uuid, _Shared())
-            self._drop_partial(uuid, shared)
             need = memory_beside(job, self._gpus[uuid], placement.share)
-            shared.tenants[job.id] = (job, placement.share, need)
-            shared.free -= placement.share
-            self._note_partial(uuid, shared)
+            tenant = Tenant(job=job, share=placement.share, memory_bytes=need)
+            self._shared.enter(uuid, tenant, is_open=self._is_open(uuid))
 
-    def _unshare(self, uuid: GpuUuid, job: JobId) -> bool:
-        """Take the job off a shared GPU; true when nobody is left on it."""
-        shared = self._shared[uuid]
-        self._drop_partial(uuid, shared)
-        shared.free += shared.tenants.pop(job)[1]
-        if shared.tenants:
-            self._note_partial(uuid, shared)
-            return False
-        del self._shared[uuid]
-        return True
-
-    def _note_partial(self, uuid: GpuUuid, shared: _Shared) -> None:
-        if uuid in self._cells and uuid not in self._promised:
-            insort(self._partial, (shared.free, uuid))
-
-    def _drop_partial(self, uuid: GpuUuid, shared: _Shared) -> None:
-        at = bisect_left(self._partial, (shared.free, uuid))
-        if at < len(self._partial) and self._partial[at] == (shared.free, uuid):
-            del self._partial[at]
+    def _is_open(self, uuid: GpuUuid) -> bool:
+        return uuid in self._cells and uuid not in self._back
 
     def _find_instances(self, job: Job, count: int) -> tuple[GpuUuid, ...] | None:
-        """``count`` free MIG instances of the smallest kind that holds the job's share and memory."""
+        """A free MIG instance of the smallest kind that holds the job's share and memory."""
+        if count > 1:
+            return None
         kinds = [pool for pool in self.may_use(job) if pool.part_of_device is not None]
         kinds.sort(key=lambda pool: (pool.part_of_device, pool.memory_bytes or 0, pool.model or ""))
         return next((pick for pool in kinds if (pick := pool.pick(count)) is not None), None)
@@ -328,8 +353,7 @@ class Board:
     def _find_shared(self, job: Job, count: int) -> tuple[GpuUuid, ...] | None:
         kinds = [pool for pool in self.may_use(job) if pool.part_of_device is None]
         picked: list[GpuUuid] = []
-        first = bisect_left(self._partial, (job.share - SHARE_SLACK, ""))
-        for _, uuid in islice(self._partial, first, None):
+        for uuid in self._shared.with_room(job.share):
             if len(picked) == count:
                 break
             if self._cells[uuid][0] in kinds and self._fits_beside(job, self._gpus[uuid]):
@@ -344,8 +368,8 @@ class Board:
         need = memory_beside(job, gpu, job.share)
         if need is None or gpu.memory_bytes is None:
             return False
-        for tenant, _, occupied in self._shared[gpu.uuid].tenants.values():
-            if occupied is None or not may_share(job, tenant):
+        for tenant in self._shared.tenants(gpu.uuid):
+            if tenant.memory_bytes is None or not may_share(job, tenant.job):
                 return False
-            need += occupied
+            need += tenant.memory_bytes
         return need <= gpu.memory_bytes - SHARED_RESERVE_BYTES

@@ -12,18 +12,23 @@ from heapq import heappop, heappush, nlargest, nsmallest
 from advisor.model import Gpu, Job
 from collector.model import GpuUuid, NodeName
 
-Kind = tuple[str | None, int | None]
-"""Model and memory: a gang lies on GPUs of one kind."""
+Kind = tuple[str | None, int | None, float | None]
+"""Model, memory and, of a MIG instance, its part of the device: a gang lies on GPUs of one kind."""
 
 
 def kind_of(gpu: Gpu) -> Kind:
-    """Its model and memory."""
-    return gpu.model, gpu.memory_bytes
+    """Its model and memory, and what part of a device it is."""
+    return gpu.model, gpu.memory_bytes, gpu.part_of_device
 
 
 def takes(job: Job, kind: Kind) -> bool:
-    """Whether the job may lie on GPUs of this model and memory; memory that is not known is taken to do."""
-    model, memory_bytes = kind
+    """Whether the job may lie on GPUs of this kind; memory that is not known is taken to do.
+
+    A MIG instance is for one that asks for a part of a GPU, or for one GPU and names its model; for no gang.
+    """
+    model, memory_bytes, part = kind
+    if part is not None and (job.min_gpus > 1 or (job.share >= 1 and model not in job.gpu_models)):
+        return False
     enough = job.memory_bytes is None or memory_bytes is None or job.memory_bytes <= memory_bytes
     return enough and (not job.gpu_models or model in job.gpu_models)
 

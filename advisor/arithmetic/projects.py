@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import fsum
 
 from advisor.model import ClusterState, Gpu, Phase, Project, ProjectName
 
@@ -78,11 +79,11 @@ def known_as(project: ProjectName) -> ProjectName:
 
 
 def upward(tree: Tree, leaves: Mapping[ProjectName, float]) -> dict[ProjectName, float]:
-    """Sums over subtrees of an amount that each project has by itself."""
+    """Sums over subtrees of an amount that each project has by itself, in whatever order it comes."""
     sums = dict.fromkeys(tree.projects, 0.0)
-    for name, amount in leaves.items():
+    for name in sorted(leaves):
         for above in tree.paths[name]:
-            sums[above] += amount
+            sums[above] += leaves[name]
     return sums
 
 
@@ -91,12 +92,12 @@ def demand(state: ClusterState) -> dict[ProjectName, float]:
 
     Who asked for a part of a GPU and was given a MIG instance wants that instance.
     """
-    wanted: defaultdict[ProjectName, float] = defaultdict(float)
+    wanted: defaultdict[ProjectName, list[float]] = defaultdict(list)
     for job in state.jobs.values():
         placement = state.placements.get(job.id)
         held = 0.0 if placement is None else placement.size_gpus
-        wanted[job.project] += max(job.max_gpus * job.share, held)
-    return dict(wanted)
+        wanted[job.project].append(max(job.max_gpus * job.share, held))
+    return {name: fsum(sizes) for name, sizes in wanted.items()}
 
 
 def asking(state: ClusterState) -> dict[ProjectName, float]:
@@ -106,10 +107,10 @@ def asking(state: ClusterState) -> dict[ProjectName, float]:
 
 def allocated(state: ClusterState) -> dict[ProjectName, float]:
     """GPUs that each project's own jobs were given."""
-    given: defaultdict[ProjectName, float] = defaultdict(float)
+    given: defaultdict[ProjectName, list[float]] = defaultdict(list)
     for job, placement in state.placements.items():
-        given[state.jobs[job].project] += len(placement.gpus) * placement.share
-    return dict(given)
+        given[state.jobs[job].project].append(len(placement.gpus) * placement.share)
+    return {name: fsum(sizes) for name, sizes in given.items()}
 
 
 def is_usable(gpu: Gpu, state: ClusterState) -> bool:

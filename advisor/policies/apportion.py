@@ -15,6 +15,7 @@ A GPU that is held already counts ``stickiness`` more, so that near ties don't c
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
@@ -32,13 +33,17 @@ LEAST_GPU_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What a job could do with GPUs: steps a second by world size, sizes it should not take left out."""
+    """What a job could do with GPUs: steps a second by world size, sizes it should not take left out.
+
+    It has ``held`` now, and keeps ``floor`` of them whatever others could do with these.
+    """
 
     job: JobId
     project: ProjectName
     speeds: Mapping[int, float]
     gpu_s_left: float
     held: int = 0
+    floor: int = 0
 
 
 def claim_of(job: Job, held: int, limits: Limits) -> Claim | None:
@@ -72,20 +77,22 @@ def apportion(
 ) -> dict[JobId, int]:
     """GPUs for each job, 0 left out: never more than ``gpus`` in all, nor than a project's budget.
 
-    Jobs with nothing but equal values are served in the order given. O(jobs * sizes + n log n).
+    With budgets, what the jobs of a project hold stays with them: only what is held by nobody is for all.
+    Floors come before both. Jobs with nothing but equal values are served in the order given.
+    O(jobs * sizes + n log n).
     """
     heap = [
         (-slope, at, low, high)
         for at, claim in enumerate(claims)
-        for slope, low, high in _slopes(claim, stickiness)
+        for slope, low, high in _slopes(claim, stickiness, claim.floor)
     ]
     heapify(heap)
-    given = [0] * len(claims)
-    left, rest = gpus, dict(budgets or {})
-    while heap and left > 0:
+    given = [claim.floor for claim in claims]
+    rest = _Rest(claims, gpus, budgets)
+    while heap and rest.left > 0:
         _, at, low, high = heappop(heap)
         claim = claims[at]
-        room = left if budgets is None else min(left, int(rest.get(claim.project, 0.0)))
+        room = rest.room(claim.project)
         if given[at] != low or room <= 0:
             continue
         if high - low > room:
@@ -93,10 +100,40 @@ def apportion(
                 heappush(heap, (-slope, at, start, end))
             continue
         given[at] = high
-        left -= high - low
-        rest[claim.project] = rest.get(claim.project, 0.0) - (high - low)
-    _use_rest(claims, given, left, rest if budgets is not None else None)
+        rest.give(claim.project, high - low)
+    _use_rest(claims, given, rest)
     return {claim.job: count for claim, count in zip(claims, given, strict=True) if count}
+
+
+class _Rest:
+    """What is left to hand out: in all, of each project's budget, and of what its own jobs held."""
+
+    def __init__(
+        self, claims: Sequence[Claim], gpus: int, budgets: Mapping[ProjectName, float] | None
+    ) -> None:
+        self.left = gpus
+        self._budgets = None if budgets is None else dict(budgets)
+        self._own: Counter[ProjectName] = Counter()
+        if budgets is not None:
+            for claim in claims:
+                self._own[claim.project] += claim.held
+        self._free = max(gpus - self._own.total(), 0)
+        for claim in claims:
+            self.give(claim.project, claim.floor)
+
+    def room(self, project: ProjectName) -> int:
+        """How many GPUs a job of the project could still get."""
+        room = min(self.left, self._own[project] + self._free)
+        return room if self._budgets is None else min(room, int(self._budgets.get(project, 0.0)))
+
+    def give(self, project: ProjectName, gpus: int) -> None:
+        """Count GPUs that a job of the project gets."""
+        self.left -= gpus
+        own = min(gpus, self._own[project])
+        self._own[project] -= own
+        self._free -= gpus - own
+        if self._budgets is not None:
+            self._budgets[project] = self._budgets.get(project, 0.0) - gpus
 
 
 def _slopes(
@@ -125,19 +162,15 @@ def _turns_up(one: tuple[int, float], two: tuple[int, float], three: tuple[int, 
     return (two[1] - one[1]) * (three[0] - one[0]) < (three[1] - one[1]) * (two[0] - one[0])
 
 
-def _use_rest(
-    claims: Sequence[Claim], given: list[int], left: int, budgets: dict[ProjectName, float] | None
-) -> None:
+def _use_rest(claims: Sequence[Claim], given: list[int], rest: _Rest) -> None:
     """Hand what fits no step of a hull to whoever gets faster by it, the shortest job first."""
     for at in sorted(range(len(claims)), key=lambda at: (claims[at].gpu_s_left, at)):
-        if left <= 0:
+        if rest.left <= 0:
             return
         claim, now = claims[at], given[at]
-        room = left if budgets is None else min(left, int(budgets.get(claim.project, 0.0)))
+        room = rest.room(claim.project)
         sizes = [n for n in claim.speeds if now < n <= now + room]
         best = max(sizes, key=lambda n: (claim.speeds[n], -n), default=now)
         if best > now and claim.speeds[best] > claim.speeds.get(now, 0.0):
             given[at] = best
-            left -= best - now
-            if budgets is not None:
-                budgets[claim.project] -= best - now
+            rest.give(claim.project, best - now)

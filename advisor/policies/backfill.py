@@ -2,8 +2,7 @@
 
 A promise rests on hard bounds only: the time limits of running jobs, never an estimate. It names the earliest
 instant by which enough GPUs of one kind are free, and which they are: those that come free first, then as few
-of the free ones as it takes. A promise that was made is kept in later rounds while its GPUs work and whoever
-is on them is bound to end by then.
+of the free ones as it takes. Which promises are kept in later rounds, and whom they bind, is in ``promises``.
 """
 
 from collections.abc import Iterator
@@ -11,14 +10,10 @@ from itertools import islice, takewhile
 
 from advisor.arithmetic.pool import Pool
 from advisor.model import Job, Telemetry
+from advisor.policies.promises import sure_end
 from advisor.round import Round
 from advisor.steps import Promise
 from collector.model import GpuUuid, JobId
-
-
-def gone_by(job: Job, start_ms: int) -> int | None:
-    """When a job that starts at ``start_ms`` has surely ended; ``None`` when nothing bounds it."""
-    return None if job.limit_s is None else start_ms + round(job.limit_s * 1000)
 
 
 class Ends:
@@ -27,21 +22,6 @@ class Ends:
     def __init__(self, round: Round) -> None:
         self._round = round
         self._by_kind: dict[Pool, list[tuple[int, GpuUuid, JobId]]] | None = None
-
-    def keep_promises(self) -> None:
-        """Hold back what earlier rounds promised and what can still be kept."""
-        round = self._round
-        if not round.state.reservations:
-            return
-        last = self._last_ends()
-        for id, kept in round.state.reservations.items():
-            sound = all(
-                round.board.pool_of(uuid) is not None and last.get(uuid, 0.0) <= kept.start_ms
-                for uuid in kept.gpus
-            )
-            waits = id in round.state.jobs and id not in round.placements
-            if waits and sound and kept.start_ms >= round.now_ms:
-                round.board.promise(id, kept.start_ms, kept.gpus)
 
     def promise(self, job: Job) -> str:
         """Promise the job a start when bounds allow one; returns what to tell its owner about it."""
@@ -107,15 +87,13 @@ class Ends:
     def _is_open(self, end: tuple[int, GpuUuid, JobId]) -> bool:
         _, uuid, id = end
         placement = self._round.placements.get(id)
-        return (
-            placement is not None and uuid in placement.gpus and self._round.board.promised_to(uuid) is None
-        )
+        return placement is not None and uuid in placement.gpus and not self._round.board.is_promised((uuid,))
 
     def _all_ends(self) -> dict[Pool, list[tuple[int, GpuUuid, JobId]]]:
         round = self._round
         ends: dict[Pool, list[tuple[int, GpuUuid, JobId]]] = {}
         for id, placement in round.placements.items():
-            end_ms = self._end(id)
+            end_ms = sure_end(round, id)
             if end_ms is None or placement.share < 1:
                 continue
             for uuid in placement.gpus:
@@ -125,21 +103,6 @@ class Ends:
         for own in ends.values():
             own.sort(reverse=True)
         return ends
-
-    def _end(self, id: JobId) -> int | None:
-        job = self._round.state.jobs[id]
-        started_ms = self._round.now_ms if id in self._round.new else job.started_ms
-        end_ms = None if started_ms is None else gone_by(job, started_ms)
-        return None if end_ms is None or end_ms <= self._round.now_ms else end_ms
-
-    def _last_ends(self) -> dict[GpuUuid, float]:
-        """When each GPU in use is free for sure; infinity when nothing bounds that."""
-        last: dict[GpuUuid, float] = {}
-        for id, placement in self._round.placements.items():
-            end_ms = self._end(id)
-            for uuid in placement.gpus:
-                last[uuid] = max(last.get(uuid, 0.0), float("inf") if end_ms is None else end_ms)
-        return last
 
 
 def _minutes(ms: float) -> str:

@@ -70,7 +70,7 @@ class Firm:
         self._quotas: defaultdict[ProjectName | None, float] = defaultdict(float)
         for name, project in self._tree.projects.items():
             self._quotas[project.parent] += self._tree.quotas[name]
-        for id in round.placements:
+        for id in sorted(id for id in round.placements if is_firm(round.state.jobs[id])):
             self.note(round.state.jobs[id])
 
     def lack(self, job: Job) -> Lack | None:

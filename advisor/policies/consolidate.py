@@ -94,8 +94,9 @@ class _Place:
 
     def bars(self, uuid: GpuUuid, gang: JobId) -> bool:
         """Whether the GPU is nobody's to give away, or promised to another."""
-        promised = self.board.promised_to(uuid)
-        return self.board.pool_of(uuid) is None or (promised is not None and promised != gang)
+        return self.board.pool_of(uuid) is None or any(
+            each != gang for each in self.board.promised_heads((uuid,))
+        )
 
 
 def _queue_alone(limits: Limits) -> Limits:

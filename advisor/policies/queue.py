@@ -18,12 +18,14 @@ from typing import assert_never
 from advisor.arithmetic.goodput import gpu_time_left_s
 from advisor.arithmetic.placement import share_on
 from advisor.limits import Order
-from advisor.model import ActionClass, Job, Phase, ProjectName, Use
+from advisor.model import ActionClass, Job, Phase, ProjectName
 from advisor.plan import Rule
-from advisor.policies.backfill import Ends, gone_by
+from advisor.policies.backfill import Ends
 from advisor.policies.borrowing import Firm, told
+from advisor.policies.promises import Promises, gone_by
 from advisor.policies.reclaim import Reclaimer, Short
-from advisor.policies.turns import is_young
+from advisor.policies.sayings import how_many
+from advisor.policies.turns import is_young, rests
 from advisor.round import Round
 from advisor.steps import Requeue
 from advisor.transition import SHARE_SLACK
@@ -58,11 +60,11 @@ class _Desk:
     def __init__(self, round: Round) -> None:
         self.round = round
         self._firm = Firm(round)
+        self._promises = Promises(round)
         self._ends = Ends(round)
-        self._reclaimer = Reclaimer(round)
+        self._reclaimer = Reclaimer(round, self._promises)
         self._heads: defaultdict[ProjectName, int] = defaultdict(int)
         self._owed: set[ProjectName] = set()
-        self._ends.keep_promises()
 
     def serve(self, job: Job) -> None:
         """Start the job, or refuse it with the reason."""
@@ -73,7 +75,8 @@ class _Desk:
             self.round.refuse(
                 job,
                 Rule.NEVER_FITS,
-                f"it needs {_asked(job)} of one kind at once, and the cluster has {most} for it",
+                f"it needs {_asked(job)} of one kind at once, and the cluster has {most} for it"
+                + self._cut(job),
                 "a smaller request, or more such GPUs",
             )
         elif limit is not None:
@@ -81,10 +84,18 @@ class _Desk:
         elif (lack := self._firm.lack(job)) is not None:
             free = sum(pool.free for pool in self.round.board.may_use(job))
             self.round.refuse(job, Rule.UNGUARANTEED, *told(job, lack, free))
-        elif job.phase is Phase.PAUSED:
+        elif job.phase is Phase.PAUSED and job.paused_on:
             self._resume(job)
         else:
             self._start(job, size)
+
+    def _cut(self, job: Job) -> str:
+        """What is said of MIG instances to who asks for whole GPUs, where there are some."""
+        if job.share < 1 or all(pool.part_of_device is None for pool in self.round.board.pools):
+            return ""
+        return (
+            "; MIG instances are given one to a job, and instead of a whole GPU only where the job names them"
+        )
 
     def _start(self, job: Job, size: float) -> None:
         board = self.round.board
@@ -96,13 +107,14 @@ class _Desk:
         if gpus is not None:
             self._place(job, gpus, "there is room")
             return
-        short = self._reclaimer.make_room(job, may_reclaim=job.project not in self._owed)
-        if short is None:
-            gpus = board.find(job, job.min_gpus)
-            assert gpus is not None, "room was made for the job"
-            self._place(job, gpus, "others gave way")
-            return
-        self._wait(job, short)
+        steps = len(self.round.steps)
+        found = self._reclaimer.make_room(job, may_reclaim=job.project not in self._owed)
+        if isinstance(found, Short):
+            self._wait(job, found)
+        elif len(self.round.steps) > steps:
+            self._place(job, found, "others gave way")
+        else:
+            self._place(job, found, "its quota goes before what was promised beyond one")
 
     def _may_have(self, job: Job, gpus: tuple[GpuUuid, ...]) -> bool:
         """Whether what it would be given is within every limit: a MIG instance is more than was asked for."""
@@ -113,9 +125,10 @@ class _Desk:
         return limit is None
 
     def _place(self, job: Job, gpus: tuple[GpuUuid, ...], how: str) -> None:
-        given, fair = self.round.given[job.project], self.round.fair[job.project]
+        given = how_many(self.round.given[job.project])
+        fair = how_many(self.round.fair[job.project])
         shrunk = f" on {len(gpus)} of the {job.max_gpus} GPUs it can use" if job.elastic else ""
-        reason = f"{how}: {job.project} has {given:g} of its fair share of {fair:.3g} GPUs; starts{shrunk}"
+        reason = f"{how}: {job.project} has {given} of its fair share of {fair} GPUs; starts{shrunk}"
         self._firm.note(job)
         self.round.start(job, gpus, reason)
 
@@ -126,36 +139,66 @@ class _Desk:
         told = ""
         if self._heads[job.project] < round.limits.heads:
             self._heads[job.project] += 1
+            aside = self._promises.set_aside(job)
             told = self._ends.promise(job) if not short.soon else self._ends.hold(job)
+            self._promises.restore(aside, round.board.held_for(job.id))
         round.refuse(job, short.rule, short.reason + told, short.would_change)
 
     def _resume(self, job: Job) -> None:
-        round = self.round
-        gpus = round.board.find_on(job, job.paused_on)
+        """Bring it back where its state lies, and have others give way there; else it goes on waiting.
+
+        It is put back in the queue only where that loses nothing and brings it a place.
+        """
+        board = self.round.board
+        gpus = board.find_on(job.paused_on)
         if gpus is not None:
-            self._place(job, gpus, "there is room again where its state lies")
-        elif round.entitled(job, _size(job)) and job.checkpoint_ms is not None:
-            round.steps.append(
-                Requeue(
-                    job=job.id,
-                    reason="its node is full and others have room: it restarts from its checkpoint",
-                )
-            )
-            round.refuse(job, Rule.STATE_ELSEWHERE, "it is put back in the queue first")
-        else:
-            round.refuse(
-                job,
-                Rule.STATE_ELSEWHERE,
-                "it is paused, and the node that holds its state is full",
-                "room on that node",
-            )
+            if self._may_have(job, gpus):
+                self._place(job, gpus, "there is room again where its state lies")
+            return
+        found = self._reclaimer.make_room(job, may_reclaim=job.project not in self._owed)
+        if not isinstance(found, Short):
+            self._place(job, found, "others gave way where its state lies")
+            return
+        elsewhere = board.find(job, job.min_gpus)
+        if elsewhere is not None and found.entitled and self._may_restart(job):
+            self._restart(job, elsewhere)
+            return
+        told = (
+            "" if elsewhere is None else "; there is room elsewhere, but it would lose what it has not saved"
+        )
+        if found.entitled and found.soon:
+            self._owed.add(job.project)
+            board.promise(job.id, self.round.now_ms, board.free_on(job.paused_on))
+        self.round.refuse(job, Rule.STATE_ELSEWHERE, found.reason + told, found.would_change)
+
+    def _may_restart(self, job: Job) -> bool:
+        """Whether a paused job may be put back in the queue: all it did is saved, and nobody minds."""
+        round = self.round
+        bound = round.limits.actions_per_hour
+        return (
+            job.checkpoint_ms is not None
+            and job.acted_ms is not None
+            and job.checkpoint_ms >= job.acted_ms
+            and "requeue" not in job.withheld
+            and "requeue" not in job.cannot
+            and (bound is None or round.disturbed < bound)
+            and not round.limits.is_off(ActionClass.FAIR_SHARE, job.project, round.state.projects)
+        )
+
+    def _restart(self, job: Job, elsewhere: tuple[GpuUuid, ...]) -> None:
+        """Put a paused job back in the queue, and hold the place that it is to have there."""
+        self.round.board.promise(job.id, self.round.now_ms, elsewhere)
+        self.round.disturbed += 1
+        reason = "where its state lies there is no room for it, elsewhere there is, and all it did is saved"
+        self.round.steps.append(Requeue(job=job.id, reason=reason))
+        self.round.refuse(job, Rule.STATE_ELSEWHERE, "it is put back in the queue first")
 
     def _refuse_limit(self, job: Job, size: float, limit: ProjectName) -> None:
-        bound = self.round.tree.projects[limit].limit_gpus
+        bound, given = self.round.tree.projects[limit].limit_gpus, how_many(self.round.given[limit])
         self.round.refuse(
             job,
             Rule.LIMIT,
-            f"{limit} has {self.round.given[limit]:g} GPUs of a limit of {bound:g}; {size:g} more exceed it",
+            f"{limit} has {given} GPUs of a limit of {bound:g}; {size:g} more exceed it",
             "jobs of the project ending, or a higher limit",
         )
 
@@ -175,21 +218,11 @@ def _lines(round: Round) -> dict[ProjectName, list[Job]]:
     tree, off = round.state.projects, round.limits.is_off
     idle = {name for name in round.tree.paths if off(ActionClass.SCHEDULE, name, tree)}
     for job in round.state.jobs.values():
-        if job.phase is not Phase.RUNNING and job.project not in idle and not _rests(round, job):
+        if job.phase is not Phase.RUNNING and job.project not in idle and not rests(round, job):
             lines[job.project].append(job)
     for line in lines.values():
         line.sort(key=lambda job: _place_in_line(job, round.limits.order), reverse=True)
     return lines
-
-
-def _rests(round: Round, job: Job) -> bool:
-    """Whether it is held, or was disturbed just now; one paused for idling rests for the whole cooldown."""
-    if job.held:
-        return True
-    if job.acted_ms is None:
-        return False
-    rest_s = round.limits.cooldown_s if job.use is Use.IDLE and job.phase is Phase.PAUSED else 0.0
-    return round.now_ms - job.acted_ms < max(1.0, rest_s * 1000)
 
 
 def _place_in_line(job: Job, order: Order) -> tuple[int, float, int, str]:

@@ -13,17 +13,20 @@ recently started. Then the set is thinned from its end: nobody gives way who nee
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from advisor.limits import Order
 from advisor.model import ActionClass, Job, ProjectName, Use
 from advisor.plan import Rule
+from advisor.policies.promises import Promises, gone_by
 from advisor.policies.room import Room
+from advisor.policies.sayings import how_many
 from advisor.policies.victims import Source, Victim, Victims, in_turn, way_out
 from advisor.round import Round
 from advisor.steps import Pause, Requeue
 from advisor.transition import SHARE_SLACK
+from collector.model import GpuUuid, JobId
 
 SOON = (Rule.MIN_RUNTIME, Rule.COOLDOWN, Rule.IN_FLIGHT, Rule.RATE)
 """Objections that time alone removes."""
@@ -49,59 +52,70 @@ class Short:
     soon: bool = False
 
 
+@dataclass(slots=True)
+class _Search:
+    """How a search for room went: whether it was cut short by the bound on disturbances, and how many could
+    not give way because the head of a queue was promised their GPUs."""
+
+    braked: bool = False
+    promised: Counter[JobId] = field(default_factory=Counter)
+
+
 class Reclaimer:
     """Makes room for waiting jobs out of what runs; reads each project's running jobs once."""
 
-    def __init__(self, round: Round) -> None:
-        self._round = round
+    def __init__(self, round: Round, promises: Promises) -> None:
+        self._round, self._promises = round, promises
         self._victims = Victims(round)
         self._hopeless: dict[tuple[object, ...], Short] = {}
 
-    def make_room(self, job: Job, *, may_reclaim: bool = True) -> Short | None:
-        """Have others give way until the job fits, or say why not; then nothing was changed."""
-        entitled = self._round.entitled(job, job.min_gpus * job.share) if may_reclaim else 0
-        shape = (
-            job.project,
-            job.priority,
-            job.min_gpus,
-            job.share,
-            job.gpu_models,
-            job.memory_bytes,
-            entitled,
-            (job.user, job.may_share) if job.share < 1 else None,
-            may_reclaim,
-            job.id in self._round.state.begun,
-        )
-        known = self._hopeless.get(shape)
-        if known is not None:
-            return known
+    def make_room(self, job: Job, *, may_reclaim: bool = True) -> tuple[GpuUuid, ...] | Short:
+        """Have others give way until the job fits, and say where; or say why not: then nothing was changed.
+
+        Promises that do not bind the job are as if they were not made. Those whose GPUs it takes are over.
+        """
+        round, board = self._round, self._round.board
+        entitled = round.entitled(job, wanted_gpus(job) * job.share) if may_reclaim else 0
+        held = board.held_for(job.id)
+        shape = (*_shape(job), entitled, may_reclaim, job.id in round.state.begun, held)
+        if shape in self._hopeless:
+            return self._hopeless[shape]
+        own = round.state.reservations.get(job.id)
+        board.fulfil(job.id)
+        aside = self._promises.set_aside(job) if may_reclaim else {}
+        room, search = Room(round, job), _Search()
         sources = self._victims.sources(job, entitled)
-        room = Room(self._round, job)
-        held = self._round.board.held_for(job.id)
-        self._round.board.fulfil(job.id)
-        if self._search(job, sources, room):
+        if (aside and room.is_enough()) or self._search(job, sources, room, search):
             self._commit(job, room)
-            return None
+            place = room.place()
+            assert place is not None, "room was made for the job"
+            self._promises.restore(aside, place, gone_by(job, round.now_ms))
+            return place
         room.undo()
-        if held:
-            self._round.board.promise(job.id, self._round.state.reservations[job.id].start_ms, held)
-        self._hopeless[shape] = self._why(job, entitled, sources, may_reclaim=may_reclaim)
+        self._promises.restore(aside)
+        if held and own is not None:
+            board.promise(job.id, own.start_ms, held)
+        self._hopeless[shape] = self._why(job, entitled, sources, search, may_reclaim=may_reclaim)
         return self._hopeless[shape]
 
-    def _search(self, job: Job, sources: list[Source], room: Room) -> bool:
+    def _search(self, job: Job, sources: list[Source], room: Room, search: _Search) -> bool:
         """Let candidates give way one by one, first the first in order, until the job fits; then thin out."""
-        bound = self._round.limits.actions_per_hour
-        braked = (
-            bound is not None and self._round.disturbed >= bound and job.id not in self._round.state.begun
-        )
+        round = self._round
+        bound = round.limits.actions_per_hour
+        braked = bound is not None and round.disturbed >= bound and job.id not in round.state.begun
         taken: defaultdict[ProjectName, float] = defaultdict(float)
         for victim in in_turn(sources):
-            if victim.floor == 0 and braked:
-                break
-            if victim.floor == 0 and victim.job.id in self._round.resized:
+            if victim.floor == 0 and victim.job.id in round.resized:
                 continue
             if not self._may_lose(victim, job, taken):
                 continue
+            heads = round.board.promised_heads(round.state.placements[victim.job.id].gpus)
+            if heads:
+                search.promised.update(heads)
+                continue
+            if victim.floor == 0 and braked:
+                search.braked = True
+                break
             freed = room.shrink(victim.job, victim.floor)
             if victim.level is not None:
                 taken[victim.level] += freed
@@ -138,19 +152,38 @@ class Reclaimer:
             else:
                 self._round.give_way(Requeue(job=id, for_job=job.id, reason=reason))
 
-    def _why(self, job: Job, entitled: int, sources: list[Source], *, may_reclaim: bool) -> Short:
+    def _asks(self, job: Job) -> str:
+        """What it asks for and what there is of it, and who has the rest that is free."""
+        board = self._round.board
+        if job.paused_on:
+            known, free = self._round.state.gpus, len(board.free_on(job.paused_on))
+            nodes = ", ".join(sorted({known[uuid].node for uuid in job.paused_on if uuid in known}))
+            return (
+                f"it is paused, and its state lies on {nodes or 'GPUs that are gone'}: it needs "
+                f"{wanted_gpus(job)} GPUs there, and {free} are free for it"
+            )
+        if not board.may_use(job):
+            return "no GPU of the cluster has the model and memory it asks for"
+        free = sum(pool.free for pool in board.may_use(job))
+        asks = f"it needs {job.min_gpus * job.share:g} GPUs at once and {free} that it can use are free whole"
+        waiting = board.waiting_for(job)
+        own = sum(count for head, count in waiting if head == job.id)
+        others = [(head, count) for head, count in waiting if head != job.id]
+        if own:
+            asks += f", {own} more are free and held back for it"
+        if others:
+            count = sum(count for _, count in others)
+            asks += f", {count} more are free and promised to {_named(head for head, _ in others)}"
+        return asks
+
+    def _why(
+        self, job: Job, entitled: int, sources: list[Source], search: _Search, *, may_reclaim: bool
+    ) -> Short:
         round = self._round
         counted: Counter[Rule] = sum((source.objections for source in sources), Counter())
-        bound = round.limits.actions_per_hour
-        if bound is not None and round.disturbed >= bound and any(source.is_left for source in sources):
+        if search.braked:
             counted[Rule.RATE] += 1
-        free = sum(pool.free for pool in round.board.may_use(job))
-        asks = f"it needs {job.min_gpus * job.share:g} GPUs at once and {free} that it can use are free whole"
-        if not round.board.may_use(job):
-            asks = "no GPU of the cluster has the model and memory it asks for"
-        promised = round.board.all_free_gpus - round.board.free_gpus
-        if promised:
-            asks += f", {promised} more are free and promised to who came before"
+        asks = self._asks(job)
         if not may_reclaim:
             return Short(
                 rule=Rule.NO_ROOM,
@@ -159,32 +192,61 @@ class Reclaimer:
                 entitled=False,
             )
         if not entitled:
-            given, fair = round.given[job.project], round.fair[job.project]
+            given, fair = how_many(round.given[job.project]), how_many(round.fair[job.project])
             return Short(
                 rule=Rule.NO_ROOM,
-                reason=f"{asks}; {job.project} has {given:g} of its fair share of {fair:.3g} GPUs, "
+                reason=f"{asks}; {job.project} has {given} of its fair share of {fair} GPUs, "
                 "so others need not give way",
                 would_change="jobs ending, or others wanting less",
                 entitled=False,
             )
-        kept = ", ".join(f"{count} {rule.value}" for rule, count in sorted(counted.items()))
+        parts = [f"{count} {rule.value}" for rule, count in sorted(counted.items())]
+        if search.promised:
+            parts.append(f"{search.promised.total()} on GPUs promised to {_named(search.promised)}")
+        kept = ", ".join(parts)
         over = "those over their fair share cannot give way for it" if kept else "nobody is over a fair share"
-        soon = [PASSING[rule] for rule in SOON if rule in counted]
+        changes = [PASSING[rule] for rule in SOON if rule in counted]
+        changes += [f"the start of {_named(search.promised)}"] if search.promised else []
         return Short(
             rule=Rule.NO_ROOM,
             reason=f"{asks}; {over}" + (f" ({kept})" if kept else ""),
-            would_change=" or ".join(soon) or "jobs ending",
+            would_change=" or ".join(changes) or "jobs ending",
             entitled=True,
             soon=any(rule in SOON for rule in counted),
         )
+
+
+def wanted_gpus(job: Job) -> int:
+    """How many GPUs it starts on: its smallest world, or what it had when it was paused."""
+    return len(job.paused_on) or job.min_gpus
+
+
+def _shape(job: Job) -> tuple[object, ...]:
+    """What a search for room looks at of a job: two of one shape find the same."""
+    return (
+        job.project,
+        job.priority,
+        job.min_gpus,
+        job.share,
+        job.gpu_models,
+        job.memory_bytes,
+        job.paused_on,
+        (job.user, job.may_share) if job.share < 1 else None,
+    )
+
+
+def _named(heads: Iterable[JobId]) -> str:
+    """Heads of queues by their names; many only by their number."""
+    names = set(heads)
+    return " and ".join(sorted(names)) if len(names) < 3 else f"{len(names)} who came before"
 
 
 def _reason(round: Round, victim: Job, job: Job) -> str:
     if victim.project == job.project:
         return f"{job.id} of the same project has priority {job.priority}, above its {victim.priority}"
     idle = "it is held idle, and " if victim.use is Use.IDLE else ""
-    mine, fair = round.given[victim.project], round.fair[victim.project]
+    mine, fair = how_many(round.given[victim.project]), how_many(round.fair[victim.project])
     return (
-        f"{idle}{victim.project} has {mine:g} GPUs of a fair share of {fair:.3g}; {job.project}, with "
-        f"{round.given[job.project]:g} of {round.fair[job.project]:.3g}, starts {job.id} there"
+        f"{idle}{victim.project} has {mine} GPUs of a fair share of {fair}; {job.project}, with "
+        f"{how_many(round.given[job.project])} of {how_many(round.fair[job.project])}, starts {job.id} there"
     )

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 
 from advisor.arithmetic.goodput import amplification, base_gpus, growth_pays, hoped, speedup
+from advisor.arithmetic.placement import works
 from advisor.arithmetic.pool import Pool
 from advisor.limits import Mode
 from advisor.model import ActionClass, Job, Phase, Placement
@@ -134,8 +135,10 @@ def _growable(round: Round) -> Iterator[tuple[Job, Pool]]:
         job = round.state.jobs[id]
         if not job.elastic or job.share < 1 or len(placement.gpus) >= job.max_gpus or id in round.resized:
             continue
+        if not all(works(round.state.gpus[uuid]) for uuid in placement.gpus):
+            continue
         pool = round.board.pool_of(placement.gpus[0])
-        if pool is not None and _may_be_resized(round, job, placement):
+        if pool is not None and pool.part_of_device is None and _may_be_resized(round, job, placement):
             yield job, pool
 
 

@@ -34,6 +34,11 @@ def gib(count: int) -> str:
     return f"{count / GIB:.1f} GiB".replace(".0 GiB", " GiB")
 
 
+def how_many(gpus: float) -> str:
+    """``2``, ``0.33``, ``1250``: what rounding left over is 0."""
+    return f"{round(gpus, 2) + 0.0:g}"
+
+
 def percent(ratio: float) -> str:
     """``14%``."""
     return f"{ratio:.0%}"

@@ -9,12 +9,14 @@ nobody is disturbed within the minimal run time or the cooldown, and only right 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from advisor.arithmetic.placement import Board
 from advisor.limits import Limits
-from advisor.model import ActionClass, ClusterState, Job, Phase, Placement, ProjectName
+from advisor.model import ActionClass, ClusterState, Job, Phase, ProjectName, Use
+from advisor.policies.borrowing import Firm
+from advisor.policies.promises import Promises
 from advisor.protection import against_disturbing, disturbed_lately
+from advisor.round import Round
 from advisor.steps import Requeue, Start, Step
 
 QUANTUM_GPU_S = 4 * 3600.0
@@ -26,20 +28,42 @@ def is_young(job: Job) -> bool:
     return job.attained_gpu_s < QUANTUM_GPU_S
 
 
+def stands_in_line(round: Round, job: Job) -> bool:
+    """Whether a waiting job may start now: its project's queue is served, and it does not rest."""
+    return not rests(round, job) and not round.limits.is_off(
+        ActionClass.SCHEDULE, job.project, round.state.projects
+    )
+
+
+def rests(round: Round, job: Job) -> bool:
+    """Whether it is held, or was disturbed just now; one paused for idling rests for the whole cooldown."""
+    if job.held:
+        return True
+    if job.acted_ms is None:
+        return False
+    rest_s = round.limits.cooldown_s if job.use is Use.IDLE and job.phase is Phase.PAUSED else 0.0
+    return round.now_ms - job.acted_ms < max(1.0, rest_s * 1000)
+
+
 def take_turns(state: ClusterState, limits: Limits) -> tuple[Step, ...]:
     """Steps by which old jobs of a project give way to its young ones that wait, gang by gang."""
-    waiting: defaultdict[ProjectName, list[Job]] = defaultdict(list)
-    for job in state.jobs.values():
-        if job.phase is Phase.PENDING and job.share == 1 and is_young(job):
-            waiting[job.project].append(job)
-    if not waiting:
+    young = [job for job in state.jobs.values() if job.phase is Phase.PENDING and is_young(job)]
+    if not young:
         return ()
-    board = Board(state)
-    old = _givers(state, limits, set(waiting))
-    steps: list[Step] = []
+    round = Round(state, limits)
+    Promises(round)
+    waiting: defaultdict[ProjectName, list[Job]] = defaultdict(list)
+    for job in young:
+        if job.share == 1 and stands_in_line(round, job):
+            waiting[job.project].append(job)
+    firm, old = Firm(round), _givers(state, limits, set(waiting))
     for project in sorted(waiting):
         line = sorted(waiting[project], key=lambda job: (-job.priority, job.submitted_ms, job.id))
-        steps += _serve(state, board, line, old.get(project, []))
+        for job in line:
+            if firm.lack(job) is not None or not _serve(round, job, old.get(project, [])):
+                break
+            firm.note(job)
+    steps = [step for step in round.steps if step is not None]
     return _under(limits.actions_per_hour, disturbed_lately(state), steps)
 
 
@@ -62,7 +86,11 @@ def _givers(state: ClusterState, limits: Limits, projects: set[ProjectName]) -> 
     found: defaultdict[ProjectName, list[Job]] = defaultdict(list)
     for name, placement in state.placements.items():
         job = state.jobs[name]
-        if job.project not in projects or is_young(job) or placement.share < 1 or "requeue" in job.withheld:
+        if job.project not in projects or is_young(job) or placement.share < 1:
+            continue
+        if "requeue" in job.withheld or "requeue" in job.cannot:
+            continue
+        if limits.is_off(ActionClass.FAIR_SHARE, job.project, state.projects):
             continue
         if not _is_fresh(job, state):
             continue
@@ -70,7 +98,7 @@ def _givers(state: ClusterState, limits: Limits, projects: set[ProjectName]) -> 
         if objection is None:
             found[job.project].append(job)
     for own in found.values():
-        own.sort(key=lambda job: (job.attained_gpu_s, job.id))
+        own.sort(key=_oldest_last)
     return found
 
 
@@ -78,23 +106,51 @@ def _is_fresh(job: Job, state: ClusterState) -> bool:
     return job.checkpoint_ms is not None and state.as_of_ms - job.checkpoint_ms <= FRESH_S * 1000
 
 
-def _serve(state: ClusterState, board: Board, line: Iterable[Job], old: list[Job]) -> Iterator[Step]:
-    for job in line:
-        givers: list[Job] = []
-        while board.find(job, job.min_gpus) is None and old and old[-1].priority <= job.priority:
-            givers.append(old.pop())
-            board.vacate(givers[-1].id, state.placements[givers[-1].id])
-        gpus = board.find(job, job.min_gpus)
-        if gpus is None or not givers:
-            for giver in reversed(givers):
-                board.occupy(giver, state.placements[giver.id])
-                old.append(giver)
-            return
-        for giver in givers:
-            yield Requeue(
-                job=giver.id,
-                for_job=job.id,
-                reason=f"{job.id} of the same project has hardly run, and its own work was just saved",
-            )
-        board.occupy(job, Placement(gpus=gpus))
-        yield Start(job=job.id, gpus=gpus, reason="its turn: it has hardly run yet")
+def _serve(round: Round, job: Job, old: list[Job]) -> bool:
+    """Have old jobs give way until the job fits within its limits, and start it; else nothing is changed."""
+    board, places = round.board, round.state.placements
+    givers: list[Job] = []
+    useless: list[Job] = []
+    while not _fits(round, job, givers) and old and old[-1].priority <= job.priority:
+        giver = old.pop()
+        if board.is_useful(places[giver.id].gpus, job):
+            board.vacate(giver.id, places[giver.id])
+            givers.append(giver)
+        else:
+            useless.append(giver)
+    fits = _fits(round, job, givers)
+    for giver in tuple(givers):
+        others = [each for each in givers if each is not giver]
+        board.occupy(giver, places[giver.id])
+        if fits and _fits(round, job, others):
+            givers = others
+            useless.append(giver)
+        else:
+            board.vacate(giver.id, places[giver.id])
+    for giver in givers:
+        board.occupy(giver, places[giver.id])
+    served = fits and bool(givers)
+    old += useless if served else useless + givers
+    old.sort(key=_oldest_last)
+    if served:
+        _change(round, job, givers)
+    return served
+
+
+def _fits(round: Round, job: Job, givers: Iterable[Job]) -> bool:
+    """Whether it finds a place, and stays within every limit of its project, when these have left."""
+    less = sum(round.state.placements[giver.id].size_gpus for giver in givers)
+    return round.over_limit(job, job.min_gpus - less) is None and round.board.fits(job, job.min_gpus)
+
+
+def _change(round: Round, job: Job, givers: Iterable[Job]) -> None:
+    reason = f"{job.id} of the same project has hardly run, and its own work was just saved"
+    for giver in givers:
+        round.give_way(Requeue(job=giver.id, for_job=job.id, reason=reason))
+    gpus = round.board.find(job, job.min_gpus)
+    assert gpus is not None, "others gave way for it"
+    round.start(job, gpus, "its turn: it has hardly run yet")
+
+
+def _oldest_last(job: Job) -> tuple[float, str]:
+    return (job.attained_gpu_s, job.id)

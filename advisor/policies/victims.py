@@ -57,11 +57,6 @@ class Source:
         self._floors: dict[int, int | None] = {}
         self._after: dict[int, int] = {}
 
-    @property
-    def is_left(self) -> bool:
-        """Whether anybody is left who could give way."""
-        return self.next(0) is not None
-
     def next(self, at: int) -> int | None:
         """The next place in line from ``at`` on where somebody can give way; ``None`` at the end."""
         passed = []
@@ -87,8 +82,7 @@ class Source:
         if job.id in self._gone or self._floor(place) is None:
             return False
         level, round = self._levels[job.project], self._round
-        over = level is None or round.given[level] > round.fair[level] + SHARE_SLACK
-        if over and not round.board.is_promised(round.state.placements[job.id].gpus):
+        if level is None or round.given[level] > round.fair[level] + SHARE_SLACK:
             return True
         self._floors[place] = None
         return False
@@ -199,7 +193,7 @@ class Victims:
             round, by_kind = self._round, defaultdict(list)
             for jobs in self._runners().values():
                 for job in jobs:
-                    by_kind[round.board.pool_of(round.state.placements[job.id].gpus[0])].append(job)
+                    by_kind[round.board.kind_of(round.state.placements[job.id].gpus)].append(job)
             levels = {name: round.tree.paths[name][-1] for name in self._runners()}
             self._abroad = {
                 kind: Source(round, jobs, levels, self._covers(), self.gone) for kind, jobs in by_kind.items()

@@ -62,8 +62,8 @@ def taken(step: Step, state: "ClusterState") -> tuple[GpuUuid, ...]:
 def promises(state: "ClusterState", limits: Limits) -> dict[GpuUuid, JobId]:
     """Who is promised which GPU, as far as the promises can still be kept. Pure."""
     board = _round(state, limits).board
-    found = {uuid: board.promised_to(uuid) for uuid in state.gpus}
-    return {uuid: job for uuid, job in found.items() if job is not None}
+    found = {uuid: board.promised_heads((uuid,)) for uuid in state.gpus}
+    return {uuid: heads[0] for uuid, heads in found.items() if heads}
 
 
 def _beside(state: "ClusterState", limits: Limits, entry: "Entry", more: int) -> tuple[GpuUuid, ...]:
@@ -86,9 +86,9 @@ def _beside(state: "ClusterState", limits: Limits, entry: "Entry", more: int) ->
 
 def _round(state: "ClusterState", limits: Limits) -> "Round":
     """A decision in which nothing is decided, with what earlier ones promised held back."""
-    from advisor.policies.backfill import Ends  # it takes a while, and callers are answered by now
+    from advisor.policies.promises import Promises  # it takes a while, and callers are answered by now
     from advisor.round import Round
 
     round = Round(state, limits)
-    Ends(round).keep_promises()
+    Promises(round)
     return round

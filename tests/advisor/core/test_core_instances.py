@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.arithmetic.placement import Board
+from advisor.check import unplaceable
 from advisor.decide import decide
 from advisor.limits import Limits
 from advisor.model import ClusterState, Gpu, Job, Phase, Placement, Project, Telemetry
@@ -94,6 +95,52 @@ def test_an_instance_that_is_more_than_the_projects_limit_is_not_given() -> None
 def test_a_share_that_no_instance_holds_is_told_so() -> None:
     plan = decide(replace(world(instance("1g-a")), jobs={"j": wish(0.5)}), Limits())
     assert plan.refused[0].rule == "never-fits" and "50% of 1 GPUs" in plan.refused[0].reason
+
+
+def gang(least: int, **more: object) -> Job:
+    return wish(1.0, min_gpus=least, max_gpus=least, **more)
+
+
+ALL_SEVEN = tuple(instance(f"1g-{at}") for at in range(7))
+FOUR = tuple(whole(f"w{at}") for at in range(4))
+
+
+@pytest.mark.parametrize(
+    ("there", "job", "chosen"),
+    [
+        (ALL_SEVEN + FOUR, gang(4), ("w0", "w1", "w2", "w3")),
+        (ALL_SEVEN + FOUR, gang(1), ("w0",)),
+        (ALL_SEVEN + FOUR, gang(1, gpu_models=("H100 MIG 1g.10gb",)), ("MIG-1g-0",)),
+        (ALL_SEVEN + FOUR, gang(1, gpu_models=("H100", "H100 MIG 1g.10gb")), ("w0",)),
+        (ALL_SEVEN + FOUR, gang(2, gpu_models=("H100 MIG 1g.10gb",)), None),
+        (ALL_SEVEN, gang(1), ("MIG-1g-0",)),
+        (ALL_SEVEN, gang(2), None),
+        (ALL_SEVEN, wish(0.1, min_gpus=2, max_gpus=2), None),
+    ],
+)
+def test_who_asks_for_whole_gpus_gets_devices_and_never_two_instances(
+    there: tuple[Gpu, ...], job: Job, chosen: tuple[str, ...] | None
+) -> None:
+    plan = decide(replace(world(*there), jobs={"j": job}), Limits())
+    assert [step.gpus for step in plan.steps if isinstance(step, Start)] == ([chosen] if chosen else [])
+    if chosen is None:
+        assert plan.refused[0].rule == "never-fits"
+        assert unplaceable(replace(world(*there), jobs={"j": job}))
+    if chosen is None and job.share == 1:
+        assert "MIG instances are given one to a job" in plan.refused[0].reason
+
+
+def test_while_the_devices_are_away_nobody_gets_an_instance_in_their_place() -> None:
+    broken = tuple(replace(gpu, healthy=False) for gpu in FOUR)
+    plan = decide(replace(world(*ALL_SEVEN, *broken), jobs={"j": gang(1)}), Limits())
+    assert plan.steps == () and plan.refused[0].rule == "never-fits"
+
+
+@pytest.mark.parametrize("there", [ALL_SEVEN, ALL_SEVEN + FOUR])
+def test_an_elastic_job_on_an_instance_stays_on_one(there: tuple[Gpu, ...]) -> None:
+    named = wish(1.0, min_gpus=1, max_gpus=4, gpu_models=("H100 MIG 1g.10gb",))
+    plan = decide(replace(world(*there), jobs={"j": named}), Limits())
+    assert [step.gpus for step in plan.steps if isinstance(step, Start)] == [("MIG-1g-0",)]
 
 
 def test_the_lease_says_which_instance_and_how_much_of_a_gpu_it_is() -> None:

@@ -49,6 +49,18 @@ def tick(
     return checked(replace(state, as_of_ms=now, jobs=jobs, placements=places))
 
 
+def is_firm(state: ClusterState, id: str, quota: float) -> bool:
+    """Whether nobody who asks for his quota goes before: nobody has one, or with the job its project is
+    within its own."""
+    if quota == 0 or id not in state.jobs:
+        return True
+    own = state.jobs[id].project
+    given = sum(
+        len(placed.gpus) for other, placed in state.placements.items() if state.jobs[other].project == own
+    )
+    return id in state.placements or given + state.jobs[id].min_gpus <= quota
+
+
 @given(arrivals(), st.sampled_from([0.0, 2.0]))
 @settings(max_examples=150)
 def test_a_promised_start_is_kept(coming: list[tuple[int, Job, int]], quota: float) -> None:
@@ -61,6 +73,7 @@ def test_a_promised_start_is_kept(coming: list[tuple[int, Job, int]], quota: flo
     promised: dict[str, int] = {}
     for at in range(60):
         state = tick(state, at, coming, runs)
+        promised = {id: start_ms for id, start_ms in promised.items() if is_firm(state, id, quota)}
         plan = decide(state, FREE)
         for step in plan.steps:
             if isinstance(step, Promise):

@@ -240,12 +240,13 @@ def test_every_waiting_job_starts_or_hears_why_not(state: ClusterState, limits: 
     assert all(step.reason for step in plan.steps)
 
 
-@given(clusters())
-@settings(max_examples=60)
-def test_the_guard_approves_what_the_planner_plans(state: ClusterState) -> None:
+@given(clusters(), LIMITS)
+@settings(max_examples=100)
+def test_the_guard_approves_what_the_planner_plans(state: ClusterState, limits: Limits) -> None:
     """Both ask the same rules; a plan that the guard would refuse is a planner that lost count."""
-    plan = decide(state, AUTO)
-    ruling = approve(plan, state, AUTO)
+    auto = replace(limits, modes=AUTO.modes)
+    plan = decide(state, auto)
+    ruling = approve(plan, state, auto)
     assert ruling.refused == ()
     assert ruling.approved.steps == plan.steps
 
@@ -260,12 +261,12 @@ def test_a_step_at_a_time_is_the_same_as_all_at_once(state: ClusterState) -> Non
     assert one_by_one == replay(state, steps)
 
 
-@given(clusters())
-@settings(max_examples=60)
-def test_limits_hold(state: ClusterState) -> None:
-    tree = fair_shares(state, FREE).tree
+@given(clusters(), LIMITS)
+@settings(max_examples=100)
+def test_limits_hold(state: ClusterState, limits: Limits) -> None:
+    tree = fair_shares(state, limits).tree
     before = upward(tree, allocated(state))
-    after = upward(tree, allocated(end_of(state, FREE)))
+    after = upward(tree, allocated(end_of(state, limits)))
     for name, project in tree.projects.items():
         if project.limit_gpus is not None:
             assert after[name] <= max(project.limit_gpus, before[name]) + EPSILON

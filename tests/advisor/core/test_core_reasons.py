@@ -6,7 +6,8 @@ import pytest
 
 from advisor.decide import decide
 from advisor.limits import Limits
-from advisor.model import ClusterState, Gpu, Job, Phase, Placement, Project, Telemetry
+from advisor.model import ClusterState, Gpu, Job, Phase, Placement, Project, Reservation, Telemetry
+from advisor.policies.sayings import how_many
 from collector.model import JobKind
 
 NOW_MS = 100 * 3_600_000
@@ -124,3 +125,55 @@ def test_a_gang_over_its_quota_has_no_turn_before_a_job_within_its_own(before: d
     state = world(8, {"green": 4, "red": 4}, {"g": ("green", True, 1), "r": ("red", True, 3)})
     plan = decide(replace(state, jobs={**state.jobs, **jobs}), Limits())
     assert [step.job for step in plan.steps] == ["small"]
+
+
+def test_the_order_of_a_map_changes_no_plan_and_no_sentence() -> None:
+    """Sums of shares are rounded once: 0.1 + 0.2 + 0.3 is not 0.3 + 0.2 + 0.1 otherwise."""
+    state = world(4, {"a": 0, "b": 0}, dict.fromkeys(("r", "s", "t"), ("b", True, 1)))
+    parts = dict(zip(("r", "s", "t"), (0.1, 0.2, 0.3), strict=True))
+    jobs = {id: replace(job, share=parts[id], memory_bytes=1 << 30) for id, job in state.jobs.items()}
+    places = {id: replace(placed, share=parts[id], gpus=("g0",)) for id, placed in state.placements.items()}
+    gpus = {uuid: replace(gpu, memory_bytes=80 << 30) for uuid, gpu in state.gpus.items()}
+    state = replace(state, jobs={**jobs, "w": wish("b", 5)}, placements=places, gpus=gpus)
+    turned = replace(
+        state, placements=dict(reversed(places.items())), jobs=dict(reversed(state.jobs.items()))
+    )
+    assert decide(turned, Limits()) == decide(state, Limits())
+
+
+@pytest.mark.parametrize(
+    ("gpus", "said"), [(1.63e-16, "0"), (-1e-17, "0"), (4 / 3, "1.33"), (1250.0, "1250")]
+)
+def test_what_rounding_left_over_is_said_to_be_nothing(gpus: float, said: str) -> None:
+    assert how_many(gpus) == said
+
+
+def promised(state: ClusterState, gpus: tuple[str, ...], **jobs: Job) -> ClusterState:
+    """``jobs`` wait too, and ``head`` is promised these GPUs, an hour from now; who runs is gone by then."""
+    bound = {id: replace(job, limit_s=(NOW_MS + 3_000_000) / 1000) for id, job in state.jobs.items()}
+    waiting = {id: replace(job, id=id) for id, job in jobs.items()}
+    kept = Reservation(start_ms=NOW_MS + 3_600_000, gpus=gpus)
+    return replace(state, jobs={**bound, **waiting}, reservations={"head": kept})
+
+
+def refusals(state: ClusterState) -> dict[str, tuple[str, str]]:
+    return {each.job: (each.reason, each.would_change) for each in decide(state, Limits()).refused}
+
+
+def test_who_is_kept_out_by_a_promise_is_told_to_whom() -> None:
+    """Its fair share entitles it to a place, but no quota does, so the promise binds it."""
+    state = world(5, {"a": 0, "b": 0}, {"r": ("b", True, 4)})
+    head = wish("b", 5, submitted_ms=0, preemptible=True)
+    two = wish("a", 2, preemptible=True)
+    told = refusals(promised(state, ("g0", "g1", "g2", "g3", "g4"), head=head, w=two))
+    reason, would_change = told["w"]
+    assert "0 that it can use are free whole, 1 more are free and promised to head; those over" in reason
+    assert "cannot give way for it (1 on GPUs promised to head)" in reason
+    assert would_change == "the start of head"
+
+
+def test_what_is_held_back_for_a_job_is_not_told_to_be_promised_to_others() -> None:
+    state = world(4, {"a": 4, "b": 0}, {"r": ("a", True, 3)})
+    told = refusals(promised(state, ("g0", "g1", "g2", "g3"), head=wish("a", 4, preemptible=True)))
+    assert "0 that it can use are free whole, 1 more are free and held back for it" in told["head"][0]
+    assert "promised to start within 60 min" in told["head"][0]

@@ -92,7 +92,7 @@ def trees(draw: st.DrawFn, awkward: bool) -> dict[str, Project]:
 def jobs(draw: st.DrawFn, name: str, leaves: list[str], awkward: bool) -> Job:
     least = draw(st.sampled_from([1, 1, 1, 2, 2, 3, 4]))
     elastic = draw(rarely(True, False)) or draw(rarely(True, False))
-    share = draw(st.sampled_from([1.0, 1.0, 1.0, 0.5, 0.25])) if least == 1 and not elastic else 1.0
+    share = draw(st.sampled_from([1.0, 1.0, 1.0, 0.5, 0.3, 0.1])) if least == 1 and not elastic else 1.0
     most = least + draw(st.integers(1, 4)) if elastic else least
     calm = Job(
         id=name,

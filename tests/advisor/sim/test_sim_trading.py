@@ -7,8 +7,20 @@ from hypothesis import strategies as st
 
 from advisor.decide import decide
 from advisor.limits import Limits, Order
-from advisor.model import ClusterState, Gpu, Job, Phase, Placement, Profile, ProjectName, Telemetry
+from advisor.model import (
+    ClusterState,
+    Gpu,
+    Job,
+    Phase,
+    Placement,
+    Profile,
+    Project,
+    ProjectName,
+    Reservation,
+    Telemetry,
+)
 from advisor.policies.apportion import Claim, apportion, claim_of
+from advisor.policies.reshape import reshape
 from advisor.policies.turns import QUANTUM_GPU_S, take_turns
 from advisor.steps import Requeue, Resize, Start
 from advisor.transition import replay
@@ -151,8 +163,8 @@ def test_an_old_job_gives_way_to_a_young_one_right_after_a_checkpoint() -> None:
 
 
 def rigid(name: str, **more: object) -> Job:
-    made = {"project": LAB, "preemptible": True, "checkpointable": True, "attached": False, **more}
-    return Job(id=JobId(name), min_gpus=4, max_gpus=4, **made)  # type: ignore[arg-type]
+    plain = {"project": LAB, "preemptible": True, "checkpointable": True, "attached": False}
+    return Job(id=JobId(name), **{"min_gpus": 4, "max_gpus": 4, **plain, **more})  # type: ignore[arg-type]
 
 
 def test_nobody_gives_way_long_after_a_checkpoint_nor_while_young_nor_to_another_project() -> None:
@@ -180,3 +192,58 @@ def test_in_other_orders_nobody_trades() -> None:
     old = rigid("old", attained_gpu_s=2 * QUANTUM_GPU_S, checkpoint_ms=NOW_MS)
     state = cluster(4, (old, (0, 1, 2, 3)), (rigid("young"), ()))
     assert not decide(state, FREELY).steps
+
+
+def test_trading_keeps_what_was_promised_to_the_head_of_a_queue() -> None:
+    """Neither a growing job nor a young one takes the GPUs that are held back for it."""
+    ending = rigid("ending", min_gpus=2, max_gpus=2, limit_s=(NOW_MS + 1000) / 1000)
+    old = rigid("old", attained_gpu_s=2 * QUANTUM_GPU_S, checkpoint_ms=NOW_MS, min_gpus=1, max_gpus=1)
+    growing = elastic("growing", most=8, left=1e6, project=OTHER)
+    young = rigid("young", min_gpus=3, max_gpus=3)
+    state = cluster(6, (ending, (0, 1)), (old, (4,)), (growing, (5,)), (rigid("head"), ()), (young, ()))
+    kept = Reservation(start_ms=NOW_MS + 10_000, gpus=("g00", "g01", "g02", "g03"))  # type: ignore[arg-type]
+    for limits in (GOODPUT, YOUNGEST):
+        plan = decide(replace(state, reservations={JobId("head"): kept}), limits)
+        taken = {uuid for step in plan.steps if isinstance(step, Start | Resize) for uuid in step.gpus}
+        assert not taken & {"g02", "g03"}
+        (told,) = [each.reason for each in plan.refused if each.job == "head"]
+        assert "promised to start within" in told
+
+
+def test_trading_disturbs_nobody_in_his_minimal_run_time() -> None:
+    """A job that may not be disturbed shrinks for a shorter one, and never leaves for it."""
+    long, short = elastic("long", left=1e7, most=2), elastic("short", left=500.0, most=2)
+    state = cluster(2, (long, (0, 1)), (short, ()))
+    for runs_s, leaves in ((60.0, 0), (700.0, 1)):
+        began = replace(state.jobs[JobId("long")], min_gpus=2, started_ms=NOW_MS - round(runs_s * 1000))
+        young = replace(state, jobs={**state.jobs, began.id: began})
+        plan = decide(young, replace(GOODPUT, min_runtime_s=600.0))
+        assert sum(isinstance(step, Requeue) for step in plan.steps) == leaves
+
+
+def test_trading_keeps_within_the_limits_of_projects() -> None:
+    old = rigid("old", attained_gpu_s=2 * QUANTUM_GPU_S, checkpoint_ms=NOW_MS, min_gpus=1, max_gpus=1)
+    small = rigid("small", min_gpus=2, max_gpus=2)
+    limited = {LAB: Project(name=LAB, limit_gpus=2.0)}
+    wide = replace(cluster(4, (old, (0,)), (rigid("young"), ())), projects=limited)
+    assert not take_turns(wide, YOUNGEST)
+    within = replace(cluster(4, (old, (0,)), (small, ())), projects=limited)
+    assert [(type(step), step.job) for step in take_turns(within, YOUNGEST)] == [
+        (Requeue, "old"),
+        (Start, "small"),
+    ]
+
+
+def test_no_more_give_way_than_the_bound_allows() -> None:
+    jobs = [(elastic(f"long{at}", left=1e7, most=1), (at,)) for at in range(4)]
+    comers = [(elastic(f"short{at}", left=500.0, most=1), ()) for at in range(4)]
+    for bound in range(5):
+        plan = decide(cluster(4, *jobs, *comers), replace(GOODPUT, actions_per_hour=bound))
+        assert sum(isinstance(step, Requeue) for step in plan.steps) == bound
+
+
+def test_what_a_project_holds_stays_with_it_however_short_the_jobs_of_others_are() -> None:
+    mine = [elastic(f"mine{at}", left=1e7, most=1) for at in range(4)]
+    theirs = [elastic(f"theirs{at}", left=500.0, most=1, project=OTHER) for at in range(4)]
+    state = cluster(4, *((job, (at,)) for at, job in enumerate(mine)), *((job, ()) for job in theirs))
+    assert reshape(state, GOODPUT) == ()
