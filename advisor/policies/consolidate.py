@@ -1,11 +1,12 @@
 """Which running jobs to move so that a waiting gang fits, when that pays for every move. Pure.
 
 The queue is asked first, with nobody giving way: whoever it starts, refuses for a limit or a guarantee, or
-has promised GPUs to, is its affair. For each gang that it then refuses for want of room, the GPUs of one kind
-that are cheapest to empty are looked for, each job on them going onto the fullest GPU that still holds it. No
-more GPUs are emptied than are needed, none that is promised to another, and the advice stands only if what
-the gang gains is ``move_pays`` times what all moves cost together. What it gains is the time that it would
-else wait (``advisor.policies.waiting``), and no more than it runs.
+has promised GPUs to, is its affair. For each gang that it then refuses for want of room: on every node, the
+jobs that would have to go are those whose GPUs are cheapest to empty, each onto the fullest GPU that still
+holds it. The node with the smallest cost is taken, no more GPUs are emptied than are needed, none that is
+promised to another, and the advice stands only if what the gang gains is ``move_pays`` times what all moves
+cost together. What it gains is the time that it would else wait (``advisor.policies.waiting``), and no more
+than it runs.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,7 +29,7 @@ from advisor.rules import AdviceRules
 from advisor.steps import Move, Start, Step
 from advisor.transition import SHARE_SLACK, Draft, StepError, replay
 from analytics.model import Evidence
-from collector.model import GpuUuid, JobId
+from collector.model import GpuUuid, JobId, NodeName
 
 CONFIDENCE = 0.8
 
@@ -64,6 +65,7 @@ def advise(
     answers: list[Advice | Abstain | None] = []
     before: dict[int, int] = {}
     seen: Freeing | None = None
+    place = _Place(state, queue.board, rules, stuck, Draft(state))
     for gang in _crowded_out(queue):
         ahead = dict(before)
         before[gang.min_gpus] = before.get(gang.min_gpus, 0) + gang.min_gpus
@@ -72,7 +74,7 @@ def advise(
             known = barren[shape]
             answers.append(None if known is None else replace(known, job=gang.id))
             continue
-        found = _cheapest(_Place(state, queue.board, rules, stuck), gang)
+        found = _cheapest(place, gang)
         if isinstance(found, Clearing):
             seen = freeing(state, rules.horizon_s, observed.endings) if seen is None else seen
             spared = (gang, spared_s(seen, gang, ahead))
@@ -91,6 +93,7 @@ class _Place:
     board: Board
     rules: AdviceRules
     stuck: Mapping[JobId, str]
+    lies: Draft
 
     def bars(self, uuid: GpuUuid, gang: JobId) -> bool:
         """Whether the GPU is nobody's to give away, or promised to another."""
@@ -134,14 +137,14 @@ def _cheapest(place: _Place, gang: Job) -> Clearing | Abstain:
     """The cheapest clearing for it."""
     found = [
         clearing
-        for pool in place.board.may_use(gang)
-        if (clearing := _clearing(place, gang, _accepted(place, gang, pool))) is not None
+        for accepted in _accepted(place, gang)
+        if (clearing := _clearing(place, gang, accepted)) is not None
     ]
     if not found:
         return Abstain(
             action=ActionClass.CONSOLIDATE,
             job=gang.id,
-            reason=f"no moves of jobs that may be moved would free {gang.min_gpus} GPUs of one kind",
+            reason=f"no moves of jobs that may be moved would free {gang.min_gpus} GPUs on one node",
             would_change="jobs that end, or that may be moved",
         )
     return min(found, key=lambda clearing: (clearing.cost_gpu_s, len(clearing.moves), clearing.gpus))
@@ -174,7 +177,7 @@ def _weighed(
         what=f"Move {', '.join(job_name(job) for job in moved)} so that {job_name(gang)} fits",
         why=(
             f"It waits for {gang.min_gpus} GPUs at once; after {len(moved)} moves they are free on "
-            f"{', '.join(sorted({state.gpus[uuid].node for uuid in best.gpus}))}."
+            f"{state.gpus[best.gpus[0]].node}."
         ),
         job=gang.id,
         gpus=best.gpus,
@@ -196,11 +199,11 @@ def _weighed(
 
 def _clearing(place: _Place, gang: Job, accepted: Iterable[GpuUuid]) -> Clearing | None:
     """The cheapest way to have the gang's GPUs free among these; ``None`` when there is none."""
-    state, rules, draft = place.state, place.rules, Draft(place.state)
+    state, rules = place.state, place.rules
     ready: list[GpuUuid] = []
     costs: list[tuple[float, GpuUuid]] = []
     for uuid in accepted:
-        tenants = draft.on(uuid)
+        tenants = place.lies.on(uuid)
         if not tenants:
             ready.append(uuid)
         elif not any(tenant in place.stuck for tenant in tenants):
@@ -209,7 +212,7 @@ def _clearing(place: _Place, gang: Job, accepted: Iterable[GpuUuid]) -> Clearing
         return None
     ready = ready[: gang.min_gpus]
     wanted = [uuid for _, uuid in sorted(costs)[: gang.min_gpus - len(ready)]]
-    moves: list[Move] = []
+    draft, moves = Draft(state), list[Move]()
     for uuid in wanted:
         for tenant in draft.on(uuid):
             move = _elsewhere(place, draft, (tenant, gang.id), {*ready, *wanted})
@@ -255,15 +258,22 @@ def _given(draft: Draft, uuid: GpuUuid) -> float:
     return sum(draft.placements[job].share for job in draft.on(uuid))
 
 
-def _accepted(place: _Place, gang: Job, pool: Pool) -> list[GpuUuid]:
-    """GPUs of a kind that the gang may lie on. Nobody is moved for memory that is not known to do."""
-    if gang.memory_bytes is not None and pool.memory_bytes is None:
-        return []
-    return [
-        uuid
-        for uuid in sorted(place.state.gpus)
-        if place.board.pool_of(uuid) is pool and not place.bars(uuid, gang.id)
-    ]
+def _accepted(place: _Place, gang: Job) -> list[list[GpuUuid]]:
+    """GPUs that the gang may lie on, those of one kind and node together.
+
+    Nobody is moved for memory that is not known to do.
+    """
+    kinds = {id(pool) for pool in place.board.may_use(gang) if _is_known_to_do(gang, pool)}
+    found: dict[tuple[NodeName, int], list[GpuUuid]] = {}
+    for uuid, gpu in sorted(place.state.gpus.items()):
+        kind = id(place.board.pool_of(uuid))
+        if kind in kinds and not place.bars(uuid, gang.id):
+            found.setdefault((gpu.node, kind), []).append(uuid)
+    return list(found.values())
+
+
+def _is_known_to_do(gang: Job, pool: Pool) -> bool:
+    return gang.memory_bytes is None or pool.memory_bytes is not None
 
 
 def _cost(state: ClusterState, job: Job, rules: AdviceRules) -> float:

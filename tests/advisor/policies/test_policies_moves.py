@@ -17,7 +17,7 @@ from tests.advisor.policies.scene import GIB, HOUR_MS, NOW_MS, advised, cluster,
 
 AUTO = Limits(modes=dict.fromkeys(ActionClass, Mode.AUTO), actions_per_hour=None)
 RULES = AdviceRules()
-GPUS = [gpu(f"n{node}/{at}", node=f"n{node}") for node in range(2) for at in range(2)]
+GPUS = [gpu(name, node=name[:2]) for name in ("n0/0", "n0/1", "n0/2", "n1/0")]
 
 
 def waiting(name: str, project: str, gpus: int, **changes: object) -> Job:
@@ -35,7 +35,7 @@ def waiting(name: str, project: str, gpus: int, **changes: object) -> Job:
 
 
 def scattered(*line: Job, small: tuple[str, ...] = ("n0/0", "n1/0"), **changes: object) -> ClusterState:
-    """A small job on a GPU of each of two nodes of two; "g" is nobody's in particular, "q" has a quota."""
+    """A small job on one of three GPUs of a node, and on the one of another; "q" alone has a quota."""
     jobs = [
         (job(f"s{at}", project="small", share=0.5, memory_bytes=GIB, memory_held_bytes=GIB), (uuid,))
         for at, uuid in enumerate(small)
@@ -53,13 +53,16 @@ def decided(state: ClusterState, bounds: Limits = AUTO) -> tuple[list[str], list
     return moved, [step.job for step in plan.steps if isinstance(step, Start)]
 
 
-def test_small_jobs_are_moved_together_for_a_gang_that_lies_on_both_nodes() -> None:
+def test_small_jobs_are_moved_together_for_a_gang() -> None:
     moved, started = decided(scattered(waiting("gang", "g", 3)))
     assert (len(moved), started) == (1, ["gang"])
 
 
 def test_gang_that_fits_over_two_nodes_gets_no_moves() -> None:
-    assert decided(scattered(waiting("gang", "g", 2))) == ([], ["gang"])
+    gpus = [gpu(name, node=name[:2]) for name in ("n0/0", "n0/1", "n1/0", "n1/1")]
+    state = scattered(waiting("gang", "g", 2))
+    state = replace(state, gpus={each.uuid: each for each in gpus})
+    assert decided(checked(state)) == ([], ["gang"])
 
 
 def test_nobody_is_moved_for_a_gang_beyond_its_projects_limit() -> None:
@@ -78,13 +81,13 @@ def test_nobody_is_moved_for_a_borrower_when_an_entitled_job_takes_the_room() ->
 
 
 def test_nobody_is_moved_onto_what_was_promised_or_for_a_gang_that_would_take_it() -> None:
-    promised = {"head": Reservation(start_ms=NOW_MS + HOUR_MS, gpus=("n0/1", "n1/1"))}
+    promised = {"head": Reservation(start_ms=NOW_MS + HOUR_MS, gpus=("n0/1", "n0/2"))}
     line = waiting("gang", "g", 3, priority=1), waiting("head", "small", 4)
     assert decided(scattered(*line, reservations=promised)) == ([], [])
 
 
 def test_gang_gets_moves_beside_what_it_was_promised_itself() -> None:
-    promised = {"gang": Reservation(start_ms=NOW_MS + HOUR_MS, gpus=("n0/1", "n1/1"))}
+    promised = {"gang": Reservation(start_ms=NOW_MS + HOUR_MS, gpus=("n0/1", "n0/2"))}
     moved, started = decided(scattered(waiting("gang", "g", 3), reservations=promised))
     assert (len(moved), started) == (1, ["gang"])
 
