@@ -155,7 +155,7 @@ class _Judge:
 
     def rule(self, together: tuple[Step, ...]) -> None:
         """Let all of these steps through, or none."""
-        brake = self._brake.copy()
+        brake = self._brake.copy() if len(together) > 1 else self._brake
         before: list[Before] = []
         for step in together:
             kept = self._draft.before(step)
