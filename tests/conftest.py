@@ -17,9 +17,10 @@ settings.register_profile(
 )
 settings.load_profile("steady")
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # Whoever starts the tests in a shell's background has them ignore Ctrl-C, and all that they start.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# Whoever starts the tests in a shell's background, or by nohup, has them and theirs ignore these signals.
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, usual)
 
 
 @pytest.fixture(scope="session")
