@@ -33,14 +33,20 @@ class ForeignOrders:
         return self._done(caller, Pause(job=job, action=ActionClass.SCHEDULE, reason=because))
 
     def resume(self, caller: Caller, job: JobId, because: str) -> Row:
-        """Bring it back onto the GPUs it left; not while acting is stopped. Blocks for a moment."""
+        """Bring it back onto the GPUs it left; not while acting is stopped, nor onto what was promised since.
+
+        Blocks for a moment.
+        """
         found = self._own(caller, job)
         if found.phase is not Phase.PAUSED:
             raise WrongState(f"{job} is not paused")
         if "resume" in found.cannot:
             raise WrongState(f"{job} stays paused: {found.cannot['resume']}")
+        step = Resume(job=job, gpus=found.paused_on, reason=because)
         self._taking.must_act(f"{job} stays paused")
-        return self._done(caller, Resume(job=job, gpus=found.paused_on, reason=because))
+        if caller.role is not Role.OPERATOR:
+            self._taking.must_be_nobodys(step, self._observe())
+        return self._done(caller, step)
 
     def refuse(self, caller: Caller, job: JobId, verb: str) -> BadOrder:
         """Why ``verb`` cannot be ordered of it. Raises as ``pause`` does for somebody else's job."""

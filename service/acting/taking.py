@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from advisor.arithmetic.placement import shrunk
 from advisor.limits import Limits
 from advisor.steps import Move, Resize, Resume, Start, Step
-from collector.model import GpuUuid, JobId
+from collector.model import GpuUuid
 from service.acting.errors import WrongState
 
 if TYPE_CHECKING:
@@ -43,11 +43,15 @@ class Taking:
 
     def must_be_nobodys(self, step: Step, state: "ClusterState") -> None:
         """Raise WrongState where the step takes what was promised to somebody who waits."""
-        promised = promises(state, self._limits)
-        for uuid in taken(step, state):
-            heir = promised.get(uuid, step.job)
-            if heir != step.job:
-                raise WrongState(f"{uuid} is promised to {heir}, which waits; `fallow queue` says until when")
+        comes = taken(step, state)
+        if not comes or not state.reservations:
+            return
+        heads = _round(state, self._limits).board.promised_heads(comes)
+        heir = next((head for head in heads if head != step.job), None)
+        if heir is not None:
+            raise WrongState(
+                f"{', '.join(comes)}: promised to {heir}, which waits; `fallow queue` says until when"
+            )
 
 
 def taken(step: Step, state: "ClusterState") -> tuple[GpuUuid, ...]:
@@ -57,13 +61,6 @@ def taken(step: Step, state: "ClusterState") -> tuple[GpuUuid, ...]:
     placement = state.placements.get(step.job)
     held = () if placement is None else placement.gpus
     return tuple(uuid for uuid in step.gpus if uuid not in held)
-
-
-def promises(state: "ClusterState", limits: Limits) -> dict[GpuUuid, JobId]:
-    """Who is promised which GPU, as far as the promises can still be kept. Pure."""
-    board = _round(state, limits).board
-    found = {uuid: board.promised_heads((uuid,)) for uuid in state.gpus}
-    return {uuid: heads[0] for uuid, heads in found.items() if heads}
 
 
 def _beside(state: "ClusterState", limits: Limits, entry: "Entry", more: int) -> tuple[GpuUuid, ...]:

@@ -127,7 +127,7 @@ def expected(row: Mapping[str, Any]) -> str:
     low, high, mid = (held.get(f"expected_{which}_s") for which in ("low", "high", "idle"))
     if low is None or high is None or not mid:
         return f"{wording.hours(gain)} (too little recorded for an error)"
-    gpus = len(row.get("gpus") or ()) or 1
+    gpus = gain * 3600 / mid  # that are given back: a share of one is less than one
     return (
         f"{wording.hours(gain)} (four of five times between {wording.amount(low * gpus / 3600)} and "
         f"{wording.amount(high * gpus / 3600)})"

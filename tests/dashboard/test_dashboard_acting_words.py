@@ -130,6 +130,8 @@ def test_the_line_of_a_chart_says_what_it_is_and_gaps_stay_open() -> None:
 def test_an_expected_gain_has_its_error_or_says_that_none_was_earned() -> None:
     row = {"gain_gpu_hours": 2.0, "gpus": ["a", "b"], "evidence": EVIDENCE}
     assert expected(row) == f"2.0{G}GPU-h (four of five times between 0.33 and 4.0)"
+    half = {**row, "gain_gpu_hours": 0.5, "gpus": ["a"]}
+    assert expected(half) == f"0.50{G}GPU-h (four of five times between 0.08 and 1.0)", "a share of a GPU"
     assert "too little recorded" in expected({**row, "evidence": {"expected_low_s": None}})
 
 

@@ -19,6 +19,7 @@ from collector.store.database import Store, open_store
 from service.acting.applying import Applying
 from service.acting.books import Books, open_books
 from service.acting.errors import ActingError, BadOrder, NotAllowed, UnknownJob, WrongState
+from service.acting.foreign_orders import ForeignOrders
 from service.acting.plans import PaperParts, Papers
 from service.acting.taking import Taking
 from service.api.port import Caller, Role
@@ -392,8 +393,19 @@ def test_what_was_given_up_and_is_promised_since_is_not_taken_back_by_undoing(ri
     promised = Reservation(start_ms=rig.clock.now_ms() + 60_000, gpus=("n/0", "n/1"))
     state = rig.engine.would_be()
     rig.engine = DryRun(replace(state, reservations={"w": promised}))
-    with pytest.raises(WrongState, match=r"n/0 is promised to w, which waits"):
+    with pytest.raises(WrongState, match=r"n/0, n/1: promised to w, which waits"):
         rig.papers.undo(ANN, number)
+
+
+def test_a_foreign_job_does_not_come_back_onto_what_was_promised_since(rig: Rig) -> None:
+    rig.engine.do(Pause(job="a"))
+    promised = Reservation(start_ms=rig.clock.now_ms() + 60_000, gpus=("n/1",))
+    rig.engine = DryRun(replace(rig.engine.would_be(), reservations={"w": promised}))
+    taking = Taking(rig.observe, rig.limits, rig.books.switch.halt)
+    orders = ForeignOrders(rig.observe, rig.applying, taking)
+    with pytest.raises(WrongState, match="promised to w, which waits"):
+        orders.resume(ANN, "a", "")
+    assert orders.resume(ROOT, "a", "")["outcome"] == "done"
 
 
 def test_what_nothing_undoes_says_why(rig: Rig) -> None:
