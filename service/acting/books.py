@@ -49,10 +49,6 @@ class Books:
         self._settling = Settling(store, self.journal, entry_of, foreign)
         self._seen_ms: dict[int, int] = {}
 
-    def may_act(self) -> bool:
-        """Whether nobody stopped acting; asked before every single step."""
-        return self.switch.halt() is None
-
     def remember(self, state: ClusterState) -> ClusterState:
         """``state`` with the recent past of the journal: for the brake, for cooldowns, and for those to whom
         others give way just now. Blocks briefly."""

