@@ -257,7 +257,7 @@ class Desk:
         """The jobs that wait, in the order in which they are looked at."""
         entries = self._register.entries()
         line = islice(in_line(self._organs.loop.waits, entries), limit)
-        total = sum(map(stands, entries.values()))  # a quarter of what reading the whole line takes
+        total = sum(map(stands, entries.values()))  # the line is read no further than asked
         return Listed(rows=[queue_row(entry, wait) for entry, wait in line], total=total)
 
     def leases(self, caller: Caller) -> list[Row]:
