@@ -7,10 +7,9 @@ said at once.
 from collections import defaultdict
 from collections.abc import Iterator
 
-from advisor.arithmetic.pool import Kind, kind_of, takes
 from advisor.model import ClusterState, Job, Phase, Project
 from advisor.transition import SHARE_SLACK
-from collector.model import GpuUuid, JobId, NodeName
+from collector.model import GpuUuid, NodeName
 
 
 class BadState(ValueError):
@@ -27,26 +26,6 @@ def checked(state: ClusterState) -> ClusterState:
     if problems:
         raise BadState(problems)
     return state
-
-
-def unplaceable(state: ClusterState) -> dict[JobId, str]:
-    """Jobs that could not run even if the whole cluster were free, each with the reason.
-
-    No error: a node may come back. It is what such a job's owner should be told at once.
-    """
-    by_kind: defaultdict[Kind, int] = defaultdict(int)
-    for gpu in state.gpus.values():
-        by_kind[kind_of(gpu)] += 1
-    found: dict[JobId, str] = {}
-    shapes: dict[tuple[object, ...], str | None] = {}
-    for job in state.jobs.values():
-        shape = (job.min_gpus, job.gpu_models, job.memory_bytes)
-        if shape not in shapes:
-            shapes[shape] = _never_fits(job, by_kind)
-        reason = shapes[shape]
-        if reason is not None:
-            found[job.id] = f"job {job.id} {reason}"
-    return found
 
 
 def _problems(state: ClusterState) -> Iterator[str]:
@@ -134,22 +113,3 @@ def _placements(state: ClusterState) -> Iterator[str]:
     for uuid, share in given.items():
         if share > 1 + SHARE_SLACK:
             yield f"GPU {uuid} is given away {share:g} times"
-
-
-def _never_fits(job: Job, by_kind: dict[Kind, int]) -> str | None:
-    cut = all(part is not None for _, _, part in by_kind)
-    if cut and job.min_gpus > 1:
-        return f"asks for {job.min_gpus} GPUs, and the cluster has MIG instances, of which a job gets one"
-    alone = cut and job.share >= 1
-    fitting = {
-        kind: count
-        for kind, count in by_kind.items()
-        if takes(job, (kind[0], kind[1], None) if alone else kind)
-    }
-    if not fitting:
-        wanted = ", ".join(job.gpu_models) or "any model"
-        return f"asks for {wanted} with {job.memory_bytes} bytes of memory, and the cluster has no such GPU"
-    most = max(fitting.values())
-    if job.min_gpus > most:
-        return f"asks for {job.min_gpus} GPUs of one kind at once, and the cluster has {most}"
-    return None

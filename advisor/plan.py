@@ -4,25 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby
-from typing import assert_never
 
 from advisor.advice import Abstain, Advice
 from advisor.model import ActionClass, ProjectName
-from advisor.steps import (
-    CapAtNextLaunch,
-    Move,
-    Pause,
-    Promise,
-    ReleaseCaches,
-    Requeue,
-    Resize,
-    Resume,
-    Start,
-    Step,
-    Tell,
-    Terminate,
-)
-from collector.model import GpuUuid, JobId
+from advisor.steps import Move, Step
+from collector.model import JobId
 
 
 class Rule(StrEnum):
@@ -62,39 +48,6 @@ class Refusal:
     reason: str
     would_change: str = ""
     step: Step | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holds:
-    """The job must still hold exactly these GPUs."""
-
-    job: JobId
-    gpus: tuple[GpuUuid, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """The job must still be waiting."""
-
-    job: JobId
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Free:
-    """This much of each of these GPUs must be free, once the steps before are done."""
-
-    gpus: tuple[GpuUuid, ...]
-    share: float = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unattended:
-    """Nobody may sit at the job, and its owner must not have refused, when it is disturbed."""
-
-    job: JobId
-
-
-Requirement = Holds | Waiting | Free | Unattended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,27 +95,3 @@ def _deed(step: Step) -> tuple[object, ...] | None:
     if step.for_job is not None:
         return ("for", step.for_job)
     return ("beside", step.gpus) if step.action is ActionClass.PACK else None
-
-
-def requirements(step: Step, holds: tuple[GpuUuid, ...] = ()) -> tuple[Requirement, ...]:
-    """What must be true just before the step is done; ``holds`` are the GPUs that its job has by then."""
-    match step:
-        case Start() | Resume():
-            share = 1.0 if step.share is None else step.share
-            return (Waiting(job=step.job), Free(gpus=step.gpus, share=share))
-        case Resize():
-            new = tuple(uuid for uuid in step.gpus if uuid not in holds)
-            return (Holds(job=step.job, gpus=holds), Unattended(job=step.job), *_free(new, 1.0))
-        case Move():
-            new = tuple(uuid for uuid in step.gpus if uuid not in holds)
-            return (Holds(job=step.job, gpus=holds), Unattended(job=step.job), *_free(new, step.share or 1.0))
-        case Pause() | Requeue() | Terminate() | ReleaseCaches():
-            return (Holds(job=step.job, gpus=holds), Unattended(job=step.job))
-        case CapAtNextLaunch() | Tell() | Promise():
-            return ()
-        case _:
-            assert_never(step)
-
-
-def _free(gpus: tuple[GpuUuid, ...], share: float) -> tuple[Free, ...]:
-    return (Free(gpus=gpus, share=share),) if gpus else ()

@@ -291,8 +291,8 @@ class Trainer:
         return self._micro_batches(feed, self._open, pieces)
 
     def _micro_batches(self, feed: Feed, opened: OpenStep, pieces: Sequence[Piece]) -> Iterator[Any]:
+        self._settle()
         for piece in pieces:
-            self._settle()
             opened.hand_out(piece.micro)
             self._reducer.begin_micro_batch(piece is pieces[-1])
             fetched = feed.fetch(piece)
@@ -301,7 +301,10 @@ class Trainer:
         randomness.seed(self._key, opened.number, stage=Stage.AFTER)
 
     def _settle(self) -> None:
-        """Scripts freeze and unfreeze parameters before a step's first pass: what is summed must follow."""
+        """Scripts freeze and unfreeze parameters before a step's first pass: what is summed must follow.
+
+        Who is frozen later in the step keeps the gradient it has by then, as in any other loop.
+        """
         if self._trainable != self._replica.trainable():
             self._reducer = self._new_reducer()
             self._reducer.begin()
@@ -329,7 +332,10 @@ class Trainer:
             self._sum(opened)
             self._replica.warm_up()
             return _Outcome(None, 0.0)
-        self._settle()
+        if opened.mine:
+            opened.check_thawed(self._replica.thawed(self._trainable))
+        else:
+            self._settle()
         self._busy.stop()
         summed = self._sum(opened)
         if summed is None:

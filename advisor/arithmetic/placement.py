@@ -18,9 +18,9 @@ from collections.abc import Iterable, Mapping
 
 from advisor.arithmetic.fractions import Fractions, Tenant
 from advisor.arithmetic.held import HeldBack
-from advisor.arithmetic.pool import Cell, Pool
+from advisor.arithmetic.pool import Cell, Pool, takes
 from advisor.model import ClusterState, Gpu, Job, Placement
-from advisor.transition import SHARE_SLACK, SHARED_RESERVE_BYTES, memory_beside, memory_charged
+from advisor.transition import SHARED_RESERVE_BYTES, memory_beside
 from collector.model import GpuUuid, JobId, NodeName
 
 
@@ -67,21 +67,6 @@ def _kind(gpu: Gpu) -> _Kind:
     return (gpu.model or "", gpu.memory_bytes or 0, gpu.part_of_device or 0.0)
 
 
-def _is_whole_or_asked_for(pool: Pool, job: Job, *, only_instances: bool) -> bool:
-    """Whether this kind is of whole devices, or of MIG instances of which the job may have one.
-
-    A process sees one instance (NVIDIA, MIG User Guide), so no gang lies on several. A part of a GPU must fit
-    into it. Who asks for a whole GPU gets one if he named its model, or if the cluster has nothing else.
-    """
-    if pool.part_of_device is None:
-        return True
-    if job.min_gpus > 1:
-        return False
-    if job.share < 1:
-        return pool.part_of_device >= job.share - SHARE_SLACK
-    return only_instances or pool.model in job.gpu_models
-
-
 class Board:
     """What is free, and what is held back for whom, during one decision."""
 
@@ -105,15 +90,8 @@ class Board:
 
     def may_use(self, job: Job) -> list[Pool]:
         """The kinds of GPU the job can run on, its profile's own first, then where most is free."""
-        need = memory_charged(job)
         own = job.profile.gpu_model if job.profile is not None else None
-        fit = [
-            pool
-            for pool in self.pools
-            if (not job.gpu_models or pool.model in job.gpu_models)
-            and _is_whole_or_asked_for(pool, job, only_instances=self._only_instances)
-            and (need is None or pool.memory_bytes is None or need <= pool.memory_bytes)
-        ]
+        fit = [pool for pool in self.pools if takes(job, pool.kind, only_instances=self._only_instances)]
         if len(fit) > 1:
             fit.sort(
                 key=lambda pool: (

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush, nlargest, nsmallest
 
 from advisor.model import Gpu, Job
+from advisor.transition import SHARE_SLACK, memory_charged
 from collector.model import GpuUuid, NodeName
 
 Kind = tuple[str | None, int | None, float | None]
@@ -21,16 +22,25 @@ def kind_of(gpu: Gpu) -> Kind:
     return gpu.model, gpu.memory_bytes, gpu.part_of_device
 
 
-def takes(job: Job, kind: Kind) -> bool:
+def takes(job: Job, kind: Kind, *, only_instances: bool = False) -> bool:
     """Whether the job may lie on GPUs of this kind; memory that is not known is taken to do.
 
-    A MIG instance is for one that asks for a part of a GPU, or for one GPU and names its model; for no gang.
+    A process sees one MIG instance (NVIDIA, MIG User Guide), so no gang lies on several. A part of a GPU must
+    fit into it. Who asks for a whole GPU gets one if he named its model, or if the cluster has nothing else.
     """
     model, memory_bytes, part = kind
-    if part is not None and (job.min_gpus > 1 or (job.share >= 1 and model not in job.gpu_models)):
+    need = memory_charged(job)
+    if (job.gpu_models and model not in job.gpu_models) or (
+        need is not None and memory_bytes is not None and need > memory_bytes
+    ):
         return False
-    enough = job.memory_bytes is None or memory_bytes is None or job.memory_bytes <= memory_bytes
-    return enough and (not job.gpu_models or model in job.gpu_models)
+    if part is None:
+        return True
+    if job.min_gpus > 1:
+        return False
+    if job.share < 1:
+        return part >= job.share - SHARE_SLACK
+    return only_instances or model in job.gpu_models
 
 
 @dataclass(slots=True, eq=False)
@@ -52,6 +62,7 @@ class Pool:
         self, model: str | None, memory_bytes: int | None, part_of_device: float | None = None
     ) -> None:
         self.model, self.memory_bytes, self.part_of_device = model, memory_bytes, part_of_device
+        self.kind: Kind = (model, memory_bytes, part_of_device)
         self.free = self.size = 0
         self.cells: list[Cell] = []
         self._buckets: dict[int, _Bucket] = {}

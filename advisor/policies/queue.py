@@ -24,7 +24,7 @@ from advisor.policies.backfill import Ends
 from advisor.policies.borrowing import Firm, told
 from advisor.policies.promises import Promises, gone_by
 from advisor.policies.reclaim import Reclaimer, Short
-from advisor.policies.sayings import how_many
+from advisor.policies.sayings import gib, how_many
 from advisor.policies.turns import is_young, rests
 from advisor.round import Round
 from advisor.steps import Requeue
@@ -75,7 +75,7 @@ class _Desk:
             self.round.refuse(
                 job,
                 Rule.NEVER_FITS,
-                f"it needs {_asked(job)} of one kind at once, and the cluster has {most} for it"
+                f"it needs {_asked(job)} of one kind at once{_such(job)}, and the cluster has {most} for it"
                 + self._cut(job),
                 "a smaller request, or more such GPUs",
             )
@@ -209,7 +209,14 @@ def _size(job: Job) -> float:
 
 
 def _asked(job: Job) -> str:
-    return f"{job.min_gpus} GPUs" if job.share >= 1 else f"{job.share:.0%} of {job.min_gpus} GPUs"
+    count = "1 GPU" if job.min_gpus == 1 else f"{job.min_gpus} GPUs"
+    return count if job.share >= 1 else f"{job.share:.0%} of {count}"
+
+
+def _such(job: Job) -> str:
+    """What else the GPUs must be."""
+    models = f", {' or '.join(job.gpu_models)}" if job.gpu_models else ""
+    return models if job.memory_bytes is None else f"{models} with {gib(job.memory_bytes)} of memory"
 
 
 def _lines(round: Round) -> dict[ProjectName, list[Job]]:

@@ -36,11 +36,15 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freeing:
-    """What comes free of each kind, by how many GPUs at once, at each of ``times_s`` from now."""
+    """What comes free of each kind, by how many GPUs at once, at each of ``times_s`` from now.
+
+    ``only_instances``: the cluster has MIG instances and no devices.
+    """
 
     endings: Endings
     times_s: tuple[float, ...]
     free: Mapping[Kind, Mapping[int, Sequence[Ended]]]
+    only_instances: bool = False
 
 
 def freeing(state: ClusterState, horizon_s: float, endings: Endings) -> Freeing:
@@ -54,7 +58,8 @@ def freeing(state: ClusterState, horizon_s: float, endings: Endings) -> Freeing:
     free: dict[Kind, dict[int, tuple[Ended, ...]]] = {}
     for (kind, count), units in chances.items():
         free.setdefault(kind, {})[count] = tuple(_ended(count, at) for at in zip(*units, strict=True))
-    return Freeing(endings=endings, times_s=times, free=free)
+    only_instances = all(gpu.part_of_device is not None for gpu in state.gpus.values())
+    return Freeing(endings=endings, times_s=times, free=free, only_instances=only_instances)
 
 
 def spared_s(seen: Freeing, gang: Job, ahead: Mapping[int, int] = NOBODY) -> float:
@@ -65,7 +70,8 @@ def spared_s(seen: Freeing, gang: Job, ahead: Mapping[int, int] = NOBODY) -> flo
     wanted = gang.min_gpus + sum(gpus for size, gpus in ahead.items() if size <= gang.min_gpus)
     larger = {size: gpus for size, gpus in ahead.items() if size > gang.min_gpus}
     runs = seen.endings.lasts_after(gang, seen.times_s)
-    waits = [_waits_on(seen, kind, wanted, larger) for kind in seen.free if takes(gang, kind)]
+    fitting = (kind for kind in seen.free if takes(gang, kind, only_instances=seen.only_instances))
+    waits = [_waits_on(seen, kind, wanted, larger) for kind in fitting]
     nowhere = [1.0] * len(runs)
     return min(integral(seen.times_s, runs, each) for each in waits or [nowhere])
 

@@ -7,10 +7,11 @@ back is asked for itself.
 """
 
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 
 from advisor.arithmetic.projects import housed
 from advisor.live.observed import IdleStretch, PastJob, Price
@@ -78,11 +79,40 @@ class Past:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Span:
-    """From a job's first GPU to its last, and how many different ones."""
+    """From a job's first GPU to its last: the stretches in which it had any, and the most at once."""
 
-    begins_ms: int
-    ends_ms: int
+    stretches: tuple[tuple[int, int], ...]
     gpus: int
+
+    @classmethod
+    def of(cls, holdings: Iterable[Holding]) -> "_Span":
+        """Of what one job had."""
+        changes: Counter[int] = Counter()
+        for each in holdings:
+            changes[each.from_ms] += 1
+            changes[each.to_ms] -= 1
+        stretches, held, most = list[tuple[int, int]](), 0, 0
+        for from_ms, to_ms in pairwise(sorted(changes)):
+            held += changes[from_ms]
+            most = max(most, held)
+            if held and stretches and stretches[-1][1] == from_ms:
+                stretches[-1] = (stretches[-1][0], to_ms)
+            elif held:
+                stretches.append((from_ms, to_ms))
+        at_ms = min(changes)
+        return cls(stretches=tuple(stretches) or ((at_ms, at_ms),), gpus=max(most, 1))
+
+    @property
+    def begins_ms(self) -> int:
+        return self.stretches[0][0]
+
+    @property
+    def ends_ms(self) -> int:
+        return self.stretches[-1][1]
+
+    def held_ms(self, by_ms: int) -> int:
+        """For how long it had any, seen at ``by_ms``."""
+        return sum(min(to_ms, by_ms) - from_ms for from_ms, to_ms in self.stretches if from_ms < by_ms)
 
 
 @dataclass(frozen=True)
@@ -169,7 +199,7 @@ class Moments:
             RunLength(
                 kind=self._kind(id),
                 gpus=span.gpus,
-                length_s=(min(span.ends_ms, at_ms) - span.begins_ms) / 1000,
+                length_s=span.held_ms(at_ms) / 1000,
                 open=span.ends_ms > at_ms,
             )
             for id, span in self._spans.items()
@@ -247,18 +277,11 @@ class Moments:
         return [each for each in self.past.holdings if each.job in known]
 
     @cached_property
-    def _spans(self) -> Mapping[JobId, "_Span"]:
+    def _spans(self) -> Mapping[JobId, _Span]:
         held: dict[JobId, list[Holding]] = {}
         for each in self._usable:
             held.setdefault(each.job, []).append(each)
-        return {
-            job: _Span(
-                begins_ms=min(each.from_ms for each in mine),
-                ends_ms=max(each.to_ms for each in mine),
-                gpus=len({each.uuid for each in mine}),
-            )
-            for job, mine in held.items()
-        }
+        return {job: _Span.of(mine) for job, mine in held.items()}
 
     @cached_property
     def _waiters(self) -> Sequence[tuple[Job, int]]:

@@ -4,6 +4,7 @@ Bookkeeping only, so that a loop that skips, repeats or forgets something is tol
 training on a wrong batch. Pure.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fallow.batches.batch import MicroBatch, StepShape
@@ -59,6 +60,17 @@ class OpenStep:
             raise LoopMistake(
                 f"{self._where()}: step() was called after {self._done} of this worker's {len(self.mine)} "
                 f"micro-batches. {ONCE_EACH}"
+            )
+
+    def check_thawed(self, names: Sequence[str]) -> None:
+        """Raises LoopMistake for parameters that became trainable after the first pass, and got a gradient.
+
+        Nobody else's gradients were to be added to theirs.
+        """
+        if names:
+            raise LoopMistake(
+                f"{self._where()}: {', '.join(names)} became trainable during the step, after its first "
+                "micro-batch was handed out; nothing was updated. Unfreeze before the loop over the batches"
             )
 
     def scale(self, total_count: float, counted: int) -> float:

@@ -44,7 +44,8 @@ class Flat:
         bucket_bytes: int | None = None,
         buffers: Buffers | None = None,
     ):
-        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self._all = list(model.parameters())
+        self.parameters = [parameter for parameter in self._all if parameter.requires_grad]
         self.buffers = buffers or Buffers(model)
         self._extras = extras
         self.device = next((tensor.device for tensor in model.parameters()), torch.device("cpu"))
@@ -63,12 +64,13 @@ class Flat:
         ]
 
     def begin(self) -> None:
-        """No parameter has a gradient afterwards, and buffers are kept as they are."""
-        self.drop_gradients()
+        """No parameter has a gradient afterwards, a frozen one neither, and buffers are kept as they are."""
+        for parameter in self._all:
+            parameter.grad = None
         self.buffers.keep()
 
     def drop_gradients(self) -> None:
-        """No parameter has a gradient afterwards."""
+        """No trainable parameter has a gradient afterwards."""
         for parameter in self.parameters:
             parameter.grad = None
 

@@ -73,8 +73,7 @@ class Local:
     def begin(self) -> None:
         """Drop all gradients."""
         for parameter in self._model.parameters():
-            if parameter.requires_grad:
-                parameter.grad = None
+            parameter.grad = None
         self._loss, self._count, self._counted = 0.0, 0.0, 0
 
     def begin_micro_batch(self, last: bool) -> None:

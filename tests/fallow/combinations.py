@@ -123,6 +123,8 @@ class Case:
     options: Callable[[torch.optim.Optimizer], dict[str, Any]] = lambda optimizer: {}
     feeding: dict[str, Any] = field(default_factory=dict)
     before_step: Callable[[int, nn.Module], None] = lambda step, model: None
+    before_update: Callable[[int, nn.Module], None] = lambda step, model: None
+    after_update: Callable[[int, nn.Module], None] = lambda step, model: None
     counts: bool = False
     averages: bool = False
     infinite_steps: tuple[int, ...] = ()
@@ -181,6 +183,8 @@ CASES: dict[str, Case] = {
     "frozen-layer": Case(build=half_frozen),
     "thawing-on-the-way": Case(build=half_frozen, before_step=thaw),
     "freezing-on-the-way": Case(before_step=freeze, optimize=in_groups),
+    "freezing-before-an-update": Case(before_update=freeze, optimize=in_groups),
+    "freezing-after-an-update": Case(after_update=freeze, optimize=in_groups),
     "counted-tokens": Case(build=Language, loss=token_loss, data=sentences, counts=True),
     "counted-tokens-scaled-and-clipped": Case(
         build=Language,
@@ -197,7 +201,14 @@ CASES: dict[str, Case] = {
 }
 
 
-BITWISE = ("plain", "counted-tokens", "balanced-by-speed", "thawing-on-the-way", "schedulers")
+BITWISE = (
+    "plain",
+    "counted-tokens",
+    "balanced-by-speed",
+    "thawing-on-the-way",
+    "freezing-before-an-update",
+    "schedulers",
+)
 """Those that are also done in the deterministic mode."""
 
 
@@ -220,9 +231,11 @@ def elastic(case: Case, job: Job, **overrides: Any) -> Learned:
             if step in case.infinite_steps and trainer.rank == trainer.world_size - 1:
                 loss = loss * float("inf")
             trainer.backward(loss, count=count)
+        case.before_update(step, model)
         done = trainer.step()
         if done is None:
             continue
+        case.after_update(step, model)
         average.update(model)
         learned["sizes"].append(size)
         learned["losses"][step] = done.loss
@@ -252,6 +265,7 @@ def plain(case: Case) -> Learned:
         if step in case.infinite_steps:
             loss = loss * float("inf")
         (scaler.scale(loss) if scaler else loss).backward()
+        case.before_update(step, model)
         if scaler:
             scaler.unscale_(optimizer)
         if "on_gradient" in options:
@@ -270,6 +284,7 @@ def plain(case: Case) -> Learned:
             else:
                 schedule.step()
         average.update(model)
+        case.after_update(step, model)
     learned["parameters"] = dict(model.state_dict())
     learned["average"] = average.values if case.averages else []
     learned["scale"] = scaler.get_scale() if scaler else None

@@ -163,6 +163,22 @@ def seeded() -> "torch.nn.Module":
     return network()
 
 
+@pytest.mark.parametrize("options", [{}, {"deterministic": True}])
+def test_who_thaws_in_the_middle_of_a_step_is_told_so(options: dict[str, Any]) -> None:
+    """Beside others nobody's gradients would be added to theirs."""
+    model, trainer = elastic(**options)
+    first = next(model.parameters()).requires_grad_(False)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    for _, batches in trainer.steps(samples(), 2):
+        for batch in batches:
+            first.requires_grad_(True)
+            trainer.backward(loss_of(model, batch))
+        with pytest.raises(LoopMistake, match=r"step 0: .*weight became trainable during the step"):
+            trainer.step()
+        break
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
 # -- losses ---------------------------------------------------------------------------------------------
 
 
