@@ -71,7 +71,7 @@ class Buffers:
         for buffer in self._all:
             if buffer.stood is not None and buffer.is_here():
                 buffer.module._buffers[buffer.name] = buffer.stood
-                if not _overlaps(buffer.stood):
+                if not overlaps(buffer.stood):
                     back.append((buffer.stood, buffer.memory()))
         _copy(back)
 
@@ -144,6 +144,22 @@ def beside(model: nn.Module, named: Iterable[str]) -> dict[str, torch.Tensor]:
     return {name: buffer for name, buffer in model.named_buffers() if name not in known}
 
 
+def overlaps(tensor: torch.Tensor) -> bool:
+    """Whether elements share memory, as in an expanded tensor, which cannot be written to."""
+    return any(step == 0 and size > 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True))
+
+
+def part(model: nn.Module, named: Iterable[str]) -> None:
+    """Give each element of these buffers memory of its own, where they are here: they will be filled."""
+    modules = dict(model.named_modules())
+    for name in named:
+        at, _, own = name.rpartition(".")
+        places = modules[at]._buffers if at in modules else {}
+        buffer = places.get(own)
+        if buffer is not None and overlaps(buffer):
+            places[own] = buffer.clone(memory_format=torch.contiguous_format)
+
+
 def take_up(model: nn.Module, given: Mapping[str, torch.Tensor]) -> None:
     """Take over what ``beside`` gave of another worker's model, where this one has a buffer of that shape.
 
@@ -156,7 +172,7 @@ def take_up(model: nn.Module, given: Mapping[str, torch.Tensor]) -> None:
         at = name.rpartition(".")[2]
         own = places.get(at)
         if own is not None and (own.shape, own.dtype) == (value.shape, value.dtype):
-            if _overlaps(own):
+            if overlaps(own):
                 places[at] = value.to(own.device)
             else:
                 own.detach().copy_(value)
@@ -229,7 +245,7 @@ def _put(pairs: Sequence[tuple[_Buffer, torch.Tensor]]) -> None:
     within = []
     for buffer, value in pairs:
         now = buffer.now()
-        if now is not None and now is buffer.stood and not _overlaps(now):
+        if now is not None and now is buffer.stood and not overlaps(now):
             within.append((now, value))
         elif now is not None:
             buffer.module._buffers[buffer.name] = value.to(now.dtype, copy=True)
@@ -256,8 +272,3 @@ def _bits(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
     return tensor.resolve_neg().view(WHOLE[tensor.dtype.itemsize])
-
-
-def _overlaps(tensor: torch.Tensor) -> bool:
-    """Whether elements share memory, as in an expanded tensor, which cannot be written to."""
-    return any(step == 0 and size > 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True))

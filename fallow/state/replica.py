@@ -74,6 +74,7 @@ class Replica:
         self._check_identity(state["identity"])
         try:
             if not _lies_in(state["model"], self._bare.state_dict()):
+                buffers.part(self._bare, state["model"])
                 self._bare.load_state_dict(state["model"])
             buffers.take_up(self._bare, state.get("buffers", {}))  # saved since November 2026
             moments.take_up(self.optimizer, state["optimizer"])

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from fallow.mistakes import StateMistake
+from fallow.state.buffers import overlaps
 from fallow.world import neighbour, parcels
 from fallow.world.group import Group, GroupBroken, Work
 from fallow.world.neighbour import NeighbourGone, Offer
@@ -278,7 +279,8 @@ def _slots(node: Any, twin: Any) -> Iterator[tuple[Slot, Any]]:
 
 
 def _target(slot: Slot, twin: Any, device: torch.device) -> torch.Tensor:
-    if isinstance(twin, torch.Tensor) and twin.shape == slot.shape and twin.dtype == slot.dtype:
+    fits = isinstance(twin, torch.Tensor) and twin.shape == slot.shape and twin.dtype == slot.dtype
+    if fits and not overlaps(twin):
         return twin.detach()
     return torch.empty(slot.shape, dtype=slot.dtype, device="cpu" if slot.on_cpu else device)
 

@@ -185,11 +185,12 @@ class Levelled(nn.Module):
         self.layer = nn.Linear(12, 4).double()
         self.register_buffer("level", torch.zeros(2).double(), persistent=False)
         self.register_buffer("passes", torch.zeros(3, dtype=torch.int64), persistent=False)
+        self.register_buffer("tilt", torch.ones(1).double().expand(12))  # nobody can write to it
 
     def forward(self, x: "torch.Tensor") -> "torch.Tensor":
         self.level = self.level + 1
         self.passes[1] += 1
-        return self.layer(x)
+        return self.layer(x * self.tilt)
 
 
 def level(total: int, environment: Any, outcome: Outcome, stop: int | None = None, **recipe: Any) -> Levelled:
