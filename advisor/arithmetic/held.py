@@ -5,21 +5,37 @@ then, so the ``Board`` keeps it out of its pools.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
 
 from advisor.arithmetic.pool import Pool
 from collector.model import GpuUuid, JobId
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Free GPUs that are held back: ``own`` for one job, ``others`` for ``heads`` more, named ``some``."""
+
+    own: int
+    others: int
+    heads: int
+    some: tuple[JobId, ...]
+
+
 class HeldBack:
-    """What is held back, from when, and what of it waits, counted by kind."""
+    """What is held back, from when, and what of it waits, counted by kind.
+
+    ``released`` counts how often something was held back no longer: while it stays, so does what is promised.
+    """
 
     def __init__(self) -> None:
         self.waiting: dict[GpuUuid, Pool] = {}
-        self.latest_ms = 0
+        self.latest_ms = self.released = 0
         self._promised: dict[GpuUuid, tuple[JobId, int]] = {}
         self._held: dict[JobId, tuple[GpuUuid, ...]] = {}
         self._counts: defaultdict[Pool, Counter[JobId]] = defaultdict(Counter)
+        self._totals: Counter[Pool] = Counter()
 
     def __contains__(self, uuid: GpuUuid) -> bool:
         return uuid in self._promised
@@ -35,6 +51,7 @@ class HeldBack:
     def fulfil(self, job: JobId) -> tuple[GpuUuid, ...]:
         """Hold nothing back for the job any more; what was."""
         own = self._held.pop(job, ())
+        self.released += bool(own)
         for uuid in own:
             del self._promised[uuid]
         return own
@@ -43,10 +60,13 @@ class HeldBack:
         """A GPU that is held back is free from now on."""
         self.waiting[uuid] = pool
         self._counts[pool][self._promised[uuid][0]] += 1
+        self._totals[pool] += 1
 
     def end_wait(self, uuid: GpuUuid) -> None:
         """It is taken, or held back no longer: say so before it is."""
-        counts, head = self._counts[self.waiting.pop(uuid)], self._promised[uuid][0]
+        pool, head = self.waiting.pop(uuid), self._promised[uuid][0]
+        counts = self._counts[pool]
+        self._totals[pool] -= 1
         counts[head] -= 1
         if not counts[head]:
             del counts[head]
@@ -61,9 +81,14 @@ class HeldBack:
             return ()
         return tuple({self._promised[uuid][0]: None for uuid in gpus if uuid in self._promised})
 
-    def waiting_of(self, pool: Pool) -> Mapping[JobId, int]:
-        """For whom how many of a kind wait."""
-        return self._counts.get(pool, {})
+    def waiting_for(self, job: JobId, pools: Iterable[Pool], names: int) -> Waiting:
+        """What waits of these kinds, up to ``names`` of the others named."""
+        here = [pool for pool in pools if pool in self._counts]
+        counts = [self._counts[pool] for pool in here]
+        own, total = sum(count[job] for count in counts), sum(self._totals[pool] for pool in here)
+        heads = sum(len(count) - (job in count) for count in counts)
+        some = islice((head for count in counts for head in count if head != job), names)
+        return Waiting(own=own, others=total - own, heads=heads, some=tuple(some))
 
     def may_lend(self, uuid: GpuUuid, job: JobId, gone_ms: int | None) -> bool:
         """Whether a job that is gone by then may have it meanwhile; whom it is held back for always may."""

@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from advisor.arithmetic.fractions import Fractions, Tenant
-from advisor.arithmetic.held import HeldBack
+from advisor.arithmetic.held import HeldBack, Waiting
 from advisor.arithmetic.pool import Cell, Pool, takes
 from advisor.model import ClusterState, Gpu, Job, Placement
 from advisor.transition import SHARED_RESERVE_BYTES, memory_beside
@@ -237,9 +237,14 @@ class Board:
         """The heads of queues that any of these GPUs is held back for, now or as soon as it comes free."""
         return self._back.heads(gpus)
 
-    def waiting_for(self, job: Job) -> list[tuple[JobId, int]]:
-        """For whom how many of the free GPUs are held back that the job could use."""
-        return [each for pool in self.may_use(job) for each in self._back.waiting_of(pool).items()]
+    @property
+    def released(self) -> int:
+        """How often something was held back no longer."""
+        return self._back.released
+
+    def waiting_for(self, job: Job, names: int) -> Waiting:
+        """Those that are held back of the free GPUs it could use; ``names`` heads at most by name."""
+        return self._back.waiting_for(job.id, self.may_use(job), names)
 
     def is_free(self, uuid: GpuUuid) -> bool:
         """Whether the whole GPU is free, held back or not."""

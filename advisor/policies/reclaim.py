@@ -28,6 +28,8 @@ from advisor.steps import Pause, Requeue
 from advisor.transition import SHARE_SLACK
 from collector.model import GpuUuid, JobId
 
+NAMED = 2
+"""Of more heads of queues only the number is said."""
 SOON = (Rule.MIN_RUNTIME, Rule.COOLDOWN, Rule.IN_FLIGHT, Rule.RATE)
 """Objections that time alone removes."""
 
@@ -166,14 +168,11 @@ class Reclaimer:
             return "no GPU of the cluster has the model and memory it asks for"
         free = sum(pool.free for pool in board.may_use(job))
         asks = f"it needs {job.min_gpus * job.share:g} GPUs at once and {free} that it can use are free whole"
-        waiting = board.waiting_for(job)
-        own = sum(count for head, count in waiting if head == job.id)
-        others = [(head, count) for head, count in waiting if head != job.id]
-        if own:
-            asks += f", {own} more are free and held back for it"
-        if others:
-            count = sum(count for _, count in others)
-            asks += f", {count} more are free and promised to {_named(head for head, _ in others)}"
+        waiting = board.waiting_for(job, NAMED)
+        if waiting.own:
+            asks += f", {waiting.own} more are free and held back for it"
+        if waiting.others:
+            asks += f", {waiting.others} more are free and promised to {_named(waiting.some, waiting.heads)}"
         return asks
 
     def _why(
@@ -201,12 +200,14 @@ class Reclaimer:
                 entitled=False,
             )
         parts = [f"{count} {rule.value}" for rule, count in sorted(counted.items())]
-        if search.promised:
-            parts.append(f"{search.promised.total()} on GPUs promised to {_named(search.promised)}")
+        promised = sum((source.promised for source in sources), search.promised)
+        if promised:
+            heads = _named(promised, len(promised))
+            parts.append(f"{promised.total()} on GPUs promised to {heads}")
         kept = ", ".join(parts)
         over = "those over their fair share cannot give way for it" if kept else "nobody is over a fair share"
         changes = [PASSING[rule] for rule in SOON if rule in counted]
-        changes += [f"the start of {_named(search.promised)}"] if search.promised else []
+        changes += [f"the start of {heads}"] if promised else []
         return Short(
             rule=Rule.NO_ROOM,
             reason=f"{asks}; {over}" + (f" ({kept})" if kept else ""),
@@ -235,10 +236,9 @@ def _shape(job: Job) -> tuple[object, ...]:
     )
 
 
-def _named(heads: Iterable[JobId]) -> str:
+def _named(heads: Iterable[JobId], count: int) -> str:
     """Heads of queues by their names; many only by their number."""
-    names = set(heads)
-    return " and ".join(sorted(names)) if len(names) < 3 else f"{len(names)} who came before"
+    return " and ".join(sorted(heads)) if count <= NAMED else f"{count} who came before"
 
 
 def _reason(round: Round, victim: Job, job: Job) -> str:

@@ -40,7 +40,9 @@ class Source:
 
     ``levels`` names the subtree whose fair share counts against each project, ``None`` for the asker's own.
     ``objections`` counts the rules that protected those whose turn has come. Whoever was passed over for good
-    is never looked at again: ``_after`` leads past him.
+    is never looked at again: ``_after`` leads past him. Whoever runs on GPUs that are promised to somebody is
+    passed over as long as no promise ends, and ``promised`` counts them by head; ``_beyond`` leads past them.
+    Not so among an asker's own project, where most cannot give way for him anyhow.
     """
 
     def __init__(
@@ -56,15 +58,21 @@ class Source:
         self._entries = _ordered(jobs)
         self._floors: dict[int, int | None] = {}
         self._after: dict[int, int] = {}
+        self.promised: Counter[JobId] = Counter()
+        self._beyond: dict[int, int] = {}
+        self._released = round.board.released
 
     def next(self, at: int) -> int | None:
         """The next place in line from ``at`` on where somebody can give way; ``None`` at the end."""
-        passed = []
-        while at < len(self._entries) and not self._stands(at):
-            passed.append(at)
-            at = self._after.get(at, at + 1)
-        for place in passed:
-            self._after[place] = at
+        if self._released != self._round.board.released:
+            self._released = self._round.board.released
+            self._beyond, self.promised = {}, Counter()
+        held: list[int] = []
+        at = self._standing(at)
+        while at < len(self._entries) and self._is_promised(at):
+            held.append(at)
+            at = self._standing(self._beyond.get(at, at + 1))
+        self._beyond.update(dict.fromkeys(held, at))
         return at if at < len(self._entries) else None
 
     def order(self, place: int) -> Order:
@@ -76,6 +84,25 @@ class Source:
         job, floor = self._entries[place][1], self._floor(place)
         assert floor is not None
         return Victim(job, floor, self._levels[job.project])
+
+    def _standing(self, at: int) -> int:
+        """The first from ``at`` on who is not passed over for good."""
+        passed = []
+        while at < len(self._entries) and not self._stands(at):
+            passed.append(at)
+            at = self._after.get(at, at + 1)
+        self._after.update(dict.fromkeys(passed, at))
+        return at
+
+    def _is_promised(self, place: int) -> bool:
+        if place in self._beyond:
+            return True
+        job = self._entries[place][1]
+        if self._levels[job.project] is None:
+            return False
+        heads = self._round.board.promised_heads(self._round.state.placements[job.id].gpus)
+        self.promised.update(heads)
+        return bool(heads)
 
     def _stands(self, place: int) -> bool:
         job = self._entries[place][1]

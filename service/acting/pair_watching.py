@@ -7,6 +7,7 @@ as every step is; what cannot be done now is tried again at every cycle while th
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from advisor.limits import Limits, Mode
 from advisor.model import ActionClass
 from advisor.policies.pack import PAIRING, profile_of
 from advisor.policies.pairing import Experience, expected_gain
+from advisor.register.life import leased
 from advisor.register.pair_watch import (
     Pair,
     Span,
@@ -200,15 +202,13 @@ class PairWatching:
         self, now: Mapping[JobId, Way], state: "ClusterState", entries: "Mapping[JobId, Entry]"
     ) -> None:
         """Give hosts all of their GPU again whose guests took their time to leave."""
-        pairs = self._open().values()
-        paired = {job for pair in pairs if not pair.undone for job in (pair.host, pair.guest)}
-        for pair in pairs:
+        held = Counter(uuid for each in entries.values() for uuid in leased(each))
+        for pair in self._open().values():
             way, host = now.get(pair.host), entries.get(pair.host)
-            if not pair.undone or pair.host in paired or way is None or way.beside or host is None:
+            if not pair.undone or way is None or way.beside or host is None or not self._may(pair, state):
                 continue
-            if not self._may(pair, state):
-                continue
-            if host.gpus == way.gpus and host.share < host.submission.share - SHARE_SLACK:
+            alone = host.gpus == way.gpus and all(held[uuid] == 1 for uuid in host.gpus)
+            if alone and host.share < host.submission.share - SHARE_SLACK:
                 self._do(whole_again(host, f"{pair.guest} has left it"))
 
     def _do(self, step: Step) -> bool:

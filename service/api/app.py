@@ -20,7 +20,7 @@ from service.api.acting import Hands, acting_routes
 from service.api.answers import REFUSALS, Refusal
 from service.api.export import Exports, pack, pieces
 from service.api.gate import App, GateRules, gate
-from service.api.orders import shown
+from service.api.orders import MEANT, shown
 from service.api.page import page
 from service.api.port import Desk
 from service.api.queries import QueryDesk
@@ -161,10 +161,17 @@ def _refused(kind: str, message: str) -> JSONResponse:
 def _mistakes(error: RequestValidationError) -> str:
     """What is wrong with a request, without repeating what was sent: it may be long, or not printable."""
     found = [
-        f"{'.'.join(str(part)[:60] for part in each['loc'])}: {each['msg'][:300]}" for each in error.errors()
+        f"{'.'.join(str(part)[:60] for part in each['loc'])}: {_in_words(each)[:300]}"
+        for each in error.errors()
     ]
     more = f" (and {len(found) - 5} more)" if len(found) > 5 else ""
     return shown("; ".join(found[:5]) + more)
+
+
+def _in_words(mistake: Any) -> str:
+    """One mistake of pydantic's, without a regular expression where we know what it means."""
+    meant = MEANT.get(mistake.get("ctx", {}).get("pattern"))
+    return str(mistake["msg"]) if meant is None else f"this should be {meant}"
 
 
 def _document(app: FastAPI) -> None:

@@ -23,6 +23,14 @@ JOB = "^[A-Za-z0-9][A-Za-z0-9:/@._-]{0,252}$"
 DEVICE = "^[A-Za-z0-9][A-Za-z0-9/._-]{0,127}$"
 SENTENCE = "^[^\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]*$"
 NONCE = "^[A-Za-z0-9_-]*$"
+MEANT = {
+    NODE: "the name of a machine: letters, digits, '.', '_' and '-', at most 253 of them",
+    JOB: "the id of a job: letters, digits and ':/@._-', at most 253 of them",
+    DEVICE: "the UUID of a GPU or MIG instance: letters, digits and '/._-', at most 128 of them",
+    SENTENCE: "one line of text, without characters that cannot be seen",
+    NONCE: "letters, digits, '_' and '-'",
+}
+"""What each pattern asks for, in words."""
 
 MOST_MS = 2**53
 MOST_BYTES = 2**50

@@ -251,11 +251,10 @@ def _simulate(verbs: Verbs) -> None:
     verb.add_argument(
         "--load", type=float, metavar="RATIO", help="or size it by demand, with quotas in proportion"
     )
-    verb.add_argument("--gpus-per-node", type=int, default=8, metavar="G", help="with --load (default 8)")
+    verb.add_argument("--gpus-per-node", type=int, metavar="G", help="with --load (default 8)")
     verb.add_argument(
         "--quotas",
         choices=("none", "demand"),
-        default="none",
         metavar="none|demand",
         help="with --nodes: guarantee nothing, or all GPUs in proportion to demand (default none)",
     )
@@ -278,6 +277,7 @@ def _simulate(verbs: Verbs) -> None:
     )
     verb.add_argument("--html", type=Path, metavar="FILE", help="also write a page of charts over time")
     _window(verb, "30d")
+    verb.set_defaults(since=None)
     _json(verb)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from advisor.sim.score import Score
     from advisor.sim.workload import Workload
 
-GPUS_PER_NODE = 8
+GPUS_PER_NODE, PAST = 8, "30d"
 SHOWN_BAD_ROWS = 3
 SHOWN_STATES = ("free", "held-idle", "low-saturation", "moderate", "good", "unknown")
 
@@ -65,6 +65,18 @@ def _check_flags(flags: argparse.Namespace) -> None:
         raise CannotSimulate("give either --trace or --from-store: a run plays one of them")
     if not flags.from_store and (flags.trace is None or flags.format is None):
         raise CannotSimulate("say what to simulate: --trace FILE with its --format, or --from-store")
+    if flags.from_store and (flags.format is not None or flags.pick is not None):
+        raise CannotSimulate(
+            "--format and --pick are of a trace file; what was recorded here is cut by --since"
+        )
+    if flags.trace is not None and (flags.since or flags.until):
+        raise CannotSimulate(
+            "--since and --until are of what was recorded here; --pick names a part of a trace"
+        )
+    if flags.nodes is not None and flags.gpus_per_node is not None:
+        raise CannotSimulate("--nodes says how many GPUs a node has; --gpus-per-node goes with --load")
+    if flags.load is not None and flags.quotas is not None:
+        raise CannotSimulate("--load gives quotas in proportion to demand; --quotas goes with --nodes")
     if (flags.nodes is None) == (flags.load is None):
         raise CannotSimulate("give the cluster either as --nodes 16x4, or as --load 0.8 to size it by demand")
     if flags.html is not None and (flags.html.is_dir() or not flags.html.parent.is_dir()):
@@ -89,7 +101,7 @@ def _recorded(flags: argparse.Namespace) -> "Workload":
     from advisor.sim.traces.recorded import recorded_workload
 
     with connect(flags.data) as client:
-        start, end = measured_window(client, flags.since, flags.until)
+        start, end = measured_window(client, flags.since or PAST, flags.until)
         workload = recorded_workload(client.rows("recorded_jobs", from_ts=start, to_ts=end))
     if not workload.jobs:
         raise CannotSimulate(
@@ -138,10 +150,11 @@ def _cluster(flags: argparse.Namespace, workload: "Workload") -> "Cluster":
     from advisor.sim.run import fitting
 
     if flags.load is not None:
-        return sized_for(workload, flags.load, flags.gpus_per_node)
+        each = flags.gpus_per_node
+        return sized_for(workload, flags.load, GPUS_PER_NODE if each is None else each)
     nodes, each = parse_nodes(flags.nodes)
     bare = Cluster(nodes=nodes, gpus_per_node=each)
-    if flags.quotas == "none":
+    if flags.quotas != "demand":
         return bare
     fit, _ = fitting(workload, bare)
     return replace(bare, quotas=shared_out(fit, bare.gpus, each))

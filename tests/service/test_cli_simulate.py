@@ -66,6 +66,8 @@ def test_the_page_of_charts_needs_no_network(trace: Path, tmp_path: Path) -> Non
         (("--nodes", "many"), "16x4"),
         (("--load", "0.8"), "either as --nodes"),
         (("--pick", "soon"), "2017-10-03..2017-10-16"),
+        (("--gpus-per-node", "8"), "goes with --load"),
+        (("--since", "7d"), "--pick names a part of a trace"),
         (("--policy", ""), "there are static, fifo"),
         (("--policy", "fifo,,las"), "no policy is called ''"),
         (("--policy", "fifo, fifo"), "'fifo' is named twice"),
@@ -89,6 +91,20 @@ def test_no_gpus_on_a_node_are_named(trace: Path, capsys: pytest.CaptureFixture[
     arguments = ("--trace", str(trace), "--format", "philly", "--load", "0.8", "--gpus-per-node", "0")
     assert main(["simulate", *arguments]) != 0
     assert "a node has 1 to" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [("--pick", "2017-10-03"), ("--format", "philly")])
+def test_what_is_of_a_trace_is_not_ignored_beside_the_record(
+    more: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", "--from-store", "--nodes", "2x4", *more]) != 0
+    assert "are of a trace file" in capsys.readouterr().err
+
+
+def test_quotas_are_not_asked_for_beside_a_load(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["--trace", str(trace), "--format", "philly", "--load", "0.8", "--quotas", "none"]
+    assert main(["simulate", *asked]) != 0
+    assert "--quotas goes with --nodes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("more", [(), ("--quotas", "demand")])

@@ -93,7 +93,7 @@ def test_an_instance_that_is_more_than_the_projects_limit_is_not_given() -> None
 
 def test_a_share_that_no_instance_holds_is_told_so() -> None:
     plan = decide(replace(world(instance("1g-a")), jobs={"j": wish(0.5)}), Limits())
-    assert plan.refused[0].rule == "never-fits" and "50% of 1 GPUs" in plan.refused[0].reason
+    assert plan.refused[0].rule == "never-fits" and "50% of 1 GPU of one kind" in plan.refused[0].reason
 
 
 def gang(least: int, **more: object) -> Job:

@@ -1,6 +1,7 @@
 """What a decision reads from the store, counted by hand on the store of ``tests/analytics/world.py``."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from analytics.query import run
 from collector.batch import HeldInterval, History, to_table
-from collector.model import Allocation, ClaimSource, Gpu, GpuSample, NodeName, Rung
+from collector.model import Allocation, ClaimSource, Gpu, GpuSample, GpuUuid, Holder, JobId, NodeName, Rung
 from collector.store.database import open_store
 from tests.analytics.world import A0, A1, B0, GIB, MINUTE_MS, NOON_MS, ONE_JOB, ONE_MS, TWO_MS
 
@@ -133,3 +134,27 @@ def test_decide_jobs_is_on_the_rung_that_nineteen_of_twenty_minutes_reach(
             (row,) = run(reader, "decide_jobs", {"as_of": ONE_MS, "from_ts": NOON_MS}).to_pylist()
     assert row["measured_ms"] == 60 * MINUTE_MS
     assert Rung(row["rung"]) is rung
+
+
+def test_run_lengths_are_what_was_held_and_as_much_as_was_held_at_once(tmp_path: Path) -> None:
+    """A job grows, shrinks, moves and is paused for hours: that makes it neither longer nor larger."""
+
+    def held(uuid: GpuUuid, begin: int, end: int | None, holder: Holder = ONE_JOB) -> HeldInterval:
+        given = Allocation(uuid=uuid, holder=holder, source=ClaimSource.SLURM)
+        moments = [None if minute is None else NOON_MS + minute * MINUTE_MS for minute in (begin, end)]
+        return HeldInterval(allocation=given, from_ms=moments[0] or 0, to_ms=moments[1])
+
+    there = held(B0, 0, 2, replace(ONE_JOB, job=JobId("slurm:0")))
+    mine = (held(A0, 10, 40), held(A1, 20, 30), held(A1, 200, 220), held(B0, 220, 230))
+    with open_store(tmp_path / "fallow.duckdb") as store:
+        gpus = tuple(Gpu(uuid=uuid, node=NodeName("a"), index=at) for at, uuid in enumerate((A0, A1, B0)))
+        store.write_history(History(source="hand", gpus=gpus, samples=to_table([]), held=(there, *mine)))
+        with store.reader() as reader:
+            (row,) = run(
+                reader, "run_lengths", {"from_ts": NOON_MS, "to_ts": TWO_MS + 3 * HOUR_MS}
+            ).to_pylist()
+            (early,) = run(reader, "run_lengths", {"from_ts": NOON_MS, "to_ts": ONE_MS}).to_pylist()
+    assert (row["gpus"], row["open"], row["jobs"]) == (2, False, 1)
+    assert row["length_s"] == pytest.approx(3600, rel=0.1)
+    assert (early["gpus"], early["open"]) == (2, False)
+    assert early["length_s"] == pytest.approx(1800, rel=0.1)

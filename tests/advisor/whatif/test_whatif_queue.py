@@ -231,3 +231,12 @@ def test_the_same_past_gives_the_same_replay(seen: Past) -> None:
         submitted=dict(reversed(list(seen.submitted.items()))),
     )
     assert what_if(seen, RULES) == what_if(shuffled, RULES)
+
+
+def test_a_pause_or_a_change_of_gpus_makes_a_run_neither_longer_nor_larger() -> None:
+    parts = [had("one", "a", 10, 40), had("one", "b", 20, 30), had("one", "c d", 200, 220)]
+    plain = [had("one", "a b", 10, 60)]
+    moments = [Moments(past({"n": "a b c d"}, [asked("one", 5)], each), everybody) for each in (parts, plain)]
+    told = [each.endings(minute(300)).summed for each in moments]
+    assert told[0] == told[1]
+    assert moments[0].began_ms(JobId("one")) == minute(10) and moments[0].left_ms(JobId("one")) == minute(220)

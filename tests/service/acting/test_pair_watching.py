@@ -21,7 +21,7 @@ from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState, Gpu, Job, Placement
 from advisor.policies.pack import PAIRING
 from advisor.register.life import in_flight
-from advisor.register.model import Entry, Requeued, Stand
+from advisor.register.model import Ending, Entry, Requeued, Stand
 from advisor.register.pair_book import PairBook
 from advisor.register.pair_watch import Pair
 from advisor.register.register import Register, open_register
@@ -192,6 +192,29 @@ def test_a_guest_that_takes_its_time_to_leave_is_waited_for_and_the_host_is_whol
     assert rig.register.entry(rig.host).share == rig.register.entry(rig.guest).share == 1.0
     deeds = [(deed.job, deed.result) for deed in rig.journal.deeds(0) if "parted" in deed.reason]
     assert deeds == [(rig.guest, None)], "settled by the next cycle's beginning"
+
+
+def test_an_earlier_guest_that_got_on_is_no_reason_to_keep_half_of_the_gpu(store: Store) -> None:
+    rig = Rig(store, AUTO)
+    rig.live(180)
+    rig.pack()
+    rig.live(180)
+    ended = word(Stand.ENDED, rig.register.entry(rig.guest).handled, ending=Ending.DONE, exit_code=0)
+    rig.register.report(rig.guest, ended)
+    first = rig.guest
+    del rig.speed[first]
+    rig.guest = rig.started("other", GPUS[1])
+    rig.live(180)
+    rig.pack()
+    rig.speed[rig.host], rig.takes_s = 8.0, 2 * SOON_S
+    for _ in range(60):
+        if not in_flight(rig.register.entry(rig.guest)):
+            rig.live(5)
+    until("it has moved", lambda: not in_flight(rig.register.entry(rig.guest)))
+    rig.takes_s = 0.0
+    rig.live(5)
+    assert {pair.guest: pair.undone for pair in rig.pairs()} == {first: False, rig.guest: True}
+    assert rig.register.entry(rig.host).share == 1.0
 
 
 def test_without_a_free_gpu_the_guest_goes_back_into_the_queue(store: Store) -> None:

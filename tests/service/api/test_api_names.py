@@ -3,6 +3,7 @@
 import contextlib
 import json
 import socket
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -57,6 +58,20 @@ def test_hostile_name_is_refused_and_not_repeated(door: Door, field: str, name: 
     assert (status, said["error"]) == (422, "bad-order")
     assert len(said["message"]) < 1_000
     assert said["message"].isprintable()
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "says"),
+    [
+        ("/v1/jobs", submission(node="a b"), "body.node: this should be the name of a machine"),
+        ("/v1/jobs/fallow:1/pause", {"because": "a\u200bb"}, "body.because: this should be one line of text"),
+        ("/v1/jobs/a%20b/pause", {}, "path.job: this should be the id of a job"),
+    ],
+)
+def test_what_was_expected_is_said_in_words(door: Door, path: str, body: dict[str, Any], says: str) -> None:
+    status, said = door.ask("POST", path, body=body)
+    assert (status, said["error"]) == (422, "bad-order")
+    assert says in said["message"] and "[" not in said["message"]
 
 
 @pytest.mark.parametrize("name", ["resnet-50, lr=0.1", "Größe (2)", "訓練", "обучение", "a.b_c+d@e#1", ""])
