@@ -214,7 +214,7 @@ class Seat:
         self._channel.sit(plan.number, ready.group)
         pause_ms = "" if began_s is None else f"{(time.monotonic() - began_s) * 1000:.1f}"
         self._channel.announce(protocol.switched_key(plan.number, self._channel.member), pause_ms)
-        old.abort()
+        old.retire()
         return True
 
     def _hand_over(self, ready: Ready) -> bool:

@@ -27,18 +27,26 @@ if rank == 1:
     time.sleep(1.0)
     os._exit(0)
 sys.modules["slow"] = Slow()
-group.start_all_reduce(torch.ones(8))  # its tensor is the group's alone; the other is gone while we end
+if sys.argv[3] == "amid a sum":
+    group.start_all_reduce(torch.ones(8))  # its tensor is the group's alone; the other is gone while we end
+else:
+    group.retire()
+    try:
+        group.all_reduce([torch.ones(8)])
+    except groups.GroupBroken:
+        group.abort()
 sys.exit(7)
 """
 
 
-def test_a_worker_that_ends_amid_a_sum_is_not_aborted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("when", ["amid a sum", "while its group retires"])
+def test_a_worker_that_ends_is_not_aborted(when: str, tmp_path: Path) -> None:
     """Gloo's thread lets go of the tensor, and would come to Python for that while Python is taken down."""
     command = [sys.executable, "-c", WORKER]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     started = [
         subprocess.Popen(
-            [*command, str(rank), str(tmp_path / "meeting")],
+            [*command, str(rank), str(tmp_path / "meeting"), when],
             env=environment,
             stderr=subprocess.PIPE,
             text=True,
