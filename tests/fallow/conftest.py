@@ -2,5 +2,17 @@
 
 import os
 
+import pytest
+
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # many workers share the machine
+
+
+@pytest.fixture(autouse=True)
+def _keeps_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that leaves lowers the priority of its process: not so one that is a thread of the tests."""
+    try:
+        from fallow.world import seat
+    except ImportError:  # no torch: whoever needs it skips aloud
+        return
+    monkeypatch.setattr(seat, "_step_back", lambda: None)

@@ -90,7 +90,7 @@ def test_the_log_of_a_job_that_nobody_knows_any_more_is_followed_while_its_launc
     (tmp_path / "go").touch()
     text, why = following.communicate(timeout=LIMIT_S)
     assert following.returncode == 0
-    assert text.startswith("begun\n")
+    assert "begun\n" in text  # it may have waited for the next look at the queue, and said so
     assert text.endswith("done\n")
     assert "does not know the job of this log" in why
     again = machine.fallow("logs", job, "-f")

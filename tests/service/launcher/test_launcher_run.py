@@ -357,10 +357,14 @@ def test_a_job_without_the_library_says_that_it_has_no_caches_to_release(
     assert "does not use fallow" in service.handled(2)["failed"]
 
 
-def test_a_stop_ends_what_ignores_it_when_the_grace_is_over(service: WireService, launch: Launch) -> None:
-    job = launch("--grace", "0.3s", "--", "sh", "-c", "trap '' TERM; while :; do sleep 0.05; done")
+def test_a_stop_ends_what_ignores_it_when_the_grace_is_over(
+    service: WireService, launch: Launch, tmp_path: Path
+) -> None:
+    script = f"trap '' TERM; touch {tmp_path}/deaf; while :; do sleep 0.05; done"
+    job = launch("--grace", "0.3s", "--", "sh", "-c", script)
     service.tell(Begin(number=1, gpus=(A,)))
     pids = service.handled(1)["pids"]
+    until((tmp_path / "deaf").exists, "it ignores the signal")
     service.tell(Stop(number=2))
     assert job.end() == 128 + signal.SIGKILL
     assert not any(lives(pid) for pid in pids)
