@@ -165,17 +165,12 @@ def take_up(model: nn.Module, given: Mapping[str, torch.Tensor]) -> None:
 
     Others (a cache of another length, or one that is yet to be made) stay as they are.
     """
-    modules = dict(model.named_modules())
+    part(model, given)
+    here = dict(model.named_buffers(remove_duplicate=False))
     for name, value in given.items():
-        module = modules.get(name.rpartition(".")[0])
-        places = module._buffers if module is not None else {}
-        at = name.rpartition(".")[2]
-        own = places.get(at)
+        own = here.get(name)
         if own is not None and (own.shape, own.dtype) == (value.shape, value.dtype):
-            if overlaps(own):
-                places[at] = value.to(own.device)
-            else:
-                own.detach().copy_(value)
+            own.detach().copy_(value)
 
 
 @dataclass(slots=True, eq=False)

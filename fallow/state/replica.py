@@ -46,7 +46,9 @@ class Replica:
     def thawed(self, before: tuple[bool, ...]) -> list[str]:
         """Which of those that were not trainable ``before`` are now, and have a gradient; their names."""
         found = zip(before, self._bare.named_parameters(), strict=True)
-        return [name for was, (name, each) in found if each.requires_grad > was and each.grad is not None]
+        return [
+            name for was, (name, each) in found if each.requires_grad and not was and each.grad is not None
+        ]
 
     def state(self, *, generators: bool = False) -> dict[str, Any]:
         """Everything that a joiner or a resumed training needs; the tensors are the live ones.

@@ -46,12 +46,11 @@ class Taking:
         comes = taken(step, state)
         if not comes or not state.reservations:
             return
-        heads = _round(state, self._limits).board.promised_heads(comes)
-        heir = next((head for head in heads if head != step.job), None)
+        board = _round(state, self._limits).board
+        heir = next((head for head in board.promised_heads(comes) if head != step.job), None)
         if heir is not None:
-            raise WrongState(
-                f"{', '.join(comes)}: promised to {heir}, which waits; `fallow queue` says until when"
-            )
+            lost = ", ".join(uuid for uuid in comes if heir in board.promised_heads((uuid,)))
+            raise WrongState(f"{lost}: promised to {heir}, which waits; `fallow queue` says until when")
 
 
 def taken(step: Step, state: "ClusterState") -> tuple[GpuUuid, ...]:
