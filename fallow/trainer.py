@@ -322,9 +322,11 @@ class Trainer:
         if self.recipe.balance_by_speed:
             notes += [self._busy_s_per_sample if at == self.rank else 0.0 for at in range(self.world_size)]
         try:
-            return self._reducer.finish(opened.shape.blocks, notes)
+            summed = self._reducer.finish(opened.shape.blocks, notes)
+            self._seat.prove()
         except GroupBroken:
             return None
+        return summed
 
     def _reduced(self, opened: OpenStep) -> _Outcome:
         opened.close()

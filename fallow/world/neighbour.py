@@ -23,8 +23,9 @@ YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 ENV_SWITCH = "FALLOW_READ_NEIGHBOURS"
 """With "0" nothing is offered, and all bytes travel over the group."""
 PIECE_BYTES = 32 * 1024 * 1024
-READERS = 4
-"""Threads that copy: the source's processors, and those of all who wait for us, have nothing else to do."""
+READERS = 2
+"""Threads that copy. The kernel copies page by page, so one is slower than the memory; with more, several
+who join a machine of few processors keep the sources' own words waiting."""
 PR_SET_PTRACER = 0x59616D61
 ANY = -1
 NOBODY = 0

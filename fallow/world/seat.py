@@ -76,6 +76,8 @@ class Seat:
         self._channel = channel
         self._keep = keep
         self._generation = 0
+        self._proof: _Proof | None = None
+        self._former: Group | None = None
 
     @property
     def generation(self) -> int:
@@ -92,6 +94,16 @@ class Seat:
         if self._channel is None or self.group.rank != 0:
             return 0
         return self._channel.newest(self._generation)
+
+    def prove(self) -> None:
+        """Before a sum is trusted: that all who computed it were at one step. Blocks. Raises GroupBroken.
+
+        By then all have come out of the former group, and it ends.
+        """
+        proof, self._proof = self._proof, None
+        if proof is not None:
+            proof.check()
+            self._end_former()
 
     def report(self, measurements: Mapping[str, float | int | None]) -> None:
         """Leave the newest measurements for the scheduler; nothing happens when nobody drives us."""
@@ -160,8 +172,9 @@ class Seat:
             raise GroupBroken("the group broke and no controller is there to mend it")
         began_s, entered = time.monotonic(), False
         while not entered:
-            broken = self._generation
+            broken, self._proof = self._generation, None
             self.group.abort()
+            self._end_former()
             step = str(self._holder.next_step)
             try:
                 self._channel.announce(protocol.lost_key(broken, self._channel.member), step)
@@ -206,19 +219,29 @@ class Seat:
         """Become a member of an agreed group: hand over or take the state, and say so. False if it broke."""
         assert self._channel is not None
         plan = ready.plan
-        if not self._hand_over(ready):
+        proof = self._hand_over(ready)
+        if proof is None:
             ready.group.abort()  # frees peers that wait for us in it
             self._generation = max(self._generation, plan.number if plan.recover else 0)
             return False
-        old, self.group, self._generation = self.group, ready.group, plan.number
+        self._end_former()
+        self._former, self.group, self._generation = self.group, ready.group, plan.number
+        self._proof = proof
         self._channel.sit(plan.number, ready.group)
         pause_ms = "" if began_s is None else f"{(time.monotonic() - began_s) * 1000:.1f}"
         self._channel.announce(protocol.switched_key(plan.number, self._channel.member), pause_ms)
-        old.retire()
         return True
 
-    def _hand_over(self, ready: Ready) -> bool:
-        """This worker's transfers of the plan, and proof that all are at one step; false when it broke.
+    def _end_former(self) -> None:
+        former, self._former = self._former, None
+        if former is not None:
+            former.retire()
+
+    def _hand_over(self, ready: Ready) -> "_Proof | None":
+        """This worker's transfers of the plan, and the proof, begun, that all are at one step.
+
+        ``None`` when the group broke. Nobody waits for the transfers of others: who is done computes, and
+        looks at the proof before the next step's sum is trusted.
 
         Who holds a state of its own takes another in only when it is whole: if the source died half-way, this
         worker could be asked to be the next one.
@@ -233,11 +256,10 @@ class Seat:
                 state = receive_state(ready.group, place.source, twins, holder.device, place.onward)
                 holder.load(state)
             elif place.onward is not None and not self._give(ready, place.onward):
-                return False
-            _compare_steps(ready.group, holder.next_step, holder.device)
+                return None
+            return _Proof(ready.group, holder.next_step, holder.device)
         except GroupBroken:
-            return False
-        return True
+            return None
 
     def _give(self, ready: Ready, onward: int) -> bool:
         """Hand our state on. If it is one that cannot be, say so: then nobody joins, and all else goes on."""
@@ -274,14 +296,20 @@ def _step_back() -> None:
             os.setpriority(os.PRIO_PROCESS, thread, LEAVING_NICENESS)
 
 
-def _compare_steps(group: Group, step: int, device: torch.device) -> None:
-    """All members are about to compute the same step; raises GroupBroken otherwise.
+class _Proof:
+    """That all members of a group are about to compute the same step: begun now, looked at later.
 
-    Sum and sum of squares together: both fit only where all are equal.
+    Sum and sum of squares together: both fit only where all are equal. Raises GroupBroken.
     """
-    if group.world_size == 1:
-        return
-    sums = torch.tensor([step, step * step], dtype=torch.int64, device=device)
-    group.all_reduce([sums])
-    if sums.tolist() != [step * group.world_size, step * step * group.world_size]:
-        raise GroupBroken(f"the members of the new group are at different steps; this one is at {step}")
+
+    def __init__(self, group: Group, step: int, device: torch.device):
+        self._step = step
+        self._expected = [step * group.world_size, step * step * group.world_size]
+        self._sums = torch.tensor([step, step * step], dtype=torch.int64, device=device)
+        self._work = group.start_all_reduce(self._sums)
+
+    def check(self) -> None:
+        """Wait for all, and compare. Raises GroupBroken."""
+        self._work.wait()
+        if self._sums.tolist() != self._expected:
+            raise GroupBroken(f"members of the new group are at different steps; this one is at {self._step}")
