@@ -76,7 +76,7 @@ class Seat:
         self._channel = channel
         self._keep = keep
         self._generation = 0
-        self._proof: _Proof | None = None
+        self._proof: Proof | None = None
         self._former: Group | None = None
 
     @property
@@ -237,7 +237,7 @@ class Seat:
         if former is not None:
             former.retire()
 
-    def _hand_over(self, ready: Ready) -> "_Proof | None":
+    def _hand_over(self, ready: Ready) -> "Proof | None":
         """This worker's transfers of the plan, and the proof, begun, that all are at one step.
 
         ``None`` when the group broke. Nobody waits for the transfers of others: who is done computes, and
@@ -257,7 +257,7 @@ class Seat:
                 holder.load(state)
             elif place.onward is not None and not self._give(ready, place.onward):
                 return None
-            return _Proof(ready.group, holder.next_step, holder.device)
+            return Proof(ready.group, holder.next_step, holder.device)
         except GroupBroken:
             return None
 
@@ -296,7 +296,7 @@ def _step_back() -> None:
             os.setpriority(os.PRIO_PROCESS, thread, LEAVING_NICENESS)
 
 
-class _Proof:
+class Proof:
     """That all members of a group are about to compute the same step: begun now, looked at later.
 
     Sum and sum of squares together: both fit only where all are equal. Raises GroupBroken.

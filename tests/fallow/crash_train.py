@@ -120,6 +120,7 @@ def main() -> None:
         group.TorchGroup.receive, "amid-hear", None
     )
     neighbour.read = dying(neighbour.read, "before-read", "after-read")
+    seat.Proof.check = dying(seat.Proof.check, "before-proof", "after-proof")  # type: ignore[method-assign]
 
     passes("start")
     model = network()

@@ -65,12 +65,23 @@ CRASHES = [
     "w2/before-sum-of-3/3",
     "w2/after-sum-of-3/3",
     "w1/amid-step/5",
+    "w0/before-sum-of-2/0",
+    "w1/before-proof/0",
+    "w0/after-proof/0",
+    "w1/after-sum-of-3/0",
+    "w2/before-sum-of-3/0",
+    "w0/before-proof/1",
+    "w1/after-proof/1",
+    "w2/before-proof/0",
+    "w2/after-proof/0",
     "w2/start/0",
     "w2/warm-up/0",
     "w0/before-sum-of-3/2 w1/before-lost/0",
     "w1/after-sum-of-3/2 w0/after-lost/0",
     "w0/before-sum-of-3/2 w1/before-connect/2",
     "w0/after-sum-of-3/2 w2/before-switched/1",
+    "w1/before-switched/1 w2/before-proof/0",
+    "w0/before-proof/1 w1/before-proof/1",
 ]
 # From three workers, the last two leave while w3 and w4 wait as spares and join: both at once.
 JOIN_AND_LEAVE = [

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -169,7 +170,8 @@ def test_joiners_that_fail_cost_the_members_nothing_and_are_given_up(
     fault: str, words: str, nursery: Nursery, losses: list[float], tmp_path: Path
 ) -> None:
     crash = " ".join(f"w{number}/{fault}" for number in range(1, 6))
-    watched = Watched(nursery, tmp_path, crash, workers=1)
+    limits = LIMITS if words == "still starting" else replace(LIMITS, start_ms=30_000)
+    watched = Watched(nursery, tmp_path, crash, workers=1, limits=limits)
     watched.run(growing(2, lambda controller: watched.said("staying at 1 worker")))
     assert watched.said("staying at 1 worker", words), watched.lines
     assert watched.worlds == [1, 0]
