@@ -4,7 +4,6 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
