@@ -80,7 +80,10 @@ def change(logs: Logs, asked_s: float, old: int, new: int, restarts: bool = Fals
     if restarts:
         gap_s = max(ends_s) - max(s.computed_s for s in usual_old)
     else:
-        gap_s = max(_gaps(logs, number, old, new, asked_s))
+        gaps_s = _gaps(logs, number, old, new, asked_s)
+        if not gaps_s:
+            raise ValueError(f"no worker went from {old} to {new} at once: joiners came one after another?")
+        gap_s = max(gaps_s)
     moves = [m for _, found in logs.values() for m in found if asked_s < m.began_s < max(ends_s)]
     spans = [m.ended_s for m in moves], [m.began_s for m in moves if m.sent_bytes]
     return Change(
