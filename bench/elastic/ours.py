@@ -1,6 +1,5 @@
 """One training under our controller, taken through a list of world sizes."""
 
-import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -55,7 +54,7 @@ class Tour:
 def tour(size: str, worlds: list[int]) -> list[tuple[int, int, Change]]:
     """Each change on the way through ``worlds``: from, to, and what it cost.
 
-    One that went by way of another world, because a joiner was late, is told on stderr and left out.
+    Raises ValueError, with the controller's journal, for one that went by way of another world.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -73,10 +72,8 @@ def tour(size: str, worlds: list[int]) -> list[tuple[int, int, Change]]:
         finally:
             nursery.close()
         logs = pauses.read(folder)
-    changes = []
-    for at_s, old, new in journey.asked:
-        try:
-            changes.append((old, new, pauses.change(logs, at_s, old, new)))
-        except ValueError as error:
-            print(f"{old} to {new} is left out: {error}; {controller.journal}", file=sys.stderr)
-    return changes
+    try:
+        return [(old, new, pauses.change(logs, at_s, old, new)) for at_s, old, new in journey.asked]
+    except ValueError as error:
+        error.add_note("\n".join(controller.journal))
+        raise

@@ -224,7 +224,6 @@ class Seat:
             ready.group.abort()  # frees peers that wait for us in it
             self._generation = max(self._generation, plan.number if plan.recover else 0)
             return False
-        self._end_former()
         self._former, self.group, self._generation = self.group, ready.group, plan.number
         self._proof = proof
         self._channel.sit(plan.number, ready.group)
@@ -299,7 +298,7 @@ def _step_back() -> None:
 class Proof:
     """That all members of a group are about to compute the same step: begun now, looked at later.
 
-    Sum and sum of squares together: both fit only where all are equal. Raises GroupBroken.
+    Sum and sum of squares together: both fit only where all are equal. Beginning raises GroupBroken as well.
     """
 
     def __init__(self, group: Group, step: int, device: torch.device):
