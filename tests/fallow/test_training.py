@@ -45,7 +45,7 @@ def test_a_driven_training_of_any_world_size_equals_one_alone(world: int) -> Non
 
 def test_a_training_resized_up_and_down_equals_one_alone() -> None:
     steps = 120
-    done = run(training(steps, each_step=lambda: time.sleep(0.005)), 1, {10: 3, 40: 2, 60: 4, 80: 1})
+    done = run(training(steps, each_step=lambda: time.sleep(0.02)), 1, {10: 3, 40: 2, 60: 4, 80: 1})
     assert done.exit_code == 0, done.journal
     reference = alone(steps)
     assert done.finished
