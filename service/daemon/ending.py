@@ -17,6 +17,8 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
+from types import FrameType
 
 log = logging.getLogger(__name__)
 
@@ -86,8 +88,14 @@ class Ending:
 
 
 def _busy() -> list[str]:
-    """The names of the threads that were not done."""
-    names = {
-        each.name.split("_")[0] for each in threading.enumerate() if each is not threading.current_thread()
-    }
-    return sorted(names)
+    """The names of the threads that were not done, and where each stood."""
+    frames = sys._current_frames()
+    others = (each for each in threading.enumerate() if each is not threading.current_thread())
+    return sorted(f"{each.name.split('_')[0]} in {_place(frames.get(each.ident or 0))}" for each in others)
+
+
+def _place(frame: FrameType | None) -> str:
+    """A frame's function, file and line, in words."""
+    if frame is None:
+        return "its end"
+    return f"{frame.f_code.co_name} ({Path(frame.f_code.co_filename).name}:{frame.f_lineno})"

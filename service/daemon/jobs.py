@@ -6,10 +6,12 @@ records the hole.
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.job import Job
+from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
@@ -40,8 +42,9 @@ class Clockwork:
         self._interrupts: list[Callable[[], None]] = []
         self._due: dict[str, Job] = {}
         self._ending = False
+        self._executors = {name: ThreadPoolExecutor(1) for name in ("beat", "chores", "apart")}
         self._scheduler = BackgroundScheduler(
-            executors={name: ThreadPoolExecutor(1) for name in ("beat", "chores", "apart")},
+            executors=self._executors,
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
             timezone=UTC,
         )
@@ -72,7 +75,8 @@ class Clockwork:
         """Do these at once as well, for what they look at has changed; the others come all the same."""
         for chore in chores:
             if chore.name in self._due:
-                self._due[chore.name].modify(next_run_time=_in(0))
+                with suppress(JobLookupError):  # the scheduler has ended meanwhile
+                    self._due[chore.name].modify(next_run_time=_in(0))
 
     def hurry(self) -> None:
         """The end is near: what takes long is cut short, and what that breaks is no trouble."""
@@ -81,11 +85,18 @@ class Clockwork:
             interrupt()
 
     def stop(self) -> None:
-        """End after what is under way, of which what takes long is cut short; blocks until then."""
+        """End after what is under way, of which what takes long is cut short; blocks until then.
+
+        The scheduler waits under its own lock, which a tick wants that adds chores: it would wait for ever.
+        """
         self.hurry()
-        self._scheduler.shutdown(wait=True)
+        self._scheduler.shutdown(wait=False)
+        for executor in self._executors.values():
+            executor.shutdown(wait=True)
 
     def _tick(self, beat: Beat) -> None:
+        if self._ending:
+            return
         try:
             self._pulse.note(last_tick_ms=beat.work(), trouble=None)
         except Exception as error:

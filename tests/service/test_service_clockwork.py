@@ -1,6 +1,7 @@
 """The clockwork: what waits for the first tick, and what does not wait at all."""
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -94,3 +95,37 @@ def test_what_failed_beside_ticks_that_failed_is_done_again_once_a_tick_is_store
         room.set()
         assert done.wait(WAIT_S), "an hour's chore that failed is not put off by an hour"
     assert seen.condition.chore_troubles == {}
+
+
+def test_first_tick_that_begins_its_chores_amid_the_end_does_not_hold_it_up() -> None:
+    """Chores are added under the scheduler's lock, which it must not hold while it waits for the tick."""
+    ticking, told = threading.Event(), threading.Event()
+    at_work: list[bool] = []
+
+    def tick() -> int:
+        ticking.set()
+        assert told.wait(WAIT_S)
+        time.sleep(0.5)  # the end waits for this tick by now
+        return 1
+
+    early = Chore(
+        name="findings", every_s=3600, first_after_s=0, work=lambda: at_work.append(True), early=True
+    )
+    clockwork = Clockwork(Beat(every_s=1, work=tick), pulse(), early=(early,))
+    clockwork.start()
+    assert ticking.wait(WAIT_S)
+    ending = threading.Thread(target=clockwork.stop, daemon=True)
+    ending.start()
+    told.set()
+    ending.join(WAIT_S)
+    assert not ending.is_alive()
+    assert at_work == []
+
+
+def test_failed_chores_that_are_asked_for_amid_the_end_are_no_trouble() -> None:
+    """What the scheduler has forgotten cannot come sooner."""
+    chore = Chore(name="findings", every_s=3600, first_after_s=0, work=lambda: None)
+    clockwork = Clockwork(None, pulse())
+    with running(clockwork):
+        clockwork.add_chores((chore,))
+    clockwork.now((chore,))

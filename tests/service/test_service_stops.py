@@ -121,4 +121,4 @@ def test_what_does_not_end_is_left_behind_by_name_when_the_time_is_over() -> Non
     said, complaints = process.communicate(timeout=LIMIT_S + 20)
     assert process.returncode == 0
     assert "hurried" in said
-    assert "left behind: " in complaints and "sealing" in complaints
+    assert "left behind: " in complaints and "sealing in run (threading.py:" in complaints, complaints
