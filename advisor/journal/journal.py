@@ -57,10 +57,19 @@ class Order:
 
 
 class StoreJournal:
-    """``advisor.cycle.Journal`` on the tables plans and intents. One for a service; one cycle at a time."""
+    """``advisor.cycle.Journal`` on the tables plans and intents. One for a service; one cycle at a time.
 
-    def __init__(self, store: "Store", clock: Clock, boot: Callable[[], str | None] | None = None) -> None:
-        self._store, self._clock = store, clock
+    Numbers are given ``above`` what launchers know, which an older backup does not.
+    """
+
+    def __init__(
+        self,
+        store: "Store",
+        clock: Clock,
+        boot: Callable[[], str | None] | None = None,
+        above: Callable[[], int] = int,
+    ) -> None:
+        self._store, self._clock, self._above = store, clock, above
         self._boot = cache(boot or boot_name)
         self._seen: ClusterState | None = None
         self._plan: int | None = None
@@ -177,7 +186,7 @@ class StoreJournal:
         numbers: list[int] = []
 
         def add(connection: Any) -> int:
-            (counted,) = rows_of(connection.execute(statement("next_number")))
+            (counted,) = rows_of(connection.execute(statement("next_number"), {"above": self._above()}))
             number = int(counted["number"])
             numbers.append(number)
             self._mind((number,), 1)  # before anybody can see it: it is not for others to settle

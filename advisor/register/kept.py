@@ -183,7 +183,7 @@ def _released(change: Change, at_ms: int) -> Iterable[Row]:
 def _granted(change: Change, at_ms: int) -> Iterable[Row]:
     had, has, entry = _holds(change.before), _holds(change.after), change.after
     wanted = entry.submission
-    number = 0 if entry.directive is None else entry.directive.number
+    number = max(entry.handled, 0 if entry.directive is None else entry.directive.number)
     for uuid, share in has.items():
         if had.get(uuid) != share:
             yield {

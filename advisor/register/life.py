@@ -25,6 +25,7 @@ from advisor.register.model import (
     Submission,
     Suspend,
 )
+from advisor.register.numbers import Earlier
 from collector.model import GpuUuid, JobId
 
 PLACING = (Begin, Continue, Reshape)
@@ -89,7 +90,7 @@ def objection(entry: Entry, directive: Directive) -> Refused | None:
     if in_flight(entry) and (isinstance(entry.directive, Stop) or not isinstance(directive, Stop)):
         doing = type(entry.directive).__name__
         return Refused(f"{what}: its launcher has not acknowledged {doing} yet; wait for that")
-    newest = max(entry.handled, 0 if entry.directive is None else entry.directive.number)
+    newest = _newest(entry)
     if directive.number <= newest:
         return Refused(f"{what}: number {directive.number} is not above {newest}, the newest one given")
     return _unable(entry, directive, what) or _misplaced(entry, directive, what)
@@ -125,8 +126,11 @@ def given(entry: Entry, directive: Directive, now_ms: int) -> Entry:
             assert_never(directive)
 
 
-def heard(entry: Entry, report: Report, now_ms: int) -> Entry:
-    """The entry after its launcher's word: an acknowledgement, an end, or a mere sign of life."""
+def heard(entry: Entry, report: Report, now_ms: int, earlier: Earlier | None = None) -> Entry:
+    """The entry after its launcher's word: an acknowledgement, an end, or a mere sign of life.
+
+    ``earlier``: the entry was there when the register was opened, and may be from an older backup.
+    """
     if entry.stand is Stand.ENDED:
         return entry
     touched = entry.stand is Stand.PAUSED and entry.idled and report.attached is True
@@ -140,7 +144,9 @@ def heard(entry: Entry, report: Report, now_ms: int) -> Entry:
         ending=None,
         said="" if lapsing(entry) else entry.said,
     )
-    if report.handled > entry.handled:
+    if earlier is not None and _is_ahead(entry, report, earlier):
+        entry = _caught_up(entry, report, now_ms)
+    elif report.handled > entry.handled:
         directive = entry.directive
         if directive is not None and in_flight(entry) and report.handled >= directive.number:
             entry = _acknowledged(replace(entry, handled=directive.number), directive, report, now_ms)
@@ -314,6 +320,49 @@ def _reshaped(entry: Entry, directive: Reshape, now_ms: int) -> Entry:
         resized_ms=now_ms if resized else entry.resized_ms,
         acted_ms=entry.acted_ms if resized else now_ms,
         next_launch=() if directive.settings else entry.next_launch,
+        said="",
+    )
+
+
+def _newest(entry: Entry) -> int:
+    """The newest number that this register knows of."""
+    return max(entry.handled, 0 if entry.directive is None else entry.directive.number)
+
+
+def _is_ahead(entry: Entry, report: Report, earlier: Earlier) -> bool:
+    """Whether its launcher has carried out what this register did not give, and stands as an entry can."""
+    holds = report.stand in (Stand.STARTING, Stand.RUNNING)
+    wanted = entry.submission
+    count = len(report.gpus)
+    can_be = wanted.min_gpus <= count <= wanted.max_gpus if holds else count == 0
+    if report.ending is not None or not can_be or len(set(report.gpus)) != count:
+        return False
+    directive = entry.directive
+    given_again = in_flight(entry) and directive is not None and directive.number == earlier.again
+    return report.handled > _newest(entry) or (given_again and report.handled == _newest(entry))
+
+
+def _caught_up(entry: Entry, report: Report, now_ms: int) -> Entry:
+    """The entry as its launcher says it stands. What was asked of it since the backup was put back is undone.
+
+    Whether it was its owner who had it paused is not known any more: it waits for its turn.
+    """
+    undone = "an older backup was put back, and its launcher knew that number already; order it again"
+    stays = report.gpus == entry.gpus
+    return replace(
+        entry,
+        stand=report.stand,
+        gpus=report.gpus,
+        share=entry.share if stays else entry.submission.share,
+        handled=report.handled,
+        failed=undone if in_flight(entry) else None,
+        attained_gpu_s=attained_gpu_s(entry, now_ms),
+        counted_ms=now_ms if report.gpus else None,
+        started_ms=(entry.started_ms or now_ms) if report.gpus else None,
+        paused_on=entry.gpus if report.stand is Stand.PAUSED else (),
+        promised_ms=None,
+        promised_gpus=(),
+        held_by_user=False,
         said="",
     )
 

@@ -18,6 +18,7 @@ from advisor.register import life
 from advisor.register.kept import Change, read_entry, read_register, write_changes
 from advisor.register.life import PLACING, Refused, leased, shares_held
 from advisor.register.model import Directive, Entry, Report, Stand, Submission
+from advisor.register.numbers import Numbers
 from advisor.transition import SHARE_SLACK
 from collector.clock import Clock
 from collector.model import GpuUuid, JobId
@@ -79,6 +80,7 @@ class Register:
         self._followers: dict[JobId, tuple[Listener, ...]] = {}
         self._heard_ms: dict[JobId, int] = {}
         self._since_ms = clock.monotonic_ms()
+        self._numbers = Numbers(entries.values())
         self._on: defaultdict[GpuUuid, dict[JobId, float]] = defaultdict(dict)
         for entry in entries.values():
             self._hold(entry)
@@ -128,6 +130,7 @@ class Register:
             after = life.given(entry, directive, self._clock.now_ms())
             if isinstance(directive, PLACING):
                 self._must_be_free(after)
+            self._numbers.given(job, directive.number)
             return after if also is None else also(after)
 
         return self.change(job, turn)
@@ -136,7 +139,17 @@ class Register:
         """Take a launcher's word. Blocks only when it changes something. Raises ``UnknownJob``."""
         now_ms = self._clock.now_ms()
         self.heard(job)
-        return self.change(job, lambda entry: life.heard(entry, report, now_ms))
+        return self.change(job, lambda entry: life.heard(entry, report, now_ms, self._numbers.earlier(job)))
+
+    def met(self, job: JobId, after: int) -> None:
+        """Its launcher listens from now on, and knows the directives up to ``after``. Never blocks."""
+        with self._guard:
+            self._numbers.met(job, after)
+
+    def newest_known(self) -> int:
+        """The highest number of a directive that any launcher knows, also from before a restored backup."""
+        with self._guard:
+            return self._numbers.newest
 
     def heard(self, job: JobId) -> None:
         """A sign of life that says nothing else, as an open connection is. Never blocks."""
@@ -147,7 +160,8 @@ class Register:
         now_ms = self._clock.now_ms()
         with self._guard:
             before = self._working.get(job)
-            after = None if before is None else life.heard(before, report, now_ms)
+            earlier = self._numbers.earlier(job)
+            after = None if before is None else life.heard(before, report, now_ms, earlier)
             if before is None or after is None or not self._takes(before, after):
                 return None
         self.heard(job)
@@ -345,6 +359,7 @@ class Register:
                 self._ended -= 1
                 del self._seen[entry.id], self._working[entry.id]
                 self._heard_ms.pop(entry.id, None)
+                self._numbers.forget(entry.id)
                 self._nonces.pop(_nonce(entry.submission), None)
 
 

@@ -41,9 +41,11 @@ class Books:
         switch: Switch,
         entry_of: "Callable[[JobId], Entry | None]",
         foreign: ForeignOutcome,
+        *,
+        known: "Callable[[], int]" = int,
     ) -> None:
         self.store, self.clock = store, clock
-        self.journal = StoreJournal(store, clock)
+        self.journal = StoreJournal(store, clock, above=known)
         self.shelf = Shelf(store)
         self.switch = switch
         self._settling = Settling(store, self.journal, entry_of, foreign)
@@ -97,14 +99,17 @@ def open_books(
     folder: Path,
     entry_of: "Callable[[JobId], Entry | None]",
     foreign: ForeignOutcome = lambda step: None,
+    *,
+    known: "Callable[[], int]" = int,
 ) -> Books:
     """The books of a store, with the switch of its folder as file and store have it. Raises StoreFull.
 
-    ``foreign`` says what came of a pause or resume of a foreign job that nobody saw the end of.
+    ``foreign`` says what came of a pause or resume of a foreign job that nobody saw the end of, ``known`` the
+    highest number of a directive that a launcher knows.
     """
     switch = Switch(store, folder)
     switch.adopt()
-    return Books(store, clock, switch, entry_of, foreign)
+    return Books(store, clock, switch, entry_of, foreign, known=known)
 
 
 def _said(how: Settlement) -> tuple[str, str]:

@@ -50,6 +50,7 @@ async def follow(
 
     ends = register.follow(job, stir), loop.mind(job, stir)
     told, shown = after, None
+    register.met(job, after)
     try:
         while True:
             changed.clear()

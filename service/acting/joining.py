@@ -171,7 +171,8 @@ def _roots(ground: Ground) -> _Roots:
     foreign, messages = ForeignBook(store, clock), MessageNotifier()
     sight = Sight(snapshot=ground.snapshot, simulated=ground.everywhere, messages=(messages,))
     foreigners = Foreigners(foreign, config, clock, site_of(config).protect, sight)
-    books = open_books(store, clock, ground.folder, partial(_entry, register), foreigners.engine.settle)
+    entry_of, settle = partial(_entry, register), foreigners.engine.settle
+    books = open_books(store, clock, ground.folder, entry_of, settle, known=register.newest_known)
     granting = Granting(register, seldom(find_mps, clock))
     patience = Patience(answer_s=acting.answer_s, reshape_s=acting.reshape_s)
     local = LocalEngine(register, clock, granting.agree, patience)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from advisor.register.model import Directive, Report
+from advisor.register.model import Directive, Report, Stop
 from advisor.written import Unreadable, from_tree, to_tree
 from collector.model import JobId
 from service.client.acting import ActingClient, Told
@@ -84,7 +84,7 @@ class Link:
         self._woken, self._wake = os.pipe()
         os.set_blocking(self._wake, False)
         self._closed = threading.Event()
-        self._handled = 0
+        self._known = 0
         self._told: Told | None = None
         self._is_lost = False
         self._reports: deque[Report] = deque()
@@ -112,7 +112,7 @@ class Link:
     def report(self, report: Report, *, news: bool) -> None:
         """Tell the service; ``news`` is delivered in order, the rest only while it is fresh."""
         with self._changed:
-            self._handled = max(self._handled, report.handled)
+            self._known = max(self._known, report.handled)
             if news:
                 self._reports.append(report)
                 self._life = None
@@ -139,7 +139,7 @@ class Link:
         patience_s = FIRST_PATIENCE_S
         while not self._closed.is_set():
             try:
-                self._told = self._connect().directives(self._job, after=self._handled, nonce=self._nonce)
+                self._told = self._connect().directives(self._job, after=self._known, nonce=self._nonce)
                 for item in self._told:
                     patience_s = FIRST_PATIENCE_S
                     self._hear(item)
@@ -153,13 +153,21 @@ class Link:
         match item:
             case {"directive": dict(tree)}:
                 try:
-                    self._say(Came(directive=from_tree(Directive, tree)))
+                    directive = from_tree(Directive, tree)
+                    self._say(Came(directive=directive))
+                    self._knows(directive)
                 except Unreadable as error:
                     self._say(Refused(why=f"the service said what this launcher cannot read: {error}"))
             case {"place": dict(place)}:
                 self._say(Placed(text=place_text(place)))
             case _:
                 return
+
+    def _knows(self, directive: Directive) -> None:
+        """It need not be told again; only a stop may be, which says why the job has ended."""
+        with self._changed:
+            if not isinstance(directive, Stop):
+                self._known = max(self._known, directive.number)
 
     # -- telling ---------------------------------------------------------------------------------------------
 

@@ -95,3 +95,60 @@ def test_the_log_of_a_job_that_nobody_knows_any_more_is_followed_while_its_launc
     assert "does not know the job of this log" in why
     again = machine.fallow("logs", job, "-f")
     assert (again.returncode, again.stdout) == (0, text)
+
+
+def put_back(machine: Machine, kept: Path) -> None:
+    """Put a backup in the place of DATA, as one does after a disk was lost."""
+    machine.kill_service()
+    shutil.rmtree(machine.data)
+    shutil.copytree(kept, machine.data)
+    machine.serve()
+
+
+def back_up(machine: Machine, tmp_path: Path) -> Path:
+    machine.kill_service()
+    kept = shutil.copytree(machine.data, tmp_path / "kept", ignore=shutil.ignore_patterns("*.sock"))
+    machine.serve()
+    return kept
+
+
+def test_a_job_that_was_started_since_the_backup_keeps_its_gpu_and_is_given_no_other(
+    machine: Machine, tmp_path: Path
+) -> None:
+    first = machine.run("--gpus", "2", "--", *waits(tmp_path / "first"))
+    first.stands("running")
+    job = machine.run("--gpus", "1", "--", *waits(tmp_path / "job"))
+    until(lambda: "in the queue" in job.said(), "it waits", LIMIT_S)
+    kept = back_up(machine, tmp_path)
+    (tmp_path / "first").touch()
+    assert first.end() == 0
+    held = job.stands("running")["gpus"]
+    put_back(machine, kept)
+    other = machine.run("--gpus", "1", "--", *waits(tmp_path / "other"))
+    theirs = other.stands("running")["gpus"]
+    found = job.stands("running")
+    assert (found["gpus"], len(held)) == (held, 1)
+    assert set(theirs).isdisjoint(held)
+    assert machine.fallow("cancel", job.id, "--because", "seen").returncode == 0
+    assert job.stands("ended")["ending"] == "cancelled"
+    job.end()
+    (tmp_path / "other").touch()
+    assert other.end() == 0
+
+
+def test_a_job_that_was_paused_since_the_backup_goes_on(machine: Machine, tmp_path: Path) -> None:
+    script = (
+        f"trap 'exit 0' USR1; echo begun >>{tmp_path}/begun; until [ -e {tmp_path}/go ]; do sleep 0.05; done"
+    )
+    job = machine.run("--checkpoint-signal", "USR1", "--", "sh", "-c", script)
+    job.stands("running")
+    until((tmp_path / "begun").exists, "it runs")
+    kept = back_up(machine, tmp_path)
+    assert machine.fallow("pause", job.id, "--because", "lunch").returncode == 0
+    job.stands("paused")
+    put_back(machine, kept)
+    until(lambda: (tmp_path / "begun").read_text().count("begun") == 2, "it goes on", LIMIT_S)
+    held = job.stands("running")["gpus"]
+    assert {row["gpu"] for row in machine.client().leases()} == set(held)
+    (tmp_path / "go").touch()
+    assert job.end() == 0
