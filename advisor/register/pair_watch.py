@@ -152,11 +152,7 @@ def beside(track: Track | None, other: JobId, alone: float | None) -> tuple[floa
 
 def couples(entries: Iterable[Entry], ways: Mapping[JobId, Way]) -> tuple[tuple[JobId, JobId], ...]:
     """Pairs on one device, each with less of it than it asked for: Fallow put them there; by name."""
-    packed = {
-        entry.id
-        for entry in entries
-        if len(entry.gpus) == 1 and entry.share < entry.submission.share - SHARE_SLACK
-    }
+    packed = {entry.id for entry in entries if len(entry.gpus) == 1 and is_short(entry)}
     found = set()
     for id in packed & set(ways):
         others = ways[id].beside
@@ -180,6 +176,18 @@ def tried(pair: Pair, host: Sequence[float], guest: Sequence[float], rules: Pair
 def too_slow(host: Sequence[float], rules: PairingRules) -> bool:
     """Whether the foreground's newest windows were all under its floor."""
     return must_undo(host, rules)
+
+
+def is_short(entry: Entry) -> bool:
+    """Whether it has less of its GPU than it asked for: a pack took the rest for a neighbour."""
+    return entry.share < entry.submission.share - SHARE_SLACK
+
+
+def misses(track: Track | None, own: float | None, rules: PairingRules) -> bool:
+    """Whether who is alone on less than it asked for needs the rest: it is slower, or nobody can tell."""
+    if own is None:
+        return True
+    return track is not None and must_undo([window / own for window in track.windows], rules)
 
 
 def experience_of(pairs: Iterable[Pair]) -> Mapping[str, Experience]:

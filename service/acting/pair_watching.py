@@ -29,6 +29,8 @@ from advisor.register.pair_watch import (
     couples,
     experience_of,
     followed,
+    is_short,
+    misses,
     own_speed,
     parting,
     too_slow,
@@ -37,7 +39,6 @@ from advisor.register.pair_watch import (
     whole_again,
 )
 from advisor.steps import Move, Step
-from advisor.transition import SHARE_SLACK
 from collector.model import JobId
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class PairWatching:
                 continue
             alone = self._alone.get(id) if way.beside else None
             tracks[id] = track = followed(self._tracks.get(id), way, count, self._span, alone)
-            if (speed := own_speed(track)) is not None:
+            if (speed := own_speed(track)) is not None and not is_short(entries[id]):
                 self._alone[id] = speed
         changing = {id: track for id, track in self._tracks.items() if id in entries and id not in now}
         self._tracks = changing | tracks
@@ -180,12 +181,12 @@ class PairWatching:
         if after != pair:
             self._book.settle(after)
             self._open()[min(pair.host, pair.guest), max(pair.host, pair.guest)] = after
-        if after.undone and cycle.halt is None and self._may(pair, cycle.state):
+        if after.undone and cycle.halt is None and self._may(pair.host, cycle.state):
             self._part(after, host, cycle.state)
 
-    def _may(self, pair: Pair, state: "ClusterState") -> bool:
+    def _may(self, id: JobId, state: "ClusterState") -> bool:
         """Whether packing is anything that Fallow does here: what it did not do it does not undo."""
-        job = state.jobs.get(pair.host)
+        job = state.jobs.get(id)
         if job is None:
             return False
         mode = self._limits.mode_for(ActionClass.PACK, job.project, state.projects)
@@ -201,15 +202,31 @@ class PairWatching:
     def _restore(
         self, now: Mapping[JobId, Way], state: "ClusterState", entries: "Mapping[JobId, Entry]"
     ) -> None:
-        """Give hosts all of their GPU again whose guests took their time to leave."""
+        """Give all of its GPU again to who has nobody beside it any more.
+
+        The host of a pair that was parted at once; others, whose neighbour ended or never came, after their
+        rest, and where they are slower for it: it takes a restart.
+        """
         held = Counter(uuid for each in entries.values() for uuid in leased(each))
-        for pair in self._open().values():
-            way, host = now.get(pair.host), entries.get(pair.host)
-            if not pair.undone or way is None or way.beside or host is None or not self._may(pair, state):
+        parted = {pair.host: pair.guest for pair in self._open().values() if pair.undone}
+        for id, way in now.items():
+            entry = entries.get(id)
+            if entry is None or way.beside or entry.gpus != way.gpus or not is_short(entry):
                 continue
-            alone = host.gpus == way.gpus and all(held[uuid] == 1 for uuid in host.gpus)
-            if alone and host.share < host.submission.share - SHARE_SLACK:
-                self._do(whole_again(host, f"{pair.guest} has left it"))
+            if any(held[uuid] != 1 for uuid in entry.gpus) or not self._may(id, state):
+                continue
+            if id in parted:
+                self._do(whole_again(entry, f"{parted[id]} has left it"))
+            elif self._has_rested(entry) and misses(self._tracks.get(id), self._alone.get(id), PAIRING):
+                self._do(
+                    whole_again(entry, "nobody is beside it any more, and it has only a part of its GPU")
+                )
+
+    def _has_rested(self, entry: "Entry") -> bool:
+        """Whether it may be disturbed again, as any job."""
+        now_ms = self._clock.now_ms()
+        rested_ms = (entry.acted_ms or 0) + self._limits.cooldown_s * 1000
+        return now_ms >= max(rested_ms, entry.keep_until_ms or 0)
 
     def _do(self, step: Step) -> bool:
         """Write it down and do it, unless acting is stopped; whether it is done. A late one goes on alone."""

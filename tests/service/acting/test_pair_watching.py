@@ -16,6 +16,7 @@ from advisor.decide import decide
 from advisor.engines.brief import Brief
 from advisor.engines.local import Given, LocalEngine, Patience
 from advisor.guard import approve
+from advisor.journal.deeds import Result
 from advisor.journal.journal import StoreJournal
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState, Gpu, Job, Placement
@@ -34,6 +35,8 @@ from tests.advisor.register.register_world import GPUS, HandClock, acknowledge, 
 from tests.service.conftest import until
 
 AUTO = Limits(modes={ActionClass.PACK: Mode.AUTO})
+AUTO_REST_S = round(AUTO.cooldown_s)
+RESTED = replace(AUTO, cooldown_s=60.0)
 GIB = 1024**3
 SOON_S = 0.5
 
@@ -89,6 +92,12 @@ class Rig:
         if directive is not None and after.handled < directive.number:
             gpus = () if isinstance(directive, Requeued) else getattr(directive, "gpus", after.gpus)
             threading.Timer(self.takes_s, acknowledge, (self.register, after), {"gpus": gpus}).start()
+
+    def over(self, job: JobId) -> None:
+        """It ends by itself."""
+        handled = self.register.entry(job).handled
+        self.register.report(job, word(Stand.ENDED, handled, ending=Ending.DONE, exit_code=0))
+        del self.speed[job]
 
     def pack(self) -> None:
         """What the policy's advice does."""
@@ -199,10 +208,8 @@ def test_an_earlier_guest_that_got_on_is_no_reason_to_keep_half_of_the_gpu(store
     rig.live(180)
     rig.pack()
     rig.live(180)
-    ended = word(Stand.ENDED, rig.register.entry(rig.guest).handled, ending=Ending.DONE, exit_code=0)
-    rig.register.report(rig.guest, ended)
     first = rig.guest
-    del rig.speed[first]
+    rig.over(first)
     rig.guest = rig.started("other", GPUS[1])
     rig.live(180)
     rig.pack()
@@ -215,6 +222,45 @@ def test_an_earlier_guest_that_got_on_is_no_reason_to_keep_half_of_the_gpu(store
     rig.live(5)
     assert {pair.guest: pair.undone for pair in rig.pairs()} == {first: False, rig.guest: True}
     assert rig.register.entry(rig.host).share == 1.0
+
+
+def test_who_is_left_alone_gets_all_of_its_gpu_again_where_it_is_slower_for_less(store: Store) -> None:
+    """Under MPS half of a GPU is half of its threads, whoever has the other half."""
+    rig = Rig(store, RESTED)
+    rig.live(180)
+    rig.pack()
+    rig.live(180)
+    rig.over(rig.guest)
+    rig.live(240)
+    assert rig.register.entry(rig.host).share == 0.5, "as fast as ever: no restart is worth it"
+    rig.speed[rig.host] = 8.0
+    rig.live(150)
+    assert rig.register.entry(rig.host).share == 1.0
+    (deed,) = [deed for deed in rig.journal.deeds(0) if "nobody is beside it" in deed.reason]
+    assert (deed.job, deed.result) == (rig.host, Result.DONE)
+
+
+def test_whose_speed_nobody_knows_gets_all_of_its_gpu_again_after_its_rest(store: Store) -> None:
+    """As when its guest never came: the second of the two moves has failed."""
+    rig = Rig(store, AUTO)
+    rig.do(Move(job=rig.host, gpus=GPUS[:1], share=0.5, action=ActionClass.PACK))
+    rig.speed = {}
+    rig.live(AUTO_REST_S - 10)
+    assert rig.register.entry(rig.host).share == 0.5, "a guest may be on its way"
+    rig.live(15)
+    assert rig.register.entry(rig.host).share == 1.0
+
+
+@pytest.mark.parametrize("kept", ["by its owner", "by the mode", "by the switch"])
+def test_who_is_left_alone_is_left_in_peace_where_that_is_asked(store: Store, kept: str) -> None:
+    rig = Rig(store, replace(RESTED, modes={}) if kept == "by the mode" else RESTED)
+    rig.do(Move(job=rig.host, gpus=GPUS[:1], share=0.5, action=ActionClass.PACK))
+    if kept == "by its owner":
+        hour_ms = rig.clock.now_ms() + 3_600_000
+        rig.register.change(rig.host, lambda entry: replace(entry, keep_until_ms=hour_ms))
+    rig.speed = {}
+    rig.live(300, halt="stopped by root" if kept == "by the switch" else None)
+    assert rig.register.entry(rig.host).share == 0.5
 
 
 def test_without_a_free_gpu_the_guest_goes_back_into_the_queue(store: Store) -> None:
