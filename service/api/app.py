@@ -8,9 +8,9 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
@@ -20,7 +20,7 @@ from service.api.acting import Hands, acting_routes
 from service.api.answers import REFUSALS, Refusal
 from service.api.export import Exports, pack, pieces
 from service.api.gate import App, GateRules, gate
-from service.api.orders import MEANT, shown
+from service.api.orders import MEANT, MOST_MS, shown
 from service.api.page import page
 from service.api.port import Desk
 from service.api.queries import QueryDesk
@@ -214,6 +214,9 @@ def _queries(app: FastAPI, answers: Answers) -> None:
         return StreamingResponse(_pieces(body), media_type=kind, headers={"Content-Length": str(len(body))})
 
 
+Time = Annotated[int, Query(ge=-MOST_MS, le=MOST_MS)]
+
+
 def _exports(app: FastAPI, answers: Answers) -> None:
     @app.get(
         "/v1/export",
@@ -221,7 +224,7 @@ def _exports(app: FastAPI, answers: Answers) -> None:
         response_class=Response,
         responses={200: {"content": {"application/x-tar": {}}}},
     )
-    async def export(from_ms: int, to_ms: int, format: Literal["parquet", "csv"] = "parquet") -> Response:
+    async def export(from_ms: Time, to_ms: Time, format: Literal["parquet", "csv"] = "parquet") -> Response:
         if to_ms <= from_ms:
             raise BadParameter(f"to_ms must be after from_ms; got {from_ms} to {to_ms}")
         packed = await asyncio.to_thread(pack, answers.exports, format, from_ms, to_ms)

@@ -174,3 +174,17 @@ def drained(connection: socket.socket) -> bytes:
     except (TimeoutError, ConnectionResetError):
         pass
     return received
+
+
+@pytest.mark.parametrize(("from_ms", "to_ms"), [(0, 2**63), (-(2**63), 0), (2**53, 2**53 + 1)])
+def test_an_export_of_no_time_that_is_kept_is_refused(service: Running, from_ms: int, to_ms: int) -> None:
+    path = f"/v1/export?from_ms={from_ms}&to_ms={to_ms}"
+    status, _, body = service.get(path, **service.bearer())
+    assert status == 422
+    assert "_ms" in json.loads(body)["message"]
+
+
+def test_an_export_from_the_first_to_the_last_time_is_whole(service: Running) -> None:
+    status, _, body = service.get(f"/v1/export?from_ms={-(2**53)}&to_ms={2**53}", **service.bearer())
+    assert status == 200
+    assert len(body) > 1000
