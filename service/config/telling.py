@@ -43,7 +43,9 @@ class ReportConfig:
     """
 
     kind: str = told(MISSING, "`cluster-week`, `project-week`, `my-week`, `right-sizing` or `chargeback`")
-    cron: str = told(MISSING, "when, in five fields: minute, hour, day, month, weekday")
+    cron: str = told(
+        MISSING, "when, in five fields: minute, hour, day, month, weekday (a name, or 0 to 7 as in a crontab)"
+    )
     zone: str = told("UTC", "in whose time, for example `Europe/Berlin`")
     since: str = told("7d", "how far back it looks from when it is due")
     format: str = told("html", "`html`, `md`, `csv` or `json`")

@@ -6,9 +6,10 @@ that was due several times while the service was down is made once, for the newe
 
 import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 TIMES = "report-times.json"
 EVERY_S = 15
 MAKING_S = 600
+WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat", "sun")
+"""By their numbers in a crontab, where Sunday is 0 and 7; APScheduler counts from Monday."""
+_NUMBERED = re.compile(r"(?:(?P<first>[0-7])(?:-(?P<last>[0-7]))?|\*(?=/))(?:/(?P<step>[1-9]))?")
 
 
 class ReportFailed(Trouble):
@@ -43,26 +47,27 @@ class BadSchedule(Trouble):
 def newest_due(report: "ReportConfig", after: datetime, now: datetime) -> datetime | None:
     """The newest time in ``(after, now]`` at which the report is due; ``None`` when there is none.
 
-    A wall-clock time that a change to summer time skips falls on the next instant that exists.
+    A wall-clock time that a change to summer time skips falls on the next instant that exists; one that
+    comes twice counts the first time.
     """
-    trigger = cron_of(report)
-    found, at = None, trigger.get_next_fire_time(after, after)
-    while at is not None and at <= now:
-        if at > after:
-            found = at
-        at = trigger.get_next_fire_time(at, at)
-    return None if found is None else found.astimezone(UTC)
+    found = None
+    for at in _due_times(report, after):
+        if at > now:
+            break
+        found = at
+    return found
 
 
 def next_due(report: "ReportConfig", now: datetime) -> datetime | None:
     """When it comes next."""
-    at = cron_of(report).get_next_fire_time(now, now)
-    return None if at is None else at.astimezone(UTC)
+    return next(_due_times(report, now), None)
 
 
 def cron_of(report: "ReportConfig") -> CronTrigger:
     """The report's schedule. Raises ValueError for fields that are none."""
-    return CronTrigger.from_crontab(report.cron, timezone=ZoneInfo(report.zone))
+    *fields, weekdays = report.cron.split()
+    named = ",".join(map(_named, weekdays.split(",")))
+    return CronTrigger.from_crontab(" ".join((*fields, named)), timezone=ZoneInfo(report.zone))
 
 
 class Reporter:
@@ -174,3 +179,25 @@ def write_times(data: Path, times: Mapping[str, datetime]) -> None:
         file.flush()
         os.fsync(file.fileno())
     fresh.rename(data / TIMES)
+
+
+def _due_times(report: "ReportConfig", after: datetime) -> Iterator[datetime]:
+    """The times later than ``after`` at which it is due, in UTC."""
+    trigger = cron_of(report)
+    at = trigger.get_next_fire_time(after, after)
+    while at is not None:
+        if at > after and not at.fold:
+            yield at.astimezone(UTC)
+        at = trigger.get_next_fire_time(at, at)
+
+
+def _named(weekdays: str) -> str:
+    """A part of a crontab's weekday field with names for its numbers: ``1-3`` is ``mon,tue,wed``."""
+    numbered = _NUMBERED.fullmatch(weekdays)
+    if numbered is None:
+        return weekdays
+    first, last, step = numbered.group("first", "last", "step")
+    if first is None:
+        first, last = "0", "6"
+    days = range(int(first), int(last or first) + 1, int(step or 1))
+    return ",".join(WEEKDAYS[day] for day in days) or weekdays

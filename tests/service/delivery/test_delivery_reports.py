@@ -60,11 +60,38 @@ def test_what_was_missed_many_times_is_made_once_for_the_newest() -> None:
 def test_a_night_without_half_past_two_has_its_report_and_one_with_two_has_one() -> None:
     spring = [newest_due(NIGHTLY, at("2026-03-28T12:00Z"), at("2026-03-29T12:00Z"))]
     assert spring[0] is not None and spring[0].date().isoformat() == "2026-03-29"
-    autumn, found = at("2026-10-24T12:00Z"), []
-    while (due := newest_due(NIGHTLY, autumn, at("2026-10-25T12:00Z"))) is not None:
-        found.append(due)
-        autumn = due
-    assert len(found) == 1
+    now, autumn, found = at("2026-10-24T12:00Z"), at("2026-10-24T12:00Z"), []
+    while now < at("2026-10-25T12:00Z"):
+        if (due := newest_due(NIGHTLY, autumn, now)) is not None:
+            found.append(due)
+            autumn = due
+        now += timedelta(minutes=10)
+    assert found == [at("2026-10-25T02:30+02:00")]
+    assert next_due(NIGHTLY, found[0]) == at("2026-10-26T02:30+01:00")
+
+
+@pytest.mark.parametrize(
+    ("weekdays", "named"),
+    [
+        ("0", "sun"),
+        ("1", "mon"),
+        ("7", "sun"),
+        ("1-5", "mon,tue,wed,thu,fri"),
+        ("0-4", "sun,mon,tue,wed,thu"),
+        ("5-7", "fri,sat,sun"),
+        ("1,3,5", "mon,wed,fri"),
+        ("1-5/2", "mon,wed,fri"),
+        ("*/3", "sun,wed,sat"),
+        ("mon-wed,6", "mon,tue,wed,sat"),
+        ("*", "mon,tue,wed,thu,fri,sat,sun"),
+    ],
+)
+def test_numbers_of_weekdays_mean_what_they_mean_in_a_crontab(weekdays: str, named: str) -> None:
+    report, due, found = replace(MONDAY, cron=f"0 8 * * {weekdays}"), at("2026-11-15T12:00Z"), set()
+    for _ in range(14):
+        due = next_due(report, due) or due
+        found.add(f"{due:%a}".lower())
+    assert found == set(named.split(","))
 
 
 @given(st.lists(st.integers(1, 40 * 24 * 60), min_size=1, max_size=8))
@@ -99,8 +126,9 @@ def test_a_schedule_that_cannot_be_is_refused_with_its_place(text: str, says: st
         parse(f"[reports.weekly]\n{text}\n", origin="fallow.toml")
 
 
-def test_a_cron_that_is_none_is_refused_at_the_start(tmp_path: Path) -> None:
-    config = replace(Config(), reports={"x": replace(MONDAY, cron="99 8 * * mon")})
+@pytest.mark.parametrize("cron", ["99 8 * * mon", "0 8 * * 8", "0 8 * * 5-2", "0 8 * * */0", "0 8 * * ,1"])
+def test_a_cron_that_is_none_is_refused_at_the_start(tmp_path: Path, cron: str) -> None:
+    config = replace(Config(), reports={"x": replace(MONDAY, cron=cron)})
     with pytest.raises(BadSchedule, match=r"reports\.x\.cron"):
         make_reporting(config, tmp_path, SystemClock())
 
