@@ -244,7 +244,10 @@ def in_zone(text: str, zone: str) -> str:
         return text
 
     def moved(found: "re.Match[str]") -> str:
-        at = datetime.fromisoformat(f"{found[1]}+00:00").astimezone(ZoneInfo(zone))
+        try:
+            at = datetime.fromisoformat(f"{found[1]}+00:00").astimezone(ZoneInfo(zone))
+        except (ValueError, OverflowError):  # in a job's name anything may stand
+            return found[0]
         return f"{at:%Y-%m-%d %H:%M} {at.tzname()}"
 
     return _STAMP.sub(moved, text)

@@ -82,7 +82,14 @@ def clock_time(text: str | None) -> str:
 
 def localized(sentence: str) -> str:
     """A stored sentence, which speaks in UTC, with its times in the reader's own zone."""
-    return _STAMP.sub(lambda found: clock_time(f"{found[1]}+00:00"), sentence)
+
+    def moved(found: "re.Match[str]") -> str:
+        try:
+            return clock_time(f"{found[1]}+00:00")
+        except (ValueError, OverflowError):  # in a job's name anything may stand
+            return found[0]
+
+    return _STAMP.sub(moved, sentence)
 
 
 def bar(ratio: float | None, width: int) -> str:

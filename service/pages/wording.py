@@ -104,7 +104,14 @@ def moment(at: datetime | None, zone: tzinfo = UTC) -> str:
 
 def localized(sentence: str, zone: tzinfo = UTC) -> str:
     """A stored sentence, which speaks in UTC, with its times as the rest of the screen writes them."""
-    return _STAMP.sub(lambda found: moment(datetime.fromisoformat(f"{found[1]}+00:00"), zone), sentence)
+
+    def moved(found: "re.Match[str]") -> str:
+        try:
+            return moment(datetime.fromisoformat(f"{found[1]}+00:00"), zone)
+        except (ValueError, OverflowError):  # in a job's name anything may stand
+            return found[0]
+
+    return _STAMP.sub(moved, sentence)
 
 
 def missing(value: object) -> bool:

@@ -73,6 +73,14 @@ def test_a_gpu_without_an_index_is_named_by_its_uuid() -> None:
     assert wording.short_gpu("n1", float("nan"), "MIG-0123456789abc") == "n1 · MIG-01234567"
 
 
+@pytest.mark.parametrize(
+    "at", ["2026-02-30 12:00", "2026-13-01 00:00", "0001-01-01 00:00", "0000-00-00 99:99"]
+)
+def test_a_job_named_after_a_time_that_never_was_keeps_its_name(at) -> None:
+    said = f"ana (job eval {at} UTC) has held GPU 3 of n."
+    assert wording.localized(said, ZoneInfo("America/New_York")) == said
+
+
 def test_stored_sentences_are_told_in_the_screen_s_zone() -> None:
     stored = "ana has held GPU 3 of n since 2026-11-20 20:05 UTC, and rests."
     assert (

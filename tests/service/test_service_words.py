@@ -146,6 +146,8 @@ def test_stored_sentences_are_told_in_the_reader_s_zone(monkeypatch: pytest.Monk
         told = words.localized("ana has held GPU 3 of n since 2026-11-20 20:05 UTC, twice.")
         assert told == "ana has held GPU 3 of n since 2026-11-21 01:35, twice."
         assert words.localized("no time in it, only 20:05 UTC") == "no time in it, only 20:05 UTC"
+        never = "ana (job eval 2026-02-30 12:00 UTC) rests."
+        assert words.localized(never) == never
     finally:
         monkeypatch.undo()
         time.tzset()

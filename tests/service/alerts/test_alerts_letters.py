@@ -308,6 +308,11 @@ def test_instants_are_told_in_the_receivers_zone() -> None:
     assert in_zone("from 2026-07-01 12:00 UTC on", "Asia/Kolkata") == "from 2026-07-01 17:30 IST on"
 
 
+@pytest.mark.parametrize("at", ["2026-02-30 12:00", "2026-11-02 24:30", "0001-01-01 00:00"])
+def test_a_job_named_after_a_time_that_never_was_silences_nobody(at: str) -> None:
+    assert in_zone(f"eval {at} UTC does nothing", "America/New_York") == f"eval {at} UTC does nothing"
+
+
 @pytest.mark.parametrize("name", ["pid:node1/7@1", "pod:ns/x", "slurm:12_3", "fallow:7", "odd id;rm -rf /"])
 def test_every_command_in_a_letter_is_one_that_can_be_typed(name: str) -> None:
     from service.alerts.sayings import keeping
