@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from analytics.parameter import BadValueError, Kind, convert
+from analytics.parameter import Kind, convert
 
 FOLDER = Path(__file__).parent / "sql"
 STEPS_MOST = 3000
@@ -158,7 +158,7 @@ def _value(query: str, parameter: Parameter, given: Mapping[str, Any]) -> object
         return parameter.default
     try:
         return convert(parameter.kind, value)
-    except BadValueError as error:
+    except (ValueError, OverflowError) as error:
         raise BadParameterError(
             f"query {query!r}: parameter {parameter.name!r} must be {parameter.kind.allowed()}; got {value!r}"
         ) from error

@@ -31,6 +31,9 @@ def parse_point(text: str, now: datetime) -> datetime:
     """A point of time: ``24h`` means so long before ``now``; else ISO 8601 (UTC unless it says otherwise)."""
     try:
         at = datetime.fromisoformat(text)
+        at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except OverflowError:
+        raise BadSpan(f"{text!r} lies outside the calendar; write for example 2026-11-21") from None
     except ValueError:
         try:
             return now - parse_span(text)
@@ -41,7 +44,7 @@ def parse_point(text: str, now: datetime) -> datetime:
                 f"cannot read {text!r} as a time; write a length such as 90m, 24h, 7d, "
                 "or a date such as 2026-11-21 or 2026-11-21T09:30"
             ) from None
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    return at
 
 
 def window(since: str, until: str | None, now: datetime) -> tuple[datetime, datetime]:

@@ -15,6 +15,8 @@ DEFAULT_RANGE = "24h"
 FILTERS = ("node", "project", "user", "model")
 STEPS_S = (60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400)
 MOST_POINTS = 170
+EARLIEST, LATEST = datetime(1970, 1, 2), datetime(2200, 1, 1)  # noqa: DTZ001  UTC, as in the store
+"""What an address may name: at the ends of the calendar a zone's offset leads out of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,9 +154,10 @@ def step_for(seconds: float, *, points: int = MOST_POINTS) -> int:
 def _instant(text: str | None) -> datetime | None:
     try:
         at = datetime.fromisoformat(text or "")
-    except ValueError:
+        at = at.astimezone(UTC).replace(tzinfo=None) if at.tzinfo else at
+    except (ValueError, OverflowError):
         return None
-    return at.astimezone(UTC).replace(tzinfo=None) if at.tzinfo else at
+    return at if EARLIEST <= at <= LATEST else None
 
 
 def _written(at: datetime) -> str:

@@ -66,6 +66,12 @@ def test_bad_value_names_query_parameter_and_what_is_allowed() -> None:
         checked(load("gaps"), given)
 
 
+@pytest.mark.parametrize("text", ["0001-01-01T00:00+14:00", "9999-12-31T23:59-10:00", "9" * 20, "\u00b2"])
+def test_an_instant_outside_the_calendar_is_a_bad_value_too(text: str) -> None:
+    with pytest.raises(BadParameterError, match="'from_ts' must be a whole UTC minute"):
+        checked(load("gaps"), {"from_ts": text, "to_ts": NOON})
+
+
 def test_window_must_run_forward() -> None:
     with pytest.raises(BadParameterError, match="to_ts must be after from_ts"):
         checked(load("gaps"), {"from_ts": NOON, "to_ts": NOON})
