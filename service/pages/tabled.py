@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 import streamlit as st
+from pandas.api.types import is_datetime64_any_dtype, is_numeric_dtype
 
 from service.pages import wording
 from service.pages.chart_kept import Filled
@@ -55,13 +56,23 @@ def tabled(frame: pd.DataFrame, name: str, told: str) -> None:
         st.dataframe(frame, hide_index=True, placeholder=wording.DASH, alt=told)
         st.download_button(
             "Download as CSV",
-            lambda: frame.to_csv(index=False),
+            lambda: csv_of(frame),
             file_name=f"fallow-{_for_a_file(name)}.csv",
             mime="text/csv",
             icon=":material/download:",
             key=f"download-{name}",
             on_click="ignore",
         )
+
+
+def csv_of(frame: pd.DataFrame) -> str:
+    """The rows as CSV: names that people chose are text in it, whatever a spreadsheet makes of them."""
+    marked = {
+        name: values.map(wording.in_a_spreadsheet)
+        for name, values in frame.items()
+        if not (is_numeric_dtype(values) or is_datetime64_any_dtype(values))
+    }
+    return frame.assign(**marked).to_csv(index=False)  # type: ignore[arg-type]  # columns are named by text
 
 
 def _for_a_file(name: str) -> str:

@@ -6,6 +6,7 @@ not break parts a number from its unit, a thin one groups thousands.
 
 import re
 from datetime import UTC, datetime, tzinfo
+from typing import Any
 
 import pandas as pd
 
@@ -112,6 +113,13 @@ def localized(sentence: str, zone: tzinfo = UTC) -> str:
             return found[0]
 
     return _STAMP.sub(moved, sentence)
+
+
+def in_a_spreadsheet(value: Any) -> Any:
+    """Text that a spreadsheet would take for a formula is marked as text (CSV injection, OWASP)."""
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        return f"'{value}"
+    return value
 
 
 def missing(value: object) -> bool:

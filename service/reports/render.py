@@ -7,6 +7,7 @@ them ``Pictures.PNG`` puts PNGs inside, and ``Pictures.ATTACHED`` names attachme
 import csv
 import io
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -96,15 +97,10 @@ def _csv(report: Report) -> str:
     out = io.StringIO()
     lines = csv.DictWriter(out, [column.key for column in table.columns], lineterminator="\n")
     lines.writeheader()
-    lines.writerows({key: _harmless(value) for key, value in record.items()} for record in _records(table))
+    lines.writerows(
+        {key: wording.in_a_spreadsheet(value) for key, value in record.items()} for record in _records(table)
+    )
     return out.getvalue()
-
-
-def _harmless(value: Any) -> Any:
-    """Text that a spreadsheet would take for a formula is marked as text (CSV injection, OWASP)."""
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
-        return f"'{value}"
-    return value
 
 
 def _templated(name: str, report: Report, style: Style, drawings: charts.Drawings) -> str:
@@ -114,6 +110,7 @@ def _templated(name: str, report: Report, style: Style, drawings: charts.Drawing
     made = Environment(
         loader=ChoiceLoader(folders),
         autoescape=name.endswith(".html.j2"),
+        keep_trailing_newline=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -121,7 +118,8 @@ def _templated(name: str, report: Report, style: Style, drawings: charts.Drawing
     made.filters |= {
         "written": lambda value, measure: written(value, measure, report.currency),
         "day": lambda at: day(at, report.zone),
-        "cell": _markdown_cell,
+        "told": lambda sentence: wording.localized(sentence, report.zone),
+        "cell": _as_typed,
     }
     try:
         template = made.get_template(name)
@@ -151,8 +149,11 @@ def _picture(chart: Chart, pictures: Pictures, drawings: charts.Drawings) -> Any
     return Markup('<img src="{}" alt="{}" width="{}">').format(address, chart.says, charts.WIDTH)
 
 
-def _markdown_cell(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
+def _as_typed(text: str) -> str:
+    """One line that Markdown shows as it stands, in a table too; entities where readers know no backslash."""
+    plain_text = re.sub(r"&(?=#?\w+;)", "&amp;", " ".join(text.splitlines()))
+    marked = re.sub(r"([\\`*_\[\]~$|])", r"\\\1", plain_text)
+    return marked.replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _records(table: Table) -> list[dict[str, Any]]:

@@ -3,7 +3,10 @@
 import ast
 from pathlib import Path
 
+import pandas as pd
 import pytest
+
+from service.pages.tabled import csv_of
 
 PAGES = Path(__file__).parents[2] / "service" / "pages"
 CHARTS = {
@@ -55,4 +58,20 @@ def test_the_rule_sees_a_chart_without_a_table() -> None:
     assert drawn_in("st.altair_chart(chart)\nleft.bar_chart(frame)\nframe.map(str)") == [
         "1 altair_chart",
         "2 bar_chart",
+    ]
+
+
+def test_no_name_becomes_a_formula_in_a_downloaded_table() -> None:
+    frame = pd.DataFrame(
+        {
+            "name": ["=1+1", "ann", None],
+            "hours": [-1.5, None, 2.0],
+            "at": pd.to_datetime(["2026-11-21"] * 3, utc=True),
+        }
+    )
+    lines = csv_of(frame).splitlines()
+    assert lines[1:] == [
+        "'=1+1,-1.5,2026-11-21 00:00:00+00:00",
+        "ann,,2026-11-21 00:00:00+00:00",
+        ",2.0,2026-11-21 00:00:00+00:00",
     ]

@@ -9,8 +9,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
+from markdown_it import MarkdownIt
 
 from collector.clock import SystemClock
 from service import wiring
@@ -203,6 +205,30 @@ def test_names_are_text_in_every_format(cluster: Report) -> None:
     assert row.count("|") - row.count("\\|") == 3 and "<img" not in row
     rows = list(csv.reader(io.StringIO(render(report, Format.CSV))))
     assert rows[1][0] == HOSTILE and rows[2] == ["'=1+1", ""]
+
+
+MARKED = "a_b_c *d* [e](http://evil) `f` $g$ ~~h~~ | <i>j</i> &lt; \\_k <!channel>"
+
+
+def test_markdown_shows_names_as_they_were_typed(cluster: Report) -> None:
+    """Read by a Markdown reader, with tables: nothing is a mark, a link or a tag."""
+    report = replace(hostile(cluster), title=MARKED, opening=MARKED, notes=(MARKED,), figures=())
+    table = Table(name="t", columns=(Column(key="n", title=MARKED),), rows=[{"n": MARKED}])
+    section = Section(heading=MARKED, sentences=(MARKED,), table=table)
+    text = render(replace(report, sections=(section,)), Format.MARKDOWN)
+    reader = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    tokens = [inline for block in reader.parse(text) for inline in block.children or ()]
+    assert {token.type for token in tokens} <= {"text", "text_special", "softbreak"}
+    said = "".join(token.content for token in tokens)
+    assert said.count(MARKED) == 7
+    assert "<!channel>" not in text and text.endswith("\n")
+
+
+def test_instants_in_sentences_are_told_in_the_reports_zone(cluster: Report) -> None:
+    section = Section(heading="x", sentences=("ann has held it since 2026-11-20 20:05 UTC, idle.",))
+    report = replace(cluster, zone=ZoneInfo("Asia/Kolkata"), sections=(section,))
+    for format in (Format.HTML, Format.MARKDOWN):
+        assert "since 21 Nov 01:35, idle" in render(report, format)
 
 
 def test_a_site_can_bring_its_own_template(cluster: Report, tmp_path: Path) -> None:
