@@ -1,10 +1,13 @@
 """Sends one message by Apprise, in a process of its own: ``python -m service.delivery.sender FOLDER``.
 
 The address comes on standard input, because secrets stand in it and the message's folder holds none. The
-result is in the log before this process ends; it goes on when the service that started it is killed.
+result is in the log before this process ends; it goes on when the service that started it is killed. Of an
+address that names several receivers, who took the message is kept beside it: a later try passes them over.
 """
 
+import hashlib
 import logging
+import os
 import sys
 import time
 from pathlib import Path
@@ -15,6 +18,8 @@ from service.delivery.message import Body, Event, Message, What, standing
 from service.delivery.outbox import locked, note, read, read_log
 
 SOCKET_TIMEOUT_S = 30
+TAKEN = "taken"
+"""The file of those who took it, a digest a line: their names are part of an address."""
 
 
 def main() -> int:
@@ -43,6 +48,7 @@ def send(message: Message, address: str, place: Path) -> str:
     target: Any = apprise.Apprise.instantiate(_patient(address), suppress_exceptions=True)
     if target is None:
         return f"{harmless(address)} is no address that Apprise knows"
+    _pass_over(target, place / TAKEN)
     one = apprise.Apprise()
     one.add(target)
     done = one.notify(
@@ -55,6 +61,28 @@ def send(message: Message, address: str, place: Path) -> str:
 
 
 _FORMATS = {Body.HTML: "html", Body.MARKDOWN: "markdown", Body.TEXT: "text"}
+
+
+def _pass_over(target: Any, kept: Path) -> None:
+    """Have the library ask here who has taken the message, and say here who does, receiver by receiver."""
+    taken = set(kept.read_text().split()) if kept.exists() else set()
+
+    def slot(key: Any, per_message: bool) -> str:
+        return hashlib.sha256(repr(target._slot(key, per_message)).encode()).hexdigest()
+
+    def is_delivered(key: Any, per_message: bool = False) -> bool:
+        return slot(key, per_message) in taken
+
+    def mark_delivered(key: Any, per_message: bool = False) -> None:
+        if type(key) is object:  # the library's mark for a whole piece has no name that lasts
+            return
+        taken.add(slot(key, per_message))
+        with kept.open("a") as file:
+            file.write(f"{slot(key, per_message)}\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    target.is_delivered, target.mark_delivered = is_delivered, mark_delivered
 
 
 def _patient(address: str) -> str:

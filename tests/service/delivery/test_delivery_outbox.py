@@ -2,11 +2,14 @@
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from aiosmtpd.controller import Controller
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +26,7 @@ from service.delivery.message import (
     wait_ms,
 )
 from service.delivery.outbox import Outbox, is_being_sent, note, read, read_log
+from service.delivery.sender import send
 from tests.service.delivery.servers import Webhook, webhook
 
 NOW_MS = time.time_ns() // 1_000_000 - 1_000
@@ -96,6 +100,45 @@ def test_a_server_that_fails_is_asked_again_later_and_gets_it_once(
     outbox.push(began)
     until(lambda: len(hook.taken) == 1 and settled(outbox, tries=2), "the second try has arrived")
     assert [each.standing.state for each in outbox.posted()] == [What.SENT]
+
+
+class Postbox:
+    """A mail server's handler that knows some people and not others."""
+
+    def __init__(self) -> None:
+        self.unknown = {"gone@lab.example"}
+        self.taken: list[str] = []
+
+    async def handle_RCPT(self, server: Any, session: Any, envelope: Any, to: str, options: Any) -> str:
+        if to in self.unknown:
+            return "450 not now"
+        envelope.rcpt_tos.append(to)
+        return "250 OK"
+
+    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
+        self.taken += envelope.rcpt_tos
+        return "250 taken"
+
+
+def test_who_took_it_gets_no_second_copy_while_another_of_the_address_is_refused(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    box = Postbox()
+    door = Controller(box, hostname="127.0.0.1", port=port)
+    door.start()
+    try:
+        people = "ann@lab.example,gone@lab.example,bea@lab.example"
+        address = f"mailto://127.0.0.1:{port}/?from=fallow@lab.example&mode=insecure&to={people}"
+        for _ in range(2):
+            assert "gone@lab.example" in send(message(), address, tmp_path)
+        assert sorted(box.taken) == ["ann@lab.example", "bea@lab.example"]
+        box.unknown.clear()
+        assert send(message(), address, tmp_path) == ""
+    finally:
+        door.stop()
+    assert sorted(box.taken) == ["ann@lab.example", "bea@lab.example", "gone@lab.example"]
+    assert "lab.example" not in (tmp_path / "taken").read_text()
 
 
 def test_a_service_killed_while_sending_neither_loses_nor_repeats(outbox: Outbox, hook: Webhook) -> None:
