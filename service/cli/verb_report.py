@@ -215,7 +215,7 @@ def _list_messages(data: Path) -> None:
         [
             each.message.title,
             each.message.to.partition("://")[0],
-            "given up" if each.standing.next_ms is None else f"tried {each.standing.tries} times",
+            "given up" if each.standing.next_ms is None else f"tries so far: {each.standing.tries}",
             each.standing.found,
         ]
         for each in waiting

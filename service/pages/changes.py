@@ -103,7 +103,8 @@ def changes(
     ids = {row["job"] for row in jobs}
     mine = [row for row in said if row["job"] in ids]
     found = [str(row["sentence"]) for row in findings if not _is_told(row, mine)][:MOST_SENTENCES]
-    sentences = [*(_to_owner(row) for row in mine), *found]
+    names = {row["job"]: f"{called(row)} ({row['job']})" for row in jobs}
+    sentences = [*(_to_owner(row, names[row["job"]]) for row in mine), *found]
     if not sentences:
         sentences = _by_numbers(jobs, measured, name)
     unknown = _not_judged(jobs, measured, {row["job"] for row in mine})
@@ -126,7 +127,8 @@ def _by_numbers(jobs: Sequence[Row], measured: Mapping[str, float], name: str | 
         wasted, held = _hours(row, "wasted_gpu_hours"), _hours(row, "gpu_hours")
         if held and wasted >= WORTH_TELLING_GPU_HOURS:
             told.append(
-                f"{called(row)} ({row['job']}) held {wording.hours(held)} on {row['gpus']} GPUs; "
+                f"{called(row)} ({row['job']}) held {wording.hours(held)} on "
+                f"{wording.many(row['gpus'], 'GPU')}; "
                 f"{wording.percent(wasted / held)} of that did nothing."
             )
     why = (
@@ -156,10 +158,11 @@ def _is_text(row: Row, key: str) -> bool:
     return not wording.missing(row.get(key)) and bool(row[key])
 
 
-def _to_owner(row: Row) -> str:
+def _to_owner(row: Row, name: str) -> str:
     """An advice as its job's owner reads it: that somebody is to be told of it is no news to them."""
     if row["class"] in IDLE:
-        return f"{row['why']} {GIVES_BACK}"
+        why = str(row["why"])  # without a finding it speaks of "it", which only a heading had named
+        return f"{name}{why[2:]} {GIVES_BACK}" if why.startswith("It ") else f"{why} {GIVES_BACK}"
     what = str(row["what"])
     return f"{what}{'' if what.endswith(('.', '!', '?')) else '.'} {row['why']}"
 

@@ -18,6 +18,7 @@ MOST_GPUS = 72
 MOST_CELLS = 11_000
 NODE_GAP = 0.55
 HELD = 0.5
+SHORT_UUID = 12
 PICK = "pick"
 
 
@@ -182,10 +183,10 @@ def _row_axis(rows: pd.DataFrame) -> alt.Axis:
 
 
 def _row_label(row: Any, head: bool, *, several: bool) -> str:
-    if not several:
+    if not several and row.uuid == row.node:
         return str(row.node)
-    index = "" if wording.missing(row.gpu_index) else str(int(row.gpu_index))
-    return f"{row.node}  {index}" if head else index
+    which = str(row.uuid)[:SHORT_UUID] if wording.missing(row.gpu_index) else str(int(row.gpu_index))
+    return f"{row.node}  {which}" if head else which
 
 
 def _height(rows: pd.DataFrame) -> int:

@@ -107,7 +107,7 @@ def _measured(scene: Scene) -> None:
 
 
 def _search(scene: Scene, jobs: pd.DataFrame) -> None:
-    labels = {row.job: _label(row) for row in rows(jobs)}
+    labels = {row.job: label_of_job(row) for row in rows(jobs)}
     if scene.view.job is not None:
         labels.setdefault(scene.view.job, scene.view.job)
     st.session_state["job"] = scene.view.job
@@ -122,9 +122,11 @@ def _search(scene: Scene, jobs: pd.DataFrame) -> None:
     )
 
 
-def _label(row: Any) -> str:
+def label_of_job(row: Any) -> str:
+    """A job as the search lists it."""
     who = " · ".join(str(each) for each in (row.user_name, row.project) if not wording.missing(each))
-    return f"{row.job_name or row.job} · {who} · {wording.hours(row.gpu_hours)} · {row.job}"
+    name = row.job if wording.missing(row.job_name) else row.job_name
+    return f"{name} · {who} · {wording.hours(row.gpu_hours)} · {row.job}"
 
 
 def _list(scene: Scene, jobs: pd.DataFrame) -> None:

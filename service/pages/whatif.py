@@ -62,15 +62,17 @@ CHARGED = {
     "part_charged": "Part then",
 }
 
-HELD_AGAINST: Mapping[str, str] = {
-    "right-size": "Sizes advised from the first half of this time are held against {} jobs of the same "
-    "kinds in the second.",
-    "cap-memory": "Memory caps are held against what {} later jobs of the same kinds needed.",
-    "pack": "Pairs are held against the {} that were tried.",
-    "consolidate": "Moves are held against {} waits as they went.",
-    "resize": "Growth is held against {} speeds that were measured.",
+HELD_AGAINST: Mapping[str, tuple[str, str]] = {
+    "right-size": (
+        "Sizes advised from the first half of this time are held against {} of the same kinds in the second.",
+        "job",
+    ),
+    "cap-memory": ("Memory caps are held against what {} of the same kinds needed.", "later job"),
+    "pack": ("Pairs are held against {}.", "trial"),
+    "consolidate": ("Moves are held against {} as it went.", "wait"),
+    "resize": ("Growth is held against {}.", "measured speed"),
 }
-"""By what the bar of each class was earned."""
+"""By what the bar of each class was earned, and what one of those is called."""
 
 
 def show(site: Site) -> None:
@@ -238,7 +240,7 @@ def _others(found: Replayed) -> str:
     """What the bars of the other classes were earned by, where they have one."""
     cases = {str(each["action"]): int(each["cases"]) for each in found.given if each["low"] is not None}
     return "".join(
-        " " + words.format(wording.count(cases[action]))
-        for action, words in HELD_AGAINST.items()
+        " " + words.format(wording.many(cases[action], one))
+        for action, (words, one) in HELD_AGAINST.items()
         if cases.get(action)
     )

@@ -58,6 +58,12 @@ def count(value: float | None) -> str:
     return DASH if missing(value) else f"{round(float(value or 0)):,}".replace(",", THIN)
 
 
+def many(number: float | None, one: str, more: str | None = None) -> str:
+    """So many of something: "1 job", "2 jobs"; ``more`` is the word for several where it isn't ``one``'s."""
+    shown = count(number)
+    return f"{shown} {one}" if shown == "1" else f"{shown} {more or f'{one}s'}"
+
+
 def money(value: float | None, currency: str | None) -> str:
     """An amount of money, whole above 100; a dash where nothing has a price."""
     if missing(value):

@@ -32,7 +32,11 @@ def chargeback(source: Source, zone: tzinfo, made_at: datetime) -> Report:
     return Report(
         kind=ReportKind.CHARGEBACK,
         title="GPU-hours and their price",
-        opening=f"{len(rows)} holders held {wording.hours(held)} and used {wording.hours(used)}.",
+        opening=(
+            f"{wording.many(len(rows), 'holder')} held {wording.hours(held)} and used {wording.hours(used)}."
+            if rows
+            else "Nobody held a GPU in this time."
+        ),
         span=source.span,
         zone=zone,
         subject=source.filters.get("project"),
@@ -48,5 +52,7 @@ def chargeback(source: Source, zone: tzinfo, made_at: datetime) -> Report:
         ),
         currency=currency_of(rows),
         made_at=made_at,
-        notes=() if cost is not None else ("Some hours have no price: see [prices] in the configuration.",),
+        notes=()
+        if not rows or cost is not None
+        else ("Some hours have no price: see [prices] in the configuration.",),
     )

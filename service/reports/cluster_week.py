@@ -14,6 +14,7 @@ from service.reports.model import Column, Figure, Measure, Report, ReportKind, S
 from service.reports.shared import (
     HELD_COLUMNS,
     JOB_COLUMNS,
+    NONE_GOOD,
     TOP,
     best_jobs,
     head_figures,
@@ -92,7 +93,7 @@ def cluster_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
                     name="best",
                     columns=priced(JOB_COLUMNS, jobs),
                     rows=best_jobs(jobs),
-                    empty="No job held a GPU for an hour.",
+                    empty=NONE_GOOD,
                 ),
             ),
             *(() if source.replayed is None else (_given_back(source.replayed()),)),

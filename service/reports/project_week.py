@@ -10,6 +10,7 @@ from service.reports.model import Column, Measure, Report, ReportKind, Section, 
 from service.reports.shared import (
     HELD_COLUMNS,
     JOB_COLUMNS,
+    NONE_GOOD,
     TOP,
     best_jobs,
     head_figures,
@@ -40,7 +41,7 @@ def project_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
         kind=ReportKind.PROJECT_WEEK,
         title=f"The GPUs of {project}",
         opening=(
-            f"{len(people)} people of {project} held {wording.hours(held)}; "
+            f"{wording.many(len(people), 'person', 'people')} of {project} held {wording.hours(held)}; "
             f"{wording.hours(wasted)} of them did nothing."
             if people
             else f"{project} held no GPU in this time."
@@ -72,7 +73,7 @@ def project_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
                     name="best",
                     columns=priced(JOB_COLUMNS, jobs),
                     rows=best_jobs(jobs),
-                    empty="No job held a GPU for an hour.",
+                    empty=NONE_GOOD,
                 ),
             ),
         ),

@@ -38,7 +38,7 @@ def right_sizing(source: Source, zone: tzinfo, made_at: datetime) -> Report:
         kind=ReportKind.RIGHT_SIZING,
         title="Smaller would have done",
         opening=(
-            f"{len(rows)} suggestions for running jobs would bring {wording.hours(gain)}."
+            f"{wording.many(len(rows), 'suggestion')} for running jobs would bring {wording.hours(gain)}."
             if rows
             else "Nothing that runs now asks for more than it uses, as far as was measured."
         ),

@@ -14,6 +14,9 @@ from service.reports.model import Chart, Column, Figure, Keys, Measure, Section,
 TOP = 10
 WORTH_GPU_HOURS = 1.0
 """A job that held less is not ranked among the best: an hour of luck proves nothing."""
+WORTH_RATIO = 0.25
+"""Nor is one that was used less than this: the ledger calls that low saturation."""
+NONE_GOOD = "No job of a GPU-hour or more used a quarter of what it held."
 
 STATE_COLUMNS = (
     Column(key="state", title="State"),
@@ -163,11 +166,11 @@ def worst_jobs(rows: Sequence[Mapping[str, Any]], top: int = TOP) -> list[dict[s
 
 
 def best_jobs(rows: Sequence[Mapping[str, Any]], top: int = TOP) -> list[dict[str, Any]]:
-    """The ``top`` jobs by utilization among those that held at least ``WORTH_GPU_HOURS``."""
+    """The ``top`` jobs by utilization among those that held and used enough to be named as good."""
     worth = [
         row
         for row in job_rows(rows)
-        if row["utilization_ratio"] is not None and (row["gpu_hours"] or 0) >= WORTH_GPU_HOURS
+        if (row["utilization_ratio"] or 0) >= WORTH_RATIO and (row["gpu_hours"] or 0) >= WORTH_GPU_HOURS
     ]
     return sorted(worth, key=lambda row: (-row["utilization_ratio"], -row["gpu_hours"]))[:top]
 

@@ -79,6 +79,17 @@ def test_the_owner_of_an_idle_job_reads_how_it_makes_way_once() -> None:
     assert found.commands == ("fallow pause fallow:7",)
 
 
+def test_an_idle_job_is_named_where_no_finding_does() -> None:
+    said = {**advice(), "class": "reclaim", "why": "It has done nothing for 2.5 h."}
+    first, *_ = changes([job()], [said], [], WHOLE, name=None).sentences
+    assert first.startswith("fit (slurm:1) has done nothing for 2.5 h. Ending it")
+
+
+def test_one_gpu_is_no_gpus() -> None:
+    first, *_ = changes([job(wasted=4.0, gpus=1)], [], [], WHOLE, name=None).sentences
+    assert "on 1 GPU; " in first
+
+
 def test_where_nothing_is_advised_the_largest_waste_is_told_and_how_it_may_have_come() -> None:
     found = changes([job(wasted=4.0), job("slurm:2", wasted=6.0)], [], [], WHOLE, name=None)
     assert [line.split(" held")[0] for line in found.sentences[:2]] == ["fit (slurm:2)", "fit (slurm:1)"]

@@ -149,6 +149,11 @@ def test_rows_stand_by_node_and_index_and_nodes_apart(cells) -> None:
     assert list(rows["label"]) == ["n1  0", "1", "n2  0"]
 
 
+def test_gpus_without_an_index_are_told_apart_by_their_ids(cells) -> None:
+    rows = chart_heat.placed(cells.assign(gpu_index=float("nan")))
+    assert list(rows["label"]) == ["n1  GPU-a", "GPU-b", "n2  GPU-c"]
+
+
 def test_many_gpus_are_shown_by_node(cells) -> None:
     by_node = cells.groupby(["node", "ts"], as_index=False)[["utilization_ratio", "held_ratio"]].mean()
     nodes = chart_heat.nodes_as_rows(by_node)

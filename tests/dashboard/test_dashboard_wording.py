@@ -51,6 +51,11 @@ def test_lengths_of_time_show_their_two_largest_units(seconds, shown) -> None:
     assert wording.span(seconds) == shown
 
 
+@pytest.mark.parametrize(("number", "shown"), [(0, "0 people"), (1, "1 person"), (1200, f"1{T}200 people")])
+def test_one_is_no_several(number, shown) -> None:
+    assert wording.many(number, "person", "people") == shown
+
+
 def test_money_names_its_currency_and_a_missing_price_is_no_zero() -> None:
     assert wording.money(1234.5, "EUR") == f"1{T}234{G}EUR"
     assert wording.money(2.5, "USD") == f"2.50{G}USD"

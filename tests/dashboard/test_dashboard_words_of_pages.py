@@ -6,6 +6,7 @@ import pytest
 from service import client
 from service.pages import wording
 from service.pages.evidence import told
+from service.pages.job import label_of_job
 from service.pages.naming import named
 from service.pages.notice import explain
 from service.pages.pieces import plain
@@ -70,6 +71,12 @@ def test_gaps_of_one_reason_are_added_up_within_the_window() -> None:
 def test_a_person_in_two_projects_is_two_rows_with_their_own_names() -> None:
     frame = pd.DataFrame({"user_name": ["ada", "ada", "bo", None], "project": ["x", "y", "x", None]})
     assert list(named(frame, "people")["name"]) == ["ada · x", "ada · y", "bo", "unknown"]
+
+
+def test_a_job_without_a_name_is_found_by_its_id() -> None:
+    jobs = pd.DataFrame({"job": ["a"], "job_name": [float("nan")], "user_name": "ada", "project": [None]})
+    (row,) = jobs.assign(gpu_hours=2.0).itertuples()
+    assert label_of_job(row) == f"a · ada · 2.0{G}GPU-h · a"
 
 
 def test_text_from_a_job_is_not_markup() -> None:

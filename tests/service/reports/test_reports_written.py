@@ -23,6 +23,7 @@ from service.pages import wording
 from service.reports.making import BadReport, Wanted, make
 from service.reports.model import Column, Format, Measure, Report, ReportKind, Section, Span, Table
 from service.reports.render import BadTemplate, Pictures, Style, attachments, plain, render
+from service.reports.shared import best_jobs
 from tests.service.conftest import fallow
 
 DAYS = 8
@@ -174,6 +175,21 @@ def test_a_time_without_samples_is_said_to_be_one(client: Client, span: Span) ->
     report = made(client, early, ReportKind.CLUSTER_WEEK)
     assert report.opening == "Nothing was measured in this time."
     render(report, Format.HTML)
+
+
+def test_a_chargeback_of_nothing_misses_no_prices(client: Client, span: Span) -> None:
+    early = Span(start=span.start - timedelta(days=900), end=span.end - timedelta(days=900))
+    report = made(client, early, ReportKind.CHARGEBACK)
+    assert (report.opening, report.notes) == ("Nobody held a GPU in this time.", ())
+
+
+def test_a_job_that_did_nothing_is_among_no_best_uses() -> None:
+    def row(job: str, ratio: float | None) -> dict[str, object]:
+        named = {"job": job, "job_name": None, "command": None}
+        return {**named, "gpu_hours": 5.0, "utilization_ratio": ratio}
+
+    rows = [row("idle", 0.0), row("low", 0.24), row("fair", 0.25), row("good", 0.9), row("dark", None)]
+    assert [each["job"] for each in best_jobs(rows)] == ["good", "fair"]
 
 
 def test_reports_about_one_ask_for_the_name(client: Client, span: Span) -> None:
