@@ -80,16 +80,16 @@ def _section(section: Section, report: Report, colours: Palette) -> None:
     if section.commands:
         st.code("\n".join(section.commands), language="shell")
     if section.chart is not None:
-        _chart(section.chart, colours)
+        _chart(section.chart, colours, utc=str(report.zone) == "UTC")
     if section.table is not None:
         _table(section.table, section.heading, report.currency)
 
 
-def _chart(chart: Chart, colours: Palette) -> None:
+def _chart(chart: Chart, colours: Palette, *, utc: bool) -> None:
     named: Sequence[tuple[str, str]] = chart.key(colours)
     if named:
         keys([(swatch(colour), label, None) for colour, label in named])
-    charted(chart.draw(colours), chart.says, chart.numbers, f"report-{chart.name}", numbers=chart.says)
+    charted(chart.draw(colours, utc), chart.says, chart.numbers, f"report-{chart.name}", numbers=chart.says)
     st.caption(plain(chart.says))
 
 

@@ -40,12 +40,11 @@ class Source:
         start, end = (at.replace(tzinfo=None) for at in (self.span.start, self.span.end))
         return Window(from_ts=start, to_ts=end, step_s=step_for((end - start).total_seconds()))
 
-    @property
-    def axis(self) -> "TimeAxis":
-        """The time axis of its charts, written in UTC: a mail is read in any zone."""
+    def axis(self, *, utc: bool) -> "TimeAxis":
+        """The time axis of its charts: in UTC, or in the zone of the browser that shows them."""
         from service.pages.chart_frame import TimeAxis
 
-        return TimeAxis(window=self.window, utc=True)
+        return TimeAxis(window=self.window, utc=utc)
 
     def rows(self, name: str, **more: object) -> list[dict[str, Any]]:
         """A named query's rows over the window. Blocks. Raises ``ClientError``."""

@@ -75,6 +75,10 @@ def spec_of(drawing: Any) -> dict[str, Any]:
     spec["background"] = "#ffffff"
     spec["padding"] = {"left": MARGIN, "right": 5, "top": 5, "bottom": 5}
     spec["autosize"] = {"type": "fit-x", "contains": "padding"}
+    for layer in spec.get("layer", ()):
+        across = layer.get("encoding", {}).get("x", {})
+        if across.get("scale", {}).get("type") == "utc":  # the words around it may be in another zone
+            across["axis"] = {**across["axis"], "title": "UTC"}
     return spec
 
 

@@ -90,20 +90,21 @@ class Table:
 class Chart:
     """A drawing with a sentence that says the same to whoever doesn't see it.
 
-    ``draw`` makes it, Altair's, in the colours of paper or of a screen; ``key`` names the colours in it and
-    what each stands for; ``numbers`` is the frame that it shows.
+    ``draw`` makes it, Altair's, in the colours of paper or of a screen, its times in UTC or in the zone of
+    the browser that shows it; ``key`` names the colours in it and what each stands for; ``numbers`` is the
+    frame that it shows.
     """
 
     name: str
     says: str
-    draw: Callable[[Palette], Any]
+    draw: Callable[[Palette, bool], Any]
     key: Callable[[Palette], Keys] = lambda _: ()
     numbers: Any
 
     @property
     def drawing(self) -> Any:
-        """The drawing on paper."""
-        return self.draw(LIGHT)
+        """The drawing on paper, in UTC: a mail is read in any zone."""
+        return self.draw(LIGHT, True)
 
     @property
     def keys(self) -> Keys:

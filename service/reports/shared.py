@@ -111,7 +111,9 @@ def use_section(source: Source, usage: Any, head: Headline, *, you: bool = False
         chart=Chart(
             name="allocated-and-used",
             says=says,
-            draw=lambda colours: allocated_and_used(usage, source.axis, colours, held_only=bool(who)),
+            draw=lambda colours, utc: allocated_and_used(
+                usage, source.axis(utc=utc), colours, held_only=bool(who)
+            ),
             key=_use_keys,
             numbers=usage,
         ),
@@ -129,7 +131,7 @@ def state_section(ledger: Any) -> Section:
         chart=Chart(
             name="gpu-hours-by-state",
             says=says,
-            draw=lambda colours: ledger_bars(ledger, colours),
+            draw=lambda colours, _: ledger_bars(ledger, colours),
             numbers=ledger,
         ),
         table=Table(name="states", columns=priced(STATE_COLUMNS, rows), rows=rows),
@@ -148,7 +150,7 @@ def waste_chart(frame: Any, name: str) -> Chart | None:
     return Chart(
         name=name,
         says=says,
-        draw=lambda colours: waste_bars(frame, colours),
+        draw=lambda colours, _: waste_bars(frame, colours),
         key=_part_keys,
         numbers=frame,
     )

@@ -31,7 +31,7 @@ class Bars:
 
 
 def chart(name: str, drawn: list[str]) -> Chart:
-    def draw(palette: object) -> Bars:
+    def draw(palette: object, utc: bool) -> Bars:
         drawn.append(name)
         return Bars()
 

@@ -20,6 +20,7 @@ from service.client import Client, connect
 from service.config.model import Config
 from service.opening import own_store
 from service.pages import wording
+from service.pages.palette import LIGHT
 from service.reports.making import BadReport, Wanted, make
 from service.reports.model import Column, Format, Measure, Report, ReportKind, Section, Span, Table
 from service.reports.render import BadTemplate, Pictures, Style, attachments, plain, render
@@ -111,6 +112,14 @@ def test_the_page_fetches_and_runs_nothing_and_says_what_each_chart_shows(
     assert page.tags.count("svg" if pictures is Pictures.SVG else "img") == len(charts)
     assert page.unlabelled == []
     assert all(text.count(re.sub("&", "&amp;", chart.says)) >= 1 for chart in charts)
+
+
+def test_a_chart_on_paper_says_in_which_zone_its_times_are(cluster: Report) -> None:
+    axes = re.findall(r"<text[^>]*>UTC</text>", render(cluster, Format.HTML))
+    assert len(axes) == 1
+    (use, *_) = (section.chart for section in cluster.sections if section.chart is not None)
+    assert use is not None
+    assert '"utc"' not in json.dumps(use.draw(LIGHT, False).to_dict(), default=str)
 
 
 def test_attached_pictures_are_those_that_the_page_names(cluster: Report) -> None:
