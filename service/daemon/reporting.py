@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 TIMES = "report-times.json"
 EVERY_S = 15
 MAKING_S = 600
+LATEST = datetime.max.replace(tzinfo=UTC)
 WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat", "sun")
 """By their numbers in a crontab, where Sunday is 0 and 7; APScheduler counts from Monday."""
 _NUMBERED = re.compile(r"(?:(?P<first>[0-7])(?:-(?P<last>[0-7]))?|\*(?=/))(?:/(?P<step>[1-9]))?")
@@ -93,7 +94,8 @@ class Reporter:
         self._push()
         now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
         times = read_times(self._data)
-        fresh = {name: now for name in self._config.reports if name not in times}
+        # Settled in what is now the future: the clock was wrong then. What was sent is in the outbox by its key.
+        fresh = {name: now for name in self._config.reports if times.get(name, LATEST) > now}
         if fresh:
             write_times(self._data, times | fresh)
             times |= fresh

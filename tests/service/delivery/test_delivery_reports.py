@@ -224,6 +224,19 @@ def test_killed_between_making_and_noting_it_is_not_sent_again(data: Path) -> No
         assert len(hook.taken) == 1
 
 
+def test_a_clock_that_was_ahead_and_is_set_right_silences_no_schedule(data: Path) -> None:
+    real = datetime.now(UTC).replace(minute=30)
+    clock, ahead = Clock(real + timedelta(days=400)), hourly(format="json")
+    reporter(data, clock, DeliveryConfig(), ahead=ahead).look()
+    clock.at = real
+    reporter(data, clock, DeliveryConfig(), ahead=ahead).look()
+    clock.at = real + timedelta(hours=1)
+    reporter(data, clock, DeliveryConfig(), ahead=ahead).look()
+    due = clock.at.replace(minute=0, second=0, microsecond=0)
+    assert read_times(data)["ahead"] == due
+    assert list((data / "reports").glob(f"ahead-{due:%Y-%m-%dT%H%M}.json"))
+
+
 def test_a_service_that_ends_does_not_wait_for_a_report_and_makes_it_next_time(data: Path) -> None:
     clock = Clock(datetime.now(UTC).replace(minute=30) - timedelta(hours=2))
     cut = hourly(format="json")
