@@ -167,11 +167,17 @@ def given_back(client: "Client", start: datetime, end: datetime) -> GivenBack:
 
 
 def settings(client: "Client") -> tuple[SettingRow, ...] | None:
-    """The configuration in force and its origins; ``None`` where the store is another machine's."""
+    """The configuration in force and its origins; ``None`` where the store is another machine's.
+
+    Receivers' addresses are told as everybody may see them: who reads a page may not read the file.
+    """
     if client.data is None:
         return None
     return tuple(
-        SettingRow(key=each.key, value=each.value, origin=each.origin) for each in _effective(client).settings
+        SettingRow(
+            key=each.key, value=_seen(each.value) if _may_hold(each.key) else each.value, origin=each.origin
+        )
+        for each in _effective(client).settings
     )
 
 
@@ -217,3 +223,22 @@ def _lines(effective: "Effective") -> dict[str, float]:
         "fit_p95": advice.fit_p95,
         "fit_memory": advice.fit_memory,
     }
+
+
+def _may_hold(key: str) -> bool:
+    """Whether a setting may hold an address, and a secret in it."""
+    return key.startswith(("delivery.", "reports.")) or key == "alerts.to"
+
+
+def _seen(value: object) -> object:
+    from service.delivery.addresses import harmless
+
+    match value:
+        case str() if "://" in value:
+            return harmless(value)
+        case tuple() | list():
+            return tuple(_seen(each) for each in value)
+        case dict():
+            return {name: _seen(each) for name, each in value.items()}
+        case _:
+            return value

@@ -94,7 +94,7 @@ class Reporter:
         self._push()
         now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
         times = read_times(self._data)
-        # Settled in what is now the future: the clock was wrong then. What was sent is in the outbox by its key.
+        # Settled in what is now the future: the clock was wrong then. What was sent, the outbox knows.
         fresh = {name: now for name in self._config.reports if times.get(name, LATEST) > now}
         if fresh:
             write_times(self._data, times | fresh)

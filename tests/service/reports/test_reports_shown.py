@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from service.client import connect
+from service.client.advising import settings
 from service.client.errors import CannotReport
 from service.client.reporting import Paper, papers, read_paper
 from service.client.schedules import Schedule, receivers, schedules
@@ -22,6 +23,8 @@ CONFIG = """
 person = "mailtos://robot:secret@mail.example.org/?to={user}@example.org"
 [delivery.routes]
 ops = ["json://hooks.example.org/x", "ntfy://ntfy.example.org/y"]
+[alerts]
+dashboard_url = "http://gpus.example.org"
 [reports.monday]
 kind = "cluster-week"
 cron = "0 8 * * mon"
@@ -74,6 +77,16 @@ def test_a_schedule_says_when_it_comes_next_and_names_no_secret(data: Path) -> N
     assert "secret" not in repr(found) and "PASSWORD" not in repr(found) and "boss" not in repr(found)
     assert named(data, "mine").settled_at is None
     assert named(data, "mine").last is None
+
+
+def test_the_settings_on_a_page_name_no_secret(data: Path) -> None:
+    with connect(data) as client:
+        found = {each.key: each.value for each in settings(client) or ()}
+    assert found["alerts.dashboard_url"] == "http://gpus.example.org"
+    assert found["delivery.person"] == "mailtos://mail.example.org"
+    assert found["delivery.routes.ops"] == ("json://hooks.example.org", "ntfy://ntfy.example.org")
+    assert found["reports.monday.to"] == ("ops", "mailtos://mail.example.org")
+    assert "secret" not in repr(found) and "PASSWORD" not in repr(found)
 
 
 def test_a_schedule_that_is_none_says_so_and_hides_no_other(data: Path) -> None:
