@@ -122,9 +122,12 @@ def minutes_of(text: str) -> int:
 
 def _day(text: str) -> date:
     try:
-        return date.fromisoformat(text)
-    except ValueError as error:
-        raise ValueError(f"{text!r} is no day; write for example 2026-12-25") from error
+        day = date.fromisoformat(text)
+    except ValueError:
+        day = None
+    if day is None or day.isoformat() != text:  # days are compared as they are written
+        raise ValueError(f"{text!r} is no day; write for example 2026-12-25")
+    return day
 
 
 def _must_be(name: str, said: tuple[str, ...], known: tuple[str, ...]) -> None:

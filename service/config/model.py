@@ -25,7 +25,7 @@ from service.config.deciding import (
     check_tree,
 )
 from service.config.fields import bounded, names, told
-from service.config.telling import DeliveryConfig, ReportConfig
+from service.config.telling import DeliveryConfig, ReportConfig, check_receivers
 from service.trouble import Trouble
 
 __all__ = [
@@ -254,6 +254,7 @@ class Config:
 
     def __post_init__(self) -> None:
         check_tree(self.quotas)
+        check_receivers(self.delivery, self.reports, self.alerts.to)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,12 @@
 """What can be configured of telling people: where messages go, and which reports come when."""
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from service.config.fields import names, told
+from service.cli.spans import BadSpan, parse_span
+from service.config.fields import Misplaced, names, told
 
 REPORT_KINDS = ("cluster-week", "project-week", "my-week", "right-sizing", "chargeback")
 REPORT_FORMATS = ("html", "md", "csv", "json")
@@ -70,7 +72,34 @@ class ReportConfig:
             ZoneInfo(self.zone)
         except (ZoneInfoNotFoundError, ValueError) as error:
             raise ValueError(f"{self.zone!r} is no time zone; write for example Europe/Berlin") from error
+        try:
+            parse_span(self.since)
+        except BadSpan as error:
+            raise ValueError(f"since: {error}") from error
         if self.kind == "project-week" and not self.project:
             raise ValueError("a project-week needs its project")
         if self.kind == "my-week" and not self.user and OWNERS not in self.to:
             raise ValueError(f"a my-week needs its user, or to = [{OWNERS!r}]")
+
+
+def check_receivers(
+    delivery: DeliveryConfig, reports: Mapping[str, ReportConfig], operators: tuple[str, ...]
+) -> None:
+    """Whether all that reports and alerts are to be sent to is a route or an address. Raises ``Misplaced``.
+
+    A name that is neither would wait in the outbox for three days, and then be given up.
+    """
+    wanted: dict[tuple[str, ...], tuple[str, ...]] = {
+        ("alerts", "to"): operators,
+        **{("reports", name, "to"): report.to for name, report in reports.items()},
+    }
+    for where, receivers in wanted.items():
+        for to in receivers:
+            if "://" in to or to in delivery.routes or (to == OWNERS and where[0] == "reports"):
+                continue
+            near = difflib.get_close_matches(to, delivery.routes, n=1)
+            meant = (
+                f"did you mean {near[0]}?" if near else "add it there, or write an address (mailtos://...)"
+            )
+            said = f"{'.'.join(where)} names {to!r}, which is no route under [delivery.routes]; {meant}"
+            raise Misplaced(said, *where)

@@ -96,8 +96,7 @@ def _write(report: Report, order: Order, data: Path) -> Path:
     folder = data / order.report.folder
     folder.mkdir(parents=True, exist_ok=True)
     whose = f"-{report.subject}" if report.kind is ReportKind.MY_WEEK else ""
-    safe = "".join(each if each.isalnum() or each in "-_." else "_" for each in f"{order.name}{whose}")
-    out = folder / f"{safe}-{order.due:%Y-%m-%dT%H%M}.{order.report.format}"
+    out = folder / f"{_safe(f'{order.name}{whose}')}-{order.due:%Y-%m-%dT%H%M}.{order.report.format}"
     fresh = out.with_name(f".{out.name}.new")
     with fresh.open("w") as file:
         file.write(render(report, Format(order.report.format), _style(data, Pictures.SVG)))
@@ -105,6 +104,11 @@ def _write(report: Report, order: Order, data: Path) -> Path:
         os.fsync(file.fileno())
     fresh.rename(out)
     return out
+
+
+def _safe(name: str) -> str:
+    """A schedule's or person's name within a file's: it may hold anything."""
+    return "".join(each if each.isalnum() or each in "-_." else "_" for each in name)
 
 
 def _message(report: Report, order: Order, receiver: str, data: Path) -> Message:
@@ -128,7 +132,7 @@ def _attached(report: Report, order: Order) -> dict[str, bytes]:
 
 
 def _attached_names(order: Order) -> list[str]:
-    return [f"{order.name}.{order.report.format}"] if Format(order.report.format) not in BODIES else []
+    return [f"{_safe(order.name)}.{order.report.format}"] if Format(order.report.format) not in BODIES else []
 
 
 def _style(data: Path, pictures: Pictures) -> Style:

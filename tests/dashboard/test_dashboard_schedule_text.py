@@ -18,7 +18,7 @@ WORDS = st.text(min_size=1, max_size=30).filter(lambda text: text.strip() != "")
 WHEN = st.tuples(st.sampled_from(list(OFTEN)), st.sampled_from(list(WEEKDAYS)), st.integers(0, 23))
 
 
-@given(WHEN, WORDS, WORDS, st.lists(WORDS, max_size=3))
+@given(WHEN, WORDS, WORDS, st.lists(WORDS.map("json://{}".format), max_size=3))
 def test_whatever_is_chosen_is_read_back_as_it_was(
     when: tuple[str, str, int], name: str, project: str, to: list[str]
 ) -> None:

@@ -127,6 +127,8 @@ def test_whenever_something_waits_it_comes_soon_and_in_working_hours(
         ('[alerts.ops]\nzone = "Mars"', "no time zone"),
         ('[alerts.ops]\ndays = ["monday"]', "mon"),
         ("[alerts.ops]\ndays = []", "at least one working day"),
+        ('[alerts.ops]\nholidays = ["20261225"]', "'20261225' is no day; write for example 2026-12-25"),
+        ('to = ["opps"]', "alerts.to names 'opps', which is no route"),
         ('[alerts.ops]\nbegins = "8"', "08:30"),
         ('[alerts.ops]\nbegins = "18:00"\nends = "08:00"', "end before"),
         ('[alerts.ops]\nholidays = ["Christmas"]', "2026-12-25"),

@@ -119,6 +119,15 @@ def test_however_one_looks_nothing_is_made_twice_and_nothing_is_skipped_over(wai
         ('kind = "my-week"\ncron = "0 8 * * mon"', "owners"),
         ('kind = "project-week"\ncron = "0 8 * * mon"', "project"),
         ('cron = "0 8 * * mon"', "kind"),
+        ('kind = "cluster-week"\ncron = "0 8 * * mon"\nsince = "a week"', "since: cannot read 'a week'"),
+        (
+            'kind = "cluster-week"\ncron = "0 8 * * mon"\nto = ["opps"]',
+            r"toml:4: reports\.weekly\.to names 'opps'",
+        ),
+        (
+            'kind = "cluster-week"\ncron = "0 8 * * mon"\nto = ["op"]\n[delivery.routes]\nops = []',
+            "mean ops?",
+        ),
     ],
 )
 def test_a_schedule_that_cannot_be_is_refused_with_its_place(text: str, says: str) -> None:
@@ -235,6 +244,18 @@ def test_a_clock_that_was_ahead_and_is_set_right_silences_no_schedule(data: Path
     due = clock.at.replace(minute=0, second=0, microsecond=0)
     assert read_times(data)["ahead"] == due
     assert list((data / "reports").glob(f"ahead-{due:%Y-%m-%dT%H%M}.json"))
+
+
+def test_a_schedule_may_be_called_anything(data: Path) -> None:
+    with webhook() as hook:
+        clock = Clock(datetime.now(UTC).replace(minute=30) - timedelta(hours=2))
+        odd = {"../team/vision": hourly(kind="chargeback", to=("ops",), format="csv")}
+        looking = reporter(data, clock, DeliveryConfig(routes={"ops": (hook.address,)}), **odd)
+        looking.look()
+        clock.at = soon()
+        looking.look()
+        until(lambda: len(hook.taken) == 1, "the report has arrived")
+        assert [each["filename"] for each in hook.taken[0]["attachments"]] == [".._team_vision.csv"]
 
 
 def test_a_service_that_ends_does_not_wait_for_a_report_and_makes_it_next_time(data: Path) -> None:
