@@ -11,6 +11,9 @@ from service.pages import wording
 from service.pages.chart_frame import styled, unchecked
 from service.pages.palette import Palette
 
+TEXT_PX = 165
+"""What is written behind a row, "1 593 GPU-h (408 to 1 778)", is so wide at most."""
+
 
 def compared(after: Replayed, before: Replayed, words: Mapping[str, str]) -> pd.DataFrame:
     """A row an action: its figures under the moved rules, and ``before``, its hours by those in force."""
@@ -84,8 +87,9 @@ def charged_chart(frame: pd.DataFrame, colours: Palette) -> Any:
 
 
 def _scale(ends: "pd.Series[float]") -> Any:
-    """From 0 to the longest row, with room for what is written behind it."""
-    return alt.Scale(domain=[0, float(ends.max() or 1.0) * 1.3], nice=False)
+    """From 0 to the longest row, with room for what is written behind it, on a phone too."""
+    reach = f"{float(ends.max() or 1.0)} * clamp(width / max(width - {TEXT_PX}, 1), 1.3, 4)"
+    return alt.Scale(domainMin=0, domainMax=alt.ExprRef(reach), nice=False)
 
 
 def _names(shown: pd.DataFrame, column: str, colours: Palette) -> Any:

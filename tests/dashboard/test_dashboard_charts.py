@@ -11,7 +11,16 @@ import vl_convert
 from altair.utils.schemapi import SchemaValidationError
 from jsonschema import ValidationError
 
-from service.pages import chart_heat, chart_lanes, chart_ranks, chart_strips, chart_usage, measures, wording
+from service.pages import (
+    chart_heat,
+    chart_lanes,
+    chart_ranks,
+    chart_strips,
+    chart_usage,
+    chart_whatif,
+    measures,
+    wording,
+)
 from service.pages.chart_frame import TimeAxis, percent_of, stripes, with_end
 from service.pages.chart_kept import Look
 from service.pages.headline import headline, sentence
@@ -286,6 +295,15 @@ def test_a_chart_without_its_look_in_the_schema_is_refused(ledger) -> None:
     assert drawn.to_dict()["datasets"]["bars"][0]["label"] == "good use"
     with pytest.raises(ValidationError, match="notamark"):
         broken.to_dict()
+
+
+def test_what_is_written_behind_the_longest_row_finds_room_on_a_phone() -> None:
+    row = {"action": "tell", "how": "", "gpu_hours": 593.0, "low": 408.0, "high": 778.0, "before": 593.0}
+    frame = pd.DataFrame([{**row, "jobs": 1, "disturbed": 0}])
+    spec = chart_whatif.given_chart(frame, LIGHT, both=False).to_dict()
+    drawn = vl_convert.vegalite_to_svg({**spec, "width": 260})
+    (written,) = re.findall(r"translate\(([\d.]+),[^>]*>593[^<]*to 778\)", drawn)
+    assert float(written) + 150 <= 260, "150 px is how wide it is"
 
 
 def test_a_hatch_is_as_high_as_the_chart_whatever_is_in_it(usage) -> None:
