@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from collector.inventory.hostlist import expand
 from collector.model import Holder, JobId, JobKind, NodeClaim, NodeName
 from collector.procfs.accounts import nameless
+from collector.procfs.commands import COMMAND_CHARS, bounded
 
 HOLDING_STATES = frozenset(
     {"RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
@@ -124,7 +125,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def _holder(job: Json) -> Holder:
     array_job, array_task = _number(job.get("array_job_id")), _number(job.get("array_task_id"))
-    name = _text(job.get("name"))
+    name = bounded(_text(job.get("name")), COMMAND_CHARS)
     if array_job and array_task is not None:
         name = f"{name} [{array_job}_{array_task}]"
     uid = _number(job.get("user_id"))

@@ -50,6 +50,12 @@ def test_a_task_of_an_array_is_a_job_of_its_own(shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
+def test_a_name_moves_no_cursor_and_rings_no_bell(shape: str) -> None:
+    (claim,) = claims(document([Job(id=6, name="fit\x1b]0;mine\x07\n2", gres=("gpu:1(IDX:2)",))], shape))
+    assert claim.holder.name == "fit ]0;mine  2"
+
+
+@pytest.mark.parametrize("shape", SHAPES)
 def test_a_job_that_is_no_array_is_not_called_one(shape: str) -> None:
     assert claims(document([Job(id=6)], shape))[0].holder.name == "train"
     assert claims(document([Job(id=6, array=(0, 0))], shape))[0].holder.name == "train"
