@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -87,9 +87,16 @@ def _receivers(order: Order, client: Client) -> Iterator[tuple[Wanted, tuple[str
 
 
 def span_of(order: Order) -> Span:
-    """The report's time: from ``since`` before it was due."""
+    """The report's time: from ``since`` before it was due.
+
+    Whole days are those of its zone's calendar, of 23 or 25 hours where summer time begins or ends: so what
+    comes every Monday at eight has every hour once.
+    """
     end = order.due.astimezone(UTC).replace(second=0, microsecond=0)
-    return Span(start=end - parse_span(order.report.since), end=end)
+    length = parse_span(order.report.since)
+    if length % timedelta(days=1):
+        return Span(start=end - length, end=end)
+    return Span(start=(end.astimezone(ZoneInfo(order.report.zone)) - length).astimezone(UTC), end=end)
 
 
 def _write(report: Report, order: Order, data: Path) -> Path:
