@@ -15,7 +15,11 @@ WHOLE = 0.995
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
-    """Averages over the window; ``None`` is not measured."""
+    """Averages over the window; ``None`` is not measured.
+
+    ``there_ratio`` is the part of the window in which there were GPUs at all (of somebody: in which they had
+    some); before the first measurement there were none that anybody knows of.
+    """
 
     installed_gpus: float | None
     allocated_gpus: float | None
@@ -28,6 +32,11 @@ class Headline:
     currency: str | None
     measured_ratio: float | None
     unknown_gpu_hours: float
+    there_ratio: float
+
+    def of_the_cluster(self, gpus: float | None) -> float | None:
+        """A number of GPUs as an average over the time in which there were any, and not over the window."""
+        return None if gpus is None else gpus / (self.there_ratio or 1.0)
 
 
 def headline(usage: pd.DataFrame, ledger: pd.DataFrame, window: Window) -> Headline:
@@ -58,6 +67,7 @@ def headline(usage: pd.DataFrame, ledger: pd.DataFrame, window: Window) -> Headl
         currency=next((str(c) for c in ledger["currency"] if not wording.missing(c)), None),
         measured_ratio=1 - unknown_hours / total if total > 0 else None,
         unknown_gpu_hours=unknown_hours,
+        there_ratio=_ratio(span.where(installed > 0, 0.0), span) or 0.0,
     )
 
 
@@ -65,13 +75,15 @@ def sentence(head: Headline, of_whom: str | None) -> str:
     """The overview in one sentence."""
     if not head.measured_ratio or head.used_gpus is None:
         return "Nothing was measured in this time"
-    used, fallow = wording.gpus(head.used_gpus), (head.allocated_gpus or 0.0) - head.used_gpus
     if of_whom:
-        return f"{of_whom} held {wording.gpus(head.allocated_gpus)} GPUs on average and used {used}"
-    return (
-        f"Of {wording.gpus(head.installed_gpus)} GPUs, {wording.gpus(head.allocated_gpus)} were handed "
-        f"out and {used} worked: {wording.gpus(max(fallow, 0.0))} lay fallow"
+        held, used = wording.gpus(head.allocated_gpus), wording.gpus(head.used_gpus)
+        return f"{of_whom} held {held} GPUs on average and used {used}"
+    fallow = max((head.allocated_gpus or 0.0) - head.used_gpus, 0.0)
+    installed, allocated, used, lay = (
+        wording.gpus(head.of_the_cluster(gpus))
+        for gpus in (head.installed_gpus, head.allocated_gpus, head.used_gpus, fallow)
     )
+    return f"Of {installed} GPUs, {allocated} were handed out and {used} worked: {lay} lay fallow"
 
 
 def _held_base(

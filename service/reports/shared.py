@@ -99,12 +99,15 @@ def head_figures(head: Headline) -> tuple[Figure, ...]:
 def use_section(source: Source, usage: Any, head: Headline, *, you: bool = False) -> Section:
     """Allocated against used over time, of a part of the GPUs where the source is; said to ``you``, if so."""
     who = "You" if you else source.about
-    allocated, used = wording.gpus(head.allocated_gpus), wording.gpus(head.used_gpus)
     between = f"{wording.hours(head.fallow_gpu_hours)} lay between the two."
     if who:
+        allocated, used = wording.gpus(head.allocated_gpus), wording.gpus(head.used_gpus)
         says = f"{who} held {allocated} GPUs on average and used {used}; {between}"
     else:
-        installed = wording.gpus(head.installed_gpus)
+        installed, allocated, used = (
+            wording.gpus(head.of_the_cluster(gpus))
+            for gpus in (head.installed_gpus, head.allocated_gpus, head.used_gpus)
+        )
         says = f"On average {allocated} of {installed} GPUs were allocated and {used} were used; {between}"
     return Section(
         heading="Allocated against used",

@@ -113,6 +113,16 @@ def test_headline_leaves_out_what_was_not_measured(usage, ledger) -> None:
     assert "lay fallow" in sentence(head, None)
 
 
+def test_time_before_the_first_gpu_was_seen_makes_the_cluster_no_smaller(usage, ledger) -> None:
+    whole = sentence(headline(usage, ledger, WINDOW), None)
+    earlier = usage.assign(ts=usage["ts"] - pd.Timedelta(days=30))
+    nothing = earlier.assign(**{name: float("nan") for name in usage.columns if name != "ts"})
+    longer = replace(WINDOW, from_ts=at("2026-10-20T10:05"))
+    head = headline(pd.concat([nothing, usage], ignore_index=True), ledger, longer)
+    assert sentence(head, None) == whole
+    assert head.there_ratio == pytest.approx(0.5, abs=0.1)
+
+
 def test_headline_has_no_cost_where_a_wasted_hour_has_no_price(usage, ledger) -> None:
     ledger.loc[ledger["state"] == "held-idle", "cost"] = None
     assert headline(usage, ledger, WINDOW).wasted_cost is None
