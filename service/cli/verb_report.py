@@ -57,7 +57,7 @@ def _run(flags: argparse.Namespace) -> int:
         return 0
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(text)
+        out.write_text(text, encoding="utf-8")
     except OSError as error:
         raise CannotReport(f"cannot write the report to {out}: {error.strerror or error}") from error
     console().print(f"{report.title}: {out}")

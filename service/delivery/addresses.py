@@ -88,8 +88,9 @@ def _filled(address: str, given: Mapping[str, str]) -> str:
             path = Path(name.removeprefix("file:")).expanduser()
             try:
                 return quote(path.read_text().strip(), safe="")
-            except OSError as error:
-                raise NoAddress(f"the secret in {path} cannot be read: {error.strerror}") from error
+            except (OSError, UnicodeDecodeError) as error:
+                why = error.strerror if isinstance(error, OSError) else "it is no text"
+                raise NoAddress(f"the secret in {path} cannot be read: {why}") from error
         if name not in given:
             raise NoAddress(f"{harmless(address)} needs ${name} in the service's environment")
         return quote(given[name], safe="")

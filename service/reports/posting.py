@@ -105,7 +105,7 @@ def _write(report: Report, order: Order, data: Path) -> Path:
     whose = f"-{report.subject}" if report.kind is ReportKind.MY_WEEK else ""
     out = folder / f"{_safe(f'{order.name}{whose}')}-{order.due:%Y-%m-%dT%H%M}.{order.report.format}"
     fresh = out.with_name(f".{out.name}.new")
-    with fresh.open("w") as file:
+    with fresh.open("w", encoding="utf-8") as file:
         file.write(render(report, Format(order.report.format), _style(data, Pictures.SVG)))
         file.flush()
         os.fsync(file.fileno())

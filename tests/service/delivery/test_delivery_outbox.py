@@ -258,6 +258,13 @@ def test_an_unknown_receiver_is_named(receiver: str) -> None:
         address_of(receiver, DeliveryConfig(routes={"ops": ("json://a",)}), {})
 
 
+def test_a_secret_that_is_no_text_is_said_so(tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(b"\xff\xfe")
+    config = DeliveryConfig(routes={"ops": (f"json://x:${{file:{tmp_path / 'key'}}}@127.0.0.1/",)})
+    with pytest.raises(NoAddress, match="it is no text"):
+        address_of("ops#0", config, {})
+
+
 def test_a_secret_can_come_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "pass").write_text("a/b c\n")
     config = DeliveryConfig(routes={"ops": (f"mailto://u:${{file:{tmp_path}/pass}}@h",)})

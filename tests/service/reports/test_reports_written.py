@@ -284,6 +284,15 @@ def test_the_verb_writes_the_file_it_names(data: Path, tmp_path: Path) -> None:
     assert out.read_text().startswith("# The cluster's GPUs")
 
 
+def test_a_terminal_without_the_letters_ends_nothing(data: Path, tmp_path: Path) -> None:
+    narrow = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    out = tmp_path / "week.md"
+    for target in ("-", str(out)):
+        done = fallow("report", "chargeback", "--format", "md", "--out", target, data=data, env=narrow)
+        assert (done.returncode, done.stderr) == (0, "")
+    assert "\N{NO-BREAK SPACE}GPU-h" in out.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
