@@ -49,12 +49,18 @@ def _head(found: pd.DataFrame, open_only: bool) -> None:
     if found.empty:
         st.header(judged.calm(), anchor=False)
         return
+    st.header(sentence(found, open_only=open_only), anchor=False)
+
+
+def sentence(found: pd.DataFrame, *, open_only: bool) -> str:
+    """How many findings there are, and the hours and money they speak of."""
     hours = found["wasted_gpu_hours"].sum()
     costs = found["wasted_cost"].dropna()
     worth = f", {wording.money(costs.sum(), found['currency'].dropna().iloc[0])}" if len(costs) else ""
-    what = "open findings" if open_only else "findings, open and closed"
-    told_of = f" speak of {wording.hours(hours)}{worth}" if hours else ""
-    st.header(f"{len(found)} {what}{told_of}", anchor=False)
+    many = wording.many(len(found), "open finding" if open_only else "finding")
+    speak = "speaks" if len(found) == 1 else "speak"
+    told_of = f" {speak} of {wording.hours(hours)}{worth}" if hours else ""
+    return f"{many}{'' if open_only else ', open and closed,'}{told_of}".rstrip(",")
 
 
 def _kinds(scene: Scene, found: pd.DataFrame) -> None:

@@ -116,7 +116,7 @@ def _search(scene: Scene, jobs: pd.DataFrame) -> None:
         list(labels),
         key="job",
         format_func=lambda job: labels.get(job, job),
-        placeholder=f"Find one of {len(jobs)} jobs by name, person, project or id",
+        placeholder=f"Find one of {wording.many(len(jobs), 'job')} by name, person, project or id",
         label_visibility="collapsed",
         on_change=lambda: go(replace(current_view(), job=st.session_state["job"])),
     )
@@ -132,7 +132,8 @@ def label_of_job(row: Any) -> str:
 def _list(scene: Scene, jobs: pd.DataFrame) -> None:
     held, wasted = jobs["gpu_hours"].sum(), jobs["wasted_gpu_hours"].sum()
     st.header(
-        f"{len(jobs)} jobs held {wording.hours(held)}; {wording.hours(wasted)} of them were wasted outright",
+        f"{wording.many(len(jobs), 'job')} held {wording.hours(held)}; {wording.hours(wasted)} of them were "
+        "wasted outright",
         anchor=False,
     )
     shown = jobs.assign(

@@ -6,6 +6,7 @@ import pytest
 from service import client
 from service.pages import wording
 from service.pages.evidence import told
+from service.pages.findings import sentence
 from service.pages.job import label_of_job
 from service.pages.naming import named
 from service.pages.notice import explain
@@ -71,6 +72,19 @@ def test_gaps_of_one_reason_are_added_up_within_the_window() -> None:
 def test_a_person_in_two_projects_is_two_rows_with_their_own_names() -> None:
     frame = pd.DataFrame({"user_name": ["ada", "ada", "bo", None], "project": ["x", "y", "x", None]})
     assert list(named(frame, "people")["name"]) == ["ada · x", "ada · y", "bo", "unknown"]
+
+
+@pytest.mark.parametrize(
+    ("many", "open_only", "said"),
+    [
+        (1, True, f"1 open finding speaks of 2.0{G}GPU-h, 3.00{G}EUR"),
+        (2, True, f"2 open findings speak of 4.0{G}GPU-h, 6.00{G}EUR"),
+        (1, False, f"1 finding, open and closed, speaks of 2.0{G}GPU-h, 3.00{G}EUR"),
+    ],
+)
+def test_one_finding_speaks_and_several_speak(many, open_only, said) -> None:
+    found = pd.DataFrame([{"wasted_gpu_hours": 2.0, "wasted_cost": 3.0, "currency": "EUR"}] * many)
+    assert sentence(found, open_only=open_only) == said
 
 
 def test_a_job_without_a_name_is_found_by_its_id() -> None:
