@@ -70,6 +70,10 @@ class Outbox:
         _sync(self.folder)
         return True
 
+    def holds(self, key: str, to: str) -> bool:
+        """Whether a message of that key for that receiver was taken."""
+        return (self.folder / Message(key=key, to=to, title="", text="").id / MESSAGE).exists()
+
     def push(self, now_ms: int) -> int:
         """Begin to send what is due, a few at once; how many were begun. Doesn't wait for them."""
         self._sending = [process for process in self._sending if process.poll() is None]

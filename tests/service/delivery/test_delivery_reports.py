@@ -2,6 +2,7 @@
 
 import email
 import json
+import shutil
 import socket
 import time
 from collections import Counter
@@ -36,7 +37,7 @@ from service.delivery.addresses import address_of
 from service.delivery.message import What
 from service.delivery.outbox import Outbox
 from service.opening import own_store
-from service.reports.posting import Order, span_of
+from service.reports.posting import Order, post, span_of
 from tests.service.delivery.servers import webhook
 
 MONDAY = ReportConfig(kind="cluster-week", cron="0 8 * * mon", zone="Europe/Berlin")
@@ -270,6 +271,25 @@ def test_a_schedule_may_be_called_anything(data: Path) -> None:
         looking.look()
         until(lambda: len(hook.taken) == 1, "the report has arrived")
         assert [each["filename"] for each in hook.taken[0]["attachments"]] == [".._team_vision.csv"]
+
+
+def test_cut_short_among_many_it_goes_on_with_those_who_have_none_yet(data: Path, tmp_path: Path) -> None:
+    """Hundreds of people take longer than a report may take; who has theirs is not made anew each time."""
+    mine = hourly(kind="my-week", to=("owners",), format="json")
+    delivery = DeliveryConfig(person="json://127.0.0.1:9/{user}")
+    order = Order(name="mine", due=datetime.now(UTC), report=mine, delivery=delivery)
+    with connect(data) as client:
+        first = post(order, tmp_path, client, order.due)
+        (cut, *others) = sorted((tmp_path / "reports").iterdir())
+        for path in (cut, *others):
+            path.unlink()
+        (gone, *_) = (each.message for each in Outbox(tmp_path, str).posted())
+        shutil.rmtree(tmp_path / "outbox" / gone.id)
+        again = post(order, tmp_path, client, order.due)
+    assert len(others) >= 1 and len(first) == 2 * (1 + len(others))
+    assert len([line for line in again if line.startswith("made before")]) == len(others)
+    (made,) = (tmp_path / "reports").iterdir()
+    assert gone.key.rpartition(":")[2] in made.name
 
 
 def test_a_service_that_ends_does_not_wait_for_a_report_and_makes_it_next_time(data: Path) -> None:
