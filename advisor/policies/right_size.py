@@ -156,9 +156,9 @@ def _model(state: ClusterState, observed: Observed, use: JobUse, gpu: Gpu) -> Fi
         return None
     ratio, name = min(offers)
     return Fit(
-        ask=f"a {name} instead of a {gpu.model}",
+        ask=f"{name} instead of {gpu.model}",
         hours_ratio=ratio,
-        risk=f"how fast it runs on a {name} was never measured: try it for an hour first",
+        risk=f"how fast it runs on {name} was never measured: try it for an hour first",
         confidence=0.4,
     )
 

@@ -45,8 +45,9 @@ def run(flags: argparse.Namespace) -> int:
     hours = sum(each.use.held_gpu_hours for each in past.jobs)
     whose = "those who consented" if flags.consented else "everybody, had everybody consented"
     local = (f"{at.astimezone():%Y-%m-%d %H:%M}" for at in (start, end))
+    held = f"{words.many(len(past.jobs), 'job')} held {words.hours(hours)} GPU-hours"
     screen.print(
-        f"{' to '.join(local)}: {len(past.jobs)} jobs held {words.hours(hours)} GPU-hours; for {whose}:",
+        f"{' to '.join(local)}: {held}; for {whose}:",
         style="bold",
     )
     screen.print(_table(found, currency, hours))
@@ -140,10 +141,10 @@ def _bar(earned: "Earned") -> str:
 
 
 HELD_AGAINST = {
-    "right-size": "Sizes of the first half of this time, against what the second half allows: {cases} jobs "
-    "of the same kinds, {error:+.0%} in total.",
-    "cap-memory": "Memory caps of the first half of this time, against what the second half needed: {cases} "
-    "jobs of the same kinds, {error:+.0%} in total.",
+    "right-size": "Sizes of the first half of this time, against what the second half allows jobs of the "
+    "same kinds: {cases}, {error:+.0%} in total.",
+    "cap-memory": "Memory caps of the first half of this time, against what jobs of the same kinds needed in "
+    "the second: {cases}, {error:+.0%} in total.",
     "pack": "Pairs that were put together, against what they reached: {cases}, {error:+.0%} in total.",
     "consolidate": "Waits that moves were expected to spare, against those in truth: {cases}, {error:+.0%} "
     "in total.",

@@ -92,6 +92,11 @@ def localized(sentence: str) -> str:
     return _STAMP.sub(moved, sentence)
 
 
+def many(number: int, one: str) -> str:
+    """So many of something: ``1 job``, ``2 jobs``."""
+    return f"{count(number)} {one}" if number == 1 else f"{count(number)} {one}s"
+
+
 def bar(ratio: float | None, width: int) -> str:
     """A bar of so many cells, to an eighth of a cell; empty where nothing was measured."""
     if ratio is None:

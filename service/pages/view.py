@@ -4,6 +4,7 @@ Whoever opens the same address sees the same view, so everything chosen on a pag
 kept in a session alone. Pure: the address and the time come in as arguments.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,8 @@ DEFAULT_RANGE = "24h"
 FILTERS = ("node", "project", "user", "model")
 STEPS_S = (60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400)
 MOST_POINTS = 170
+MOST_STEPS = 3_000
+"""What a query cuts a window into at most."""
 EARLIEST, LATEST = datetime(1970, 1, 2), datetime(2200, 1, 1)  # noqa: DTZ001  UTC, as in the store
 """What an address may name: at the ends of the calendar a zone's offset leads out of it."""
 
@@ -147,8 +150,10 @@ def pinned(view: View, shown: Window) -> View:
 
 
 def step_for(seconds: float, *, points: int = MOST_POINTS) -> int:
-    """The shortest round step that cuts ``seconds`` into at most ``points``."""
-    return next((step for step in STEPS_S if seconds / step <= points), STEPS_S[-1])
+    """The shortest round step that cuts ``seconds`` into at most ``points``; of years a day, or several."""
+    day_s = STEPS_S[-1]
+    fitting = (step for step in STEPS_S if seconds / step <= points)
+    return next(fitting, day_s * math.ceil(seconds / day_s / MOST_STEPS))
 
 
 def _instant(text: str | None) -> datetime | None:

@@ -6,7 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.pages.view import FILTERS, RANGES, View, address, parse, pinned, shared, step_for, window
+from analytics.query import STEPS_MOST
+from service.pages.view import (
+    FILTERS,
+    MOST_STEPS,
+    RANGES,
+    View,
+    address,
+    parse,
+    pinned,
+    shared,
+    step_for,
+    window,
+)
 
 at = datetime.fromisoformat
 NOW = datetime(2026, 11, 21, 9, 30, 45, tzinfo=UTC)
@@ -77,7 +89,9 @@ def test_no_range_draws_more_points_than_a_screen_shows(name) -> None:
 
 
 def test_a_window_longer_than_any_step_still_has_one() -> None:
-    assert step_for(86_400 * 3_650) == 86_400
+    assert step_for(86_400 * 2_900) == 86_400
+    seconds = 86_400 * 3_650
+    assert seconds / step_for(seconds) <= MOST_STEPS <= STEPS_MOST, "else no query answers"
 
 
 def test_time_and_filters_go_along_and_picks_stay_behind() -> None:
