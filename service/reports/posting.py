@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -121,8 +122,9 @@ def _write(report: Report, order: Order, data: Path) -> Path:
 
 
 def _safe(name: str) -> str:
-    """A schedule's or person's name within a file's: it may hold anything."""
-    return "".join(each if each.isalnum() or each in "-_." else "_" for each in name)
+    """A schedule's or person's name within a file's: it may hold anything, and stays one of its own."""
+    safe = "".join(each if each.isalnum() or each in "-_." else "_" for each in name)
+    return safe if safe == name else f"{safe}-{sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _key(order: Order, subject: str | None) -> str:
