@@ -63,10 +63,10 @@ def _add_samples(
     gpu_ids = tuple(sorted(pc.unique(rows["gpu_id"]).to_pylist()))
     live.recent_ms = 0
     live.note_widths(pc.max(rows["width_ms"]).as_py())
+    live.registry.install_earlier(rows)
     connection.register("incoming", rows)
     bounds = {"from_ms": first_ms, "to_ms": last_ms, "kept_ms": live.marks.samples_from_ms}
     counted = connection.execute(statement("insert_history"), bounds).fetchone()
-    connection.execute(statement("install_earlier"))
     connection.execute(statement("add_told_latest"))
     connection.unregister("incoming")
     live.newest = read_newest(connection)

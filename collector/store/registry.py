@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from collector.model import Gpu, Holder, JobId, Process, ProcessKey
 from collector.store.columns import distinct_uuids
+from collector.store.latest import Times, grown
 from collector.store.statements import statement
 
 UNKNOWN_NODE = "unknown"
@@ -41,10 +42,14 @@ class Registry:
         self._older_holders: dict[str, tuple[int, Holder]] = {}
         self._older_processes: dict[ProcessKey, tuple[int, Process]] = {}
         self._turned_ms = 0
-        for row in connection.execute(statement("known_gpus")).fetchall():
-            gpu = Gpu(**dict(zip(_GPU_FIELDS, row[1:], strict=True)))
-            self.gpu_ids[gpu.uuid] = row[0]
+        self.installed_ms: Times = np.zeros(0, dtype=np.int64)
+        """Since when each GPU counts as installed, UTC ms, by its id."""
+        known = connection.execute(statement("known_gpus")).fetchall()
+        for gpu_id, _, *said in known:
+            gpu = Gpu(**dict(zip(_GPU_FIELDS, said, strict=True)))
+            self.gpu_ids[gpu.uuid] = gpu_id
             self._gpus[gpu.uuid] = gpu
+        self._note_installed({gpu_id: installed_ms for gpu_id, installed_ms, *_ in known})
 
     def register_gpus(self, gpus: Iterable[Gpu], source: str, installed_from_ms: int) -> None:
         """Add the unknown ones and write down what changed; what is None now keeps its old value.
@@ -84,6 +89,14 @@ class Registry:
         if missing:
             bare = {uuid: Gpu(uuid=uuid, node=UNKNOWN_NODE) for uuid in sorted(missing)}  # type: ignore[arg-type]
             self._add_gpus(bare, source, installed_from_ms)
+
+    def install_earlier(self, rows: pa.Table) -> None:
+        """A GPU was there from the start of its first sample on, and one of these samples may be it.
+
+        It may be wider than the tick that brings it, or come with a later one.
+        """
+        incoming = rows.to_reader()  # noqa: F841  DuckDB finds it by its name
+        self._note_installed(dict(self._connection.execute(statement("install_earlier")).fetchall()))
 
     def row_ids(self, samples: pa.Table, source: str, installed_from_ms: int) -> pa.Array:
         """The GPU id of every row of a table of samples, UUIDs never heard of included.
@@ -155,11 +168,17 @@ class Registry:
             self._older_processes, self._processes = self._processes, {}
             self._turned_ms = at_ms
 
+    def _note_installed(self, since_ms: Mapping[int, int]) -> None:
+        self.installed_ms = grown(self.installed_ms, max(since_ms, default=0))
+        self.installed_ms[list(since_ms)] = list(since_ms.values())
+
     def _add_gpus(self, fresh: dict[str, Gpu], source: str, installed_from_ms: int) -> None:
         rows = [{**_gpu_row(gpu), "source": source, "from_ms": installed_from_ms} for gpu in fresh.values()]
-        for gpu_id, uuid in self._insert("insert_gpus", rows, _GPU_ARROW):
+        added = self._insert("insert_gpus", rows, _GPU_ARROW)
+        for gpu_id, uuid in added:
             self.gpu_ids[uuid] = gpu_id
             self._gpus[uuid] = fresh[uuid]
+        self._note_installed({gpu_id: installed_from_ms for gpu_id, _ in added})
 
     def _add_holders(self, fresh: list[Holder], at_ms: int) -> None:
         if not fresh:

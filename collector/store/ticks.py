@@ -125,6 +125,9 @@ def add_samples(connection: duckdb.DuckDBPyConnection, live: Live, stored: pa.Ta
     widths = rows["width_ms"].to_numpy()
     starts = ends - widths
     live.note_widths(int(widths.max()))
+    early = starts < live.registry.installed_ms[ids]
+    if early.any():
+        live.registry.install_earlier(rows.filter(pa.array(early)))
     if live.marks.minutes_to_ms is None:
         live.marks = start_marks(connection, int(starts.min()))
     ahead = ends > live.newest_ms[ids]

@@ -103,3 +103,15 @@ def test_an_unreadable_source_leaves_one_gap_however_long_it_lasts(tmp_path: Pat
         gaps = ask(store, "SELECT source, epoch_ms(from_ts), epoch_ms(to_ts), reason FROM gaps")
         assert gaps == [("dcgm", T0 + TICK_MS, T0 + 7 * TICK_MS, "refused")]
         assert ask(store, "SELECT count(*) FROM ticks WHERE reason = 'refused'") == [(6,)]
+
+
+def test_a_gpu_is_installed_from_the_start_of_its_first_sample_however_wide_and_late(tmp_path: Path) -> None:
+    """An exporter's first sample covers 30 s of a tick of 10 s; a slow source's comes with a later tick."""
+    at = T0 + 12_000
+    wide, late = sample(0, at, width_ms=30_000), sample(1, at - 20_000)
+    with open_store(at_path(tmp_path)) as store:
+        store.write_tick(tick(at, [wide]))
+        store.write_tick(tick(at + TICK_MS, [sample(1, at + TICK_MS)]))
+        store.write_tick(tick(at + 2 * TICK_MS, [late]))
+        since = ask(store, "SELECT epoch_ms(installed_from) FROM gpus ORDER BY gpu_id")
+    assert since == [(at - 30_000,), (at - 30_000,)]
