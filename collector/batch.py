@@ -7,6 +7,7 @@ door. Scaling to integers happens in the store; here values are as in ``collecto
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from operator import attrgetter
+from typing import Any
 
 import pyarrow as pa
 
@@ -87,6 +88,24 @@ def to_table(samples: Iterable[GpuSample]) -> pa.Table:
 def _column(rows: tuple[GpuSample, ...], field: pa.Field) -> pa.Array:
     """One attribute of all rows; column by column, because it halves the time of row by row."""
     values = list(map(attrgetter(field.name), rows))
+    try:
+        return _array(values, field)
+    except (pa.ArrowInvalid, OverflowError):
+        return _array(fitting(values, field.type), field)
+
+
+def fitting(values: Iterable[Any], kind: pa.DataType) -> list[Any]:
+    """The values without the whole numbers that no column of this kind holds: those are not measured.
+
+    A driver's garbage (4294967295 MHz) must cost the value, not the tick of all GPUs.
+    """
+    if not pa.types.is_signed_integer(kind):
+        return list(values)
+    most = 2 ** (kind.bit_width - 1) - 1
+    return [value if value is None or -most <= value <= most else None for value in values]
+
+
+def _array(values: list[Any], field: pa.Field) -> pa.Array:
     if field.name == "flags":
         values = [",".join(flags) or None for flags in values] if any(values) else [None] * len(values)
     if values and values[0] is values[-1] and values.count(values[0]) == len(values):

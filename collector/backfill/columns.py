@@ -96,11 +96,11 @@ def _add_flag(flags: npt.NDArray[np.object_], where: npt.NDArray[np.bool_], flag
 
 def _nullable(values: npt.NDArray[np.float64], name: str) -> pa.Array:
     kind = SAMPLE_SCHEMA.field(name).type
-    blank = np.isnan(values)
     if name.endswith("_ratio"):
-        return pa.array(np.minimum(values, 1.0).astype(np.float32), mask=blank)
-    fits = np.where(blank, 0, np.minimum(np.rint(values), _LIMITS[kind]))
-    return pa.array(fits.astype(np.int64), mask=blank).cast(kind)
+        return pa.array(np.minimum(values, 1.0).astype(np.float32), mask=np.isnan(values))
+    whole = np.rint(values)
+    blank = ~(whole <= _LIMITS[kind])
+    return pa.array(np.where(blank, 0, whole).astype(np.int64), mask=blank).cast(kind)
 
 
 def _gpu(device: Device, parts: Iterable[Device]) -> Gpu:

@@ -3,6 +3,8 @@
 Pure arithmetic on Arrow columns; what the columns mean is said in ``collector.model``.
 """
 
+from contextlib import suppress
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -10,6 +12,8 @@ from collector.batch import SAMPLE_SCHEMA
 
 RATIO_SCALE = 10_000
 MAX_SMALLINT = 32_767
+LEAST_WIDTH_MS = 1
+"""No sample covers less: shares of its width are asked for."""
 _TYPES = {
     "rung": pa.uint8(),
     "temperature_c": pa.int16(),
@@ -42,7 +46,7 @@ def stored_rows(samples: pa.Table, gpu_ids: pa.Array) -> pa.Table:
     columns = {
         "ts": _timestamps(samples["at_ms"]),
         "gpu_id": gpu_ids,
-        "width_ms": samples["width_ms"].cast(pa.int32()),
+        "width_ms": pc.max_element_wise(samples["width_ms"].cast(pa.int32()), LEAST_WIDTH_MS),
         "rung": _column(samples, "rung", rows).fill_null(0),
     }
     for name in MEASURES:
@@ -58,11 +62,19 @@ def _column(samples: pa.Table, name: str, rows: int) -> pa.ChunkedArray | pa.Arr
     if column.null_count == rows:
         return pa.nulls(rows, kind)
     if name.endswith("_ratio"):
-        scaled = pc.round(pc.multiply(column, float(RATIO_SCALE)))
-        if pc.max(scaled).as_py() > MAX_SMALLINT:
-            scaled = pc.min_element_wise(scaled, float(MAX_SMALLINT), skip_nulls=False)
-        return scaled.cast(kind)
+        return _ten_thousandths(column)
     return column if column.type == kind else column.cast(kind)
+
+
+def _ten_thousandths(ratios: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Cut at what a column holds; what is no ratio at all (NaN, infinite, below 0) is not measured."""
+    scaled = pc.round(pc.multiply(ratios, float(RATIO_SCALE)))
+    with suppress(pa.ArrowInvalid):
+        if pc.min(scaled).as_py() >= 0.0:
+            return scaled.cast(pa.int16())
+    is_ratio = pc.and_(pc.is_finite(scaled), pc.greater_equal(scaled, 0.0))
+    cut = pc.min_element_wise(scaled, float(MAX_SMALLINT), skip_nulls=False)
+    return pc.if_else(is_ratio, cut, None).cast(pa.int16())
 
 
 def _timestamps(at_ms: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -12,6 +12,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from collector.batch import fitting
 from collector.model import Gpu, Holder, JobId, Process, ProcessKey
 from collector.store.columns import distinct_uuids
 from collector.store.latest import Times, grown
@@ -71,10 +72,11 @@ class Registry:
             old = self._gpus.get(gpu.uuid)
             if old is gpu or old == gpu:
                 continue
+            storable = _storable(gpu)
             if old is None:
-                fresh[gpu.uuid] = gpu
+                fresh[gpu.uuid] = storable
                 continue
-            merged = _merged(old, gpu)
+            merged = _merged(old, storable)
             if merged != old:
                 self._connection.execute(statement("update_gpu"), _gpu_row(merged))
                 changed = True
@@ -287,6 +289,13 @@ def _merged(old: _T, new: _T) -> _T:
         if (value := getattr(new, column.name)) is not None and value != ()
     }
     return replace(old, **learnt)
+
+
+def _storable(gpu: Gpu) -> Gpu:
+    """The GPU without the numbers that no column holds."""
+    said = {name: getattr(gpu, name) for name in _GPU_FIELDS}
+    held = {name: fitting((said[name],), _GPU_ARROW.field(name).type)[0] for name in _GPU_FIELDS}
+    return gpu if held == said else replace(gpu, **held)
 
 
 def _gpu_row(gpu: Gpu) -> dict[str, object]:

@@ -11,7 +11,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from collector.batch import to_table
+from collector.batch import fitting, to_table
 from collector.model import Holder, JobId, Process, ProcessKey, ProcessSample, Reading, Tick
 from collector.store.allocations import (
     RESUME_MS,
@@ -188,7 +188,9 @@ def write_processes(
             "process_id": pa.array([ids[s.key] for s in samples], pa.int32()),
             "width_ms": pa.array([s.width_ms for s in samples], pa.int32()),
             "process_type": pa.array([s.type.value for s in samples], pa.string()),
-            "memory_used_bytes": pa.array([s.memory_used_bytes for s in samples], pa.int64()),
+            "memory_used_bytes": pa.array(
+                fitting([s.memory_used_bytes for s in samples], pa.int64()), pa.int64()
+            ),
             "sm_e4": pa.array([_e4(s.sm_ratio) for s in samples], pa.int16()),
         }
     )
