@@ -32,6 +32,7 @@ from collector.store.retention import Dropped, Retention, drop_expired
 from collector.store.rollups import any_finished, read_marks
 from collector.store.sealing import (
     SealedDay,
+    broken_days,
     days_to_seal,
     remove_files,
     renew_view,
@@ -332,9 +333,12 @@ class Store:
                 raise
 
     def _recover(self) -> None:
-        """Back to what is committed; an engine that gave up is opened again."""
+        """Back to what is committed, without days that broke; an engine that gave up is opened again."""
         with suppress(duckdb.Error):
             self._connection.execute("ROLLBACK")
+        with suppress(duckdb.Error), _transaction(self._connection):
+            if broken_days(self._connection, self.folder):
+                renew_view(self._connection, self.folder)
         try:
             self._remember()
         except duckdb.Error:

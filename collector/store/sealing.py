@@ -50,7 +50,7 @@ def seal_day(connection: duckdb.DuckDBPyConnection, folder: Path, day_ms: int) -
         return None
     day = str(counted[1])
     before = connection.execute(statement("sealed_of_day"), {"day": day}).fetchall()
-    if any(_size(folder / path) != size for path, size in before):
+    if any(_wrong(folder / path, size) for path, size in before):
         return None
     target = folder / SEALED_FOLDER / f"day={day}" / _name({path for path, _ in before})
     batches = connection.sql(statement("read_day"), params=span).to_arrow_reader(ROW_GROUP_ROWS)
@@ -72,29 +72,33 @@ def seal_day(connection: duckdb.DuckDBPyConnection, folder: Path, day_ms: int) -
 def renew_view(connection: duckdb.DuckDBPyConnection, folder: Path) -> tuple[str, ...]:
     """Let ``samples_all`` read the recorded files, in the caller's transaction; what to tell of missing ones.
 
-    A file that is gone, or has another size than recorded, is left out until it is put back: one lost day
-    must not stop the watching of all others.
+    A file that is gone, has another size than recorded, or is no Parquet any more, is left out until it is
+    put back: one lost day must not stop the watching of all others.
     """
-    usable, remarks = [], []
-    for path, size in connection.execute("SELECT path, bytes FROM sealed ORDER BY day").fetchall():
-        found = _size(folder / path)
-        if found == size:
-            usable.append(path)
-            continue
-        remarks.append(
-            f"the sealed day {folder / path} should have {size} bytes, found "
-            f"{'no file' if found is None else found}: its samples are left out (its minutes and hours are "
-            "not); put the file back from a backup and start again"
-        )
+    broken = broken_days(connection, folder)
+    remarks = tuple(
+        f"the sealed day {folder / path} {found}: its samples are left out (its minutes and hours are not); "
+        "put the file back from a backup and start again"
+        for path, found in broken.items()
+    )
+    recorded = connection.execute("SELECT path FROM sealed ORDER BY day").fetchall()
+    usable = [path for (path,) in recorded if path not in broken]
     if not usable:
         connection.execute("CREATE OR REPLACE VIEW samples_all AS SELECT * FROM samples")
-        return tuple(remarks)
+        return remarks
     files = ", ".join("'" + path.replace("'", "''") + "'" for path in usable)
     connection.execute(
         "CREATE OR REPLACE VIEW samples_all AS SELECT * FROM samples UNION ALL BY NAME "
         f"SELECT * EXCLUDE (uuid) FROM read_parquet([{files}], hive_partitioning = false)"
     )
-    return tuple(remarks)
+    return remarks
+
+
+def broken_days(connection: duckdb.DuckDBPyConnection, folder: Path) -> dict[str, str]:
+    """The recorded files that cannot be read, and what is wrong with each."""
+    recorded = connection.execute("SELECT path, bytes FROM sealed ORDER BY day").fetchall()
+    looked = ((path, _wrong(folder / path, size)) for path, size in recorded)
+    return {path: wrong for path, wrong in looked if wrong is not None}
 
 
 def days_to_seal(connection: duckdb.DuckDBPyConnection, before_ms: int) -> tuple[int, ...]:
@@ -143,8 +147,17 @@ def _name(before: set[str]) -> str:
     return name
 
 
-def _size(file: Path) -> int | None:
-    return file.stat().st_size if file.is_file() else None
+def _wrong(file: Path, size: int) -> str | None:
+    """What is wrong with a file that was recorded; ``None``: nothing, as far as its end tells."""
+    if not file.is_file():
+        return f"should have {size} bytes, found no file"
+    if file.stat().st_size != size:
+        return f"should have {size} bytes, found {file.stat().st_size}"
+    try:
+        pq.read_metadata(file)
+    except (pa.ArrowException, OSError) as error:
+        return f"is damaged ({error})"
+    return None
 
 
 def _write_whole(batches: pa.RecordBatchReader, target: Path) -> int:

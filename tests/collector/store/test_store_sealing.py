@@ -1,15 +1,17 @@
 """Sealed days: the same rows in fewer bytes, whatever happens in between."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import duckdb
 import pyarrow.parquet as pq
 import pytest
 
 from collector.store.database import Store, open_store
-from tests.collector.store.store_parts import ask, at_path, empty, history, sample
+from tests.collector.store.store_parts import ask, at_path, empty, history, sample, tick
 
-DAY_MS = 86_400_000
+MINUTE_MS, DAY_MS = 60_000, 86_400_000
 D0 = 1_790_000_000_000 // DAY_MS * DAY_MS
 STEP_MS = 600_000
 ALL = "SELECT * FROM samples_all ORDER BY gpu_id, ts"
@@ -113,6 +115,26 @@ def test_a_missing_sealed_day_is_told_left_out_and_can_be_put_back(store: Store)
     hidden.rename(file)
     with open_store(store.path) as again:
         assert again.remarks == () and ask(again, ALL) == before
+
+
+def test_a_damaged_sealed_day_is_told_and_left_out(store: Store) -> None:
+    before = ask(store, ALL)
+    (day,) = store.seal_days(D0 + DAY_MS)
+    store.close()
+    (store.folder / day.path).write_bytes(bytes(day.bytes))
+    with open_store(store.path) as again:
+        assert "is damaged" in again.remarks[0] and "its samples are left out" in again.remarks[0]
+        assert ask(again, "SELECT count(*) FROM samples_all") == [(len(before) - day.samples,)]
+
+
+def test_a_sealed_day_that_breaks_under_a_running_service_costs_one_roll_up(store: Store) -> None:
+    (day,) = store.seal_days(D0 + DAY_MS)
+    (store.folder / day.path).unlink()
+    at = D0 + 3 * DAY_MS
+    with suppress(duckdb.Error):
+        store.write_tick(tick(at, [sample(0, at)]))
+    store.write_tick(tick(at + MINUTE_MS, [sample(0, at + MINUTE_MS)]))
+    assert ask(store, "SELECT max(epoch_ms(complete_to)) FROM watermarks WHERE name = 'rollup_1m'") == [(at,)]
 
 
 def test_the_folder_can_be_moved(store: Store, tmp_path: Path) -> None:
