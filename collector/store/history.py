@@ -12,7 +12,7 @@ from collector.batch import HeldInterval, History
 from collector.store.allocations import read_open
 from collector.store.columns import stored_rows
 from collector.store.gaps import write_gaps
-from collector.store.latest import read_newest
+from collector.store.latest import read_newest, stored_ends
 from collector.store.rollups import Stretch, close_finished, redo, start_marks
 from collector.store.statements import statement
 from collector.store.ticks import Live, note_outcomes, write_processes
@@ -70,7 +70,7 @@ def _add_samples(
     connection.execute(statement("add_told_latest"))
     connection.unregister("incoming")
     live.newest = read_newest(connection)
-    live.newest_ms = live.newest.ends_ms
+    live.newest_ms = stored_ends(connection, live.newest)
     if live.marks.minutes_to_ms is None:
         live.marks = start_marks(connection, first_ms)
     stretch = Stretch(from_ms=first_ms, to_ms=last_ms, gpu_ids=gpu_ids)

@@ -15,6 +15,8 @@ from collector.store.statements import feed, statement
 Times = np.ndarray[tuple[int], np.dtype[np.int64]]
 Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 UNKNOWN_MS = -1
+LOOK_BACK_MS = 600_000
+"""After the clock was set back, a GPU whose newest sample is older than this has none that tells of now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,20 @@ def grown(ends_ms: Times, top: int) -> Times:
     return longer
 
 
+def stored_ends(connection: duckdb.DuckDBPyConnection, newest: Newest) -> Times:
+    """When each GPU's last stored sample ended; in ``newest`` it is earlier where the clock was set back."""
+    return _with_span(connection, newest.ends_ms, int(newest.ends_ms.max()), None)
+
+
+def ends_by(connection: duckdb.DuckDBPyConnection, ends_ms: Times, now_ms: int) -> Times:
+    """The same, but none after ``now_ms``: what was measured before the clock was set back is not now."""
+    ahead = ends_ms > now_ms
+    if not ahead.any():
+        return ends_ms
+    unknown = np.full(len(ends_ms), UNKNOWN_MS, dtype=np.int64)
+    return np.where(ahead, _with_span(connection, unknown, now_ms - LOOK_BACK_MS, now_ms), ends_ms)
+
+
 def moves(newest: Newest, ends_ms: Times) -> Moves:
     """How the newest samples got from where they lay to ``ends_ms``, which has all GPUs of before; pure.
 
@@ -66,7 +82,7 @@ def moves(newest: Newest, ends_ms: Times) -> Moves:
     moved = ends_ms != before
     left = newest.times & frozenset(np.unique(before[moved]).tolist())
     behind = ~moved & ~apart & np.isin(ends_ms, list(left))
-    times = (newest.times - left) | frozenset(np.unique(ends_ms[moved]).tolist())
+    times = (newest.times - left) | frozenset(np.unique(ends_ms[moved]).tolist()) - {UNKNOWN_MS}
     return Moves(behind=np.flatnonzero(behind), back=np.flatnonzero(moved & apart), times=times)
 
 
@@ -84,6 +100,20 @@ def follow(connection: duckdb.DuckDBPyConnection, newest: Newest, ends_ms: Times
         connection.execute(statement("clear_latest_times"))
         connection.execute(statement("insert_latest_times"), {"times_ms": sorted(made.times)})
     return Newest(ends_ms=ends_ms, apart=apart, times=made.times)
+
+
+def _with_span(
+    connection: duckdb.DuckDBPyConnection, ends_ms: Times, after_ms: int, to_ms: int | None
+) -> Times:
+    """The times, later where a sample of the span is."""
+    span = {"after_ms": after_ms, "to_ms": to_ms}
+    found = connection.execute(statement("ends_in_span"), span).fetchall()
+    if not found:
+        return ends_ms
+    ids, ends = np.array(found, dtype=np.int64).T
+    later = grown(ends_ms, int(ids.max()))
+    later[ids] = np.maximum(later[ids], ends)
+    return later
 
 
 def _longer(apart: Flags, size: int) -> Flags:

@@ -25,7 +25,7 @@ from collector.store.allocations import (
 )
 from collector.store.columns import MAX_SMALLINT, RATIO_SCALE, stored_rows
 from collector.store.gaps import GapBook, gaps_of, note_ticks, write_gaps
-from collector.store.latest import Newest, Times, follow, grown, read_newest
+from collector.store.latest import Newest, Times, ends_by, follow, grown, read_newest, stored_ends
 from collector.store.registry import Registry
 from collector.store.rollups import (
     Marks,
@@ -54,7 +54,8 @@ class Live:
     marks: Marks
     newest: Newest
     newest_ms: Times
-    """When each GPU's newest sample ended; ahead of ``newest`` until the tick is written."""
+    """When each GPU's last stored sample ended; ahead of ``newest`` until the tick is written, and after the
+    clock was set back until it is there again."""
     widest_ms: int
     book: GapBook
     said: Said | None = None
@@ -84,7 +85,7 @@ def read_live(connection: duckdb.DuckDBPyConnection) -> Live:
         ticked_ms=ticked_ms,
         marks=read_marks(connection),
         newest=newest,
-        newest_ms=newest.ends_ms,
+        newest_ms=stored_ends(connection, newest),
         widest_ms=_widest_ms(connection),
         book=GapBook(last_ticks=last_ticks),
     )
@@ -95,7 +96,7 @@ def write_tick(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick) ->
     live.recent_ms = 0
     readings = [outcome for outcome in tick.outcomes if isinstance(outcome, Reading)]
     late = [_write_reading(connection, live, reading, tick) for reading in readings]
-    live.newest = follow(connection, live.newest, live.newest_ms)
+    live.newest = follow(connection, live.newest, ends_by(connection, live.newest_ms, tick.at_ms))
     _write_allocations(connection, live, tick)
     _write_owners(connection, live, tick)
     write_gaps(connection, gaps_of(tick, live.book), live.registry.gpu_ids, live.book)

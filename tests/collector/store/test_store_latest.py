@@ -23,7 +23,7 @@ from tests.collector.store.store_parts import (
     uuid,
 )
 
-DAY_MS = 86_400_000
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 LATEST = "SELECT * FROM latest ORDER BY gpu_id"
 NEWEST = """
 SELECT ts, gpu_id, width_ms, rung, utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4,
@@ -85,6 +85,28 @@ def test_what_is_let_go_of_is_still_the_newest(tmp_path: Path) -> None:
         assert ask(store, "SELECT count(*) FROM samples_all") == [(0,)] and ask(store, LATEST) == before
     with open_store(at_path(tmp_path)) as store:
         assert ask(store, LATEST) == before
+
+
+@pytest.mark.parametrize("restarted", (False, True))
+def test_a_clock_that_was_set_back_leaves_no_future_behind(tmp_path: Path, restarted: bool) -> None:
+    """A machine that booted an hour ahead: what it measured then is not now, nor is it stored twice."""
+    ahead_ms, store = T0 + HOUR_MS, open_store(at_path(tmp_path))
+    try:
+        for at in range(ahead_ms, ahead_ms + 4 * TICK_MS, TICK_MS):
+            store.write_tick(tick(at, [sample(0, at, 0.9), sample(1, at, 0.9)]))
+        for at in range(T0, T0 + 4 * TICK_MS, TICK_MS):
+            store.write_tick(tick(at, [sample(0, at, 0.1)]))
+            if restarted:
+                store.close()
+                store = open_store(at_path(tmp_path))
+            assert ask(store, "SELECT gpu_id, epoch_ms(ts), utilization_e4 FROM latest") == [(1, at, 1000)]
+        store.write_tick(tick(ahead_ms, [sample(0, ahead_ms, 0.1)]))
+        assert ask(store, "SELECT count(*) FROM samples WHERE gpu_id = 1") == [(8,)]
+        after_ms = ahead_ms + 9 * TICK_MS
+        store.write_tick(tick(after_ms, [sample(0, after_ms, 0.2), sample(1, after_ms, 0.3)]))
+        assert ask(store, LATEST) == ask(store, NEWEST)
+    finally:
+        store.close()
 
 
 def test_what_an_older_file_had_written_twice_is_still_there(tmp_path: Path) -> None:
