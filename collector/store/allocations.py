@@ -3,7 +3,7 @@
 An allocation seen at one tick and not at the next ended at the first of the two; a new one began there. So
 handing a GPU over leaves neither a hole nor an overlap; what ended just where it begins again goes on. After
 a pause longer than RESUME_MS nobody knows what went on: everything is closed at the last tick before it, and
-begins again with the tick after it.
+begins again with the tick after it. Where the clock was set back nothing is held ahead of it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -97,6 +97,12 @@ def write_change(connection: duckdb.DuckDBPyConnection, change: Change) -> None:
         connection.execute(statement("reopen_allocations"), {"from_ms": change.opened_at_ms})
         connection.execute(statement("open_allocations"), {"from_ms": change.opened_at_ms})
         connection.unregister("opening")
+
+
+def set_back(connection: duckdb.DuckDBPyConnection, at_ms: int) -> None:
+    """The clock was set back to ``at_ms``: what ended ahead of it has ended, what lasts has begun."""
+    connection.execute(statement("clear_ahead_allocations"), {"at_ms": at_ms})
+    connection.execute(statement("set_back_allocations"), {"at_ms": at_ms})
 
 
 def read_open(connection: duckdb.DuckDBPyConnection) -> frozenset[Claim]:

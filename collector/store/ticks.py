@@ -21,6 +21,7 @@ from collector.store.allocations import (
     claims_of,
     read_open,
     said_by,
+    set_back,
     write_change,
 )
 from collector.store.columns import MAX_SMALLINT, RATIO_SCALE, stored_rows
@@ -97,6 +98,8 @@ def write_tick(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick) ->
     readings = [outcome for outcome in tick.outcomes if isinstance(outcome, Reading)]
     late = [_write_reading(connection, live, reading, tick) for reading in readings]
     live.newest = follow(connection, live.newest, ends_by(connection, live.newest_ms, tick.at_ms))
+    if live.ticked_ms is not None and tick.at_ms < live.ticked_ms:
+        set_back(connection, tick.at_ms)
     _write_allocations(connection, live, tick)
     _write_owners(connection, live, tick)
     write_gaps(connection, gaps_of(tick, live.book), live.registry.gpu_ids, live.book)

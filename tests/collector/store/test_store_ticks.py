@@ -115,3 +115,18 @@ def test_a_gpu_is_installed_from_the_start_of_its_first_sample_however_wide_and_
         store.write_tick(tick(at + 2 * TICK_MS, [late]))
         since = ask(store, "SELECT epoch_ms(installed_from) FROM gpus ORDER BY gpu_id")
     assert since == [(at - 30_000,), (at - 30_000,)]
+
+
+def test_what_was_held_ahead_of_a_clock_that_was_set_back_is_not_held_now(tmp_path: Path) -> None:
+    """A booted an hour ahead and ended there; b goes on: neither is told by the hour that is yet to come."""
+    ahead_ms = T0 + 3_600_000
+    with open_store(at_path(tmp_path)) as store:
+        for at in (ahead_ms, ahead_ms + TICK_MS):
+            store.write_tick(tick(at, [sample(0, at), sample(1, at)], [held(0, "a"), held(1, "b")]))
+        store.write_tick(tick(ahead_ms + 2 * TICK_MS, [], [held(1, "b")]))
+        store.write_tick(tick(T0, [sample(0, T0), sample(1, T0)], [held(1, "b")]))
+        rows = ask(
+            store,
+            "SELECT job, epoch_ms(from_ts), epoch_ms(to_ts) FROM allocations JOIN holders USING (holder_id)",
+        )
+    assert rows == [("slurm:b", T0, None)]
