@@ -1,7 +1,7 @@
 """When a GPU stops being installed: a MIG instance that was destroyed, a board that was taken out.
 
 A GPU that falls off the bus, or whose node or collector is down, stays installed, and unknown. It is
-*unlisted* only while the source that reported it can be read, tells of no gap that would explain it, and
+*unlisted* only while the source that named it last can be read, tells of no gap that would explain it, and
 does not name it.
 
 =============  =======================================  ===================================================
@@ -16,13 +16,14 @@ What is listed again is installed again; the time between then counts as unknown
 writing below, inside the caller's transaction.
 """
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 import duckdb
 
-from collector.model import Reading, Tick, Unavailable
+from collector.model import GpuUuid, Reading, Tick, Unavailable
 from collector.store.statements import statement
 
 CHECK_MS = 30_000
@@ -108,8 +109,9 @@ def write_standings(
         book.odd = {
             each.uuid for each in book.standings.values() if each.is_gone or each.unlisted_ms is not None
         }
-    listed = {gpu.uuid for o in tick.outcomes if isinstance(o, Reading) for gpu in o.gpus}
-    asked = (book.standings.keys() - listed) | book.odd
+    listed = {gpu.uuid: o.source for o in tick.outcomes if isinstance(o, Reading) for gpu in o.gpus}
+    _write_sources(connection, book, listed)
+    asked = (book.standings.keys() - listed.keys()) | book.odd
     for change in changes([book.standings[uuid] for uuid in sorted(asked)], tick) if asked else ():
         _write(connection, change)
         book.standings[change.uuid] = _after(book.standings[change.uuid], change)
@@ -157,6 +159,20 @@ def _read(connection: duckdb.DuckDBPyConnection) -> dict[str, Standing]:
     names = ("uuid", "node", "source", "parent_uuid", "is_gone", "unlisted_ms")
     rows = connection.execute(statement("gpu_standings")).fetchall()
     return {row[0]: Standing(**dict(zip(names, row, strict=True))) for row in rows}
+
+
+def _write_sources(
+    connection: duckdb.DuckDBPyConnection, book: StandingBook, listed: Mapping[GpuUuid, str]
+) -> None:
+    """Note who names each GPU now: a past was imported by another source than the one that goes on."""
+    moved: defaultdict[str, list[str]] = defaultdict(list)
+    for uuid, source in listed.items():
+        known = book.standings.get(uuid)
+        if known is not None and known.source != source:
+            moved[source].append(uuid)
+            book.standings[uuid] = replace(known, source=source)
+    for source, uuids in moved.items():
+        connection.execute(statement("set_source"), {"uuids": uuids, "source": source})
 
 
 def _write(connection: duckdb.DuckDBPyConnection, change: Change) -> None:

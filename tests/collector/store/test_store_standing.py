@@ -133,6 +133,17 @@ def test_gpus_of_a_source_that_cannot_be_read_stay(store: Store) -> None:
     assert ask(store, GONE) == []
 
 
+def test_gpus_that_another_source_took_over_stay_while_that_one_is_blind(store: Store) -> None:
+    """A past is imported from Prometheus; it goes on with the exporters, and a node of theirs is down."""
+    far = gpu(1, node=NodeName("n1"))
+    store.write_tick(listing(T0, [far], source="prometheus"))
+    store.write_tick(listing(T0 + CHECK_MS, [gpu(0), far], source="dcgm"))
+    for day in range(1, 20):
+        gap = Gap(source="dcgm", from_ms=0, to_ms=1, reason="r", node=far.node)
+        store.write_tick(listing(T0 + day * DAY_MS, [gpu(0)], [gap], source="dcgm"))
+    assert ask(store, GONE) == []
+
+
 def test_gpus_of_a_source_that_is_read_no_more_are_gone_after_seven_days(store: Store) -> None:
     store.write_tick(listing(T0, [gpu(1)], source="simulated"))
     store.write_tick(listing(T0 + CHECK_MS, [gpu(0)]))

@@ -115,6 +115,7 @@ PARAMETERS = {
     "see_holders": "at_ms",
     "set_apart": "",
     "set_back_allocations": "at_ms",
+    "set_source": "source uuids",
     "set_unlisted": "unlisted_ms uuid",
     "set_watermark": "complete_to_ms name",
     "touch_holders": "at_ms",
