@@ -5,6 +5,7 @@ level is made of the one below it; days are made anew from all their hours, neve
 runs inside the caller's transaction.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import duckdb
@@ -111,8 +112,8 @@ def any_finished(marks: Marks, at_ms: int) -> bool:
 def redo(connection: duckdb.DuckDBPyConnection, stretch: Stretch, marks: Marks, reach: Reach) -> None:
     """Roll up again what lies before the marks, for these GPUs.
 
-    Where samples were let go of, what is rolled up stays and only what is missing is added; where minutes
-    were let go of, whole hours are done again.
+    Where samples were let go of, what is rolled up stays but for the hours of which samples came later; where
+    minutes were let go of, whole hours are done again.
     """
     step_ms = HOUR_MS if stretch.from_ms < (marks.minutes_from_ms or 0) else MINUTE_MS
     from_ms = floor_to(stretch.from_ms, step_ms)
@@ -120,15 +121,29 @@ def redo(connection: duckdb.DuckDBPyConnection, stretch: Stretch, marks: Marks, 
     kept_ms = min(max(from_ms, marks.samples_from_ms or from_ms), max(to_ms, from_ms))
     if from_ms < kept_ms:
         old = Stretch(from_ms=from_ms, to_ms=kept_ms, gpu_ids=stretch.gpu_ids)
-        add_minutes(connection, old, reach)
-        _add_hours(connection, old)
+        for hours in _sampled_hours(connection, old):
+            _redo_minutes(connection, hours, marks, reach)
     if kept_ms < to_ms:
-        minutes = Stretch(from_ms=kept_ms, to_ms=to_ms, gpu_ids=stretch.gpu_ids)
         learn_idle_power(connection, kept_ms, to_ms)
-        _run(connection, "clear_minutes", minutes)
-        add_minutes(connection, minutes, reach)
-        redo_hours(connection, minutes, marks)
+        minutes = Stretch(from_ms=kept_ms, to_ms=to_ms, gpu_ids=stretch.gpu_ids)
+        _redo_minutes(connection, minutes, marks, reach)
     redo_days(connection, Stretch(from_ms=from_ms, to_ms=to_ms, gpu_ids=stretch.gpu_ids), marks)
+
+
+def _redo_minutes(
+    connection: duckdb.DuckDBPyConnection, minutes: Stretch, marks: Marks, reach: Reach
+) -> None:
+    _run(connection, "clear_minutes", minutes)
+    add_minutes(connection, minutes, reach)
+    redo_hours(connection, minutes, marks)
+
+
+def _sampled_hours(connection: duckdb.DuckDBPyConnection, old: Stretch) -> Iterator[Stretch]:
+    """The whole hours of a stretch of which there are samples: GPUs that have the same ones together."""
+    span = {"from_ms": floor_to(old.from_ms, HOUR_MS), "to_ms": old.to_ms}
+    found = connection.execute(statement("sampled_hours"), {**span, "gpu_ids": list(old.gpu_ids or ())})
+    for from_ms, to_ms, gpu_ids in found.fetchall():
+        yield Stretch(from_ms=from_ms, to_ms=min(to_ms, old.to_ms), gpu_ids=tuple(gpu_ids))
 
 
 def redo_hours(connection: duckdb.DuckDBPyConnection, minutes: Stretch, marks: Marks) -> None:

@@ -1,6 +1,6 @@
 -- Appends those rows of the registered Arrow table "incoming" (columns of the table samples) that no stored
 -- sample equals in GPU and time, in the order of time. Before kept_ms (UTC ms, NULL: nothing was ever let go
--- of) samples are only for hours that have no roll-up yet: the others had samples once, and are complete.
+-- of) samples are only for hours that have no roll-up yet, or all samples of it: the others are complete.
 -- Parameters: from_ms, to_ms (UTC ms): the span of it; kept_ms.
 INSERT INTO samples BY NAME
 SELECT incoming.* FROM incoming
@@ -9,7 +9,13 @@ ANTI JOIN (
     WHERE ts >= epoch_ms(CAST($from_ms AS BIGINT)) AND ts <= epoch_ms(CAST($to_ms AS BIGINT))
 ) AS stored USING (gpu_id, ts)
 ANTI JOIN (
-    SELECT DISTINCT gpu_id, ts AS hour FROM rollup_1h WHERE ts < epoch_ms(CAST($kept_ms AS BIGINT))
+    SELECT DISTINCT gpu_id, ts AS hour FROM rollup_1h
+    ANTI JOIN (
+        SELECT gpu_id, date_trunc('hour', ts) AS ts FROM samples_all
+        WHERE ts >= date_trunc('hour', epoch_ms(CAST($from_ms AS BIGINT)))
+          AND ts < epoch_ms(CAST($to_ms AS BIGINT)) + INTERVAL 1 HOUR AND ts < epoch_ms(CAST($kept_ms AS BIGINT))
+    ) AS there USING (gpu_id, ts)
+    WHERE ts < epoch_ms(CAST($kept_ms AS BIGINT))
 ) AS complete ON complete.gpu_id = incoming.gpu_id AND complete.hour = date_trunc('hour', incoming.ts)
 QUALIFY row_number() OVER (PARTITION BY gpu_id, ts) = 1
 ORDER BY ts, gpu_id;

@@ -9,7 +9,7 @@ from collector.store.database import Store, open_store
 from collector.store.retention import Retention
 from tests.collector.store.store_parts import ask, at_path, empty, held, history, sample, tick
 
-DAY_MS = 86_400_000
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 D0 = 1_790_000_000_000 // DAY_MS * DAY_MS
 STEP_MS = 600_000
 STATES = "held_idle_ms + low_saturation_ms + moderate_ms + good_ms"
@@ -61,6 +61,20 @@ def test_older_history_of_another_gpu_still_finds_its_way_into_the_hours(store: 
         "SELECT sum(held_idle_ms + low_saturation_ms + moderate_ms + good_ms) FROM rollup_1h WHERE gpu_id = 2"
     )
     assert ask(store, total) == [(DAY_MS,)]
+
+
+def test_an_older_history_that_comes_in_pieces_is_whole(store: Store) -> None:
+    """An import's pieces end where they end: what follows in the same hour is not complete without them."""
+    store.apply_retention(Retention(samples_days=3, minutes_days=3), D0 + 6 * DAY_MS)
+    told = [sample(7, D0 + n * 60_000, 0.5, width_ms=60_000) for n in range(1, 241)]
+    added = [store.write_history(history(told[a:b])) for a, b in ((0, 90), (90, 91), (91, 130), (80, 240))]
+    assert added == [90, 1, 39, 110]
+    hours = ask(
+        store,
+        "SELECT epoch_ms(ts), good_ms, unknown_ms FROM rollup_1h JOIN gpus USING (gpu_id) "
+        "WHERE gpu_index = 7 ORDER BY ts",
+    )
+    assert hours == [(D0 + n * HOUR_MS, HOUR_MS, 0) for n in range(4)]
 
 
 def test_a_late_sample_does_not_empty_an_hour_whose_minutes_went(store: Store) -> None:

@@ -111,6 +111,7 @@ PARAMETERS = {
     "rollup_hours": "from_ms gpu_ids to_ms",
     "rollup_minutes": "from_ms gpu_ids read_from_ms read_to_ms to_ms",
     "rows_not_hot": "path",
+    "sampled_hours": "from_ms gpu_ids to_ms",
     "sealed_of_day": "day",
     "see_holders": "at_ms",
     "set_apart": "",
