@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from collector.attribution import Attribution
 from collector.clock import Clock
@@ -22,6 +22,7 @@ from collector.source import Source
 log = logging.getLogger(__name__)
 
 Outcome = Reading | Unavailable
+T = TypeVar("T", Reading, Reading | Unavailable)
 
 SLICE_S = 0.25
 """How soon a loop that waits for its sources finds that its end is near."""
@@ -94,6 +95,8 @@ class Loop:
         Raises what the sink raises, after noting the hole for the next tick.
         """
         now_ms, started_ms = self._clock.now_ms(), self._clock.monotonic_ms()
+        if self._last_ms is not None and now_ms < self._last_ms:
+            self._set_back(now_ms)
         outcomes = self._reconciled(self._read(now_ms))
         self._newest |= {each.source: each for each in outcomes}
         found = self._attribute(self._known(now_ms), now_ms)
@@ -127,6 +130,12 @@ class Loop:
         """Close every source that is not stuck in a read; a stuck one ends with the process."""
         for feed in self._feeds:
             feed.close()
+
+    def _set_back(self, now_ms: int) -> None:
+        """The clock was set back: what is known is known now, and every source may be asked again."""
+        self._newest = {name: _by(each, now_ms) for name, each in self._newest.items()}
+        for feed in self._feeds:
+            feed.set_back(now_ms)
 
     def _read(self, now_ms: int) -> tuple[Outcome, ...]:
         late = [outcome for feed in self._feeds if (outcome := feed.take()) is not None]
@@ -194,6 +203,11 @@ class _Feed:
         threading.Thread(target=_read_into, args=work, name=f"read-{self.name}", daemon=True).start()
         return True
 
+    def set_back(self, now_ms: int) -> None:
+        """Nothing was asked or known later than now."""
+        self._asked_ms = None
+        self._known = None if self._known is None else _by(self._known, now_ms)
+
     def answer(self, clock: Clock, timing: Timing) -> Outcome:
         """What it said in time, or that it has not; the same words each time, so that one gap grows."""
         outcome = self.take()
@@ -234,6 +248,11 @@ def _read_into(
         outcome = Unavailable(source=source.name, at_ms=now_ms, reason=f"a fault in Fallow: {error!r}")
     took_ms = float(clock.monotonic_ms() - started_ms)
     future.set_result(outcome if outcome.duration_ms else replace(outcome, duration_ms=took_ms))
+
+
+def _by(outcome: T, now_ms: int) -> T:
+    """The outcome, dated now at the latest."""
+    return replace(outcome, at_ms=min(outcome.at_ms, now_ms))
 
 
 def _merged(newest: Reading, known: Reading | None) -> Reading:

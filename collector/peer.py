@@ -82,7 +82,7 @@ def heard(endpoint: Endpoint, content: bytes, now_ms: int, source: str) -> tuple
     fresh = tuple(
         _not_ahead(sample, now_ms)
         for uuid, sample in samples.items()
-        if uuid not in endpoint.samples or endpoint.samples[uuid].at_ms < sample.at_ms
+        if uuid not in endpoint.samples or endpoint.samples[uuid].at_ms != sample.at_ms
     )
     oldest_ms = now_ms - FRESH_MS if endpoint.seen_ms is None else 0
     allocations = tuple(_allocations(rows)) if any(row.name == LOOKED.name for row in rows) else None

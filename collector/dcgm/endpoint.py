@@ -61,7 +61,7 @@ def heard(endpoint: Endpoint, content: bytes, now_ms: int) -> tuple[Endpoint, Ne
     The same bytes within one interval are the same values: they are not read again.
     """
     digest = blake2b(content, digest_size=16).digest()
-    if digest == endpoint.digest and now_ms - endpoint.read_ms < _REFRESHED * endpoint.interval_ms:
+    if digest == endpoint.digest and 0 <= now_ms - endpoint.read_ms < _REFRESHED * endpoint.interval_ms:
         known = News(gpus=endpoint.gpus, allocations=endpoint.allocations)
         return replace(endpoint, seen_ms=now_ms, asked_ms=now_ms), known
     rows = _rows(content)
@@ -129,7 +129,9 @@ def _timed(last: GpuSample | None, sample: GpuSample, interval_ms: int) -> GpuSa
     if last is None:
         return sample
     elapsed = sample.at_ms - last.at_ms
-    if elapsed <= 0:
+    if elapsed < 0:
+        return sample  # the clock was set back
+    if elapsed == 0:
         return None
     if elapsed < _REFRESHED * interval_ms and _same(last, sample):
         return None

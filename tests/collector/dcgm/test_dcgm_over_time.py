@@ -78,6 +78,13 @@ def test_gpu_whose_values_stay_the_same_is_still_measured() -> None:
     assert {s.width_ms for s in found} == {30 * S}
 
 
+def test_a_clock_that_was_set_back_ends_no_measuring() -> None:
+    with running() as (_, source):
+        tick(source, 3600)
+        found = [s for after in range(0, 70, 10) for s in tick(source, after).samples]
+    assert [(s.at_ms - START, s.width_ms) for s in found] == [(0, 30 * S), (30 * S, 30 * S), (60 * S, 30 * S)]
+
+
 def test_after_a_hole_only_one_interval_is_covered() -> None:
     with running() as (exporter, source):
         tick(source, 0)

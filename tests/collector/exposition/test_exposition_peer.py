@@ -98,6 +98,16 @@ def test_what_was_seen_before_is_not_told_again() -> None:
         peer.close()
 
 
+def test_peer_whose_clock_was_set_back_is_measured_all_the_same() -> None:
+    shown = Shown()
+    with serving(shown.answer) as url:
+        peer = source(url)
+        for at_ms in (NOW_MS, NOW_MS - 3_600_000, NOW_MS - 3_590_000):
+            shown.snapshot = _one(at_ms)
+            assert [sample.at_ms for sample in read(peer).samples] == [at_ms]
+        peer.close()
+
+
 def test_clocks_that_differ_do_not_move_a_sample() -> None:
     shown = Shown()
     shown.snapshot = _one(NOW_MS - 3_600_000)

@@ -208,6 +208,29 @@ def test_inventory_is_asked_more_seldom_and_its_word_holds_between() -> None:
     assert held == [["slurm:1"]] * 6
 
 
+def test_a_clock_that_was_set_back_blinds_no_source() -> None:
+    """An hour back: nobody waits for the hour to come again, and what was known before ages from now on."""
+    source, slurm = steady("a"), Scripted("slurm", _given_before)
+    loop, clock = make(source, inventories=[slurm])
+    clock.sleep(3600)
+    loop.tick_once()
+    clock.sleep(-3600)
+    held = []
+    for _ in range(9):
+        tick = loop.tick_once()
+        assert [each.at_ms for each in tick.outcomes if each.source == "a"] == [clock.at_ms]
+        held.append(tick.allocations)
+        clock.sleep(10)
+    assert slurm.asked_ms == [START_MS + 3_600_000, START_MS, START_MS + 30_000, START_MS + 60_000]
+    assert [each is not None for each in held] == [True] * 7 + [False] * 2
+
+
+def _given_before(now_ms: int) -> Reading | Unavailable:
+    if now_ms >= START_MS + 3_600_000:
+        return Reading(source="slurm", at_ms=now_ms, allocations=(given("slurm:1"),))
+    return Unavailable(source="slurm", at_ms=now_ms, reason="slurmctld is down")
+
+
 def test_word_of_a_silent_inventory_holds_for_a_while_and_then_is_forgotten() -> None:
     def once(now_ms: int) -> Reading | Unavailable:
         if now_ms == START_MS:
