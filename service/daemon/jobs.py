@@ -1,13 +1,17 @@
 """The service's clockwork on APScheduler: ticks on one thread, chores on another, slow ones on a third.
 
 A tick is never queued behind a chore, and a late tick is skipped rather than doubled: the loop itself
-records the hole.
+records the hole. APScheduler goes by the wall clock: when that is set back, what is due is moved with it, or
+nothing would run until the time comes again.
 """
 
 import logging
+import math
+import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.job import Job
@@ -22,6 +26,10 @@ log = logging.getLogger(__name__)
 CHORE_LEAST_S = 1.0
 """However fast the calendar runs: a chore that never rests would leave the ticks no time."""
 
+LOOK_S = 1.0
+SET_BACK_S = 1.0
+"""How often the wall clock is held against the steady one; a fall of so much between two looks counts."""
+
 
 class Clockwork:
     """Runs a beat, and chores, until stopped; failures are logged, shown in the pulse, and tried again.
@@ -32,8 +40,17 @@ class Clockwork:
     """
 
     def __init__(
-        self, beat: Beat | None, pulse: Pulse, speed: float = 1.0, early: tuple[Chore, ...] = ()
+        self,
+        beat: Beat | None,
+        pulse: Pulse,
+        speed: float = 1.0,
+        early: tuple[Chore, ...] = (),
+        *,
+        wall: Callable[[], float] = time.time,
     ) -> None:
+        self._wall = wall
+        self._ended = threading.Event()
+        self._beat_s = 0.0 if beat is None else beat.every_s / speed
         self._pulse = pulse
         self._early = early
         self._failed: dict[str, Chore] = {}
@@ -58,6 +75,8 @@ class Clockwork:
         for name in ("scheduler", "executors.beat", "executors.chores", "executors.apart"):
             logging.getLogger(f"apscheduler.{name}").setLevel(logging.ERROR)
         self._scheduler.start()
+        ahead_s = self._wall() - time.monotonic()
+        threading.Thread(target=self._watch_clock, args=[ahead_s], name="watch-clock", daemon=True).start()
 
     def add_chores(self, chores: tuple[Chore, ...]) -> None:
         """Begin these too, each after its own first wait."""
@@ -81,6 +100,7 @@ class Clockwork:
     def hurry(self) -> None:
         """The end is near: what takes long is cut short, and what that breaks is no trouble."""
         self._ending = True
+        self._ended.set()
         for interrupt in self._interrupts:
             interrupt()
 
@@ -93,6 +113,20 @@ class Clockwork:
         self._scheduler.shutdown(wait=False)
         for executor in self._executors.values():
             executor.shutdown(wait=True)
+
+    def _watch_clock(self, ahead_s: float) -> None:
+        while not self._ended.wait(LOOK_S):
+            before_s, ahead_s = ahead_s, self._wall() - time.monotonic()
+            if before_s - ahead_s > SET_BACK_S:
+                self._set_back(before_s - ahead_s)
+
+    def _set_back(self, by_s: float) -> None:
+        """Move all that is due by as much, in whole beats, so that ticks stay where the marks are."""
+        log.warning("the clock was set back by %.0f s; what is due moves with it", by_s)
+        moved_s = math.ceil(by_s / self._beat_s) * self._beat_s if self._beat_s else by_s
+        for job in self._scheduler.get_jobs():
+            with suppress(JobLookupError):  # it has run meanwhile, or the scheduler has ended
+                job.modify(next_run_time=job.next_run_time - timedelta(seconds=moved_s))
 
     def _tick(self, beat: Beat) -> None:
         if self._ending:

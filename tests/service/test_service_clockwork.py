@@ -61,6 +61,23 @@ def test_what_is_asked_for_now_does_not_wait_for_its_turn() -> None:
         assert times.acquire(timeout=WAIT_S)
 
 
+def test_what_is_due_moves_with_a_clock_that_is_set_back() -> None:
+    """Or the service would be blind, and idle, until the time that it was comes again."""
+    set_back_s = [0.0]
+    done, waits = threading.Event(), threading.Event()
+    clockwork = Clockwork(None, pulse(), wall=lambda: time.time() - set_back_s[0])
+    with running(clockwork):
+        clockwork.add_chores(
+            (
+                Chore(name="due in half an hour", every_s=7200, first_after_s=1800, work=done.set),
+                Chore(name="due in two hours", every_s=7200, first_after_s=7200, work=waits.set),
+            )
+        )
+        set_back_s[0] = 3600.0
+        assert done.wait(WAIT_S)
+        assert not waits.is_set()
+
+
 def test_other_chores_come_when_they_are_added() -> None:
     done = threading.Event()
     clockwork = Clockwork(None, pulse())
