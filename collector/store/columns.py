@@ -12,6 +12,8 @@ from collector.batch import SAMPLE_SCHEMA
 
 RATIO_SCALE = 10_000
 MAX_SMALLINT = 32_767
+MOST = 2**53
+"""What counts more (9 PB, 285 years of 1 kW) is garbage: a sum of it fits nowhere, and stops the roll-ups."""
 LEAST_WIDTH_MS = 1
 """No sample covers less: shares of its width are asked for."""
 _TYPES = {
@@ -63,7 +65,10 @@ def _column(samples: pa.Table, name: str, rows: int) -> pa.ChunkedArray | pa.Arr
         return pa.nulls(rows, kind)
     if name.endswith("_ratio"):
         return _ten_thousandths(column)
-    return column if column.type == kind else column.cast(kind)
+    whole = column if column.type == kind else column.cast(kind)
+    if kind == pa.int64() and pc.max(whole).as_py() > MOST:
+        return pc.if_else(pc.less_equal(whole, MOST), whole, None)
+    return whole
 
 
 def _ten_thousandths(ratios: pa.ChunkedArray) -> pa.ChunkedArray:

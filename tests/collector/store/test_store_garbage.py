@@ -17,6 +17,8 @@ GARBAGE: tuple[tuple[str, str, Any], ...] = (
     ("xid", "xid", 4_294_967_295),
     ("process_count", "process_count", 40_000),
     ("memory_used_bytes", "memory_used_bytes", 2**64 - 1),
+    ("memory_used_bytes", "memory_used_bytes", 2**63 - 1),
+    ("energy_mj", "energy_mj", 2**62),
     ("ecc_corrected", "ecc_corrected", 2**64 - 1),
     ("throttle_reasons", "throttle_reasons", 2**63),
     ("utilization_ratio", "utilization_e4", float("nan")),
@@ -54,6 +56,19 @@ def test_a_process_with_impossible_memory_is_there_all_the_same(tmp_path: Path) 
     with open_store(at_path(tmp_path)) as store:
         store.write_tick(replace(made, outcomes=(replace(reading, process_samples=(seen,)),)))
         assert ask(store, "SELECT memory_used_bytes FROM process_samples") == [(None,)]
+
+
+def test_counters_full_of_garbage_stop_no_roll_up(tmp_path: Path) -> None:
+    with open_store(at_path(tmp_path)) as store:
+        for n in range(1, 14):
+            at, garbage = T0 + n * TICK_MS, (2**63 - 1) * (n % 2)
+            store.write_tick(
+                tick(at, [sample(0, at, memory_used_bytes=garbage, energy_mj=garbage), sample(1, at)])
+            )
+        assert ask(store, "SELECT gpu_id, sum(good_ms) FROM rollup_1m GROUP BY 1 ORDER BY 1") == [
+            (1, 60_000),
+            (2, 60_000),
+        ]
 
 
 @pytest.mark.parametrize("width_ms", [0, -5])
