@@ -5,7 +5,7 @@ when a case is worse than anything said of its key within the quiet time, and wh
 was said is over; so the words on one key within a quiet time are at most twice as many as there are levels.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from service.alerts.model import WORTH_A_WORD, Case, Change, Condition, Patience, Sighting, Turn
@@ -70,6 +70,18 @@ def after(docket: Docket, changes: tuple[Change, ...], at_ms: int, patience: Pat
             past[case.key] = case
     kept = {key: case for key, case in past.items() if at_ms - (case.told_ms or 0) < patience.quiet_ms}
     return Docket(open=opened, past=kept, next_number=number)
+
+
+def unheard(
+    docket: Docket, seen: Sighting, numbers: Collection[int], changes: tuple[Change, ...]
+) -> tuple[Change, ...]:
+    """The word again of those ``numbers`` that hold still: who is configured now was not when it went out."""
+    turned = {change.case.number for change in changes}
+    return tuple(
+        Change(case=case, turn=Turn.OPENED, word=True)
+        for case in docket.open.values()
+        if case.number in numbers and case.number not in turned and case.key in seen.holds
+    )
 
 
 def _level(docket: Docket, key: str) -> int:

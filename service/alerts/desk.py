@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from advisor.engines.telling import Notice, Told
 from collector.model import JobId
 from service.alerts.book import AlertBook, Kept
-from service.alerts.cases import Docket, Watch, after, follow, opened_at_once
+from service.alerts.cases import Docket, Watch, after, follow, opened_at_once, unheard
 from service.alerts.digest import digest_of
 from service.alerts.facts import Facts
 from service.alerts.idle import condition_of
@@ -75,6 +75,7 @@ class AlertDesk:
         self._ground = ground
         self._patience = patience_of(ground.config)
         self._docket: Docket | None = None
+        self._unheard: frozenset[int] = frozenset()
         self._watch = Watch()
         self._recent: tuple[int, Facts] | None = None
         self._lock = threading.Lock()
@@ -92,7 +93,9 @@ class AlertDesk:
         with self._lock:
             docket = self._known(facts.now_ms)
             seen = sight(facts, self._ground.config, docket.open)
-            watch, changes = follow(docket, self._watch, seen, self._patience)
+            watch, turned = follow(docket, self._watch, seen, self._patience)
+            changes = (*turned, *unheard(docket, seen, self._unheard, turned))
+            self._unheard -= {change.case.number for change in changes}
             if changes:
                 self._ground.book.keep(changes, self._letters(changes, seen.at_ms), seen.at_ms)
             self._docket = after(docket, changes, seen.at_ms, self._patience)
@@ -178,7 +181,10 @@ class AlertDesk:
 
     def _known(self, now_ms: int) -> Docket:
         if self._docket is None:
-            self._docket = self._ground.book.docket(now_ms - self._patience.quiet_ms)
+            book = self._ground.book
+            self._docket = book.docket(now_ms - self._patience.quiet_ms)
+            told = (case.number for case in self._docket.open.values() if case.told_ms is not None)
+            self._unheard = frozenset(number for number in told if not book.receivers_of(number))
         return self._docket
 
     def _letters(self, changes: tuple[Change, ...], at_ms: int) -> list[Letter]:

@@ -181,6 +181,22 @@ def test_nothing_is_sent_where_nobody_has_an_address_and_the_case_is_there(tmp_p
         assert (row["told"], row["command"]) == (None, f"fallow keep {ANN} --hours 4")
 
 
+def test_who_is_configured_later_hears_once_of_what_is_open(tmp_path: Path) -> None:
+    """Alerts are set up after a look at the dashboard, on which the cases of the first days are."""
+    with office(tmp_path, jobs=(idle(),)) as here:
+        here.works()
+        here.works()
+        here.config = TO_OPS
+        for _ in range(3):
+            here.reborn()
+            here.works()
+            here.settles()
+        (title,) = here.titles()
+        assert title.startswith("[Fallow] ann's notebook"), "it is new to them, not worse"
+        (row,) = here.rows()
+        assert row["told"] == "ops"
+
+
 @pytest.mark.parametrize("behave", ["refuse", "stall"])
 def test_a_server_that_fails_gets_each_word_once_when_it_recovers(tmp_path: Path, behave: str) -> None:
     with office(tmp_path, config=TO_OPS, jobs=(idle(),)) as here:
