@@ -14,6 +14,8 @@ from collector.store.statements import statement
 
 KEPT_SAMPLES = "samples_kept"
 KEPT_MINUTES = "minutes_kept"
+RECENT_DAYS = 14
+"""After a longer stop the clock has to show itself right again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,13 +24,15 @@ class Retention:
 
     ``samples_days`` also holds for the record of ticks, ``process_samples_days`` for ended intrusions and
     unclear claims, ``hours_days`` for the days made of them, gaps, events, ended allocations, closed findings
-    and the journal; plans that nobody settled go with the samples.
+    and the journal; plans that nobody settled go with the samples. Nothing goes before something was measured
+    ``settled_days`` ago: a clock that is years ahead would empty the store, and is noticed by then.
     """
 
     samples_days: float = 30.0
     process_samples_days: float = 30.0
     minutes_days: float = 90.0
     hours_days: float = 1825.0
+    settled_days: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +47,8 @@ def drop_expired(
     connection: duckdb.DuckDBPyConnection, folder: Path, retention: Retention, now_ms: int
 ) -> Dropped:
     """Remove what is older than the retention, in the caller's transaction; the files go after the commit."""
+    if not _is_settled(connection, retention, now_ms):
+        return Dropped()
     cuts = {
         "samples": _cut_ms(now_ms, retention.samples_days),
         "process_samples": _cut_ms(now_ms, retention.process_samples_days),
@@ -87,6 +93,17 @@ _LEVELS = (
     ("expire_intrusions", "process_samples"),
     ("expire_unclear_claims", "process_samples"),
 )
+
+
+def _is_settled(connection: duckdb.DuckDBPyConnection, retention: Retention, now_ms: int) -> bool:
+    if not retention.settled_days:
+        return True
+    span = {
+        "from_ms": now_ms - (RECENT_DAYS + retention.settled_days) * DAY_MS,
+        "to_ms": now_ms - retention.settled_days * DAY_MS,
+    }
+    counted = connection.execute(statement("count_hours"), span).fetchone()
+    return counted is not None and counted[0] > 0
 
 
 def _cut_ms(now_ms: int, days: float) -> int:

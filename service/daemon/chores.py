@@ -15,6 +15,8 @@ SHED_TRIES, SHED_EVERY_S = 20, 0.1
 """Most moments nobody reads; a busy service has such moments as well."""
 FINDINGS_S = 60
 KEEPING_S = 3_600
+SETTLED_DAYS = 1.0
+"""Time enough to see that a clock is wrong."""
 
 
 def make_chores(config: "Config", store: "Store", clock: "Clock") -> "tuple[Chore, ...]":
@@ -80,5 +82,6 @@ def _keep(config: "RetentionConfig", store: "Store", now_ms: int) -> None:
         process_samples_days=config.process_samples_days,
         minutes_days=config.minutes_days,
         hours_days=config.hours_days,
+        settled_days=SETTLED_DAYS,
     )
     store.apply_retention(retention, now_ms)

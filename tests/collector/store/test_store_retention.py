@@ -47,6 +47,17 @@ def test_minutes_go_before_hours(store: Store) -> None:
     assert ask(store, "SELECT epoch_ms(min(ts)) FROM rollup_1h") == [(D0 + DAY_MS,)]
 
 
+def test_a_clock_that_is_ahead_empties_nothing_before_it_was_a_day_ahead(store: Store) -> None:
+    """What is let go of by mistake is gone; it cannot be told from a long stop, but is noticed in a day."""
+    kept = Retention(samples_days=3, minutes_days=3, hours_days=5, settled_days=1)
+    hours = ask(store, HOURS)
+    assert store.apply_retention(kept, D0 + 400 * DAY_MS).rows == ()
+    store.write_history(history(rows(400, 1)))
+    assert store.apply_retention(kept, D0 + 401 * DAY_MS - HOUR_MS).rows == ()
+    assert ask(store, HOURS)[: len(hours)] == hours
+    assert dict(store.apply_retention(kept, D0 + 402 * DAY_MS).rows)["hours"] == 6 * 24
+
+
 def test_history_told_again_after_its_samples_went_changes_no_hour(store: Store) -> None:
     hours = ask(store, HOURS)
     store.apply_retention(Retention(samples_days=3, minutes_days=3), D0 + 6 * DAY_MS)

@@ -29,6 +29,7 @@ PARAMETERS = {
     "close_unclear_claims": "process_id reason to_ms",
     "close_findings": "at_ms finding_ids",
     "count_hot": "from_ms to_ms",
+    "count_hours": "from_ms to_ms",
     "drop_sealed": "before_ms",
     "ends_in_span": "after_ms to_ms",
     "end_installed": "at_last_sample to_ms uuid",
