@@ -130,3 +130,20 @@ def test_what_was_held_ahead_of_a_clock_that_was_set_back_is_not_held_now(tmp_pa
             "SELECT job, epoch_ms(from_ts), epoch_ms(to_ts) FROM allocations JOIN holders USING (holder_id)",
         )
     assert rows == [("slurm:b", T0, None)]
+
+
+def test_a_value_that_no_column_can_hold_is_not_measured_and_costs_no_other_gpu_its_tick(
+    tmp_path: Path,
+) -> None:
+    mad = sample(0, T0, power_mw=10**15, temperature_c=10**6, sm_clock_mhz=2**32 - 1, energy_mj=2**64 - 1)
+    hardware = [gpu(0, index=10**11, power_limit_mw=2**32 - 1), gpu(1)]
+    with open_store(tmp_path / "fallow.duckdb") as store:
+        store.write_tick(tick(T0, [mad, sample(1, T0)], gpus=hardware))
+        store.write_tick(tick(T0 + TICK_MS, [replace(mad, at_ms=T0 + TICK_MS)], gpus=hardware))
+        rows = ask(
+            store,
+            "SELECT gpu_index, power_limit_mw, utilization_e4, power_mw, temperature_c, sm_clock_mhz, energy_mj "
+            "FROM gpus JOIN samples USING (gpu_id) ORDER BY gpu_id, ts",
+        )
+    nothing = (None, None, 5000, None, None, None, None)
+    assert rows == [nothing, nothing, (1, None, 5000, 300_000, None, None, None)]
