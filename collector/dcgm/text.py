@@ -5,6 +5,7 @@ block for each of its thirty metrics, and parsing it is nearly all of the cost. 
 on the line, so the ``_total`` that prometheus_client appends to every typed counter never shows.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -13,6 +14,10 @@ from prometheus_client.parser import text_string_to_metric_families
 NAMED = 6
 LONGEST_BLOCK = 16_384
 """Characters in one row's labels; the longest of a real exporter are under a thousand."""
+
+_EXEMPLAR = " # "
+_MEASURED = re.compile(r"""(?:[^"#]|"(?:[^"\\]|\\.)*")*""")
+"""A line up to the ``#`` that begins an OpenMetrics exemplar; one in quotes is part of a label."""
 
 
 class MalformedText(ValueError):
@@ -57,6 +62,8 @@ def names_in(text: str) -> tuple[str, ...]:
 
 
 def _split(line: str) -> tuple[str, str, str]:
+    if _EXEMPLAR in line and (measured := _MEASURED.match(line)):
+        line = measured[0]
     start = line.find("{")
     if start < 0:
         name, _, rest = line.strip().partition(" ")
@@ -71,6 +78,8 @@ def _labels(block: str, line: str) -> Mapping[str, str]:
     try:
         (family,) = text_string_to_metric_families(f"x{{{block}}} 0")
         (sample,) = family.samples
+        if sample.value or sample.timestamp is not None:
+            raise ValueError("the labels end before their end: what follows is no number of ours")
     except (ValueError, IndexError, KeyError) as error:
         raise MalformedText(f"unreadable labels in the line {_quote(line)}") from error
     return dict(sample.labels)
