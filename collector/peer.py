@@ -9,6 +9,7 @@ names a file with a line ``URL TOKEN`` for each, or a token alone for all; it is
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import isfinite
 from os import environ
 from pathlib import Path
 from typing import Any, cast
@@ -52,6 +53,8 @@ FRESH_MS = 30_000
 """At the first contact, older events are history that an earlier run may have told already."""
 CLOCK_AHEAD = "peer-clock-ahead"
 CLOCK_TOLERANCE_MS = 1_000
+WIDEST_MS = 86_400_000
+"""Ours: no tick is as wide as a day, so what says so was not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +139,7 @@ def _rows(content: bytes) -> tuple[Row, ...]:
         raise MalformedText("it is not text in UTF-8") from error
     rows = parse(text, lambda name: name.startswith("fallow_"))
     if rows:
-        return rows
+        return tuple(row for row in rows if isfinite(row.value))
     found = names_in(text)
     raise MalformedText(
         f"no Fallow's metrics in it, but {', '.join(found)}" if found else "no metrics in it at all"
@@ -177,8 +180,13 @@ def _samples(rows: Iterable[Row]) -> dict[GpuUuid, GpuSample]:
             **cast(dict[str, Any], values),
         )
         for uuid, values in _values(rows, SAMPLE_METRICS).items()
-        if "at_ms" in values and "width_ms" in values
+        if _is_timed(values)
     }
+
+
+def _is_timed(values: Mapping[str, object]) -> bool:
+    at_ms, width_ms = (cast(int, values.get(name, 0)) for name in ("at_ms", "width_ms"))
+    return 0 < width_ms <= WIDEST_MS and width_ms <= at_ms
 
 
 def _not_ahead(sample: GpuSample, now_ms: int) -> GpuSample:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 
 import pytest
@@ -173,6 +174,35 @@ def test_dead_peer_keeps_its_holders_for_a_while_and_says_why() -> None:
         outcome = peer.read(NOW_MS + 3_600_000)
         assert isinstance(outcome, Unavailable)
         peer.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "wire"),
+    [
+        ("power_watts", "NaN"),
+        ("memory_used_bytes", "+Inf"),
+        ("utilization_ratio", "NaN"),
+        ("sample_width_seconds", "1e9"),
+        ("sample_width_seconds", "0"),
+        ("sample_timestamp_seconds", "NaN"),
+        ("sample_timestamp_seconds", "0"),
+        ("last_event_timestamp_seconds", "NaN"),
+    ],
+)
+def test_peer_that_says_no_number_costs_no_other_peer_its_samples(name: str, wire: str) -> None:
+    labels = '{uuid="GPU-b",kind="xid"}'
+    told = {"info": 1, "sample_timestamp_seconds": NOW_MS / 1000, "sample_width_seconds": 10, "power_watts": 100}
+    odd = text("".join(f"fallow_gpu_{key}{labels} {value}\n" for key, value in (told | {name: wire}).items()))
+    good = text(exposition(_one(NOW_MS)).decode())
+    with serving(lambda path, _: odd if path.startswith("/odd") else good) as url:
+        peer = peer_source(PeerSettings(urls=(f"{url}/odd", url), limits=Limits(timeout_s=2), environment={}))
+        samples = {sample.uuid: sample for sample in read(peer).samples}
+        peer.close()
+    assert _one(NOW_MS).samples[0].uuid in samples
+    untimed = name.startswith("sample_")
+    assert (GpuUuid("GPU-b") in samples) is not untimed
+    for sample in samples.values():
+        assert sample.utilization_ratio is None or isfinite(sample.utilization_ratio)
 
 
 @pytest.mark.parametrize(
