@@ -73,7 +73,7 @@ def _in_slurm(
 ) -> Sight:
     """SLURM_JOB_GPUS counts the node's devices; CUDA's own variable counts them or the job's, by site."""
     tokens = [token.strip() for token in slurm.split(",")]
-    if not all(token.isdigit() for token in tokens):
+    if not all(_is_index(token) for token in tokens):
         return Unclear(reason=f"SLURM_JOB_GPUS={slurm} is not a list of indices")
     given = sorted(int(token) for token in tokens)
     readings = []
@@ -108,7 +108,7 @@ def _named_by_runtime(tokens: Sequence[str], gpus: Sequence[Gpu]) -> Sight:
     for token in tokens:
         if ":" in token:
             return Unclear(reason=f"NVIDIA_VISIBLE_DEVICES names a MIG instance by position ({token})")
-        gpu = _at_index(int(token), gpus) if token.isdigit() else _with_prefix(token, gpus)
+        gpu = _at_index(int(token), gpus) if _is_index(token) else _with_prefix(token, gpus)
         if gpu is None:
             return Unclear(reason=f"NVIDIA_VISIBLE_DEVICES names {token}, which this node does not have")
         found.append(gpu.uuid)
@@ -157,6 +157,11 @@ def _with_prefix(token: str, gpus: Iterable[Gpu]) -> Gpu | None:
 
 def _at_index(index: int, gpus: Iterable[Gpu]) -> Gpu | None:
     return next((gpu for gpu in gpus if gpu.index == index and gpu.parent_uuid is None), None)
+
+
+def _is_index(token: str) -> bool:
+    """Whether it is digits alone; ``isdigit`` also says so of ``²``, which no ``int`` can read."""
+    return token.isascii() and token.isdigit()
 
 
 def _indices(tokens: Sequence[str]) -> tuple[int, ...]:

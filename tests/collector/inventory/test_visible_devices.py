@@ -116,7 +116,7 @@ def test_in_a_container_indices_count_the_container_s_devices(
     assert sight(environment, GPUS, in_container=True) == expected
 
 
-@pytest.mark.parametrize("runtime", [None, "void", "0:1", "7", "GPU-999"])
+@pytest.mark.parametrize("runtime", [None, "void", "0:1", "7", "GPU-999", "²"])
 def test_a_container_whose_devices_are_not_told_is_unclear(runtime: str | None) -> None:
     environment = {"CUDA_VISIBLE_DEVICES": "0"}
     if runtime is not None:
@@ -151,7 +151,7 @@ def test_slurm_25_11_puts_uuids_beside_numeric_job_gpus() -> None:
     assert sight(environment, GPUS, in_container=False) == devices(2, 3)
 
 
-@pytest.mark.parametrize(("slurm", "cuda"), [("1,2", "1"), ("2,3", "7"), ("gpu:2", "0"), (None, "0")])
+@pytest.mark.parametrize(("slurm", "cuda"), [("1,2", "1"), ("2,3", "7"), ("gpu:2", "0"), ("²", "0"), (None, "0")])
 def test_indices_that_two_readings_fit_are_unclear(slurm: str | None, cuda: str) -> None:
     environment = {"SLURM_JOB_ID": "8", "CUDA_VISIBLE_DEVICES": cuda}
     if slurm is not None:
