@@ -31,7 +31,7 @@ class SlurmSource:
     def read(self, now_ms: int) -> Reading | Unavailable:
         """Blocks up to the timeout; an old or absent squeue, or a silent controller, is Unavailable."""
         try:
-            found = claims(json.loads(self._ask()))
+            found = claims(json.loads(self._ask().decode("utf-8", "replace")))
         except _Failed as failure:
             return Unavailable(source=self.name, at_ms=now_ms, reason=str(failure))
         except (NotSqueue, json.JSONDecodeError) as error:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from collector.inventory.hostlist import expand
 from collector.model import Holder, JobId, JobKind, NodeClaim, NodeName
 from collector.procfs.accounts import nameless
-from collector.procfs.commands import COMMAND_CHARS, bounded
+from collector.procfs.commands import bounded
 
 HOLDING_STATES = frozenset(
     {"RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
@@ -23,6 +23,9 @@ HOLDING_STATES = frozenset(
 
 MOST_GPUS = 4096
 """Indices of one node; a bound against a misread range."""
+
+NAME_CHARS = 256
+"""Ours: a job is named as its owner likes, and a name is shown on other people's screens."""
 
 _GRES = re.compile(
     r"(?<![^,])(?P<kind>gpu|shard|mps)(?::(?P<type>[^:(),]+))??(?::(?P<count>\d+))?"
@@ -125,14 +128,14 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def _holder(job: Json) -> Holder:
     array_job, array_task = _number(job.get("array_job_id")), _number(job.get("array_task_id"))
-    name = bounded(_text(job.get("name")), COMMAND_CHARS)
+    name = _name(job.get("name"))
     if array_job and array_task is not None:
         name = f"{name} [{array_job}_{array_task}]"
     uid = _number(job.get("user_id"))
     return Holder(
         job=JobId(f"slurm:{_number(job.get('job_id'))}"),
-        user=_text(job.get("user_name")) or (None if uid is None else nameless(uid)),
-        project=_text(job.get("account")) or None,
+        user=_name(job.get("user_name")) or (None if uid is None else nameless(uid)),
+        project=_name(job.get("account")) or None,
         name=name or None,
         kind=_kind(job.get("batch_flag")),
     )
@@ -179,6 +182,10 @@ def _number(value: object) -> int | None:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
+
+
+def _name(value: object) -> str:
+    return bounded(_text(value), NAME_CHARS)
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -120,6 +120,15 @@ def test_a_user_without_a_name_is_known_by_number() -> None:
     assert claims(document([Job(id=1, user="", uid=5012)], "v39"))[0].holder.user == "uid-5012"
 
 
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [("a\x1b[2Jb", "a [2Jb"), ("half \ud83d", "half  "), ("two\nlines", "two lines"), ("x" * 5000, "x" * 255 + "…")],
+)
+def test_a_job_s_name_is_one_printable_line(name: str, kept: str) -> None:
+    (claim,) = claims(document([Job(id=1, gres=("gpu:1(IDX:0)",), name=name)], "v41"))
+    assert claim.holder.name == kept
+
+
 @pytest.mark.parametrize("text", [[], {}, {"jobs": 3}, {"jobs": [7]}, None, "jobs"])
 def test_anything_else_is_not_squeue_s(text: object) -> None:
     with pytest.raises(NotSqueue):
@@ -160,6 +169,15 @@ def test_squeue_on_the_path_is_asked_for_everybody_s_jobs(
     assert "--json" in called
     assert "--all" in called
     assert "RUNNING" in called
+
+
+def test_a_job_named_in_another_encoding_costs_nobody_their_claims(tmp_path: Path) -> None:
+    program = printing(tmp_path, [Job(id=812, name="Gruesse"), Job(id=813)], "v41")
+    answer = tmp_path / "answer.json"
+    answer.write_bytes(answer.read_bytes().replace(b"Gruesse", "Grüße".encode("latin-1")))
+    outcome = SlurmSource([str(program)]).read(1)
+    assert isinstance(outcome, Reading), outcome
+    assert [claim.holder.name for claim in outcome.claims or ()] == ["Gr\ufffd\ufffde"] * 2 + ["train"] * 2
 
 
 def test_no_jobs_is_an_answer(tmp_path: Path) -> None:
