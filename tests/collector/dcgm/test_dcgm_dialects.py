@@ -194,7 +194,9 @@ def test_blanks_are_unmeasured_not_numbers(dialect: Dialect, blank: str) -> None
     assert sample == GpuSample(uuid=sample.uuid, at_ms=1, width_ms=1)
 
 
-@pytest.mark.parametrize("tail", [' # {trace_id="a}"} 0.5', " 1790000000", ' 1790000000 # {} 0.5 1790000000', "\r"])
+@pytest.mark.parametrize(
+    "tail", [' # {trace_id="a}"} 0.5', " 1790000000", " 1790000000 # {} 0.5 1790000000", "\r"]
+)
 def test_what_openmetrics_adds_to_a_line_is_not_taken_for_its_value(tail: str) -> None:
     labels = '{UUID="GPU-a",modelName="a # {b} c"}'
     text = f"DCGM_FI_DEV_GPU_UTIL{labels} 50{tail}\nDCGM_FI_DEV_GPU_TEMP{labels} 40\n# EOF\n"
@@ -203,7 +205,9 @@ def test_what_openmetrics_adds_to_a_line_is_not_taken_for_its_value(tail: str) -
     assert out.gpus[0].model == "a # {b} c"
 
 
-@pytest.mark.parametrize("line", ['{UUID="GPU-a"} 50 {b="c"} 0.5', '{UUID="GPU-a"} 0 } 50', '{UUID="GPU-a"}} 5'])
+@pytest.mark.parametrize(
+    "line", ['{UUID="GPU-a"} 50 {b="c"} 0.5', '{UUID="GPU-a"} 0 } 50', '{UUID="GPU-a"}} 5']
+)
 def test_line_with_two_ends_of_its_labels_is_refused_not_guessed(line: str) -> None:
     with pytest.raises(MalformedText, match="unreadable labels"):
         parse(f"DCGM_FI_DEV_GPU_UTIL{line}\n", is_known)

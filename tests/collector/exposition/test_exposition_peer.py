@@ -191,7 +191,12 @@ def test_dead_peer_keeps_its_holders_for_a_while_and_says_why() -> None:
 )
 def test_peer_that_says_no_number_costs_no_other_peer_its_samples(name: str, wire: str) -> None:
     labels = '{uuid="GPU-b",kind="xid"}'
-    told = {"info": 1, "sample_timestamp_seconds": NOW_MS / 1000, "sample_width_seconds": 10, "power_watts": 100}
+    told = {
+        "info": 1,
+        "sample_timestamp_seconds": NOW_MS / 1000,
+        "sample_width_seconds": 10,
+        "power_watts": 100,
+    }
     odd = text("".join(f"fallow_gpu_{key}{labels} {value}\n" for key, value in (told | {name: wire}).items()))
     good = text(exposition(_one(NOW_MS)).decode())
     with serving(lambda path, _: odd if path.startswith("/odd") else good) as url:

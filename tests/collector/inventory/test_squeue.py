@@ -122,7 +122,12 @@ def test_a_user_without_a_name_is_known_by_number() -> None:
 
 @pytest.mark.parametrize(
     ("name", "kept"),
-    [("a\x1b[2Jb", "a [2Jb"), ("half \ud83d", "half  "), ("two\nlines", "two lines"), ("x" * 5000, "x" * 255 + "…")],
+    [
+        ("a\x1b[2Jb", "a [2Jb"),
+        ("half \ud83d", "half  "),
+        ("two\nlines", "two lines"),
+        ("x" * 5000, "x" * 255 + "…"),
+    ],
 )
 def test_a_job_s_name_is_one_printable_line(name: str, kept: str) -> None:
     (claim,) = claims(document([Job(id=1, gres=("gpu:1(IDX:0)",), name=name)], "v41"))

@@ -151,7 +151,9 @@ def test_slurm_25_11_puts_uuids_beside_numeric_job_gpus() -> None:
     assert sight(environment, GPUS, in_container=False) == devices(2, 3)
 
 
-@pytest.mark.parametrize(("slurm", "cuda"), [("1,2", "1"), ("2,3", "7"), ("gpu:2", "0"), ("²", "0"), (None, "0")])
+@pytest.mark.parametrize(
+    ("slurm", "cuda"), [("1,2", "1"), ("2,3", "7"), ("gpu:2", "0"), ("²", "0"), (None, "0")]
+)
 def test_indices_that_two_readings_fit_are_unclear(slurm: str | None, cuda: str) -> None:
     environment = {"SLURM_JOB_ID": "8", "CUDA_VISIBLE_DEVICES": cuda}
     if slurm is not None:

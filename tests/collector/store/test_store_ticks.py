@@ -142,8 +142,8 @@ def test_a_value_that_no_column_can_hold_is_not_measured_and_costs_no_other_gpu_
         store.write_tick(tick(T0 + TICK_MS, [replace(mad, at_ms=T0 + TICK_MS)], gpus=hardware))
         rows = ask(
             store,
-            "SELECT gpu_index, power_limit_mw, utilization_e4, power_mw, temperature_c, sm_clock_mhz, energy_mj "
-            "FROM gpus JOIN samples USING (gpu_id) ORDER BY gpu_id, ts",
+            "SELECT gpu_index, power_limit_mw, utilization_e4, power_mw, temperature_c, sm_clock_mhz, "
+            "energy_mj FROM gpus JOIN samples USING (gpu_id) ORDER BY gpu_id, ts",
         )
     nothing = (None, None, 5000, None, None, None, None)
     assert rows == [nothing, nothing, (1, None, 5000, 300_000, None, None, None)]
