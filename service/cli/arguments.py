@@ -108,7 +108,7 @@ def _verb(verbs: Verbs, name: str, about: str) -> argparse.ArgumentParser:
     return made
 
 
-def _json(verb: argparse.ArgumentParser) -> None:
+def _json(verb: "argparse._ActionsContainer") -> None:
     verb.add_argument(
         "--json", action="store_true", help="a list of objects, units in the names, instead of a table"
     )
@@ -159,10 +159,11 @@ def _serve(verbs: Verbs) -> None:
 
 def _status(verbs: Verbs) -> None:
     verb = _verb(verbs, "status", "what every GPU does now, and for whom")
-    verb.add_argument("--watch", action="store_true", help="keep showing it, until Ctrl-C")
+    shown = verb.add_mutually_exclusive_group()
+    shown.add_argument("--watch", action="store_true", help="keep showing it, until Ctrl-C")
     verb.add_argument("--every", default="2s", metavar="TIME", help="how often --watch looks (default 2s)")
     _filters(verb)
-    _json(verb)
+    _json(shown)
 
 
 def _collect(verbs: Verbs) -> None:

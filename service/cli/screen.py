@@ -59,7 +59,8 @@ def console(*, stderr: bool = False) -> Console:
 
 def print_json(rows: Sequence[dict[str, Any]]) -> None:
     """A list of objects whose keys are the table's columns."""
-    json.dump(rows, sys.stdout, indent=1, ensure_ascii=False)
+    speaks_all = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+    json.dump(rows, sys.stdout, indent=1, ensure_ascii=not speaks_all)
     print()
 
 

@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from service.trouble import Trouble
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
+"""What lies between has a date in every zone."""
 _PIECE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 
 
@@ -30,15 +32,22 @@ def parse_span(text: str) -> timedelta:
 def parse_point(text: str, now: datetime) -> datetime:
     """A point of time: ``24h`` means so long before ``now``; else ISO 8601 (UTC unless it says otherwise)."""
     try:
+        at = _point(text, now)
+        if _FIRST <= at <= _LAST:
+            return at
+    except OverflowError:
+        pass
+    raise BadSpan(f"{text!r} lies outside the calendar; write for example 30d or 2026-11-21")
+
+
+def _point(text: str, now: datetime) -> datetime:
+    """The point of time, in UTC. Raises ``BadSpan``, and OverflowError for one outside the calendar."""
+    try:
         at = datetime.fromisoformat(text)
         at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
-    except OverflowError:
-        raise BadSpan(f"{text!r} lies outside the calendar; write for example 2026-11-21") from None
     except ValueError:
         try:
             return now - parse_span(text)
-        except OverflowError:
-            raise BadSpan(f"{text!r} ago lies before all time; write for example 30d") from None
         except BadSpan:
             raise BadSpan(
                 f"cannot read {text!r} as a time; write a length such as 90m, 24h, 7d, "

@@ -1,12 +1,22 @@
-"""The standard streams' edge cases: a reader that went away, a stream that was closed from the start, and one
-that cannot write every letter.
+"""The standard streams' edge cases: a reader that went away, a full disk, a terminal that lacks our signs,
+and a stream that was closed from the start.
 """
 
+import errno
+import io
 import os
 import sys
-from io import TextIOWrapper
 
 _STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
+
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+def forgive_signs() -> None:
+    """Print another sign for one that the terminal's own encoding lacks, rather than nothing at all."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def quiet_stdout() -> None:
@@ -17,14 +27,10 @@ def quiet_stdout() -> None:
 def open_closed() -> None:
     """Lead a standard stream that was closed (``2>&-``) to nowhere, before a file of ours gets its number.
 
-    Else what we and the programs that we start print would go into that file. What a terminal's own encoding
-    has no letter for is a question mark on it, not the end of the verb.
+    Else what we and the programs that we start print would go into that file.
     """
     for number, (name, mode) in enumerate(_STREAMS):
         if getattr(sys, name) is None:
             opened = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
             os.set_inheritable(opened, opened == number)
             setattr(sys, name, open(opened, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")

@@ -10,6 +10,8 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from service.trouble import Trouble
+
 DATA_VARIABLE = "FALLOW_DATA"
 URL_VARIABLE = "FALLOW_URL"
 TOKEN_VARIABLE = "FALLOW_TOKEN"
@@ -35,9 +37,22 @@ class Announcement:
     socket: str | None = None
 
 
+class Nowhere(Trouble):
+    """The DATA directory cannot be named."""
+
+
 def data_dir(chosen: Path | None = None) -> Path:
-    """The DATA directory: the one chosen, else $FALLOW_DATA, else ``./.fallow``; it need not exist."""
-    return (chosen or Path(os.environ.get(DATA_VARIABLE) or DEFAULT_DATA)).expanduser().absolute()
+    """The DATA directory: the one chosen, else $FALLOW_DATA, else ``./.fallow``; it need not exist.
+
+    Raises ``Nowhere``.
+    """
+    wanted = chosen or Path(os.environ.get(DATA_VARIABLE) or DEFAULT_DATA)
+    try:
+        return wanted.expanduser().absolute()
+    except FileNotFoundError as error:
+        raise Nowhere("the folder that this was started in is gone; name another with --data") from error
+    except RuntimeError as error:
+        raise Nowhere(f"no user has the folder {wanted}; name another with --data") from error
 
 
 def store_file(data: Path) -> Path:

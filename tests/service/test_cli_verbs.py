@@ -83,6 +83,42 @@ def test_output_that_nobody_reads_any_more_is_no_error(service: Running) -> None
     assert (done.stdout, done.stderr) == ("[\n", "")
 
 
+@pytest.mark.parametrize("words", [["status"], ["ledger"], ["ledger", "--json"], ["doctor"]], ids=" ".join)
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_terminal_that_lacks_our_signs_gets_others_for_them(
+    service: Running, words: list[str], encoding: str
+) -> None:
+    done = fallow(*words, data=service.data, env={"PYTHONIOENCODING": encoding}, encoding=encoding)
+    assert done.stderr == ""
+    assert done.stdout
+    assert "--json" not in words or json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("words", ["status", "status --json", "config --reference", "export --out {out}"])
+def test_output_that_finds_no_room_is_one_message(service: Running, words: str, tmp_path: Path) -> None:
+    command = f"{sys.executable} -m service.cli {words.format(out=tmp_path)} --data {service.data} >/dev/full"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("fallow: ") and "No space left" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_home_of_nobody_is_named() -> None:
+    done = fallow("status", "--data", "~no-such-user/data")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "~no-such-user/data" in done.stderr
+
+
+def test_folder_that_was_removed_under_the_shell_is_named(tmp_path: Path) -> None:
+    command = f"rmdir {tmp_path}; {sys.executable} -m service.cli status"
+    path = {"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, check=False, cwd=tmp_path, env=path
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("fallow: ") and "--data" in done.stderr
+
+
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
 def test_export_writes_files_that_hold_what_is_stored(service: Running, kind: str, tmp_path: Path) -> None:
     done = fallow(
@@ -116,6 +152,9 @@ def test_export_taken_back_by_replay_has_the_same_gpus(service: Running, tmp_pat
         (["ledger", "--since", "0001-01-01T00:00+14:00"], "lies outside the calendar"),
         (["ledger", "--by", "usr"], "did you mean user?"),
         (["status", "--every", "never", "--watch"], "cannot read 'never'"),
+        (["status", "--json", "--watch"], "not allowed with"),
+        (["ledger", "--since", "0001-01-01T00:00+05:00"], "cannot be counted"),
+        (["ledger", "--since", "2026-11-21", "--until", "9999-12-31T23:59-05:00"], "cannot be counted"),
         (["collect"], "--once"),
         (["collect", "--once", "--source", "nvlm"], "did you mean nvml?"),
         (["collect", "--once", "--source", "replay=/no/such/file"], "there is no such file"),
