@@ -12,7 +12,8 @@ INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; its exit status: 0 done, 1 what a verb says of its own, 2 trouble, 130 interrupted."""
     from service.cli.arguments import parse
-    from service.cli.streams import NO_ROOM, forgive_signs, open_closed, quiet_stdout
+    from service.cli.refusals import in_words
+    from service.cli.streams import forgive_signs, open_closed, quiet_stdout
 
     open_closed()
     forgive_signs()
@@ -27,10 +28,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         quiet_stdout()
         return 0
     except OSError as error:
-        if error.errno not in NO_ROOM:
+        refused = in_words(error)
+        if refused is None:
             raise
-        quiet_stdout()
-        print(f"fallow: {error}; free some room, and run it again", file=sys.stderr)
+        if error.filename is None:
+            quiet_stdout()
+        print(f"fallow: {refused}", file=sys.stderr)
         return TROUBLE
     except KeyboardInterrupt:
         print(file=sys.stderr)

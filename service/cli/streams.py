@@ -2,14 +2,11 @@
 and a stream that was closed from the start.
 """
 
-import errno
 import io
 import os
 import sys
 
 _STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
-
-NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def forgive_signs() -> None:

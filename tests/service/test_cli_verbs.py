@@ -1,5 +1,6 @@
 """Every verb as a real process: what it prints on a terminal, in a pipe and as JSON, and how it fails."""
 
+import errno
 import json
 import os
 import pty
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from service.cli.arguments import LEDGER_KEYS
+from service.cli.refusals import in_words
 from tests.service.conftest import Running, fallow, verb
 
 ESCAPE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
@@ -101,6 +103,23 @@ def test_output_that_finds_no_room_is_one_message(service: Running, words: str, 
     assert done.returncode == 2
     assert done.stderr.startswith("fallow: ") and "No space left" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "words", ["status", "ledger", "doctor", "config", "serve", "token list", "stop-acting"]
+)
+def test_folder_that_the_system_refuses_is_one_message(words: str, tmp_path: Path) -> None:
+    done = fallow(*words.split(), data=tmp_path / ("a" * 300))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith("fallow: ") and "File name too long" in done.stderr
+
+
+def test_folder_of_another_user_is_said_to_be_one() -> None:
+    said = in_words(PermissionError(errno.EACCES, "Permission denied", "/srv/theirs/fallow.toml"))
+    assert said is not None and said.startswith(
+        "/srv/theirs/fallow.toml: Permission denied; it belongs to another"
+    )
+    assert in_words(OSError(errno.EBADF, "Bad file descriptor")) is None
 
 
 def test_home_of_nobody_is_named() -> None:
