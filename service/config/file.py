@@ -63,7 +63,7 @@ def load(path: Path | None, flags: Mapping[str, tuple[str, object]] | None = Non
     if path is None or not path.exists():
         return parse("", origin=FILE_NAME, flags=flags)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the configuration {path}: {error}") from error
     return parse(text, origin=path.name, flags=flags)
@@ -73,7 +73,7 @@ def parse(text: str, *, origin: str, flags: Mapping[str, tuple[str, object]] | N
     """The same from text. Raises ``ConfigError``."""
     try:
         tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{origin} is not valid TOML: {error}") from error
     origins: dict[str, str] = {}
     place = _Place(origin=origin, lines=_lines(text))
@@ -207,7 +207,7 @@ def _value(hint: Any, value: Any, bounds: Mapping[str, Any], named: _Named) -> A
 
 def _scalar(hint: Any, value: Any, bounds: Mapping[str, Any], named: _Named) -> Any:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
+        value = _as_float(value)
     if not isinstance(value, hint) or (hint is not bool and isinstance(value, bool)):
         raise ConfigError(f"{named} is {_SPOKEN.get(hint, hint.__name__)}, not {value!r}")
     if hint is float and not math.isfinite(value):
@@ -216,6 +216,14 @@ def _scalar(hint: Any, value: Any, bounds: Mapping[str, Any], named: _Named) -> 
     if (low is not None and value < low) or (high is not None and value > high):
         raise ConfigError(f"{named} = {value} is out of bounds: {_range(low, high)}")
     return value
+
+
+def _as_float(value: int) -> float:
+    """The number; an endless one, which is refused, for what is beyond all floats."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 _SPOKEN = {int: "a whole number", float: "a number", bool: "true or false", str: "text in quotes"}

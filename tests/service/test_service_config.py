@@ -42,6 +42,9 @@ def test_default_then_file_then_flag_and_each_value_knows_which() -> None:
         ("[collect]\nsources = [1]", ("fallow.toml:2", "text in quotes")),
         ("[findings]\nidle_ratio = 0.5", ("fallow.toml:2", "findings.idle_ratio")),
         ("[api\n", ("not valid TOML", "line 1")),
+        ("[collect]\ntick_s = " + "9" * 400, ("fallow.toml:2", "collect.tick_s is a number")),
+        ("[api]\nport = " + "9" * 5000, ("not valid TOML",)),
+        ("a = " + "[" * 5000, ("not valid TOML",)),
     ],
 )
 def test_mistake_is_named_with_its_place_and_what_would_do(text: str, says: tuple[str, ...]) -> None:
@@ -58,6 +61,13 @@ def test_dotted_and_quoted_keys_have_lines_too() -> None:
 
 def test_missing_file_is_all_defaults(tmp_path: Path) -> None:
     assert load(tmp_path / "fallow.toml").config == Config()
+
+
+def test_file_of_a_windows_editor_is_read_as_any_other(tmp_path: Path) -> None:
+    (tmp_path / "fallow.toml").write_bytes(b"\xef\xbb\xbf[api]\r\nport = 9000\r\n")
+    found = load(tmp_path / "fallow.toml")
+    assert found.config.api.port == 9000
+    assert ("api.port", "fallow.toml:2") in {(each.key, each.origin) for each in found.settings}
 
 
 def test_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
