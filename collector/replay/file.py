@@ -37,6 +37,11 @@ def read_raw(path: Path) -> Raw:
             return Raw(table=table, lines=np.arange(1, table.num_rows + 1))
         if ".csv" in suffixes:
             return _read_csv(path)
+    except UnicodeDecodeError as error:
+        raise RecordingUnreadable(
+            f"replaying {path}: it is not text in UTF-8 ({error.reason}). Save it so, or give a compressed "
+            "file the name that says so, such as .csv.gz"
+        ) from error
     except (OSError, pa.ArrowInvalid) as error:
         raise RecordingUnreadable(
             f"replaying {path}: it could not be read: {error}. Is it complete, and what its name says?"

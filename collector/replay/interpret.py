@@ -23,6 +23,7 @@ HOLE_WIDTHS = 2.5
 """Rows of a GPU farther apart than this many widths have a gap between them."""
 _EARLIEST_MS, _LATEST_MS = 946_684_800_000, 4_102_444_800_000  # 2000 and 2100
 _SLACK = 0.005  # exporters round: 100.3% is 1, 140% is nonsense
+_LEAST = {"temperature_c": -100.0, "width_ms": 1.0}
 _PREFIX = {ClaimSource.KUBERNETES: "pod:", ClaimSource.SLURM: "slurm:"}
 
 Marks = npt.NDArray[np.bool_]
@@ -35,6 +36,7 @@ def interpret(raw: Raw, mapping: ColumnMapping, path: str) -> Recording:
     rows = _Rows(raw, mapping)
     rows.refuse_unplaced()
     _plausible(rows, mapping, path)
+    rows.refuse_far()
     measured = {m.field: rows.measure(m) for m in mapping.measures}
     rows.refuse_repeated()
     if not rows.good.any():
@@ -97,6 +99,11 @@ class _Rows:
         missing = pc.is_null(self.uuids).to_numpy(zero_copy_only=False)
         self.refuse(missing, self.mapping.gpu, "names no GPU", placed=False)
 
+    def refuse_far(self) -> None:
+        """A time that was never set would stretch the recording over decades."""
+        far = (self.at_ms < _EARLIEST_MS) | (self.at_ms > _LATEST_MS)
+        self.refuse(far, self.mapping.time, "lies outside the years 2000 to 2100", placed=False)
+
     def measure(self, measure: Measure) -> Floats:
         """The field's values, NaN where not measured; rows with nonsense are refused."""
         column = numbers(self.raw.table[measure.column])
@@ -137,7 +144,7 @@ def _bounds(field: str) -> tuple[float, float]:
         return 0.0, 1.0
     kind = SAMPLE_SCHEMA.field(field).type
     most = 2.0**53 if kind.bit_width == 64 else float(2 ** (kind.bit_width - 1) - 1)
-    return (-100.0 if field == "temperature_c" else 0.0), most
+    return _LEAST.get(field, 0.0), most
 
 
 def _usual_step_ms(rows: _Rows, kept: npt.NDArray[np.int64]) -> int:

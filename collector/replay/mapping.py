@@ -141,6 +141,11 @@ def require_columns(mapping: ColumnMapping, present: Iterable[str], path: str) -
                 f"replaying {path}: the mapping takes {name} from the column {column!r}, which is not there. "
                 f"The columns are {_listed(there)}{near}. Correct the mapping, or the file."
             )
+        if there.count(column) > 1:
+            raise BadMapping(
+                f"replaying {path}: the mapping takes {name} from {column!r}, which is there twice. "
+                "Rename one of them in the file."
+            )
 
 
 def _measure(name: str, sample: Mapping[str, object], origin: str) -> Measure:

@@ -7,6 +7,8 @@ with ``.toml`` appended (``pods.csv.gz.toml`` or ``pods.toml``), or gets one fro
 import logging
 from pathlib import Path
 
+import pyarrow as pa
+
 from collector.batch import SAMPLE_SCHEMA
 from collector.replay.errors import BadMapping, RecordingUnreadable
 from collector.replay.export import with_neighbours
@@ -31,7 +33,13 @@ def open_recording(path: Path, mapping: ColumnMapping | None = None) -> Recordin
         path = found[0] if found else path / "samples.parquet"
     if not path.is_file():
         raise RecordingUnreadable(f"replaying {path}: there is no such file")
-    recording = _understood(path, mapping)
+    try:
+        recording = _understood(path, mapping)
+    except pa.ArrowException as error:
+        raise RecordingUnreadable(
+            f"replaying {path}: a column holds neither text nor numbers: {error}. Write plain columns, or "
+            "take that one out of the mapping"
+        ) from error
     if recording.refused.rows:
         log.warning("replaying %s: %s", path, recording.refused)
     return recording
@@ -66,8 +74,15 @@ def _understood(path: Path, mapping: ColumnMapping | None) -> Recording:
 def _mapping_beside(path: Path) -> ColumnMapping | None:
     for candidate in (path.with_name(f"{path.name}.toml"), path.with_name(f"{_stem(path).name}.toml")):
         if candidate.is_file():
-            return parse_mapping(candidate.read_text(), str(candidate))
+            return parse_mapping(_text(candidate), str(candidate))
     return None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadMapping(f"reading the column mapping {path}: it is not text in UTF-8") from error
 
 
 def _own_mapping(columns: tuple[str, ...]) -> ColumnMapping | None:

@@ -88,6 +88,22 @@ def test_malformed_rows_are_counted_skipped_and_shown_with_their_lines(tmp_path:
     assert isinstance(live, Reading) and text in {gap.reason for gap in live.gaps}
 
 
+def test_one_row_of_another_age_does_not_stretch_the_recording(tmp_path: Path) -> None:
+    rows = "".join(f"{60 * n},a,10,1024,7\n" for n in range(5))
+    recording = recorded(tmp_path, f"-1772409600,a,10,1024,7\n{rows}9e12,a,10,1024,7\n")
+    assert (recording.from_ms, recording.to_ms) == (ORIGIN_MS - 60_000, ORIGIN_MS + 240_000)
+    assert [fault.line for fault in recording.refused.first] == [2, 8]
+    assert "lies outside the years 2000 to 2100" in str(recording.refused)
+    assert not [gap for gap in recording.gaps if gap.uuid is not None]
+
+
+def test_a_row_that_covers_no_time_is_refused(tmp_path: Path) -> None:
+    sample = {"power_mw": {"column": "mem"}, "width_ms": {"column": "util"}}
+    recording = recorded(tmp_path, "0,a,0,9,7\n60,a,60000,9,7\n", sample=sample)
+    assert recording.samples["width_ms"].to_pylist() == [60_000]
+    assert "out of range for width_ms" in str(recording.refused)
+
+
 def test_a_skipped_row_that_had_its_place_leaves_a_gap_there(tmp_path: Path) -> None:
     recording = recorded(tmp_path, "0,a,10,1,7\n60,a,ten,1,7\n120,a,10,1,7\n", width_s=60)
     (_, gap) = recording.gaps
@@ -148,6 +164,41 @@ def test_missing_unknown_and_broken_files_say_what_to_do(tmp_path: Path) -> None
     (tmp_path / "cut.csv.gz").write_bytes(gzip.compress((HEAD + "0,a,1,1,7\n" * 9000).encode())[:60])
     with pytest.raises(RecordingUnreadable, match="could not be read"):
         open_recording(tmp_path / "cut.csv.gz", mapping())
+
+
+@pytest.mark.parametrize(
+    "content", [HEAD.encode("utf-16"), b"t,gpu\n0,GP\xdc\n", gzip.compress(HEAD.encode())]
+)
+def test_a_csv_that_is_no_utf_8_says_so(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "log.csv").write_bytes(content)
+    with pytest.raises(RecordingUnreadable, match="it is not text in UTF-8"):
+        open_recording(tmp_path / "log.csv", mapping())
+
+
+def test_a_column_that_is_there_twice_is_named(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("t,gpu,util,mem,job,util\n0,a,1,2,7,3\n")
+    with pytest.raises(BadMapping, match="'util', which is there twice"):
+        open_recording(tmp_path / "log.csv", mapping())
+
+
+def test_a_column_of_a_kind_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    lists = {name: pa.array([[1.0]]) for name in ("util", "mem")}
+    table = pa.table({"t": [0], "gpu": ["a"], "job": ["7"], **lists})
+    pq.write_table(table, tmp_path / "log.parquet")
+    with pytest.raises(RecordingUnreadable, match="a column holds neither text nor numbers"):
+        open_recording(tmp_path / "log.parquet", mapping())
+
+
+@pytest.mark.parametrize(
+    ("content", "says"), [(b"\xff\xfe", "UTF-8"), (b"\xef\xbb\xbfwidth_s = 60\n", "time is missing")]
+)
+def test_a_mapping_may_have_a_byte_order_mark_and_must_be_text(
+    tmp_path: Path, content: bytes, says: str
+) -> None:
+    (tmp_path / "log.csv").write_text(HEAD)
+    (tmp_path / "log.toml").write_bytes(content)
+    with pytest.raises(BadMapping, match=says):
+        open_recording(tmp_path / "log.csv")
 
 
 def test_the_mapping_may_lie_beside_a_compressed_file(tmp_path: Path) -> None:
