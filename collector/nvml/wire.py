@@ -6,6 +6,7 @@ nobody else holds the pipe. Nothing here knows the driver.
 """
 
 import marshal
+import math
 import os
 import select
 import struct
@@ -76,10 +77,17 @@ def receive(fd: int, timeout_s: float | None = None) -> Any:
     return marshal.loads(memoryview(held)[_LENGTH.size :])
 
 
+def has_something(fd: int, timeout_s: float) -> bool:
+    """Whether there is something to read, or the end, in time; select(2) knows no descriptor over 1023."""
+    waiting = select.poll()
+    waiting.register(fd, select.POLLIN)
+    return bool(waiting.poll(math.ceil(timeout_s * 1000)))
+
+
 def _read(fd: int, deadline: float | None) -> bytes:
     if deadline is not None:
         left = deadline - time.monotonic()
-        if not select.select([fd], [], [], max(left, 0))[0]:
+        if not has_something(fd, max(left, 0)):
             raise PipeSilent("no answer in time")
     chunk = os.read(fd, _CHUNK)
     if not chunk:

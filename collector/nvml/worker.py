@@ -7,7 +7,6 @@ ended and which GPU it was touching.
 import contextlib
 import mmap
 import os
-import select
 import signal
 import struct
 import subprocess
@@ -67,7 +66,7 @@ class Worker:
 
     def is_ready(self, timeout_s: float) -> bool:
         """Whether an answer lies waiting, or comes in this time; also true when the child has ended."""
-        return bool(select.select([self._out], [], [], timeout_s)[0])
+        return wire.has_something(self._out, timeout_s)
 
     def receive(self, timeout_s: float) -> Any:
         """The child's next answer. Raises ChildLost when it ends or stays silent."""

@@ -1,7 +1,9 @@
 """Loss: GPUs that fall off the bus, crash or hang whoever asks, drivers that are away, and coming back."""
 
+import os
+import resource
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,8 @@ from tests.driver.driver import (
     UNKNOWN,
 )
 
+FD_SETSIZE = 1024
+ENOUGH = 2 * FD_SETSIZE
 RESIDENT_LIMIT_KIB = 60 * 1024
 
 
@@ -155,6 +159,35 @@ def test_a_child_that_is_killed_is_replaced_at_the_next_tick(watch: Watch) -> No
     subprocess.run(["kill", "-9", str(w.source.child_pid)], check=True)
     assert "SIGKILL" in unavailable(w).reason
     assert w.read().samples[0].temperature_c == 35
+
+
+def test_a_child_is_read_in_a_service_with_thousands_of_open_connections(
+    watch: Watch, crowd: Callable[[], None]
+) -> None:
+    w = watch()
+    w.read()
+    crowd()
+    w.source.close()
+    assert w.read().samples
+
+
+@pytest.fixture
+def crowd() -> Iterator[Callable[[], None]]:
+    """Take all descriptors under 1024, the most that select(2) can wait for."""
+    taken: list[int] = []
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < ENOUGH:
+        pytest.skip(f"only {hard} descriptors may be open here, not {ENOUGH}: raise the limit (ulimit -Hn)")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, ENOUGH), hard))
+
+    def take() -> None:
+        while not taken or taken[-1] < FD_SETSIZE:
+            taken.append(os.open(os.devnull, os.O_RDONLY))
+
+    yield take
+    for each in taken:
+        os.close(each)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_when_every_gpu_is_taken_away_the_driver_is_down_and_tried_again_later(watch: Watch) -> None:
