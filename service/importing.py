@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from service.trouble import Trouble
 
 if TYPE_CHECKING:
-    from collector.backfill.prometheus import Progress
+    from collector.backfill.prometheus import ImportSummary, Progress
     from collector.store.database import Store
 
 log = logging.getLogger(__name__)
@@ -109,7 +109,17 @@ def run(store: "Store", order: ImportOrder, progress: "Callable[[Progress], None
     skipped = f"; {done.skipped_ms / 86_400_000:.1f} days were imported before" if done.skipped_ms else ""
     return (
         f"{done.rows_added:,} new samples of {done.gpus} GPUs on {done.nodes} nodes, "
-        f"from {done.samples_read:,} read{skipped}"
+        f"from {done.samples_read:,} read{skipped}{_in_part(done)}"
+    )
+
+
+def _in_part(done: "ImportSummary") -> str:
+    if not done.partial_ms:
+        return ""
+    why = f" ({done.remark})" if done.remark else ""
+    return (
+        f". Of {done.partial_ms / 3_600_000:.1f} hours the server gave only a part{why}: repeat the import "
+        "when it is well, those hours are read again"
     )
 
 

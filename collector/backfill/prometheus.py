@@ -66,7 +66,10 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportSummary:
-    """What an import did; ``skipped_ms`` had been imported before."""
+    """What an import did; ``skipped_ms`` had been imported before.
+
+    Of ``partial_ms`` the server gave only a part, and said why in ``remark``: another import reads it again.
+    """
 
     origin: str
     step_ms: int
@@ -78,6 +81,8 @@ class ImportSummary:
     pieces: int
     read_ms: int
     skipped_ms: int
+    partial_ms: int = 0
+    remark: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +118,7 @@ class _Tally:
     samples_read: int = 0
     pieces: int = 0
     read_ms: int = 0
+    partial_ms: int = 0
     gpus: set[str] = field(default_factory=set)
     nodes: set[str] = field(default_factory=set)
 
@@ -143,10 +149,13 @@ def import_history(
         found = _survey(server, access, window, store, settings)
         whole = total_ms(found.todo)
         for piece in cut(found.todo, _piece_ms(found, settings.rows)):
+            told_before = len(server.partial)
             history = _read(server, pool, found=found, settings=settings, piece=piece, tally=tally)
             added = store.write_history(history) if len(history.samples) else 0
             settled = min(piece[1], window[1] - SETTLED_MS)
-            if settled > piece[0]:
+            if len(server.partial) > told_before:
+                tally.partial_ms += piece[1] - piece[0]
+            elif settled > piece[0]:
                 store.note_import(found.origin, piece[0], settled, added)
             tally.rows_added += added
             tally.read_ms += piece[1] - piece[0]
@@ -162,6 +171,8 @@ def import_history(
         pieces=tally.pieces,
         read_ms=whole,
         skipped_ms=window[1] - window[0] - whole,
+        partial_ms=tally.partial_ms,
+        remark=next(iter(server.partial), ""),
     )
 
 

@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from collector.dcgm.fetch import place
 
+_Columns = list[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]
 _VALUES = re.compile(rb'"values":\[\[(.*?)\]\]', re.DOTALL)
 _TOO_MUCH = ("too many samples", "maximum resolution", "timed out", "limit", "too long", "too large")
 DISTRUST = "CERTIFICATE_VERIFY_FAILED"
@@ -92,6 +93,7 @@ class PrometheusServer:
     def __init__(self, access: Access) -> None:
         self._patience = access.patience
         self._where = place(access.url)
+        self._partial: list[str] = []
         self._client = httpx.Client(
             base_url=access.url.rstrip("/"),
             headers={**access.headers, **access.secrets},
@@ -106,6 +108,11 @@ class PrometheusServer:
     def __exit__(self, *_: object) -> None:
         self._client.close()
 
+    @property
+    def partial(self) -> tuple[str, ...]:
+        """What the server remarked on each answer with samples that it could give in part only."""
+        return tuple(self._partial)
+
     def names(self, selector: str, from_ms: int, to_ms: int) -> tuple[str, ...]:
         """The metric names among the series that ``selector`` (in braces) picks in the window."""
         return self.label_values("__name__", selector, from_ms, to_ms)
@@ -113,8 +120,8 @@ class PrometheusServer:
     def label_values(self, label: str, selector: str, from_ms: int, to_ms: int) -> tuple[str, ...]:
         """The values of a label among the series that ``selector`` picks in the window."""
         window = {"start": _seconds(from_ms), "end": _seconds(to_ms), "match[]": selector}
-        found = _skeleton(self._get(f"/api/v1/label/{label}/values", window))[0]
-        return tuple(str(value) for value in found)
+        answer, _ = _skeleton(self._get(f"/api/v1/label/{label}/values", window))
+        return tuple(str(value) for value in answer["data"] or ())
 
     def counts(
         self, expression: str, from_ms: int, to_ms: int, step_ms: int
@@ -131,7 +138,7 @@ class PrometheusServer:
             return first + self.counts(expression, middle + 1, to_ms, step_ms)
         return tuple(
             (int(at), float(value))
-            for series in _matrix(body)
+            for series in _matrix(*_skeleton(body))
             for at, value in zip(series.at_ms, series.values, strict=True)
         )
 
@@ -139,12 +146,15 @@ class PrometheusServer:
         """The raw samples with ``from_ms < at <= to_ms`` of every series that ``selector`` picks."""
         query = {"query": f"{selector}[{to_ms - from_ms}ms]", "time": _seconds(to_ms)}
         try:
-            found = _matrix(self._get("/api/v1/query", query))
+            answer, values = _skeleton(self._get("/api/v1/query", query))
         except TooMuch:
             if to_ms - from_ms < 2000:
                 raise
             middle = (from_ms + to_ms) // 2
             return [*self.samples(selector, from_ms, middle), *self.samples(selector, middle, to_ms)]
+        if (remark := _remark(answer)) is not None:
+            self._partial.append(remark)
+        found = _matrix(answer, values)
         return [part for series in found if len((part := _after(series, from_ms)).at_ms)]
 
     def _get(self, path: str, query: Mapping[str, str]) -> bytes:
@@ -239,23 +249,36 @@ def _after(series: Series, from_ms: int) -> Series:
     )
 
 
-def _matrix(body: bytes) -> list[Series]:
-    data, values = _skeleton(body)
-    found = []
-    for item in data["result"]:
-        labels = {str(name): str(value) for name, value in item["metric"].items()}
-        at, wire = values[item["values"]] if isinstance(item["values"], int) else _slow(item["values"])
-        name = labels.pop("__name__", "")
-        found.append(Series(name=name, labels=labels, at_ms=np.rint(at * 1000).astype(np.int64), values=wire))
-    return found
+def _remark(answer: Mapping[str, Any]) -> str | None:
+    """Why an answer is only a part: Thanos, and remote storage, warn of it; VictoriaMetrics marks it."""
+    warnings = answer.get("warnings")
+    if isinstance(warnings, list) and warnings:
+        return str(warnings[0])
+    return "" if answer.get("isPartial") is True else None
 
 
-def _skeleton(body: bytes) -> tuple[Any, list[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]]:
-    """The answer's ``data``, with each series' values taken out of it and read in bulk.
+def _matrix(answer: Mapping[str, Any], values: _Columns) -> list[Series]:
+    try:
+        return [_series(item, values) for item in answer["data"]["result"]]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise NotPrometheus(
+            f"the answer to a query of samples is not a Prometheus' ({error!r}). {NOT_A_PROMETHEUS}"
+        ) from error
+
+
+def _series(item: Mapping[str, Any], values: _Columns) -> Series:
+    labels = {str(name): str(value) for name, value in item["metric"].items()}
+    at, wire = values[item["values"]] if isinstance(item["values"], int) else _slow(item["values"])
+    name = labels.pop("__name__", "")
+    return Series(name=name, labels=labels, at_ms=np.rint(at * 1000).astype(np.int64), values=wire)
+
+
+def _skeleton(body: bytes) -> tuple[dict[str, Any], _Columns]:
+    """The answer with its ``data``, with each series' values taken out of it and read in bulk.
 
     A quote inside a label value is escaped, so the pattern cannot match within one.
     """
-    values: list[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]] = []
+    values: _Columns = []
 
     def take(match: re.Match[bytes]) -> bytes:
         flat = np.fromstring(match[1].replace(b"],[", b",").replace(b'"', b"").decode(), sep=",")
@@ -264,7 +287,9 @@ def _skeleton(body: bytes) -> tuple[Any, list[tuple[npt.NDArray[np.float64], npt
 
     try:
         answer = json.loads(_VALUES.sub(take, body))
-        return answer["data"], values
+        if "data" not in answer:
+            raise KeyError("data")
+        return dict(answer), values
     except (ValueError, KeyError, TypeError) as error:
         raise NotPrometheus(f"the answer is not a Prometheus': {body[:80]!r}. {NOT_A_PROMETHEUS}") from error
 

@@ -131,3 +131,54 @@ def test_query_refused_even_in_the_smallest_piece_ends_with_the_servers_words() 
         pytest.raises(TooMuch, match="too many samples"),
     ):
         server.samples("{}", *WINDOW)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        {"resultType": "scalar", "result": [1763000001, "50"]},
+        {"resultType": "vector", "result": [{"metric": {}, "value": [1763000001, "50"]}]},
+        {"resultType": "matrix", "result": [{"metric": None, "values": []}]},
+        {"resultType": "matrix", "result": [{"metric": {}, "values": [[1763000001, "many"]]}]},
+    ],
+    ids=["nothing", "scalar", "vector", "no labels", "no number"],
+)
+def test_answer_of_another_shape_is_not_taken_for_samples(data: object) -> None:
+    body = json.dumps({"status": "success", "data": data}, indent=1)
+    with (
+        serving(lambda *_: text(body)) as url,
+        PrometheusServer(access(url)) as server,
+        pytest.raises(NotPrometheus, match="not a Prometheus"),
+    ):
+        server.samples("{}", *WINDOW)
+
+
+@pytest.mark.parametrize(
+    "sign", [{"warnings": ["store 2: timeout"]}, {"isPartial": True}], ids=["warns", "says so"]
+)
+def test_what_came_in_part_is_kept_told_and_read_again(sign: dict[str, object]) -> None:
+    labels = {"__name__": "DCGM_FI_DEV_GPU_TEMP", "UUID": "GPU-a", "Hostname": "n"}
+    times = [WINDOW[0] // 1000 + 30 * n for n in range(1, 100)]
+    told = [(float(at), "40") for at in times]
+    ill = True
+
+    def said(path: str, _: Mapping[str, str]) -> Answer:
+        if "/label/" in path:
+            return answer({"status": "success", "data": [labels["__name__"]] if "__name__" in path else []})
+        if "query_range" in path:
+            return answer(matrix(({}, [(float(times[-1]), "1")])))
+        part = matrix((labels, told[: 50 if ill else None]))
+        assert isinstance(part, dict)
+        return answer(part | sign if ill else part)
+
+    store = MemoryStore()
+    with serving(said) as url:
+        first = import_history(access(url), WINDOW, store=store)
+        ill = False
+        second = import_history(access(url), WINDOW, store=store)
+        third = import_history(access(url), WINDOW, store=store)
+    assert (first.rows_added, second.rows_added, third.rows_added) == (50, 49, 0)
+    assert first.partial_ms == WINDOW[1] - WINDOW[0] and first.remark == (sign.get("warnings") or [""])[0]
+    assert (second.partial_ms, second.skipped_ms) == (0, 0)
+    assert third.skipped_ms > 0
