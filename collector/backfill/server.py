@@ -18,6 +18,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
@@ -92,7 +93,7 @@ class PrometheusServer:
 
     def __init__(self, access: Access) -> None:
         self._patience = access.patience
-        self._where = place(access.url)
+        self._where = _place(access.url)
         self._partial: list[str] = []
         self._client = httpx.Client(
             base_url=access.url.rstrip("/"),
@@ -207,6 +208,17 @@ class PrometheusServer:
                     f"{self._where} failed to answer after {tried}: {error or type(error).__name__}. What "
                     "was imported is kept; run the same command again to go on from there"
                 )
+
+
+def _place(url: str) -> str:
+    """The address for messages. Raises NotPrometheus for a text that is none."""
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and url.isprintable():
+            return place(url)
+    except ValueError:
+        pass
+    raise NotPrometheus(f"{url!r} is no address of a server. {NOT_A_PROMETHEUS}")
 
 
 def _trust(access: Access) -> ssl.SSLContext | bool:

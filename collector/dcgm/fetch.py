@@ -116,7 +116,7 @@ class Fetcher:
 def place(url: str) -> str:
     """The URL without the secrets it may carry, for names and messages."""
     parts = urlsplit(url)
-    host = parts.hostname or ""
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
     return f"{parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}{parts.path}"
 
 

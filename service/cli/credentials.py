@@ -51,7 +51,7 @@ def wanted(flags: argparse.Namespace, environment: Mapping[str, str]) -> dict[st
 
     ``headers`` may be told; ``secrets`` are headers that may not; ``ca_pem`` is a certificate's text.
     """
-    if urlsplit(flags.url).password is not None:
+    if _has_password(flags.url):
         raise BadCredentials(
             f"a password in --url can be read by everybody on this machine; give --login, and the password "
             f"in --password-file or ${PASSWORD_VARIABLE}"
@@ -66,6 +66,13 @@ def wanted(flags: argparse.Namespace, environment: Mapping[str, str]) -> dict[st
     secrets = _headers(_text(flags.header_file).splitlines(), "--header-file")
     secrets |= _authorization(flags, environment)
     return {"headers": headers, "secrets": secrets, "ca_pem": _text(flags.ca_file) or None}
+
+
+def _has_password(url: str) -> bool:
+    try:
+        return urlsplit(url).password is not None
+    except ValueError:  # no URL at all: whoever opens it says so
+        return False
 
 
 def _authorization(flags: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:

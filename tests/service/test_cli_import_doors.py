@@ -176,6 +176,23 @@ def test_misuse_is_told_before_anything_is_asked(tmp_path: Path, words: list[str
     assert sentence in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://[::1",
+        "http://",
+        "ftp://prometheus",
+        "http://127.0.0.1:99999",
+        "http://a:b",
+        "http://a\nb:9090",
+    ],
+)
+def test_address_that_is_none_is_told_with_an_example(tmp_path: Path, url: str) -> None:
+    done = run(tmp_path, url)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert done.stderr.startswith("fallow: ") and "http://prometheus:9090" in done.stderr
+
+
 def test_password_in_the_address_is_refused_and_not_repeated(tmp_path: Path) -> None:
     done = run(tmp_path, "https://ana:hush-hush@127.0.0.1:9")
     assert (done.returncode, "--password-file" in done.stderr) == (2, True)

@@ -87,6 +87,12 @@ def test_dead_endpoint_is_named_with_what_to_do() -> None:
     assert "cannot connect" in outcome.reason and "is the exporter running" in outcome.reason
 
 
+def test_address_of_six_is_told_as_it_was_given() -> None:
+    outcome = read(f"[::1]:{(port := free_port())}")
+    assert isinstance(outcome, Unavailable)
+    assert f"http://[::1]:{port}/metrics" in outcome.reason
+
+
 @pytest.mark.parametrize("url", ["http://[::1", "ftp://x/metrics", "http://", "http://x:port/"])
 def test_url_that_is_none_is_refused_with_an_example(url: str) -> None:
     with pytest.raises(UnusableUrl, match="http://HOST:9400"):
