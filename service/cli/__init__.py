@@ -11,6 +11,20 @@ INTERRUPTED = 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; its exit status: 0 done, 1 what a verb says of its own, 2 trouble, 130 interrupted."""
+    try:
+        return _run(argv)
+    except KeyboardInterrupt:
+        pass
+    except RuntimeError as error:
+        from service.client.answer import INTERRUPTED as QUERY_INTERRUPTED
+
+        if str(error) != QUERY_INTERRUPTED:
+            raise
+    print(file=sys.stderr)
+    return INTERRUPTED
+
+
+def _run(argv: Sequence[str] | None) -> int:
     from service.cli.arguments import parse
     from service.cli.refusals import in_words
     from service.cli.streams import forgive_signs, open_closed, quiet_stdout
@@ -35,6 +49,3 @@ def main(argv: Sequence[str] | None = None) -> int:
             quiet_stdout()
         print(f"fallow: {refused}", file=sys.stderr)
         return TROUBLE
-    except KeyboardInterrupt:
-        print(file=sys.stderr)
-        return INTERRUPTED

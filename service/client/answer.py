@@ -8,6 +8,9 @@ from service.client.errors import BadParameter, QueryFailed, StoreOlder, Unknown
 if TYPE_CHECKING:
     import pyarrow as pa
 
+INTERRUPTED = "Query interrupted"
+"""DuckDB's RuntimeError when Ctrl-C comes amid a query, in place of KeyboardInterrupt."""
+
 
 def answer(connection: Any, name: str, params: Mapping[str, object]) -> "pa.Table":
     """The rows of a named query; blocks while it runs. Parameters may be text. Raises ``ClientError``."""
@@ -21,6 +24,8 @@ def answer(connection: Any, name: str, params: Mapping[str, object]) -> "pa.Tabl
     except query.BadParameterError as error:
         raise BadParameter(str(error)) from error
     except Exception as error:
+        if str(error) == INTERRUPTED:
+            raise KeyboardInterrupt from error
         if type(error).__name__ in ("CatalogException", "BinderException"):
             raise StoreOlder(
                 f"query {name!r}: an older Fallow wrote this store, and it keeps no such thing yet; "

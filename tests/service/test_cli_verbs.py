@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from service.cli import main
 from service.cli.arguments import LEDGER_KEYS
 from service.cli.refusals import in_words
+from service.client.answer import answer
 from tests.service.conftest import Running, fallow, verb
 
 ESCAPE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
@@ -136,6 +138,26 @@ def test_folder_that_was_removed_under_the_shell_is_named(tmp_path: Path) -> Non
     )
     assert done.returncode == 2
     assert done.stderr.startswith("fallow: ") and "--data" in done.stderr
+
+
+def test_ctrl_c_amid_a_query_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_: object) -> None:
+        raise RuntimeError("Query interrupted")  # as DuckDB says it
+
+    monkeypatch.setattr("service.cli.verb_status.run", interrupted)
+    assert main(["status"]) == 130
+    assert capsys.readouterr().err == "\n"
+
+
+def test_ctrl_c_amid_a_named_query_ends_the_verb_and_is_no_failed_query() -> None:
+    class Interrupted:
+        def execute(self, *_: object) -> None:
+            raise RuntimeError("Query interrupted")
+
+    with pytest.raises(KeyboardInterrupt):
+        answer(Interrupted(), "gpus_now", {})
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
