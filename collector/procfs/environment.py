@@ -67,7 +67,7 @@ ADDRESSES = frozenset({"WANDB_BASE_URL", "MLFLOW_TRACKING_URI"})
 """Who may sign in is often written into these: what stands before the ``@`` of the host is not kept."""
 
 _SIGN_IN = re.compile(r"(?<=://)[^\s/?#@]*@")
-_SECRET_NAME = re.compile(r"TOKEN|KEY|SECRET|PASSW|CREDENTIAL|AUTH")
+_SECRET_NAME = re.compile(r"TOKEN|KEY|SECRET|PASSW|CREDENTIAL|AUTH|CODE")
 
 
 def allowed_environment(block: bytes) -> tuple[tuple[str, str], ...]:

@@ -196,6 +196,7 @@ def test_only_allow_listed_variables_are_kept() -> None:
             b"XLA_PYTHON_CLIENT_PREALLOCATE=false",
             b"FALLOW_JOB=a1",
             b"FALLOW_TOKEN=abc",
+            b"FALLOW_DASHBOARD_CODE=abc",
             b"RANK=3",
             b"RANK=4",
             b"broken",
