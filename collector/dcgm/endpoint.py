@@ -125,12 +125,13 @@ def _rows(content: bytes) -> tuple[Row, ...]:
 
 
 def _timed(last: GpuSample | None, sample: GpuSample, interval_ms: int) -> GpuSample | None:
-    """The sample with the time it covers, or ``None`` when it is the last one over again."""
-    if last is None:
+    """The sample with the time it covers, or ``None`` when it is the last one over again.
+
+    One from before the last is news as the first is: the clock was set back.
+    """
+    if last is None or sample.at_ms < last.at_ms:
         return sample
     elapsed = sample.at_ms - last.at_ms
-    if elapsed < 0:
-        return sample  # the clock was set back
     if elapsed == 0:
         return None
     if elapsed < _REFRESHED * interval_ms and _same(last, sample):

@@ -71,6 +71,17 @@ def test_widths_tile_the_time_when_ticks_and_refreshes_drift() -> None:
     assert starts[1:] == [s.at_ms for s in samples[:-1]]
 
 
+def test_exporter_is_measured_on_when_the_clock_was_set_back() -> None:
+    with running() as (exporter, source):
+        assert tick(source, 0).samples
+        for after, new in ((-3600, 1), (-3590, 0), (-3570, 1)):
+            samples = tick(source, after).samples
+            assert [s.at_ms for s in samples] == [START + after * S] * new
+            assert all(s.width_ms == 30 * S for s in samples)
+        exporter.boards = shows(101_000)
+        assert tick(source, -7200).samples[0].power_mw == 101_000
+
+
 def test_gpu_whose_values_stay_the_same_is_still_measured() -> None:
     with running() as (_, source):
         found = [s for after in range(0, 130, 10) for s in tick(source, after).samples]

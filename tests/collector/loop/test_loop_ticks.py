@@ -231,6 +231,19 @@ def _given_before(now_ms: int) -> Reading | Unavailable:
     return Unavailable(source="slurm", at_ms=now_ms, reason="slurmctld is down")
 
 
+def test_sources_and_inventories_are_asked_on_when_the_clock_was_set_back() -> None:
+    slurm = Scripted(
+        "slurm", lambda now: Reading(source="slurm", at_ms=now, allocations=(given(f"j:{now}"),))
+    )
+    live = steady("a")
+    loop, clock = make(live, inventories=[slurm])
+    loop.tick_once()
+    clock.at_ms -= 3_600_000
+    tick = loop.tick_once()
+    assert [each.at_ms for each in tick.outcomes] == [clock.at_ms] * 2
+    assert [each.holder.job for each in tick.allocations or ()] == [f"j:{clock.at_ms}"]
+
+
 def test_word_of_a_silent_inventory_holds_for_a_while_and_then_is_forgotten() -> None:
     def once(now_ms: int) -> Reading | Unavailable:
         if now_ms == START_MS:
