@@ -130,6 +130,10 @@ def slurm(config: "Config") -> Finding:
 def disk(data: Path) -> Finding:
     """Whether there is room for the store."""
     place = next((each for each in (data, *data.parents) if each.exists()), Path("/"))
+    if not place.is_dir():
+        advice = "move that file away, or choose another folder with --data"
+        found = f"{place} is a file, so that {data} cannot be a folder"
+        return Finding(subject="disk", verdict=Verdict.TROUBLE, found=found, advice=advice)
     free = shutil.disk_usage(place).free
     found = f"{free / 2**30:.1f} GiB free for {data}"
     if not os.access(place, os.W_OK):

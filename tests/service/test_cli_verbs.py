@@ -16,6 +16,8 @@ from service.cli import main
 from service.cli.arguments import LEDGER_KEYS
 from service.cli.refusals import in_words
 from service.client.answer import answer
+from service.doctor import disk
+from service.examined import Verdict
 from tests.service.conftest import Running, fallow, verb
 
 ESCAPE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
@@ -114,6 +116,14 @@ def test_folder_that_the_system_refuses_is_one_message(words: str, tmp_path: Pat
     done = fallow(*words.split(), data=tmp_path / ("a" * 300))
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert done.stderr.startswith("fallow: ") and "File name too long" in done.stderr
+
+
+@pytest.mark.parametrize("below", ["", "data"])
+def test_doctor_says_that_a_file_is_where_the_folder_should_be(tmp_path: Path, below: str) -> None:
+    (tmp_path / "file").touch()
+    found = disk(tmp_path / "file" / below)
+    assert (found.verdict, str(tmp_path / "file") in found.found) == (Verdict.TROUBLE, True)
+    assert "--data" in found.advice
 
 
 def test_folder_of_another_user_is_said_to_be_one() -> None:
