@@ -56,16 +56,16 @@ def noticed_lost(state: Restarts, now_ms: int, index: int, reason: str) -> Resta
 
 def wants_fresh_child(state: Restarts, now_ms: int) -> bool:
     """Whether a GPU that was left alone is due to be asked for again, which takes a new child."""
-    return any(now_ms >= held.until_ms for held in state.avoided.values())
+    return any(_is_due(held, now_ms) for held in state.avoided.values())
 
 
 def starting(state: Restarts, now_ms: int) -> tuple[frozenset[int], Restarts]:
     """The GPUs a new child must leave alone; those that are due get a try, and a longer pause after it."""
     renewed = {
-        index: held if now_ms < held.until_ms else _longer(held, now_ms)
+        index: _longer(held, now_ms) if _is_due(held, now_ms) else held
         for index, held in state.avoided.items()
     }
-    avoid = frozenset(index for index, held in state.avoided.items() if now_ms < held.until_ms)
+    avoid = frozenset(index for index, held in state.avoided.items() if not _is_due(held, now_ms))
     return avoid, replace(state, avoided=renewed)
 
 
@@ -79,6 +79,11 @@ def must_wait_ms(state: Restarts, now_ms: int) -> int:
     """How long to wait before the next try; 0 when it is time, or when the clock was set back."""
     left = state.not_before_ms - now_ms
     return left if 0 < left <= LONGEST_WAIT_MS else 0
+
+
+def _is_due(held: Avoided, now_ms: int) -> bool:
+    """Whether its pause is over, or longer than it ever was: the clock was set back."""
+    return not 0 < held.until_ms - now_ms <= held.pause_ms
 
 
 def _longer(held: Avoided, now_ms: int) -> Avoided:

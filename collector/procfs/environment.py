@@ -8,6 +8,8 @@ import re
 from collector.procfs.commands import bounded, without_secrets
 
 VALUE_CHARS = 1024
+DEVICES_CHARS = 16_384
+"""A list of devices is kept whole: seven MIG instances of each of sixteen GPUs, by UUID, are 5,000."""
 
 ALLOWED = frozenset(
     {
@@ -61,6 +63,7 @@ ALLOWED = frozenset(
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
     }
 )
+DEVICES = frozenset({"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS"})
 ALLOWED_PREFIXES = ("XLA_PYTHON_CLIENT_", "FALLOW_")
 
 ADDRESSES = frozenset({"WANDB_BASE_URL", "MLFLOW_TRACKING_URI"})
@@ -77,9 +80,10 @@ def allowed_environment(block: bytes) -> tuple[tuple[str, str], ...]:
         name_bytes, equals, value = entry.partition(b"=")
         name = name_bytes.decode("utf-8", "replace")
         if equals and _is_allowed(name) and name not in kept:
-            text = value[: 4 * VALUE_CHARS].decode("utf-8", "replace")
+            most = DEVICES_CHARS if name in DEVICES else VALUE_CHARS
+            text = value[: 4 * most].decode("utf-8", "replace")
             text = _without_sign_in(text) if name in ADDRESSES else text
-            kept[name] = bounded(without_secrets(text), VALUE_CHARS)
+            kept[name] = bounded(without_secrets(text), most)
     return tuple(sorted(kept.items()))
 
 

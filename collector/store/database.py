@@ -21,7 +21,7 @@ from collector.model import Gap, Tick
 from collector.store import history as history_rows
 from collector.store import judgements, ledger_inputs, ticks
 from collector.store.doubts import DoubtBook, read_doubts, write_doubts, write_intruded
-from collector.store.errors import StoreClosed, StoreMissing, translated
+from collector.store.errors import StoreClosed, StoreMissing, StoreUnwritable, translated
 from collector.store.export import Exported, Format, export
 from collector.store.gaps import stopped_gaps
 from collector.store.judgements import Judgement
@@ -77,6 +77,8 @@ def open_store(path: Path, limits: Limits | None = None) -> "Store":
     """
     with translated("opening the store", path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            raise StoreUnwritable(f"opening the store: {path} is a folder; move it away: the store is a file")
         if path.exists() and path.stat().st_size == 0:
             path.unlink()
         return Store(path, limits or Limits(), Ownership(path))

@@ -37,6 +37,12 @@ class Column:
     least: int | None = None
 
 
+class _Screen(Console):
+    def on_broken_pipe(self) -> None:
+        """A reader that has seen enough is no trouble: it ends the verb as it does without colours."""
+        raise BrokenPipeError
+
+
 def console(*, stderr: bool = False) -> Console:
     """The terminal, or a pipe in which no line is cut or coloured.
 
@@ -44,8 +50,8 @@ def console(*, stderr: bool = False) -> Console:
     """
     stream = sys.stderr if stderr else sys.stdout
     if stream.isatty():
-        return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
-    return Console(
+        return _Screen(stderr=stderr, highlight=False, markup=False, emoji=False)
+    return _Screen(
         stderr=stderr,
         highlight=False,
         markup=False,

@@ -89,6 +89,12 @@ def test_output_that_nobody_reads_any_more_is_no_error(service: Running) -> None
     assert (done.stdout, done.stderr) == ("[\n", "")
 
 
+def test_a_table_that_nobody_reads_any_more_is_no_error_either(service: Running) -> None:
+    command = f"{sys.executable} -m service.cli config --data {service.data} | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("words", [["status"], ["ledger"], ["ledger", "--json"], ["doctor"]], ids=" ".join)
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_terminal_that_lacks_our_signs_gets_others_for_them(

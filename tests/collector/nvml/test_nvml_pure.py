@@ -105,6 +105,15 @@ def test_waits_and_pauses_are_bounded_whatever_fails(blamed: list[int | None]) -
         assert not restarts.wants_fresh_child(state, now_ms)
 
 
+def test_a_clock_that_is_set_back_does_not_prolong_the_pause_of_a_lost_gpu() -> None:
+    lost = restarts.noticed_lost(Restarts(), 10_000_000, 3, "fell off the bus")
+    assert not restarts.wants_fresh_child(lost, 10_000_001)
+    assert restarts.wants_fresh_child(lost, 10_000_000 - 3_600_000)
+    avoid, tried = restarts.starting(lost, 10_000_000 - 3_600_000)
+    assert avoid == frozenset()
+    assert not restarts.wants_fresh_child(tried, 10_000_001 - 3_600_000), "and then a pause as any other"
+
+
 def test_a_clock_that_is_set_back_does_not_prolong_a_wait() -> None:
     state = restarts.failed(Restarts(), 10_000_000, touching=None, reason="down")
     assert restarts.must_wait_ms(state, 10_000_000) > 0

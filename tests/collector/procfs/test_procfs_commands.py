@@ -273,3 +273,10 @@ def test_a_value_is_bounded_and_printable() -> None:
 @given(st.binary(max_size=300))
 def test_any_block_of_bytes_is_survived(block: bytes) -> None:
     assert all(value.isprintable() for _, value in allowed_environment(block))
+
+
+def test_a_list_of_all_mig_instances_of_a_machine_is_kept_whole() -> None:
+    """What is cut off it nobody would hold, and it would look empty while somebody is on it."""
+    devices = ",".join(f"MIG-{number:08x}-0000-4000-8000-{number:012x}" for number in range(112))
+    block = f"CUDA_VISIBLE_DEVICES={devices}\0".encode()
+    assert allowed_environment(block) == (("CUDA_VISIBLE_DEVICES", devices),)

@@ -259,3 +259,9 @@ def _free(folder: Path, leave: int) -> int:
 
 def _python_path() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+
+
+def test_a_folder_in_the_place_of_the_file_is_said(tmp_path: Path) -> None:
+    at_path(tmp_path).mkdir()
+    with pytest.raises(StoreUnwritable, match="is a folder"):
+        open_store(at_path(tmp_path))
