@@ -23,6 +23,8 @@ near AS (
             WHEN lag(gpu_id) OVER by_time = gpu_id AND energy_mj - lag(energy_mj) OVER by_time >= 0
                 THEN (energy_mj - lag(energy_mj) OVER by_time)
                     * least(1.0, width_ms / (epoch_ms(ts) - epoch_ms(lag(ts) OVER by_time)))
+            WHEN lag(gpu_id) OVER by_time = gpu_id  -- what two sources told of one moment is used once
+                THEN power_mw * (least(width_ms, epoch_ms(ts) - epoch_ms(lag(ts) OVER by_time)) / 1000.0)
             ELSE power_mw * (width_ms / 1000.0)
         END AS used_energy_mj
     FROM samples_all

@@ -120,6 +120,25 @@ def test_energy_is_the_difference_of_the_counter_and_survives_a_reset(tmp_path: 
         assert ask(store, "SELECT energy_mj FROM rollup_1m ORDER BY ts LIMIT 2") == [(13_000,), (7_000,)]
 
 
+@pytest.mark.parametrize("counter", [True, False])
+def test_energy_that_an_import_tells_again_is_used_once(tmp_path: Path, counter: bool) -> None:
+    """300 W, live each 30 s and from a Prometheus each minute, a second later."""
+    live = [
+        sample(0, at, 0.5, width_ms=BIN_MS, power_mw=300_000, energy_mj=(at - T0) * 300 if counter else None)
+        for at in range(T0, T0 + 10 * 2 * BIN_MS, BIN_MS)
+    ]
+    told = [
+        sample(0, at + 1_000, 0.5, width_ms=2 * BIN_MS, power_mw=300_000, energy_mj=None)
+        for at in range(T0 + 2 * BIN_MS, T0 + 10 * 2 * BIN_MS, 2 * BIN_MS)
+    ]
+    with open_store(at_path(tmp_path)) as store:
+        store.write_history(history(live))
+        alone = ask(store, "SELECT sum(energy_mj) FROM rollup_1m")
+        store.write_history(history(told))
+        both = ask(store, "SELECT sum(energy_mj) FROM rollup_1m")
+    assert both[0][0] == pytest.approx(alone[0][0], rel=0.01)
+
+
 def test_energy_is_of_one_gpu_however_many_rows_are_read_at_once(tmp_path: Path) -> None:
     bins, gpus = 2_600, 64
     number, step = np.tile(np.arange(gpus), bins), np.repeat(np.arange(1, bins + 1), gpus)
