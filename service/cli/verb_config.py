@@ -9,6 +9,7 @@ from service.cli.screen import Column, console, print_json, table
 from service.cli.settings import settle
 from service.config.model import Setting
 from service.config.reference import page
+from service.sources.specs import parse_specs
 
 
 def run(flags: argparse.Namespace) -> int:
@@ -17,6 +18,9 @@ def run(flags: argparse.Namespace) -> int:
         print(page(), end="")
         return 0
     settings = settle(flags)
+    parse_specs(
+        settings.effective.config.collect.sources
+    )  # as the service would, or this is not what is in force
     if flags.json:
         print_json([_row(each) for each in settings.effective.settings])
         return 0

@@ -102,6 +102,13 @@ def test_verb_refuses_a_broken_file_with_status_2(tmp_path: Path) -> None:
         assert done.stderr.startswith("fallow: fallow.toml:2: unknown key api.prot")
 
 
+def test_verb_refuses_a_source_that_the_service_would(tmp_path: Path) -> None:
+    (tmp_path / "fallow.toml").write_text('[collect]\nsources = ["nvlm"]\n')
+    done = fallow("config", data=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "did you mean nvml?" in done.stderr
+
+
 def test_configuration_that_is_named_must_exist(tmp_path: Path) -> None:
     done = fallow("config", "--config", str(tmp_path / "no.toml"), data=tmp_path)
     assert done.returncode == 2
