@@ -9,6 +9,8 @@ from service.cli.spans import BadSpan, parse_span
 from service.config.fields import Misplaced, names, told
 
 REPORT_KINDS = ("cluster-week", "project-week", "my-week", "right-sizing", "chargeback")
+MONTH = "month"
+"""As a report's ``since``: what comes on a day of each month has every hour once."""
 REPORT_FORMATS = ("html", "md", "csv", "json")
 OWNERS = "owners"
 """As a receiver: everybody who held a GPU in the report's time, each about themselves."""
@@ -49,7 +51,9 @@ class ReportConfig:
         MISSING, "when, in five fields: minute, hour, day, month, weekday (a name, or 0 to 7 as in a crontab)"
     )
     zone: str = told("UTC", "in whose time, for example `Europe/Berlin`")
-    since: str = told("7d", "how far back it looks from when it is due")
+    since: str = told(
+        "7d", "how far back it looks from when it is due; `month`: to the same time a month before"
+    )
     format: str = told("html", "`html`, `md`, `csv` or `json`")
     project: str = told("", "about which project; a `project-week` needs it")
     user: str = told("", 'about whom; a `my-week` needs it, or `to = ["owners"]`')
@@ -73,9 +77,9 @@ class ReportConfig:
         except (ZoneInfoNotFoundError, ValueError) as error:
             raise ValueError(f"{self.zone!r} is no time zone; write for example Europe/Berlin") from error
         try:
-            parse_span(self.since)
+            self.since == MONTH or parse_span(self.since)
         except BadSpan as error:
-            raise ValueError(f"since: {error}") from error
+            raise ValueError(f"since: {error}, or month") from error
         if self.kind == "project-week" and not self.project:
             raise ValueError("a project-week needs its project")
         if self.kind == "my-week" and not self.user and OWNERS not in self.to:

@@ -220,7 +220,7 @@ def _wished(scene: Scene, kind: str, length: timedelta, known: list[str]) -> Reg
         hour=int(hour),
         weekday=weekday,
         zone=str(scene.zone),
-        since=length_text(length),
+        since="month" if often == "monthly" else length_text(length),
         format=format,
         to=tuple(to),
     )

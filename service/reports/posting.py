@@ -7,6 +7,7 @@ has the name of its time, and a message of the same key is in the outbox once.
 import json
 import os
 import sys
+from calendar import monthrange
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 from service.cli.spans import parse_span
 from service.client import Client, connect
-from service.config.telling import OWNERS, DeliveryConfig, ReportConfig
+from service.config.telling import MONTH, OWNERS, DeliveryConfig, ReportConfig
 from service.delivery.addresses import receiver_of, receivers
 from service.delivery.message import Body, Message
 from service.delivery.outbox import Outbox
@@ -101,10 +102,19 @@ def span_of(order: Order) -> Span:
     comes every Monday at eight has every hour once.
     """
     end = order.due.astimezone(UTC).replace(second=0, microsecond=0)
+    there = end.astimezone(ZoneInfo(order.report.zone))
+    if order.report.since == MONTH:
+        return Span(start=_month_before(there).astimezone(UTC), end=end)
     length = parse_span(order.report.since)
     if length % timedelta(days=1):
         return Span(start=end - length, end=end)
-    return Span(start=(end.astimezone(ZoneInfo(order.report.zone)) - length).astimezone(UTC), end=end)
+    return Span(start=(there - length).astimezone(UTC), end=end)
+
+
+def _month_before(at: datetime) -> datetime:
+    """The same time a month before, by the clock on the wall; the last day where a month is shorter."""
+    year, month = divmod(at.year * 12 + at.month - 2, 12)
+    return at.replace(year=year, month=month + 1, day=min(at.day, monthrange(year, month + 1)[1]), fold=0)
 
 
 def _write(report: Report, order: Order, data: Path) -> Path:

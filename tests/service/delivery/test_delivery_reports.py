@@ -97,7 +97,9 @@ def test_numbers_of_weekdays_mean_what_they_mean_in_a_crontab(weekdays: str, nam
     assert found == set(named.split(","))
 
 
-@pytest.mark.parametrize(("cron", "since"), [("0 8 * * mon", "7d"), ("0 8 * * *", "24h")])
+@pytest.mark.parametrize(
+    ("cron", "since"), [("0 8 * * mon", "7d"), ("0 8 * * *", "24h"), ("0 8 1 * *", "month")]
+)
 def test_what_comes_regularly_has_every_hour_once_when_clocks_change(cron: str, since: str) -> None:
     report = replace(MONDAY, cron=cron, since=since)
     due, spans = at("2026-09-30T00:00Z"), []
@@ -108,6 +110,13 @@ def test_what_comes_regularly_has_every_hour_once_when_clocks_change(cron: str, 
     hours = replace(report, since="12h")
     short = span_of(Order(name="x", due=due, report=hours, delivery=DeliveryConfig()))
     assert short.end - short.start == timedelta(hours=12)
+
+
+def test_a_month_before_the_last_day_of_one_is_the_last_day_of_the_other() -> None:
+    report = replace(MONDAY, zone="Europe/Berlin", since="month")
+    due = at("2027-03-31T06:00Z")
+    found = span_of(Order(name="x", due=due, report=report, delivery=DeliveryConfig()))
+    assert found.start == at("2027-02-28T07:00Z"), "at eight, in winter"
 
 
 @given(st.lists(st.integers(1, 40 * 24 * 60), min_size=1, max_size=8))
