@@ -159,7 +159,7 @@ def test_a_worker_killed_anywhere_changes_nothing_that_is_learned(
     controller = watched.controller
     assert controller.run(poll) == 0, (controller.exit_reason, controller.journal)
     killed = sum("ended with -9" in line for line in controller.journal)
-    assert killed == len(crash.split()), controller.journal
+    assert killed == len(crash.split()), "\n".join(controller.journal)
     watched.check(reference, failures=killed)
 
 
@@ -185,5 +185,5 @@ def test_joining_and_leaving_at_once_survives_kills_as_well(
     assert plans, controller.journal
     assert "members=('w0', 'w2', 'w3')" in plans[0], "one plan both lets go and takes in"
     killed = sum("ended with -9" in line for line in controller.journal)
-    assert killed == len(crash.split()), controller.journal
+    assert killed == len(crash.split()), "\n".join(controller.journal)
     watched.check(reference, failures=killed)
