@@ -78,6 +78,8 @@ class PairWatching:
         self._tracks: dict[JobId, Track] = {}
         self._alone: dict[JobId, float] = {}
         self._pairs: dict[Couple, Pair] | None = None
+        self._tried_ms: dict[JobId, int] = {}
+        """When who was left alone was last to get all of its GPU: what fails is not tried at once again."""
         self._strange: set[Couple] = set()
         """Couples that the journal does not know: not put together by a pack."""
 
@@ -112,6 +114,7 @@ class PairWatching:
                 self._alone[id] = speed
         changing = {id: track for id, track in self._tracks.items() if id in entries and id not in now}
         self._tracks = changing | tracks
+        self._tried_ms = {id: at_ms for id, at_ms in self._tried_ms.items() if id in entries}
         kept = {id for couple in pairs for id in couple} | set(entries)
         self._alone = {id: speed for id, speed in self._alone.items() if id in kept}
 
@@ -218,14 +221,15 @@ class PairWatching:
             if id in parted:
                 self._do(whole_again(entry, f"{parted[id]} has left it"))
             elif self._has_rested(entry) and misses(self._tracks.get(id), self._alone.get(id), PAIRING):
-                self._do(
-                    whole_again(entry, "nobody is beside it any more, and it has only a part of its GPU")
-                )
+                self._tried_ms[id] = self._clock.now_ms()
+                why = "nobody is beside it any more, and it has only a part of its GPU"
+                self._do(whole_again(entry, why))
 
     def _has_rested(self, entry: "Entry") -> bool:
         """Whether it may be disturbed again, as any job."""
         now_ms = self._clock.now_ms()
-        rested_ms = (entry.acted_ms or 0) + self._limits.cooldown_s * 1000
+        acted_ms = max(entry.acted_ms or 0, self._tried_ms.get(entry.id, 0))
+        rested_ms = acted_ms + self._limits.cooldown_s * 1000
         return now_ms >= max(rested_ms, entry.keep_until_ms or 0)
 
     def _do(self, step: Step) -> bool:

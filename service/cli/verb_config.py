@@ -18,9 +18,7 @@ def run(flags: argparse.Namespace) -> int:
         print(page(), end="")
         return 0
     settings = settle(flags)
-    parse_specs(
-        settings.effective.config.collect.sources
-    )  # as the service would, or this is not what is in force
+    parse_specs(settings.effective.config.collect.sources)  # what the service refuses is not in force
     if flags.json:
         print_json([_row(each) for each in settings.effective.settings])
         return 0

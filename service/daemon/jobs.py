@@ -49,7 +49,7 @@ class Clockwork:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._wall = wall
-        self._ended = threading.Event()
+        self._ended = threading.Event()  # that the end is near
         self._beat_s = 0.0 if beat is None else beat.every_s / speed
         self._pulse = pulse
         self._early = early
@@ -58,7 +58,6 @@ class Clockwork:
         self._speed = speed
         self._interrupts: list[Callable[[], None]] = []
         self._due: dict[str, Job] = {}
-        self._ending = False
         self._executors = {name: ThreadPoolExecutor(1) for name in ("beat", "chores", "apart")}
         self._scheduler = BackgroundScheduler(
             executors=self._executors,
@@ -99,7 +98,6 @@ class Clockwork:
 
     def hurry(self) -> None:
         """The end is near: what takes long is cut short, and what that breaks is no trouble."""
-        self._ending = True
         self._ended.set()
         for interrupt in self._interrupts:
             interrupt()
@@ -129,12 +127,12 @@ class Clockwork:
                 job.modify(next_run_time=job.next_run_time - timedelta(seconds=moved_s))
 
     def _tick(self, beat: Beat) -> None:
-        if self._ending:
+        if self._ended.is_set():
             return
         try:
             self._pulse.note(last_tick_ms=beat.work(), trouble=None)
         except Exception as error:
-            if self._ending:
+            if self._ended.is_set():
                 return
             self._missing = True
             log.error("tick failed: %s", error, exc_info=not expected(error))
@@ -147,14 +145,14 @@ class Clockwork:
                 self.now(tuple(self._failed.values()))
 
     def _chore(self, chore: Chore) -> None:
-        if self._ending:
+        if self._ended.is_set():
             return
         try:
             chore.work()
             self._failed.pop(chore.name, None)
             self._pulse.chore_went(chore.name, None)
         except Exception as error:
-            if self._ending:
+            if self._ended.is_set():
                 return
             self._failed[chore.name] = chore
             log.error("%s failed: %s", chore.name, error, exc_info=not expected(error))

@@ -58,6 +58,7 @@ class Rig:
         self.engine = LocalEngine(self.register, self.clock, self.agree, Patience(answer_s=5, reshape_s=5))
         self.journal = StoreJournal(store, self.clock)
         self.takes_s = 0.0
+        self.fails: str | None = None
         self.watching = self.made()
         self.register.listen(self.heard)
         self.speed: dict[JobId, float] = {}
@@ -91,7 +92,9 @@ class Rig:
         directive = after.directive
         if directive is not None and after.handled < directive.number:
             gpus = () if isinstance(directive, Requeued) else getattr(directive, "gpus", after.gpus)
-            threading.Timer(self.takes_s, acknowledge, (self.register, after), {"gpus": gpus}).start()
+            self.clock.at_ms += 1  # no launcher answers within the same millisecond
+            more = {"gpus": gpus, "failed": self.fails}
+            threading.Timer(self.takes_s, acknowledge, (self.register, after), more).start()
 
     def over(self, job: JobId) -> None:
         """It ends by itself."""
@@ -249,6 +252,16 @@ def test_whose_speed_nobody_knows_gets_all_of_its_gpu_again_after_its_rest(store
     assert rig.register.entry(rig.host).share == 0.5, "a guest may be on its way"
     rig.live(15)
     assert rig.register.entry(rig.host).share == 1.0
+
+
+def test_what_fails_is_not_tried_again_before_another_rest(store: Store) -> None:
+    """Each try is a checkpoint of somebody's job."""
+    rig = Rig(store, RESTED)
+    rig.do(Move(job=rig.host, gpus=GPUS[:1], share=0.5, action=ActionClass.PACK))
+    rig.speed, rig.fails = {}, "no room to save"
+    rig.live(175)
+    tries = [deed for deed in rig.journal.deeds(0) if "nobody is beside it" in deed.reason]
+    assert [deed.result for deed in tries] == [Result.FAILED] * 2
 
 
 @pytest.mark.parametrize("kept", ["by its owner", "by the mode", "by the switch"])
