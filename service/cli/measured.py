@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from service.advising import newest
-from service.cli.spans import BadSpan, window
+from service.spans import BadSpan, window
 
 if TYPE_CHECKING:
     from service.client import Client

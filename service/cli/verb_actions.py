@@ -9,8 +9,8 @@ from rich.text import Text
 from service.cli import paper_words
 from service.cli.job_words import job_id
 from service.cli.screen import Column, console, print_json, table
-from service.cli.spans import parse_point
 from service.client.acting import connect_acting
+from service.spans import parse_point
 
 COLUMNS = (
     Column(title="action", right=True),

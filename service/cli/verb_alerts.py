@@ -14,8 +14,8 @@ from rich.text import Text
 from service.cli import words
 from service.cli.screen import console, print_json
 from service.cli.settings import settle
-from service.cli.spans import window
 from service.client import connect
+from service.spans import window
 from service.trouble import Trouble
 
 if TYPE_CHECKING:

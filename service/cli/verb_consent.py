@@ -8,8 +8,8 @@ from service.cli import words
 from service.cli.job_words import job_id
 from service.cli.paper_words import at
 from service.cli.screen import Column, console, print_json, table
-from service.cli.spans import parse_span
 from service.client.acting import ActingClient, connect_acting
+from service.spans import parse_span
 from service.trouble import Trouble
 
 KINDS = ("pause", "restart", "resize", "release", "share")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from service.cli import words
 from service.cli.screen import Column, console, table
-from service.cli.spans import window
 from service.client import NoData, connect
+from service.spans import window
 from service.trouble import Trouble
 
 

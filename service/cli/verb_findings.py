@@ -10,9 +10,9 @@ from rich.text import Text
 
 from service.cli import judged, patterns, words
 from service.cli.screen import console, place, print_json
-from service.cli.spans import window
 from service.client import Client, connect
 from service.client.errors import StoreOlder, UnknownQuery
+from service.spans import window
 
 KIND_STYLES = {
     "held-idle": "red",

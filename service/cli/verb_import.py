@@ -13,8 +13,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from service.cli import credentials, words
 from service.cli.screen import console
 from service.cli.settings import Settings, settle
-from service.cli.spans import window
 from service.client import Client, ImportFailed, connect
+from service.spans import window
 
 if TYPE_CHECKING:
     from collector.backfill.prometheus import Progress as Read

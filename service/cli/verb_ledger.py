@@ -9,8 +9,8 @@ from rich.text import Text
 
 from service.cli import words
 from service.cli.screen import Column, console, place, print_json, state_text, table
-from service.cli.spans import window
 from service.client import Client, connect
+from service.spans import window
 
 HARDWARE_KEYS = ("node", "gpu", "model", "hour", "day")
 NAMED = ("gpu", "job")

@@ -2,8 +2,8 @@
 
 import argparse
 
-from service.cli.spans import parse_span
 from service.client.acting import connect_acting
+from service.spans import parse_span
 
 
 def run(flags: argparse.Namespace) -> int:

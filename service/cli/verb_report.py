@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from collector.procfs.accounts import name_of
 from service.cli.screen import Column, console, print_json, table
 from service.cli.settings import settle
-from service.cli.spans import window
 from service.client import NoData, connect
 from service.client import place as client_place
+from service.spans import window
 from service.trouble import Trouble
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from rich.text import Text
 from service.cli import words
 from service.cli.measured import measured_window
 from service.cli.screen import Column, console, print_json, table
-from service.cli.spans import parse_span
 from service.client import connect
+from service.spans import parse_span
 from service.trouble import Trouble
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from service.cli import judged, words
 from service.cli.screen import Column, console, place, print_json, state_text, table
-from service.cli.spans import parse_span, window
 from service.client import Client, connect
+from service.spans import parse_span, window
 
 FILTERS = ("node", "project", "user", "model")
 STALE_S = 60

@@ -8,7 +8,7 @@ from service.api.port import Role
 from service.cli import words
 from service.cli.screen import Column, console, print_json, table
 from service.cli.settings import settle
-from service.cli.spans import parse_span
+from service.spans import parse_span
 
 
 def run(flags: argparse.Namespace) -> int:

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from service.cli.spans import BadSpan, parse_span
 from service.config.fields import Misplaced, names, told
+from service.spans import BadSpan, parse_span
 
 REPORT_KINDS = ("cluster-week", "project-week", "my-week", "right-sizing", "chargeback")
 MONTH = "month"

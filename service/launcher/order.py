@@ -13,9 +13,9 @@ from advisor.model import ProjectName
 from advisor.register.model import Mobility, Submission
 from collector.model import JobKind, NodeName
 from service import names
-from service.cli.spans import parse_span
 from service.launcher.model import Terms
 from service.launcher.world import Workers
+from service.spans import parse_span
 from service.trouble import Trouble
 
 LONGEST_MODEL = 64

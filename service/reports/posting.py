@@ -15,7 +15,6 @@ from hashlib import sha256
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from service.cli.spans import parse_span
 from service.client import Client, connect
 from service.config.telling import MONTH, OWNERS, DeliveryConfig, ReportConfig
 from service.delivery.addresses import receiver_of, receivers
@@ -24,6 +23,7 @@ from service.delivery.outbox import Outbox
 from service.reports.making import Wanted, make
 from service.reports.model import Format, Report, ReportKind, Span
 from service.reports.render import Pictures, Style, render
+from service.spans import parse_span
 
 BODIES = {Format.HTML: Body.HTML, Format.MARKDOWN: Body.MARKDOWN}
 
