@@ -77,9 +77,12 @@ def test_an_example_trains_with_it_alone_and_under_its_controller(python: Path, 
     assert losses[0] == losses[1]
 
 
-def test_it_carries_the_version_and_the_torch_of_the_whole() -> None:
+def test_it_carries_version_licence_and_torch_of_the_whole() -> None:
     whole = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     light = tomllib.loads((ROOT / "packaging" / "fallow" / "pyproject.toml").read_text())["project"]
     assert light["version"] == whole["version"]
     assert light["requires-python"] == whole["requires-python"]
+    assert light["license"] == whole["license"] == "Apache-2.0"
+    for name in ("LICENSE", "NOTICE"):
+        assert (ROOT / "packaging" / "fallow" / name).read_text() == (ROOT / name).read_text()
     assert light["dependencies"] == whole["optional-dependencies"]["train"]
