@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= .fallow
 
-.PHONY: up demo install test test-all lint types check fresh
+.PHONY: up demo install test test-all lint types check hooks fresh
 
 up: install ## start the service and the dashboard, print the URL
 	@$(BIN)/fallow up --data $(DATA)
@@ -32,11 +32,16 @@ test-all: $(VENV)/.tested ## the same with the tests that take minutes
 	@tests/real_parts.sh
 	@FALLOW_LONG=1 PYTHON=$(BIN)/python tests/run.sh
 
-lint: $(VENV)/.tested ## formatting and lint
+lint: $(VENV)/.tested ## formatting, lint and spelling
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/codespell .
 
 types: $(VENV)/.tested ## mypy, strict
 	$(BIN)/mypy
+
+hooks: $(VENV)/.tested ## have git run lint and types on what changed, before each commit
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pre-commit install
 
 check: lint types test ## all that CI asks for

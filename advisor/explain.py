@@ -94,13 +94,13 @@ def _of_advice(advice: Advice, said: Said) -> Explanation:
 
 
 def _of_job(job: Job, said: Said) -> Explanation:
-    advices = tuple(each for each in said.answers if isinstance(each, Advice) and _concerns(each, (job.id,)))
-    back = tuple(entry for advice in advices for entry in _held_back(advice))
+    given = tuple(each for each in said.answers if isinstance(each, Advice) and _concerns(each, (job.id,)))
+    back = tuple(entry for advice in given for entry in _held_back(advice))
     return Explanation(
         kind="job",
         name=job.id,
         facts=job_facts(job, said),
-        advice=advices,
+        advice=given,
         steps=_steps((job.id,), said.plan),
         why_not=(*back, *_why_not((job.id,), said)),
     )
@@ -116,7 +116,7 @@ def _of_gpu(gpu: Gpu, said: Said, places: dict[str, GpuUuid]) -> Explanation:
     facts += [f.sentence for f in said.observed.analysis.findings if f.uuid == gpu.uuid and f.holder is None]
     facts += ["Not judged lately: what it does is unknown."] if said.observed.analysis.overdue else []
     facts += [f"Not judged: {u.reason}." for u in said.observed.analysis.unknown if u.uuid == gpu.uuid]
-    advices = tuple(
+    given = tuple(
         each
         for each in said.answers
         if isinstance(each, Advice) and (gpu.uuid in each.gpus or _concerns(each, jobs))
@@ -125,9 +125,9 @@ def _of_gpu(gpu: Gpu, said: Said, places: dict[str, GpuUuid]) -> Explanation:
         kind="gpu",
         name=place,
         facts=tuple(facts),
-        advice=advices,
+        advice=given,
         steps=_steps(jobs, said.plan),
-        why_not=(*(entry for advice in advices for entry in _held_back(advice)), *_why_not(jobs, said)),
+        why_not=(*(entry for advice in given for entry in _held_back(advice)), *_why_not(jobs, said)),
     )
 
 

@@ -131,7 +131,7 @@ def _paired(
     chosen = choose_pairs([profile_of(job) for job in jobs], experience, PAIRING, may)
     pairs = [turned(pair) if _is_watched_turned(jobs, pair) else pair for pair in chosen]
     paired = {place for pair in pairs for place in (pair.foreground, pair.guest)}
-    advices: list[Advice | Abstain] = [
+    answers: list[Advice | Abstain] = [
         _advice(state, observed, rules, (jobs[pair.foreground], jobs[pair.guest]), pair) for pair in pairs
     ]
     lonely = Objection(
@@ -139,7 +139,7 @@ def _paired(
         reason="nobody who may share with it fits beside it, or none that is worth it",
         would_change="another job of the same user, or two owners' consent to share",
     )
-    return advices + [_abstain(state, job, lonely) for place, job in enumerate(jobs) if place not in paired]
+    return answers + [_abstain(state, job, lonely) for place, job in enumerate(jobs) if place not in paired]
 
 
 def _is_watched_turned(jobs: list[Job], pair: Pairing) -> bool:

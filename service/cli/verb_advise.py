@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from service.advice_rows import abstain_row, advice_row
 from service.advising import Desk, consult
-from service.cli import advices, words
+from service.cli import advice_lines, words
 from service.cli.screen import console, print_json
 from service.cli.settings import settle
 from service.client import connect
@@ -32,12 +32,12 @@ def run(flags: argparse.Namespace) -> int:
     screen = console()
     screen.print(_heading(desk, advised), style="bold")
     for each in advised:
-        screen.print(advices.draw_advice(each, desk.currency))
+        screen.print(advice_lines.draw_advice(each, desk.currency))
     if flags.all:
         for one in abstained:
             screen.print(f"{one.action.value}: nothing for {one.job}: {one.reason}", style="bright_black")
     else:
-        for line in advices.reasons(abstained):
+        for line in advice_lines.reasons(abstained):
             screen.print(line, style="bright_black")
     return 0
 

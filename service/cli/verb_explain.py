@@ -13,7 +13,7 @@ from rich.padding import Padding
 
 from service.advice_rows import advice_row, step_row
 from service.advising import Desk, consult
-from service.cli import advices
+from service.cli import advice_lines
 from service.cli.job_words import job_id
 from service.cli.screen import console, print_json
 from service.cli.settings import settle
@@ -90,17 +90,17 @@ def _draw(found: "Explanation", desk: Desk) -> None:
         screen.print(Padding(fact, (0, 0, 0, 2), expand=False))
     screen.print("Advised" if found.advice else "Nothing is advised", style="bold")
     for advice in found.advice:
-        screen.print(Padding(advices.draw_advice(advice, desk.currency), (0, 0, 0, 2), expand=False))
+        screen.print(Padding(advice_lines.draw_advice(advice, desk.currency), (0, 0, 0, 2), expand=False))
         for each in advice.evidence:
             if each.value is not None and each.name != "rungs_held_back":
                 screen.print(f"    {each.name}: {each.value}", style="bright_black")
     if found.steps:
         screen.print("In the plan", style="bold")
     for step in found.steps:
-        screen.print(f"  {advices.step_line(step)}")
+        screen.print(f"  {advice_lines.step_line(step)}")
     if found.why_not:
         screen.print("Why nothing else", style="bold")
-    for line in advices.draw_why_not(found.why_not):
+    for line in advice_lines.draw_why_not(found.why_not):
         screen.print(Padding(line, (0, 0, 0, 2), expand=False))
 
 

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from service.advice_rows import step_row
 from service.advising import Desk, consult, newest, parse_want
-from service.cli import advices, words
+from service.cli import advice_lines, words
 from service.cli.paper_words import plan_lines
 from service.cli.screen import Column, console, print_json, table
 from service.cli.settings import settle
@@ -35,7 +35,7 @@ def run(flags: argparse.Namespace) -> int:
     screen.print(_heading(desk), style="bold")
     for number, step in enumerate(plan.steps, start=1):
         held = refused.get(step)
-        line = Text.assemble(f"{number:>3}  ", (advices.step_line(step), "default"))
+        line = Text.assemble(f"{number:>3}  ", (advice_lines.step_line(step), "default"))
         line.append("  · approved" if held is None else f"  · not done: {held}", style="bright_black")
         screen.print(line)
     if plan.refused:

@@ -98,7 +98,7 @@ def changes(
 ) -> Changes:
     """What to change, with the exact setting where there is one: advice, then findings, else plain numbers.
 
-    ``said`` are the advices about anybody: those about these jobs count. ``name`` as in ``told_held``.
+    ``said`` is the advice about anybody: pieces about these jobs count. ``name`` as in ``told_held``.
     """
     ids = {row["job"] for row in jobs}
     mine = [row for row in said if row["job"] in ids]

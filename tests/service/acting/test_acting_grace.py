@@ -31,7 +31,7 @@ def test_others_start_while_a_job_takes_its_time_to_give_way(tmp_path: Path) -> 
         assert len(reshape[0].gpus) == 1
         waits = until("the heir knows", lambda: [p for p in heirs.places if wide in p["waits_for"]])
         assert "give way to it" in waits[-1]["waits_for"]
-        late, lates = begun(there, "late")
+        late, late_begin = begun(there, "late")
         other.finish()
         until("the late one runs on what came free", lambda: there.stand(late) == "running")
         assert there.stand(heir) == "pending", "the free GPU of its place was not borrowed under its eyes"
@@ -40,7 +40,7 @@ def test_others_start_while_a_job_takes_its_time_to_give_way(tmp_path: Path) -> 
         launcher.say()
         until("the heir runs", lambda: there.stand(heir) == "running")
         begin = next(d for d in heirs.told if isinstance(d, Begin))
-        assert not set(begin.gpus) & {*reshape[0].gpus, *lates.gpus}
+        assert not set(begin.gpus) & {*reshape[0].gpus, *late_begin.gpus}
         asked = [
             row for row in there.desk.actions(ROOT, since_ms=None, job=JobId(wide)) if row["verb"] == "resize"
         ]
