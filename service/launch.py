@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.error import URLError
-from urllib.request import urlopen
+from urllib.request import ProxyHandler, build_opener
 
 from service.client import ClientError, connect, running
 from service.client.place import CODE_VARIABLE, DATA_VARIABLE
@@ -39,7 +39,7 @@ class Program:
     """A command to run, and how to tell that it answers. ``command`` is empty when it runs already.
 
     ``busy`` says what it still does, once it answers, before there is anything to see. ``secrets`` are handed
-    to it in its environment, which only its own user can read.
+    to it in its environment, which only its own user can read. ``folder`` is where it stands; ``None``: here.
     """
 
     name: str
@@ -47,11 +47,16 @@ class Program:
     answers: Callable[[], bool]
     busy: Callable[[], str | None] = lambda: None
     secrets: Mapping[str, str] = field(default_factory=dict)
+    folder: Path | None = None
 
 
 def service_program(data: Path, flags: Sequence[str]) -> Program:
-    """The service of a DATA directory; nothing to start where one answers already."""
-    command = (sys.executable, "-m", "service.cli", "serve", "--data", str(data), *flags)
+    """The service of a DATA directory; nothing to start where one answers already.
+
+    Paths among its ``flags`` are as they were typed, so it stands where this process does; with -P nothing of
+    that folder is imported, which may be somebody else's.
+    """
+    command = (sys.executable, "-P", "-m", "service.cli", "serve", "--data", str(data), *flags)
     return Program(
         name="service",
         command=() if running(data) is not None else command,
@@ -64,7 +69,9 @@ def dashboard_program(port: int, code: str | None = None) -> Program:
     """The dashboard on loopback, opening no browser. Raises ``LaunchFailed`` where it is missing.
 
     With a ``code``, who knows it may act from it as the user that starts it
-    (docs/decisions/0008-acting-from-the-dashboard.md).
+    (docs/decisions/0008-acting-from-the-dashboard.md). It stands beside its app: Streamlit reads
+    ``.streamlit/config.toml`` of the folder that it stands in, and that of wherever `fallow up` was typed may
+    be somebody else's.
     """
     options = {
         "server.address": "127.0.0.1",
@@ -74,12 +81,14 @@ def dashboard_program(port: int, code: str | None = None) -> Program:
         "browser.gatherUsageStats": "false",
         "logger.level": "warning",
     }
-    command = (sys.executable, "-m", "service.pages", str(dashboard_file()))
+    app = dashboard_file()
+    command = (sys.executable, "-P", "-m", "service.pages", str(app))
     return Program(
         name="dashboard",
         command=(*command, *(f"--{key}={value}" for key, value in options.items())),
         answers=lambda: _is_well(f"http://127.0.0.1:{port}/_stcore/health"),
         secrets={} if code is None else {CODE_VARIABLE: code},
+        folder=app.parent,
     )
 
 
@@ -149,6 +158,7 @@ def _start(program: Program, environment: dict[str, str]) -> "subprocess.Popen[b
         program.command,
         preexec_fn=_end_with_parent(),  # noqa: PLW1509  one system call, no locks, no allocation of ours
         env=environment,
+        cwd=program.folder,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         start_new_session=True,
@@ -208,8 +218,9 @@ def _still_starting(data: Path) -> str | None:
 
 
 def _is_well(url: str) -> bool:
+    """Whether it answers; asked of this machine itself, whatever proxy the environment names."""
     try:
-        with urlopen(url, timeout=1) as response:
+        with build_opener(ProxyHandler({})).open(url, timeout=1) as response:
             return bool(response.status == 200)
     except (URLError, OSError):
         return False

@@ -122,7 +122,7 @@ def this_program() -> tuple[str, ...]:
     beside = Path(sys.executable).with_name("fallow")
     if os.access(beside, os.X_OK):
         return (str(beside),)
-    return (sys.executable, "-m", "service.cli")
+    return (sys.executable, "-P", "-m", "service.cli")
 
 
 def must_have_systemd(running: Path = RUNNING_SYSTEMD) -> None:

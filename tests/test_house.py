@@ -202,6 +202,16 @@ def test_nobody_changes_a_sample(path: Path) -> None:
             assert is_own or node.attr not in theirs, f"{where} sets {node.attr}: make another one (replace)"
 
 
+@pytest.mark.parametrize("path", [p for p in sources() if room(p) != "fallow"], ids=relative)
+def test_no_child_imports_from_the_folder_that_somebody_stands_in(path: Path) -> None:
+    """``python -m`` looks there first; with -P it doesn't. A training's own processes are to look there."""
+    for node in nodes(path):
+        if isinstance(node, ast.List | ast.Tuple):
+            words = [ast.unparse(word) for word in node.elts]
+            unsafe = "sys.executable" in words and "'-m'" in words and "'-P'" not in words
+            assert not unsafe, f"{relative(path)}:{node.lineno} starts python -m without -P"
+
+
 @pytest.mark.parametrize("path", sources(), ids=relative)
 def test_every_module_says_why_it_exists(path: Path) -> None:
     assert ast.get_docstring(parsed(path)), f"{relative(path)} has no docstring"

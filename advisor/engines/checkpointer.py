@@ -92,7 +92,7 @@ class LocalCheckpointer:
         return deed
 
     def _ask(self, verb: str, pids: Sequence[int], patience_s: float) -> Ongoing:
-        command = [sys.executable, "-m", CHILD, verb, str(self._timeout_ms), *map(str, pids)]
+        command = [sys.executable, "-P", "-m", CHILD, verb, str(self._timeout_ms), *map(str, pids)]
         try:
             child = subprocess.Popen(
                 command,

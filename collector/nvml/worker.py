@@ -115,7 +115,7 @@ class Worker:
     def _spawn(self) -> "subprocess.Popen[bytes]":
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         return subprocess.Popen(
-            [sys.executable, "-m", MODULE, str(self._note_fd)],
+            [sys.executable, "-P", "-m", MODULE, str(self._note_fd)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,

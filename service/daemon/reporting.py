@@ -124,7 +124,7 @@ class Reporter:
         from service.reports.posting import Order
 
         order = Order(name=name, due=due, report=report, delivery=self._config.delivery)
-        command = [sys.executable, "-m", "service.reports.posting", str(self._data)]
+        command = [sys.executable, "-P", "-m", "service.reports.posting", str(self._data)]
         pipe = subprocess.PIPE
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as making:
             self._making = making

@@ -116,7 +116,7 @@ class Outbox:
             note(place, Event(at_ms=now_ms, what=What.FAILED, found=str(error)))
             return False
         process = subprocess.Popen(
-            [sys.executable, "-m", "service.delivery.sender", str(place)],
+            [sys.executable, "-P", "-m", "service.delivery.sender", str(place)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -16,7 +16,7 @@ from typing import IO, Any, Self
 
 from service.reports.charts import BLANK, CannotDraw, Form, drawn, spec_of
 
-COMMAND = (sys.executable, "-m", "service.reports.drawing")
+COMMAND = (sys.executable, "-P", "-m", "service.reports.drawing")
 ENDS_WITHIN_S = 5.0
 
 
