@@ -10,9 +10,11 @@ from typing import Literal
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from collector.spreadsheet import FORMULA, MARK
 from collector.store.statements import statement
 
 Format = Literal["parquet", "csv"]
@@ -52,7 +54,7 @@ def _write(batches: pa.RecordBatchReader, target: Path, kind: Format) -> int:
     try:
         with _writer(temporary, batches.schema, kind) as writer:
             for batch in batches:
-                writer.write_batch(batch)
+                writer.write_batch(_marked(batch) if kind == "csv" else batch)
                 rows += batch.num_rows
         temporary.replace(target)
     finally:
@@ -64,3 +66,14 @@ def _writer(path: Path, schema: pa.Schema, kind: Format) -> pq.ParquetWriter | p
     if kind == "csv":
         return pyarrow.csv.CSVWriter(path, schema)
     return pq.ParquetWriter(path, schema, compression="zstd")
+
+
+def _marked(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows with every text that a spreadsheet would run marked as text."""
+    columns = [
+        pc.replace_substring_regex(column, FORMULA, rf"{MARK}\1")
+        if pa.types.is_string(column.type)
+        else column
+        for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)

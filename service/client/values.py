@@ -4,6 +4,10 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from collector.spreadsheet import as_it_was, as_text
+
+__all__ = ["as_it_was", "as_text", "plain", "plain_rows", "to_text", "utc_text"]
+
 if TYPE_CHECKING:
     import pyarrow as pa
 

@@ -16,6 +16,7 @@ from service.pages.scene import Site
 from service.pages.sign_in import may_order
 from service.pages.stage import Stage, linked, staged
 from service.pages.switch import kill_switch, read_switch, switch_banner
+from service.pages.tabled import grid
 from service.pages.view import RANGES
 
 PER_PAGE = 25
@@ -61,7 +62,7 @@ def _modes(switch: Switch) -> None:
 def action_table(stage: Stage, actions: Sequence[Action]) -> None:
     """Some actions as a table, the newest first."""
     newest = sorted(actions, key=lambda each: -each.number)
-    st.dataframe(
+    grid(
         pd.DataFrame(
             {
                 "Number": [each.number for each in newest],

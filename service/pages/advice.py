@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pandas as pd
 import streamlit as st
 
 from service.client.advising import Advised
@@ -18,6 +19,7 @@ from service.pages.records import PlanRow, plan_of
 from service.pages.scene import Site
 from service.pages.stage import Stage, linked, staged
 from service.pages.switch import read_switch, switch_banner
+from service.pages.tabled import grid
 
 PER_PAGE = 8
 MOST_REASONS = 8
@@ -151,7 +153,9 @@ def _left_alone(found: Advised) -> None:
             }
             for each in found.refused
         ]
-        st.dataframe(rows, hide_index=True, placeholder=wording.DASH, alt="What a rule refuses, and why")
+        grid(
+            pd.DataFrame(rows), hide_index=True, placeholder=wording.DASH, alt="What a rule refuses, and why"
+        )
     counted = Counter((each["class"], each["reason"], each["would_change"]) for each in found.abstained)
     if counted:
         st.markdown("**Not advised**")
@@ -159,4 +163,6 @@ def _left_alone(found: Advised) -> None:
             {"What": CLASSES.get(what, (what, ""))[0], "Why": why, "Would change with": change, "Jobs": many}
             for (what, why, change), many in counted.most_common(MOST_REASONS * 4)
         ]
-        st.dataframe(rows, hide_index=True, placeholder=wording.DASH, alt="What is not advised, and why")
+        grid(
+            pd.DataFrame(rows), hide_index=True, placeholder=wording.DASH, alt="What is not advised, and why"
+        )

@@ -6,6 +6,7 @@ import streamlit as st
 from service.pages import feed, wording
 from service.pages.chart_frame import rows
 from service.pages.scene import Scene
+from service.pages.tabled import grid
 
 FILTERS = ("node", "project", "user")
 
@@ -22,7 +23,7 @@ def alerts(scene: Scene) -> None:
     if found.empty:
         st.caption("Nobody had to be told of anything that is still so.")
         return
-    st.dataframe(
+    grid(
         table(found, scene),
         hide_index=True,
         placeholder=wording.DASH,

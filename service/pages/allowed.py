@@ -12,6 +12,7 @@ import streamlit as st
 
 from service.client.errors import ClientError
 from service.pages import acting, wording
+from service.pages.tabled import grid
 
 When = Callable[[Any], str]
 """Writes an instant in the viewer's zone."""
@@ -40,7 +41,7 @@ def allowed(when: When, job: str) -> None:
     if not rows:
         return
     st.subheader("What may be done with it", anchor=False)
-    st.dataframe(
+    grid(
         _frame(when, rows),
         hide_index=True,
         placeholder=wording.DASH,

@@ -13,7 +13,7 @@ from service.pages.chart_heat import MOST_GPUS, PICK, heat_map, most_steps, node
 from service.pages.palette import label_of
 from service.pages.pieces import facts, heat_keys, kind_label
 from service.pages.scene import Scene, Site, drawn, go, nothing_matches, open_gpu
-from service.pages.tabled import charted
+from service.pages.tabled import charted, grid
 from service.pages.view import step_for
 
 COLUMNS = {
@@ -119,7 +119,7 @@ def _table(scene: Scene, gpus: pd.DataFrame, findings: pd.DataFrame) -> None:
     if gpus.empty:
         return
     st.subheader("Each GPU now", anchor=False)
-    picked = st.dataframe(
+    picked = grid(
         gpu_table(gpus, scene, _found(findings)),
         hide_index=True,
         width="stretch",

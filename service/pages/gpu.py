@@ -14,7 +14,7 @@ from service.pages.palette import label_of
 from service.pages.pieces import facts, plain, state_keys, state_tag
 from service.pages.scene import Scene, Site, drawn
 from service.pages.scene import show as show_notice
-from service.pages.tabled import charted
+from service.pages.tabled import charted, grid
 from service.pages.view import address, shared
 
 
@@ -121,7 +121,7 @@ def _processes(scene: Scene, row: Any) -> None:
         "unreadable": "Not readable",
     }
     kept = shown[list(names)].rename(columns=names)
-    st.dataframe(
+    grid(
         kept.loc[:, [c for c in kept if kept[c].astype(str).str.len().gt(0).any()]],
         hide_index=True,
         column_config={"pid": st.column_config.NumberColumn(format="%d")},
@@ -136,7 +136,7 @@ def _events(scene: Scene, row: Any) -> None:
         st.caption("None in this time: no XID, no fall off the bus, no counter reset.")
         return
     shown = pd.DataFrame({"When": mine["ts"].map(scene.when), "What": mine["kind"], "Detail": mine["detail"]})
-    st.dataframe(shown, hide_index=True)
+    grid(shown, hide_index=True)
 
 
 def _strangers(scene: Scene, row: Any) -> None:
@@ -145,7 +145,7 @@ def _strangers(scene: Scene, row: Any) -> None:
     found, unclear = feed.ask_if_kept("intrusions", **asked), feed.ask_if_kept("unclear_claims", **asked)
     if found is not None and not found.empty:
         st.subheader("On it, though it was given to others", anchor=False)
-        st.dataframe(intruders_table(found, scene), hide_index=True, placeholder=wording.DASH)
+        grid(intruders_table(found, scene), hide_index=True, placeholder=wording.DASH)
     if unclear is not None and not unclear.empty:
         st.subheader("Claims that could not be read", anchor=False)
         shown = pd.DataFrame(
@@ -158,7 +158,7 @@ def _strangers(scene: Scene, row: Any) -> None:
                 "To": ["still" if wording.missing(at) else scene.when(at) for at in unclear["to_ts"]],
             }
         )
-        st.dataframe(shown, hide_index=True, placeholder=wording.DASH)
+        grid(shown, hide_index=True, placeholder=wording.DASH)
 
 
 def intruders_table(found: pd.DataFrame, scene: Scene) -> pd.DataFrame:
@@ -196,4 +196,4 @@ def _holders(scene: Scene, row: Any) -> None:
             "Said by": holders["source"],
         }
     )
-    st.dataframe(shown.iloc[::-1], hide_index=True)
+    grid(shown.iloc[::-1], hide_index=True)

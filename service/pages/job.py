@@ -20,7 +20,7 @@ from service.pages.runs import run_line
 from service.pages.scene import Scene, Site, current_view, drawn, go, nothing_matches, open_gpu
 from service.pages.scene import show as show_notice
 from service.pages.stage import Stage, staged
-from service.pages.tabled import charted
+from service.pages.tabled import charted, grid
 from service.pages.view import View
 
 HELD, SUBMITTED = "held", "submitted"
@@ -141,7 +141,7 @@ def _list(scene: Scene, jobs: pd.DataFrame) -> None:
         from_ts=jobs["from_ts"].dt.tz_convert(scene.zone),
         to_ts=jobs["to_ts"].dt.tz_convert(scene.zone),
     )
-    picked = st.dataframe(
+    picked = grid(
         shown[list(COLUMNS)],
         hide_index=True,
         height=min(38 + 35 * len(jobs), 720),

@@ -23,7 +23,7 @@ from service.pages.runs import run_line
 from service.pages.scene import current_view, go
 from service.pages.scene import show as show_notice
 from service.pages.stage import Stage
-from service.pages.tabled import charted
+from service.pages.tabled import charted, grid
 
 PER_PAGE = 50
 MOST, MOST_LIVE = 1_000, 10_000
@@ -160,7 +160,7 @@ def _table(stage: Stage, found: pd.DataFrame) -> None:
         ],
         **{each: part[each].dt.tz_convert(stage.zone) for each in ("submitted", "started", "ended")},
     )
-    picked = st.dataframe(
+    picked = grid(
         shown[list(COLUMNS)],
         hide_index=True,
         height=min(38 + 35 * len(part), 38 + 35 * 20),
@@ -263,9 +263,7 @@ def _told_and_done(stage: Stage, job: Launched) -> None:
                 "Why": [each.reason for each in job.directives],
             }
         )
-        st.dataframe(
-            told.iloc[::-1], hide_index=True, placeholder=wording.DASH, alt="The directives of this job"
-        )
+        grid(told.iloc[::-1], hide_index=True, placeholder=wording.DASH, alt="The directives of this job")
     if job.actions:
         st.subheader("What was done about it", anchor=False)
         action_table(stage, job.actions)

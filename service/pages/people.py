@@ -13,7 +13,7 @@ from service.pages.patterns import in_short, kinds_by, patterns_by
 from service.pages.person import about_whom, held, to_change
 from service.pages.pieces import definitions, keys, plain, swatch
 from service.pages.scene import Scene, Site, current_view, drawn, go, nothing_matches
-from service.pages.tabled import charted
+from service.pages.tabled import charted, grid
 
 TOP = 12
 KINDS = {"people": "People", "projects": "Projects"}
@@ -121,7 +121,7 @@ def _table(scene: Scene, frame: pd.DataFrame, by: str) -> None:
         utilization=frame["utilization_ratio"] * 100,
         pattern=[in_short(kinds) or wording.DASH for kinds in kinds_by(patterns, frame)],
     )
-    picked = st.dataframe(
+    picked = grid(
         shown[kept],
         hide_index=True,
         column_config=_columns(frame),

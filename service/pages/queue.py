@@ -14,7 +14,7 @@ from service.pages.pieces import facts, keys, plain, swatch
 from service.pages.scene import Site
 from service.pages.stage import Stage, staged
 from service.pages.switch import read_switch, switch_banner
-from service.pages.tabled import charted
+from service.pages.tabled import charted, grid
 from service.pages.view import address, shared
 
 PER_PAGE = 50
@@ -115,7 +115,7 @@ def _table(stage: Stage, queue: pd.DataFrame) -> None:
     pages = -(-len(found) // PER_PAGE)
     at = st.pagination(pages, key="queue-page") - 1 if pages > 1 else 0
     part = found.iloc[at * PER_PAGE : (at + 1) * PER_PAGE]
-    picked = st.dataframe(
+    picked = grid(
         _shown(stage, part)[list(COLUMNS)],
         hide_index=True,
         height=min(38 + 35 * len(part), 38 + 35 * 20),

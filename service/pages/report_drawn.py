@@ -13,7 +13,7 @@ from service.client.reporting import Chart, Column, Measure, Report, Section, Ta
 from service.pages import wording
 from service.pages.palette import Palette
 from service.pages.pieces import Figure, figures, keys, plain, swatch
-from service.pages.tabled import charted
+from service.pages.tabled import charted, grid
 
 MOST_ROWS = 18
 SCROLLED_PX = 620
@@ -49,7 +49,7 @@ def styled_table(table: Table, currency: str | None) -> Any:
 def _cell(value: Any, column: Column) -> Any:
     if wording.missing(value):
         return None
-    return str(value) if column.measure is Measure.TEXT else float(value)
+    return wording.in_a_spreadsheet(str(value)) if column.measure is Measure.TEXT else float(value)
 
 
 def _writer(measure: Measure, currency: str | None) -> Any:
@@ -97,7 +97,7 @@ def _table(table: Table, heading: str, currency: str | None) -> None:
     if not table.rows:
         st.caption(plain(table.empty))
         return
-    st.dataframe(
+    grid(
         styled_table(table, currency),
         hide_index=True,
         height="content" if len(table.rows) <= MOST_ROWS else SCROLLED_PX,

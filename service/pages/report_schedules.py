@@ -17,6 +17,7 @@ import streamlit as st
 
 from service.client.reporting import Paper, read_paper
 from service.client.schedules import Delivery, Schedule
+from service.client.values import as_it_was
 from service.pages import report_feed, wording
 from service.pages.paper import sealed
 from service.pages.pieces import facts, plain
@@ -24,6 +25,7 @@ from service.pages.scene import Scene, current_view, go
 from service.pages.schedule_text import OFTEN, WEEKDAYS, Regular, length_text, often_for, toml_of
 from service.pages.sign_in import may_read
 from service.pages.stage import Stage
+from service.pages.tabled import grid
 
 ELSEWHERE = "The reports of another machine"
 PAPER_PX = 900
@@ -149,7 +151,7 @@ def _papers(stage: Stage, papers: Sequence[Paper], *, kept_back: int) -> None:
             "File": [each.name for each in shown],
         }
     )
-    picked = st.dataframe(
+    picked = grid(
         frame,
         hide_index=True,
         on_select="rerun",
@@ -188,7 +190,7 @@ def _opened(stage: Stage, paper: Paper) -> None:
             st.code(text, language="markdown", wrap_lines=True, height=PAPER_PX)
         case "csv":
             rows = list(csv.DictReader(io.StringIO(text)))
-            st.dataframe(pd.DataFrame(rows), hide_index=True, alt=f"The report {paper.name}")
+            grid(pd.DataFrame(rows).map(as_it_was), hide_index=True, alt=f"The report {paper.name}")
         case _:
             st.code(text, language="json", height=PAPER_PX)
 

@@ -9,7 +9,7 @@ from service.pages.kiosk import kiosk_link
 from service.pages.pieces import plain
 from service.pages.scene import Site
 from service.pages.stage import Stage, staged
-from service.pages.tabled import tabled
+from service.pages.tabled import grid, tabled
 
 DEFAULT = "default"
 
@@ -41,7 +41,7 @@ def _body(stage: Stage) -> None:
     for table in dict.fromkeys(each.key.split(".")[0] for each in rows):
         st.subheader(plain(f"[{table}]"), anchor=False)
         part = [each for each in rows if each.key.split(".")[0] == table]
-        st.dataframe(
+        grid(
             as_frame(part),
             hide_index=True,
             column_config={"Setting": st.column_config.TextColumn(width="medium")},

@@ -1,4 +1,4 @@
-"""The only place that draws a chart: each comes with a table behind it, and its download. Effects: it draws.
+"""The only place that draws a chart or a table: a chart comes with its table and download. Effects: it draws.
 
 Whoever cannot see a chart, or wants its numbers, finds them below it; a test holds every page to it. Nothing
 of a table is sent before it is opened.
@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 from pandas.api.types import is_datetime64_any_dtype, is_numeric_dtype
+from pandas.io.formats.style import Styler
 
 from service.pages import wording
 from service.pages.chart_kept import Filled
@@ -53,7 +54,7 @@ def tabled(frame: pd.DataFrame, name: str, told: str) -> None:
     if not box.open:
         return
     with box:
-        st.dataframe(frame, hide_index=True, placeholder=wording.DASH, alt=told)
+        grid(frame, hide_index=True, placeholder=wording.DASH, alt=told)
         st.download_button(
             "Download as CSV",
             lambda: csv_of(frame),
@@ -65,14 +66,27 @@ def tabled(frame: pd.DataFrame, name: str, told: str) -> None:
         )
 
 
+def grid(frame: pd.DataFrame | Styler, **options: Any) -> Any:
+    """Draw a table whose rows can be searched, copied and downloaded; ``options`` are ``st.dataframe``'s.
+
+    Streamlit's own download and copy write cells as they are, so what a spreadsheet would run is marked here;
+    who makes a ``Styler`` marks its frame.
+    """
+    return st.dataframe(marked(frame) if isinstance(frame, pd.DataFrame) else frame, **options)
+
+
 def csv_of(frame: pd.DataFrame) -> str:
     """The rows as CSV: names that people chose are text in it, whatever a spreadsheet makes of them."""
-    marked = {
-        name: values.map(wording.in_a_spreadsheet)
-        for name, values in frame.items()
-        if not (is_numeric_dtype(values) or is_datetime64_any_dtype(values))
-    }
-    return frame.assign(**marked).to_csv(index=False)  # type: ignore[arg-type]  # columns are named by text
+    return marked(frame).rename(columns=wording.in_a_spreadsheet).to_csv(index=False)
+
+
+def marked(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with every text that a spreadsheet would run marked as text."""
+    made = frame.copy(deep=False)
+    for name, values in frame.items():
+        if not (is_numeric_dtype(values) or is_datetime64_any_dtype(values)):
+            made[name] = values.map(wording.in_a_spreadsheet)
+    return made
 
 
 def _for_a_file(name: str) -> str:

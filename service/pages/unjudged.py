@@ -6,6 +6,7 @@ import streamlit as st
 from service.pages import feed, judged, wording
 from service.pages.chart_frame import rows
 from service.pages.scene import Scene
+from service.pages.tabled import grid
 
 EVERY_KIND = 9
 """A GPU that is silent is judged by its silence alone; then every kind is listed."""
@@ -22,9 +23,7 @@ def unjudged(scene: Scene) -> None:
     if found.empty:
         st.caption("Every GPU could be judged." if judged.calm() != judged.NEVER else f"{judged.NEVER}.")
         return
-    st.dataframe(
-        table(found), hide_index=True, placeholder=wording.DASH, alt="GPUs that were not judged, and why"
-    )
+    grid(table(found), hide_index=True, placeholder=wording.DASH, alt="GPUs that were not judged, and why")
 
 
 def table(found: pd.DataFrame) -> pd.DataFrame:

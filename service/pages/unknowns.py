@@ -9,6 +9,7 @@ from service.pages import feed, wording
 from service.pages.chart_frame import rows, utc
 from service.pages.pieces import facts
 from service.pages.scene import Scene
+from service.pages.tabled import grid
 from service.pages.view import Window
 
 MOST_GAPS = 50
@@ -48,9 +49,7 @@ def unknowns(scene: Scene) -> None:
             "Last": shown["last"].map(scene.when),
         }
     )
-    st.dataframe(
-        table.head(MOST_GAPS), hide_index=True, placeholder=wording.DASH, alt="Reasons for unknown time"
-    )
+    grid(table.head(MOST_GAPS), hide_index=True, placeholder=wording.DASH, alt="Reasons for unknown time")
 
 
 def by_reason(gaps: pd.DataFrame, window: Window, names: Mapping[str, str]) -> pd.DataFrame:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pandas as pd
 
+from service.client.values import as_text
+
 THIN = "\u202f"
 GAP = "\u00a0"
 DASH = "\u2013"
@@ -123,9 +125,7 @@ def localized(sentence: str, zone: tzinfo = UTC) -> str:
 
 def in_a_spreadsheet(value: Any) -> Any:
     """Text that a spreadsheet would take for a formula is marked as text (CSV injection, OWASP)."""
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
-        return f"'{value}"
-    return value
+    return as_text(value) if isinstance(value, str) else value
 
 
 def missing(value: object) -> bool:

