@@ -51,6 +51,7 @@ def main() -> None:
     site["reports"] = _page(site, reports.show, "Reports", "reports")
     site["settings"] = _page(site, settings.show, "Settings", "settings")
     site["gpu"] = _page(site, gpu.show, "GPU", "gpu")
+    shell.stop_strangers()
     sign_in.sign_in_by_address()
     chosen = st.navigation(list(site.values()), position="hidden")
     if (wall := kiosk.wall()) is not None:

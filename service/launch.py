@@ -20,7 +20,7 @@ from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
 
 from service.client import ClientError, connect, running
-from service.client.place import CODE_VARIABLE, DATA_VARIABLE
+from service.client.place import CODE_VARIABLE, DATA_VARIABLE, HOSTS_VARIABLE
 from service.trouble import Trouble
 
 START_LIMIT_S = 60
@@ -65,13 +65,13 @@ def service_program(data: Path, flags: Sequence[str]) -> Program:
     )
 
 
-def dashboard_program(port: int, code: str | None = None) -> Program:
+def dashboard_program(port: int, code: str | None = None, hosts: Sequence[str] = ()) -> Program:
     """The dashboard on loopback, opening no browser. Raises ``LaunchFailed`` where it is missing.
 
     With a ``code``, who knows it may act from it as the user that starts it
-    (docs/decisions/0008-acting-from-the-dashboard.md). It stands beside its app: Streamlit reads
-    ``.streamlit/config.toml`` of the folder that it stands in, and that of wherever `fallow up` was typed may
-    be somebody else's.
+    (docs/decisions/0008-acting-from-the-dashboard.md). It answers to ``hosts`` too. It stands beside its app:
+    Streamlit reads ``.streamlit/config.toml`` of the folder that it stands in, and that of wherever `fallow up`
+    was typed may be somebody else's.
     """
     options = {
         "server.address": "127.0.0.1",
@@ -87,7 +87,7 @@ def dashboard_program(port: int, code: str | None = None) -> Program:
         name="dashboard",
         command=(*command, *(f"--{key}={value}" for key, value in options.items())),
         answers=lambda: _is_well(f"http://127.0.0.1:{port}/_stcore/health"),
-        secrets={} if code is None else {CODE_VARIABLE: code},
+        secrets={HOSTS_VARIABLE: ",".join(hosts)} | ({} if code is None else {CODE_VARIABLE: code}),
         folder=app.parent,
     )
 

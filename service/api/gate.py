@@ -11,13 +11,13 @@ from typing import Any
 
 from service.api.identity import Identity, Peer, Unknown
 from service.api.port import Caller, Role
+from service.client.hosts import LONGEST, is_known, is_own_page
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
-LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 MOST_BODY_BYTES = 1 << 20
 
 ANYBODY = Caller(name="anybody", uid=None, role=Role.VIEWER)
@@ -68,11 +68,13 @@ def gate(app: App, rules: GateRules) -> App:
 
 
 def _unwanted(headers: dict[bytes, str], scope: Message, rules: GateRules) -> _Refused | None:
-    given = headers.get(b"host", "")
-    host = "[::1]" if "]" in given else given.rsplit(":", 1)[0]
-    if rules.hosts and host not in rules.hosts and _peer(scope) is None:
-        message = f"this service does not answer to the name {host[:100]!r}; see api.host"
+    host, origin = headers.get(b"host", ""), headers.get(b"origin")
+    if _peer(scope) is None and rules.hosts and not is_known(host, rules.hosts):
+        message = f"this service does not answer to the name {host[:LONGEST]!r}; see api.host"
         return _Refused(status=421, kind="not-allowed", message=message)
+    if origin is not None and not is_own_page(origin, host):
+        message = f"a page of {origin[:LONGEST]!r} may not use this service; it is asked by programs"
+        return _Refused(status=403, kind="forbidden", message=message)
     if not scope["path"].isprintable():
         message = "a path holds no control characters, and nothing that cannot be seen"
         return _Refused(status=400, kind="bad-order", message=message)

@@ -40,7 +40,7 @@ def run(flags: argparse.Namespace) -> int:
     try:
         if screen.is_terminal:
             waiting.start()
-        programs = (service, dashboard_program(port, code))
+        programs = (service, dashboard_program(port, code, look.hosts))
         run_together(programs, settings.data, tell=waiting.update, ready=ready)
     except KeyboardInterrupt:
         waiting.stop()

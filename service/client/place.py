@@ -18,6 +18,8 @@ TOKEN_VARIABLE = "FALLOW_TOKEN"
 SOCKET_VARIABLE = "FALLOW_SOCKET"
 CODE_VARIABLE = "FALLOW_DASHBOARD_CODE"
 """Whoever knows its value may act from the dashboard as the user that it runs as."""
+HOSTS_VARIABLE = "FALLOW_DASHBOARD_HOSTS"
+"""Names that the dashboard answers to beside the machine's own, with commas between."""
 DEFAULT_DATA = ".fallow"
 SOCKET_NAME = "fallow.sock"
 RUN_DIR = Path("/run/fallow")

@@ -171,6 +171,11 @@ class DashboardConfig:
         "whether visitors may sign in to it and act, each as themselves (flag `--allow-acting`; "
         "[dashboard](dashboard.md))",
     )
+    hosts: tuple[str, ...] = told(
+        (),
+        "names that it answers to beside loopback, addresses in digits and the machine's own name: the name "
+        "of a proxy before it; a page of any other name is not answered ([why](dashboard.md#behind-a-proxy))",
+    )
     run_pages: Mapping[str, str] = names(
         "where the runs of a tracker or scheduler have their pages: "
         '`wandb = "https://wandb.ai/{entity}/{project}/runs/{id}"`, `slurm`, `mlflow` and others '
@@ -178,8 +183,12 @@ class DashboardConfig:
     )
 
     def __post_init__(self) -> None:
+        from service.client.hosts import host_name
         from service.client.run_ids import trouble_with
 
+        for each in self.hosts:
+            if host_name(each) != each.lower():
+                raise ValueError(f"hosts names {each!r}; write a host's name alone, without scheme and port")
         if found := trouble_with(self.run_pages):
             raise ValueError(found)
 

@@ -20,6 +20,8 @@ VARIABLES = {
     "FALLOW_URL": "for readers and launchers: a service elsewhere, instead of the one of DATA",
     "FALLOW_TOKEN": "for readers and launchers: the token for it, instead of `DATA/token`",
     "FALLOW_PROJECT": "for `fallow run`: the project, where `--project` is not given",
+    "FALLOW_DASHBOARD_HOSTS": "for a dashboard that is started by hand: names that it answers to beside the "
+    "machine's own (`fallow up` takes `[dashboard] hosts`)",
     "FALLOW_PEER_TOKEN, FALLOW_PEER_TOKEN_FILE": "for `fallow=URL`: the token of the peers, or a file with a "
     "line `URL TOKEN` for each",
     "FALLOW_PROMETHEUS_TOKEN": "for `fallow import prometheus`: sent to that server as a bearer's token "

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from collector.clock import SystemClock
 from service.api.app import Answers, make_app
-from service.api.gate import LOOPBACK_NAMES, GateRules
+from service.api.gate import GateRules
 from service.api.identity import Identity, Keys
 from service.client import place as client_place
+from service.client.hosts import LOOPBACK, is_loopback
 from service.config.model import ApiConfig
 from service.daemon.doors import LocalDoor, open_local
 from service.daemon.server import Server
@@ -51,7 +52,7 @@ class Front:
         rules = GateRules(
             identity=self.identity,
             open_paths=frozenset(documents),
-            hosts=frozenset((*LOOPBACK_NAMES, host)) if host in (*LOOPBACK_NAMES, "::1") else frozenset(),
+            hosts=LOOPBACK if is_loopback(host) else frozenset(),
             send_timeout_s=api.send_timeout_s,
             receive_timeout_s=api.receive_timeout_s,
         )

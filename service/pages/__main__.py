@@ -24,10 +24,7 @@ def main() -> None:
     logging.disable(logging.WARNING)  # Streamlit's, of caches that are declared before its server runs
     from service.pages import overview, shell
 
-    with suppress(ImportError, AttributeError):  # another Streamlit: slower, and all there
-        from streamlit.web.server.starlette import starlette_server
-
-        starlette_server._bind_socket = at_once(starlette_server._bind_socket)
+    _stand_before_it()
     options = dict(cli.main_run.make_context("run", sys.argv[1:], resilient_parsing=True).params)
     del options["target"], options["args"]
     bootstrap.load_config_options(options)  # or the server finds, when it reads them, that they have changed
@@ -39,6 +36,34 @@ def main() -> None:
     logging.disable(logging.NOTSET)
     sys.argv = ["streamlit", "run", *sys.argv[1:]]
     cli.main(prog_name="streamlit")
+
+
+def _stand_before_it() -> None:
+    """Have Streamlit's server guarded, and send at once; what cannot be guarded is not started."""
+    try:
+        from streamlit.web.server.starlette import starlette_server
+
+        made: Any = starlette_server
+        made.create_starlette_app = behind_guard(made.create_starlette_app)
+    except (ImportError, AttributeError):
+        import streamlit
+
+        sys.exit(
+            f"fallow: the dashboard cannot be guarded in Streamlit {streamlit.__version__}: pages of other "
+            "sites could read it; install the version that constraints.txt names"
+        )
+    with suppress(AttributeError):  # another Streamlit: slower, and all there
+        starlette_server._bind_socket = at_once(starlette_server._bind_socket)
+
+
+def behind_guard(make: Callable[..., Any]) -> Callable[..., Any]:
+    """``make``, whose application answers to known names and own pages alone (``service.pages.guard``)."""
+    from service.pages.guard import guarded
+
+    def made(*given: Any, **named: Any) -> Any:
+        return guarded(make(*given, **named))
+
+    return made
 
 
 def at_once(bind: Callable[..., socket]) -> Callable[..., socket]:

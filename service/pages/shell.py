@@ -1,5 +1,6 @@
 """What stands above every page: name, navigation, how fresh the figures are, time range and filters."""
 
+import os
 from base64 import b64encode
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,7 @@ import streamlit as st
 
 from service.client import ClientError
 from service.pages import feed, sign_in, wording
+from service.pages.guard import listed_names, objection
 from service.pages.palette import palette
 from service.pages.pieces import plain, style
 from service.pages.pulse import heard
@@ -43,6 +45,17 @@ LINKED = (
     "whatif",
     "reports",
 )
+
+
+def stop_strangers() -> None:
+    """Draw nothing for a name that is not this machine's, by whatever server; before any page."""
+    headers = st.context.headers
+    if not headers:
+        return  # nobody's browser: a rehearsal
+    why = objection(headers.get("Host"), headers.get("Origin"), listed_names(os.environ))
+    if why is not None:
+        st.error(plain(why))
+        st.stop()
 
 
 def masthead(site: Site, chosen: str) -> None:
