@@ -70,8 +70,8 @@ def dashboard_program(port: int, code: str | None = None, hosts: Sequence[str] =
 
     With a ``code``, who knows it may act from it as the user that starts it
     (docs/decisions/0008-acting-from-the-dashboard.md). It answers to ``hosts`` too. It stands beside its app:
-    Streamlit reads ``.streamlit/config.toml`` of the folder that it stands in, and that of wherever `fallow up`
-    was typed may be somebody else's.
+    Streamlit reads ``.streamlit/config.toml`` of the folder that it stands in, and that of wherever
+    `fallow up` was typed may be somebody else's.
     """
     options = {
         "server.address": "127.0.0.1",
