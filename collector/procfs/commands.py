@@ -40,6 +40,9 @@ _SECRET_SHAPES = re.compile(
 )
 _URL_PASSWORD = re.compile(r"(?<=://)([^\s/:@]*):[^\s/@]+(?=@)")
 
+_VARIABLE = re.compile(r"--env=([A-Za-z_]\w*)=", re.ASCII)
+"""A variable that a program is told to set for another one, as `fallow run` and container tools are."""
+
 _KERNEL_FILE = re.compile(r"(?:^|/|=)kernel-([A-Za-z0-9_.-]+?)\.json$")
 
 _LAUNCHERS: tuple[tuple[str, "re.Pattern[str]"], ...] = tuple(
@@ -76,16 +79,26 @@ def storable(argv: Sequence[str]) -> str | None:
     """The command line as it may be stored: secrets hidden, one line, at most COMMAND_CHARS."""
     if not argv:
         return None
+    searched = [argument[:ARGUMENT_CHARS] for argument in argv[:COMMAND_CHARS]]
+    return bounded(" ".join(masked(searched)), COMMAND_CHARS)
+
+
+def masked(argv: Sequence[str]) -> tuple[str, ...]:
+    """The arguments with every secret hidden: what others may read of a process, or of a submitted job."""
     kept: list[str] = []
-    hide_next = False
-    for argument in (argument[:ARGUMENT_CHARS] for argument in argv[:COMMAND_CHARS]):
-        if hide_next and not argument.startswith("--"):
+    before = ""
+    for argument in argv:
+        if _SECRET_FLAG.fullmatch(before) is not None and not argument.startswith("--"):
             kept.append(HIDDEN)
-            hide_next = False
+            before = ""
             continue
-        hide_next = _SECRET_FLAG.fullmatch(argument) is not None
-        kept.append(without_secrets(argument))
-    return bounded(" ".join(kept), COMMAND_CHARS)
+        given = _VARIABLE.match(f"--env={argument}" if before == "--env" else argument)
+        if given is not None:
+            kept.append(f"{argument[: argument.index(given[1]) + len(given[1])]}={HIDDEN}")
+        else:
+            kept.append(without_secrets(argument))
+        before = argument
+    return tuple(kept)
 
 
 def without_secrets(text: str) -> str:

@@ -23,7 +23,7 @@ from advisor.written import to_tree
 from collector.model import JobId
 from service.acting.errors import BadOrder, JobEnded, NotAllowed, UnknownJob, WrongState
 from service.acting.following import follow, is_meant, is_news
-from service.acting.rows import explained, fits, queue_row, unfit
+from service.acting.rows import entry_row, explained, fits, queue_row, unfit
 from service.acting.waiting import in_line, stands, wait_of
 from service.api.port import Caller, Listed, OwnWord, Role, Row, Which
 
@@ -126,16 +126,16 @@ class Desk:
         if problem is not None:
             raise BadOrder(problem)
         entry, new = self._register.submit(own)
-        return self._row(entry), new
+        return entry_row(entry, caller), new
 
     def jobs(self, caller: Caller, which: Which, limit: int) -> Listed:
         """Entries, the newest first."""
         entries = self._register.entries()
         if which == Which():  # nobody need be looked at to be counted
             newest = islice(reversed(entries.values()), limit)
-            return Listed(rows=[self._row(entry) for entry in newest], total=len(entries))
+            return Listed(rows=[entry_row(each, caller, listed=True) for each in newest], total=len(entries))
         found = [each for each in reversed(entries.values()) if fits(each, which)]
-        return Listed(rows=[self._row(entry) for entry in found[:limit]], total=len(found))
+        return Listed(rows=[entry_row(each, caller, listed=True) for each in found[:limit]], total=len(found))
 
     def job(self, caller: Caller, job: JobId) -> Row:
         """One entry, with what it was told, what was done to it, and why it stands where it stands."""
@@ -149,7 +149,7 @@ class Desk:
         agree = self._organs.agree
         held = agree(entry, entry.gpus, entry.share) if agree is not None and entry.gpus else None
         return {
-            **self._row(entry),
+            **entry_row(entry, caller),
             "directives": told,
             "actions": actions,
             "explain": [
@@ -367,8 +367,3 @@ class Desk:
             raise WrongState(found.found)
         organs.loop.wake()
         return row
-
-    def _row(self, entry: Entry) -> Row:
-        wanted = entry.submission
-        asked = {"job": entry.id, "name": wanted.name, "user": wanted.user, "project": wanted.project}
-        return {**asked, **to_tree(entry)}

@@ -1,14 +1,21 @@
 """What the desk says of entries: fit or not, why they stand where they stand, rows for the API. Pure."""
 
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from advisor.register.life import in_flight
 from advisor.register.model import Entry, Mobility, Stand, Submission
 from advisor.register.shares import Terms, about_defaults
+from advisor.written import to_tree
+from collector.procfs.commands import COMMAND_CHARS, masked
 from service.acting.waiting import Wait
-from service.api.port import Which
+from service.api.port import Caller, Which
 
 Row = dict[str, Any]
+
+MASKS_KEPT = 2_048
+"""Masking a long command takes a millisecond, and lists are asked for again every few seconds."""
 
 
 def unfit(wanted: Submission, inner_projects: frozenset[str] = frozenset()) -> str | None:
@@ -32,6 +39,23 @@ def unfit(wanted: Submission, inner_projects: frozenset[str] = frozenset()) -> s
     if wanted.mobility is Mobility.CHECKPOINTS and not wanted.checkpoint_signal:
         return "a job that checkpoints says on which signal; name it with --checkpoint-signal"
     return None
+
+
+def entry_row(entry: Entry, caller: Caller, *, listed: bool = False) -> Row:
+    """An entry for the API: whole for its owner and for operators, for others without what is not theirs.
+
+    A command line can be read by everybody on the machine while its process runs, but what is kept outlives
+    it: others see it with its secrets hidden, as a measured process's, and neither the folder nor the nonce.
+    In a list every command is cut.
+    """
+    asked = entry.submission
+    if not caller.may_act_for(asked.user, asked.uid):
+        command = _masked(_cut(asked.command, 2 * COMMAND_CHARS) if listed else asked.command)
+        asked = replace(asked, command=command, folder="", nonce="")
+    if listed:
+        asked = replace(asked, command=_cut(asked.command, COMMAND_CHARS))
+    named = {"job": entry.id, "name": asked.name, "user": asked.user, "project": asked.project}
+    return {**named, **to_tree(replace(entry, submission=asked))}
 
 
 def fits(entry: Entry, which: Which) -> bool:
@@ -91,3 +115,19 @@ def queue_row(entry: Entry, wait: Wait) -> Row:
         "since_ms": entry.submitted_ms,
         "promised_ms": entry.promised_ms,
     }
+
+
+_masked = lru_cache(MASKS_KEPT)(masked)
+
+
+def _cut(command: tuple[str, ...], chars: int) -> tuple[str, ...]:
+    """The command with no more than so many characters, an ellipsis where it goes on."""
+    if sum(map(len, command)) <= chars:
+        return command
+    words: list[str] = []
+    for word in command:
+        if chars <= 0:
+            return (*words, "\u2026")
+        words.append(word if len(word) <= chars else f"{word[:chars]}\u2026")
+        chars -= len(word)
+    return tuple(words)

@@ -6,12 +6,13 @@ Plain ASGI, so that it also holds for what FastAPI answers by itself (404, 405).
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from service.api.identity import Identity, Peer, Unknown
 from service.api.port import Caller, Role
 from service.client.hosts import LONGEST, is_known, is_own_page
+from service.client.wire import ROLE_HEADER
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -87,13 +88,19 @@ def _unwanted(headers: dict[bytes, str], scope: Message, rules: GateRules) -> _R
 async def _caller(headers: dict[bytes, str], scope: Message, rules: GateRules) -> Caller | _Refused:
     peer = _peer(scope)
     if peer is not None:
-        return await rules.identity.by_kernel(peer)
+        return _as_asked(await rules.identity.by_kernel(peer), headers)
     if scope["path"] in rules.open_paths:
         return ANYBODY
     found = await rules.identity.by_token(headers)
     if isinstance(found, Unknown):
         return _Refused(status=401, kind="not-allowed", message=found.reason)
-    return found
+    return _as_asked(found, headers)
+
+
+def _as_asked(caller: Caller, headers: dict[bytes, str]) -> Caller:
+    """The caller; as a viewer where the request asks to be taken for one, as the dashboard's do."""
+    is_less = headers.get(ROLE_HEADER.lower().encode()) == Role.VIEWER
+    return replace(caller, role=Role.VIEWER) if is_less else caller
 
 
 def _peer(scope: Message) -> Peer | None:

@@ -15,6 +15,7 @@ from advisor.consent import Kind
 from advisor.model import ActionClass, ProjectName
 from advisor.register.model import Ending, Launcher, Mobility, Report, Stand, Submission
 from collector.model import GpuUuid, JobId, JobKind, NodeName
+from collector.procfs.commands import without_secrets
 from service import names
 from service.api.port import Caller, OwnWord
 
@@ -200,7 +201,7 @@ class ReportOrder(Order):
             ),
             stand=self.stand,
             handled=self.handled,
-            failed=None if self.failed is None else shown(self.failed),
+            failed=None if self.failed is None else shown(without_secrets(self.failed)),
             pids=tuple(self.pids),
             gpus=tuple(GpuUuid(each) for each in self.gpus),
             step=self.step,

@@ -53,7 +53,11 @@ def _run(add: AddVerb) -> None:
         "--gpu-model", action="append", default=[], metavar="MODEL", help="only this; may be repeated"
     )
     verb.add_argument(
-        "--env", action="append", default=[], metavar="NAME=VALUE", help="set for the job; may be repeated"
+        "--env",
+        action="append",
+        default=[],
+        metavar="NAME|NAME=VALUE",
+        help="set for the job; NAME alone takes the value from here, unseen by others; may be repeated",
     )
     verb.add_argument(
         "--no-memory-defaults", action="store_true", help="leave the frameworks' memory settings alone"

@@ -40,6 +40,8 @@ class NoHere(Trouble):
 def run(flags: argparse.Namespace) -> int:
     """Submit it, wait, run it; its exit status, as a shell says it."""
     order = _read(flags)
+    if (shown := orders.shown_to_all(order.argv, flags.env)) is not None:
+        print(f"fallow: {shown}; export it, and name it: --env NAME", file=sys.stderr)
     data = None if flags.data is None else flags.data.absolute()
     client = connect_acting(data)
     if not _named_project(flags):
@@ -106,6 +108,7 @@ def _read(flags: argparse.Namespace) -> Order:
         folder=_here(),
         nonce=secrets.token_hex(16),
         project=os.environ.get(PROJECT_VARIABLE) or names.as_project(user),
+        environment=os.environ,
     )
 
 

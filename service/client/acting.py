@@ -236,8 +236,11 @@ def connect_acting(
     url: str | None = None,
     token: str | None = None,
     timeout_s: float = TIMEOUT_S,
+    only_looks: bool = False,
 ) -> ActingClient:
     """A client of the service that answers here. Blocks briefly. Raises ``ServiceDown``.
+
+    ``only_looks`` asks to be taken for a viewer, who is shown what everybody may see.
 
     ``url`` (``http://…`` or ``unix:PATH``) and ``token`` name one, and as whom to speak. Else, in order:
     $FALLOW_SOCKET; $FALLOW_URL with $FALLOW_TOKEN; what the DATA directory announces, by its socket where
@@ -249,7 +252,7 @@ def connect_acting(
         url = (None if by_token else named_socket()) or os.environ.get(client_place.URL_VARIABLE)
     if url is not None:
         held = None if url.startswith(UNIX) else client_place.token(data) if token is None else token
-        return ActingClient(Wire(url=url, token=held, timeout_s=timeout_s))
+        return ActingClient(Wire(url=url, token=held, timeout_s=timeout_s, only_looks=only_looks))
     found = _announced(data, token)
     if found is None and data_dir is None and not by_token:
         address = machine_service()
@@ -259,7 +262,7 @@ def connect_acting(
             f"no service answers for {data}; start one with `fallow serve`, or name one with --data, "
             f"{client_place.SOCKET_VARIABLE} or {client_place.URL_VARIABLE}"
         )
-    return ActingClient(Wire(url=found[0], token=found[1], timeout_s=timeout_s))
+    return ActingClient(Wire(url=found[0], token=found[1], timeout_s=timeout_s, only_looks=only_looks))
 
 
 def _announced(data: Path, token: str | None) -> tuple[str, str | None] | None:

@@ -21,6 +21,9 @@ from service.client.errors import NotAllowed, ServiceDown, ServiceOlder, by_kind
 JSON = "application/json"
 TOTAL = "Fallow-Total"
 """The header that says how long a list is that may be cut."""
+ROLE_HEADER = "Fallow-Role"
+"""The header by which somebody asks to be taken for less than they are: for a viewer."""
+VIEWER = "viewer"
 UNIX = "unix:"
 NO_SUCH_ROUTE = "unknown-route"
 NO_ROUTE = b'{"detail":"Not Found"}'
@@ -52,10 +55,12 @@ class UnixConnection(HTTPConnection):
 class Wire:
     """A service at an address (``http://…``, ``https://…``, ``unix:PATH``). Threads may share it."""
 
-    def __init__(self, *, url: str, token: str | None, timeout_s: float) -> None:
+    def __init__(self, *, url: str, token: str | None, timeout_s: float, only_looks: bool = False) -> None:
         self.url = url.rstrip("/")
         self.timeout_s = timeout_s
-        self._token = token
+        self._always = {"Authorization": f"Bearer {token}"} if token else {}
+        if only_looks:
+            self._always[ROLE_HEADER] = VIEWER
 
     @contextmanager
     def asked(
@@ -72,7 +77,7 @@ class Wire:
         ``connected`` is given the socket, so that another thread can end what is being read.
         """
         connection, root = _connection(self.url, self.timeout_s if timeout_s is None else timeout_s)
-        headers = {"Accept": accept} | ({"Authorization": f"Bearer {self._token}"} if self._token else {})
+        headers = {"Accept": accept, **self._always}
         if body is not None:
             headers["Content-Type"] = JSON
         try:

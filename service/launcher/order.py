@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from advisor.model import ProjectName
 from advisor.register.model import Mobility, Submission
 from collector.model import JobKind, NodeName
+from collector.procfs.commands import masked, without_secrets
 from service import names
 from service.launcher.model import Terms
 from service.launcher.world import Workers
@@ -64,9 +65,19 @@ class Order:
 
 
 def read(
-    flags: argparse.Namespace, *, user: str, uid: int, node: str, folder: str, nonce: str, project: str
+    flags: argparse.Namespace,
+    *,
+    user: str,
+    uid: int,
+    node: str,
+    folder: str,
+    nonce: str,
+    project: str,
+    environment: Mapping[str, str],
 ) -> Order:
     """The order behind the flags; ``project`` where none is named: $FALLOW_PROJECT, or the user's own.
+
+    ``environment`` is that of who asks: there ``--env NAME`` takes its value.
 
     Raises ``BadOrder``, ``BadSpan``.
     """
@@ -109,7 +120,7 @@ def read(
     return Order(
         submission=submission,
         argv=argv,
-        environment=dict(_variable(each) for each in flags.env),
+        environment=dict(_variable(each, environment) for each in flags.env),
         workers=workers,
         detach=flags.detach,
     )
@@ -244,10 +255,29 @@ def _plain(text: str, what: str) -> str:
     return text
 
 
-def _variable(text: str) -> tuple[str, str]:
+def shown_to_all(argv: Sequence[str], variables: Sequence[str]) -> str | None:
+    """What of a command and its ``--env`` sounds like a secret, though everybody can read it; in words."""
+    if masked(argv) != tuple(argv):
+        return "the command seems to hold a secret, and everybody on this machine can read it"
+    pairs = (each.partition("=") for each in variables)
+    told = [
+        name
+        for name, given, value in pairs
+        if given and without_secrets(f"{name}={value}") != f"{name}={value}"
+    ]
+    return f"everybody on this machine can read the value of {told[0]} in this command" if told else None
+
+
+def _variable(text: str, environment: Mapping[str, str]) -> tuple[str, str]:
     name, given, value = text.partition("=")
-    if not given or not _VARIABLE.fullmatch(name):
-        raise BadOrder(f"--env {text!r} cannot be read; write NAME=VALUE")
+    if not _VARIABLE.fullmatch(name):
+        raise BadOrder(
+            f"--env {name!r} cannot be read; write NAME=VALUE, or NAME for a variable that is set here"
+        )
+    if not given:
+        if name not in environment:
+            raise BadOrder(f"--env {name}: it is not set here; export it first, or write {name}=VALUE")
+        value = environment[name]
     if name == "CUDA_VISIBLE_DEVICES":
         raise BadOrder("--env CUDA_VISIBLE_DEVICES: the lease says which GPUs the job sees")
     if any(not each.isprintable() and each not in "\n\t" for each in value):

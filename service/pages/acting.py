@@ -112,7 +112,8 @@ def _unsay() -> None:
 
 @st.cache_resource(show_spinner=False)
 def _line() -> ActingClient:
-    return connect_acting()
+    """Everybody sees what comes by it, so it asks as a viewer, whoever started the dashboard."""
+    return connect_acting(only_looks=True)
 
 
 @st.cache_data(ttl=KEPT_S, max_entries=64, show_spinner=False)

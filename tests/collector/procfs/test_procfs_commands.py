@@ -12,6 +12,7 @@ from collector.procfs.commands import (
     arguments,
     is_inference_server,
     launcher,
+    masked,
     notebook_kernel,
     storable,
 )
@@ -46,6 +47,8 @@ SECRET = "s3cr3t-Value_9"
         ("curl", f"https://store/ckpt.pt?X-Amz-Signature={SECRET}&x=1"),
         ("curl", f"https://store/ckpt.pt?se=2026&sig={SECRET}"),
         ("solver", "--license-key", SECRET),
+        ("fallow", "run", "--env", f"WANDB={SECRET}", "--", "python", "t.py"),
+        ("docker", "run", f"--env=PLAIN={SECRET}", "image"),
     ],
 )
 def test_secrets_in_a_command_line_are_not_kept(argv: tuple[str, ...]) -> None:
@@ -53,6 +56,16 @@ def test_secrets_in_a_command_line_are_not_kept(argv: tuple[str, ...]) -> None:
     assert kept is not None
     assert SECRET not in kept
     assert "***" in kept
+
+
+def test_only_the_values_of_variables_are_hidden() -> None:
+    argv = ("fallow", "run", "--env", "A_1=x y", "--env=B=", "--env", "HOME", "--", "conda", "--env", "torch")
+    assert masked(argv) == (*argv[:3], "A_1=***", "--env=B=***", *argv[5:])
+
+
+def test_a_command_without_secrets_is_shown_as_it_is() -> None:
+    argv = ("bash", "-c", "python t.py --lr 1e-3\necho done", "x" * 9_000)
+    assert masked(argv) == argv
 
 
 @pytest.mark.parametrize(

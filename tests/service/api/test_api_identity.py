@@ -83,6 +83,37 @@ def test_nobody_listens_to_or_speaks_for_somebody_elses_launcher(door: Door) -> 
     assert door.client().job(job)["stand"] == "pending"
 
 
+def test_nobody_reads_the_secrets_in_somebody_elses_command(door: Door) -> None:
+    command = ["python", "t.py", "--password", "hush-4711", "--lr", "1"]
+    job = as_uid(ALICE, lambda: door.client().submit(submission(command=command, nonce="secret")))["job"]
+    for who in (None, "viewer", "other"):
+        ask = (
+            (lambda path: as_uid(BOB, lambda: door.ask("GET", path)))
+            if who is None
+            else (lambda path, who=who: door.ask("GET", path, who=who))
+        )
+        for path in (f"/v1/jobs/{job}", "/v1/jobs"):
+            status, said = ask(path)
+            assert status == 200 and "hush-4711" not in str(said), (who, path)
+            assert "***" in str(said)
+    for path in (f"/v1/jobs/{job}", "/v1/jobs"):
+        assert "hush-4711" in str(as_uid(ALICE, lambda path=path: door.ask("GET", path)))
+        assert "hush-4711" in str(door.ask("GET", path, who="operator"))
+
+
+def test_who_only_wants_to_look_is_taken_for_a_viewer(door: Door) -> None:
+    looks = {"Fallow-Role": "viewer"}
+    assert door.ask("GET", "/v1/whoami", who="operator", **looks)[1]["role"] == "viewer"
+    assert door.ask("POST", "/v1/acting/stop", who="operator", body={}, **looks)[0] == 403
+    more = {"Fallow-Role": "operator"}
+    assert as_uid(ALICE, lambda: door.ask("GET", "/v1/whoami", **more))[1]["role"] == "user", "never for more"
+
+
+def test_a_page_of_another_origin_is_not_answered(door: Door) -> None:
+    assert door.ask("GET", "/v1/whoami", who="operator", Origin="http://evil.example")[0] == 403
+    assert door.ask("GET", "/healthz", who="", Origin="null")[0] == 403
+
+
 def test_operator_acts_on_everybodys_jobs(door: Door) -> None:
     job = as_uid(ALICE, lambda: door.client().submit(submission(nonce="operated")))["job"]
     assert as_uid(DAEMON, lambda: door.client().cancel(job, "made room"))["outcome"]

@@ -12,10 +12,17 @@ from service.launcher.world import Workers
 from service.trouble import Trouble
 
 
-def ordered(*words: str) -> Order:
+def ordered(*words: str, **environment: str) -> Order:
     flags = parse(["run", *words]).flags
     return orders.read(
-        flags, user="ann", uid=1000, node="gpu-07", folder="/home/ann", nonce="n" * 32, project="ann"
+        flags,
+        user="ann",
+        uid=1000,
+        node="gpu-07",
+        folder="/home/ann",
+        nonce="n" * 32,
+        project="ann",
+        environment=environment,
     )
 
 
@@ -124,7 +131,24 @@ def test_a_refused_name_is_told_where_it_was_given_what_is_wrong_and_what_would_
         ordered("--project", "x" * 65, "--", "true")
     flags = parse(["run", "--", "true"]).flags
     with pytest.raises(BadOrder, match=r"^\$FALLOW_PROJECT: a project cannot hold '/'"):
-        orders.read(flags, user="ann", uid=1, node="n", folder="/", nonce="n", project="a/b")
+        orders.read(flags, user="ann", uid=1, node="n", folder="/", nonce="n", project="a/b", environment={})
+
+
+def test_a_variable_that_is_only_named_takes_its_value_from_whoever_asks() -> None:
+    order = ordered("--env", "HF_TOKEN", "--env", "MODE=x", "--", "true", HF_TOKEN="hf_secret", HOME="/h")
+    assert order.environment == {"HF_TOKEN": "hf_secret", "MODE": "x"}
+    assert "hf_secret" not in repr(order.submission), "the service is never told"
+    with pytest.raises(BadOrder, match=r"^--env HF_TOKEN: it is not set here; export it first"):
+        ordered("--env", "HF_TOKEN", "--", "true")
+    with pytest.raises(BadOrder, match="the lease says which GPUs"):
+        ordered("--env", "CUDA_VISIBLE_DEVICES", "--", "true", CUDA_VISIBLE_DEVICES="0")
+
+
+def test_who_types_a_secret_is_told_that_others_can_read_it() -> None:
+    assert orders.shown_to_all(["python", "t.py"], ["HF_TOKEN", "MODE=x"]) is None
+    assert "HF_TOKEN" in str(orders.shown_to_all(["python", "t.py"], ["HF_TOKEN=hf_secret"]))
+    found = str(orders.shown_to_all(["python", "t.py", "--token", "hush"], []))
+    assert "hold a secret" in found and "hush" not in found
 
 
 def test_names_of_all_languages_are_taken_and_kept_composed() -> None:
