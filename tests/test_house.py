@@ -10,8 +10,6 @@ from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from collector.model import GpuSample, ProcessSample
 
 ROOT = Path(__file__).parents[1]
@@ -119,6 +117,7 @@ OWNERS = {
 }
 
 
+@cache
 def sources() -> list[Path]:
     door = ROOT / "app.py"
     files = [path for name in OURS[:-1] for path in sorted((ROOT / name).rglob("*.py"))]
@@ -145,7 +144,6 @@ def imports(path: Path) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{relative(path)}: import by full name, not relatively"
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
@@ -156,75 +154,125 @@ def room(path: Path) -> str:
     return name.split("/")[0].removesuffix(".py")
 
 
+def listed(offenders: list[str]) -> str:
+    """All of them, a line each: who broke a rule sees it whole at once."""
+    return "\n".join(["", *offenders])
+
+
 def within(module: str, allowed: tuple[str, ...]) -> bool:
     return any(module == name or module.startswith(f"{name}.") for name in allowed)
 
 
-@pytest.mark.parametrize("path", sources(), ids=relative)
-def test_imports_point_back_up_the_hall(path: Path) -> None:
-    allowed = MAY_IMPORT[room(path)]
-    foreign = [m for m in imports(path) if m.split(".")[0] in OURS and not within(m, allowed)]
-    assert not foreign, f"{relative(path)} may import {allowed}, but imports {foreign}"
+def test_imports_point_back_up_the_hall() -> None:
+    broken = [
+        f"{relative(path)} imports {module}, but may only {MAY_IMPORT[room(path)]}"
+        for path in sources()
+        for module in imports(path)
+        if module.split(".")[0] in OURS and not within(module, MAY_IMPORT[room(path)])
+    ]
+    assert not broken, listed(broken)
 
 
-@pytest.mark.parametrize("path", sources(), ids=relative)
-def test_heavy_dependencies_have_one_owner(path: Path) -> None:
-    for module in imports(path):
-        owners = OWNERS.get(module.split(".")[0])
-        if owners is not None:
-            assert relative(path).startswith(owners), f"{module} belongs to {owners}, not {relative(path)}"
+def test_imports_are_by_full_name() -> None:
+    broken = [
+        f"{relative(path)}:{node.lineno} imports relatively"
+        for path in sources()
+        for node in nodes(path)
+        if isinstance(node, ast.ImportFrom) and node.level
+    ]
+    assert not broken, listed(broken)
 
 
-@pytest.mark.parametrize("path", [p for p in sources() if relative(p).startswith(PURE)], ids=relative)
-def test_pure_files_have_no_effects(path: Path) -> None:
-    impure = [m for m in imports(path) if m.split(".")[0] in IMPURE_MODULES]
-    assert not impure, f"{relative(path)} is pure: no I/O, no clock, no randomness, but imports {impure}"
+def test_heavy_dependencies_have_one_owner() -> None:
+    broken = [
+        f"{relative(path)} imports {module}, which belongs to {owners}"
+        for path in sources()
+        for module in imports(path)
+        if (owners := OWNERS.get(module.split(".")[0])) is not None and not relative(path).startswith(owners)
+    ]
+    assert not broken, listed(broken)
 
 
-@pytest.mark.parametrize("path", sources(), ids=relative)
-def test_files_and_functions_stay_small(path: Path) -> None:
-    text = path.read_text()
-    assert text.count("\n") <= FILE_LINES, (
-        f"{relative(path)} is over {FILE_LINES} lines: find the second noun"
-    )
-    for node in nodes(path):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            size = (node.end_lineno or node.lineno) - node.lineno + 1
-            assert size <= FUNCTION_LINES, f"{relative(path)}:{node.lineno} {node.name} has {size} lines"
+def test_pure_files_have_no_effects() -> None:
+    """No I/O, no clock, no randomness."""
+    broken = [
+        f"{relative(path)} is pure, but imports {module}"
+        for path in sources()
+        if relative(path).startswith(PURE)
+        for module in imports(path)
+        if module.split(".")[0] in IMPURE_MODULES
+    ]
+    assert not broken, listed(broken)
 
 
-@pytest.mark.parametrize("path", [p for p in sources() if room(p) != "fallow"], ids=relative)
-def test_nobody_changes_a_sample(path: Path) -> None:
+def test_pure_names_are_of_files_that_exist() -> None:
+    names = [relative(path) for path in sources()]
+    gone = [name for name in PURE if not any(each.startswith(name) for each in names)]
+    assert not gone, f"PURE names what isn't there: {gone}"
+
+
+def test_files_stay_small() -> None:
+    long = [
+        f"{relative(path)} has {lines} lines, over {FILE_LINES}: find the second noun"
+        for path in sources()
+        if (lines := path.read_text().count("\n")) > FILE_LINES
+    ]
+    assert not long, listed(long)
+
+
+def test_functions_stay_small() -> None:
+    long = [
+        f"{relative(path)}:{node.lineno} {node.name} has {size} lines, over {FUNCTION_LINES}"
+        for path in sources()
+        for node in nodes(path)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (size := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES
+    ]
+    assert not long, listed(long)
+
+
+def test_nobody_changes_a_sample() -> None:
     """They are not frozen, because that alone costs a third of making them (decision 0023)."""
     theirs = {field.name for kind in (GpuSample, ProcessSample) for field in fields(kind)}
-    for node in nodes(path):
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
-            is_own = isinstance(node.value, ast.Name) and node.value.id == "self"
-            where = f"{relative(path)}:{node.lineno}"
-            assert is_own or node.attr not in theirs, f"{where} sets {node.attr}: make another one (replace)"
+    broken = [
+        f"{relative(path)}:{node.lineno} sets {node.attr}: make another one (replace)"
+        for path in sources()
+        if room(path) != "fallow"
+        for node in nodes(path)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del)
+        if node.attr in theirs and not (isinstance(node.value, ast.Name) and node.value.id == "self")
+    ]
+    assert not broken, listed(broken)
 
 
-@pytest.mark.parametrize("path", [p for p in sources() if room(p) != "fallow"], ids=relative)
-def test_no_child_imports_from_the_folder_that_somebody_stands_in(path: Path) -> None:
+def test_no_child_imports_from_the_folder_that_somebody_stands_in() -> None:
     """``python -m`` looks there first; with -P it doesn't. A training's own processes are to look there."""
-    for node in nodes(path):
-        if isinstance(node, ast.List | ast.Tuple):
-            words = [ast.unparse(word) for word in node.elts]
-            unsafe = "sys.executable" in words and "'-m'" in words and "'-P'" not in words
-            assert not unsafe, f"{relative(path)}:{node.lineno} starts python -m without -P"
+    unsafe = [
+        f"{relative(path)}:{node.lineno} starts python -m without -P"
+        for path in sources()
+        if room(path) != "fallow"
+        for node in nodes(path)
+        if isinstance(node, ast.List | ast.Tuple)
+        if {"sys.executable", "'-m'"} <= (words := {ast.unparse(word) for word in node.elts})
+        and "'-P'" not in words
+    ]
+    assert not unsafe, listed(unsafe)
 
 
-@pytest.mark.parametrize("path", sources(), ids=relative)
-def test_every_module_says_why_it_exists(path: Path) -> None:
-    assert ast.get_docstring(parsed(path)), f"{relative(path)} has no docstring"
+def test_every_module_says_why_it_exists() -> None:
+    silent = [relative(path) for path in sources() if not ast.get_docstring(parsed(path))]
+    assert not silent, f"without a docstring: {listed(silent)}"
 
 
 def test_the_library_that_rides_along_needs_only_torch() -> None:
-    for path in sources():
-        if room(path) == "fallow":
-            roots = {module.split(".")[0] for module in imports(path)}
-            foreign = roots - sys.stdlib_module_names - {"fallow", "torch"} - rides_with(path)
-            assert not foreign, f"{relative(path)} imports {foreign}: only the standard library and torch"
+    broken = [
+        f"{relative(path)} imports {root}: only the standard library and torch"
+        for path in sources()
+        if room(path) == "fallow"
+        for root in sorted({module.split(".")[0] for module in imports(path)})
+        if root not in sys.stdlib_module_names | {"fallow", "torch"} | rides_with(path)
+    ]
+    assert not broken, listed(broken)
 
 
 def rides_with(path: Path) -> set[str]:
@@ -233,32 +281,45 @@ def rides_with(path: Path) -> set[str]:
 
 
 def test_plug_ins_are_imported_by_nothing_of_ours() -> None:
-    for path in sources():
-        if not relative(path).startswith("fallow/plugins/"):
-            plugged = [m for m in imports(path) if m.startswith("fallow.plugins")]
-            assert not plugged, f"{relative(path)} imports {plugged}: plug-ins are for scripts to import"
+    broken = [
+        f"{relative(path)} imports {module}: plug-ins are for scripts to import"
+        for path in sources()
+        if not relative(path).startswith("fallow/plugins/")
+        for module in imports(path)
+        if module.startswith("fallow.plugins")
+    ]
+    assert not broken, listed(broken)
 
 
 def test_init_files_import_nothing_heavy() -> None:
-    for path in sources():
-        if path.name == "__init__.py":
-            heavy = [m for m in imports(path) if m.split(".")[0] in OWNERS]
-            assert not heavy, f"{relative(path)} imports {heavy}: heavy imports never sit in an __init__"
+    broken = [
+        f"{relative(path)} imports {module}: heavy imports never sit in an __init__"
+        for path in sources()
+        if path.name == "__init__.py"
+        for module in imports(path)
+        if module.split(".")[0] in OWNERS
+    ]
+    assert not broken, listed(broken)
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("*/**/*.sql")), ids=relative)
-def test_every_query_has_a_header_and_a_test(path: Path) -> None:
-    if ".venv" in path.parts or "tests" in path.parts:
-        return
-    assert path.read_text().startswith("--"), f"{relative(path)} has no header"
-    if path.parent.name == "schema":
-        return
-    tests = "".join(p.read_text() for p in (ROOT / "tests").rglob("test_*.py"))
-    assert path.stem in tests, f"no test names the query {path.stem}"
+def test_every_query_has_a_header() -> None:
+    silent = [relative(path) for path in queries() if not path.read_text().startswith("--")]
+    assert not silent, f"without a header: {listed(silent)}"
+
+
+def test_every_query_has_a_test() -> None:
+    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    untested = [
+        relative(path) for path in queries() if path.parent.name != "schema" and path.stem not in tests
+    ]
+    assert not untested, f"no test names these queries: {listed(untested)}"
+
+
+def queries() -> list[Path]:
+    return [path for name in OURS[:-1] for path in sorted((ROOT / name).rglob("*.sql"))]
 
 
 def test_no_path_of_one_machine_is_committed() -> None:
     roots = tuple(f"/{name}/" for name in ("root", "work"))
-    for path in sources():
-        text = path.read_text()
-        assert not any(root in text for root in roots), f"{relative(path)} names a path of one machine"
+    broken = [relative(path) for path in sources() if any(root in path.read_text() for root in roots)]
+    assert not broken, f"these name a path of one machine: {listed(broken)}"
