@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= .fallow
 
-.PHONY: up demo install test test-all lint types check hooks fresh
+.PHONY: up demo install test test-slow test-all lint types check hooks
 
 up: install ## start the service and the dashboard, print the URL
 	@$(BIN)/fallow up --data $(DATA)
@@ -24,13 +24,16 @@ $(VENV)/.tested: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,train]'
 	@touch $@
 
-test: $(VENV)/.tested ## make the test environment and pass the tests
+test: $(VENV)/.tested ## the quick tests, on all cores: minutes; what one runs all day
 	@tests/real_parts.sh
-	@PYTHON=$(BIN)/python tests/run.sh
+	@PYTHON=$(BIN)/python tests/run.sh quick
 
-test-all: $(VENV)/.tested ## the same with the tests that take minutes
+test-slow: $(VENV)/.tested ## the rest: real processes, browsers, and what takes over a second
 	@tests/real_parts.sh
-	@FALLOW_LONG=1 PYTHON=$(BIN)/python tests/run.sh
+	@PYTHON=$(BIN)/python tests/run.sh slow
+
+test-all: export FALLOW_LONG = 1
+test-all: test test-slow ## both, with the tests that take minutes each
 
 lint: $(VENV)/.tested ## formatting, lint and spelling
 	$(BIN)/ruff format --check .
@@ -44,4 +47,4 @@ hooks: $(VENV)/.tested ## have git run lint and types on what changed, before ea
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	$(BIN)/pre-commit install
 
-check: lint types test ## all that CI asks for
+check: lint types test test-slow ## all that CI asks for

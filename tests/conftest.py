@@ -1,4 +1,4 @@
-"""Shared by all tests: where the reference data lies, and how a missing real part is announced."""
+"""Shared by all tests: a clean environment, markers, what tests cost, and where the reference data lies."""
 
 import os
 import shutil
@@ -8,8 +8,53 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.costs import Bill, Meter
+
 SHARED_VARIABLE = "FALLOW_SHARED"
 LONG_VARIABLE = "FALLOW_LONG"
+
+OURS = (SHARED_VARIABLE, LONG_VARIABLE, "FALLOW_SEEDS", "FALLOW_CRASH_LINES")
+"""What a person may set for a run of the tests."""
+FOREIGN = (
+    "FALLOW_",
+    "SLURM_",
+    "SBATCH_",
+    "SQUEUE_",
+    "CUDA_",
+    "NVIDIA_",
+    "KUBERNETES_",
+    "TORCHELASTIC_",
+    "XDG_",
+)
+"""Beginnings of names that say something to the program, or to what it starts."""
+FOREIGN_NAMES = frozenset(
+    {
+        *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "FTP_PROXY", "NO_PROXY"),
+        *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
+        *("JPY_SESSION_NAME", "JUPYTERHUB_USER"),
+        *("NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID", "RUNTIME_DIRECTORY", "STATE_DIRECTORY"),
+        *("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "PYTHONWARNINGS"),
+    }
+)
+
+PROCESS_FOLDERS = ("end_to_end", "fallow", "gpu", "service/launcher")
+"""Where tests start what lives on: trainings, toys, launchers. A test that doesn't says ``quick``."""
+PROCESS_FIXTURES = frozenset({"service", "door", "simulated", "dashboard"})
+"""A service or a dashboard of its own: whoever asks for one is no quick test."""
+BROWSER_FIXTURES = frozenset({"chromium", "look"})
+
+TESTS = Path(__file__).parent
+
+
+def scrub(environment: "os._Environ[str]") -> None:
+    """Take out what the person's shell says to programs: the tests say all of it themselves."""
+    for name in list(environment):
+        known = name.upper()
+        if name not in OURS and (known.startswith(FOREIGN) or known in FOREIGN_NAMES):
+            del environment[name]
+
+
+scrub(os.environ)
 
 # A property holds or it doesn't: the same examples each time, and never a verdict on the machine's speed.
 settings.register_profile(
@@ -40,11 +85,35 @@ def program(name: str, package: str) -> str:
     return path
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Workers of pytest-xdist measure, the process that prints adds up; without workers one does both."""
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        config.pluginmanager.register(Meter(), "fallow-meter")
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Bill(), "fallow-bill")
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long tests are run where somebody asks for them: a check of every change has 25 minutes."""
-    if os.environ.get(LONG_VARIABLE):
-        return
-    skip = pytest.mark.skip(reason=f"long: set {LONG_VARIABLE}=1, or make test-all")
+    """Mark what its folder or its fixtures say, before ``-m`` chooses in the same hook."""
     for item in items:
-        if item.get_closest_marker("long"):
-            item.add_marker(skip)
+        for name in spoken_by(item):
+            item.add_marker(name)
+        if item.get_closest_marker("long") and not os.environ.get(LONG_VARIABLE):
+            item.add_marker(pytest.mark.skip(reason=f"long: set {LONG_VARIABLE}=1, or make test-all"))
+
+
+def spoken_by(item: pytest.Item) -> set[str]:
+    """The markers that a test has though it doesn't say so."""
+    fixtures = set(getattr(item, "fixturenames", ()))
+    folder = item.path.relative_to(TESTS).parent.as_posix() if item.path.is_relative_to(TESTS) else ""
+    found = set()
+    if fixtures & BROWSER_FIXTURES:
+        found.add("browser")
+    if fixtures & PROCESS_FIXTURES:
+        found.add("process")
+    if folder in PROCESS_FOLDERS and not item.get_closest_marker("quick"):
+        found.add("process")
+    if item.get_closest_marker("long") or item.get_closest_marker("gpu"):
+        found.add("slow")
+    return found

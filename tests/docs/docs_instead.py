@@ -110,7 +110,7 @@ def nothing(_: Site, __: str) -> None:
 
 INSTEAD = (
     Instead(
-        pattern=r"make (up|demo|install|test|test-all)",
+        pattern=r"make (up|demo|install|test|test-slow|test-all|check|lint|types)",
         why="installs, stays, or takes minutes; every change is checked by make itself",
         check=dry_made,
     ),

@@ -19,6 +19,8 @@ from tests.docs.docs_instead import INSTEAD, fallow_words, instead_of
 from tests.docs.docs_reading import ROOT, Block, Command, blocks, commands, mentions, name_of, pages
 from tests.docs.docs_stage import Site
 
+pytestmark = pytest.mark.process
+
 OPERATE = ROOT / "docs" / "operate.md"
 READ_BY_OTHERS = ("docs/status.md", "docs/performance.md")
 """They tell of what was measured, some of it with programs of their own."""

@@ -11,6 +11,8 @@ import pytest
 from service.client.acting import ActingClient, connect_acting
 from tests.service.conftest import Running, fallow, is_well, start, until
 
+pytestmark = pytest.mark.process
+
 HURRY = """
 [collect]
 tick_s = 300

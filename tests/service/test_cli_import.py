@@ -11,6 +11,8 @@ from tests.collector.backfill.past import Life, prometheus, write_blocks
 from tests.collector.dcgm.dcgm_writer import CLASSIC, MIB, Board, Facts
 from tests.service.conftest import Running, fallow, is_well, start, until
 
+pytestmark = pytest.mark.process
+
 HOUR_MS, MINUTE_MS, STEP_MS = 3_600_000, 60_000, 30_000
 START_MS = 1_763_000_000_000 // HOUR_MS * HOUR_MS
 END_MS = START_MS + 2 * HOUR_MS

@@ -22,6 +22,8 @@ from tests.conftest import program
 from tests.service.conftest import Running, is_well, start, until
 from tests.service.test_cli_import import END_MS, GPUS, START_MS, STEP_MS, iso
 
+pytestmark = pytest.mark.process
+
 PASSWORD = "open-sesame"
 TENANT = ("X-Scope-OrgID", "team")
 SPAN = ["--since", iso(START_MS), "--until", iso(END_MS)]

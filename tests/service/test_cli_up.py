@@ -14,6 +14,8 @@ import pytest
 from service.client import running
 from tests.service.conftest import SMALL, Running, start, until
 
+pytestmark = pytest.mark.process
+
 
 class Up:
     """A running ``fallow up`` and what it printed so far."""

@@ -16,6 +16,8 @@ from service.daemon.doors import OFF, open_local
 from service.daemon.start import ServiceRefused, bind
 from tests.service.conftest import is_well, start, until
 
+pytestmark = pytest.mark.process
+
 TINY = """
 [collect]
 tick_s = 1

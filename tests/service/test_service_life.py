@@ -17,6 +17,8 @@ from service.client import NoData, StoreUnusable, connect
 from service.client import place as client_place
 from tests.service.conftest import Running, fallow, is_well, start, until
 
+pytestmark = pytest.mark.process
+
 TINY = """
 [collect]
 tick_s = 1

@@ -13,6 +13,8 @@ from service.client import connect, running
 from tests.driver.driver import GIB, CompilerMissing, Driver
 from tests.service.conftest import fallow, until
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def driver(tmp_path: Path) -> Iterator[Driver]:

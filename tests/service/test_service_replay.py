@@ -8,6 +8,8 @@ import pytest
 
 from tests.service.conftest import Running, fallow, start, until
 
+pytestmark = pytest.mark.process
+
 MAPPING = """
 time = { column = "t_s", unit = "s", origin = "2026-03-02T00:00:00Z" }
 gpu = "pod"

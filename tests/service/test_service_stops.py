@@ -16,6 +16,8 @@ from service.client import place as client_place
 from service.daemon.ending import LIMIT_S
 from tests.service.conftest import Running, is_well, start, until
 
+pytestmark = pytest.mark.process
+
 TINY = """
 [collect]
 tick_s = 1

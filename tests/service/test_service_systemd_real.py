@@ -16,6 +16,8 @@ import pytest
 
 from tests.conftest import program
 
+pytestmark = pytest.mark.process
+
 BOOT = Path(__file__).with_name("boot_systemd.sh")
 PROGRAMS = Path(sys.executable).parent
 HIDDEN = Path("/tmp")

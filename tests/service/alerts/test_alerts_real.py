@@ -20,6 +20,8 @@ from tests.service.alerts.test_alerts_desk import idle, let_time_pass, office
 from tests.service.conftest import fallow, is_well, start, until
 from tests.service.delivery.servers import webhook
 
+pytestmark = pytest.mark.process
+
 CONFIG = """
 [rehearsal]
 speed = 60

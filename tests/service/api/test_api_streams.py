@@ -13,6 +13,8 @@ from service.client.wire import UNIX, Wire
 from tests.service.api.conftest import CONFIG, Door, submission
 from tests.service.conftest import Running, is_well, start, until
 
+pytestmark = pytest.mark.process
+
 
 def test_directive_reaches_its_launcher_as_soon_as_it_is_given(door: Door) -> None:
     client = door.client()
