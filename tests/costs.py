@@ -70,7 +70,7 @@ class Meter:
         return report
 
 
-@dataclass
+@dataclass(eq=False)  # pytest puts its plug-ins into sets
 class Bill:
     """In the process that prints: who took more than it said."""
 
