@@ -5,6 +5,7 @@ Asked by ``service.doctor``; nothing is written, and nobody is told anything.
 
 import os
 import platform
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from service.examined import Finding, Verdict
@@ -13,6 +14,18 @@ if TYPE_CHECKING:
     from advisor.engines.checkpoint import Host
     from collector.procfs.terminals import Terminal
     from service.config.model import Config
+
+
+def projects(config: "Config") -> Iterator[Finding]:
+    """Whether somebody may use each project that has a quota; nothing where the site names no projects."""
+    from service.acting.membership import remarks, rules_of
+
+    if config.quotas:
+        rules = rules_of(config)
+        found = remarks(rules)
+        verdict = Verdict.LIMITED if found else Verdict.GOOD
+        said = found[0] if found else "each has members, and nobody else may use it"
+        yield Finding(subject="projects", verdict=verdict, found=said)
 
 
 def terminals(config: "Config") -> Finding:

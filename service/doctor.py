@@ -52,6 +52,7 @@ def examine(config: "Config", data: Path) -> Iterator[Finding]:
 
 def acting(config: "Config") -> Iterator[Finding]:
     """What could be done here, once that is allowed: to tell, to pause, to share."""
+    yield from acting_doctor.projects(config)
     yield acting_doctor.terminals(config)
     yield acting_doctor.checkpoint(config, driver_version())
     yield acting_doctor.mps()

@@ -75,6 +75,7 @@ def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
             *store.remarks,
             *_gap_remarks(config, store, sources, now_ms),
             *_rehearsal_remarks(config),
+            *_project_remarks(config),
         ),
         simulated=sources.simulated is not None,
     )
@@ -98,6 +99,12 @@ def _rehearsal_remarks(config: "Config") -> tuple[str, ...]:
     return (
         f"A rehearsal: the calendar runs {config.rehearsal.speed:g} times as fast as the machine's clock.",
     )
+
+
+def _project_remarks(config: "Config") -> tuple[str, ...]:
+    from service.acting.membership import remarks, rules_of
+
+    return remarks(rules_of(config))
 
 
 def _clock(at_ms: int) -> str:

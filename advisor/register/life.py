@@ -29,6 +29,7 @@ from advisor.register.numbers import Earlier
 from collector.model import GpuUuid, JobId
 
 PLACING = (Begin, Continue, Reshape)
+HELD_BY_OWNER = "held by its owner"
 
 
 class Refused(ValueError):
@@ -179,11 +180,11 @@ def vacated(entry: Entry, now_ms: int) -> Entry:
     return _ended(entry, Ending.LOST, now_ms, entry.said) if lapsing(entry) else entry
 
 
-def held(entry: Entry) -> Entry:
-    """Its owner keeps a waiting job from being started."""
+def held(entry: Entry, said: str = HELD_BY_OWNER) -> Entry:
+    """A waiting job is kept from being started, until its owner or an operator lets it go on."""
     if entry.stand not in (Stand.PENDING, Stand.PAUSED):
         raise Refused(f"hold {entry.id}: the job is {entry.stand.value}, and must be waiting")
-    return replace(entry, held_by_user=True, said="held by its owner")
+    return replace(entry, held_by_user=True, said=said)
 
 
 def let_go(entry: Entry) -> Entry:

@@ -104,6 +104,11 @@ class Register:
         with self._guard:
             return self._seen.get(job)
 
+    def is_known(self, submission: Submission) -> bool:
+        """Whether ``submit`` would find the job of this submission. Never blocks for the store."""
+        with self._guard:
+            return bool(submission.nonce) and _nonce(submission) in self._nonces
+
     def submit(self, submission: Submission) -> tuple[Entry, bool]:
         """The entry of a submission, and whether it is new: the same nonce of one user is one job. Blocks."""
         with self._guard:

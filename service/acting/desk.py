@@ -23,8 +23,9 @@ from advisor.written import to_tree
 from collector.model import JobId
 from service.acting.errors import BadOrder, JobEnded, NotAllowed, UnknownJob, WrongState
 from service.acting.following import follow, is_meant, is_news
+from service.acting.membership import Membership
 from service.acting.rows import entry_row, explained, fits, queue_row, unfit
-from service.acting.waiting import in_line, stands, wait_of
+from service.acting.waiting import in_line, never_began, stands, wait_of
 from service.api.port import Caller, Listed, OwnWord, Role, Row, Which
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ class Organs:
     foreign: Foreign
     keeping: Keeping
     consents: "Consents"
+    membership: Membership
     inner_projects: frozenset[str] = frozenset()
     agree: "Agree | None" = None
     attended_s: float = 900.0
@@ -125,6 +127,8 @@ class Desk:
         problem = unfit(own, self._organs.inner_projects)
         if problem is not None:
             raise BadOrder(problem)
+        if not self._register.is_known(own):  # a launcher that asks again for what it has is answered
+            self._must_be_member(caller, own)
         entry, new = self._register.submit(own)
         return entry_row(entry, caller), new
 
@@ -203,7 +207,9 @@ class Desk:
         """Let a paused or held job go on as soon as there is room."""
         if not is_ours(job):
             return self._organs.foreign.resume(caller, job, because)
-        self._changeable(caller, job, nonce)
+        entry = self._changeable(caller, job, nonce)
+        if never_began(entry):
+            self._must_be_member(caller, entry.submission)
         step = Resume(job=job, gpus=(), reason=because)
         return self._turned(caller, step, life.let_go, "it goes on as soon as there is room")
 
@@ -315,6 +321,14 @@ class Desk:
         answer = self._organs.papers.start_acting(caller)
         self._organs.loop.wake()
         return answer
+
+    def _must_be_member(self, caller: Caller, wanted: Submission) -> None:
+        """Raise NotAllowed for a project that is not the owner's to use. Operators use all."""
+        if caller.role is Role.OPERATOR:
+            return
+        why = self._organs.membership.against(wanted.user, wanted.uid, wanted.project)
+        if why is not None:
+            raise NotAllowed(why)
 
     def _attended(self, report: Report) -> Report:
         """The report, with nobody at the terminal where nobody has typed for long."""

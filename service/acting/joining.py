@@ -32,6 +32,7 @@ from service.acting.foreigners import Foreigners, Sight
 from service.acting.granting import Granting
 from service.acting.keeping import Keeping
 from service.acting.loop import ActingLoop, Looks, Pace, Parts
+from service.acting.membership import Membership, hold_strangers, rules_of
 from service.acting.memory_watching import MemoryWatching
 from service.acting.observing import Observing
 from service.acting.orders import Orders
@@ -122,6 +123,7 @@ class _Roots:
     foreigners: Foreigners
     books: Books
     consents: Consents
+    membership: Membership
     granting: Granting
     local: LocalEngine
     dispatch: Dispatch
@@ -137,6 +139,7 @@ def join_acting(ground: Ground) -> Acting:
     roots = _roots(ground)
     settle = _settling(roots.books, roots.dispatch)
     settle()
+    hold_strangers(roots.register, roots.membership, frozenset(ground.config.api.operators))
     observing = _observing(ground, roots)
     roots.consents.observe = observing.look
     loop = _loop(ground, roots, observing, settle)
@@ -190,6 +193,7 @@ def _roots(ground: Ground) -> _Roots:
         foreigners=foreigners,
         books=books,
         consents=Consents(ConsentParts(book=book, register=register, clock=clock, by_owners=by_owners)),
+        membership=Membership(rules_of(config)),
         granting=granting,
         local=local,
         dispatch=dispatch,
@@ -292,6 +296,7 @@ def _organs(
         papers=Papers(papers),
         foreign=ForeignOrders(observing.look, applying, taking),
         consents=roots.consents,
+        membership=roots.membership,
         keeping=Keeping(roots.foreign, journal, observing.look, clock, config.advice),
         agree=roots.granting.agree,
         attended_s=config.foreign.attended_s / config.rehearsal.speed,

@@ -8,6 +8,7 @@ from advisor.engines.engine import Done
 from advisor.guard import action_of
 from advisor.model import ActionClass, Telemetry
 from advisor.plan import Rule
+from advisor.register import life
 from advisor.register.life import in_flight
 from advisor.register.model import Entry, Stand
 from advisor.steps import Resume, Start
@@ -114,6 +115,11 @@ def stands(entry: Entry) -> bool:
     return entry.stand in (Stand.PENDING, Stand.PAUSED) and not in_flight(entry)
 
 
+def never_began(entry: Entry) -> bool:
+    """Whether it waits for its first start: what has begun goes on, whoever its project's members are."""
+    return entry.stand is Stand.PENDING and entry.started_ms is None
+
+
 def _key(
     entry: Entry, turn: Mapping[JobId, int], absent: frozenset[JobId]
 ) -> tuple[bool, bool, int, int, int]:
@@ -129,7 +135,7 @@ def _key(
 
 def _waits_for(entry: Entry, reasons: Reasons, absent: frozenset[JobId]) -> str:
     if entry.held_by_user:
-        return HELD
+        return HELD if entry.said in ("", life.HELD_BY_OWNER) else f"{HELD} ({entry.said})"
     if entry.id in absent:
         return AWAY
     return reasons.by_job.get(entry.id) or entry.said or reasons.otherwise

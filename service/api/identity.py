@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collector.procfs.accounts import name_of, uid_of
-from service.api.port import Caller, Role
+from service.api.port import Caller, Role, acts_for_all
 from service.tokens import Tokens, TokenTrouble
 
 KEPT_S = 60.0
@@ -88,7 +88,7 @@ class Identity:
         return Caller(name=found.user, uid=await self._uid(found.user), role=found.role)
 
     def _role(self, uid: int, name: str) -> Role:
-        if uid in (0, self._own_uid) or name in self._keys.operators:
+        if acts_for_all(uid, name, self._keys.operators):
             return Role.OPERATOR
         return Role.VIEWER if uid == self._unmapped else Role.USER
 

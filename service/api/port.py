@@ -4,6 +4,7 @@ Plain Python without a web framework: the desk imports ``Caller`` from here, the
 caller is was settled before (``service.api.identity``): by the kernel on the Unix socket, by a token on TCP.
 """
 
+import os
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -47,6 +48,11 @@ class Caller:
         if self.role is Role.VIEWER:
             return False
         return self.uid == uid if self.uid is not None and uid is not None else self.name == user
+
+
+def acts_for_all(uid: int | None, name: str, operators: frozenset[str]) -> bool:
+    """Whether an account is an operator's: root, the one that the service runs as, or one that is named."""
+    return uid in (0, os.geteuid()) or name in operators
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

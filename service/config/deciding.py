@@ -9,6 +9,10 @@ from advisor.limits import Lending, Limits, Mode, Order
 from advisor.model import ActionClass
 from service.config.fields import Misplaced, bounded, names, others, told
 
+GROUP_SIGN = "@"
+"""Before the name of a group among members; no account's name begins with it (useradd(8))."""
+EVERYBODY = "*"
+
 BOUNDS = Limits()
 """What decisions keep to where a site says nothing."""
 
@@ -29,10 +33,43 @@ class QuotaConfig:
     weight: float = bounded(1.0, 0, 1e6, "its part of what is left over")
     priority: int = bounded(0, -1000, 1000, "the highest takes what is left over first")
     parent: str = told("", "the project above it, which needs a table of its own")
+    members: tuple[str, ...] = told(
+        (),
+        'who may use it and the projects below it that list nobody: users, `"@group"`s of this machine, or '
+        '`"*"`; `[projects]` and `[project_groups]` add to it ([who may use a '
+        "project](decide.md#who-may-use-a-project))",
+    )
 
     def __post_init__(self) -> None:
+        for each in self.members:
+            if not each.removeprefix(GROUP_SIGN).strip():
+                raise ValueError(f'members names {each!r}; write a user, "@" and a group, or "*"')
         if 0 < self.limit < self.gpus:
             raise ValueError(f"a limit of {self.limit:g} GPUs is below the quota of {self.gpus:g}")
+
+
+class MembershipRule(StrEnum):
+    """Who may use a project: its members, or whoever names it."""
+
+    MEMBERS = "members"
+    OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MembershipConfig:
+    """Who may use a project.
+
+    A job runs on the guarantee of the project that it names, and is charged to it; so only members name it.
+    [Who they are](decide.md#who-may-use-a-project).
+    """
+
+    rule: str = told(
+        MembershipRule.MEMBERS.value,
+        '`"members"`, or `"open"`: every account uses every project, for sites where all trust each other',
+    )
+
+    def __post_init__(self) -> None:
+        _check_choice("rule", self.rule, MembershipRule)
 
 
 def check_tree(quotas: Mapping[str, QuotaConfig]) -> None:

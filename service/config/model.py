@@ -18,6 +18,7 @@ from service.config.deciding import (
     ConsentConfig,
     DecidingConfig,
     ForeignConfig,
+    MembershipConfig,
     ModesConfig,
     ProjectModesConfig,
     ProtectConfig,
@@ -40,6 +41,7 @@ __all__ = [
     "DashboardConfig",
     "DeliveryConfig",
     "ForeignConfig",
+    "MembershipConfig",
     "ModesConfig",
     "PricesConfig",
     "ProjectModesConfig",
@@ -246,6 +248,7 @@ class Config:
     )
     findings: Thresholds = field(default_factory=Thresholds)
     quotas: Mapping[str, QuotaConfig] = field(default_factory=dict)
+    membership: MembershipConfig = field(default_factory=MembershipConfig)
     consent: ConsentConfig = field(default_factory=ConsentConfig)
     protect: ProtectConfig = field(default_factory=ProtectConfig)
     foreign: ForeignConfig = field(default_factory=ForeignConfig)

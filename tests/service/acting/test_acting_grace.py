@@ -9,7 +9,7 @@ from collector.model import JobId
 from service.config.deciding import ModesConfig, QuotaConfig
 from tests.service.acting.acting_world import ANNA, CONFIG, ROOT, Stage, StandIn, stage, until, wanted
 
-QUOTAS = {"vision": QuotaConfig(gpus=2), "speech": QuotaConfig(gpus=2)}
+QUOTAS = {name: QuotaConfig(gpus=2, members=("*",)) for name in ("vision", "speech")}
 SHRINKING = replace(CONFIG, modes=ModesConfig(resize="auto"), quotas=QUOTAS)
 
 

@@ -39,7 +39,7 @@ def test_an_order_does_not_take_what_the_head_of_the_queue_was_promised(tmp_path
 
 
 def test_a_limit_of_a_project_holds_for_what_is_ordered(tmp_path: Path) -> None:
-    config = Config(acting=CONFIG.acting, quotas={"vision": QuotaConfig(gpus=1.0, limit=2.0)})
+    config = Config(acting=CONFIG.acting, quotas={"vision": QuotaConfig(gpus=1.0, limit=2.0, members=("*",))})
     with stage(tmp_path, config) as there:
         running(there, "one")
         job = running(there, "two", max_gpus=3, min_gpus=1)
