@@ -110,10 +110,10 @@ def exposition(snapshot: Snapshot, *, version: str = "") -> bytes:
     lines = [
         *_families(SAMPLE_METRICS, snapshot.gpus, {sample.uuid: sample for sample in snapshot.samples}),
         *_families(GPU_METRICS, snapshot.gpus, {gpu.uuid: gpu for gpu in snapshot.gpus}),
-        *_family(INFO, ((_info(gpu), 1) for gpu in snapshot.gpus)),
-        *_family(FLAG, _flags(snapshot)),
-        *_family(EVENTS, ((_event(e), e.count) for e in snapshot.events)),
-        *_family(LAST_EVENT, ((_event(e, detail=True), e.last.at_ms / 1e3) for e in snapshot.events)),
+        *family(INFO, ((_info(gpu), 1) for gpu in snapshot.gpus)),
+        *family(FLAG, _flags(snapshot)),
+        *family(EVENTS, ((_event(e), e.count) for e in snapshot.events)),
+        *family(LAST_EVENT, ((_event(e, detail=True), e.last.at_ms / 1e3) for e in snapshot.events)),
         *_allocations(snapshot),
         *_processes(snapshot),
         *_health(snapshot, version),
@@ -142,7 +142,7 @@ def _families(
             yield from rows
 
 
-def _family(metric: Metric, rows: Iterable[tuple[Labels, float]]) -> Iterator[str]:
+def family(metric: Metric, rows: Iterable[tuple[Labels, float]]) -> Iterator[str]:
     """The family's lines; rows with the same labels are summed, for a series may stand there once."""
     summed: dict[str, float] = {}
     for labels, value in rows:
@@ -174,8 +174,8 @@ def _event(event: EventCount, *, detail: bool = False) -> Labels:
 def _allocations(snapshot: Snapshot) -> Iterator[str]:
     if snapshot.allocations is None:
         return
-    yield from _family(LOOKED, [({}, 1)])
-    yield from _family(
+    yield from family(LOOKED, [({}, 1)])
+    yield from family(
         ALLOCATION,
         (
             (
@@ -207,27 +207,28 @@ def _processes(snapshot: Snapshot) -> Iterator[str]:
         rows.append((labels, (1.0, sample.memory_used_bytes, sample.sm_ratio)))
     for place, (name, says) in enumerate(_PROCESS):
         known = ((labels, v) for labels, values in rows if (v := values[place]) is not None)
-        yield from _family(Metric(field="", name=name, says=says), known)
+        yield from family(Metric(field="", name=name, says=says), known)
 
 
 def _health(snapshot: Snapshot, version: str) -> Iterator[str]:
     build = Metric(field="", name="fallow_build_info", says="The version that is running; always 1.")
     took = "Time that the newest tick took, from the first question to the commit."
-    yield from _family(build, [({"version": version}, 1)])
-    yield from _one("fallow_collector_tick_duration_seconds", took, snapshot.tick_duration_ms / 1e3)
-    yield from _one(
+    yield from family(build, [({"version": version}, 1)])
+    yield from single("fallow_collector_tick_duration_seconds", took, snapshot.tick_duration_ms / 1e3)
+    yield from single(
         "fallow_collector_tick_timestamp_seconds", "When the newest tick was.", snapshot.at_ms / 1e3
     )
-    yield from _one("fallow_collector_ticks_total", "Ticks since the start.", snapshot.ticks, COUNTER)
-    yield from _family(SOURCE_UP, (({"source": s.name}, float(s.is_up)) for s in snapshot.sources))
+    yield from single("fallow_collector_ticks_total", "Ticks since the start.", snapshot.ticks, COUNTER)
+    yield from family(SOURCE_UP, (({"source": s.name}, float(s.is_up)) for s in snapshot.sources))
     read = Metric(field="", name="fallow_source_read_seconds", says="Time that the newest read took.")
-    yield from _family(read, (({"source": s.name}, s.duration_ms / 1e3) for s in snapshot.sources))
+    yield from family(read, (({"source": s.name}, s.duration_ms / 1e3) for s in snapshot.sources))
     seen = Metric(field="", name="fallow_source_gpus", says="GPUs that the source saw at the newest tick.")
-    yield from _family(seen, (({"source": s.name}, s.gpus) for s in snapshot.sources))
+    yield from family(seen, (({"source": s.name}, s.gpus) for s in snapshot.sources))
 
 
-def _one(name: str, says: str, value: float, kind: str = GAUGE) -> Iterator[str]:
-    return _family(Metric(field="", name=name, says=says, kind=kind), [({}, value)])
+def single(name: str, says: str, value: float, kind: str = GAUGE) -> Iterator[str]:
+    """The lines of a family with one series and no labels."""
+    return family(Metric(field="", name=name, says=says, kind=kind), [({}, value)])
 
 
 def _block(labels: Labels) -> str:

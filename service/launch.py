@@ -56,7 +56,8 @@ def service_program(data: Path, flags: Sequence[str]) -> Program:
     Paths among its ``flags`` are as they were typed, so it stands where this process does; with -P nothing of
     that folder is imported, which may be somebody else's.
     """
-    command = (sys.executable, "-P", "-m", "service.cli", "serve", "--data", str(data), *flags)
+    module = (sys.executable, "-P", "-m", "service.cli")
+    command = (*module, "serve", "--log-to-file", "--data", str(data), *flags)
     return Program(
         name="service",
         command=() if running(data) is not None else command,

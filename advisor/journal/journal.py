@@ -56,6 +56,17 @@ class Order:
     no_undo: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """An intent that was just written: its number, and what is to be done to which job, by whom and why."""
+
+    number: int
+    job: JobId
+    verb: str
+    actor: str
+    reason: str
+
+
 class StoreJournal:
     """``advisor.cycle.Journal`` on the tables plans and intents. One for a service; one cycle at a time.
 
@@ -75,6 +86,14 @@ class StoreJournal:
         self._plan: int | None = None
         self._at_work: Counter[int] = Counter()
         self._minding = threading.Lock()
+        self._on_begun: Callable[[Begun], None] = lambda begun: None
+        self._on_settled: Callable[[int, Result, str], None] = lambda number, result, found: None
+
+    def listen(
+        self, on_begun: Callable[[Begun], None], on_settled: Callable[[int, Result, str], None]
+    ) -> None:
+        """Tell of each intent once it is written, and of each result. Called by whoever acts; never block."""
+        self._on_begun, self._on_settled = on_begun, on_settled
 
     def watching(self, observe: Callable[[], ClusterState]) -> Callable[[], ClusterState]:
         """``observe`` itself; what it last saw is how jobs stood before what is done next."""
@@ -145,9 +164,11 @@ class StoreJournal:
 
     def settle(self, at_ms: int, intent: int, result: Result, found: str) -> bool:
         """Write down a result; whether there was still anything to settle."""
-        return self._change(
-            "settle_intent", {"number": intent, "outcome": result.value, "found": found, "at_ms": at_ms}
-        )
+        parameters = {"number": intent, "outcome": result.value, "found": found, "at_ms": at_ms}
+        settled = self._change("settle_intent", parameters)
+        if settled:
+            self._on_settled(intent, result, found)
+        return settled
 
     def undone(self, intent: int, by: int) -> bool:
         """Write down that ``by`` undid ``intent``; whether nothing else had."""
@@ -201,6 +222,15 @@ class StoreJournal:
             self._mind(numbers, -1)
             raise
         self._mind(numbers[:-1], -1)
+        self._on_begun(
+            Begun(
+                number=kept,
+                job=JobId(row["job"]),
+                verb=row["verb"],
+                actor=row["actor"],
+                reason=row["reason"],
+            )
+        )
         return kept
 
     def _mind(self, numbers: Sequence[int], more: int) -> None:

@@ -20,8 +20,10 @@ from advisor.register.model import Entry
 from advisor.register.pair_book import PairBook
 from advisor.register.pair_watch import Span
 from advisor.register.register import UnknownJob, open_register
+from collector.clock import SystemClock
 from collector.model import JobId, NodeName
 from collector.snapshot import Snapshot
+from service.acting.activity import Activity
 from service.acting.applying import Applying
 from service.acting.books import Books, open_books
 from service.acting.consenting import Consenting, ConsentParts, Consents
@@ -34,6 +36,7 @@ from service.acting.keeping import Keeping
 from service.acting.loop import ActingLoop, Looks, Pace, Parts
 from service.acting.membership import Membership, hold_strangers, rules_of
 from service.acting.memory_watching import MemoryWatching
+from service.acting.metrics import Facts, acting_exposition
 from service.acting.observing import Observing
 from service.acting.orders import Orders
 from service.acting.pair_watching import PairWatching
@@ -41,6 +44,7 @@ from service.acting.plans import PaperParts, Papers
 from service.acting.taking import Taking
 from service.advising import ask_policies, limits_of, site_of
 from service.alerts.notifier import LaunchedToo, MessageNotifier
+from service.delivery.glance import Undelivered
 
 if TYPE_CHECKING:
     from advisor.cycle import Cycle
@@ -82,8 +86,10 @@ class Acting:
         applying: Applying,
         waiting: tuple[LocalEngine | ForeignEngine, ...],
         alerts: "Callable[[], AlertDesk]",
+        *,
+        metrics: Callable[[], bytes] = bytes,
     ) -> None:
-        self.desk, self.loop = desk, loop
+        self.desk, self.loop, self.metrics = desk, loop, metrics
         self._applying, self._waiting, self._alerts = applying, waiting, alerts
 
     def start(self) -> "tuple[Chore, ...]":
@@ -132,6 +138,7 @@ class _Roots:
     watching: MemoryWatching
     pairing: PairWatching
     messages: MessageNotifier
+    activity: Activity
 
 
 def join_acting(ground: Ground) -> Acting:
@@ -146,7 +153,28 @@ def join_acting(ground: Ground) -> Acting:
     applying = Applying(roots.engine, roots.books.journal, ground.clock)
     desk = Desk(_organs(ground, roots, observing, loop, applying))
     waiting = (roots.local, roots.foreigners.engine)
-    return Acting(desk, loop, applying, waiting, partial(_alerts, ground, roots, observing, loop))
+    alerts = partial(_alerts, ground, roots, observing, loop)
+    return Acting(desk, loop, applying, waiting, alerts, metrics=_metrics(ground, roots, loop))
+
+
+def _metrics(ground: Ground, roots: _Roots, loop: ActingLoop) -> Callable[[], bytes]:
+    """The acting half's part of ``/metrics``, as it is when asked."""
+    undelivered = Undelivered(ground.store.folder, SystemClock())
+
+    def metrics() -> bytes:
+        count, oldest_s = undelivered.now()
+        facts = Facts(
+            entries=roots.register.entries().values(),
+            counts=roots.activity.counts(),
+            now_ms=ground.clock.now_ms(),
+            switched_off=roots.books.switch.halt() is not None,
+            last_cycle_s=loop.cycle_s,
+            undelivered=count,
+            oldest_s=oldest_s,
+        )
+        return acting_exposition(facts)
+
+    return metrics
 
 
 def _alerts(ground: Ground, roots: _Roots, observing: Observing, loop: ActingLoop) -> "AlertDesk":
@@ -186,7 +214,11 @@ def _roots(ground: Ground) -> _Roots:
         Dispatch(Brief[Given](local), Brief[Moving](foreigners.engine), foreign.told), messages, whose
     )
     book, by_owners = ConsentBook(store, clock), config.consent.owners
+    activity = Activity()
+    register.listen(activity.job_changed)
+    books.journal.listen(activity.action_begun, activity.action_settled)
     return _Roots(
+        activity=activity,
         limits=limits,
         register=register,
         foreign=foreign,
@@ -265,6 +297,7 @@ def _loop(ground: Ground, roots: _Roots, observing: Observing, settle: "Callable
         before=settle,
         after=_after(roots.books, limits, (roots.watching, roots.pairing)),
         trouble=ground.trouble,
+        activity=roots.activity,
     )
     pace = Pace(every_s=acting.every_s, silent_s=acting.silent_s, launcher_grace_s=acting.launcher_grace_s)
     return ActingLoop(parts, pace)

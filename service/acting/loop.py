@@ -8,12 +8,13 @@ its mode (docs/act.md).
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from advisor.engines.engine import Engine, Interrupted
 from advisor.register.life import in_flight, lapsing, silent, vacated
 from advisor.register.model import Entry, Stand
+from service.acting.activity import Activity
 from service.acting.waiting import Reasons, Wait, reasons_of, waits
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Parts:
     after: "Callable[[Cycle], None]" = lambda cycle: None
     halted: Callable[[], str | None] = lambda: None
     trouble: Callable[[str | None], None] = lambda trouble: None
+    activity: Activity = field(default_factory=Activity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,14 +153,17 @@ class ActingLoop:
         while not self._stopping.is_set():
             self._woken.clear()
             begun_ms = self._parts.clock.monotonic_ms()
-            again = self._tried()
-            took_s = (self._parts.clock.monotonic_ms() - begun_ms) / 1000
+            again = self._tried(begun_ms)
+            took_s = self._since_s(begun_ms)
             self.cycle_s = took_s
             self._stopping.wait(max(LEAST_REST_S, took_s * RESTS))
             if not again:
                 self._woken.wait(self._pace.every_s)
 
-    def _tried(self) -> bool:
+    def _since_s(self, begun_ms: int) -> float:
+        return (self._parts.clock.monotonic_ms() - begun_ms) / 1000
+
+    def _tried(self, begun_ms: int) -> bool:
         """Run a cycle, whatever comes of it; whether the next one should follow at once."""
         try:
             cycle = self.cycle()
@@ -167,8 +172,10 @@ class ActingLoop:
         except Exception as error:
             if self._stopping.is_set():
                 return False
+            self._parts.activity.cycle_failed(self._since_s(begun_ms))
             self._failed(error)
             return False
+        self._parts.activity.cycle_ended(cycle, self._since_s(begun_ms))
         self._parts.trouble(None)
         if self._failing is not None:
             log.warning("acting cycles succeed again")

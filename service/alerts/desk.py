@@ -8,6 +8,7 @@ posted then; one that was posted and not noted is known to the outbox by its key
 from two threads: the chore's, and that of the acting loop, which tells through ``tell``.
 """
 
+import logging
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -43,9 +44,12 @@ from service.config.telling import DeliveryConfig
 from service.delivery.addresses import receivers
 from service.delivery.message import Message, What
 from service.delivery.outbox import Outbox
+from service.logs import log_event
 
 if TYPE_CHECKING:
     from collector.clock import Clock
+
+log = logging.getLogger(__name__)
 
 HOUR_MS = 3_600_000
 PATIENCE_S = 5.0
@@ -98,6 +102,7 @@ class AlertDesk:
             self._unheard -= {change.case.number for change in changes}
             if changes:
                 self._ground.book.keep(changes, self._letters(changes, seen.at_ms), seen.at_ms)
+                _log_changes(changes)
             self._docket = after(docket, changes, seen.at_ms, self._patience)
             self._watch = watch
         return changes
@@ -230,6 +235,9 @@ class AlertDesk:
         if What.SENT in states:
             self._ground.book.settled(kept.letter.number, now_ms, "sent")
         elif all(each is None or each.next_ms is None for each in found):
+            log_event(
+                log, "message-given-up", logging.WARNING, to=kept.letter.receiver.id, title=kept.letter.title
+            )
             why = "; ".join(each.found for each in found if each is not None) or "its message is gone"
             self._ground.book.settled(kept.letter.number, now_ms, "given-up", why)
 
@@ -254,6 +262,21 @@ def patience_of(config: AlertsConfig) -> Patience:
         closes_after_ms=config.closes_after_s * 1000,
         quiet_ms=config.quiet_s * 1000,
     )
+
+
+def _log_changes(changes: tuple[Change, ...]) -> None:
+    for change in changes:
+        condition = change.case.condition
+        log_event(
+            log,
+            f"alert-{change.turn.value}",
+            alert=change.case.number,
+            kind=condition.kind.value,
+            key=condition.key,
+            job=condition.job,
+            user=condition.user,
+            title=condition.title,
+        )
 
 
 def _condition(facts: Facts, id: JobId) -> Condition | None:

@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from service.acting import errors
 from service.api.acting import Hands, acting_routes
 from service.api.answers import REFUSALS, Refusal
+from service.api.audit import Audit
 from service.api.export import Exports, pack, pieces
 from service.api.gate import App, GateRules, gate
 from service.api.orders import MEANT, MOST_MS, shown
@@ -96,8 +97,8 @@ class Answers:
     acting: Acting | None = None
 
 
-def make_app(answers: Answers, rules: GateRules, version: str) -> App:
-    """The ASGI application, behind its gate."""
+def make_app(answers: Answers, rules: GateRules, version: str, audit: Audit | None = None) -> App:
+    """The ASGI application, behind its gate; ``audit`` writes down orders and refusals."""
     app = FastAPI(
         title="Fallow",
         version=version,
@@ -118,7 +119,8 @@ def make_app(answers: Answers, rules: GateRules, version: str) -> App:
         app.router.routes.extend(acting_routes(acting.desk, acting.hands, acting.closing).routes)
     _document(app)
     _refusals(app)
-    return gate(app, rules)
+    guarded = gate(app, rules)
+    return guarded if audit is None else audit.around(guarded)
 
 
 def _refusals(app: FastAPI) -> None:

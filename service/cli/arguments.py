@@ -154,7 +154,13 @@ def _up(verbs: Verbs) -> None:
 
 
 def _serve(verbs: Verbs) -> None:
-    _serving(_verb(verbs, "serve", "measure, keep, and answer over HTTP, until stopped"))
+    verb = _verb(verbs, "serve", "measure, keep, and answer over HTTP, until stopped")
+    _serving(verb)
+    verb.add_argument(
+        "--log-to-file",
+        action="store_true",
+        help="write the log to DATA/service.log, and only warnings to standard error",
+    )
 
 
 def _status(verbs: Verbs) -> None:

@@ -7,6 +7,7 @@ import sys
 from typing import NoReturn
 
 from service.cli.settings import settle
+from service.logs import LogFormat, open_logs
 
 
 def run(flags: argparse.Namespace) -> NoReturn:
@@ -15,10 +16,12 @@ def run(flags: argparse.Namespace) -> NoReturn:
 
     pace.begin()
     from service.daemon.serve import Orders, serve
+    from service.daemon.start import make_data_dir
 
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     settings = settle(flags)
     config = settings.effective.config
+    make_data_dir(settings.data)  # the security log lies there
+    close_logs = open_logs(sys.stderr, LogFormat(config.log.format), settings.data, to_file=flags.log_to_file)
     serve(
         Orders(
             config=config,
@@ -29,6 +32,7 @@ def run(flags: argparse.Namespace) -> NoReturn:
         )
     )
     pace.end()
+    close_logs()
     _leave()
 
 

@@ -25,8 +25,9 @@ from service.config.deciding import (
     QuotaConfig,
     check_tree,
 )
-from service.config.fields import bounded, names, told
+from service.config.fields import Misplaced, bounded, names, told
 from service.config.telling import DeliveryConfig, ReportConfig, check_receivers
+from service.logs import LogFormat
 from service.trouble import Trouble
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "DashboardConfig",
     "DeliveryConfig",
     "ForeignConfig",
+    "LogConfig",
     "MembershipConfig",
     "ModesConfig",
     "PricesConfig",
@@ -204,6 +206,20 @@ class StoreConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """What the service writes to its log, on standard error ([how to read it](operate.md#the-log)).
+
+    Security events are also kept in `DATA/security.log`.
+    """
+
+    format: str = told("text", 'a line of text for each event (`"text"`), or a JSON object (`"json"`)')
+
+    def __post_init__(self) -> None:
+        if self.format not in list(LogFormat):
+            raise Misplaced(f"format is {' or '.join(LogFormat)}, not {self.format!r}", "format")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RehearsalConfig:
     """A calendar in a hurry.
 
@@ -262,6 +278,7 @@ class Config:
     api: ApiConfig = field(default_factory=ApiConfig)
     dashboard: DashboardConfig = field(default_factory=DashboardConfig)
     store: StoreConfig = field(default_factory=StoreConfig)
+    log: LogConfig = field(default_factory=LogConfig)
     rehearsal: RehearsalConfig = field(default_factory=RehearsalConfig)
 
     def __post_init__(self) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from collector.clock import SystemClock
 from service.api.app import Answers, make_app
+from service.api.audit import Audit
 from service.api.gate import GateRules
 from service.api.identity import Identity, Keys
 from service.client import place as client_place
@@ -45,8 +46,8 @@ class Front:
         reach = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
         return f"http://{reach}:{port}"
 
-    def server(self, answers: Answers) -> Server:
-        """The HTTP server on both, not yet started."""
+    def server(self, answers: Answers, audit: Audit | None = None) -> Server:
+        """The HTTP server on both, not yet started; ``audit`` writes down orders and refusals."""
         api, host = self.api, self.api.host
         documents = (*DOCUMENTS, "/metrics") if api.open_metrics else DOCUMENTS
         rules = GateRules(
@@ -58,7 +59,7 @@ class Front:
         )
         listeners = [self.tcp] if self.local is None else [self.tcp, self.local.listener]
         closing = None if answers.acting is None else answers.acting.closing
-        app = make_app(answers, rules, own_version())
+        app = make_app(answers, rules, own_version(), audit)
         return Server(
             app,
             listeners,

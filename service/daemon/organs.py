@@ -7,14 +7,17 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from collector.clock import Clock
 from service import wiring
 from service.acting.joining import Acting, Ground, join_acting
+from service.acting.metrics import ServiceFacts, service_exposition
 from service.api.acting import Hands
 from service.api.app import Acting as Doors
 from service.api.app import Answers
+from service.api.audit import Audit
 from service.api.export import Exports, sweep
 from service.api.queries import DeskLimits, QueryDesk
 from service.api.stream import Closing
@@ -23,8 +26,10 @@ from service.config.model import Config
 from service.daemon.ending import Ending
 from service.daemon.front import open_front, own_version
 from service.daemon.notify import notify
+from service.daemon.server import Server
 from service.daemon.state import Condition, Pulse, verdict
 from service.importing import Imports
+from service.logs import SecurityLog, log_event
 from service.opening import write_export
 from service.wiring import Body, Stage
 
@@ -46,23 +51,27 @@ def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
     desk = _desk(orders.config, store)
     acting = _acting(orders, store, clock, pulse, body)
     exports = Exports(write=lambda *span: write_export(store, *span), folder=orders.data)
+    audit = Audit(SecurityLog(lambda: clock.monotonic_ms() / 1000))
     answers = Answers(
         desk=desk,
         run=answer,
         catalogue=catalogue,
         exports=exports,
         imports=imports,
-        metrics=body.metrics,
+        metrics=lambda: b"".join(
+            (body.metrics(), b"" if acting is None else acting.metrics(), _own_metrics(store, server, audit))
+        ),
         health=lambda: _health(pulse.condition, clock.now_ms()),
         acting=None if acting is None else Doors(desk=acting.desk, hands=Hands(), closing=Closing()),
     )
-    server = front.server(answers)
+    server = front.server(answers, audit)
     orders.opened()
     hurried = (server.hurry, desk.hurry, imports.hurry, body.loop.hurry, store.hurry)
     for each in hurried if acting is None else (acting.hurry, *hurried):
         ending.hurry_by(each)
     server.start()
     front.announce(clock.now_ms())
+    log_event(log, "service-started", version=own_version(), pid=os.getpid(), url=front.url, data=orders.data)
     try:
         for remark in (*body.remarks, *front.remarks, f"Fallow answers at {front.url}"):
             orders.say(remark)
@@ -83,6 +92,27 @@ def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
         desk.close()
         body.loop.close()
         ending.over()
+        log_event(log, "service-stopped", pid=os.getpid())
+
+
+def _own_metrics(store: Any, server: Server, audit: Audit) -> bytes:
+    facts = ServiceFacts(
+        store_bytes=_size(store.path),
+        wal_bytes=_size(store.path.with_name(store.path.name + ".wal")),
+        connections=server.connections(),
+        refused_requests=audit.refused,
+    )
+    return service_exposition(facts)
+
+
+def _size(path: Path) -> int | None:
+    """Bytes of a file; a write-ahead log that was just folded in is not there, and holds nothing."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+    except OSError:
+        return None
 
 
 def _live(body: Body, pulse: Pulse, ending: Ending, speed: float) -> None:

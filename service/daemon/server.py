@@ -51,6 +51,12 @@ class Server:
         """Begin to answer; returns at once."""
         self._thread.start()
 
+    def connections(self) -> dict[str, int]:
+        """Open connections of local users (``socket``) and over TCP (``tcp``), as they are now."""
+        open_now = list(self._server.server_state.connections)
+        local = sum(1 for each in open_now if isinstance(each, DoorProtocol) and each.uid is not None)
+        return {"socket": local, "tcp": len(open_now) - local}
+
     def hurry(self) -> None:
         """The end is near: streams end, and questions that are cut short are no faults to be logged."""
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)

@@ -9,11 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from collector.clock import Clock
 from service.delivery.message import Message, Standing, standing
-from service.delivery.outbox import MESSAGE, read_log
+from service.delivery.outbox import MESSAGE, OUTBOX, read_log
 
 HEAD_BYTES = 4_096
 """More than a key and an address together; ``Message`` is written in the order of its fields."""
+
+LOOKED_MS = 30_000
+"""A month of messages takes some 50 ms to look through; a scrape every 15 s need not do it each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +28,29 @@ class Glimpse:
     to: str
     standing: Standing
     at_ms: int | None
+    made_ms: int
+
+
+class Undelivered:
+    """How many messages of a DATA's outbox are still to be sent. Reads files, at most every half minute.
+
+    ``clock`` is the machine's: the outbox lives by it, in a rehearsal as well.
+    """
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._outbox, self._clock = folder / OUTBOX, clock
+        self._found: tuple[int, int, int | None] | None = None
+        """When it was looked, how many there were, when the oldest was made; ms."""
+
+    def now(self) -> tuple[int, float | None]:
+        """How many, and how many seconds the oldest has waited; ``None`` where there is none."""
+        now_ms = self._clock.now_ms()
+        found = self._found
+        if found is None or abs(now_ms - found[0]) > LOOKED_MS:
+            made = [each.made_ms for each in glimpses(self._outbox, "") if each.standing.next_ms is not None]
+            found = self._found = (now_ms, len(made), min(made, default=None))
+        _, count, oldest_ms = found
+        return count, None if oldest_ms is None else max(now_ms - oldest_ms, 0) / 1000
 
 
 def glimpses(outbox: Path, prefix: str) -> Iterator[Glimpse]:
@@ -44,7 +71,8 @@ def _glimpse(place: Path, key: str, to: str) -> Glimpse:
     log = read_log(place)
     made_ms = round((place / MESSAGE).stat().st_mtime * 1000)
     message = Message(key=key, to=to, title="", text="", made_ms=made_ms)
-    return Glimpse(key=key, to=to, standing=standing(message, log), at_ms=log[-1].at_ms if log else None)
+    at_ms = log[-1].at_ms if log else None
+    return Glimpse(key=key, to=to, standing=standing(message, log), at_ms=at_ms, made_ms=made_ms)
 
 
 def _head(path: Path) -> tuple[str, str]:

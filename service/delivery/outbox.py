@@ -32,7 +32,7 @@ from service.delivery.message import (
 )
 from service.trouble import Trouble
 
-MESSAGE, LOG, LOCK = "message.json", "log.jsonl", "lock"
+OUTBOX, MESSAGE, LOG, LOCK = "outbox", "message.json", "log.jsonl", "lock"
 AT_ONCE = 4
 
 
@@ -48,7 +48,7 @@ class Outbox:
     """The messages of one DATA folder. One service uses it; a second one cannot own the same store."""
 
     def __init__(self, data: Path, address: Callable[[str], str]) -> None:
-        self.folder = data / "outbox"
+        self.folder = data / OUTBOX
         self._address = address
         self._sending: list[subprocess.Popen[bytes]] = []
         self._settled: dict[str, int] = {}

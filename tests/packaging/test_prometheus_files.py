@@ -29,6 +29,8 @@ from collector.model import (
     Tick,
 )
 from collector.snapshot import Snapshot, after
+from service.acting.activity import Counts
+from service.acting.metrics import Facts, ServiceFacts, acting_exposition, service_exposition
 from tests.collector.backfill.past import prometheus
 from tests.conftest import program
 
@@ -76,13 +78,38 @@ def snapshot(at_ms: int) -> Snapshot:
     return after(Snapshot(), tick, duration_ms=3.0)
 
 
+def page(at_ms: int) -> bytes:
+    """All that a service which acts tells on ``/metrics``."""
+    counts = Counts(
+        cycles=3,
+        failed_cycles=1,
+        cycle_s=2.5,
+        actions={("start", "done"): 2},
+        in_progress=1,
+        refusals={("reclaim", "kept"): 1},
+    )
+    facts = Facts(
+        entries=(),
+        counts=counts,
+        now_ms=at_ms,
+        switched_off=False,
+        last_cycle_s=0.5,
+        undelivered=1,
+        oldest_s=60.0,
+    )
+    own = ServiceFacts(
+        store_bytes=1 << 20, wal_bytes=0, connections={"tcp": 1, "socket": 2}, refused_requests={403: 1}
+    )
+    return exposition(snapshot(at_ms), version="1") + acting_exposition(facts) + service_exposition(own)
+
+
 @contextmanager
 def metrics() -> Iterator[str]:
     """The address of a page of metrics."""
 
     class Page(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = exposition(snapshot(int(time.time() * 1000)), version="1")
+            body = page(int(time.time() * 1000))
             self.send_response(200)
             self.send_header("Content-Type", CONTENT_TYPE)
             self.end_headers()
@@ -107,8 +134,14 @@ def test_promtool_accepts_the_rules_and_what_they_say() -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_promtool_accepts_the_page_of_a_service_that_acts() -> None:
+    tool = program("promtool", "prometheus")
+    done = subprocess.run([tool, "check", "metrics"], input=page(10**12), capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_every_metric_in_the_files_is_one_that_fallow_has() -> None:
-    known = set(re.findall(r"^# TYPE (\S+)", exposition(snapshot(10**12), version="1").decode(), re.M))
+    known = set(re.findall(r"^# TYPE (\S+)", page(10**12).decode(), re.M))
     texts = [RULES.read_text(), *(expr for _, expr in TARGETS)]
     named = {name for text in texts for name in re.findall(r"\b(fallow_\w+)(?=[{ \[)]|$)", text)}
     assert named, "no metric was found in the files"
