@@ -1,0 +1,148 @@
+"""One life through every source: what each can see of it, and nothing that it cannot."""
+
+import pytest
+
+from analytics.query import run
+from bench.habit_player.model import SOURCES
+from bench.habit_player.read import read_habit
+from bench.habit_player.sources import export_for_replay, names, play
+from bench.habit_player.world import World, live
+from collector.store.database import open_store
+
+pytestmark = pytest.mark.slow
+
+DAY_MS = 1_793_145_600_000
+
+HABIT = """
+about = "A training that is killed, and leaves a dead pid with memory behind."
+source = ["arithmetic"]
+begins = "08:00"
+lasts = "16m"
+lead = "2m"
+
+[[holder]]
+name = "ann"
+title = "train"
+phases = ["train"]
+
+[process.trainer]
+command = "python train.py --token hf_abcdefghijklmnopqrstuv"
+libraries = ["PyTorch"]
+[process.ghost]
+command = "python train.py"
+holder = "nobody"
+dead = true
+
+[[phase]]
+name = "train"
+lasts = "8m"
+gpu = 0.8
+sm = 0.4
+encoder = 0.2
+memory = 20.0
+noise = 0.0
+processes = ["trainer"]
+
+[[phase]]
+name = "dead"
+lasts = "8m"
+memory = 9.0
+processes = ["ghost"]
+
+[[label]]
+kind = "working"
+"""
+
+
+def rows(connection, question: str):
+    return connection.sql(question).to_arrow_table().to_pylist()
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    path = tmp_path_factory.mktemp("habit") / "killed.toml"
+    path.write_text(HABIT)
+    return live(read_habit(path), 7, DAY_MS)
+
+
+@pytest.fixture(scope="module")
+def seen(world: World, tmp_path_factory: pytest.TempPathFactory):
+    """Each source's samples, claims and processes, by name."""
+    folder = tmp_path_factory.mktemp("stores")
+    found = {}
+    for source in SOURCES:
+        with open_store(folder / source / "fallow.duckdb") as store:
+            play(source, [world], store, folder / "export")
+            if source == "nvml":
+                export_for_replay(store, folder / "export", [world])
+            with store.reader() as reader:
+                found[source] = {
+                    "samples": rows(reader, "SELECT epoch_ms(ts) AS at_ms, * FROM samples_all ORDER BY ts"),
+                    "claims": run(reader, "assess_claims", {"as_of": world.begin_ms + 240_000}).to_pylist(),
+                    "late": run(reader, "assess_claims", {"as_of": world.to_ms}).to_pylist(),
+                    "processes": rows(reader, "SELECT * FROM processes"),
+                    "gpus": run(
+                        reader, "assess_gpus", {"as_of": world.to_ms, "bins_from": world.from_ms}
+                    ).to_pylist(),
+                }
+    return found
+
+
+def during(samples, world: World, from_min: int, to_min: int):
+    low, high = (world.begin_ms + minutes * 60_000 for minutes in (from_min, to_min))
+    return [row for row in samples if low < row["at_ms"] <= high]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_every_source_measures_the_whole_life_under_its_own_name(source: str, seen, world: World):
+    samples = seen[source]["samples"]
+    assert sum(row["width_ms"] for row in samples) == world.to_ms - world.from_ms
+    (gpu,) = seen[source]["gpus"]
+    assert gpu["uuid"] == names(world, source)[0]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_utilization_stands_on_the_best_rung_there_is(source: str, seen, world: World):
+    rows = during(seen[source]["samples"], world, 1, 7)
+    rung, ratio = (1, 0.8) if source == "lowest" else (3, 0.4)
+    assert {row["rung"] for row in rows} == {rung}
+    assert all(row["utilization_e4"] == pytest.approx(ratio * 10_000, abs=60) for row in rows)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_holder_is_known_from_squeue_while_it_holds_and_not_after(source: str, seen):
+    (claim,) = seen[source]["claims"]
+    assert (claim["user_name"], claim["kind"]) == ("ann", "batch")
+    assert claim["job"].startswith("slurm:")
+    assert seen[source]["late"] == []
+
+
+def test_processes_are_counted_where_somebody_counts_them(seen, world: World):
+    for source in ("nvml", "dcgm-counts", "peer", "replay"):
+        counts = {row["process_count"] for row in during(seen[source]["samples"], world, 1, 7)}
+        assert counts - {None} == {1}, source
+    for source in ("dcgm", "lowest"):
+        assert {row["process_count"] for row in seen[source]["samples"]} == {None}
+    assert {row["memory_used_bytes"] for row in seen["lowest"]["samples"]} == {None}
+
+
+def test_processes_are_described_by_what_the_machine_shows_and_secrets_are_not(seen):
+    for source in ("nvml", "dcgm-counts"):
+        (process,) = [row for row in seen[source]["processes"] if row["command"]]
+        assert process["user_name"] == "ann"
+        assert "train.py" in process["command"]
+        assert "hf_" not in process["command"]
+    assert all(seen[source]["processes"] == [] for source in ("dcgm", "lowest", "peer", "replay"))
+
+
+def test_a_dead_pid_is_listed_with_its_memory_and_is_no_process(seen, world: World):
+    rows = during(seen["nvml"]["samples"], world, 10, 15)
+    assert {row["process_count"] for row in rows} == {None}
+    assert all(row["memory_used_bytes"] > 9 << 30 for row in rows)
+
+
+def test_memory_and_encoder_are_seen_where_they_are_measured(seen, world: World):
+    for source in set(SOURCES) - {"lowest"}:
+        rows = during(seen[source]["samples"], world, 1, 7)
+        assert all(row["memory_used_bytes"] == pytest.approx(20 << 30, rel=0.01) for row in rows), source
+        assert all(row["encoder_e4"] == pytest.approx(2000, abs=30) for row in rows), source
