@@ -3,12 +3,14 @@
 import os
 import shutil
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.costs import Bill, Meter
+from tests.stores import TEMPLATES_VARIABLE
 
 SHARED_VARIABLE = "FALLOW_SHARED"
 LONG_VARIABLE = "FALLOW_LONG"
@@ -91,6 +93,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Meter(), "fallow-meter")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Bill(), "fallow-bill")
+        os.environ[TEMPLATES_VARIABLE] = tempfile.mkdtemp(prefix="fallow-templates-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ.pop(TEMPLATES_VARIABLE))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -23,8 +23,9 @@ from collector.model import (
     NodeName,
     Rung,
 )
-from collector.store.database import Store, open_store
+from collector.store.database import Store
 from tests.analytics.world import GIB, MINUTE_MS, NOON_MS
+from tests.stores import open_store
 
 NODE = NodeName("a")
 A, B, C, D = (GpuUuid(f"GPU-{name}") for name in "abcd")

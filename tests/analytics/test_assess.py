@@ -11,9 +11,10 @@ from analytics.query import run
 from analytics.thresholds import Thresholds
 from collector.simulated.cluster import SimulatedCluster
 from collector.simulated.truth import TruthKind
-from collector.store.database import Store, open_store
+from collector.store.database import Store
 from collector.store.judgements import Judgement
 from tests.analytics.world import A0, B0, END_MS, MINUTE_MS, NOON, ONE_MS, fill
+from tests.stores import open_store
 
 T = Thresholds()
 DAY_MS, HOUR_MS = 86_400_000, 3_600_000

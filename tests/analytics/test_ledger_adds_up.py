@@ -23,8 +23,8 @@ from collector.model import (
     NodeName,
     Rung,
 )
-from collector.store.database import open_store
 from collector.store.statements import statement
+from tests.stores import open_store
 
 MINUTE_MS, HOUR_MS, BIN_MS = 60_000, 3_600_000, 30_000
 START_MS = 1_793_188_800_000 - HOUR_MS

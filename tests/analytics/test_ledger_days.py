@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from analytics.query import Connection, catalogue, run
 from collector.batch import HeldInterval, History, to_table
 from collector.model import Allocation, Gpu, GpuSample, GpuUuid, Holder, JobId, NodeName, Rung
-from collector.store.database import Store, open_store
+from collector.store.database import Store
+from tests.stores import open_store
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 D0 = 1_793_188_800_000 // DAY_MS * DAY_MS

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from analytics.query import run
 from collector.batch import HeldInterval
-from collector.store.database import open_store
 from tests.collector.store.store_parts import T0, at_path, held, history, sample
+from tests.stores import open_store
 
 STEP_MS = 30_000
 

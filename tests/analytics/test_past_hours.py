@@ -8,7 +8,7 @@ import pytest
 
 from analytics.query import Connection, checked, load, run
 from collector.simulated.cluster import SimulatedCluster
-from collector.store.database import open_store
+from tests.stores import open_store
 
 START = datetime(2026, 11, 2, tzinfo=UTC).replace(tzinfo=None)
 END = START + timedelta(days=3)

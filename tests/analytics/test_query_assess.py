@@ -10,9 +10,9 @@ from analytics.query import run
 from analytics.thresholds import Thresholds
 from collector.batch import History, to_table
 from collector.model import Event, Gap, Gpu, GpuSample, GpuUuid, NodeName, Rung
-from collector.store.database import open_store
 from tests.analytics.conftest import Ask
 from tests.analytics.world import END_MS, GIB, MINUTE_MS, NOON_MS, ONE_MS, TWO_MS
+from tests.stores import open_store
 
 GPU_IDS = [1, 2, 3]
 HALF_ONE_MS = NOON_MS + 30 * MINUTE_MS

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from analytics.query import catalogue, run
-from collector.store.database import open_store
+from tests.stores import open_store
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 EXPECTED_ROWS = {

@@ -12,10 +12,11 @@ from analytics.assess import assess, finding_rows
 from analytics.query import run
 from analytics.thresholds import Thresholds
 from collector.model import Intrusion, NodeName, Process, ProcessKey, ProcessSample, Reading, Tick
-from collector.store.database import Store, open_store
+from collector.store.database import Store
 from collector.store.judgements import Judgement
 from tests.collector.store.store_parts import GIB, T0, TICK_MS, at_path, gpu, held, sample, uuid
 from tests.service.test_cli_verbs import fallow
+from tests.stores import open_store
 
 KEY = ProcessKey(node=NodeName("n0"), pid=71, started_ms=T0)
 TICKS = 40

@@ -23,8 +23,9 @@ from collector.model import (
     Rung,
     Tick,
 )
-from collector.store.database import Store, open_store
+from collector.store.database import Store
 from service.client.run_ids import TRACKERS
+from tests.stores import open_store
 
 AT_MS = 1_793_188_800_000
 NODE, GPU = NodeName("a"), GpuUuid("GPU-a0")

@@ -33,7 +33,8 @@ from collector.model import (
     ProcessSample,
     Rung,
 )
-from collector.store.database import Store, open_store
+from collector.store.database import Store
+from tests.stores import open_store
 
 GIB = 1 << 30
 MINUTE_MS = 60_000

@@ -26,8 +26,8 @@ from collector.model import (
     Unavailable,
 )
 from collector.reconcile import names_of, reconciled
-from collector.store.database import open_store
 from tests.collector.store.store_parts import ask, at_path
+from tests.stores import open_store
 
 BOARD, PART = GpuUuid("GPU-473571f2-fb37-ef7e-50fe-9885b74a23cd"), GpuUuid("MIG-5ec1")
 CALLED = GpuUuid(f"MIG-{BOARD}/7")

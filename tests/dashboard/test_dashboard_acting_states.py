@@ -10,8 +10,8 @@ from threading import Thread
 
 import pytest
 
-from collector.store.database import open_store
 from tests.dashboard.conftest import Screen, showing
+from tests.stores import open_store
 
 pytestmark = pytest.mark.browser
 ACTING = ("/queue", "/jobs?by=submitted", "/jobs?job=fallow:1", "/actions")

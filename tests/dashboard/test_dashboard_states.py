@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from collector.store.database import open_store
 from collector.store.judgements import Judgement
 from tests.analytics.world import END_MS, fill
 from tests.dashboard.conftest import serving, showing, stop
+from tests.stores import open_store
 
 pytestmark = pytest.mark.browser
 VIEW = "from=2026-11-01T12:00Z&to=2026-11-01T14:00Z"

@@ -10,8 +10,9 @@ import pytest
 
 from analytics.query import run
 from collector.simulated.cluster import SimulatedCluster
-from collector.store.database import Limits, open_store
+from collector.store.database import Limits
 from tests.docs.docs_reading import ROOT
+from tests.stores import open_store
 
 NOTEBOOK = ROOT / "examples" / "notebooks" / "first_look.ipynb"
 DAY_MS = 86_400_000

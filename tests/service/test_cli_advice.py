@@ -10,12 +10,12 @@ import pytest
 from analytics.assess import assess, finding_rows, unjudged_rows
 from analytics.thresholds import Thresholds
 from collector.simulated.cluster import SimulatedCluster
-from collector.store.database import open_store
 from collector.store.judgements import Judgement
 from service.client import place as client_place
 from service.config.file import parse
 from service.config.model import ConfigError
 from tests.service.conftest import Running, fallow, verb
+from tests.stores import open_store
 
 CONFIG = """
 [prices]

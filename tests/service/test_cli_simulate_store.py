@@ -9,10 +9,10 @@ import pytest
 
 from advisor.sim.traces.recorded import recorded_workload
 from collector.batch import HeldInterval
-from collector.store.database import open_store
 from service.cli import main
 from service.client import connect
 from tests.collector.store.store_parts import T0, at_path, held, history, sample
+from tests.stores import open_store
 
 HOUR_MS, MINUTE_MS = 3_600_000, 60_000
 END = datetime.fromtimestamp(T0 / 1000, UTC)

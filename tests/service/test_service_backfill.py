@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from collector.simulated.cluster import SimulatedCluster
-from collector.store.database import Store, open_store
+from collector.store.database import Store
 from service.sources.backfill import DAY_MS, MINUTE_MS, Backfill, layers
+from tests.stores import open_store
 
 NOW_MS = 1_800_000_123_456
 HOUR_MS = 60 * MINUTE_MS

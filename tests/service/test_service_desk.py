@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from collector.store.database import Store, open_store
+from collector.store.database import Store
 from service.api.queries import DeskLimits, QueryDesk
 from service.client.errors import QueryTooSlow, ServiceBusy
+from tests.stores import open_store
 
 ENDLESS = "SELECT count(*) FROM range(1000000000) AS a, range(1000000000) AS b WHERE a.range * b.range = 7"
 

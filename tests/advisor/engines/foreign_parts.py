@@ -33,7 +33,8 @@ from collector.model import (
 )
 from collector.procfs.entanglements import Entanglement
 from collector.snapshot import Snapshot, after
-from collector.store.database import Store, open_store
+from collector.store.database import Store
+from tests.stores import open_store
 
 GIB = 1 << 30
 START_MS = 1_795_000_000_000

@@ -18,10 +18,11 @@ from advisor.model import ActionClass, Job, Phase
 from advisor.statements import statement
 from advisor.steps import Pause, Start, Step, Tell
 from collector.store.database import Limits as StoreLimits
-from collector.store.database import Store, open_store
+from collector.store.database import Store
 from collector.store.errors import StoreFull
 from collector.store.retention import Retention
 from tests.advisor.journal.journal_parts import HOUR_MS, T0, Hands, cluster, running
+from tests.stores import open_store
 
 AUTO = Limits(modes=dict.fromkeys(ActionClass, Mode.AUTO))
 STATEMENTS = (

@@ -15,8 +15,8 @@ from advisor.register.model import Begin, Ending, Entry, Stand, Stop, Submission
 from advisor.statements import statement
 from advisor.steps import CapAtNextLaunch, Pause, Promise, Start, Step, Tell, Terminate
 from advisor.written import to_text
-from collector.store.database import open_store
 from tests.advisor.journal.journal_parts import T0, Hands
+from tests.stores import open_store
 
 NOW = Moment(at_ms=T0 + 60_000)
 WANTED = Submission(command=("train",), user="ann", project="guests")

@@ -13,8 +13,9 @@ from advisor.journal.switch import Setting, Switch, read_file, stop_file, write_
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, Job
 from advisor.steps import Step
-from collector.store.database import Store, open_store
+from collector.store.database import Store
 from tests.advisor.journal.journal_parts import T0, Hands, cluster
+from tests.stores import open_store
 
 AUTO = Limits(modes=dict.fromkeys(ActionClass, Mode.AUTO))
 QUEUE = cluster(*(Job(id=f"w{at}", project="owed", submitted_ms=at) for at in range(4)), on={})

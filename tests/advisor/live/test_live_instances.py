@@ -16,8 +16,8 @@ from advisor.steps import Start
 from analytics.query import run
 from collector.model import JobId, NodeName, Reading, Tick
 from collector.nvml.source import NvmlOptions, NvmlSource
-from collector.store.database import open_store
 from tests.driver.driver import CompilerMissing, Driver
+from tests.stores import open_store
 
 NOW_MS = 1_800_000_000_000
 PARTS = (("1g.10gb", 1, 10), ("2g.20gb", 2, 20), ("3g.40gb", 3, 40))

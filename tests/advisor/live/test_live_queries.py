@@ -10,8 +10,8 @@ import pytest
 from analytics.query import run
 from collector.batch import HeldInterval, History, to_table
 from collector.model import Allocation, ClaimSource, Gpu, GpuSample, GpuUuid, Holder, JobId, NodeName, Rung
-from collector.store.database import open_store
 from tests.analytics.world import A0, A1, B0, GIB, MINUTE_MS, NOON_MS, ONE_JOB, ONE_MS, TWO_MS
+from tests.stores import open_store
 
 Ask = Callable[..., list[dict[str, Any]]]
 HOUR_MS = 60 * MINUTE_MS

@@ -24,8 +24,9 @@ from analytics.thresholds import Thresholds
 from collector.model import GpuUuid
 from collector.simulated.cluster import SimulatedCluster
 from collector.simulated.truth import Truth, TruthKind
-from collector.store.database import Store, open_store
+from collector.store.database import Store
 from collector.store.judgements import Judgement
+from tests.stores import open_store
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 START_MS = 1_793_145_600_000  # 2026-10-28, a Wednesday

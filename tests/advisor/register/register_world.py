@@ -18,7 +18,8 @@ from advisor.register.model import (
 )
 from advisor.register.register import Register, open_register
 from collector.model import GpuUuid, NodeName
-from collector.store.database import Store, open_store
+from collector.store.database import Store
+from tests.stores import open_store
 
 GPUS = tuple(GpuUuid(f"GPU-{n}") for n in range(4))
 NODE = NodeName("here")

@@ -21,9 +21,9 @@ from collector.backfill.prometheus import (
 )
 from collector.backfill.server import Access
 from collector.model import ClaimSource
-from collector.store.database import open_store
 from tests.collector.backfill.past import Life, MemoryStore, prometheus, write_blocks
 from tests.collector.dcgm.dcgm_writer import BASE_UNITS, CLASSIC, MIB, RENAMED, Board, Facts
+from tests.stores import open_store
 
 S, MINUTE, HOUR = 1000, 60_000, 3_600_000
 START = 1_763_000_000_000 // HOUR * HOUR

@@ -8,8 +8,8 @@ from collector.attribution import Attribution, attribute
 from collector.dcgm.source import DcgmSettings, dcgm_source
 from collector.loop import Loop, Ports, Timing
 from collector.model import Reading
-from collector.store.database import open_store
 from tests.collector.dcgm.loopback import serving, text
+from tests.stores import open_store
 
 NOW_MS = 1_790_000_000_000
 

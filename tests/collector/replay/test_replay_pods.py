@@ -19,7 +19,8 @@ from collector.replay.mapping import ColumnMapping, parse_mapping
 from collector.replay.open import open_recording
 from collector.replay.recording import Recording, histories
 from collector.replay.source import ReplaySource
-from collector.store.database import Store, open_store
+from collector.store.database import Store
+from tests.stores import open_store
 
 MAPPING = """
 time = {{ column = "t_s", {unit}, origin = "2026-03-02T00:00:00Z" }}

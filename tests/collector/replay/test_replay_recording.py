@@ -167,7 +167,9 @@ def test_missing_unknown_and_broken_files_say_what_to_do(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "content", [HEAD.encode("utf-16"), b"t,gpu\n0,GP\xdc\n", gzip.compress(HEAD.encode())]
+    "content",
+    [HEAD.encode("utf-16"), b"t,gpu\n0,GP\xdc\n", gzip.compress(HEAD.encode(), mtime=0)],
+    ids=["UTF-16", "Latin-1", "gzip"],
 )
 def test_a_csv_that_is_no_utf_8_says_so(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "log.csv").write_bytes(content)

@@ -13,8 +13,9 @@ from collector.replay.recording import histories
 from collector.replay.source import ReplayClock, ReplaySource
 from collector.simulated.cluster import SimulatedCluster
 from collector.simulated.people import HOUR_MS
-from collector.store.database import Store, open_store
+from collector.store.database import Store
 from tests.collector.replay.hand_clock import HandClock
+from tests.stores import open_store
 
 TO_MS = 1_795_000_200_000
 FROM_MS = TO_MS - HOUR_MS

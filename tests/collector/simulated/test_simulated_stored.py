@@ -12,7 +12,8 @@ from collector.model import Reading
 from collector.simulated.cluster import SimulatedCluster
 from collector.simulated.people import DAY_MS, HOUR_MS, MINUTE_MS
 from collector.simulated.truth import MEASURED_BY_NOBODY, FindingKind, Truth, TruthKind
-from collector.store.database import Store, open_store
+from collector.store.database import Store
+from tests.stores import open_store
 
 TO_MS = 1_795_003_200_000
 FROM_MS = TO_MS - 2 * DAY_MS

@@ -8,9 +8,10 @@ import pytest
 
 from collector.batch import HeldInterval
 from collector.model import GpuSample
-from collector.store.database import Store, open_store
+from collector.store.database import Store
 from collector.store.retention import Retention
 from tests.collector.store.store_parts import ask, at_path, held, history, sample, tick
+from tests.stores import open_store
 
 DAY_MS = 86_400_000
 D0 = 1_790_000_000_000 // DAY_MS * DAY_MS

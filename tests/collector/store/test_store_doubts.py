@@ -8,9 +8,10 @@ import pytest
 
 from collector.batch import History, IntrudedInterval
 from collector.model import Intrusion, NodeName, Process, ProcessKey, ProcessSample, Reading, Tick
-from collector.store.database import Store, open_store
+from collector.store.database import Store
 from collector.store.retention import Retention
 from tests.collector.store.store_parts import T0, TICK_MS, ask, at_path, gpu, held, history, sample, uuid
+from tests.stores import open_store
 
 KEY = ProcessKey(node=NodeName("n0"), pid=71, started_ms=T0)
 OTHER = ProcessKey(node=NodeName("n0"), pid=72, started_ms=T0)

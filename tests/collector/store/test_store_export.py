@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 
 from collector.batch import SAMPLE_SCHEMA, to_table
 from collector.replay.file import read_raw
-from collector.store.database import open_store
 from tests.collector.store.store_parts import T0, TICK_MS, at_path, held, sample, tick
+from tests.stores import open_store
 
 
 def test_parquet_export_brings_back_what_was_stored(tmp_path: Path) -> None:

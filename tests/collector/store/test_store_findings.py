@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from collector.store.database import Store, open_store
+from collector.store.database import Store
 from collector.store.judgements import Judgement
 from tests.collector.store.store_parts import T0, TICK_MS, ask, at_path, held, sample, tick, uuid
+from tests.stores import open_store
 
 OPEN = "SELECT kind, gpu_id, holder_id, coverage FROM findings WHERE closed_at IS NULL ORDER BY ALL"
 

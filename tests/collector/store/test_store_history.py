@@ -4,7 +4,7 @@ from pathlib import Path
 
 from collector.batch import HeldInterval
 from collector.model import GpuSample
-from collector.store.database import Store, open_store
+from collector.store.database import Store
 from tests.collector.store.store_parts import (
     T0,
     ask,
@@ -16,6 +16,7 @@ from tests.collector.store.store_parts import (
     tick,
     uuid,
 )
+from tests.stores import open_store
 
 ROLLUPS = "SELECT * FROM rollup_1m UNION ALL SELECT * FROM rollup_1h ORDER BY ALL"
 

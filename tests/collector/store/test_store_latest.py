@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from collector.model import Reading, Tick
-from collector.store.database import Store, open_store
+from collector.store.database import Store
 from collector.store.latest import UNKNOWN_MS, Newest, moves
 from collector.store.retention import Retention
 from tests.collector.store.store_parts import (
@@ -22,6 +22,7 @@ from tests.collector.store.store_parts import (
     tick,
     uuid,
 )
+from tests.stores import open_store
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 LATEST = "SELECT * FROM latest ORDER BY gpu_id"

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from collector.store import database
-from collector.store.database import open_store
 from tests.collector.store.store_parts import T0, TICK_MS, ask, at_path, history, sample, tick
+from tests.stores import open_store
 
 DAY_MS = 86_400_000
 COUNT = "SELECT count(*) FROM samples_all"

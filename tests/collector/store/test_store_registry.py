@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from collector.model import Holder, JobId, NodeName, Process, ProcessKey
-from collector.store.database import Store, open_store
+from collector.store.database import Store
 from collector.store.registry import FORGET_MS, Registry
+from tests.stores import open_store
 
 AT_MS = 1_780_000_000_000
 STAYS = Holder(job=JobId("stays"), user="ann")

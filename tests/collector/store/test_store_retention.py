@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from collector.store.database import Store, open_store
+from collector.store.database import Store
 from collector.store.retention import Retention
 from tests.collector.store.store_parts import ask, at_path, empty, held, history, sample, tick
+from tests.stores import open_store
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 D0 = 1_790_000_000_000 // DAY_MS * DAY_MS

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from collector.batch import HeldInterval, History
 from collector.model import Allocation, ClaimSource, GpuSample
-from collector.store.database import Store, open_store
+from collector.store.database import Store
 from tests.collector.store.store_parts import (
     GIB,
     T0,
@@ -27,6 +27,7 @@ from tests.collector.store.store_parts import (
     tick,
     uuid,
 )
+from tests.stores import open_store
 
 BIN_MS = 30_000
 STATES = (

@@ -8,8 +8,9 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from collector.store.database import Store, open_store
+from collector.store.database import Store
 from tests.collector.store.store_parts import ask, at_path, empty, history, sample, tick
+from tests.stores import open_store
 
 MINUTE_MS, DAY_MS = 60_000, 86_400_000
 D0 = 1_790_000_000_000 // DAY_MS * DAY_MS

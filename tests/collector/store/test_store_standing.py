@@ -9,9 +9,10 @@ import pytest
 
 from analytics.query import run
 from collector.model import Gap, Gpu, NodeName, Tick, Unavailable
-from collector.store.database import Store, open_store
+from collector.store.database import Store
 from collector.store.standing import BOARD_GONE_MS, CHECK_MS
 from tests.collector.store.store_parts import T0, TICK_MS, ask, at_path, gpu, sample, tick, uuid
+from tests.stores import open_store
 
 PART = gpu(7, parent_uuid=uuid(0), mig_profile="1g.10gb", share_of_device=1 / 7)
 GONE = "SELECT uuid, epoch_ms(installed_to) FROM gpus WHERE installed_to IS NOT NULL ORDER BY uuid"

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from collector.model import Tick, Unavailable
-from collector.store.database import open_store
 from tests.collector.store.store_parts import T0, TICK_MS, ask, at_path, empty, gpu, held, sample, tick
+from tests.stores import open_store
 
 
 def test_minutes_of_a_held_gpu_are_rolled_up_after_the_grace(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from collector.store.database import Store, open_store
+from collector.store.database import Store
+from tests.stores import open_store
 
 CROWD = 20
 PATIENCE_S = 30

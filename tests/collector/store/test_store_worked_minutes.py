@@ -8,9 +8,10 @@ import pytest
 
 from collector.batch import HeldInterval
 from collector.model import GpuSample
-from collector.store.database import Store, open_store
+from collector.store.database import Store
 from collector.store.retention import Retention
 from tests.collector.store.store_parts import T0, ask, at_path, held, history, sample, tick
+from tests.stores import open_store
 
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000

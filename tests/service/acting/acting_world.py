@@ -34,12 +34,13 @@ from advisor.register.model import (
 from advisor.written import from_tree
 from collector.clock import SystemClock
 from collector.model import Gpu, GpuSample, GpuUuid, JobId, NodeName, Reading, Rung, Tick
-from collector.store.database import Store, open_store
+from collector.store.database import Store
 from collector.store.judgements import Judgement
 from service.acting.errors import ActingError
 from service.acting.joining import Acting, Ground, join_acting
 from service.api.port import Caller, Role
 from service.config.model import ActingConfig, Config
+from tests.stores import open_store
 
 GIB = 1 << 30
 GPUS = tuple(GpuUuid(f"GPU-{n}") for n in range(4))

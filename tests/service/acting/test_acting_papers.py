@@ -15,7 +15,7 @@ from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState, Job, Placement, Project, Reservation, Telemetry
 from advisor.register.register import open_register
 from advisor.steps import Move, Pause, Requeue, Resize, Start, Step, Tell
-from collector.store.database import Store, open_store
+from collector.store.database import Store
 from service.acting.applying import Applying
 from service.acting.books import Books, open_books
 from service.acting.errors import ActingError, BadOrder, NotAllowed, UnknownJob, WrongState
@@ -24,6 +24,7 @@ from service.acting.plans import PaperParts, Papers
 from service.acting.taking import Taking
 from service.api.port import Caller, Role
 from tests.advisor.journal.journal_parts import HOUR_MS, Hands, calm, cluster
+from tests.stores import open_store
 
 ANN = Caller(name="ann", uid=None, role=Role.USER)
 BOB = Caller(name="bob", uid=None, role=Role.USER)

@@ -21,9 +21,10 @@ from advisor.register.register import Register, open_register
 from advisor.register.shares import Device, Mps, Terms, terms
 from collector.model import GpuUuid, JobId, NodeName, ProcessKey, ProcessSample
 from collector.snapshot import Snapshot
-from collector.store.database import Store, open_store
+from collector.store.database import Store
 from service.acting.memory_watching import MemoryWatching
 from tests.advisor.register.register_world import GPUS, NODE, HandClock, acknowledge, submission, word
+from tests.stores import open_store
 
 GIB = 1024**3
 AUTO = Limits(modes={ActionClass.CAP_MEMORY: Mode.AUTO})

@@ -29,10 +29,11 @@ from advisor.register.register import Register, open_register
 from advisor.register.shares import Device, Mps, Terms, terms
 from advisor.steps import Move, Start, Step
 from collector.model import GpuUuid, JobId, NodeName
-from collector.store.database import Store, open_store
+from collector.store.database import Store
 from service.acting.pair_watching import PairWatching
 from tests.advisor.register.register_world import GPUS, HandClock, acknowledge, submission, word
 from tests.service.conftest import until
+from tests.stores import open_store
 
 AUTO = Limits(modes={ActionClass.PACK: Mode.AUTO})
 AUTO_REST_S = round(AUTO.cooldown_s)

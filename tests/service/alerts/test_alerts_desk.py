@@ -18,7 +18,7 @@ from advisor.live.spoken import Telling
 from advisor.model import ActionClass, Job
 from advisor.register.foreign import ForeignBook
 from analytics.query import run
-from collector.store.database import Store, open_store
+from collector.store.database import Store
 from service.alerts.book import LOST_MS, AlertBook
 from service.alerts.desk import AlertDesk, Ground
 from service.alerts.facts import Facts
@@ -29,6 +29,7 @@ from service.delivery.message import What
 from service.delivery.outbox import Outbox, is_being_sent
 from tests.service.alerts.alert_parts import ANN, HOUR_MS, MINUTE_MS, NOW_MS, facts, job, state
 from tests.service.delivery.servers import Webhook, webhook
+from tests.stores import open_store
 
 WAIT_S = 60
 QUICK = AlertsConfig(opens_after_s=0, closes_after_s=0)
