@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= .fallow
 
-.PHONY: chaos up demo install test test-slow test-all lint types check hooks
+.PHONY: up demo install test test-slow test-all lint types check hooks
 
 up: install ## start the service and the dashboard, print the URL
-	@$(BIN)/fallow up --data $(DATA)
+	@$(BIN)/fallow up --or-simulated --data $(DATA)
 
 demo: $(VENV)/.installed ## play five stories with real processes on GPUs that aren't there, about two minutes
 	@$(BIN)/python -m examples.demo
@@ -46,10 +46,5 @@ types: $(VENV)/.tested ## mypy, strict
 hooks: $(VENV)/.tested ## have git run lint and types on what changed, before each commit
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	$(BIN)/pre-commit install
-
-MINUTES ?= 3
-chaos: $(VENV)/.tested ## random faults on a busy queue for MINUTES minutes, as root: kills, floods, forgeries, garbage
-	@tests/real_parts.sh
-	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 check: lint types test test-slow ## all that CI asks for

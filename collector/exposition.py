@@ -10,7 +10,7 @@ by GPU, user and job, and a job is named only while it is allocated. A value tha
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from collector.model import Gpu, GpuSample, GpuUuid, ProcessKey
+from collector.model import SIMULATED_SOURCE, Gpu, GpuSample, GpuUuid, ProcessKey
 from collector.snapshot import EventCount, Snapshot
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -94,6 +94,9 @@ LAST_EVENT = _m("", "last_event_timestamp_seconds", "When an event of a kind was
 LOOKED = Metric(field="", name="fallow_allocations_known", says="Whether anybody was asked who holds what.")
 SOURCE_UP = Metric(
     field="", name="fallow_source_up", says="Whether the source could be read at the newest tick."
+)
+SIMULATED = Metric(
+    field="", name="fallow_simulated", says="Whether these GPUs, people and jobs are invented."
 )
 GPU_LABELS = ("uuid", "node", "index", "model")
 INFO_LABELS = ("driver_version", "parent_uuid", "mig_profile")
@@ -214,6 +217,8 @@ def _health(snapshot: Snapshot, version: str) -> Iterator[str]:
     build = Metric(field="", name="fallow_build_info", says="The version that is running; always 1.")
     took = "Time that the newest tick took, from the first question to the commit."
     yield from family(build, [({"version": version}, 1)])
+    invented = any(source.name == SIMULATED_SOURCE for source in snapshot.sources)
+    yield from family(SIMULATED, [({}, float(invented))])
     yield from single("fallow_collector_tick_duration_seconds", took, snapshot.tick_duration_ms / 1e3)
     yield from single(
         "fallow_collector_tick_timestamp_seconds", "When the newest tick was.", snapshot.at_ms / 1e3

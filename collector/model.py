@@ -12,6 +12,9 @@ GpuUuid = NewType("GpuUuid", str)
 NodeName = NewType("NodeName", str)
 JobId = NewType("JobId", str)
 
+SIMULATED_SOURCE = "simulated"
+"""The name of the source whose GPUs, people and jobs are invented. No real source may have it."""
+
 
 class Rung(IntEnum):
     """Which measure stands behind a utilization figure; higher says more.

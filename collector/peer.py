@@ -27,11 +27,13 @@ from collector.exposition import (
     LAST_EVENT,
     LOOKED,
     SAMPLE_METRICS,
+    SIMULATED,
     SOURCE_UP,
     Labels,
     Metric,
 )
 from collector.model import (
+    SIMULATED_SOURCE,
     Allocation,
     ClaimSource,
     Event,
@@ -81,6 +83,7 @@ def peer_source(settings: PeerSettings) -> ScrapedSource:
 def heard(endpoint: Endpoint, content: bytes, now_ms: int, source: str) -> tuple[Endpoint, News]:
     """The peer after an answer, and what it measured since the last. Raises MalformedText. Pure."""
     rows = _rows(content)
+    _refuse_simulated(rows)
     gpus, samples, events = _gpus(rows), _samples(rows), tuple(_events(rows))
     fresh = tuple(
         _not_ahead(sample, now_ms)
@@ -144,6 +147,17 @@ def _rows(content: bytes) -> tuple[Row, ...]:
     raise MalformedText(
         f"no Fallow's metrics in it, but {', '.join(found)}" if found else "no metrics in it at all"
     )
+
+
+def _refuse_simulated(rows: Iterable[Row]) -> None:
+    """Raise MalformedText where a peer shows invented GPUs: they never stand beside real ones.
+
+    A peer from before ``fallow_simulated`` says it by the name of its source.
+    """
+    for row in rows:
+        by_name = row.name == SOURCE_UP.name and row.labels.get("source") == SIMULATED_SOURCE
+        if by_name or (row.name == SIMULATED.name and row.value):
+            raise MalformedText("it shows a simulated cluster, whose GPUs are invented; they are left out")
 
 
 def _gpus(rows: Iterable[Row]) -> tuple[Gpu, ...]:

@@ -28,11 +28,9 @@ def examine(config: "Config", data: Path) -> Iterator[Finding]:
     """All findings, in the order in which a person would mend them; blocks for some seconds at most."""
     from service.sources.making import chosen_specs
 
-    specs, remarks = chosen_specs(config)
-    yield from _driver(wanted=any(isinstance(spec, NvmlSpec) for spec in specs))
-    yield from (
-        Finding(subject="source", verdict=Verdict.LIMITED, found=each, advice="see `fallow up --help`")
-        for each in remarks
+    specs, _ = chosen_specs(config)
+    yield from _driver(
+        wanted=bool(config.collect.sources) and any(isinstance(spec, NvmlSpec) for spec in specs)
     )
     for spec in specs:
         if not isinstance(spec, NvmlSpec):
@@ -180,14 +178,20 @@ def service(data: Path) -> Finding:
 
 
 def _driver(*, wanted: bool) -> Iterator[Finding]:
-    from service.sources.making import has_driver
+    from service.sources.gpu_presence import look_for_gpus
 
-    if not has_driver() and not wanted:
+    presence = look_for_gpus()
+    if presence.fault is not None:
+        what, _, advice = presence.fault.partition(". ")
+        yield Finding(subject="NVIDIA driver", verdict=Verdict.TROUBLE, found=what, advice=advice)
+        return
+    if not presence.has_driver and not wanted:
         yield Finding(
             subject="NVIDIA driver",
             verdict=Verdict.ABSENT,
-            found="no driver is loaded on this machine",
-            advice="with GPUs here: install the driver, or start the container with --gpus all",
+            found="no driver is loaded on this machine, and no NVIDIA GPU is on its PCI bus",
+            advice="with GPUs here: install the driver, or start the container with --gpus all; without: "
+            "watch other machines (--source dcgm=URL or fallow=URL), or look at invented data (--simulated)",
         )
         return
     from collector.nvml.probe import probe

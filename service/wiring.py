@@ -54,9 +54,11 @@ def clock_of(config: "Config") -> "Clock":
 def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
     """A service's parts, joined; nothing moves yet. Raises ``Trouble`` for a source that cannot be."""
     from service.daemon.chores import make_chores
-    from service.sources.making import make_sources
+    from service.sources.making import make_sources, refuse_no_gpus, refuse_other_origin
 
+    refuse_no_gpus(config, store.origin)
     sources = make_sources(config, leases=store.leases)
+    refuse_other_origin(store, sources)
     prices = config.prices
     store.set_prices({model: (price, prices.currency) for model, price in prices.per_gpu_hour.items()})
     if sources.recording is not None:

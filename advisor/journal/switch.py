@@ -4,6 +4,9 @@ It is read before every single step. Two places throw it, and either is enough: 
 table ``switches``, which the service writes and which outlives it, and the file ``stop-acting`` in the DATA
 folder, which whoever owns that folder can make with no service to ask, or one that is too busy to answer.
 Only starting again takes both away.
+
+On a store that holds a simulated cluster it is thrown for good, whatever anybody says: there is nothing real
+to act on.
 """
 
 import json
@@ -13,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor.statements import asked, statement
+from collector.store.origin import Origin
 
 if TYPE_CHECKING:
     from collector.store.database import Store
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
 NAME = "acting"
 FILE_NAME = "stop-acting"
 MOST_BYTES = 65_536
+SIMULATED = "this cluster is simulated: no job is started, moved or paused on GPUs that are not there"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +55,14 @@ class Switch:
 
     def setting(self) -> Setting:
         """How it stands now. Costs one look at the folder; a file that cannot be looked at stops."""
+        if self._store.origin is Origin.SIMULATED:
+            return Setting(acting=False, because=SIMULATED)
         filed = read_file(self._path)
         return self._kept if filed is None or not self._kept.acting else filed
 
     def halt(self) -> str | None:
         """Why nothing may be done; ``None`` while acting is on."""
-        return self.setting().halt
+        return SIMULATED if self._store.origin is Origin.SIMULATED else self.setting().halt
 
     def adopt(self) -> Setting:
         """Keep what the file says in the store as well, so that it outlives the file. Raises StoreFull."""

@@ -5,21 +5,20 @@ the same time share one commit, so that two hundred launchers cost about what on
 did not happen: the register goes back to what is in the store, and everybody who waited for that commit gets
 the error. A mere sign of life is not written down.
 
-The last word on devices is here: a whole GPU never has two holders, whoever asks.
+The last word on devices is here, whoever asks (``devices``).
 """
 
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from advisor.register import life
+from advisor.register.devices import Devices
 from advisor.register.kept import Change, read_entry, read_register, write_changes
-from advisor.register.life import PLACING, Refused, leased, shares_held
+from advisor.register.life import PLACING
 from advisor.register.model import Directive, Entry, Report, Stand, Submission
 from advisor.register.numbers import Numbers
-from advisor.transition import SHARE_SLACK
 from collector.clock import Clock
 from collector.model import GpuUuid, JobId
 
@@ -39,10 +38,6 @@ Turn = Callable[[Entry], Entry]
 
 class UnknownJob(LookupError):
     """There is no such job in the register."""
-
-
-class Taken(Refused):
-    """A device that was to be given away has a holder."""
 
 
 def open_register(store: "Store", clock: Clock) -> "Register":
@@ -81,9 +76,7 @@ class Register:
         self._heard_ms: dict[JobId, int] = {}
         self._since_ms = clock.monotonic_ms()
         self._numbers = Numbers(entries.values())
-        self._on: defaultdict[GpuUuid, dict[JobId, float]] = defaultdict(dict)
-        for entry in entries.values():
-            self._hold(entry)
+        self._devices = Devices(entries.values(), store.is_simulated)
 
     def entries(self) -> dict[JobId, Entry]:
         """Every entry that is kept, as committed: all that have not ended, and the newest others."""
@@ -134,7 +127,7 @@ class Register:
         def turn(entry: Entry) -> Entry:
             after = life.given(entry, directive, self._clock.now_ms())
             if isinstance(directive, PLACING):
-                self._must_be_free(after)
+                self._devices.must_be_free(after)
             self._numbers.given(job, directive.number)
             return after if also is None else also(after)
 
@@ -255,7 +248,7 @@ class Register:
     def holders(self) -> dict[GpuUuid, dict[JobId, float]]:
         """Who holds which share of each leased GPU now, what is about to be given included."""
         with self._guard:
-            return {uuid: dict(holders) for uuid, holders in self._on.items() if holders}
+            return self._devices.holders()
 
     def _takes(self, before: Entry, after: Entry) -> bool:
         """Whether it changes nothing that must be kept, and is taken then; the caller has the guard."""
@@ -265,23 +258,11 @@ class Register:
         self._working[job] = self._seen[job] = after
         return True
 
-    def _must_be_free(self, entry: Entry) -> None:
-        for uuid, wanted in shares_held(entry).items():
-            others = {job: share for job, share in self._on[uuid].items() if job != entry.id}
-            if sum(others.values()) + wanted > 1 + SHARE_SLACK:
-                names = ", ".join(others)
-                raise Taken(f"giving {uuid} to {entry.id}: {names} holds it; plan anew")
-
-    def _hold(self, entry: Entry) -> None:
-        for uuid, share in shares_held(entry).items():
-            self._on[uuid][entry.id] = share
-
     def _put(self, before: Entry | None, after: Entry) -> "_Batch":
         """Make it the working entry, in the batch that is committed next; the caller has the guard."""
         if before is not None:
-            for uuid in leased(before):
-                self._on[uuid].pop(before.id, None)
-        self._hold(after)
+            self._devices.release(before)
+        self._devices.hold(after)
         self._working[after.id] = after
         self._open.changes.append(Change(before=before, after=after))
         self._open.jobs.add(after.id)
@@ -340,8 +321,7 @@ class Register:
         batch.error = error
         batch.done.set()
         for change in batch.changes:
-            for uuid in leased(change.after):
-                self._on[uuid].pop(change.after.id, None)
+            self._devices.release(change.after)
         for job in batch.jobs:
             kept = self._seen.get(job)
             if kept is None:
@@ -350,7 +330,7 @@ class Register:
                     self._nonces.pop(_nonce(gone.submission), None)
             else:
                 self._working[job] = kept
-                self._hold(kept)
+                self._devices.hold(kept)
 
     def _forget(self, batch: "_Batch") -> None:
         """Let go of what ended longest ago; the caller has the guard."""

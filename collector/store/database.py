@@ -5,7 +5,6 @@ writers take turns, and every ``reader()`` is a connection of its own with its o
 """
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from collector.batch import History
 from collector.model import Gap, Tick
 from collector.store import history as history_rows
 from collector.store import judgements, ledger_inputs, ticks
+from collector.store.connection import Limits, connect, connect_soon, transaction
 from collector.store.doubts import DoubtBook, read_doubts, write_doubts, write_intruded
 from collector.store.errors import StoreClosed, StoreMissing, StoreUnwritable, translated
 from collector.store.export import Exported, Format, export
@@ -27,6 +27,7 @@ from collector.store.gaps import stopped_gaps
 from collector.store.judgements import Judgement
 from collector.store.ledger_inputs import FindingsWritten
 from collector.store.migrations import applied_migrations, migrate, refuse_newer, refuse_older
+from collector.store.origin import Origin, refuse_other
 from collector.store.ownership import Ownership
 from collector.store.retention import Dropped, Retention, drop_expired
 from collector.store.rollups import any_finished, read_marks
@@ -43,22 +44,12 @@ from collector.store.standing import StandingBook, write_standings
 from collector.store.statements import statement
 from collector.store.together import Together
 
+__all__ = ["FileSize", "Limits", "Store", "open_read_only", "open_store"]
+
 T = TypeVar("T")
 
 FILE_NAME = "fallow.duckdb"
-READER_WAITS = 20
-READER_WAIT_S = 0.25
 KEPT_AT_HAND = "16MiB"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """How much of the machine the store may take: it is a guest beside other people's jobs."""
-
-    memory: str = "1GB"
-    threads: int = 2
-    wal_bytes: int = 256 * 1024 * 1024
-    """The length of the write-ahead log at which a tick pays for a checkpoint; call ``checkpoint`` before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +108,7 @@ class Store:
             if ownership is not None:
                 undo.callback(ownership.release)
             self._connection = (
-                _connect(path, limits, read_only=True) if self.read_only else _connect_soon(path, limits)
+                connect(path, limits, read_only=True) if self.read_only else connect_soon(path, limits)
             )
             undo.callback(self._connection.close)
             self._prepare()
@@ -158,6 +149,19 @@ class Store:
         """What would be missing if ticks began again now; the first tick stores the same."""
         return stopped_gaps(self._live.book.last_ticks, at_ms=now_ms, width_ms=width_ms)
 
+    @property
+    def origin(self) -> Origin | None:
+        """Whether its GPUs are real or simulated; ``None`` before the first."""
+        return self._live.origin.origin
+
+    def must_take(self, wanted: Origin) -> None:
+        """Raise StoreMixed where GPUs of this origin may not go into it."""
+        refuse_other(self.origin, wanted)
+
+    def is_simulated(self, uuid: str) -> bool:
+        """Whether a GPU of it is an invented one, on which nothing real can run."""
+        return self._live.origin.is_simulated(uuid)
+
     def write_tick(self, tick: Tick) -> None:
         """Commit all that the tick brings in one transaction; then, in another, the minutes it completes.
 
@@ -188,7 +192,7 @@ class Store:
         with self._chores, translated("sealing a day", self.path), self.reader() as connection:
             sweep(connection, self.folder)
             for day_ms in days_to_seal(connection, before_ms):
-                with _transaction(connection):
+                with transaction(connection):
                     day = seal_day(connection, self.folder, day_ms)
                 if day is not None:
                     sealed.append(day)
@@ -270,7 +274,7 @@ class Store:
             refuse_older(applied, self.path)
         else:
             migrate(self._connection, self.path)
-            with _transaction(self._connection):
+            with transaction(self._connection):
                 aside = sweep(self._connection, self.folder)
                 missing = renew_view(self._connection, self.folder)
             self.remarks = (*(f"set aside {path}: no record explains it" for path in aside), *missing)
@@ -338,7 +342,7 @@ class Store:
         """Back to what is committed, without days that broke; an engine that gave up is opened again."""
         with suppress(duckdb.Error):
             self._connection.execute("ROLLBACK")
-        with suppress(duckdb.Error), _transaction(self._connection):
+        with suppress(duckdb.Error), transaction(self._connection):
             if broken_days(self._connection, self.folder):
                 renew_view(self._connection, self.folder)
         try:
@@ -350,44 +354,6 @@ class Store:
         """Open an engine that gave up again; where that fails as well, the next change tries once more."""
         self._lost = True
         self._connection.close()
-        self._connection = _connect(self.path, self._limits, read_only=self.read_only)
+        self._connection = connect(self.path, self._limits, read_only=self.read_only)
         self._remember()
         self._lost = False
-
-
-def _connect_soon(path: Path, limits: Limits) -> duckdb.DuckDBPyConnection:
-    """The owner's connection; a reading verb that has the file open at this moment is waited for."""
-    for _ in range(READER_WAITS):
-        try:
-            return _connect(path, limits, read_only=False)
-        except duckdb.IOException as error:
-            if "Could not set lock" not in str(error):
-                raise
-        time.sleep(READER_WAIT_S)
-    return _connect(path, limits, read_only=False)
-
-
-def _connect(path: Path, limits: Limits, *, read_only: bool) -> duckdb.DuckDBPyConnection:
-    settings: dict[str, str | bool | int | float | list[str]] = {
-        "threads": limits.threads,
-        "memory_limit": limits.memory,
-        "temp_directory": str(path.parent / "tmp"),
-        "file_search_path": str(path.parent),
-        "wal_autocheckpoint": f"{limits.wal_bytes}B",
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-        "allocator_background_threads": not read_only,  # or what sealing a day took is never given back
-    }
-    return duckdb.connect(str(path), read_only=read_only, config=settings)
-
-
-@contextmanager
-def _transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    connection.execute("BEGIN")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        with suppress(duckdb.Error):
-            connection.execute("ROLLBACK")
-        raise

@@ -7,6 +7,7 @@
     ├── StoreDamaged      the file, or a sealed day, cannot be read
     ├── StoreUnwritable   the folder or file may not be written
     ├── StoreMissing      there is no store at this path, and reading does not make one
+    ├── StoreMixed        real GPUs were to go into a simulated store, or simulated ones into a real one
     ├── StoreClosed       it was closed: what comes after that is not written
     ├── StoreShort        the engine needs more memory than it may take; what was committed before is safe
     └── StoreFull         no room on the disk; what was committed before is safe
@@ -52,6 +53,10 @@ class StoreUnwritable(StoreError):
 
 class StoreMissing(StoreError):
     """There is no store at this path."""
+
+
+class StoreMixed(StoreError):
+    """Real and simulated GPUs were to go into one store."""
 
 
 class StoreClosed(StoreError):

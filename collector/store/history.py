@@ -13,14 +13,17 @@ from collector.store.allocations import read_open
 from collector.store.columns import stored_rows
 from collector.store.gaps import write_gaps
 from collector.store.latest import read_newest, stored_ends
+from collector.store.origin import claim
 from collector.store.rollups import Stretch, close_finished, redo, start_marks
 from collector.store.statements import statement
-from collector.store.ticks import Live, note_outcomes, write_processes
+from collector.store.ticks import Live, note_newest, note_outcomes, write_processes
 
 
 def write_history(connection: duckdb.DuckDBPyConnection, live: Live, history: History) -> int:
     """The number of samples that were not there before."""
     first_ms, last_ms = _span(history)
+    if history.gpus or len(history.samples):
+        claim(connection, live.origin, history.source, first_ms)
     _register_gpus(live, history, first_ms, last_ms)
     _merge_held(connection, live, history.held)
     for event in history.events:
@@ -114,5 +117,7 @@ def _note(connection: duckdb.DuckDBPyConnection, live: Live, history: History, l
     row = {"source": history.source, "duration_ms": 0.0, "gpus": len(history.gpus), "reason": None}
     note_outcomes(connection, last_ms, [row])
     live.book.last_ticks[history.source] = last_ms
+    if live.ticked_ms is None or last_ms > live.ticked_ms:
+        note_newest(connection, last_ms)
     live.ticked_ms = max(live.ticked_ms or last_ms, last_ms)
     live.looked_ms = max(live.looked_ms or last_ms, last_ms)

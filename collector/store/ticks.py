@@ -27,6 +27,7 @@ from collector.store.allocations import (
 from collector.store.columns import MAX_SMALLINT, RATIO_SCALE, stored_rows
 from collector.store.gaps import GapBook, gaps_of, note_ticks, write_gaps
 from collector.store.latest import Newest, Times, ends_by, follow, grown, read_newest, stored_ends
+from collector.store.origin import OriginMark, claim, read_mark
 from collector.store.registry import Registry
 from collector.store.rollups import (
     Marks,
@@ -59,6 +60,7 @@ class Live:
     clock was set back until it is there again."""
     widest_ms: int
     book: GapBook
+    origin: OriginMark
     said: Said | None = None
     owned: Mapping[ProcessKey, JobId] = field(default_factory=dict)
     recent_ms: int = 0
@@ -89,6 +91,7 @@ def read_live(connection: duckdb.DuckDBPyConnection) -> Live:
         newest_ms=stored_ends(connection, newest),
         widest_ms=_widest_ms(connection),
         book=GapBook(last_ticks=last_ticks),
+        origin=read_mark(connection),
     )
 
 
@@ -105,6 +108,7 @@ def write_tick(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick) ->
     write_gaps(connection, gaps_of(tick, live.book), live.registry.gpu_ids, live.book)
     note_ticks(tick, live.book)
     _write_outcomes(connection, tick)
+    note_newest(connection, tick.at_ms)
     for stretch in late:
         if stretch is not None:
             redo(connection, stretch, live.marks, live.reach)
@@ -152,6 +156,8 @@ def _write_reading(
     connection: duckdb.DuckDBPyConnection, live: Live, reading: Reading, tick: Tick
 ) -> Stretch | None:
     began_ms = tick.at_ms - tick.width_ms
+    if reading.gpus or reading.samples:
+        claim(connection, live.origin, reading.source, tick.at_ms)
     live.registry.register_gpus(reading.gpus, reading.source, began_ms)
     late = None
     if reading.samples:
@@ -265,6 +271,11 @@ def note_outcomes(
     if rows:
         columns = {name: [row[name] for row in rows] for name in ("source", "duration_ms", "gpus", "reason")}
         connection.execute(statement("insert_ticks"), {"at_ms": at_ms, **columns})
+
+
+def note_newest(connection: duckdb.DuckDBPyConnection, at_ms: int) -> None:
+    """This tick came last, whether or not anything was measured in it."""
+    connection.execute(statement("set_newest_tick"), {"at_ms": at_ms})
 
 
 def _distinct(

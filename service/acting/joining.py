@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """What acting stands on. ``everywhere``: jobs may be put on every node, as in a simulated cluster.
+    """What acting stands on. ``simulated``: its GPUs are invented, and nothing real is ever done on them.
 
     ``last_tick`` is the newest tick in the store, UTC ms; ``trouble`` is told why the last cycle failed.
     """
@@ -71,7 +71,7 @@ class Ground:
     folder: Path
     last_tick: Callable[[], int | None]
     trouble: Callable[[str | None], None]
-    everywhere: bool = False
+    simulated: bool = False
     snapshot: Callable[[], Snapshot] = Snapshot
     """What the collector saw at its newest tick."""
 
@@ -189,7 +189,7 @@ def _alerts(ground: Ground, roots: _Roots, observing: Observing, loop: ActingLoo
         last_tick=ground.last_tick,
         halt=roots.books.switch.halt,
         waits=lambda: {job: wait.waits_for for job, wait in loop.waits.items()},
-        simulated=ground.everywhere,
+        simulated=ground.simulated,
     )
     alerts = join_alerts(ground.config, ground.store, ground.clock, eyes)
     roots.messages.join(alerts.tell)
@@ -200,7 +200,7 @@ def _roots(ground: Ground) -> _Roots:
     config, store, clock, acting = ground.config, ground.store, ground.clock, ground.config.acting
     register, limits = open_register(store, clock), limits_of(config)
     foreign, messages = ForeignBook(store, clock), MessageNotifier()
-    sight = Sight(snapshot=ground.snapshot, simulated=ground.everywhere, messages=(messages,))
+    sight = Sight(snapshot=ground.snapshot, simulated=ground.simulated, messages=(messages,))
     foreigners = Foreigners(foreign, config, clock, site_of(config).protect, sight)
     entry_of, settle = partial(_entry, register), foreigners.engine.settle
     books = open_books(store, clock, ground.folder, entry_of, settle, known=register.newest_known)
@@ -277,7 +277,7 @@ def _observing(ground: Ground, roots: _Roots) -> Observing:
         ground.clock,
         roots.register,
         last_tick=ground.last_tick,
-        here=lambda state: _here(state, ground.everywhere),
+        here=lambda state: _here(simulated=ground.simulated),
         remember=remember,
     )
 
@@ -373,5 +373,6 @@ def _user(register: "Register", job: JobId) -> str | None:
     return None if entry is None else entry.submission.user
 
 
-def _here(state: "ClusterState", everywhere: bool) -> frozenset[NodeName]:
-    return frozenset(state.nodes) if everywhere else frozenset({NodeName(socket.gethostname())})
+def _here(*, simulated: bool) -> frozenset[NodeName]:
+    """The nodes on which launchers of this service can start anything: none of a simulated cluster."""
+    return frozenset() if simulated else frozenset({NodeName(socket.gethostname())})

@@ -57,6 +57,7 @@ PATIENCE_S = 5.0
 FRESH_MS = 5_000
 """By the machine's clock: what is told of a job may be so old."""
 TELLING = "telling"
+SIMULATED = "This is about a simulated cluster: its GPUs, people and jobs are invented."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +71,8 @@ class Ground:
     clock: "Clock"
     machine: "Clock"
     facts: Callable[[], Facts]
+    simulated: bool = False
+    """Whether the cluster is invented: then every message says so."""
 
 
 class AlertDesk:
@@ -247,8 +250,8 @@ class AlertDesk:
             Message(
                 key=f"alert:{letter.number}:{letter.made_ms}",
                 to=each,
-                title=f"[Fallow] {letter.title}",
-                text=letter.text,
+                title=f"[Fallow{', SIMULATED' if self._ground.simulated else ''}] {letter.title}",
+                text=f"{SIMULATED}\n\n{letter.text}" if self._ground.simulated else letter.text,
                 made_ms=self._ground.machine.now_ms(),
             )
             for each in (() if to is None else receivers(to, self._ground.delivery))

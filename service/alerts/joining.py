@@ -33,6 +33,7 @@ def join_alerts(config: "Config", store: "Store", clock: "Clock", eyes: Eyes) ->
             clock=clock,
             machine=SystemClock(),
             facts=partial(facts_of, store, config, clock, eyes),
+            simulated=eyes.simulated,
         )
     )
 

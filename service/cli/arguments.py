@@ -114,14 +114,23 @@ def _json(verb: "argparse._ActionsContainer") -> None:
     )
 
 
-def _sources(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument(
+def _sources(verb: argparse.ArgumentParser) -> "argparse._MutuallyExclusiveGroup":
+    which = verb.add_mutually_exclusive_group()
+    which.add_argument(
         "--source",
         action="append",
         metavar="SOURCE",
-        help="nvml | simulated | dcgm=URL[,URL] | fallow=URL[,URL] | replay=FILE; may be repeated "
-        "(default: nvml where there is a driver, else simulated)",
+        help="nvml | dcgm=URL[,URL] | fallow=URL[,URL] | replay=FILE | simulated; may be repeated "
+        "(default: nvml, this machine's own GPUs)",
     )
+    which.add_argument(
+        "--simulated",
+        action="store_const",
+        const=["simulated"],
+        dest="source",
+        help="a simulated cluster instead: its GPUs, people and jobs are invented",
+    )
+    return which
 
 
 def _window(verb: argparse.ArgumentParser, since: str) -> None:
@@ -134,16 +143,22 @@ def _filters(verb: argparse.ArgumentParser) -> None:
         verb.add_argument(f"--{name}", help=f"only this {name}")
 
 
-def _serving(verb: argparse.ArgumentParser) -> None:
-    _sources(verb)
+def _serving(verb: argparse.ArgumentParser) -> "argparse._MutuallyExclusiveGroup":
+    which = _sources(verb)
     verb.add_argument("--tick", type=float, metavar="SECONDS", help="how often to measure")
     verb.add_argument("--host", help="the address to answer at (default loopback)")
     verb.add_argument("--port", type=int, help="the port to answer at")
+    return which
 
 
 def _up(verbs: Verbs) -> None:
     verb = _verb(verbs, "up", "start the service and the dashboard, and print the URL")
-    _serving(verb)
+    _serving(verb).add_argument(
+        "--or-simulated",
+        action="store_true",
+        help="where nothing is chosen and this machine has no NVIDIA GPU: the simulated cluster, in a folder "
+        "of its own (DIR-simulated)",
+    )
     verb.add_argument("--dashboard-port", type=int, metavar="PORT", help="the dashboard's port")
     verb.add_argument(
         "--allow-acting",

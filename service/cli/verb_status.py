@@ -15,6 +15,7 @@ from service.spans import parse_span, window
 
 FILTERS = ("node", "project", "user", "model")
 STALE_S = 60
+SIMULATED = "SIMULATED: these GPUs, people and jobs are invented"
 RUNG_MARKS = {1: "≤", 2: "~"}
 """GPU utilization is an upper bound, graphics-engine activity an approximation; SM active needs no mark."""
 
@@ -29,6 +30,7 @@ class Picture:
     late: str | None
     sight: str
     at: datetime
+    simulated: bool = False
 
 
 def run(flags: argparse.Namespace) -> int:
@@ -56,6 +58,7 @@ def look(client: Client, filters: dict[str, object]) -> Picture:
         late=judged.lateness(client, datetime.now(UTC)),
         sight=_sight(client),
         at=datetime.now(UTC),
+        simulated=client.is_simulated(),
     )
 
 
@@ -112,7 +115,9 @@ def _summary(picture: Picture) -> list[Text]:
         (f"{picture.open_findings} open findings", "yellow" if picture.open_findings else ""),
         (f", {picture.late}" if picture.late else "", "yellow"),
     )
+    told = [Text(SIMULATED, style="bold yellow")] if picture.simulated else []
     return [
+        *told,
         head,
         _meter("given out", now["held_gpus"], total, "blue"),
         _meter("really used", now["used_gpus"], total, "green"),

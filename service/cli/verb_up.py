@@ -16,7 +16,7 @@ def run(flags: argparse.Namespace) -> int:
     from service.daemon.start import make_data_dir
     from service.launch import dashboard_program, free_port, run_together, service_program
 
-    settings = settle(flags)
+    settings = _chosen(flags)
     look = settings.effective.config.dashboard
     code = secrets.token_urlsafe() if look.acting else None
     make_data_dir(settings.data)
@@ -48,12 +48,25 @@ def run(flags: argparse.Namespace) -> int:
     return 0
 
 
+def _chosen(flags: argparse.Namespace) -> Settings:
+    """What was typed; with --or-simulated, where nothing can be measured: the simulated cluster's own."""
+    from service.sources.simulated_choice import simulated_instead
+
+    settings = settle(flags)
+    folder = simulated_instead(settings.effective.config, settings.data) if flags.or_simulated else None
+    if folder is None:
+        return settings
+    flags.data, flags.source = folder, ["simulated"]
+    return settle(flags)
+
+
 def _remarks(settings: Settings, *, runs_already: bool) -> tuple[str, ...]:
     from service.sources.making import chosen_specs
+    from service.sources.simulated_choice import told_simulated
 
-    if runs_already:
-        return (f"Using the service that runs already for {settings.data}.",)
-    return chosen_specs(settings.effective.config)[1]
+    used = (f"Using the service that runs already for {settings.data}.",) if runs_already else ()
+    specs, faults = chosen_specs(settings.effective.config)
+    return (*used, *told_simulated(specs, settings.data), *(() if runs_already else faults))
 
 
 def _passed_on(flags: argparse.Namespace) -> list[str]:

@@ -16,6 +16,7 @@ from service.client.errors import (
     ClientError,
     ServiceDown,
     StoreUnusable,
+    UnknownQuery,
 )
 from service.client.file import FileDoor
 from service.client.http import HttpDoor
@@ -91,6 +92,13 @@ class Client:
     def rows(self, name: str, **params: object) -> list[dict[str, Any]]:
         """The rows of a named query as JSON-ready objects, times as ISO 8601 text; needs no pandas."""
         return self._ask(lambda door: door.rows(name, params))
+
+    def is_simulated(self) -> bool:
+        """Whether what is shown is invented: a simulated cluster's. Blocks. Raises ``ClientError``."""
+        try:
+            return any(row["origin"] == "simulated" for row in self.rows("data_origin"))
+        except UnknownQuery:  # a service from before there was such a mark
+            return False
 
     def export(
         self, out: Path, *, kind: Literal["parquet", "csv"], from_ts: datetime, to_ts: datetime

@@ -66,8 +66,8 @@ class CollectConfig:
 
     sources: tuple[str, ...] = told(
         (),
-        "`nvml`, `simulated`, `dcgm=URL[,URL]`, `fallow=URL[,URL]`, `replay=FILE`; none: the NVIDIA driver "
-        "where there is one, else the simulated cluster (flag `--source`, repeatable)",
+        "`nvml`, `dcgm=URL[,URL]`, `fallow=URL[,URL]`, `replay=FILE`, or `simulated` alone; none: `nvml`, "
+        "this machine's own GPUs (flag `--source`, repeatable; `--simulated`)",
     )
     tick_s: float = bounded(10.0, 1, 300, "seconds between two readings (flag `--tick`)")
     process_every_ticks: int = bounded(

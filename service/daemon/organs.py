@@ -61,7 +61,7 @@ def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
         metrics=lambda: b"".join(
             (body.metrics(), b"" if acting is None else acting.metrics(), _own_metrics(store, server, audit))
         ),
-        health=lambda: _health(pulse.condition, clock.now_ms()),
+        health=lambda: {**_health(pulse.condition, clock.now_ms()), "simulated": body.simulated},
         acting=None if acting is None else Doors(desk=acting.desk, hands=Hands(), closing=Closing()),
     )
     server = front.server(answers, audit)
@@ -162,7 +162,7 @@ def _acting(orders: "Orders", store: Any, clock: Clock, pulse: Pulse, body: Body
         folder=orders.data,
         last_tick=lambda: pulse.condition.last_tick_ms,
         trouble=lambda trouble: pulse.chore_went("acting", trouble),
-        everywhere=body.simulated,
+        simulated=body.simulated,
         snapshot=lambda: body.loop.snapshot,
     )
     return join_acting(ground)

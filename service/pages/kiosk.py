@@ -61,8 +61,9 @@ def _clock() -> None:
     found = heard(colours, zone)
     as_of = f"data as of {clock(found.last, zone)}" if found.last is not None else found.told
     loud = "" if found.word in ("live", "") else f" · <b>{found.word}</b>"
+    invented = '<b class="simulated">SIMULATED</b>' if found.simulated else ""
     st.html(
-        f'<div class="wall-clock"><time>{datetime.now(zone):%H:%M}</time>'
+        f'<div class="wall-clock">{invented}<time>{datetime.now(zone):%H:%M}</time>'
         f'<span role="status"><i style="background:{found.colour}"></i>{as_of}{loud}</span></div>'
     )
 

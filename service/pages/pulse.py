@@ -20,6 +20,8 @@ class Heard:
     told: str
     colour: str
     last: pd.Timestamp | None = None
+    simulated: bool = False
+    """Whether the figures are invented."""
 
 
 def heard(colours: Palette, zone: tzinfo) -> Heard:
@@ -32,18 +34,27 @@ def heard(colours: Palette, zone: tzinfo) -> Heard:
         return Heard(word="", told="service not reached", colour=bad)
     if wording.missing(last):
         return Heard(word="", told="waiting for the first sample", colour=warn)
-    behind = pd.Timestamp(datetime.now(UTC)) - last
+    behind, invented = pd.Timestamp(datetime.now(UTC)) - last, _is_simulated()
     ago = f"newest sample {wording.span(max(0.0, behind.total_seconds()))} ago"
     if reads_file:
-        return Heard(word="not running", told=ago, colour=bad, last=last)
+        return Heard(word="not running", told=ago, colour=bad, last=last, simulated=invented)
     if behind > LATE:
-        return Heard(word="late", told=ago, colour=warn, last=last)
+        return Heard(word="late", told=ago, colour=warn, last=last, simulated=invented)
     return Heard(
         word="live",
         told=f"newest sample {clock(last, zone)}",
         colour=colours.states["moderate"],
         last=last,
+        simulated=invented,
     )
+
+
+def _is_simulated() -> bool:
+    try:
+        origin = feed.ask_if_kept("data_origin")
+    except ClientError:
+        return False
+    return origin is not None and "simulated" in set(origin["origin"])
 
 
 def clock(at: pd.Timestamp, zone: tzinfo) -> str:

@@ -251,9 +251,10 @@ def _pulse() -> None:
     found = heard(colours, zone)
     told = found.told.replace("newest sample", '<span class="long">newest sample</span>')
     text = f"<b>{found.word}</b> · {told}" if found.word else told
+    invented = '<b class="simulated" title="These GPUs, people and jobs are invented">SIMULATED</b>'
     st.html(
-        f'<div class="pulse" role="status"><span class="dot" style="background:{found.colour}"></span>'
-        f"{text}</div>",
+        f'<div class="pulse" role="status">{invented if found.simulated else ""}'
+        f'<span class="dot" style="background:{found.colour}"></span>{text}</div>',
         width="content",
     )
 

@@ -16,6 +16,8 @@ from service.reports.asking import Source
 from service.reports.model import Chart, Report, ReportKind, Span
 from service.trouble import Trouble
 
+SIMULATED = "The GPUs, people and jobs of this report are invented: it shows a simulated cluster."
+
 
 class BadReport(Trouble):
     """A report cannot be made as it was asked for; the message says what is missing."""
@@ -56,7 +58,15 @@ def make(
     filters = {name: value for name in ("user", "project") if (value := getattr(wanted, name))}
     source = Source(client=client, span=wanted.span, filters=filters, begin=begin)
     with _begun(wanted.kind, source) as ahead:
-        return _maker(wanted.kind)(ahead, wanted.zone, made_at)
+        made = _maker(wanted.kind)(ahead, wanted.zone, made_at)
+    return marked(made) if client.is_simulated() else made
+
+
+def marked(report: Report) -> Report:
+    """The report as one of invented data: its title and its first note say so. Pure."""
+    return replace(
+        report, title=f"Simulated: {report.title}", notes=(SIMULATED, *report.notes), simulated=True
+    )
 
 
 @contextmanager

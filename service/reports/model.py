@@ -138,6 +138,8 @@ class Report:
     currency: str | None
     made_at: datetime
     notes: tuple[str, ...] = ()
+    simulated: bool = False
+    """Whether it is about a simulated cluster: all that it says is invented."""
 
     @property
     def tables(self) -> tuple[Table, ...]:

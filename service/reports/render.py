@@ -67,6 +67,7 @@ def plain(report: Report) -> dict[str, Any]:
         "title": report.title,
         "opening": report.opening,
         "subject": report.subject,
+        "simulated": report.simulated,
         "from": report.span.start.isoformat(),
         "to": report.span.end.isoformat(),
         "made_at": report.made_at.isoformat(),

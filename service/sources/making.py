@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
+from service.sources.gpu_presence import FaultNamed, GpuPresence, look_for_gpus
 from service.sources.specs import (
     DcgmSpec,
     NvmlSpec,
@@ -23,9 +24,15 @@ if TYPE_CHECKING:
     from collector.loop import Attribute
     from collector.simulated.cluster import SimulatedCluster
     from collector.source import Source
+    from collector.store.database import Store
+    from collector.store.origin import Origin
     from service.config.model import Config
 
-DRIVER_SIGNS = (Path("/dev/nvidiactl"), Path("/proc/driver/nvidia/version"), Path("/dev/dxg"))
+NOTHING_HERE = (
+    "this machine has no NVIDIA GPU (no driver is loaded, and none is on the PCI bus), so there is nothing "
+    "to measure here. Name what to watch: --source dcgm=URL or --source fallow=URL for other machines; for a "
+    "look at Fallow with invented data, --simulated"
+)
 
 
 class SourceRefused(Trouble):
@@ -43,22 +50,39 @@ class Sources:
     remarks: tuple[str, ...]
 
 
-def chosen_specs(config: "Config") -> tuple[tuple[SourceSpec, ...], tuple[str, ...]]:
-    """The sources and, where nobody chose them, a remark that says what was taken and why."""
+def chosen_specs(
+    config: "Config", presence: GpuPresence | None = None
+) -> tuple[tuple[SourceSpec, ...], tuple[str, ...]]:
+    """The sources and, where nobody chose them, a remark on what is wrong with this machine's own GPUs.
+
+    Invented data is never chosen here: whoever wants the simulated cluster asks for it.
+    """
     if config.collect.sources:
         return parse_specs(config.collect.sources), ()
-    if has_driver():
-        return (NvmlSpec(),), ()
-    remark = (
-        "No NVIDIA driver on this machine: showing a simulated cluster. "
-        "For real GPUs elsewhere, use --source dcgm=URL or fallow=URL."
-    )
-    return (SimulatedSpec(),), (remark,)
+    fault = (presence or look_for_gpus()).fault
+    return (NvmlSpec(),), () if fault is None else (f"Fault: {fault}.",)
 
 
-def has_driver() -> bool:
-    """Whether an NVIDIA driver is loaded here, without loading its library: a device or its /proc entry."""
-    return any(path.exists() for path in DRIVER_SIGNS)
+def refuse_no_gpus(config: "Config", origin: "Origin | None", presence: GpuPresence | None = None) -> None:
+    """Raise ``SourceRefused`` where there is nothing to measure: no source was chosen, no GPU is here, and
+    the store has held none. A store that has held real GPUs goes on: that they are gone is to be said.
+    """
+    if config.collect.sources or origin is not None:
+        return
+    found = presence or look_for_gpus()
+    if not found.has_driver and not found.without_driver:
+        raise SourceRefused(NOTHING_HERE)
+
+
+def refuse_other_origin(store: "Store", sources: "Sources") -> None:
+    """Raise ``SourceRefused`` where what the sources bring may not go into this store."""
+    from collector.store.errors import StoreMixed
+    from collector.store.origin import Origin
+
+    try:
+        store.must_take(Origin.REAL if sources.simulated is None else Origin.SIMULATED)
+    except StoreMixed as error:
+        raise SourceRefused(f"{store.folder}: {error}") from error
 
 
 def make_sources(config: "Config", leases: "Callable[[], Any] | None" = None) -> Sources:
@@ -140,7 +164,7 @@ def _nvml(config: "Config") -> "Source":
     options = NvmlOptions(
         tick_ms=round(config.collect.tick_s * 1000), processes_every=config.collect.process_every_ticks
     )
-    source = NvmlSource(node=node, options=options)
+    source = FaultNamed(NvmlSource(node=node, options=options))
     return Described(source, node) if config.collect.process_details else source
 
 

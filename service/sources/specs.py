@@ -56,6 +56,8 @@ def parse_specs(texts: tuple[str, ...]) -> tuple[SourceSpec, ...]:
     recordings = tuple(spec for spec in specs if isinstance(spec, ReplaySpec))
     if recordings and len(specs) > 1:
         raise BadSource("a recording is replayed alone: its time is not the time of other sources")
+    if SimulatedSpec() in specs and len(specs) > 1:
+        raise BadSource("the simulated cluster is shown alone: invented GPUs never stand beside real ones")
     return (
         *(spec for spec in specs if not isinstance(spec, DcgmSpec | PeerSpec)),
         *((DcgmSpec(urls=tuple(dict.fromkeys(exporters))),) if exporters else ()),

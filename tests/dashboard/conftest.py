@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -211,23 +211,27 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
 
 @contextmanager
 def serving(
-    data: Path, log: Path, *, days: int, judged: bool, more: str = "", nodes: int = 4
+    data: Path,
+    log: Path,
+    *,
+    days: int,
+    judged: bool,
+    more: str = "",
+    words: Sequence[str] = ("--simulated",),
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Any]:
     """`fallow serve` on the simulated cluster, past its backfill and, if so, its first judgement.
 
-    ``more`` is added to its configuration. On four nodes everything is taken on a Monday morning; of ten
-    some GPUs are free at every hour.
+    ``more`` is added to its configuration; other ``words`` have it measure something else.
     """
     from service.client import ClientError, connect
 
     data.mkdir(parents=True, exist_ok=True)
     prices = '[prices]\ncurrency = "EUR"\nper_gpu_hour = { "*" = 1.9, "NVIDIA H100 80GB HBM3" = 3.4 }\n'
-    (data / "fallow.toml").write_text(
-        f"[simulated]\nbackfill_days = {days}\nnodes = {nodes}\n\n{prices}\n{more}"
-    )
+    (data / "fallow.toml").write_text(f"[simulated]\nbackfill_days = {days}\n\n{prices}\n{more}")
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "service.cli", "serve", "--source", "simulated"]
+    command = [sys.executable, "-m", "service.cli", "serve", *words]
 
     def ready() -> bool:
         try:
@@ -237,8 +241,31 @@ def serving(
         except ClientError:
             return False
 
-    with running([*command, "--data", str(data), "--port", str(port)], log, ready) as process:
+    command += ["--data", str(data), "--port", str(port)]
+    with running(command, log, ready, **(environment or {})) as process:
         yield url, process
+
+
+@contextmanager
+def acting_site(data: Path, log: Path, *, days: int, more: str, gpus: int = 8) -> Iterator[Any]:
+    """`fallow serve` on a machine with free GPUs, where jobs may be started, beside four others that work."""
+    from tests.driver.driver import CompilerMissing, Driver
+    from tests.other_machines import other_machines, remember
+
+    remember(data, days)
+    try:
+        made = Driver(data.parent, gpus=gpus)
+    except CompilerMissing as missing:
+        pytest.skip(str(missing))
+    with made as driver, other_machines() as others:
+        words = ("--source", "nvml", "--source", f"fallow={others}")
+        environment = {
+            name: value for name, value in driver.environment().items() if os.environ.get(name) != value
+        }
+        with serving(
+            data, log, days=0, judged=True, more=more, words=words, environment=environment
+        ) as started:
+            yield started
 
 
 @contextmanager

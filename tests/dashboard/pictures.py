@@ -1,7 +1,8 @@
 """Makes the pictures of every page for docs/dashboard.md: ``python -m tests.dashboard.pictures [NAME ...]``.
 
-It starts a service on the simulated cluster (its seed is fixed; the hour of the day decides what runs),
-submits jobs to it, and takes each page with a headless Chromium. Takes about two minutes.
+It starts a service that watches machines which live as the simulated cluster does (its seed is fixed; the
+hour of the day decides what runs), submits jobs to it, and takes each page with a headless Chromium. Takes
+about two minutes.
 """
 
 import shutil
@@ -19,7 +20,7 @@ from service.client import connect
 from service.client.acting import connect_acting
 from service.config.file import load
 from service.reports.posting import Order, post
-from tests.dashboard.conftest import QUIET, ROOT, SCHEDULES, Screen, serving, showing, shrink
+from tests.dashboard.conftest import QUIET, ROOT, SCHEDULES, Screen, acting_site, showing, shrink
 from tests.dashboard.submitting import ASKS, submit
 
 FOLDER = ROOT / "docs" / "images" / "pages"
@@ -100,7 +101,7 @@ def site(scratch: Path) -> Iterator[tuple[str, tuple[Picture, ...]]]:
     """A dashboard with something to see on every page; its address, and what to take of it."""
     data = scratch / "data"
     more = f"{ASKS}{SCHEDULES}"
-    with serving(data, scratch / "serve.log", days=8, judged=True, more=more):
+    with acting_site(data, scratch / "serve.log", days=8, more=more):
         line = connect_acting(data)
         made = _submitted(data, scratch)
         _reported(data)

@@ -12,7 +12,7 @@ import pytest
 
 from service.client import ClientError
 from service.client.acting import ActingClient, connect_acting
-from tests.dashboard.conftest import ROOT, Screen, serving, showing
+from tests.dashboard.conftest import ROOT, Screen, acting_site, showing
 from tests.dashboard.submitting import ASKED, ASKS, listens, submit
 from tests.service.conftest import until
 
@@ -35,7 +35,7 @@ class Site:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("acting")
     data = folder / "data"
-    with serving(data, folder / "serve.log", days=2, judged=True, more=ASKS, nodes=10):
+    with acting_site(data, folder / "serve.log", days=2, more=ASKS):
         line = connect_acting(data)
         with showing(folder / "log", FALLOW_DATA=str(data), FALLOW_DASHBOARD_CODE=CODE) as base:
             try:

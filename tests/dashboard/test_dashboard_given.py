@@ -36,6 +36,7 @@ from service.reports.model import ReportKind, Span
 from service.reports.words import written
 from tests.analytics.given_world import NODE, A, B, C, deed, past
 from tests.dashboard.conftest import serving, showing
+from tests.other_machines import other_machines
 
 pytestmark = pytest.mark.browser
 
@@ -85,7 +86,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         deed(store, 10, Pause(job=PAUSED, action=ActionClass.RECLAIM), [A], start_ms=start_ms)
         says(store, start_ms + 184 * 60_000)
     with (
-        serving(data, folder / "serve.log", days=0, judged=False, more=PAGES),
+        other_machines(nodes=1, gpus_per_node=1) as others,
+        serving(
+            data,
+            folder / "serve.log",
+            days=0,
+            judged=False,
+            more=PAGES,
+            words=("--source", f"fallow={others}"),
+        ),
         showing(folder / "log", FALLOW_DATA=str(data), FALLOW_DASHBOARD_CODE=CODE) as base,
     ):
         yield Site(data=data, base=base, span=Span(start=start, end=start + timedelta(minutes=180)))

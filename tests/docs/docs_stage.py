@@ -1,7 +1,7 @@
-"""A site for the documentation's commands: a day of the simulated cluster, and a machine with four free GPUs.
+"""A site for the documentation's commands: a day of two other machines, and one with four free GPUs.
 
-The simulated people may hold every GPU of theirs at this hour of the day; the four, on the stand-in driver,
-are nobody's, so that what is submitted here runs whenever the tests do.
+The people of the others may hold every GPU of theirs at this hour of the day; the four, on the stand-in
+driver, are nobody's, so that what is submitted here runs whenever the tests do.
 
 Commands are typed in ``work``, which looks like a checkout after ``make install`` with a service on it. DATA
 is ``var/lib/fallow`` beside it, so that what is written for the machine's service holds for it too. A word in
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import ExitStack, chdir, contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -32,6 +32,7 @@ from service.client.acting import ActingClient, connect_acting
 from service.client.errors import WrongState
 from tests.docs.docs_reading import ROOT
 from tests.driver.driver import Driver
+from tests.other_machines import other_machines, remember
 
 LINKED = (
     "examples",
@@ -46,11 +47,8 @@ LINKED = (
 )
 SETTINGS = """\
 [collect]
-sources = ["simulated", "nvml"]
+sources = ["nvml", "fallow={others}"]
 tick_s = 5
-[simulated]
-nodes = 2
-backfill_days = 1
 [api]
 port = {port}
 [prices]
@@ -82,6 +80,7 @@ DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-d0c5",modelName="NVIDIA A100-SXM4-80GB",H
 DCGM_FI_DEV_FB_USED{gpu="0",UUID="GPU-d0c5",modelName="NVIDIA A100-SXM4-80GB",Hostname="gpu-a"} 2048
 """
 LIMIT_S = 120.0
+OTHERS = 2
 
 
 def free_port() -> int:
@@ -111,6 +110,7 @@ class Site:
     _service: "subprocess.Popen[bytes] | None" = None
     _training: "subprocess.Popen[str] | None" = None
     _exporter: ThreadingHTTPServer | None = None
+    _open: ExitStack = field(default_factory=ExitStack)
 
     @property
     def work(self) -> Path:
@@ -155,7 +155,9 @@ class Site:
         night.chmod(0o755)
         (self.work / "recording.csv").write_text(RECORDING)
         (self.work / "recording.csv.toml").write_text(MAPPING)
-        (self.data / "fallow.toml").write_text(SETTINGS.format(port=self.port))
+        others = self._open.enter_context(other_machines(nodes=OTHERS))
+        (self.data / "fallow.toml").write_text(SETTINGS.format(port=self.port, others=others))
+        remember(self.data, days=1, nodes=OTHERS)
 
     def start(self) -> None:
         """Start the service, and wait until it has measured something."""
@@ -200,6 +202,7 @@ class Site:
         if self._exporter is not None:
             self._exporter.shutdown()
             self._exporter.server_close()
+        self._open.close()
         self.driver.close()
 
     @property
@@ -234,10 +237,10 @@ class Site:
         return Done(status=done.returncode, text=done.stdout)
 
     def rows(self, *words: str) -> list[dict[str, Any]]:
-        """What a reading verb says with --json."""
+        """What a reading verb says with --json; complaints of sources may stand before it."""
         done = self.verb(*words, "--json")
         assert done.status == 0, done.text
-        rows: list[dict[str, Any]] = json.loads(done.text)
+        rows: list[dict[str, Any]] = json.loads(done.text[done.text.index("[\n") :])
         return rows
 
     def real(self, text: str) -> str:

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from advisor.register.devices import Taken
 from advisor.register.kept import read_directives, read_leases
 from advisor.register.life import Refused, leased
 from advisor.register.model import Begin, Ending, Requeued, Reshape, Stand, Stop, Suspend
-from advisor.register.register import Taken, UnknownJob
+from advisor.register.register import UnknownJob
 from collector.model import JobId
 from tests.advisor.register.register_world import GPUS, HandClock, acknowledge, opened, submission, word
 

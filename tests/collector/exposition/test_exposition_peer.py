@@ -11,7 +11,17 @@ from hypothesis import given, settings
 from collector.dcgm.fetch import Limits
 from collector.dcgm.scrape import ScrapedSource
 from collector.exposition import exposition
-from collector.model import Allocation, Event, GpuUuid, Holder, JobId, Reading, Tick, Unavailable
+from collector.model import (
+    SIMULATED_SOURCE,
+    Allocation,
+    Event,
+    GpuUuid,
+    Holder,
+    JobId,
+    Reading,
+    Tick,
+    Unavailable,
+)
 from collector.peer import PeerSettings, peer_source, token_for
 from collector.snapshot import EventCount, Snapshot, SourceHealth, after
 from tests.collector.dcgm.loopback import Answer, serving, text
@@ -261,3 +271,26 @@ def test_longest_url_names_the_token() -> None:
     assert token_for("http://a:9475/metrics", told) == "x"
     assert token_for("http://c/metrics", told) == "z"
     assert token_for("http://c/metrics", "http://a x") is None
+
+
+@pytest.mark.parametrize("older", [False, True], ids=["says so", "from before it said so"])
+def test_peer_that_shows_a_simulated_cluster_is_left_out_and_named(older: bool) -> None:
+    shown = replace(
+        _one(NOW_MS),
+        sources=(SourceHealth(name=SIMULATED_SOURCE, is_up=True, duration_ms=1, gpus=1),),
+    )
+    lines = exposition(shown).decode().splitlines(keepends=True)
+    told = "".join(line for line in lines if not (older and "fallow_simulated" in line))
+    with serving(lambda *_: text(told)) as url:
+        peer = source(url)
+        outcome = peer.read(NOW_MS)
+        peer.close()
+    said = outcome.reason if isinstance(outcome, Unavailable) else outcome.gaps[0].reason
+    assert "shows a simulated cluster" in said
+    assert isinstance(outcome, Unavailable) or (outcome.gpus, outcome.samples) == ((), ())
+
+
+def test_a_simulated_cluster_says_on_its_metrics_that_it_is_one() -> None:
+    simulated = SourceHealth(name=SIMULATED_SOURCE, is_up=True, duration_ms=1, gpus=1)
+    assert b"\nfallow_simulated 1\n" in exposition(replace(_one(NOW_MS), sources=(simulated,)))
+    assert b"\nfallow_simulated 0\n" in exposition(_one(NOW_MS))

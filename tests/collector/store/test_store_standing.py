@@ -146,7 +146,7 @@ def test_gpus_that_another_source_took_over_stay_while_that_one_is_blind(store: 
 
 
 def test_gpus_of_a_source_that_is_read_no_more_are_gone_after_seven_days(store: Store) -> None:
-    store.write_tick(listing(T0, [gpu(1)], source="simulated"))
+    store.write_tick(listing(T0, [gpu(1)], source="dcgm"))
     store.write_tick(listing(T0 + CHECK_MS, [gpu(0)]))
     store.write_tick(listing(T0 + CHECK_MS + BOARD_GONE_MS, [gpu(0)]))
     assert [row[0] for row in ask(store, GONE)] == [uuid(1)]

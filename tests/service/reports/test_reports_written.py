@@ -21,7 +21,7 @@ from service.config.model import Config
 from service.opening import own_store
 from service.pages import wording
 from service.pages.palette import LIGHT
-from service.reports.making import BadReport, Wanted, make
+from service.reports.making import SIMULATED, BadReport, Wanted, make
 from service.reports.model import Column, Format, Measure, Report, ReportKind, Section, Span, Table
 from service.reports.render import BadTemplate, Pictures, Style, attachments, plain, render
 from service.reports.shared import best_jobs
@@ -189,7 +189,7 @@ def test_a_time_without_samples_is_said_to_be_one(client: Client, span: Span) ->
 def test_a_chargeback_of_nothing_misses_no_prices(client: Client, span: Span) -> None:
     early = Span(start=span.start - timedelta(days=900), end=span.end - timedelta(days=900))
     report = made(client, early, ReportKind.CHARGEBACK)
-    assert (report.opening, report.notes) == ("Nobody held a GPU in this time.", ())
+    assert (report.opening, report.notes) == ("Nobody held a GPU in this time.", (SIMULATED,))
 
 
 def test_a_job_that_did_nothing_is_among_no_best_uses() -> None:
@@ -281,7 +281,7 @@ def test_the_verb_writes_the_file_it_names(data: Path, tmp_path: Path) -> None:
     done = fallow("report", "cluster-week", "--since", "3d", "--out", str(out), data=data)
     assert (done.returncode, done.stderr) == (0, "")
     assert str(out.name) in done.stdout.replace("\n", "")
-    assert out.read_text().startswith("# The cluster's GPUs")
+    assert out.read_text().startswith("# Simulated: The cluster's GPUs")
 
 
 def test_a_terminal_without_the_letters_ends_nothing(data: Path, tmp_path: Path) -> None:
