@@ -10,54 +10,17 @@ import pytest
 
 from tests.service.api.conftest import Door, submission
 
-HOSTILE = [
-    "../../etc/passwd",
-    "..",
-    "a/b",
-    "-rf",
-    "--help",
-    "a\nb",
-    "a\r\nSet-Cookie: x",
-    "a\x00b",
-    "a\x1b[31mb",
-    "\u202egpj.exe",
-    "a\u200bb",
-    "\ufeffa",
-    "a\u2028b",
-    " a",
-    "a ",
-    "\u0301a",
-    "a\u3164b",
-    "a\ufe0fb",
-    "a\u00a0b",
-    "a\u3000b",
-    "a\u200db",
-    "a\ue000b",
-    "a\U000e0041b",
-    "a\u2044b",
-    "a\u20ddb",
-    "$(id)",
-    "`id`",
-    "a;b",
-    "a'b",
-    'a"b',
-    "<script>",
-    "a\\b",
-    "\ud800",
-    "x" * 300,
-    "x" * 1_000_000,
-]
+HARDEST = ["a\x1b[31mb", "\u202egpj.exe", "\ud800", "x" * 1_000_000]
+"""What a terminal, a reader, an encoding and a log suffer from; test_service_names.py has the others."""
 
 
 @pytest.mark.parametrize("field", ["name", "project", "node", "nonce"])
-@pytest.mark.parametrize("name", HOSTILE, ids=lambda text: ascii(text)[:24])
-def test_hostile_name_is_refused_and_not_repeated(door: Door, field: str, name: str) -> None:
-    if field == "nonce" and name.startswith("-"):
-        return  # a nonce is compared, never shown or passed on
-    status, said = door.ask("POST", "/v1/jobs", body=submission(**{field: name}))
-    assert (status, said["error"]) == (422, "bad-order")
-    assert len(said["message"]) < 1_000
-    assert said["message"].isprintable()
+def test_hostile_name_is_refused_and_not_repeated(door: Door, field: str) -> None:
+    for name in HARDEST:
+        status, said = door.ask("POST", "/v1/jobs", body=submission(**{field: name}))
+        assert (status, said["error"]) == (422, "bad-order"), ascii(name)[:24]
+        assert len(said["message"]) < 1_000, ascii(name)[:24]
+        assert said["message"].isprintable(), ascii(name)[:24]
 
 
 @pytest.mark.parametrize(
@@ -74,19 +37,18 @@ def test_what_was_expected_is_said_in_words(door: Door, path: str, body: dict[st
     assert says in said["message"] and "[" not in said["message"]
 
 
-@pytest.mark.parametrize("name", ["resnet-50, lr=0.1", "Größe (2)", "訓練", "обучение", "a.b_c+d@e#1", ""])
-def test_names_of_all_languages_are_welcome(door: Door, name: str) -> None:
-    status, entry = door.ask("POST", "/v1/jobs", body=submission(name=name))
-    assert (status, entry["submission"]["name"]) == (201, name)
+def test_names_of_all_languages_are_welcome(door: Door) -> None:
+    for name in ("resnet-50, lr=0.1", "Größe (2)", "訓練", "обучение", "a.b_c+d@e#1", ""):
+        status, entry = door.ask("POST", "/v1/jobs", body=submission(name=name))
+        assert (status, entry["submission"]["name"]) == (201, name)
 
 
-@pytest.mark.parametrize(
-    "name", ["تدريب", "हिन्दी", "ทีม", "தமிழ்", "ትምህርት", "עברית", "データ・セット", "col·lecció", "𞤆𞤵𞤤𞤢𞤪"]
-)
-def test_jobs_and_projects_bear_names_of_all_languages(door: Door, name: str) -> None:
-    status, entry = door.ask("POST", "/v1/jobs", body=submission(name=name, project=name))
-    kept = entry["submission"]
-    assert (status, kept["name"], kept["project"]) == (201, name, name)
+def test_jobs_and_projects_bear_names_of_all_languages(door: Door) -> None:
+    every = ("تدريب", "हिन्दी", "ทีม", "தமிழ்", "ትምህርት", "עברית", "データ・セット", "col·lecció", "𞤆𞤵𞤤𞤢𞤪")
+    for name in every:
+        status, entry = door.ask("POST", "/v1/jobs", body=submission(name=name, project=name))
+        kept = entry["submission"]
+        assert (status, kept["name"], kept["project"]) == (201, name, name)
 
 
 def test_two_ways_of_writing_one_name_are_one(door: Door) -> None:
