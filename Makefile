@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= .fallow
 
-.PHONY: up demo install test test-slow test-all lint types check hooks
+.PHONY: chaos up demo install test test-slow test-all lint types check hooks
 
 up: install ## start the service and the dashboard, print the URL
 	@$(BIN)/fallow up --or-simulated --data $(DATA)
@@ -46,5 +46,10 @@ types: $(VENV)/.tested ## mypy, strict
 hooks: $(VENV)/.tested ## have git run lint and types on what changed, before each commit
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	$(BIN)/pre-commit install
+
+MINUTES ?= 3
+chaos: $(VENV)/.tested ## random faults on a busy queue for MINUTES minutes, as root: kills, floods, forgeries, garbage
+	@tests/real_parts.sh
+	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 check: lint types test test-slow ## all that CI asks for
