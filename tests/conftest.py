@@ -87,12 +87,17 @@ def program(name: str, package: str) -> str:
     return path
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    about = "write what each test took of the processors to FILE, a JSON object a line"
+    parser.addoption("--costs", metavar="FILE", type=Path, help=about)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Workers of pytest-xdist measure, the process that prints adds up; without workers one does both."""
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         config.pluginmanager.register(Meter(), "fallow-meter")
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Bill(), "fallow-bill")
+        config.pluginmanager.register(Bill(config.getoption("costs")), "fallow-bill")
         os.environ[TEMPLATES_VARIABLE] = tempfile.mkdtemp(prefix="fallow-templates-")
 
 

@@ -6,9 +6,11 @@ itself and not to the test that happens to be its first. Under pytest-xdist each
 process that prints adds up.
 """
 
+import json
 import os
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,9 +74,11 @@ class Meter:
 
 @dataclass(eq=False)  # pytest puts its plug-ins into sets
 class Bill:
-    """In the process that prints: who took more than it said."""
+    """In the process that prints: who took more than it said; each test's cost into ``path``, a line each."""
 
+    path: Path | None = None
     total_s: float = 0.0
+    lines: list[str] = field(default_factory=list)
     unsaid: dict[str, float] = field(default_factory=dict)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -82,6 +86,7 @@ class Bill:
             if name == KEY and report.when == "teardown":
                 took_s, wide_s, said = value
                 self.total_s += took_s + wide_s
+                self.lines.append(json.dumps({"test": report.nodeid, "own_s": took_s, "shared_s": wide_s}))
                 if not said:
                     self._note(report.nodeid, took_s)
                     self._note(f"{report.nodeid} (its shared fixtures)", wide_s)
@@ -96,6 +101,8 @@ class Bill:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.path is not None:
+            self.path.write_text("\n".join([*self.lines, ""]))
         if self.refused and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

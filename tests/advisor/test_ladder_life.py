@@ -343,6 +343,7 @@ def test_nobody_who_sits_there_is_paused(story: Story) -> None:
     assert "Pause" not in [verb for _, verb in story.log]
 
 
+@pytest.mark.slow
 def test_three_keeps_are_the_owners_and_then_the_ladder_goes_on(story: Story) -> None:
     for at in (30, 275, 520):
         story.until(at)

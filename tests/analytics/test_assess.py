@@ -83,6 +83,7 @@ def test_silence_of_all_is_unknown_for_all(store: Store) -> None:
     assert analysis.coverage.silent_gpus == 3
 
 
+@pytest.mark.slow
 def test_simulated_node_is_judged_as_its_people_know_it(tmp_path: Path) -> None:
     cluster = SimulatedCluster(seed=3, nodes=2)
     truth = cluster.truth(START_MS, START_MS + 2 * DAY_MS)

@@ -8,6 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -76,6 +77,7 @@ windows = st.tuples(st.integers(-10, 140), st.integers(1, 160)).map(
 )
 
 
+@pytest.mark.slow
 @settings(
     max_examples=12,
     deadline=None,

@@ -86,6 +86,7 @@ windows = st.tuples(st.integers(-600, 3 * 1440), st.integers(1, 6 * 1440)).map(
 )
 
 
+@pytest.mark.slow
 @settings(
     max_examples=6,
     deadline=None,

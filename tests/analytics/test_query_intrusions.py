@@ -115,6 +115,7 @@ def test_unclear_claims_say_why(store: Store) -> None:
     assert over["to_ts"] is not None
 
 
+@pytest.mark.slow
 def test_command_line_lists_intruders(folder: Path) -> None:
     span = ["--since", WINDOW["from_ts"].isoformat(), "--until", WINDOW["to_ts"].isoformat()]
     shown = fallow("findings", "--intruders", *span, data=folder).stdout

@@ -13,6 +13,8 @@ from examples.toys.board import CONTEXT_BYTES, GIB, Board, masked
 from tests.driver.driver import Driver
 from tests.end_to_end.conftest import Start
 
+pytestmark = pytest.mark.quick
+
 UUIDS = ("GPU-aaaa1111", "GPU-aaaa2222", "GPU-bbbb3333")
 
 TOY = """

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from fallow.batches.batch import BatchError, StepShape, apportion, balanced, even_split, fixed
 
+pytestmark = pytest.mark.quick
+
 WEIGHT = st.floats(min_value=0.01, max_value=100)
 
 

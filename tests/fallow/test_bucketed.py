@@ -15,6 +15,8 @@ from fallow.gradients.folded import Tree  # noqa: E402
 from fallow.world.group import Alone, Group, GroupBroken, Work  # noqa: E402
 from tests.fallow.ranks import together  # noqa: E402
 
+pytestmark = pytest.mark.quick
+
 SMALL_BUCKET = 600
 BLOCKS = {1: [(0, 5)], 2: [(0, 3), (3, 5)], 3: [(0, 2), (2, 4), (4, 5)], 4: [(0, 2), (2, 4), (4, 5), (0, 0)]}
 Uses = Callable[[nn.Module, int], torch.Tensor]

@@ -17,6 +17,8 @@ from fallow.world.group import Group  # noqa: E402
 from tests.fallow.crew import Outcome, run, task  # noqa: E402
 from tests.fallow.ranks import CPU, together  # noqa: E402
 
+pytestmark = pytest.mark.quick
+
 nn = torch.nn
 INF = float("inf")
 Found = dict[str, "torch.Tensor"]

@@ -16,6 +16,8 @@ from fallow.machines.gate import address  # noqa: E402
 from fallow.machines.hosts import Hosts  # noqa: E402
 from fallow.machines.slots import Offer  # noqa: E402
 
+pytestmark = pytest.mark.quick
+
 
 def steering() -> Steering:
     """A controller that has nothing to start yet, and what can be asked of it."""

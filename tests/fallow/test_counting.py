@@ -9,6 +9,8 @@ from fallow.mistakes import LossMistake  # noqa: E402
 from fallow.world.group import Group  # noqa: E402
 from tests.fallow.ranks import CPU, together  # noqa: E402
 
+pytestmark = pytest.mark.quick
+
 nn = torch.nn
 ONE = torch.ones(3, dtype=torch.float64)
 Count = float | None

@@ -15,6 +15,8 @@ from fallow.recipe import Recipe  # noqa: E402
 from fallow.world.group import Group  # noqa: E402
 from tests.fallow.ranks import together  # noqa: E402
 
+pytestmark = pytest.mark.quick
+
 nn = torch.nn
 Case = tuple[Recipe, int, tuple[float, ...] | None, tuple[int, ...] | None]
 Learned = tuple[float, list["torch.Tensor"]]

@@ -22,6 +22,8 @@ from fallow.batches.intake import Asked, take_in  # noqa: E402
 from fallow.mistakes import DataMistake  # noqa: E402
 from fallow.recipe import Recipe  # noqa: E402
 
+pytestmark = pytest.mark.quick
+
 BATCH = 4
 
 

@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,6 +11,8 @@ from fallow.controller import events
 from fallow.controller.actions import Action, Adopt, Cancel, Commit, GiveUp, Kill, Publish, Settle, Start
 from fallow.controller.membership import Limits, Pending, Phase, View, Worker, decide
 from fallow.protocol import MemberId, Plan, decode_plan, encode_plan
+
+pytestmark = pytest.mark.quick
 
 LIMITS = Limits(start_ms=1000, connect_ms=100, switch_ms=200, report_ms=50)
 PATIENT = replace(LIMITS, failures=10**6, stalled=10**6, start_ms=10**6, report_ms=10**6)

@@ -6,6 +6,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 
 import fallow  # noqa: E402
 
+pytestmark = pytest.mark.quick
+
 
 def test_without_a_gpu_memory_is_not_measured_and_nothing_is_released() -> None:
     job = fallow.connect(environment={})

@@ -17,6 +17,8 @@ from fallow.mistakes import LoopMistake, LossMistake, Mistake, StateMistake  # n
 from fallow.trainer import Trainer  # noqa: E402
 from tests.fallow.combinations import samples  # noqa: E402
 
+pytestmark = pytest.mark.quick
+
 nn = torch.nn
 
 

@@ -14,6 +14,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 
 from fallow.world import neighbour  # noqa: E402
 
+pytestmark = pytest.mark.quick
+
 NOBODY = 65534
 
 

@@ -12,6 +12,8 @@ from fallow.controller.controller import Controller  # noqa: E402
 from fallow.reports.reporting import EVERY_S, Reporter  # noqa: E402
 from tests.fallow.crew import LIMITS, Outcome, ThreadWorker, task  # noqa: E402
 
+pytestmark = pytest.mark.quick
+
 
 def test_what_is_measured_goes_out_once_in_a_while_and_only_then_is_measured() -> None:
     sent: list[dict[str, Any]] = []

@@ -14,6 +14,8 @@ from fallow.world.group import Group, GroupBroken  # noqa: E402
 from fallow.world.seat import Seat  # noqa: E402
 from tests.fallow.ranks import CPU, together  # noqa: E402
 
+pytestmark = pytest.mark.quick
+
 MEMBERS = tuple(MemberId(f"w{rank}") for rank in range(3))
 
 

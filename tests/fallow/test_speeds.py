@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from fallow.batches.speeds import WINDOW_STEPS, WORTH_IT, Speeds, even
 
+pytestmark = pytest.mark.quick
+
 SECONDS = st.floats(min_value=1e-4, max_value=1.0)
 
 

@@ -17,6 +17,8 @@ from fallow.batches.intake import Asked, length, take_in  # noqa: E402
 from fallow.mistakes import DataMistake, LoopMistake  # noqa: E402
 from fallow.recipe import Recipe  # noqa: E402
 
+pytestmark = pytest.mark.quick
+
 BATCH = 4
 
 

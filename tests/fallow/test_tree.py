@@ -2,10 +2,13 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.gradients.tree import Node, Stack, block_nodes, push, root
+
+pytestmark = pytest.mark.quick
 
 
 def folded(start: int, stop: int) -> Stack[str]:

@@ -11,6 +11,8 @@ from fallow.recipe import Recipe  # noqa: E402
 from fallow.state import checkpoint  # noqa: E402
 from fallow.state.replica import Replica  # noqa: E402
 
+pytestmark = pytest.mark.quick
+
 nn = torch.nn
 RECIPE = Recipe(global_batch=4, max_micro_batch=4)
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -61,6 +62,7 @@ def is_firm(state: ClusterState, id: str, quota: float) -> bool:
     return id in state.placements or given + state.jobs[id].min_gpus <= quota
 
 
+@pytest.mark.slow
 @given(arrivals(), st.sampled_from([0.0, 2.0]))
 @settings(max_examples=150)
 def test_a_promised_start_is_kept(coming: list[tuple[int, Job, int]], quota: float) -> None:

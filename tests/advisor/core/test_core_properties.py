@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from dataclasses import replace
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -240,6 +241,7 @@ def test_every_waiting_job_starts_or_hears_why_not(state: ClusterState, limits: 
     assert all(step.reason for step in plan.steps)
 
 
+@pytest.mark.slow
 @given(clusters(), LIMITS)
 @settings(max_examples=100)
 def test_the_guard_approves_what_the_planner_plans(state: ClusterState, limits: Limits) -> None:
@@ -261,6 +263,7 @@ def test_a_step_at_a_time_is_the_same_as_all_at_once(state: ClusterState) -> Non
     assert one_by_one == replay(state, steps)
 
 
+@pytest.mark.slow
 @given(clusters(), LIMITS)
 @settings(max_examples=100)
 def test_limits_hold(state: ClusterState, limits: Limits) -> None:

@@ -205,6 +205,7 @@ BOUNDS = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(clusters(), BOUNDS)
 @settings(max_examples=150)
 def test_what_is_planned_to_be_done_by_itself_is_what_is_done(state: ClusterState, bounds: Limits) -> None:
@@ -217,6 +218,7 @@ def test_what_is_planned_to_be_done_by_itself_is_what_is_done(state: ClusterStat
     assert checked(replay(state, plan.steps)).jobs.keys() == state.jobs.keys()
 
 
+@pytest.mark.slow
 @given(clusters(), BOUNDS)
 @settings(max_examples=100)
 def test_what_needs_a_yes_changes_nothing_of_what_is_done_without(

@@ -16,6 +16,7 @@ from advisor.written import Unreadable, from_text, to_text
 KINDS: tuple[Any, ...] = (Step, Plan, Directive, Entry)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=("step", "plan", "directive", "entry"))
 @given(found=st.data())
 def test_every_value_comes_back_as_it_was(kind: Any, found: st.DataObject) -> None:

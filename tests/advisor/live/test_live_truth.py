@@ -94,6 +94,7 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
         yield made
 
 
+@pytest.mark.slow
 def test_no_advice_ever_touches_an_active_or_starting_job(past: Past) -> None:
     limits, rested, told = Limits(), 0, 0
     with past.store.reader() as reader:

@@ -125,6 +125,7 @@ STANDS = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     begun=st.sampled_from([None, Suspend(number=4), Stop(number=4), Reshape(number=4, gpus=GPUS[1:3])]),

@@ -51,6 +51,7 @@ def test_a_job_alone_takes_what_it_takes_on_its_best_size() -> None:
     assert bound(alone) == pytest.approx(4 * HOUR_S / 4**0.8, rel=0.01)
 
 
+@pytest.mark.slow
 def test_two_jobs_on_one_gpu_go_one_after_the_other() -> None:
     assert bound(job("a", HOUR_S), job("b", HOUR_S), gpus=1) == pytest.approx(1.5 * HOUR_S, rel=0.01)
 

@@ -24,6 +24,7 @@ ROUNDS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(rounds=ROUNDS)
 def test_the_running_sum_is_what_all_samples_of_the_window_say(
     rounds: list[tuple[Mapping[str, float], int]],

@@ -195,6 +195,7 @@ def held_of(store: MemoryStore) -> set[tuple[str, str, float, int, int]]:
     return set(joined)
 
 
+@pytest.mark.slow
 def test_every_sample_is_as_it_was_scraped(imported: MemoryStore) -> None:
     rows = rows_of(imported)
     whole = [life for life in lives() if life.target["job"] == "dcgm" and not life.board.instance]
@@ -338,6 +339,7 @@ with open_store(Path(path)) as store:
 """
 
 
+@pytest.mark.slow
 def test_killed_import_into_the_real_store_is_resumed_without_a_row_twice(
     url: str, imported: MemoryStore, tmp_path: Path
 ) -> None:

@@ -53,6 +53,7 @@ def canonical(allocations: tuple[Allocation, ...] | None) -> object:
     return None if allocations is None else sorted(allocations, key=repr)
 
 
+@pytest.mark.slow
 def test_a_peer_yields_the_samples_gpus_and_allocations_of_the_other() -> None:
     shown = Shown()
 
@@ -76,6 +77,7 @@ def test_a_peer_yields_the_samples_gpus_and_allocations_of_the_other() -> None:
         round_trip()
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(snapshot=snapshots())
 def test_a_chain_of_three_says_at_its_end_what_was_said_at_its_beginning(snapshot: Snapshot) -> None:

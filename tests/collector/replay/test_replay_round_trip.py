@@ -72,6 +72,7 @@ def test_replaying_an_export_fills_a_store_with_the_same_states(exported: Path, 
         assert rows(second, TOTALS) == rows(first, TOTALS)
 
 
+@pytest.mark.slow
 def test_the_loop_on_a_recorded_clock_leaves_what_history_leaves(exported: Path, tmp_path: Path) -> None:
     recording = open_recording(exported)
     clock = ReplayClock(HandClock(), recording.from_ms)

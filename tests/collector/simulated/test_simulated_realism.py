@@ -24,6 +24,7 @@ def test_trainings_are_busy_without_being_saturated(figures: dict[str, Figure]) 
     assert busy - saturated > 30.0
 
 
+@pytest.mark.slow
 def test_the_page_of_plots_is_drawn(shared: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed; pip install -e '.[test]'")
     page = draw(read_real(shared / "traces"), simulate(1, days=3), tmp_path, with_alibaba=False)

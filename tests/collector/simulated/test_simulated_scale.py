@@ -1,5 +1,7 @@
 """Other shapes than four by eight."""
 
+import pytest
+
 from collector.model import Reading
 from collector.simulated.cluster import SimulatedCluster
 from collector.simulated.people import HOUR_MS
@@ -7,6 +9,7 @@ from collector.simulated.people import HOUR_MS
 NOW_MS = 1_795_000_020_000
 
 
+@pytest.mark.slow
 def test_a_thousand_gpus_are_a_thousand_different_ones() -> None:
     cluster = SimulatedCluster(seed=1, nodes=125, gpus_per_node=8)
     reading = cluster.source().read(NOW_MS)

@@ -105,6 +105,7 @@ def test_the_ledger_gives_every_label_the_state_it_should_have(
             assert measured == expected[state], state
 
 
+@pytest.mark.slow
 def test_a_past_told_in_layers_leaves_the_same_intervals_as_one_told_at_once(
     cluster: SimulatedCluster, store: Store, tmp_path: Path
 ) -> None:

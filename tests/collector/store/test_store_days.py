@@ -99,6 +99,7 @@ def test_a_day_is_made_when_its_last_hour_is(store: Store) -> None:
     assert_days_are_their_hours(store)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_history_in_any_order_makes_the_same_days(store: Store, tmp_path: Path, seed: int) -> None:
     order = random.Random(seed)

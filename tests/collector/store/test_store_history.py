@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from collector.batch import HeldInterval
 from collector.model import GpuSample
 from collector.store.database import Store
@@ -43,6 +45,7 @@ def contents(store: Store) -> list[tuple[object, ...]]:
     ]
 
 
+@pytest.mark.slow
 def test_history_leaves_what_ticks_leave(tmp_path: Path) -> None:
     with open_store(at_path(tmp_path / "live")) as live, open_store(at_path(tmp_path / "bulk")) as bulk:
         for at, samples in past():

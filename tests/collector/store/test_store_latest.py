@@ -59,6 +59,7 @@ def test_a_slower_source_keeps_its_own_time() -> None:
     assert (list(made.behind), made.times) == ([], {20, 5})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", (0, 4, 5))
 def test_latest_is_the_newest_sample_of_each_gpu(tmp_path: Path, seed: int) -> None:
     random = Random(seed)

@@ -206,6 +206,7 @@ def stories(draw: st.DrawFn) -> tuple[list[GpuSample], list[HeldInterval]]:
     return samples, claims
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(story=stories())
 def test_states_of_every_gpu_and_minute_add_up_exactly(
@@ -220,6 +221,7 @@ def test_states_of_every_gpu_and_minute_add_up_exactly(
         assert used in ((None, None),) or (used[0] >= 0 and used[1])
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(story=stories())
 def test_roll_ups_are_what_a_plain_reading_of_the_rules_gives(

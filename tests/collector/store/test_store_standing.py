@@ -46,6 +46,7 @@ def test_destroyed_instance_ends_with_its_last_sample(store: Store) -> None:
     assert ask(store, GONE) == [(PART.uuid, T0 + 100_000)]
 
 
+@pytest.mark.slow
 def test_ledger_counts_it_for_as_long_as_it_was_there(store: Store) -> None:
     play(store, T0, T0 + 600_000, [gpu(0), PART])
     play(store, T0 + 600_000, T0 + 1_800_000, [gpu(0)])
@@ -101,6 +102,7 @@ def test_patience_survives_a_restart(tmp_path: Path) -> None:
         assert [row[0] for row in ask(second, GONE)] == [uuid(1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("why", "gaps"),
     [
@@ -124,6 +126,7 @@ def test_gpu_whose_absence_the_source_explains_stays(store: Store, why: str, gap
     assert ask(store, GONE) == [], why
 
 
+@pytest.mark.slow
 def test_gpus_of_a_source_that_cannot_be_read_stay(store: Store) -> None:
     store.write_tick(listing(T0, [gpu(1)], source="far"))
     for day in range(1, 20):
@@ -134,6 +137,7 @@ def test_gpus_of_a_source_that_cannot_be_read_stay(store: Store) -> None:
     assert ask(store, GONE) == []
 
 
+@pytest.mark.slow
 def test_gpus_that_another_source_took_over_stay_while_that_one_is_blind(store: Store) -> None:
     """A past is imported from Prometheus; it goes on with the exporters, and a node of theirs is down."""
     far = gpu(1, node=NodeName("n1"))

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from collector.model import JobId
 from tests.service.acting.acting_world import ANNA, ROOT, Stage, StandIn, stage, until, wanted
 
@@ -15,6 +17,7 @@ def promised(there: Stage, job: str) -> int | None:
     return None if at_ms is None else int(at_ms)
 
 
+@pytest.mark.slow
 def test_a_promise_outlives_a_restart_and_is_not_borrowed_while_its_launcher_is_away(tmp_path: Path) -> None:
     with stage(tmp_path) as there:
         long = submit(there, "long", min_gpus=3, max_gpus=3, limit_s=3600.0)

@@ -151,6 +151,7 @@ TO_OPS = replace(QUICK, to=("ops",))
 TO_ANN = DeliveryConfig(people={"ann": "ops"})
 
 
+@pytest.mark.slow
 def test_a_case_is_told_once_worse_once_and_over_once_across_restarts(tmp_path: Path) -> None:
     with office(tmp_path, config=TO_OPS, jobs=(idle(),)) as here:
         for _ in range(3):
@@ -262,6 +263,7 @@ def test_outside_the_hours_words_wait_and_come_as_one(tmp_path: Path) -> None:
         assert {row["told"] for row in here.rows()} == {"ops"}
 
 
+@pytest.mark.slow
 def test_a_storm_is_bounded_and_the_rest_comes_in_the_next_digest(tmp_path: Path) -> None:
     config = replace(TO_OPS, by_receiver={"ops": ReceiverConfig(most_per_hour=2, digest_at=("01:00",))})
     jobs = tuple(idle(id=f"pid:node1/{n}@1") for n in range(30))
@@ -303,6 +305,7 @@ with open_store(folder / "fallow.duckdb") as store:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "where", ["before-keeping", "before-posting", "before-noting", "before-sending", "before-settling"]
 )
@@ -342,6 +345,7 @@ def ladder_tells(here: Office, reached: tuple[str, ...] = ()) -> Any:
 AUTO = {ActionClass.RECLAIM: Mode.AUTO}
 
 
+@pytest.mark.slow
 def test_the_ladders_telling_reaches_the_owner_when_it_arrives_and_not_before(tmp_path: Path) -> None:
     with office(tmp_path, config=TO_OPS, delivery=TO_ANN, jobs=(idle(),), modes=AUTO) as here:
         here.hook.behave = "refuse"
@@ -375,6 +379,7 @@ def test_who_was_told_on_a_terminal_as_well_was_told_once_and_then(tmp_path: Pat
         assert (telling.at_ms, telling.reached) == (NOW_MS, "terminal pts/1, message to ann")
 
 
+@pytest.mark.slow
 def test_the_owner_gets_the_ladders_word_alone_and_hears_when_it_is_over(tmp_path: Path) -> None:
     with office(tmp_path, config=TO_OPS, delivery=TO_ANN, jobs=(idle(),), modes=AUTO) as here:
         ladder_tells(here)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +24,8 @@ from service.launcher import course as courses
 from service.launcher import model
 from service.launcher.model import Course, Phase, Terms
 from service.launcher.world import Workers
+
+pytestmark = pytest.mark.quick
 
 UUIDS = tuple(GpuUuid(f"GPU-{letter}") for letter in "abcd")
 gpus = st.lists(st.sampled_from(UUIDS), min_size=1, max_size=4, unique=True).map(tuple)

@@ -9,6 +9,8 @@ import pytest
 
 from service.launcher.folder import Meeting, NoFolder, check_logs, meeting
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture
 def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

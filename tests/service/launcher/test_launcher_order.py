@@ -11,6 +11,8 @@ from service.launcher.order import BadOrder, Order
 from service.launcher.world import Workers
 from service.trouble import Trouble
 
+pytestmark = pytest.mark.quick
+
 
 def ordered(*words: str, **environment: str) -> Order:
     flags = parse(["run", *words]).flags

@@ -1,6 +1,10 @@
 """What a launcher keeps of a job's own word, when its workers leave and others come."""
 
+import pytest
+
 from service.launcher.reporting import Known
+
+pytestmark = pytest.mark.quick
 
 
 def test_what_was_measured_once_stays_known_when_the_workers_have_left() -> None:

@@ -2,11 +2,14 @@
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from service.launcher import world
 from service.launcher.world import Workers
+
+pytestmark = pytest.mark.quick
 
 UUIDS = ("GPU-a", "GPU-b", "GPU-c")
 

@@ -38,6 +38,7 @@ def chart(name: str, drawn: list[str]) -> Chart:
     return Chart(name=name, says="two people", draw=draw, numbers=pd.DataFrame())
 
 
+@pytest.mark.slow
 def test_the_process_beside_draws_what_would_be_drawn_here() -> None:
     with Beside() as beside:
         begun = [beside.begin(Bars(), form) for form in (Form.SVG, Form.PNG)]

@@ -37,6 +37,7 @@ def told(report: Report) -> str:
     return section.sentences[0]
 
 
+@pytest.mark.slow
 def test_it_stands_beside_what_advice_would_have_given_back(tmp_path: Path) -> None:
     report = week(tmp_path)
     headings = [each.heading for each in report.sections]
@@ -65,6 +66,7 @@ def test_too_little_measured_is_unknown_and_not_zero(tmp_path: Path) -> None:
     assert json.loads(render(report, Format.JSON))["figures"]["given_back_gpu_hours"] is None
 
 
+@pytest.mark.slow
 def test_a_week_of_a_part_says_nothing_of_it(tmp_path: Path) -> None:
     week(tmp_path)
     with connect(tmp_path) as client:
@@ -73,6 +75,7 @@ def test_a_week_of_a_part_says_nothing_of_it(tmp_path: Path) -> None:
     assert "What the actions did give back" not in [each.heading for each in part.sections]
 
 
+@pytest.mark.slow
 def test_the_replay_runs_beside_what_else_is_to_be_done_and_its_failure_is_the_reports(
     tmp_path: Path,
 ) -> None:
