@@ -110,6 +110,8 @@ class Organs:
     agree: "Agree | None" = None
     attended_s: float = 900.0
     """Whoever has not typed for so long, by the machine's clock, does not sit there."""
+    private: bool = False
+    """Commands and names of jobs are for their owners and operators."""
 
 
 class Desk:
@@ -118,6 +120,9 @@ class Desk:
     def __init__(self, organs: Organs) -> None:
         self._organs = organs
         self._register = organs.register
+
+    def _row(self, entry: Entry, caller: Caller, *, listed: bool = False) -> Row:
+        return entry_row(entry, caller, listed=listed, private=self._organs.private)
 
     def submit(self, caller: Caller, submission: Submission) -> tuple[Row, bool]:
         """The entry of a job for its caller; the same nonce again is the same job. Blocks for a commit."""
@@ -130,16 +135,16 @@ class Desk:
         if not self._register.is_known(own):  # a launcher that asks again for what it has is answered
             self._must_be_member(caller, own)
         entry, new = self._register.submit(own)
-        return entry_row(entry, caller), new
+        return self._row(entry, caller), new
 
     def jobs(self, caller: Caller, which: Which, limit: int) -> Listed:
         """Entries, the newest first."""
         entries = self._register.entries()
         if which == Which():  # nobody need be looked at to be counted
             newest = islice(reversed(entries.values()), limit)
-            return Listed(rows=[entry_row(each, caller, listed=True) for each in newest], total=len(entries))
+            return Listed(rows=[self._row(each, caller, listed=True) for each in newest], total=len(entries))
         found = [each for each in reversed(entries.values()) if fits(each, which)]
-        return Listed(rows=[entry_row(each, caller, listed=True) for each in found[:limit]], total=len(found))
+        return Listed(rows=[self._row(each, caller, listed=True) for each in found[:limit]], total=len(found))
 
     def job(self, caller: Caller, job: JobId) -> Row:
         """One entry, with what it was told, what was done to it, and why it stands where it stands."""
@@ -153,7 +158,7 @@ class Desk:
         agree = self._organs.agree
         held = agree(entry, entry.gpus, entry.share) if agree is not None and entry.gpus else None
         return {
-            **entry_row(entry, caller),
+            **self._row(entry, caller),
             "directives": told,
             "actions": actions,
             "explain": [
@@ -264,7 +269,10 @@ class Desk:
         entries = self._register.entries()
         line = islice(in_line(self._organs.loop.waits, entries), limit)
         total = sum(map(stands, entries.values()))  # the line is read no further than asked
-        return Listed(rows=[queue_row(entry, wait) for entry, wait in line], total=total)
+        return Listed(
+            rows=[queue_row(entry, wait, caller, private=self._organs.private) for entry, wait in line],
+            total=total,
+        )
 
     def leases(self, caller: Caller) -> list[Row]:
         """Who was given which GPU by Fallow."""

@@ -333,6 +333,7 @@ def _organs(
         keeping=Keeping(roots.foreign, journal, observing.look, clock, config.advice),
         agree=roots.granting.agree,
         attended_s=config.foreign.attended_s / config.rehearsal.speed,
+        private=config.api.private,
         inner_projects=frozenset(quota.parent for quota in config.quotas.values() if quota.parent),
     )
 

@@ -23,9 +23,10 @@ from service.api.export import Exports, pack, pieces
 from service.api.gate import App, GateRules, gate
 from service.api.orders import MEANT, MOST_MS, shown
 from service.api.page import page
-from service.api.port import Desk
+from service.api.port import Desk, Role
+from service.api.privacy import concealed, concealed_metrics
 from service.api.queries import QueryDesk
-from service.api.roles import RuledRoute, methods_at
+from service.api.roles import RuledRoute, caller_of, methods_at
 from service.api.stream import Closing
 from service.client.errors import KINDS, BadParameter, ClientError, QueryFailed
 from service.client.http import ARROW, JSON
@@ -42,6 +43,11 @@ ABOUT = (
 )
 
 SORRY = "the service met an error of its own; its log has the trace"
+
+PRIVATE_EXPORT = (
+    "this service is in private mode (api.private): samples and allocations of everybody are exported by "
+    "operators; named queries, without others' commands, are open to all"
+)
 
 STATUS = {
     "forbidden": 403,
@@ -84,7 +90,7 @@ class Answers:
     """What the door passes on: a query desk, and functions that never block for long.
 
     ``run`` turns (connection, name, parameters) into a ``pyarrow.Table`` and raises ``ClientError``. Without
-    ``acting`` there are no acting routes.
+    ``acting`` there are no acting routes. ``private``: what others run is for operators.
     """
 
     desk: QueryDesk
@@ -95,6 +101,7 @@ class Answers:
     metrics: Callable[[], bytes]
     health: Callable[[], dict[str, object]]
     acting: Acting | None = None
+    private: bool = False
 
 
 def make_app(answers: Answers, rules: GateRules, version: str, audit: Audit | None = None) -> App:
@@ -212,7 +219,13 @@ def _queries(app: FastAPI, answers: Answers) -> None:
         params = _params(request)
         kind = _wanted(request.headers.get("accept", ""))
         encode = to_json if kind == JSON else to_arrow
-        body = await answers.desk.ask(lambda connection: encode(answers.run(connection, name, params)))
+        caller = caller_of(request)
+
+        def rows(connection: Any) -> bytes:
+            table = answers.run(connection, name, params)
+            return encode(concealed(table, name, caller) if answers.private else table)
+
+        body = await answers.desk.ask(rows)
         return StreamingResponse(_pieces(body), media_type=kind, headers={"Content-Length": str(len(body))})
 
 
@@ -226,7 +239,11 @@ def _exports(app: FastAPI, answers: Answers) -> None:
         response_class=Response,
         responses={200: {"content": {"application/x-tar": {}}}},
     )
-    async def export(from_ms: Time, to_ms: Time, format: Literal["parquet", "csv"] = "parquet") -> Response:
+    async def export(
+        request: Request, from_ms: Time, to_ms: Time, format: Literal["parquet", "csv"] = "parquet"
+    ) -> Response:
+        if answers.private and caller_of(request).role is not Role.OPERATOR:
+            raise errors.NotAllowed(PRIVATE_EXPORT)
         if to_ms <= from_ms:
             raise BadParameter(f"to_ms must be after from_ms; got {from_ms} to {to_ms}")
         packed = await asyncio.to_thread(pack, answers.exports, format, from_ms, to_ms)
@@ -250,8 +267,11 @@ def _state(app: FastAPI, answers: Answers) -> None:
         response_class=Response,
         responses={200: {"content": {"text/plain": {}}}},
     )
-    def metrics() -> Response:
-        return Response(answers.metrics(), media_type=METRICS)
+    def metrics(request: Request) -> Response:
+        page = answers.metrics()
+        if answers.private:
+            page = concealed_metrics(page, caller_of(request))
+        return Response(page, media_type=METRICS)
 
     @app.get("/healthz", summary="Whether the service measures; 503 when it does not")
     async def health() -> JSONResponse:

@@ -19,8 +19,8 @@ __all__ = ["ARROW", "JSON", "HttpDoor"]
 class HttpDoor:
     """A service at an address. Each call is one connection, so threads may share it."""
 
-    def __init__(self, *, url: str, token: str | None, timeout_s: float) -> None:
-        self._wire = Wire(url=url, token=token, timeout_s=timeout_s)
+    def __init__(self, *, url: str, token: str | None, timeout_s: float, only_looks: bool = False) -> None:
+        self._wire = Wire(url=url, token=token, timeout_s=timeout_s, only_looks=only_looks)
         self.url: str | None = self._wire.url
 
     def arrow(self, name: str, params: dict[str, object]) -> Any:

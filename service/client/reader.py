@@ -159,18 +159,21 @@ def connect(
     url: str | None = None,
     token: str | None = None,
     timeout_s: float = TIMEOUT_S,
+    *,
+    only_looks: bool = False,
 ) -> Client:
     """A client of the service of a DATA directory, or of its file when none runs.
 
     ``url`` names a service elsewhere (else $FALLOW_SOCKET, else $FALLOW_URL); ``token`` is read from
     $FALLOW_TOKEN or DATA/token when not given. Where nothing is named and there is no store here, a service
-    of the whole machine is asked. Raises ``ServiceDown`` only when a named address does not answer; what is
-    wrong with a file is said at the first question.
+    of the whole machine is asked. ``only_looks``: ask as a viewer, whatever more this account may; what a
+    dashboard shows is seen by whoever opens it. Raises ``ServiceDown`` only when a named address does not
+    answer; what is wrong with a file is said at the first question.
     """
     data = client_place.data_dir(data_dir)
     if address := url or (_named() if data_dir is None else None):
         held = None if address.startswith(UNIX) else client_place.token(data) if token is None else token
-        door = HttpDoor(url=address, token=held, timeout_s=timeout_s)
+        door = HttpDoor(url=address, token=held, timeout_s=timeout_s, only_looks=only_looks)
         door.health()
         return Client(door, data=None)
 
@@ -180,10 +183,12 @@ def connect(
             here = data_dir is not None or client_place.store_file(data).exists()
             address = None if here else machine_service()
             return (
-                FileDoor(data) if address is None else HttpDoor(url=address, token=None, timeout_s=timeout_s)
+                FileDoor(data)
+                if address is None
+                else HttpDoor(url=address, token=None, timeout_s=timeout_s, only_looks=only_looks)
             )
         held = client_place.token(data) if token is None else token
-        return HttpDoor(url=said.url, token=held, timeout_s=timeout_s)
+        return HttpDoor(url=said.url, token=held, timeout_s=timeout_s, only_looks=only_looks)
 
     return Client(reopen(), data=data, reopen=reopen)
 

@@ -148,6 +148,11 @@ class ApiConfig:
         (), "users who may act on everybody's jobs, beside root and the user that the service runs as"
     )
     open_metrics: bool = told(False, "let `/metrics` be scraped without the token")
+    private: bool = told(
+        False,
+        "hide commands and names of other people's jobs from everybody but operators "
+        "([private mode](act-safely.md#private-mode))",
+    )
     query_threads: int = bounded(4, 1, 64, "questions answered at once")
     query_queue: int = bounded(
         64, 1, 10_000, "questions that may wait beyond those; more are refused at once"

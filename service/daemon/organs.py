@@ -62,6 +62,7 @@ def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
             (body.metrics(), b"" if acting is None else acting.metrics(), _own_metrics(store, server, audit))
         ),
         health=lambda: {**_health(pulse.condition, clock.now_ms()), "simulated": body.simulated},
+        private=orders.config.api.private,
         acting=None if acting is None else Doors(desk=acting.desk, hands=Hands(), closing=Closing()),
     )
     server = front.server(answers, audit)

@@ -112,7 +112,7 @@ def _client() -> Client:
 
 @lru_cache(maxsize=1)
 def _connected() -> Client:
-    return connect()
+    return connect(only_looks=True)
 
 
 def _fetched(question: Question) -> pd.DataFrame:

@@ -1,0 +1,102 @@
+"""Private mode: what others run is hidden from users, in rows, sentences and metrics; figures are not."""
+
+import pyarrow as pa
+import pytest
+
+from analytics import query
+from service.acting.rows import entry_row, queue_row
+from service.acting.waiting import Wait
+from service.api.port import Caller, Role
+from service.api.privacy import CLOSED, NAMES, TEXTS, concealed, concealed_metrics
+
+ADA = Caller(name="ada", uid=1, role=Role.USER)
+BO = Caller(name="bo", uid=2, role=Role.USER)
+ADAS_VIEW = Caller(name="ada", uid=1, role=Role.VIEWER)
+ROOT = Caller(name="root", uid=0, role=Role.OPERATOR)
+
+FINDINGS = pa.table(
+    {
+        "user_name": ["ada", None],
+        "job": ["slurm:1", "slurm:2"],
+        "job_name": ["secret-sweep", "other-secret"],
+        "sentence": ["ada (job secret-sweep) has done nothing for 3 h", "job other-secret does nothing"],
+        "evidence": ['{"busy_ratio": 0.0}', '{"command": "python steal.py"}'],
+        "wasted_gpu_hours": [3.0, 4.0],
+    }
+)
+
+
+def test_an_owner_sees_own_rows_and_of_others_the_figures() -> None:
+    mine, others = concealed(FINDINGS, "findings", ADA).to_pylist()
+    assert mine == FINDINGS.to_pylist()[0]
+    assert (others["job_name"], others["evidence"]) == (None, None)
+    assert others["sentence"] == "job slurm:2 does nothing"
+    assert others["wasted_gpu_hours"] == 4.0
+
+
+@pytest.mark.parametrize("caller", [BO, ADAS_VIEW])
+def test_others_and_viewers_see_no_name_anywhere(caller: Caller) -> None:
+    table = concealed(FINDINGS, "findings", caller)
+    assert "secret" not in str(table.to_pylist())
+    assert table.schema == FINDINGS.schema, "readers find the columns and types that they know"
+    assert table["evidence"].to_pylist()[0] == '{"busy_ratio": 0.0}', "figures stay"
+
+
+def test_an_operator_sees_everything() -> None:
+    assert concealed(FINDINGS, "findings", ROOT) is FINDINGS
+
+
+def test_texts_that_quote_names_which_their_row_does_not_bear_are_hidden_whole() -> None:
+    alerts = pa.table(
+        {"user_name": ["ada"], "job": ["slurm:1"], "title": ["secret-sweep idles"], "says": ["secret-sweep"]}
+    )
+    assert "secret" not in str(concealed(alerts, "alerts", BO).to_pylist())
+    said = pa.table({"name": ["WANDB_RUN_ID"], "value": ["abc"]})
+    assert concealed(said, "run_ids", ADA).to_pylist() == [{"name": "WANDB_RUN_ID", "value": None}]
+
+
+def test_every_column_that_may_name_what_somebody_runs_is_known() -> None:
+    """A new query with such a column has to say how it is hidden: this list was read by a person."""
+    known = {*NAMES, *TEXTS, "evidence"}
+    bearing = {
+        (spec.name, column.name)
+        for spec in query.catalogue().values()
+        for column in spec.columns
+        if any(word in column.name for word in ("command", "_name", "sentence", "evidence", "title", "says"))
+    }
+    open_to_all = {name for _, name in bearing if name == "user_name"}
+    unknown = {
+        (name, column)
+        for name, column in bearing
+        if column not in known | open_to_all and column not in CLOSED.get(name, ())
+    }
+    assert unknown == set()
+
+
+def test_the_name_label_is_taken_from_metrics_and_nothing_else() -> None:
+    page = (
+        b'fallow_gpu_allocation_ratio{uuid="G",user="ada",job="slurm:1",name="a\\"b,c",kind="batch"} 1\n'
+        b'fallow_gpu_allocation_ratio{name="x"} 0.5\n'
+        b'other{name="kept"} 1\n'
+    )
+    assert concealed_metrics(page, ROOT) == page
+    assert concealed_metrics(page, BO) == (
+        b'fallow_gpu_allocation_ratio{uuid="G",user="ada",job="slurm:1",kind="batch"} 1\n'
+        b"fallow_gpu_allocation_ratio{} 0.5\n"
+        b'other{name="kept"} 1\n'
+    )
+
+
+def test_submitted_jobs_and_the_queue_hide_names_and_commands() -> None:
+    from advisor.register.model import Entry
+    from collector.model import JobId
+    from tests.service.acting.acting_world import wanted
+
+    entry = Entry(id=JobId("fallow:1"), submission=wanted(user="ada", uid=1, name="secret"))
+    wait = Wait(place=1, of=1, waits_for="room")
+    for caller, is_shown in ((ADA, True), (BO, False), (ADAS_VIEW, False), (ROOT, True)):
+        row = entry_row(entry, caller, private=True)
+        assert (row["name"] == "secret") is is_shown
+        assert ("train.py" in str(row)) is is_shown
+        assert (queue_row(entry, wait, caller, private=True)["name"] == "secret") is is_shown
+    assert entry_row(entry, BO)["name"] == "secret", "without private mode names are seen"
