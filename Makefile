@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= .fallow
 
-.PHONY: chaos up demo install test test-slow test-all lint types check hooks
+.PHONY: chaos up demo install test test-slow test-all test-upgrade lint types check hooks
 
 up: install ## start the service and the dashboard, print the URL
 	@$(BIN)/fallow up --or-simulated --data $(DATA)
@@ -34,6 +34,9 @@ test-slow: $(VENV)/.tested ## the rest: real processes, browsers, and what takes
 
 test-all: export FALLOW_LONG = 1
 test-all: test test-slow ## both, with the tests that take minutes each
+
+test-upgrade: $(VENV)/.tested ## a store of FROM=COMMIT, opened by this version
+	@$(BIN)/python -m tests.upgrade $(FROM)
 
 lint: $(VENV)/.tested ## formatting, lint and spelling
 	$(BIN)/ruff format --check .
