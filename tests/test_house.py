@@ -1,6 +1,6 @@
 """Holds the house to its plan: who may import whom, who owns which dependency, and how big things get.
 
-When a rule hurts, change the rule and ``docs/architecture.md`` together, and say why.
+When a rule hurts, change the rule and ``docs/dev/architecture.md`` together, and say why.
 """
 
 import ast

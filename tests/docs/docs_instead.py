@@ -96,11 +96,17 @@ def written(site: Site, text: str) -> None:
     assert all(f'"{option}"' in source for option in options), f"{script} does not read all of {options}"
 
 
+def kept_here(_: Site, text: str) -> None:
+    """What it names of this checkout is there; NAME stands for something that is to be written."""
+    named = [word for word in text.split() if re.match(r"(tests|bench)/", word)]
+    assert named and all((ROOT / word).exists() for word in named), text
+
+
 def packaged(_: Site, text: str) -> None:
     """What it would install is there, and has the extra that it names."""
-    found = re.search(r"\./([\w/]+)(?:\[(\w+)\])?", text)
+    found = re.search(r" \.(?:/([\w/]+))?(?:\[(\w+)\])?$", text)
     assert found is not None, text
-    project = (ROOT / found[1] / "pyproject.toml").read_text()
+    project = (ROOT / (found[1] or "") / "pyproject.toml").read_text()
     assert found[2] is None or re.search(rf"^{found[2]} = \[", project, flags=re.MULTILINE), found[2]
 
 
@@ -110,7 +116,7 @@ def nothing(_: Site, __: str) -> None:
 
 INSTEAD = (
     Instead(
-        pattern=r"make (up|demo|install|test|test-slow|test-all|check|lint|types)",
+        pattern=r"make (up|demo|install|hooks|lint|types|check|test(-slow|-all|-upgrade FROM=\w+)?)",
         why="installs, stays, or takes minutes; every change is checked by make itself",
         check=dry_made,
     ),
@@ -133,7 +139,7 @@ INSTEAD = (
     Instead(pattern=r"sudo systemctl (start|stop|restart) fallow", why="the same: no systemd", check=served),
     Instead(pattern=r"journalctl .*", why="the same: no journal", check=logged),
     Instead(pattern=r"sudo (tar|cp|mv) .*", why="tests are not root everywhere", check=as_root),
-    Instead(pattern=r"git pull", why="needs the place that it was cloned from", check=nothing),
+    Instead(pattern=r"git (pull|worktree .*)", why="needs the place that it was cloned from", check=nothing),
     Instead(
         pattern=r"python -m fallow\.controller --min 1 --max 4 -- examples/text\.py",
         why="trains until it is stopped",
@@ -164,6 +170,11 @@ INSTEAD = (
         pattern=r"fallow simulate --trace .*",
         why="takes minutes; tests/service/test_cli_simulate.py runs shorter parts of the same traces",
         check=parsed,
+    ),
+    Instead(
+        pattern=r"pytest -q .*|python bench/habits\.py .*",
+        why="runs tests, or takes minutes: for who has changed something",
+        check=kept_here,
     ),
     Instead(pattern=r"pip (install|wheel) .*", why="changes the environment, or builds", check=packaged),
 )

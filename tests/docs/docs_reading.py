@@ -65,9 +65,14 @@ class Command:
 
 
 def pages() -> tuple[Path, ...]:
-    """README, every page of docs but the decisions (they tell of their day), and the examples' pages."""
-    folders = (sorted((ROOT / "examples").rglob("README.md")), sorted((ROOT / "docs").glob("*.md")))
-    return (ROOT / "README.md", *(page for folder in folders for page in folder))
+    """README, CONTRIBUTING, the examples' pages, all of docs but the decisions (they tell of their day)."""
+    folders = (
+        sorted((ROOT / "examples").rglob("README.md")),
+        sorted((ROOT / "docs").glob("*.md")),
+        sorted((ROOT / "docs" / "dev").glob("*.md")),
+    )
+    own = (ROOT / "README.md", ROOT / "CONTRIBUTING.md")
+    return (*own, *(page for folder in folders for page in folder))
 
 
 def name_of(page: Path) -> str:

@@ -121,7 +121,7 @@ def test_a_command_that_is_named_in_a_sentence_is_one(page: Path) -> None:
             case "python" | "pytest":
                 assert_is_there(mention)
             case "make":
-                target = mention.text.split()[-1]
+                target = next(word for word in mention.text.split()[1:] if "=" not in word)
                 assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), str(mention)
 
 
@@ -174,7 +174,7 @@ def tried(site: Site, command: Command) -> None:
 
 def assert_is_a_verb(mention: Command) -> None:
     """A whole command, or a verb without what it needs, or several verbs after one another."""
-    text = re.sub(r"\[[^\]]*\]", "", mention.text)
+    text = re.sub(r"\[[^\]]*\]| > \S+$", "", mention.text)
     words = [EXAMPLE_WORDS.get(word, word.split("|")[0]) for word in fallow_words(text)]
     if not words or words[0] == "VERB":
         return

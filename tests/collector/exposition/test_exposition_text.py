@@ -2,12 +2,12 @@
 
 import re
 import subprocess
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from hypothesis import given, settings
 from prometheus_client.parser import text_string_to_metric_families
 
-from collector.exposition import exposition
+from collector.exposition import SAMPLE_METRICS, exposition
 from collector.model import (
     Allocation,
     ClaimSource,
@@ -194,3 +194,9 @@ def test_nobody_having_looked_leaves_the_allocations_as_they_were() -> None:
     tick = Tick(at_ms=NOW_MS, width_ms=10_000, allocations=None)
     assert after(Snapshot(allocations=held), tick, duration_ms=1).allocations == held
     assert after(Snapshot(), tick, duration_ms=1).allocations is None
+
+
+def test_every_measure_of_a_sample_is_a_metric() -> None:
+    """Else another Fallow that collects from this one would lose it, and nobody would notice."""
+    elsewhere = {"uuid", "memory_total_bytes", "flags"}  # a label, the GPU's own metric, metrics of their own
+    assert {each.field for each in SAMPLE_METRICS} == {each.name for each in fields(GpuSample)} - elsewhere

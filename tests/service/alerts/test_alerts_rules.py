@@ -13,9 +13,9 @@ from collector.model import JobId
 from collector.store.gaps import NOT_RUNNING
 from service.alerts.asking import away_of, blindness_of, day_of
 from service.alerts.facts import Away, Blindness, Day
-from service.alerts.model import WORSE, WORTH_A_WORD
+from service.alerts.model import WORSE, WORTH_A_WORD, AlertKind
 from service.alerts.rules import blindness, gpu_faults, low_utilization, memory_hogs, starved_quotas
-from service.config.alerting import AlertsConfig
+from service.config.alerting import ALERT_KINDS, AlertsConfig
 from tests.service.alerts.alert_parts import (
     ANN,
     GPUS,
@@ -305,3 +305,7 @@ def test_blindness_goes_back_to_the_beginning_of_its_unbroken_gaps() -> None:
     assert blindness_of(sources, gaps, NOW_MS, 10_000) == (
         Blindness(source="nvml", since_ms=NOW_MS - 9 * MINUTE_MS, reason="no answer"),
     )
+
+
+def test_every_kind_of_alert_can_be_switched() -> None:
+    assert {each.value for each in AlertKind} == set(ALERT_KINDS)
