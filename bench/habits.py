@@ -21,7 +21,6 @@ sys.path.insert(0, str(ROOT))
 
 from bench.habit_player.model import FINDINGS, JOB_FINDINGS, QUIET, SOURCES  # noqa: E402
 from bench.habit_player.read import HabitError, read_folder  # noqa: E402
-from bench.habit_player.run import STEP_MS, run_all, tasks  # noqa: E402
 from bench.habit_player.scoring import Tally  # noqa: E402
 
 FOLDER = ROOT / "bench" / "habits"
@@ -29,8 +28,6 @@ TARGET = 0.95
 UNKNOWN_MOST = {"nvml": 0.05, "lowest": 0.25}
 """Of all cases; between the two ends of the ladder no bar is set."""
 SHOWN = (*FINDINGS, *JOB_FINDINGS, *QUIET, "unknown")
-QUICK_STEP_MS = 3 * STEP_MS
-
 Tallies = Mapping[str, Mapping[str, Tally]]
 Figure = dict[str, object]
 
@@ -67,7 +64,10 @@ def main() -> int:
 
 def played(folder: Path, sources: Sequence[str], *, quick: bool, processes: int = 2) -> Tallies:
     """Tallies by source and habit. Raises HabitError."""
-    step_ms = QUICK_STEP_MS if quick else STEP_MS
+    # Imported here: where a worker's main module imports DuckDB, it takes itself for a prompt and draws bars.
+    from bench.habit_player.run import STEP_MS, run_all, tasks
+
+    step_ms = 3 * STEP_MS if quick else STEP_MS
     return run_all(tasks(folder, read_folder(folder), sources, step_ms=step_ms, fast=not quick), processes)
 
 

@@ -5,7 +5,7 @@ pod is played as a GPU that one holder has, replayed from the CSV itself through
 analysis is asked at many instants. Nobody labelled these pods, so what is held against the findings is the
 data:
 
-* *busy and called idle*: held-idle verdicts on a pod that was at 10% or more within the hour before, or within
+* *busy and called idle*: held-idle verdicts on a pod that was at 10% or more within the hour before, or in
   the verdict's own window where that is longer. None is allowed.
 * *never passed 1%, named*: such a pod is named by its last row: as waste or as not started where it lived for
   longer than a job may take to start, else at least as starting. (No pod that was busy once is silent for six

@@ -12,7 +12,7 @@ from analytics.query import Connection, run
 from analytics.thresholds import Thresholds
 from bench.habit_player.model import Habit, Label
 from bench.habit_player.read import read_folder
-from bench.habit_player.scoring import Tally, job_said_of, said_of, score
+from bench.habit_player.scoring import Now, Tally, job_said_of, said_of, score
 from bench.habit_player.sources import export_for_replay, names, play
 from bench.habit_player.timeline import Subject, job_label_at, label_at, subjects
 from bench.habit_player.world import World, live
@@ -26,6 +26,20 @@ SETTLE_MS = 2 * MINUTE_MS
 """Not asked this soon after a begin, or after a change of label: a slow source may be a tick late."""
 LONG_MS = 16 * HOUR_MS
 """Habits that last longer are played together, so that the short ones need not be asked for days."""
+
+
+STATE_MS = 3 * MINUTE_MS
+STATES = (
+    "free",
+    "allocated_empty",
+    "held_idle",
+    "low_saturation",
+    "moderate",
+    "good",
+    "suspect",
+    "unknown",
+)
+"""The ledger's states, as the minutes' columns name them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +83,7 @@ def run_all(work: Sequence[Task], processes: int = 2) -> dict[str, dict[str, Tal
     if processes <= 1 or len(work) == 1:
         results = [run_task(task) for task in work]
     else:
-        with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
             results = list(pool.map(run_task, work))
     for result in results:
         for source, by_habit in result.items():
@@ -109,7 +123,7 @@ def scored(
         if not alive:
             continue
         analysis = assess(reader, now_ms, Thresholds(), tick_ms)
-        held = _held_by(reader, now_ms)
+        now = now_of(reader, now_ms)
         for world in alive:
             uuids = names(world, source)
             since_ms = now_ms - world.begin_ms - 1
@@ -118,7 +132,7 @@ def scored(
                 if label is None or not _is_settled(world, source, subject, since_ms, label):
                     continue
                 uuid = uuids[subject.gpu]
-                said = said_of(analysis, world, subject, uuid, held.get(uuid, ()))
+                said = said_of(analysis, world, subject, uuid, now)
                 score(found[world.habit.name], label, said, f"{source} {world.habit.name} GPU {subject.gpu}")
             wanted = job_label_at(world.habit, world.lived, source, since_ms)
             if wanted is not None:
@@ -139,14 +153,21 @@ def _is_settled(world: World, source: str, subject: Subject, since_ms: int, labe
     return before_ms < 0 or label_at(world.habit, world.lived, source, subject, before_ms) is label
 
 
-def _held_by(reader: Connection, now_ms: int) -> dict[str, list[tuple[str, str | None]]]:
-    """Who holds each GPU at an instant, by its UUID."""
-    uuid_of = {
-        row["gpu_id"]: row["uuid"]
-        for row in run(reader, "assess_gpus", {"as_of": now_ms, "bins_from": now_ms - HOUR_MS}).to_pylist()
-    }
-    found: dict[str, list[tuple[str, str | None]]] = {}
+def now_of(reader: Connection, now_ms: int) -> Now:
+    """Who holds each GPU at an instant, and the state that most of its last three whole minutes were in."""
+    asked = {"as_of": now_ms, "bins_from": now_ms - HOUR_MS}
+    uuid_of = {row["gpu_id"]: row["uuid"] for row in run(reader, "assess_gpus", asked).to_pylist()}
+    held: dict[str, list[tuple[str, str | None]]] = {}
     for row in run(reader, "assess_claims", {"as_of": now_ms}).to_pylist():
         if row["gpu_id"] in uuid_of:
-            found.setdefault(uuid_of[row["gpu_id"]], []).append((row["job"], row["user_name"]))
-    return found
+            held.setdefault(uuid_of[row["gpu_id"]], []).append((row["job"], row["user_name"]))
+    to_ms = now_ms // MINUTE_MS * MINUTE_MS
+    sums = ", ".join(f"sum({name}_ms)" for name in STATES)
+    rows = reader.execute(
+        f"SELECT gpu_id, {sums} FROM rollup_1m WHERE epoch_ms(ts) >= ? AND epoch_ms(ts) < ? GROUP BY gpu_id",
+        [to_ms - STATE_MS, to_ms],
+    ).fetchall()
+    states = {
+        uuid_of[gpu_id]: max(zip(ms, STATES, strict=True))[1] for gpu_id, *ms in rows if gpu_id in uuid_of
+    }
+    return Now(held_by={uuid: tuple(each) for uuid, each in held.items()}, states=states)

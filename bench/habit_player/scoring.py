@@ -2,7 +2,8 @@
 
 A *case* is one subject (a GPU; on a shared one each holder) at one instant on one source. What was *said* is
 the kinds of its findings; where there are none, ``unknown`` when the analysis says that it cannot tell
-whether the GPU is used, else ``free`` when nobody holds it, else ``starting`` or ``working``.
+whether the GPU is used; else, where somebody holds it, ``starting`` or ``working``, and where nobody does,
+what the ledger counts it as (``UNHELD``).
 
 * right: a kind that was said and is the label's, or one of its ``also``.
 * wrong: a kind that was said and is not, unless the label has it in ``may``.
@@ -34,6 +35,14 @@ QUIET_SETS = (
 )
 """Kinds that accuse nobody: said for one another they are right."""
 
+UNHELD = {
+    "free": "free",
+    "low_saturation": "working",
+    "moderate": "working",
+    "good": "working",
+}
+"""What the ledger's state says of a GPU that nobody holds; any other is unknown: somebody may be there."""
+
 USE_KINDS = ("held-idle", "allocated-empty", "not-started", "rarely-used", "zombie-memory", "sleeping-batch")
 """Unknown for one of these is unknown whether the GPU is used; for the others a detail is missing."""
 
@@ -44,6 +53,14 @@ class Said:
 
     kinds: frozenset[str]
     sentences: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Now:
+    """What a page shows beside the findings, by UUID: the jobs and users that hold a GPU, and its state."""
+
+    held_by: Mapping[str, tuple[tuple[str, str | None], ...]]
+    states: Mapping[str, str]
 
 
 @dataclass(slots=True)
@@ -69,12 +86,10 @@ class Tally:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-def said_of(
-    analysis: Analysis, world: World, subject: Subject, uuid: str, held_by: Iterable[tuple[str, str | None]]
-) -> Said:
-    """What the analysis says of a subject; ``held_by`` are the jobs and users that hold its GPU then."""
+def said_of(analysis: Analysis, world: World, subject: Subject, uuid: str, now: Now) -> Said:
+    """What the analysis says of a subject, whose GPU is known by this name."""
     plan = next((each for each in world.habit.holders if each.name == subject.holder), None)
-    held = tuple(held_by)
+    held = now.held_by.get(uuid, ())
     found = [each for each in analysis.findings if each.uuid == uuid]
     if plan is not None:
         found = [
@@ -94,7 +109,7 @@ def said_of(
     if unsure:
         return Said(kinds=frozenset({"unknown"}), sentences=tuple(each.reason for each in unsure))
     if not held:
-        return Said(kinds=frozenset({"free"}))
+        return Said(kinds=frozenset({UNHELD.get(now.states.get(uuid, "unknown"), "unknown")}))
     starting = any(each.uuid == uuid for each in analysis.starting)
     return Said(kinds=frozenset({"starting" if starting else "working"}))
 
