@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.habit_player.model import BORDERLINE, UNASKED
+from bench.habit_player.model import BORDERLINE, KINDS, UNASKED
 from bench.habit_player.read import HabitError, length_ms, read_folder, read_habit
-from bench.habit_player.timeline import holdings, occurrences, uncovered
+from bench.habit_player.timeline import holdings, label_at, occurrences, subjects, uncovered
 
 FOLDER = Path(__file__).parents[2] / "bench" / "habits"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.toml"))
@@ -136,3 +136,29 @@ def test_what_is_wrong_is_said_with_file_line_and_key(
 def test_an_empty_folder_is_said(tmp_path: Path):
     with pytest.raises(HabitError, match="no habit"):
         read_folder(tmp_path)
+
+
+def test_every_kind_has_four_habits_at_least():
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for habit in read_folder(FOLDER):
+        for label in (*habit.labels, *habit.job_labels):
+            for kind in (label.kind, *label.also):
+                found[kind].add(habit.name)
+    few = {kind: sorted(found[kind]) for kind in KINDS if kind != "gone" and len(found[kind]) < 4}
+    assert few == {}
+    assert len(read_folder(FOLDER)) >= 60
+
+
+def test_what_cannot_be_told_is_a_small_part_of_the_cases():
+    most = {"nvml": 0.05, "lowest": 0.25}
+    for source, bar in most.items():
+        kinds = [
+            label.kind
+            for habit in read_folder(FOLDER)
+            for lived in [occurrences(habit)]
+            for subject in subjects(habit)
+            for at_ms in range(length_ms("10m"), habit.lasts_ms, length_ms("17m"))
+            if (label := label_at(habit, lived, source, subject, at_ms)) is not None
+        ]
+        unknown = sum(kind in ("unknown", UNASKED) for kind in kinds)
+        assert 0 < unknown / len(kinds) <= bar, source
