@@ -52,12 +52,11 @@ class Meter:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
         self._wide_s, self._begun_s = 0.0, processor_s()
+        item.teardown = self._note_end  # called when its own fixtures are torn down, before the wider ones
         return (yield)
 
-    def pytest_fixture_post_finalizer(self, fixturedef: Any) -> None:
-        """A test's own fixtures are torn down before the wider ones, whose end is not its cost."""
-        if fixturedef.scope == "function":
-            self._ended_s = processor_s()
+    def _note_end(self) -> None:
+        self._ended_s = processor_s()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: Any) -> Generator[None, Any, Any]:

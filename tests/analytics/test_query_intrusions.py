@@ -15,7 +15,7 @@ from collector.model import Intrusion, NodeName, Process, ProcessKey, ProcessSam
 from collector.store.database import Store
 from collector.store.judgements import Judgement
 from tests.collector.store.store_parts import GIB, T0, TICK_MS, at_path, gpu, held, sample, uuid
-from tests.service.test_cli_verbs import fallow
+from tests.service.conftest import verb
 from tests.stores import open_store
 
 KEY = ProcessKey(node=NodeName("n0"), pid=71, started_ms=T0)
@@ -118,10 +118,10 @@ def test_unclear_claims_say_why(store: Store) -> None:
 @pytest.mark.slow
 def test_command_line_lists_intruders(folder: Path) -> None:
     span = ["--since", WINDOW["from_ts"].isoformat(), "--until", WINDOW["to_ts"].isoformat()]
-    shown = fallow("findings", "--intruders", *span, data=folder).stdout
+    shown = verb("findings", "--intruders", *span, data=folder).stdout
     assert "ben's python (pid 71) on n0:0, given to user-a" in shown
     assert "python mine.py" in shown
-    (row,) = json.loads(fallow("findings", "--intruders", "--json", *span, data=folder).stdout)
+    (row,) = json.loads(verb("findings", "--intruders", "--json", *span, data=folder).stdout)
     assert (row["user_name"], row["given_to"]) == ("ben", "user-a")
-    none = fallow("findings", "--intruders", "--user", "nobody", *span, data=folder).stdout
+    none = verb("findings", "--intruders", "--user", "nobody", *span, data=folder).stdout
     assert "No process is seen on a GPU that somebody else was given." in none

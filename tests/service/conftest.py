@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from http.client import HTTPConnection
@@ -101,17 +101,19 @@ def fallow(*words: str, data: Path | None = None, **more: Any) -> "subprocess.Co
     )
 
 
-def verb(*words: str, data: Path) -> "subprocess.CompletedProcess[str]":
-    """A verb in this process, which saves starting one: for what a verb says, not for how it ends."""
+def verb(
+    *words: str, data: Path | None = None, env: Mapping[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
+    """A verb in this process, which saves starting one: for what it says, not for how a process ends."""
     outer = {key: value for key, value in os.environ.items() if not key.startswith("FALLOW_")}
     said, complained = StringIO(), StringIO()
     with (
-        patch.dict(os.environ, outer, clear=True),
+        patch.dict(os.environ, outer | dict(env or {}), clear=True),
         redirect_stdout(said),
         redirect_stderr(complained),
     ):
         try:
-            status = main([*words, "--data", str(data)])
+            status = main([*words, *(["--data", str(data)] if data else [])])
         except SystemExit as ended:
             status = int(ended.code or 0)
     return subprocess.CompletedProcess(list(words), status, said.getvalue(), complained.getvalue())

@@ -10,7 +10,7 @@ from advisor.engines.checkpoint import Host
 from collector.procfs.terminals import Terminal
 from service.acting_doctor import checkpoint_found, mps, terminals_found
 from service.examined import Verdict
-from tests.service.conftest import fallow
+from tests.service.conftest import verb
 
 FIT = Host(architecture="x86_64", driver_major=580, uid=0, available_bytes=100 << 30)
 
@@ -59,6 +59,6 @@ def test_mps_says_how_sharers_are_kept_apart() -> None:
 
 
 def test_doctor_prints_them(tmp_path: Path) -> None:
-    rows = json.loads(fallow("doctor", "--json", data=tmp_path).stdout)
+    rows = json.loads(verb("doctor", "--json", data=tmp_path).stdout)
     subjects = [row["subject"] for row in rows]
     assert subjects[-3:] == ["terminals", "checkpoint", "MPS"]

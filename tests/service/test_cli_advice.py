@@ -14,7 +14,7 @@ from collector.store.judgements import Judgement
 from service.client import place as client_place
 from service.config.file import parse
 from service.config.model import ConfigError
-from tests.service.conftest import Running, fallow, verb
+from tests.service.conftest import Running, verb
 from tests.stores import open_store
 
 CONFIG = """
@@ -172,14 +172,14 @@ def test_whatif_says_whom_charging_idle_hours_would_move(busy: Stored) -> None:
 
 def test_verbs_ask_a_running_service_the_same_way(service: Running) -> None:
     for words in (["advise"], ["plan"], ["whatif", "--since", "1d"]):
-        done = fallow(*words, "--json", data=service.data)
+        done = verb(*words, "--json", data=service.data)
         assert done.returncode == 0, done.stderr
         assert isinstance(json.loads(done.stdout), list)
 
 
 def test_without_a_store_each_verb_says_what_to_do(tmp_path: Path) -> None:
     for words in (["advise"], ["plan"], ["explain", "x"], ["whatif"]):
-        done = fallow(*words, data=tmp_path / "none")
+        done = verb(*words, data=tmp_path / "none")
         assert done.returncode == 2, words
         assert "fallow serve" in done.stderr or "no store" in done.stderr, done.stderr
 

@@ -8,7 +8,7 @@ from collector.model import Gap, Gpu, GpuUuid, NodeName, Reading, Tick, Unavaila
 from service.cli.verb_collect import unread
 from tests.analytics.world import fill
 from tests.driver.driver import CompilerMissing, Driver
-from tests.service.conftest import fallow
+from tests.service.conftest import fallow, verb
 
 NODE = NodeName("n0")
 
@@ -40,7 +40,7 @@ def test_each_reason_is_told_once_with_all_it_befell() -> None:
 def test_a_filter_that_nothing_matches_is_named(tmp_path: Path) -> None:
     with fill(tmp_path):
         pass
-    said = fallow("status", "--node", "nowhere", "--user", "nobody", data=tmp_path).stdout
+    said = verb("status", "--node", "nowhere", "--user", "nobody", data=tmp_path).stdout
     assert "No GPU matches --node nowhere --user nobody" in said
 
 

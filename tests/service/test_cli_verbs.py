@@ -119,7 +119,8 @@ def test_output_that_finds_no_room_is_one_message(service: Running, words: str, 
     "words", ["status", "ledger", "doctor", "config", "serve", "token list", "stop-acting"]
 )
 def test_folder_that_the_system_refuses_is_one_message(words: str, tmp_path: Path) -> None:
-    done = fallow(*words.split(), data=tmp_path / ("a" * 300))
+    ask = fallow if words == "serve" else verb
+    done = ask(*words.split(), data=tmp_path / ("a" * 300))
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert done.stderr.startswith("fallow: ") and "File name too long" in done.stderr
 
@@ -141,7 +142,7 @@ def test_folder_of_another_user_is_said_to_be_one() -> None:
 
 
 def test_home_of_nobody_is_named() -> None:
-    done = fallow("status", "--data", "~no-such-user/data")
+    done = verb("status", "--data", "~no-such-user/data")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "~no-such-user/data" in done.stderr
 
@@ -178,7 +179,7 @@ def test_ctrl_c_amid_a_named_query_ends_the_verb_and_is_no_failed_query() -> Non
 
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
 def test_export_writes_files_that_hold_what_is_stored(service: Running, kind: str, tmp_path: Path) -> None:
-    done = fallow(
+    done = verb(
         "export", "--format", kind, "--since", "1h", "--out", str(tmp_path / "out"), data=service.data
     )
     assert done.returncode == 0, done.stderr
@@ -194,7 +195,7 @@ def test_export_writes_files_that_hold_what_is_stored(service: Running, kind: st
 
 def test_export_taken_back_by_replay_has_the_same_gpus(service: Running, tmp_path: Path) -> None:
     verb("export", "--since", "1h", "--out", str(tmp_path), data=service.data)
-    done = fallow("collect", "--once", "--json", "--source", f"replay={tmp_path / 'samples.parquet'}")
+    done = verb("collect", "--once", "--json", "--source", f"replay={tmp_path / 'samples.parquet'}")
     stored = json.loads(verb("status", "--json", data=service.data).stdout)
     assert done.returncode == 0, done.stderr
     assert {row["uuid"] for row in json.loads(done.stdout)} == {row["uuid"] for row in stored}
@@ -228,7 +229,8 @@ def test_export_taken_back_by_replay_has_the_same_gpus(service: Running, tmp_pat
     ids=" ".join,
 )
 def test_expected_trouble_is_one_message_and_status_2(words: list[str], says: str, tmp_path: Path) -> None:
-    done = fallow(*words, env={"FALLOW_DATA": str(tmp_path / "none")})
+    ask = fallow if words[:1] == ["serve"] else verb
+    done = ask(*words, env={"FALLOW_DATA": str(tmp_path / "none")})
     assert done.returncode == 2, done.stderr
     assert says in done.stderr
     assert done.stderr.startswith("fallow: ")
@@ -244,7 +246,7 @@ def test_named_service_that_does_not_answer_is_named(tmp_path: Path) -> None:
 
 
 def test_wrong_token_is_said_with_where_the_right_one_stands(service: Running) -> None:
-    done = fallow("status", env={"FALLOW_TOKEN": "wrong"}, data=service.data)
+    done = verb("status", env={"FALLOW_TOKEN": "wrong"}, data=service.data)
     assert done.returncode == 2
     assert "DATA/token" in done.stderr
 
@@ -254,10 +256,10 @@ def test_store_is_read_directly_when_no_service_runs(service: Running, tmp_path:
     import shutil
 
     shutil.copytree(service.data, tmp_path / "copy", ignore=shutil.ignore_patterns("service.json", "*.sock"))
-    done = fallow("status", data=tmp_path / "copy")
+    done = verb("status", data=tmp_path / "copy")
     assert done.returncode == 0, done.stderr
     assert "no service runs" in done.stdout
-    assert len(json.loads(fallow("status", "--json", data=tmp_path / "copy").stdout)) == 4
+    assert len(json.loads(verb("status", "--json", data=tmp_path / "copy").stdout)) == 4
 
 
 def test_version_and_help_are_quick_words_on_stdout() -> None:

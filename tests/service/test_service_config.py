@@ -9,7 +9,7 @@ import pytest
 
 from service.config.file import load, parse
 from service.config.model import Config, ConfigError
-from tests.service.conftest import fallow
+from tests.service.conftest import fallow, verb
 
 
 def test_default_then_file_then_flag_and_each_value_knows_which() -> None:
@@ -85,32 +85,32 @@ def test_every_number_has_bounds_that_its_default_keeps() -> None:
 
 def test_verb_prints_what_is_in_force_and_from_where(tmp_path: Path) -> None:
     (tmp_path / "fallow.toml").write_text("[api]\nport = 9111\n")
-    done = fallow("config", "--tick", "5", "--json", data=tmp_path)
+    done = verb("config", "--tick", "5", "--json", data=tmp_path)
     rows = {row["key"]: (row["value"], row["origin"]) for row in json.loads(done.stdout)}
     assert done.returncode == 0
     assert rows["api.port"] == (9111, "fallow.toml:2")
     assert rows["collect.tick_s"] == (5.0, "--tick")
-    shown = fallow("config", data=tmp_path).stdout
+    shown = verb("config", data=tmp_path).stdout
     assert "fallow.toml:2" in shown and "9111" in shown
 
 
 def test_verb_refuses_a_broken_file_with_status_2(tmp_path: Path) -> None:
     (tmp_path / "fallow.toml").write_text("[api]\nprot = 9111\n")
-    for verb in (["config"], ["serve"], ["doctor"]):
-        done = fallow(*verb, data=tmp_path)
+    for ask, name in ((verb, "config"), (fallow, "serve"), (verb, "doctor")):
+        done = ask(name, data=tmp_path)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith("fallow: fallow.toml:2: unknown key api.prot")
 
 
 def test_verb_refuses_a_source_that_the_service_would(tmp_path: Path) -> None:
     (tmp_path / "fallow.toml").write_text('[collect]\nsources = ["nvlm"]\n')
-    done = fallow("config", data=tmp_path)
+    done = verb("config", data=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert "did you mean nvml?" in done.stderr
 
 
 def test_configuration_that_is_named_must_exist(tmp_path: Path) -> None:
-    done = fallow("config", "--config", str(tmp_path / "no.toml"), data=tmp_path)
+    done = verb("config", "--config", str(tmp_path / "no.toml"), data=tmp_path)
     assert done.returncode == 2
     assert "there is no file" in done.stderr
 

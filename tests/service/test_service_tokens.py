@@ -13,7 +13,7 @@ from service.client.acting import connect_acting
 from service.client.errors import NotAllowed
 from service.client.place import tokens_file
 from service.tokens import DAY_MS, Tokens, TokenTrouble
-from tests.service.conftest import Running, fallow
+from tests.service.conftest import Running, verb
 
 NOW_MS = 1_795_000_000_000
 
@@ -68,15 +68,15 @@ def test_damaged_file_opens_no_door(tmp_path: Path) -> None:
 
 
 def test_verb_makes_lists_and_revokes(tmp_path: Path) -> None:
-    given = fallow("token", "add", "--user", "alice", "--role", "viewer", "--expires", "7d", data=tmp_path)
+    given = verb("token", "add", "--user", "alice", "--role", "viewer", "--expires", "7d", data=tmp_path)
     assert (given.returncode, given.stdout.startswith("fallow-")) == (0, True)
     assert "shown this once" in given.stderr
-    (row,) = json.loads(fallow("token", "list", "--json", data=tmp_path).stdout)
+    (row,) = json.loads(verb("token", "list", "--json", data=tmp_path).stdout)
     assert (row["user"], row["role"], row["expires_ms"] - row["made_ms"]) == ("alice", "viewer", 7 * DAY_MS)
-    assert "alice" in fallow("token", "list", data=tmp_path).stdout
-    assert fallow("token", "revoke", "alice", data=tmp_path).returncode == 0
-    assert json.loads(fallow("token", "list", "--json", data=tmp_path).stdout) == []
-    again = fallow("token", "revoke", "alice", data=tmp_path)
+    assert "alice" in verb("token", "list", data=tmp_path).stdout
+    assert verb("token", "revoke", "alice", data=tmp_path).returncode == 0
+    assert json.loads(verb("token", "list", "--json", data=tmp_path).stdout) == []
+    again = verb("token", "revoke", "alice", data=tmp_path)
     assert (again.returncode, "fallow token list" in again.stderr) == (2, True)
 
 

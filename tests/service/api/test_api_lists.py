@@ -5,7 +5,7 @@ import pytest
 from service.cli.job_words import left_out
 from service.client.acting import Listed
 from tests.service.api.conftest import Door, submission
-from tests.service.conftest import fallow
+from tests.service.conftest import verb
 
 
 def test_a_job_that_waits_is_listed_however_many_ended_after_it(door: Door) -> None:
@@ -16,13 +16,13 @@ def test_a_job_that_waits_is_listed_however_many_ended_after_it(door: Door) -> N
     assert [row["job"] for row in client.jobs(project=project, ended=False, limit=3)] == [old]
     listed = client.jobs_listed(project=project, limit=3)
     assert (len(listed.rows), listed.total) == (3, 5)
-    done = fallow("jobs", "--project", project, "--limit", "3", data=door.running.data)
+    done = verb("jobs", "--project", project, "--limit", "3", data=door.running.data)
     assert (done.returncode, done.stderr) == (0, "")
     assert old in done.stdout
     client.submit(submission(nonce="newer", project=project))
-    done = fallow("jobs", "--project", project, "--limit", "1", "--json", data=door.running.data)
+    done = verb("jobs", "--project", project, "--limit", "1", "--json", data=door.running.data)
     assert "1 more is not listed: --limit 2 shows them" in done.stderr
-    done = fallow("queue", "--limit", "1", data=door.running.data)
+    done = verb("queue", "--limit", "1", data=door.running.data)
     assert "not listed" in done.stderr
 
 
