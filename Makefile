@@ -2,12 +2,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-DATA ?= .fallow
+DATA ?= $(CURDIR)/.fallow
 
 .PHONY: chaos up demo install test test-slow test-all test-upgrade lint types check hooks
 
 up: install ## start the service and the dashboard, print the URL
-	@$(BIN)/fallow up --or-simulated --data $(DATA)
+	@$(BIN)/fallow up --or-simulated --data "$(DATA)"
 
 demo: $(VENV)/.installed ## play five stories with real processes on GPUs that aren't there, about two minutes
 	@$(BIN)/python -m examples.demo

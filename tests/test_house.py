@@ -83,6 +83,7 @@ MAY_IMPORT = {
         "analytics",
         "collector.model",
         "collector.clock",
+        "collector.file_trust",
         "collector.inventory",
         "collector.procfs",
         "collector.snapshot",

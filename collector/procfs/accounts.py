@@ -5,9 +5,12 @@ Nothing here may be asked on an event loop: the machine's directory service may 
 
 import pwd
 import re
+from pathlib import Path
 
 _NAMELESS = re.compile(r"uid-(0|[1-9][0-9]{0,9})", re.ASCII)
 MOST_UID = 2**32 - 2
+WHOLE_MACHINE = ["0", "0", "4294967295"]
+"""``/proc/self/uid_map`` of a process that sees every uid as it is."""
 
 
 def name_of(uid: int) -> str:
@@ -36,3 +39,16 @@ def account_name(uid: int) -> str | None:
 def nameless(uid: int) -> str:
     """What a uid without an account is called."""
     return f"uid-{uid}"
+
+
+def unmapped_uid() -> int | None:
+    """The uid as which everybody appears who has none in this user namespace: nobody in particular.
+
+    ``None`` where this process sees all uids of the machine; user_namespaces(7).
+    """
+    try:
+        if Path("/proc/self/uid_map").read_text(encoding="ascii").split() == WHOLE_MACHINE:
+            return None
+        return int(Path("/proc/sys/kernel/overflowuid").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None

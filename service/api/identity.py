@@ -11,15 +11,13 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from collector.procfs.accounts import name_of, uid_of
+from collector.procfs.accounts import name_of, uid_of, unmapped_uid
 from service.api.port import Caller, Role, acts_for_all
 from service.tokens import Tokens, TokenTrouble
 
 KEPT_S = 60.0
 MOST_KEPT = 4096
-WHOLE_MACHINE = ["0", "0", "4294967295"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +51,7 @@ class Identity:
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
         self._own_uid = os.geteuid()
-        self._unmapped = _unmapped_uid()
+        self._unmapped = unmapped_uid()
         self._accounts: dict[tuple[str, object], tuple[float, object]] = {}
 
     async def by_kernel(self, peer: Peer) -> Caller:
@@ -111,16 +109,3 @@ class Identity:
             self._accounts.clear()
         self._accounts[key] = (now_s, found)
         return found
-
-
-def _unmapped_uid() -> int | None:
-    """The uid as which everybody appears who has none in this user namespace: nobody in particular.
-
-    ``None`` where this process sees all uids of the machine; user_namespaces(7).
-    """
-    try:
-        if Path("/proc/self/uid_map").read_text(encoding="ascii").split() == WHOLE_MACHINE:
-            return None
-        return int(Path("/proc/sys/kernel/overflowuid").read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return None

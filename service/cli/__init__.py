@@ -25,6 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
+    from service.cli import left_behind
     from service.cli.arguments import parse
     from service.cli.refusals import in_words
     from service.cli.streams import forgive_signs, open_closed, quiet_stdout
@@ -32,7 +33,10 @@ def _run(argv: Sequence[str] | None) -> int:
     open_closed()
     forgive_signs()
     try:
-        status = parse(argv).run()
+        command = parse(argv)
+        if (remark := left_behind.remark(command.flags)) is not None:
+            print(f"fallow: {remark}", file=sys.stderr)
+        status = command.run()
         sys.stdout.flush()
         return status
     except Trouble as trouble:

@@ -102,7 +102,10 @@ Verbs = Any  # argparse keeps the type of its subparsers to itself
 def _verb(verbs: Verbs, name: str, about: str) -> argparse.ArgumentParser:
     made: argparse.ArgumentParser = verbs.add_parser(name, help=about, description=about)
     made.add_argument(
-        "--data", type=Path, metavar="DIR", help="the store's folder (else $FALLOW_DATA, else ./.fallow)"
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="the store's folder (else $FALLOW_DATA, else your own, ~/.local/state/fallow)",
     )
     made.add_argument("--config", type=Path, metavar="FILE", help="the configuration (else DIR/fallow.toml)")
     return made

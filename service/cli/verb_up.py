@@ -3,10 +3,12 @@
 import argparse
 import secrets
 import signal
+from shlex import quote
 from types import FrameType
 
 from service.cli.screen import console
 from service.cli.settings import Settings, settle
+from service.client.place import default_data
 
 PASSED_ON = ("tick", "host", "port", "config")
 
@@ -31,6 +33,9 @@ def run(flags: argparse.Namespace) -> int:
     def ready() -> None:
         waiting.stop()
         screen.print(f"Fallow is up at http://127.0.0.1:{port}  (Ctrl-C stops it)")
+        if flags.data is not None and settings.data != default_data():
+            named = quote(str(settings.data))
+            screen.print(f"In other terminals: export FALLOW_DATA={named}", soft_wrap=True)
         if code is not None:
             link = f"http://127.0.0.1:{port}/?code={code}"
             screen.print(f"To act from it as yourself, keep this link to yourself: {link}", soft_wrap=True)

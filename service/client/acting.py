@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode
 
 from service.client import place as client_place
 from service.client.errors import ServiceDown
-from service.client.local import health, machine_service, named_socket
+from service.client.local import is_alive, machine_service, named_socket, own_data, token_beside
 from service.client.wire import TOTAL, UNIX, Wire
 
 TIMEOUT_S = 30.0
@@ -238,7 +238,7 @@ def connect_acting(
     timeout_s: float = TIMEOUT_S,
     only_looks: bool = False,
 ) -> ActingClient:
-    """A client of the service that answers here. Blocks briefly. Raises ``ServiceDown``.
+    """A client of the service that answers here. Blocks briefly. Raises ``ServiceDown``, ``Untrusted``.
 
     ``only_looks`` asks to be taken for a viewer, who is shown what everybody may see.
 
@@ -246,18 +246,20 @@ def connect_acting(
     $FALLOW_SOCKET; $FALLOW_URL with $FALLOW_TOKEN; what the DATA directory announces, by its socket where
     that can be opened; a service of the whole machine. Who gives a token speaks over TCP.
     """
-    data = client_place.data_dir(data_dir)
+    data = own_data(data_dir)
     by_token = token is not None
     if url is None and data_dir is None:
         url = (None if by_token else named_socket()) or os.environ.get(client_place.URL_VARIABLE)
     if url is not None:
-        held = None if url.startswith(UNIX) else client_place.token(data) if token is None else token
+        held = None if url.startswith(UNIX) else token_beside(data) if token is None else token
         return ActingClient(Wire(url=url, token=held, timeout_s=timeout_s, only_looks=only_looks))
-    found = _announced(data, token)
+    found = _announced(data, token) if isinstance(data, Path) else None
     if found is None and data_dir is None and not by_token:
         address = machine_service()
         found = None if address is None else (address, None)
     if found is None:
+        if not isinstance(data, Path):
+            raise data
         raise ServiceDown(
             f"no service answers for {data}; start one with `fallow serve`, or name one with --data, "
             f"{client_place.SOCKET_VARIABLE} or {client_place.URL_VARIABLE}"
@@ -271,10 +273,10 @@ def _announced(data: Path, token: str | None) -> tuple[str, str | None] | None:
     if said is None:
         return None
     local = None if token is not None or said.socket is None else f"{UNIX}{said.socket}"
-    if local is not None and (health(local) or {}).get("pid") == said.pid:
+    if local is not None and is_alive(local, said.pid):
         return local, None
     held = client_place.token(data) if token is None else token
-    if held is not None and (health(said.url) or {}).get("pid") == said.pid:
+    if held is not None and is_alive(said.url, said.pid):
         return said.url, held
     return None
 

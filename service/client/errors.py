@@ -3,6 +3,7 @@
 ClientError
 ├── ServiceDown     nothing answers, or the answer is not ours
 ├── ServiceOlder    a Fallow service answers that has no such route yet
+├── Untrusted       a folder, a file or a service belongs to somebody who isn't believed
 ├── NotAllowed      the token is missing or wrong
 │   └── Forbidden   somebody else's job, or a role that may not
 ├── UnknownQuery    no query of that name
@@ -34,6 +35,10 @@ class ServiceDown(ClientError):
 
 class ServiceOlder(ClientError):
     """An older Fallow service answers, which has no such route."""
+
+
+class Untrusted(ClientError):
+    """A folder, a file or a service is somebody's who isn't believed, or others could have changed it."""
 
 
 class NotAllowed(ClientError):
@@ -119,5 +124,6 @@ KINDS: tuple[tuple[str, type[ClientError]], ...] = (
 
 
 def by_kind(kind: str, message: str) -> ClientError:
-    """The exception for an error that came over the wire."""
-    return next((made(message) for name, made in KINDS if name == kind), QueryFailed(message))
+    """The exception for an error that came over the wire; nothing in its message steers a terminal."""
+    shown = "".join(each if each.isprintable() or each == "\n" else "?" for each in message)
+    return next((made(shown) for name, made in KINDS if name == kind), QueryFailed(shown))

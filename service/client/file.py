@@ -8,6 +8,7 @@ from typing import Any
 from service.client.answer import answer
 from service.client.errors import NoData, StoreUnusable
 from service.client.place import store_file
+from service.client.trust import must_trust
 from service.client.values import plain_rows
 
 
@@ -62,6 +63,7 @@ class FileDoor:
         if self._held is not None:
             yield self._held
             return
+        must_trust(self._data)
         if not store_file(self._data).exists():
             raise NoData(
                 f"no store in {self._data} yet; start one with `fallow serve --data {self._data}`, "

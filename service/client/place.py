@@ -2,7 +2,7 @@
 
 DATA/fallow.duckdb, DATA/sealed/, DATA/token and DATA/tokens.json (0600), DATA/service.json (while a service
 runs), DATA/fallow.toml (optional). The Unix socket is DATA/fallow.sock, or lies in /run/fallow where the
-service may write there.
+service may write there. What somebody else could have put into DATA is not read (``trust``).
 """
 
 import json
@@ -10,7 +10,8 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from service.trouble import Trouble
+from service.client.errors import ClientError
+from service.client.trust import must_trust, read_text, system
 
 DATA_VARIABLE = "FALLOW_DATA"
 URL_VARIABLE = "FALLOW_URL"
@@ -20,7 +21,10 @@ CODE_VARIABLE = "FALLOW_DASHBOARD_CODE"
 """Whoever knows its value may act from the dashboard as the user that it runs as."""
 HOSTS_VARIABLE = "FALLOW_DASHBOARD_HOSTS"
 """Names that the dashboard answers to beside the machine's own, with commas between."""
-DEFAULT_DATA = ".fallow"
+STATE_VARIABLE = "XDG_STATE_HOME"
+STATE = Path("~/.local/state")
+"""Where the XDG Base Directory Specification has what a program remembers between its runs. Not in its data
+home: what was measured means something on this machine alone, and a user's systemd unit has it there."""
 SOCKET_NAME = "fallow.sock"
 RUN_DIR = Path("/run/fallow")
 
@@ -39,22 +43,49 @@ class Announcement:
     socket: str | None = None
 
 
-class Nowhere(Trouble):
+class Nowhere(ClientError):
     """The DATA directory cannot be named."""
 
 
 def data_dir(chosen: Path | None = None) -> Path:
-    """The DATA directory: the one chosen, else $FALLOW_DATA, else ``./.fallow``; it need not exist.
+    """The DATA directory: the one chosen, else $FALLOW_DATA, else ``default_data``; it need not exist.
 
-    Raises ``Nowhere``.
+    Raises ``Nowhere``, and ``Untrusted`` where somebody else could have prepared it.
     """
-    wanted = chosen or Path(os.environ.get(DATA_VARIABLE) or DEFAULT_DATA)
+    named = chosen or os.environ.get(DATA_VARIABLE)
     try:
-        return wanted.expanduser().absolute()
+        data = Path(named).expanduser().absolute() if named else default_data()
     except FileNotFoundError as error:
         raise Nowhere("the folder that this was started in is gone; name another with --data") from error
     except RuntimeError as error:
-        raise Nowhere(f"no user has the folder {wanted}; name another with --data") from error
+        raise Nowhere(f"no user has the folder {named}; name another with --data") from error
+    must_trust(data)
+    return data
+
+
+def default_data() -> Path:
+    """The DATA directory where none is named: the machine's if root names one, else this user's own.
+
+    Never one of the folder that somebody stands in: anybody could have prepared it. Raises ``Nowhere``.
+    """
+    return system().data or user_state()
+
+
+def user_state() -> Path:
+    """What this user's Fallow keeps: $XDG_STATE_HOME/fallow, else ~/.local/state/fallow. Raises ``Nowhere``.
+
+    As the specification has it, a variable that is no absolute path counts as not set.
+    """
+    try:
+        chosen = Path(os.environ.get(STATE_VARIABLE, "")).expanduser()
+        root = chosen if chosen.is_absolute() else STATE.expanduser()
+    except RuntimeError as error:
+        raise Nowhere(
+            f"there is no home folder to keep anything in; set {STATE_VARIABLE}, or name a folder with --data"
+        ) from error
+    if not root.is_absolute():
+        raise Nowhere(f"$HOME is no absolute path ({root}); set it, or name a folder with --data")
+    return root / "fallow"
 
 
 def store_file(data: Path) -> Path:
@@ -85,9 +116,12 @@ def announcement_file(data: Path) -> Path:
 
 
 def announced(data: Path) -> Announcement | None:
-    """What the service of this DATA last said of itself; ``None`` when there is none or it is unreadable."""
+    """What the service of this DATA last said of itself; ``None`` when there is none or it is unreadable.
+
+    Raises ``Untrusted``.
+    """
     try:
-        said = json.loads(announcement_file(data).read_text(encoding="utf-8"))
+        said = json.loads(read_text(announcement_file(data)))
         return Announcement(
             url=str(said["url"]),
             pid=int(said["pid"]),
@@ -115,10 +149,19 @@ def withdraw(data: Path, pid: int) -> None:
 
 
 def token(data: Path) -> str | None:
-    """The token from $FALLOW_TOKEN, else from DATA/token; ``None`` where neither can be read."""
-    if given := os.environ.get(TOKEN_VARIABLE):
-        return given.strip()
+    """The token from $FALLOW_TOKEN, else from DATA/token; ``None`` where neither can be read.
+
+    Raises ``Untrusted``.
+    """
+    if (given := given_token()) is not None:
+        return given
     try:
-        return token_file(data).read_text(encoding="ascii").strip() or None
+        return read_text(token_file(data)).strip() or None
     except (OSError, UnicodeDecodeError):
         return None
+
+
+def given_token() -> str | None:
+    """The token from $FALLOW_TOKEN."""
+    given = os.environ.get(TOKEN_VARIABLE)
+    return given.strip() if given else None

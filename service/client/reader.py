@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from service.client import place as client_place
 from service.client.errors import (
-    ClientError,
     ServiceDown,
     StoreUnusable,
     UnknownQuery,
 )
 from service.client.file import FileDoor
 from service.client.http import HttpDoor
-from service.client.local import machine_service, named_socket
+from service.client.local import is_alive, machine_service, named_socket, own_data, token_beside
 from service.client.wire import UNIX
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TIMEOUT_S = 35.0
-PROBE_TIMEOUT_S = 2.0
 
 
 class Door(Protocol):
@@ -165,32 +163,32 @@ def connect(
     """A client of the service of a DATA directory, or of its file when none runs.
 
     ``url`` names a service elsewhere (else $FALLOW_SOCKET, else $FALLOW_URL); ``token`` is read from
-    $FALLOW_TOKEN or DATA/token when not given. Where nothing is named and there is no store here, a service
-    of the whole machine is asked. ``only_looks``: ask as a viewer, whatever more this account may; what a
-    dashboard shows is seen by whoever opens it. Raises ``ServiceDown`` only when a named address does not
-    answer; what is wrong with a file is said at the first question.
+    $FALLOW_TOKEN or DATA/token when not given. Where nothing is named and no service of this user's own
+    answers, one of the whole machine is asked before the file is read. ``only_looks``: ask as a viewer,
+    whatever more this account may; what a dashboard shows is seen by whoever opens it. Raises ``ServiceDown``
+    only when a named address does not answer, and ``Untrusted``; what is wrong with a file the first question
+    says.
     """
-    data = client_place.data_dir(data_dir)
+    found = own_data(data_dir)
     if address := url or (_named() if data_dir is None else None):
-        held = None if address.startswith(UNIX) else client_place.token(data) if token is None else token
+        held = None if address.startswith(UNIX) else token_beside(found) if token is None else token
         door = HttpDoor(url=address, token=held, timeout_s=timeout_s, only_looks=only_looks)
         door.health()
         return Client(door, data=None)
 
     def reopen() -> Door:
-        said = running(data)
-        if said is None:
-            here = data_dir is not None or client_place.store_file(data).exists()
-            address = None if here else machine_service()
-            return (
-                FileDoor(data)
-                if address is None
-                else HttpDoor(url=address, token=None, timeout_s=timeout_s, only_looks=only_looks)
-            )
-        held = client_place.token(data) if token is None else token
-        return HttpDoor(url=said.url, token=held, timeout_s=timeout_s, only_looks=only_looks)
+        said = running(found) if isinstance(found, Path) else None
+        if said is not None and isinstance(found, Path):
+            held = client_place.token(found) if token is None else token
+            return HttpDoor(url=said.url, token=held, timeout_s=timeout_s, only_looks=only_looks)
+        address = machine_service() if data_dir is None else None
+        if address is not None:
+            return HttpDoor(url=address, token=None, timeout_s=timeout_s, only_looks=only_looks)
+        if isinstance(found, Path):
+            return FileDoor(found)
+        raise found
 
-    return Client(reopen(), data=data, reopen=reopen)
+    return Client(reopen(), data=found if isinstance(found, Path) else None, reopen=reopen)
 
 
 def running(data: Path) -> client_place.Announcement | None:
@@ -198,11 +196,7 @@ def running(data: Path) -> client_place.Announcement | None:
     said = client_place.announced(data)
     if said is None:
         return None
-    try:
-        found = HttpDoor(url=said.url, token=None, timeout_s=PROBE_TIMEOUT_S).health()
-    except ClientError:
-        return None
-    return said if found.get("pid") == said.pid else None
+    return said if is_alive(said.url, said.pid) else None
 
 
 def _named() -> str | None:

@@ -13,8 +13,9 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
+from service.client.trust import SYSTEM_FILE, read_text
 from service.config.fields import Misplaced
-from service.config.model import Config, ConfigError, Setting
+from service.config.model import Config, ConfigError, Setting, SystemConfig
 
 FILE_NAME = "fallow.toml"
 
@@ -58,15 +59,23 @@ class _Named:
 def load(path: Path | None, flags: Mapping[str, tuple[str, object]] | None = None) -> Effective:
     """The configuration of one file and the command line; reads the file.
 
-    ``flags`` maps a dotted key to the flag's name and its value. Raises ``ConfigError``.
+    ``flags`` maps a dotted key to the flag's name and its value. Raises ``ConfigError``, and ``Untrusted``
+    for a file that somebody else could have written.
     """
-    if path is None or not path.exists():
+    if path is None:
         return parse("", origin=FILE_NAME, flags=flags)
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_text(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return parse("", origin=FILE_NAME, flags=flags)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the configuration {path}: {error}") from error
-    return parse(text, origin=path.name, flags=flags)
+    effective = parse(text, origin=path.name, flags=flags)
+    if effective.config.system != SystemConfig() and path.absolute() != SYSTEM_FILE:
+        raise ConfigError(
+            f"{path}: [system] is root's word for the whole machine, and counts in {SYSTEM_FILE} alone"
+        )
+    return effective
 
 
 def parse(text: str, *, origin: str, flags: Mapping[str, tuple[str, object]] | None = None) -> Effective:

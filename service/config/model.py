@@ -26,6 +26,7 @@ from service.config.deciding import (
     check_tree,
 )
 from service.config.fields import Misplaced, bounded, names, told
+from service.config.system import SystemConfig
 from service.config.telling import DeliveryConfig, ReportConfig, check_receivers
 from service.logs import LogFormat
 from service.trouble import Trouble
@@ -56,6 +57,7 @@ __all__ = [
     "Setting",
     "SimulatedConfig",
     "StoreConfig",
+    "SystemConfig",
     "Thresholds",
 ]
 
@@ -285,6 +287,7 @@ class Config:
     store: StoreConfig = field(default_factory=StoreConfig)
     log: LogConfig = field(default_factory=LogConfig)
     rehearsal: RehearsalConfig = field(default_factory=RehearsalConfig)
+    system: SystemConfig = field(default_factory=SystemConfig)
 
     def __post_init__(self) -> None:
         check_tree(self.quotas)

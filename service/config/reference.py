@@ -15,7 +15,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 from service.config.model import Config
 
 VARIABLES = {
-    "FALLOW_DATA": "the store's folder, where `--data` is not given (else `./.fallow`)",
+    "FALLOW_DATA": "the store's folder, where `--data` is not given (else `system.data`, else "
+    "`~/.local/state/fallow`)",
     "FALLOW_SOCKET": "for readers and launchers: the Unix socket of the service to ask",
     "FALLOW_URL": "for readers and launchers: a service elsewhere, instead of the one of DATA",
     "FALLOW_TOKEN": "for readers and launchers: the token for it, instead of `DATA/token`",

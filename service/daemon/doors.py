@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.client.place import RUN_DIR, SOCKET_NAME
+from service.client.trust import way_fault
 from service.client.wire import reachable
 from service.daemon.start import SEND_BUFFER_BYTES, ServiceRefused
 
@@ -84,6 +85,8 @@ def _make_folder(folder: Path) -> None:
 
 def _open(path: Path) -> LocalDoor:
     try:
+        if (fault := way_fault(path)) is not None:
+            raise ServiceRefused(f"no socket is made at {path}: {fault}; choose another with api.socket")
         with reachable(path) as address:
             lock = _lock(path)
             try:

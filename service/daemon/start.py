@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.client.place import token_file
+from service.client.trust import must_trust
 from service.config.model import Config
 from service.trouble import Trouble
 
@@ -38,9 +39,13 @@ class Orders:
 
 
 def make_data_dir(data: Path) -> None:
-    """The DATA directory, readable by its owner alone when it is new. Raises ``ServiceRefused``."""
+    """The DATA directory, readable by its owner alone when it is new.
+
+    Raises ``ServiceRefused``, and ``Untrusted`` where somebody else was faster.
+    """
     try:
         data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        must_trust(data)
         probe = data / f".write-probe-{os.getpid()}"
         probe.write_bytes(b"x" * 4096)
         probe.unlink()

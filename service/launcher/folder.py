@@ -23,6 +23,7 @@ from typing import Any
 
 from advisor.register.model import Launcher
 from collector.model import JobId
+from service.client.place import Nowhere, user_state
 from service.trouble import Trouble
 
 ABOUT = "job.json"
@@ -181,13 +182,10 @@ def _jobs() -> Path:
 
 
 def _state() -> Path:
-    root = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     try:
-        return Path(root).expanduser().absolute() / "fallow"
-    except (RuntimeError, OSError) as error:
-        raise NoFolder(
-            f"there is no home folder to keep a job's log in ({str(error).rstrip('.')}); set XDG_STATE_HOME"
-        ) from error
+        return user_state()
+    except Nowhere as error:
+        raise NoFolder(f"there is no place to keep a job's log: {error}") from error
 
 
 def _places(detached: bool) -> tuple[Path, ...]:

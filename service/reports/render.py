@@ -105,17 +105,11 @@ def _csv(report: Report) -> str:
 
 
 def _templated(name: str, report: Report, style: Style, drawings: charts.Drawings) -> str:
-    from jinja2 import ChoiceLoader, Environment, FileSystemLoader, StrictUndefined, TemplateError
+    from jinja2 import TemplateError
 
-    folders = [FileSystemLoader(folder) for folder in (style.templates, OURS) if folder is not None]
-    made = Environment(
-        loader=ChoiceLoader(folders),
-        autoescape=name.endswith(".html.j2"),
-        keep_trailing_newline=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    from service.reports.sandbox import environment
+
+    made = environment(style.templates, OURS, html=name.endswith(".html.j2"))
     made.filters |= {
         "written": lambda value, measure: written(value, measure, report.currency),
         "day": lambda at: day(at, report.zone),
@@ -139,8 +133,11 @@ def _templated(name: str, report: Report, style: Style, drawings: charts.Drawing
 
 def _picture(chart: Chart, pictures: Pictures, drawings: charts.Drawings) -> Any:
     """The chart as HTML that carries it."""
+    from jinja2 import TemplateRuntimeError
     from markupsafe import Markup, escape
 
+    if not isinstance(chart, Chart):
+        raise TemplateRuntimeError("picture() draws a section's chart, and nothing else")
     if pictures is Pictures.SVG:
         drawn = drawings.text(chart, charts.Form.SVG)
         labelled = drawn.replace("<svg ", f'<svg role="img" aria-label="{escape(chart.says)}" ', 1)

@@ -128,7 +128,7 @@ class Site:
         own = {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": str(self.folder / "home"),
-            "XDG_STATE_HOME": str(self.folder / "home" / "state"),
+            "XDG_STATE_HOME": str(self.folder / "home" / ".local" / "state"),
             "OMP_NUM_THREADS": "1",
             "TERM": "dumb",
         }
@@ -142,8 +142,10 @@ class Site:
 
     def furnish(self) -> None:
         """Make the folders and files that a reader would have."""
-        for each in (self.work, self.data, self.folder / "home" / "state"):
+        state = self.folder / "home" / ".local" / "state"
+        for each in (self.work, self.data, state):
             each.mkdir(parents=True)
+        (state / "fallow").symlink_to(self.data)
         for name in LINKED:
             (self.work / name).symlink_to(ROOT / name)
         (self.work / ".venv").symlink_to(sys.prefix)

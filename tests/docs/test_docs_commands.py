@@ -164,7 +164,8 @@ def tried(site: Site, command: Command) -> None:
         return
     text = site.real(command.text)
     if text.startswith("export "):
-        site.variables.update(dict(word.split("=", 1) for word in shlex.split(text)[1:]))
+        words = shlex.split(text.replace("$PWD", str(site.work)))
+        site.variables.update(dict(word.split("=", 1) for word in words[1:]))
         return
     in_process = command.program == "fallow" and not re.match(r"fallow run |.*[|<>$;&]", command.text)
     done = site.verb(*fallow_words(text)) if in_process else site.shell(text)

@@ -1,0 +1,137 @@
+"""Whom this process believes: itself, root, and the account that root names in /etc/fallow/fallow.toml.
+
+What anybody else could have put somewhere is no store, no configuration, no template and no service: it isn't
+read, and a sentence says whose it is and what to do. Of root's file only the table ``[system]`` is read here;
+it may be the service's configuration as well.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from collector.file_trust import ROOT_UID, Distrust, distrust, distrust_inside, distrust_way, read_trusted
+from collector.procfs.accounts import name_of, uid_of, unmapped_uid
+from service.client.errors import ClientError, Untrusted
+
+SYSTEM_FILE = Path("/etc/fallow/fallow.toml")
+ONLY_ROOT = frozenset({ROOT_UID})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class System:
+    """What root says of this machine; ``None``: nothing."""
+
+    account: str | None = None
+    data: Path | None = None
+
+
+class BadSystemFile(ClientError):
+    """Root's file cannot be used."""
+
+
+def system(file: Path = SYSTEM_FILE) -> System:
+    """What root's file says; nothing where there is none. Raises ``BadSystemFile``, ``Untrusted``."""
+    try:
+        found = read_trusted(file, ONLY_ROOT)
+    except (FileNotFoundError, NotADirectoryError):
+        return System()
+    except OSError as error:
+        raise BadSystemFile(f"cannot read {file} ({error.strerror}); root can let you: chmod a+r") from error
+    if isinstance(found, Distrust):
+        if unmapped_uid() is not None:
+            return System()  # a user namespace without root: whose it is cannot be told
+        mend = found.remedy("root")
+        raise Untrusted(
+            f"{file} says which account is believed, so nobody but root may write it, and {found}"
+            + (f"; as root: `{mend}`" if mend else "")
+        )
+    return _system(found, file)
+
+
+def trusted_uids(file: Path = SYSTEM_FILE) -> frozenset[int]:
+    """The uids that this process believes. Raises as ``system`` does."""
+    account = system(file).account
+    uid = None if account is None else uid_of(account)
+    return frozenset({os.geteuid(), ROOT_UID} | ({uid} if uid is not None else set()))
+
+
+def must_trust(folder: Path) -> None:
+    """Raises ``Untrusted`` for a DATA folder that somebody else could have prepared, or something in it.
+
+    One that is not there is nobody's.
+    """
+    try:
+        fault = distrust_inside(folder, trusted_uids())
+    except OSError:
+        return  # not there, or closed to us: whoever opens it says so
+    if fault is not None:
+        raise Untrusted(f"{folder} is not used: {because(fault)}, or name another folder with --data")
+
+
+def way_fault(path: Path) -> str | None:
+    """Why others could exchange what is at ``path``, there or not yet; ``None`` where they can't.
+
+    Raises OSError.
+    """
+    fault = distrust_way(path, trusted_uids())
+    return None if fault is None else because(fault)
+
+
+def read_text(path: Path, instead: str = "--data or --config") -> str:
+    """A file as text; ``instead`` are the flags that name another.
+
+    Raises ``Untrusted``, OSError, UnicodeDecodeError.
+    """
+    found = read_trusted(path, trusted_uids())
+    if isinstance(found, Distrust):
+        raise Untrusted(f"{path} is not read: {because(found)}, or name another with {instead}")
+    return found.decode("utf-8-sig")
+
+
+def is_mine(path: Path) -> bool:
+    """Whether something is there that nobody but who is trusted has a hand in."""
+    try:
+        return distrust(path, trusted_uids()) is None
+    except OSError:
+        return False
+
+
+def believed() -> str:
+    """Whom this process believes, in words. Raises as ``system`` does."""
+    account = system().account
+    first, *more = dict.fromkeys((name_of(os.geteuid()), "root", *([] if account is None else [account])))
+    return first if not more else f"{', '.join([first, *more[:-1]])} and {more[-1]}"
+
+
+def because(fault: Distrust) -> str:
+    """A fault, why it counts, and what mends it."""
+    mend = fault.remedy(name_of(os.geteuid()))
+    if fault.owner is None:
+        return f"{fault}, so others could put there what you would run or believe: `{mend}`"
+    if mend is None:
+        return f"{fault}, and only what is {believed()}'s is believed: use one of your own"
+    return (
+        f"{fault}, and only what is {believed()}'s is believed: if it is to be yours, look through it and "
+        f"have root run `{mend}`"
+    )
+
+
+def _system(text: bytes, file: Path) -> System:
+    import tomllib
+
+    try:
+        table = tomllib.loads(text.decode("utf-8-sig")).get("system", {})
+    except ValueError as error:
+        raise BadSystemFile(f"{file} is not valid TOML: {error}") from error
+    account, data = _word(table, "account", file), _word(table, "data", file)
+    if data is not None and not data.startswith("/"):
+        raise BadSystemFile(f"{file}: system.data is a folder's absolute path, not {data!r}")
+    return System(account=account or None, data=Path(data) if data else None)
+
+
+def _word(table: Any, key: str, file: Path) -> str | None:
+    value = table.get(key) if isinstance(table, dict) else table
+    if value is None or isinstance(value, str):
+        return value
+    raise BadSystemFile(f"{file}: system.{key} is text in quotes, not {value!r}")
