@@ -2,7 +2,7 @@
 
 A verb must be quick and a launcher lives as long as its job, so nothing heavy is imported here, and every
 call is a connection of its own that any thread may make. On a Unix socket (``unix:PATH``) the kernel tells
-the service who calls; on TCP a token does.
+the service who calls; on TCP a token does. Who listens is looked at before anything is sent (``peers``).
 """
 
 import json
@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from service.client.errors import NotAllowed, ServiceDown, ServiceOlder, by_kind
+from service.client.peers import must_trust_peer
 
 JSON = "application/json"
 TOTAL = "Fallow-Total"
@@ -72,8 +73,9 @@ class Wire:
         timeout_s: float | None = None,
         connected: Callable[[socket.socket], None] | None = None,
     ) -> Iterator[HTTPResponse]:
-        """The answer, its body still to be read: a GET, or a POST of a JSON body. Raises ``ServiceDown``.
+        """The answer, its body still to be read: a GET, or a POST of a JSON body.
 
+        Raises ``ServiceDown``, and ``Untrusted`` before anything is sent to somebody who isn't believed.
         ``connected`` is given the socket, so that another thread can end what is being read.
         """
         connection, root = _connection(self.url, self.timeout_s if timeout_s is None else timeout_s)
@@ -83,6 +85,8 @@ class Wire:
         try:
             try:
                 connection.connect()
+                if not isinstance(connection, HTTPSConnection):  # whose certificate says who it is
+                    must_trust_peer(connection.sock, self.url)
                 if connected is not None:
                     connected(connection.sock)
                 method = "GET" if body is None else "POST"
