@@ -79,6 +79,19 @@ def test_a_message_arrives_once_however_often_it_is_posted_and_pushed(outbox: Ou
     assert hook.taken[0]["title"] == "The week"
 
 
+def test_what_is_for_this_machine_passes_no_proxy_of_the_environment(
+    outbox: Outbox, hook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with webhook() as proxy:
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
+        monkeypatch.setenv("NO_PROXY", "intern.example")
+        outbox.post(message())
+        outbox.push(NOW_MS)
+        until(lambda: settled(outbox), "sent")
+        assert (hook.asked, proxy.asked) == (1, 0)
+
+
 @pytest.mark.parametrize("behave", ["refuse", "cut", "stall"])
 def test_a_server_that_fails_is_asked_again_later_and_gets_it_once(
     outbox: Outbox, hook: Webhook, behave: str
