@@ -42,6 +42,18 @@ ONE_SETTING = (
     frozenset({"XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_ALLOCATOR"}),
 )
 """Names of which a user who has set one has set all: adding another would change what the first means."""
+LEASE_NAMES = frozenset(
+    {
+        *MEMORY_DEFAULTS,
+        MEMORY_FRACTION,
+        PIPE_DIRECTORY,
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
+        "XLA_PYTHON_CLIENT_MEM_FRACTION",
+    }
+)
+"""All that a lease may set in a job's environment: what is set here, and by the advice to cap memory. A
+launcher refuses any other name, because many of them run code (LD_PRELOAD, BASH_ENV, PYTHONPATH)."""
 UPPER_LIMITS = frozenset({MEMORY_FRACTION, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"})
 """A user may have set less, never more."""
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import shutil
 import tarfile
 import tempfile
@@ -11,6 +12,8 @@ from io import BytesIO
 from pathlib import Path
 
 MANIFEST = "manifest.json"
+EXPORTED = re.compile(r"[a-z][a-z0-9_-]*\.(parquet|csv)")
+"""How the files of an export are called: whatever else came would be written beside a person's own files."""
 PIECE_BYTES = 256 * 1024
 
 WriteFiles = Callable[[Path, str, int, int], tuple[tuple[Path, int], ...]]
@@ -68,10 +71,12 @@ def unpack(stream: "tarfile.TarFile", out: Path) -> tuple[tuple[Path, int], ...]
     found: list[tuple[Path, int]] = []
     for member in stream:
         source = stream.extractfile(member)
-        if source is None or Path(member.name).name != member.name:
+        if source is None:
             continue
         if member.name == MANIFEST:
             rows = json.load(source)
+            continue
+        if not EXPORTED.fullmatch(member.name):
             continue
         draft, target = out / f".{member.name}.writing", out / member.name
         with draft.open("wb") as sink:

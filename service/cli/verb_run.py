@@ -64,7 +64,7 @@ def _launched(order: Order, client: ActingClient, data: Path | None, met: Meetin
     """Submit it and be its launcher: its exit code; ``None``: a process of its own is that now."""
     known: list[JobId] = []
     with calling_off(lambda error: _cancel(order, known, data, error)):
-        known.append(JobId(str(submit(client, order.submission)["job"])))
+        known.append(submit(client, order.submission))
         if order.detach and _is_left(order, known[0]):
             return None
         return detaching.run_here(order, known[0], data, met)
@@ -89,7 +89,7 @@ def _cancel(order: Order, known: Sequence[JobId], data: Path | None, error: Base
         return  # the service has not taken it, or nobody can ask it
     try:
         client = connect_acting(data, timeout_s=CANCEL_LIMIT_S)
-        job = known[0] if known else JobId(str(submit(client, order.submission)["job"]))
+        job = known[0] if known else submit(client, order.submission)
         client.cancel(job, because=why(error), nonce=order.submission.nonce)
     except JobEnded:
         return

@@ -22,7 +22,7 @@ from advisor.register.model import (
     Suspend,
 )
 from collector.model import GpuUuid
-from service.launcher import model, turns
+from service.launcher import fitness, model, turns
 from service.launcher.model import Course, Lease, Over, Phase, Turn
 
 ENDERS = (1, 2, 3, 15)
@@ -49,7 +49,10 @@ def step(course: Course, event: model.Event, now_s: float) -> Turn:
     turn = _happened(course, event, now_s)
     while turn.course.phase in IDLE and turn.course.doing is None and turn.course.queue:
         first, *later = turn.course.queue
-        taken = _take(replace(turn.course, queue=tuple(later), doing=first), first, now_s)
+        doing = replace(turn.course, queue=tuple(later), doing=first)
+        why = fitness.objection(first)
+        refused = model.Tell(text=f"not done: {why}")
+        taken = _take(doing, first, now_s) if why is None else turns.done(doing, why, refused)
         turn = Turn(course=taken.course, actions=turn.actions + taken.actions)
     return turn
 

@@ -29,7 +29,7 @@ def run_here(order: Order, job: JobId, data: Path | None, met: Meeting) -> int:
             voice.say(str(error))
 
     def again(lost: JobId) -> JobId:
-        found = JobId(str(submit(connect_acting(data), order.submission, limit_s=0)["job"]))
+        found = submit(connect_acting(data), order.submission, limit_s=0)
         try:
             take_along(lost, found, nonce)
         except NoFolder as error:

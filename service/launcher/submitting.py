@@ -1,12 +1,13 @@
 """Hands a submission to the service: the first time, and again where the service lost it."""
 
 import time
-from typing import Any
 
 from advisor.register.model import Submission
 from advisor.written import to_tree
+from collector.model import JobId
 from service.client.acting import ActingClient
-from service.client.errors import ServiceDown
+from service.client.errors import QueryFailed, ServiceDown
+from service.launcher.fitness import job_id
 
 SUBMIT_LIMIT_S = 10.0
 AGAIN_S = 0.5
@@ -14,14 +15,21 @@ NOT_SENT = ("user", "uid")
 """The service knows who calls."""
 
 
-def submit(client: ActingClient, submission: Submission, limit_s: float = SUBMIT_LIMIT_S) -> dict[str, Any]:
-    """The entry; asked again when the line breaks, which the nonce makes safe. Raises ``ClientError``."""
+def submit(client: ActingClient, submission: Submission, limit_s: float = SUBMIT_LIMIT_S) -> JobId:
+    """Its id; asked again when the line breaks, which the nonce makes safe. Raises ``ClientError``."""
     body = {name: value for name, value in to_tree(submission).items() if name not in NOT_SENT}
     until_s = time.monotonic() + limit_s
     while True:
         try:
-            return client.submit(body)
+            entry = client.submit(body)
+            break
         except ServiceDown:
             if time.monotonic() + AGAIN_S > until_s:
                 raise
             time.sleep(AGAIN_S)
+    job = job_id(entry.get("job"))
+    if job is None:
+        raise QueryFailed(
+            f"the service at {client.url} took the job and did not say its number; ask its operator"
+        )
+    return job

@@ -120,6 +120,18 @@ def test_the_worker_sees_its_devices_its_settings_and_the_users_own_words(
     assert "RANK" not in seen
 
 
+def test_a_lease_that_would_run_code_starts_nothing_and_says_which_name(
+    service: WireService, launch: Launch
+) -> None:
+    job = launch("--", sys.executable, "-c", "print('ran')")
+    service.tell(Begin(number=1, gpus=(A,), settings=(("BASH_ENV", "/tmp/evil"),)))
+    told = service.handled(1)
+    assert told["stand"] == "pending" and "a lease may not set BASH_ENV" in told["failed"]
+    service.tell(Begin(number=2, gpus=(A,)))
+    assert job.end() == 0
+    assert job.printed() == "ran\n"
+
+
 def test_a_gang_gets_ranks_and_ends_with_its_first_failure(service: WireService, launch: Launch) -> None:
     script = "echo $RANK/$WORLD_SIZE/$LOCAL_RANK; [ $RANK = 1 ] && exit 5; sleep 600"
     job = launch("--gpus", "3", "--workers", "torchrun", "--", "sh", "-c", script)
