@@ -101,7 +101,8 @@ def mps(pids: tuple[int, ...] | None = None) -> Finding:
     """Whether CUDA's multi-process service runs, which decides how sharers of a GPU are kept apart."""
     from collector.procfs.entanglements import mps_pids
 
-    running = mps_pids() if pids is None else pids
+    found_pids = {} if pids is not None else mps_pids()
+    running = pids or (*found_pids.get(0, ()), *found_pids.get(os.geteuid(), ()))
     if running:
         found = (
             f"runs (process {running[0]}): one user's jobs share a GPU by it; no client of it is checkpointed"

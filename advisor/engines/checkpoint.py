@@ -22,6 +22,7 @@ GIB = 1 << 30
 FIRST_DRIVER, LOCK_TIMEOUT_DRIVER = 550, 570
 HOST_RESERVE_BYTES = 2 * GIB
 """Left to the host beside what moves there: a job that survives its pause must not meet the OOM killer."""
+ROOT_UID = 0
 MANAGED_BYTES = 64 << 20
 """A CUDA process maps a little of the unified-memory device anyway; this much is memory in use."""
 
@@ -81,13 +82,16 @@ class Deed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """What is known of the machine and of us; ``None`` is not known."""
+    """What is known of the machine and of us; ``None`` is not known.
+
+    ``mps_pids`` are the processes of CUDA's multi-process service, by account: root's serves everybody.
+    """
 
     architecture: str
     driver_major: int | None
     uid: int
     available_bytes: int | None
-    mps_pids: tuple[int, ...] = ()
+    mps_pids: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,12 +117,7 @@ def unfit_host(host: Host) -> str | None:
             f"driver {host.driver_major} has no timeout for the lock, so a job that is stuck would hang the "
             f"pause: {LOCK_TIMEOUT_DRIVER} or later has"
         )
-    if host.mps_pids:
-        return (
-            f"CUDA's multi-process service runs (process {host.mps_pids[0]}), and a client of it cannot be "
-            "checkpointed alone"
-        )
-    return None
+    return _served(host, ROOT_UID)
 
 
 def unfit(host: Host, targets: Sequence[Target]) -> str | None:
@@ -222,12 +221,25 @@ class _Attempt:
             return f"unknown ({refused})"
 
 
+def _served(host: Host, uid: int | None) -> str | None:
+    """Whether an account's programs may be clients of a multi-process service of that account's."""
+    pids = () if uid is None else host.mps_pids.get(uid, ())
+    if not pids:
+        return None
+    return (
+        f"CUDA's multi-process service runs (process {pids[0]}), and a client of it cannot be checkpointed "
+        "alone"
+    )
+
+
 def _unfit_process(host: Host, target: Target, handled: set[int]) -> str | None:
     who, now = f"process {target.pid}", target.now
     if now is None:
         return f"{who} is gone"
     if host.uid not in (0, now.uid):
         return f"{who} is another user's: only root may checkpoint it"
+    if (served := _served(host, now.uid)) is not None:
+        return served
     if now.traced is not False:
         return f"{who} is being traced" if now.traced else f"whether {who} is being traced is not known"
     if (target.world_size or "1") != "1" or now.nccl:

@@ -8,19 +8,32 @@ The daemon is found among the processes, and its directory is read as it sees it
 proc(5)): a service whose unit has a /tmp of its own sees another. What counts is that jobs see the daemon's;
 they live where the machine's first process does. The program of that name also talks to a daemon: only the
 one that the process id in the directory names is one.
+
+None of this is believed of anybody. What a share's programs meet in that directory computes for them. So the
+process has to be one account's through and through (a set-uid program that waits for a password is its
+caller's), its program, its directory and the pipes in it have to be that account's or root's, and nobody else
+may be able to exchange them.
 """
 
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.register.shares import PIPE_DIRECTORY, Mps
 from collector.clock import Clock
+from collector.file_trust import ROOT_UID, distrust_way
 from collector.procfs.accounts import name_of
+from collector.procfs.stat import parse_uids
 
 DEFAULT_DIRECTORY = "/tmp/nvidia-mps"
 PID_FILE = "nvidia-cuda-mps-control.pid"
 DAEMON = "nvidia-cuda-mps-control"
+PIPES = ("control", "control_privileged", "control_lock", "log", PID_FILE)
+"""What a daemon makes in its directory; its clients meet it at the first one, as its log says."""
+DELETED = " (deleted)"
+"""After the name of a program that was upgraded since it was started; proc_pid_exe(5)."""
 LONGEST_COMM = 15
 """Characters of a name in /proc/PID/comm."""
 LOOK_S = 5.0
@@ -70,36 +83,112 @@ def _controls(processes: Path) -> Iterator[Path]:
             yield process
 
 
+@dataclass(frozen=True, slots=True)
+class _Refused(Exception):
+    """The process is no daemon whose directory others may be led to, and why."""
+
+    why: str
+
+
 def _looked_at(process: Path, processes: Path) -> Mps:
-    """What the process says that it is, and whether jobs can reach it."""
-    directory = _directory_of(process)
-    own = _inside(process, directory)
+    """What the process is, and whether jobs can reach it and may be led there."""
+    who = f"process {process.name}, an MPS control program,"
     try:
-        is_daemon = (own / PID_FILE).read_text().strip() == process.name
-        uid = process.stat().st_uid
-    except OSError:
-        is_daemon = False
-    if not is_daemon:
-        return Mps(why=f"process {process.name}, an MPS control program, is no daemon of {directory}")
-    if not _is_seen(own, directory, processes / "1"):
+        uid = _owner(process)
+        directory = _directory_of(process)
+        if not _is_daemon(process, directory):
+            return Mps(why=f"{who} is no daemon of {directory}")
+        fault = _program_fault(process, uid) or folder_fault(Path(directory), uid, _root(process))
+    except _Refused as refused:
+        return Mps(why=f"{who} {refused.why}")
+    except OSError as error:
+        return Mps(why=f"{who} cannot be looked at: {error.strerror}")
+    if fault is not None:
+        return Mps(why=f"the MPS daemon, process {process.name}, is not used: {fault}")
+    if not _is_seen(_inside(process, directory), directory, processes / "1"):
         return Mps(why=f"the MPS daemon, process {process.name}, has a {directory} that jobs do not see")
-    return Mps(pipe_directory=directory, why="", owner=None if uid == 0 else name_of(uid))
+    return Mps(pipe_directory=directory, why="", owner=None if uid == ROOT_UID else name_of(uid))
+
+
+def folder_fault(folder: Path, uid: int, root: Path = Path("/")) -> str | None:
+    """Why programs of ``uid`` must not meet a daemon there; ``None``: it is that account's or root's alone.
+
+    ``root`` as the daemon sees it. A sticky folder will do: nobody can exchange a pipe in it. Raises OSError
+    where it cannot be looked at.
+    """
+    trusted = frozenset({uid, ROOT_UID})
+    fault = distrust_way(folder / PIPES[0], trusted, root)
+    if fault is not None:
+        if fault.owner is None and fault.place == folder:
+            return f"{fault}, so others can put their own pipes there; as root: `chmod +t {folder}`"
+        return f"{fault}, who could put pipes of their own there"
+    inside = root / str(folder).lstrip("/")
+    for name in PIPES:
+        try:
+            owner = (inside / name).lstat().st_uid
+        except FileNotFoundError:
+            if name == PIPES[0] and inside.stat().st_mode & stat.S_ISVTX:
+                return f"there is no {name} in {folder}, and anybody could put one there"
+            continue
+        if owner not in trusted:
+            return f"{folder / name} belongs to {name_of(owner)}"
+    return None
+
+
+def _owner(process: Path) -> int:
+    """The account that it is: real, effective, saved and file system uid. Raises ``_Refused``, OSError."""
+    uids = set(parse_uids((process / "status").read_bytes()))
+    if len(uids) != 1:
+        names = " and ".join(name_of(uid) for uid in sorted(uids))
+        raise _Refused(f"runs as {names} at once, as programs do that root lets others start")
+    return uids.pop()
+
+
+def _is_daemon(process: Path, directory: str) -> bool:
+    try:
+        return (_inside(process, directory) / PID_FILE).read_text().strip() == process.name
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _program_fault(process: Path, uid: int) -> str | None:
+    """What is wrong with the program that it runs; nothing where only root could say which it is."""
+    try:
+        program = str((process / "exe").readlink()).removesuffix(DELETED)
+        found = (process / "exe").stat()
+    except PermissionError:
+        return None
+    if program.rpartition("/")[2] != DAEMON:
+        return f"its program is {program} under another name"
+    if found.st_uid not in (uid, ROOT_UID) or found.st_mode & stat.S_IWOTH:
+        return f"its program {program} is {name_of(found.st_uid)}'s, or others may write it"
+    return None
 
 
 def _directory_of(process: Path) -> str:
-    """Where it was told to meet its clients; the default where it wasn't, or where that cannot be read."""
+    """Where it was told to meet its clients; the default where it wasn't, or where that cannot be read.
+
+    Raises ``_Refused`` for a place that no lease can name.
+    """
     try:
         environment = (process / "environ").read_bytes()
     except OSError:
         return DEFAULT_DIRECTORY
     said = dict(each.partition(b"=")[::2] for each in environment.split(b"\0"))
-    return os.fsdecode(said.get(PIPE_DIRECTORY.encode(), b"")) or DEFAULT_DIRECTORY
+    directory = os.fsdecode(said.get(PIPE_DIRECTORY.encode(), b"")) or DEFAULT_DIRECTORY
+    if not directory.startswith("/") or not directory.isprintable():
+        raise _Refused(f"meets its clients at {directory!r}, which is no absolute path")
+    return directory
 
 
 def _inside(process: Path, directory: str) -> Path:
     """The directory as that process sees it; as we do where we may not look through its eyes."""
+    return _root(process) / directory.lstrip("/")
+
+
+def _root(process: Path) -> Path:
     root = process / "root"
-    return root / directory.lstrip("/") if os.access(root, os.X_OK) else Path(directory)
+    return root if os.access(root, os.X_OK) else Path("/")
 
 
 def _is_seen(own: Path, directory: str, first: Path) -> bool:

@@ -64,15 +64,21 @@ def available_bytes(proc: Path = PROC) -> int | None:
     return None if found is None else int(found[1]) * 1024
 
 
-def mps_pids(proc: Path = PROC) -> tuple[int, ...]:
-    """Processes of CUDA's multi-process service: while one runs, any CUDA process may be its client."""
-    found = []
+def mps_pids(proc: Path = PROC) -> dict[int, tuple[int, ...]]:
+    """The processes of CUDA's multi-process service, by the account that each is.
+
+    While root's runs, any CUDA process may be its client; somebody else's serves that account alone. A
+    process is its real user's, whatever its program lets it be.
+    """
+    found: dict[int, list[int]] = {}
     for entry in os.scandir(proc):
         if entry.name.isdigit():
             name = read_file(Path(entry.path) / "comm")
             if name is not None and name.strip().startswith(_MPS_NAMES):
-                found.append(int(entry.name))
-    return tuple(sorted(found))
+                uid = parse_uid(read_file(Path(entry.path) / "status") or b"")
+                if uid is not None:
+                    found.setdefault(uid, []).append(int(entry.name))
+    return {uid: tuple(sorted(pids)) for uid, pids in found.items()}
 
 
 def _look(folder: Folder, proc: Path, cgroups: Path) -> Entanglement | None:

@@ -54,6 +54,12 @@ def parse_uid(status: bytes) -> int | None:
     return _first_number(status, b"Uid:")
 
 
+def parse_uids(status: bytes) -> tuple[int, ...]:
+    """The real, effective, saved and file system uid there; they differ in a set-uid program."""
+    line = next((each for each in status.splitlines() if each.startswith(b"Uid:")), b"Uid:")
+    return tuple(int(each) for each in line.split()[1:])
+
+
 def parse_boot_ms(stat: bytes) -> int:
     """When the machine booted, from ``btime`` in ``/proc/stat``, UTC milliseconds. Raises ValueError."""
     seconds = _first_number(stat, b"btime")

@@ -11,6 +11,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import assert_never
 
 from advisor.register.model import Ending, Launcher, Mobility, Sharing, Stand
@@ -266,12 +267,16 @@ class Running:
         assert course.lease is not None
         self._voice.over()
         self._pids, self._known = {}, Known(checkpoint_ms=self._known.checkpoint_ms)
+        user = {**os.environ, **self._order.environment}
+        settings, remark = starting.without_strangers(course.lease.settings, user)
+        if remark is not None:
+            self._voice.say(remark)
         try:
             self._meeting.clear()
             crew = self._crew_of_job()
             made = starting.starts(
                 self._order,
-                course.lease,
+                replace(course.lease, settings=settings),
                 job=self._job,
                 own=os.environ,
                 meeting=self._meeting,

@@ -1,10 +1,14 @@
 """What is started for a job on its lease: each worker's command and environment."""
 
+import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+from advisor.engines.mps import DEFAULT_DIRECTORY, folder_fault
 from advisor.register.model import Mobility
+from advisor.register.shares import NO_DAEMON_DIRECTORY, PIPE_DIRECTORY
 from service.launcher import world
 from service.launcher.folder import Meeting
 from service.launcher.model import Lease
@@ -64,6 +68,30 @@ def command(order: Order, lease: Lease, meeting: Meeting) -> tuple[str, ...]:
         "--",
         *script,
     )
+
+
+def without_strangers(
+    settings: tuple[tuple[str, str], ...], user: Mapping[str, str], default: str = DEFAULT_DIRECTORY
+) -> tuple[tuple[tuple[str, str], ...], str | None]:
+    """The lease's settings, without a meeting place of MPS that isn't this account's or root's; what to say.
+
+    Where neither lease nor user names one, CUDA looks at the default place, which anybody may have made.
+    """
+    named = dict(settings).get(PIPE_DIRECTORY)
+    if named == NO_DAEMON_DIRECTORY or (named is None and PIPE_DIRECTORY in user):
+        return settings, None
+    place = named or default
+    try:
+        fault = folder_fault(Path(place), os.getuid())
+    except FileNotFoundError:
+        fault = None if named is None else f"there is no {place} any more"
+    except OSError as error:
+        fault = f"{place} cannot be looked at: {error.strerror}"
+    if fault is None:
+        return settings, None
+    apart = tuple((name, value) for name, value in settings if name != PIPE_DIRECTORY)
+    remark = None if named is None else f"the job runs without MPS: {fault}"
+    return (*apart, (PIPE_DIRECTORY, NO_DAEMON_DIRECTORY)), remark
 
 
 def free_ports(count: int) -> tuple[int, ...]:

@@ -45,7 +45,7 @@ def test_terminals(found: tuple[Terminal, ...], uid: int, verdict: Verdict, says
         (replace(FIT, uid=1000), True, Verdict.LIMITED, "only this user's"),
         (replace(FIT, driver_major=560), True, Verdict.TROUBLE, "has no timeout for the lock"),
         (replace(FIT, driver_major=None), True, Verdict.ABSENT, "no NVIDIA driver is loaded"),
-        (replace(FIT, mps_pids=(7,)), False, Verdict.ABSENT, "multi-process service runs"),
+        (replace(FIT, mps_pids={0: (7,)}), False, Verdict.ABSENT, "multi-process service runs"),
     ],
 )
 def test_checkpoints(host: Host, on: bool, verdict: Verdict, says: str) -> None:

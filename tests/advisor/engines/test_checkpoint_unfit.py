@@ -31,7 +31,8 @@ def test_a_lone_process_on_a_fit_machine_may_be_tried() -> None:
         (but(driver_major=550), "has no timeout for the lock"),
         (but(driver_major=569), "has no timeout for the lock"),
         (but(uid=1001), "another user's: only root"),
-        (but(mps_pids=(88,)), "multi-process service runs (process 88)"),
+        (but(mps_pids={0: (88,)}), "multi-process service runs (process 88)"),
+        (but(mps_pids={1000: (89,)}), "multi-process service runs (process 89)"),
         (but(available_bytes=12 * GIB - 1), "do not fit into host memory (12.0 GiB available)"),
         (but(available_bytes=None), "unknown available"),
     ],
@@ -43,8 +44,8 @@ def test_machines_on_which_nothing_is_tried(host: Host, says: str) -> None:
 
 @pytest.mark.parametrize(
     "host",
-    [but(driver_major=570), but(uid=1000), but(available_bytes=12 * GIB)],
-    ids=["the first driver with a timeout", "the owner itself", "just room enough"],
+    [but(driver_major=570), but(uid=1000), but(available_bytes=12 * GIB), but(mps_pids={1001: (90,)})],
+    ids=["the first driver with a timeout", "the owner itself", "just room enough", "somebody else's MPS"],
 )
 def test_machines_that_are_just_good_enough(host: Host) -> None:
     assert unfit(host, [ONE]) is None

@@ -23,7 +23,7 @@ def daemon(folder: Path, name: str = DAEMON) -> Iterator[int]:
     """A real process of that name, which meets its clients in ``folder / "pipe"``."""
     pipe = folder / "pipe"
     pipe.mkdir()
-    (folder / name).symlink_to("/bin/sleep")
+    shutil.copy("/bin/sleep", folder / name)
     process = subprocess.Popen([folder / name, "60"], env={VARIABLE: str(pipe)})
     while Path(f"/proc/{process.pid}/comm").read_text().strip() != name[:15]:
         assert process.poll() is None  # the kernel names it a moment after it was started
@@ -51,12 +51,21 @@ class Proc:
         process.mkdir()
         (process / "comm").write_text(f"{program[:15]}\n")
         (process / "cmdline").write_bytes(f"/usr/bin/{program}\0-d\0".encode())
+        self.be(pid, os.geteuid())
+        binary = self.machine / program
+        binary.touch()
+        (process / "exe").symlink_to(binary)
         (process / "environ").write_bytes(b"HOME=/root\0" + env)
         (process / "root").symlink_to(root or self.machine)
         if directory is not None:
             pipe = (root or self.machine) / directory.lstrip("/")
             pipe.mkdir(parents=True, exist_ok=True)
             (pipe / PID_FILE).write_text(f"{pid}\n")
+
+    def be(self, pid: int, *uids: int) -> None:
+        """Its real, effective, saved and file system uid; one for all."""
+        four = uids if len(uids) == 4 else uids * 4
+        (self.path / str(pid) / "status").write_text(f"Name:\tx\nUid:\t{' '.join(map(str, four))}\n")
 
     def found(self, **environment: str) -> Mps:
         return find_mps(environment, self.path)
@@ -113,7 +122,7 @@ def test_a_daemon_of_a_user_without_an_account_has_the_name_that_leases_know(pro
     if os.geteuid() != 0:
         pytest.skip("only root can give a folder to somebody else")
     proc.add(20, DAEMON, directory="/tmp/nvidia-mps")
-    os.chown(proc.path / "20", 54321, 54321)
+    proc.be(20, 54321)
     assert proc.found().owner == "uid-54321"
 
 
@@ -156,3 +165,81 @@ def test_it_is_looked_for_again_only_now_and_then() -> None:
     often, once = seldom(find, SystemClock(), every_s=0), seldom(find, SystemClock(), every_s=1000)
     assert often().why != often().why
     assert once() is once()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to other accounts")
+class TestNobodyIsBelieved:
+    """What an account can make look like root's daemon: each by itself, and none is used."""
+
+    EVE = 54_322
+
+    @pytest.fixture
+    def mps(self, proc: Proc) -> Path:
+        """Root's daemon as it should be; its folder, as jobs see it."""
+        proc.add(20, DAEMON, directory="/tmp/nvidia-mps")
+        folder = proc.machine / "tmp" / "nvidia-mps"
+        (folder / "control").touch()
+        assert proc.found().pipe_directory == "/tmp/nvidia-mps"
+        return folder
+
+    def test_a_set_uid_program_that_waits_at_a_prompt(self, proc: Proc, mps: Path) -> None:
+        proc.be(20, self.EVE, 0, 0, 0)
+        assert proc.found() == Mps(
+            why="process 20, an MPS control program, runs as root and uid-54322 at once, as programs do that "
+            "root lets others start"
+        )
+
+    def test_another_program_under_its_name(self, proc: Proc, mps: Path) -> None:
+        (proc.path / "20" / "exe").unlink()
+        (proc.path / "20" / "exe").symlink_to("/usr/bin/su")
+        assert "not used: its program is /usr/bin/su under another name" in proc.found().why
+
+    def test_a_program_that_is_somebody_elses(self, proc: Proc, mps: Path) -> None:
+        os.chown(proc.machine / DAEMON, self.EVE, 0)
+        assert "is uid-54322's, or others may write it" in proc.found().why
+        os.chown(proc.machine / DAEMON, 0, 0)
+        (proc.machine / DAEMON).chmod(0o777)
+        assert "or others may write it" in proc.found().why
+
+    def test_a_folder_of_somebody_else(self, proc: Proc, mps: Path) -> None:
+        os.chown(mps, self.EVE, self.EVE)
+        assert "not used: the folder /tmp/nvidia-mps belongs to uid-54322" in proc.found().why
+
+    def test_a_folder_below_somebody_elses(self, proc: Proc, mps: Path) -> None:
+        os.chown(proc.machine / "tmp", self.EVE, self.EVE)
+        assert "not used: the folder /tmp belongs to uid-54322" in proc.found().why
+
+    def test_a_folder_in_which_anybody_may_exchange_a_pipe_and_the_command_that_mends_it(
+        self, proc: Proc, mps: Path
+    ) -> None:
+        mps.chmod(0o777)
+        assert proc.found().why.endswith(
+            "the folder /tmp/nvidia-mps can be written by everybody (mode 0777), so others can put their own "
+            "pipes there; as root: `chmod +t /tmp/nvidia-mps`"
+        )
+        mps.chmod(0o1777)
+        assert proc.found().pipe_directory == "/tmp/nvidia-mps"
+        (mps / "control").unlink()
+        assert "there is no control in /tmp/nvidia-mps, and anybody could put one there" in proc.found().why
+
+    @pytest.mark.parametrize("name", ["control", "control_privileged", "log", PID_FILE])
+    def test_a_pipe_of_somebody_else(self, proc: Proc, mps: Path, name: str) -> None:
+        (mps / name).touch()
+        os.chown(mps / name, self.EVE, self.EVE)
+        assert f"/tmp/nvidia-mps/{name} belongs to uid-54322" in proc.found().why
+
+    @pytest.mark.parametrize("place", ["mps", "/run/m\nps"])
+    def test_a_place_that_no_lease_can_name(self, proc: Proc, mps: Path, place: str) -> None:
+        (proc.path / "20" / "environ").write_bytes(f"{VARIABLE}={place}\0".encode())
+        assert "which is no absolute path" in proc.found().why
+
+    def test_a_real_daemon_beside_an_impostor_is_found(self, proc: Proc, mps: Path) -> None:
+        proc.add(19, DAEMON, directory="/home/eve/mps", env=f"{VARIABLE}=/home/eve/mps\0".encode())
+        proc.be(19, self.EVE, 0, 0, 0)
+        assert proc.found().pipe_directory == "/tmp/nvidia-mps"
+
+    def test_somebodys_own_daemon_serves_that_account_alone(self, proc: Proc, mps: Path) -> None:
+        proc.be(20, self.EVE)
+        for path in (mps, mps / "control", mps / PID_FILE):
+            os.chown(path, self.EVE, self.EVE)
+        assert proc.found().owner == "uid-54322"

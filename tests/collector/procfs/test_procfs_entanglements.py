@@ -106,7 +106,12 @@ def test_the_tightest_control_group_bounds_what_may_move(
     assert (found.cgroup_left_bytes, found.cgroup_read) == (left, True)
 
 
-def test_mps_is_known_by_its_cut_name(tree: ProcTree) -> None:
-    (tree.add(20) / "comm").write_text("nvidia-cuda-mps\n")
-    (tree.add(21) / "comm").write_text("python\n")
-    assert mps_pids(tree.root) == (20,)
+def test_mps_is_known_by_its_cut_name_and_its_real_user(tree: ProcTree) -> None:
+    for pid, name, uids in (
+        (20, "nvidia-cuda-mps", "0 0"),
+        (21, "python", "0 0"),
+        (22, "nvidia-cuda-mps", "7 0"),
+    ):
+        (tree.add(pid) / "comm").write_text(f"{name}\n")
+        (tree.root / str(pid) / "status").write_text(f"Uid:\t{uids} 0 0\n")
+    assert mps_pids(tree.root) == {0: (20,), 7: (22,)}
