@@ -70,8 +70,8 @@ def _must_trust(uids: frozenset[int], url: str) -> None:
     if strangers:
         names = " and ".join(sorted(map(name_of, strangers)))
         raise Untrusted(
-            f"nothing was asked at {url}: {names} listens there, and only services of {believed()} are "
-            f'believed; root can name another account in {SYSTEM_FILE}: [system] account = "{names}"'
+            f"nothing was asked at {url}: {names} listens there, and only a service of {believed()} is "
+            f"believed; if it is this machine's, root can name its account in {SYSTEM_FILE} ([system] account)"
         )
 
 

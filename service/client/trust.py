@@ -101,7 +101,7 @@ def believed() -> str:
     """Whom this process believes, in words. Raises as ``system`` does."""
     account = system().account
     first, *more = dict.fromkeys((name_of(os.geteuid()), "root", *([] if account is None else [account])))
-    return first if not more else f"{', '.join([first, *more[:-1]])} and {more[-1]}"
+    return first if not more else f"{', '.join([first, *more[:-1]])} or {more[-1]}"
 
 
 def because(fault: Distrust) -> str:
@@ -110,10 +110,10 @@ def because(fault: Distrust) -> str:
     if fault.owner is None:
         return f"{fault}, so others could put there what you would run or believe: `{mend}`"
     if mend is None:
-        return f"{fault}, and only what is {believed()}'s is believed: use one of your own"
+        return f"{fault}, and only what belongs to {believed()} is believed: use one of your own"
     return (
-        f"{fault}, and only what is {believed()}'s is believed: if it is to be yours, look through it and "
-        f"have root run `{mend}`"
+        f"{fault}, and only what belongs to {believed()} is believed: if it is to be yours, look through it "
+        f"and have root run `{mend}`"
     )
 
 

@@ -24,6 +24,7 @@ from typing import Any
 from advisor.register.model import Launcher
 from collector.model import JobId
 from service.client.place import Nowhere, user_state
+from service.client.trust import way_fault
 from service.trouble import Trouble
 
 ABOUT = "job.json"
@@ -197,6 +198,10 @@ def _places(detached: bool) -> tuple[Path, ...]:
 
 def _meeting_in(place: Path) -> Meeting:
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if (
+        fault := way_fault(place / "any")
+    ) is not None:  # else somebody could put a job of theirs in its place
+        raise PermissionError(errno.EPERM, fault)
     made = Meeting(path=Path(tempfile.mkdtemp(prefix="fallow-", dir=place)))
     try:
         with socket.socket(socket.AF_UNIX) as tried:

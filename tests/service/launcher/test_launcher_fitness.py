@@ -29,6 +29,8 @@ RUNS_CODE = (
 )
 LEASES = (Begin, Continue, Reshape)
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize("name", [*RUNS_CODE, "CUDA_INJECTION64_PATH", "NCCL_NET_PLUGIN", "HOME", "", "A B"])
 @pytest.mark.parametrize("lease", LEASES)

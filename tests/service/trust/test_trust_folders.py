@@ -47,10 +47,10 @@ def test_a_named_folder_of_somebody_else_is_refused_with_their_name(there: Path,
     assert by_flag == by_variable
     status, said = by_flag
     assert status == 2
-    believed = "ann and root" if uid else "root"
+    believed = "ann or root" if uid else "root"
     assert said == (
-        f"fallow: {data} is not used: the folder {there}/shared belongs to eve, and only what is "
-        f"{believed}'s is believed: use one of your own, or name another folder with --data\n"
+        f"fallow: {data} is not used: the folder {there}/shared belongs to eve, and only what "
+        f"belongs to {believed} is believed: use one of your own, or name another folder with --data\n"
     )
 
 
@@ -185,3 +185,17 @@ def test_no_socket_is_made_in_somebody_elses_folder(there: Path) -> None:
         as_account(ANN, lambda: opened(theirs / "s"), there)
     sticky = owned(there / "sticky", 0, 0o1777)
     assert as_account(ANN, lambda: opened(sticky / "s"), there) == "open"
+
+
+def test_a_job_meets_its_launcher_where_nobody_can_take_its_place(there: Path) -> None:
+    from service.launcher.folder import meeting
+
+    def met(place: Path) -> Path:
+        os.environ["TMPDIR"] = str(place)
+        made = meeting(detached=False)
+        made.remove()
+        return made.path.parent
+
+    safe, unsafe = owned(there / "safe", 0, 0o1777), owned(there / "unsafe", 0, 0o777)
+    assert as_account(ANN, lambda: met(safe), there) == safe
+    assert as_account(ANN, lambda: met(unsafe), there) == Path("/tmp")
