@@ -71,7 +71,7 @@ def _must_trust(uids: frozenset[int], url: str) -> None:
         names = " and ".join(sorted(map(name_of, strangers)))
         raise Untrusted(
             f"nothing was asked at {url}: {names} listens there, and only a service of {believed()} is "
-            f"believed; if it is this machine's, root can name its account in {SYSTEM_FILE} ([system] account)"
+            f"believed; if it is the machine's, root can name its account: [system] account in {SYSTEM_FILE}"
         )
 
 

@@ -111,7 +111,7 @@ def test_nothing_is_sent_to_a_socket_where_somebody_else_listens(there: Path) ->
                 f"fallow: nothing was asked at unix:{door}: eve listens there, and only a "
             )
             assert "service of ann or root is believed" in said
-            assert "root can name its account in /etc/fallow/fallow.toml ([system] account)" in said
+            assert "root can name its account: [system] account in /etc/fallow/fallow.toml" in said
         assert eve.connections > 1 and eve.text == ""
 
 
