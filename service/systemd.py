@@ -1,11 +1,10 @@
-"""The systemd unit of the service: what it says (pure), where it goes, and what systemd makes of it.
+"""The systemd units of an installation: where they go, for which account, and what systemd makes of them.
 
-The machine's unit runs as root, because whose a process is and what it holds can be read by nobody less; root
-with three capabilities only, a read-only file system but for its own folder, and no way to more. A single
-user's unit has no powers to give up. Sources: systemd.exec(5), systemd.service(5), sd_notify(3).
+What they say is ``service.units``'s.
 """
 
 import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -14,11 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.trouble import Trouble
+from service.units import ACCOUNT, HAND, MACHINE_DATA, PROBE, SERVICE
 
-UNIT = "fallow.service"
 RUNNING_SYSTEMD = Path("/run/systemd/system")
-MACHINE_UNITS = Path("/etc/systemd/system")
-MACHINE_DATA = Path("/var/lib/fallow")
+MACHINE_SERVICES = Path("/etc/systemd/system")
 PATIENCE_S = 30
 NO_BUS = "Failed to connect to bus"
 NOT_LOGGED_IN = (
@@ -26,43 +24,9 @@ NOT_LOGGED_IN = (
     "`loginctl enable-linger YOU`, which keeps one running"
 )
 
-SHIELD = """\
-NoNewPrivileges=yes
-LockPersonality=yes
-RestrictRealtime=yes
-RestrictSUIDSGID=yes
-SystemCallArchitectures=native
-"""
-
-MACHINE_SHIELD = """\
-CapabilityBoundingSet=CAP_SYS_PTRACE CAP_DAC_READ_SEARCH CAP_KILL
-SupplementaryGroups=tty
-ProtectSystem=strict
-ProtectHome=read-only
-PrivateTmp=yes
-ProtectKernelTunables=yes
-ProtectKernelModules=yes
-ProtectKernelLogs=yes
-ProtectControlGroups=yes
-ProtectClock=yes
-ProtectHostname=yes
-RestrictNamespaces=yes
-RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
-"""
-
 
 class SystemdTrouble(Trouble):
     """systemd is not there, or refused."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deployment:
-    """What is to run: the service's command, on which DATA, for whom. ``None`` data: systemd's folder."""
-
-    program: tuple[str, ...]
-    data: Path | None
-    config: Path | None
-    for_user: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,53 +40,53 @@ class Standing:
     pid: int | None
 
 
-def unit_text(wanted: Deployment) -> str:
-    """The unit's file. Pure."""
-    data = str(wanted.data) if wanted.data is not None else "%S/fallow"
-    words = [*wanted.program, "serve", "--data", data]
-    if wanted.config is not None:
-        words += ["--config", str(wanted.config)]
-    command = " ".join(word if word == "%S/fallow" else quoted(word) for word in words)
-    place = "StateDirectory=fallow\nStateDirectoryMode=0750\n"
-    if wanted.data is not None:
-        place = "" if wanted.for_user else f"ReadWritePaths={quoted('-' + str(wanted.data))}\n"
-    return (
-        "[Unit]\n"
-        "Description=Fallow, which finds GPU hours that lie fallow and gives them back\n"
-        "After=network.target nvidia-persistenced.service\n"
-        "StartLimitIntervalSec=300\nStartLimitBurst=10\n\n"
-        "[Service]\n"
-        f"Type=notify\nNotifyAccess=main\nExecStart={command}\n"
-        "Restart=on-failure\nRestartSec=2\nTimeoutStartSec=60\nTimeoutStopSec=15\nKillMode=mixed\n"
-        f"{place}RuntimeDirectory=fallow\nRuntimeDirectoryMode=0755\nUMask=0027\nLimitNOFILE=16384\n"
-        f"{SHIELD}{'' if wanted.for_user else MACHINE_SHIELD}\n"
-        "[Install]\n"
-        f"WantedBy={'default.target' if wanted.for_user else 'multi-user.target'}\n"
-    )
-
-
-def quoted(word: str) -> str:
-    """A word of a command line as systemd reads it back; systemd.syntax(7). Raises ``SystemdTrouble``."""
-    if not word.isprintable():
-        raise SystemdTrouble(f"{word!r} holds characters that a unit cannot; choose another path")
-    safe = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
-    return safe if safe and not set(safe) & set(" '\"\\;") else f'"{safe}"'
-
-
 def unit_file(for_user: bool, environment: Mapping[str, str]) -> Path:
     """Where the unit belongs."""
     if not for_user:
-        return MACHINE_UNITS / UNIT
+        return MACHINE_SERVICES / SERVICE
     home = environment.get("XDG_CONFIG_HOME") or str(Path(environment.get("HOME", "~")) / ".config")
-    return Path(home).expanduser() / "systemd" / "user" / UNIT
+    return Path(home).expanduser() / "systemd" / "user" / SERVICE
 
 
-def this_program() -> tuple[str, ...]:
-    """The command that is this program: the ``fallow`` beside this Python, else the module itself."""
-    beside = Path(sys.executable).with_name("fallow")
+def this_program(name: str = "fallow", module: str = "service.cli") -> tuple[str, ...]:
+    """The command that is this program: the one of that name beside this Python, else the module itself."""
+    beside = Path(sys.executable).with_name(name)
     if os.access(beside, os.X_OK):
         return (str(beside),)
-    return (sys.executable, "-P", "-m", "service.cli")
+    return (sys.executable, "-P", "-m", module)
+
+
+def beyond_account(program: Path) -> Path | None:
+    """The first folder on the way to a program that an account without powers cannot pass, or ``None``.
+
+    Followed through links: an interpreter in root's home cannot be run by anybody else.
+    """
+    for path in (program, program.resolve(), Path(sys.executable).resolve(), Path(sys.prefix)):
+        for folder in reversed(path.parents):
+            if folder.exists() and not folder.stat().st_mode & 0o001:
+                return folder
+    return None
+
+
+def make_account(name: str = ACCOUNT, home: Path = MACHINE_DATA) -> bool:
+    """Make the service's account where it is missing; whether it was. Raises ``SystemdTrouble``."""
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        shell = "/usr/sbin/nologin"
+        words = ["useradd", "--system", "--user-group", "--no-create-home"]
+        words += ["--home-dir", str(home), "--shell", shell, name]
+        try:
+            done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise SystemdTrouble(f"the account {name} cannot be made: {error}; make it by hand") from error
+        if done.returncode != 0:
+            raise SystemdTrouble(
+                f"the account {name} cannot be made (`{' '.join(words)}`: {done.stderr.strip()}); make it by "
+                "hand, or install with --as-root"
+            ) from None
+        return True
+    return False
 
 
 def must_have_systemd(running: Path = RUNNING_SYSTEMD) -> None:
@@ -134,12 +98,34 @@ def must_have_systemd(running: Path = RUNNING_SYSTEMD) -> None:
         )
 
 
-def install(unit: Path, text: str, *, for_user: bool) -> None:
-    """Write the unit, enable it and start it anew. Blocks until it is ready. Raises ``SystemdTrouble``.
+def install(folder: Path, units: Mapping[str, str], *, for_user: bool) -> None:
+    """Write the units, enable them and start them anew. Blocks until ready. Raises ``SystemdTrouble``.
 
-    Nothing is written where no systemd answers.
+    Nothing is written where no systemd answers. Units of an installation that had more parts are taken away.
     """
     _ask(("show", "--property=Version"), for_user)
+    for name in () if for_user else (PROBE, HAND):
+        if name not in units and (folder / name).exists():
+            _ask(("disable", "--now", name), for_user)
+            _remove(folder / name, for_user)
+    for name, text in units.items():
+        _write(folder / name, text, for_user)
+    _ask(("daemon-reload",), for_user)
+    for name in reversed(tuple(units)):  # what the service asks is there first
+        _ask(("enable", name), for_user)
+        _ask(("restart", name), for_user)
+
+
+def uninstall(folder: Path, *, for_user: bool) -> None:
+    """Stop all parts, and take their units away. Raises ``SystemdTrouble``."""
+    for name in (SERVICE,) if for_user else (SERVICE, PROBE, HAND):
+        if (folder / name).exists():
+            _ask(("disable", "--now", name), for_user)
+            _remove(folder / name, for_user)
+    _ask(("daemon-reload",), for_user)
+
+
+def _write(unit: Path, text: str, for_user: bool) -> None:
     try:
         unit.parent.mkdir(parents=True, exist_ok=True)
         draft = unit.with_name(f".{unit.name}.writing")
@@ -148,23 +134,18 @@ def install(unit: Path, text: str, *, for_user: bool) -> None:
         draft.replace(unit)
     except OSError as error:
         raise SystemdTrouble(f"cannot write {unit}: {error.strerror}; {_who(for_user)}") from error
-    for words in (("daemon-reload",), ("enable", UNIT), ("restart", UNIT)):
-        _ask(words, for_user)
 
 
-def uninstall(unit: Path, *, for_user: bool) -> None:
-    """Stop the service, and take the unit away. Raises ``SystemdTrouble``."""
-    _ask(("disable", "--now", UNIT), for_user)
+def _remove(unit: Path, for_user: bool) -> None:
     try:
         unit.unlink(missing_ok=True)
     except OSError as error:
         raise SystemdTrouble(f"cannot remove {unit}: {error.strerror}; {_who(for_user)}") from error
-    _ask(("daemon-reload",), for_user)
 
 
 def standing(unit: Path, *, for_user: bool) -> Standing:
     """How the unit stands. Raises ``SystemdTrouble``."""
-    said = _ask(("show", UNIT, "--property=ActiveState,SubState,UnitFileState,MainPID"), for_user)
+    said = _ask(("show", SERVICE, "--property=ActiveState,SubState,UnitFileState,MainPID"), for_user)
     found = dict(line.partition("=")[::2] for line in said.splitlines())
     pid = found.get("MainPID", "0")
     return Standing(
@@ -186,7 +167,7 @@ def _ask(words: tuple[str, ...], for_user: bool) -> str:
         found = done.stderr.strip() or f"status {done.returncode}"
         if for_user and NO_BUS in found:
             raise SystemdTrouble(NOT_LOGGED_IN)
-        raise SystemdTrouble(f"`{' '.join(command)}` failed: {found}; see `journalctl -u {UNIT}`")
+        raise SystemdTrouble(f"`{' '.join(command)}` failed: {found}; see `journalctl -u {SERVICE}`")
     return done.stdout
 
 

@@ -58,7 +58,7 @@ class LocalCheckpointer:
         """Reads /proc; blocks as long as the driver does for its version."""
         return Host(
             architecture=platform.machine(),
-            driver_major=_major(self._driver_version()),
+            driver_major=major(self._driver_version()),
             uid=os.geteuid(),
             available_bytes=available_bytes(),
             mps_pids=mps_pids(),
@@ -149,6 +149,7 @@ def _same(seen: Seen, now: Entanglement | None) -> Entanglement | None:
     return now if now is not None and is_same_start(now.started_ms, seen.started_ms) else None
 
 
-def _major(version: str | None) -> int | None:
+def major(version: str | None) -> int | None:
+    """The first number of a driver's version; ``None`` where it has none."""
     head = (version or "").split(".", 1)[0]
     return int(head) if head.isdigit() else None

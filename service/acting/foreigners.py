@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from advisor.engines.checkpointer import LocalCheckpointer
+from advisor.engines.checkpointer import Checkpointer, LocalCheckpointer
 from advisor.engines.foreign import ForeignEngine, Parts, beyond
 from advisor.engines.sighting import OLDEST_MS, processes_of
 from advisor.engines.telling import Notifier, TerminalNotifier
@@ -24,6 +24,7 @@ from collector.model import GpuUuid, JobId, JobKind, NodeName
 from collector.procfs.accounts import uid_of
 from collector.procfs.terminals import terminal_of, tty_of
 from collector.snapshot import Snapshot
+from service.privileged.client import HandCheckpointer, HandNotifier, hand_socket
 
 if TYPE_CHECKING:
     from collector.clock import Clock
@@ -59,9 +60,9 @@ class Foreigners:
         self._unseen_ms = round(config.collect.tick_s * UNSEEN_TICKS * 1000)
         ways: tuple[Notifier, ...] = ()
         if not sight.simulated:
-            ways = ((TerminalNotifier(),) if config.foreign.terminals else ()) + sight.messages
+            ways = ((_terminals(),) if config.foreign.terminals else ()) + sight.messages
         checks = config.foreign.checkpoint and not sight.simulated
-        checkpointer = LocalCheckpointer(self._driver, config.foreign.lock_timeout_s) if checks else None
+        checkpointer = self._checkpointer(config.foreign.lock_timeout_s) if checks else None
         self.engine = ForeignEngine(
             Parts(
                 book=book,
@@ -126,9 +127,20 @@ class Foreigners:
         since_ms = self._rehearsal.since_ms
         return round(since_ms + (at_ms - since_ms) * self._rehearsal.speed)
 
+    def _checkpointer(self, lock_timeout_s: float) -> Checkpointer:
+        hand = hand_socket()
+        if hand is None:
+            return LocalCheckpointer(self._driver, lock_timeout_s)
+        return HandCheckpointer(hand, self._driver)
+
     def _driver(self) -> str | None:
         gpus = (gpu for gpu in self._sight.snapshot().gpus if gpu.node == self._node)
         return next((gpu.driver_version for gpu in gpus if gpu.driver_version is not None), None)
+
+
+def _terminals() -> Notifier:
+    hand = hand_socket()
+    return TerminalNotifier() if hand is None else HandNotifier(hand)
 
 
 def attended(typed_ms: Sequence[int | None], now_ms: int, quiet_ms: int) -> bool | None:

@@ -19,7 +19,12 @@ def add_verbs(add: AddVerb) -> None:
 def _service(add: AddVerb) -> None:
     orders = _orders(add("service", "have systemd run the service: install, status, uninstall"))
     install = _order(orders, "install", "write the unit, enable it and start it")
-    install.add_argument("--dry-run", action="store_true", help="print the unit, and do nothing")
+    install.add_argument("--dry-run", action="store_true", help="print the units, and do nothing")
+    install.add_argument(
+        "--as-root",
+        action="store_true",
+        help="run the service itself as root, without an account of its own",
+    )
     uninstall = _order(orders, "uninstall", "stop it and remove the unit; what was measured stays")
     for order in (install, uninstall):
         order.add_argument("--yes", action="store_true", help="do it; without, say what would be done")

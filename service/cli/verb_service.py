@@ -7,6 +7,7 @@ from pathlib import Path
 from service import systemd
 from service.cli.screen import console, print_json
 from service.cli.settings import settle
+from service.units import ACCOUNT, Deployment, units
 
 NOT_RUNNING = 1
 
@@ -23,25 +24,49 @@ def run(flags: argparse.Namespace) -> int:
             return _status(flags, unit)
 
 
+PARTS = """\
+  fallow.service         account fallow, no capability: measures, decides, answers
+  fallow-probe.service   root, two capabilities, no network, no devices: reads /proc of all users
+  fallow-hand.service    root, two capabilities, no network: pauses by CUDA's checkpoint, writes on terminals
+"""
+
+
 def _install(flags: argparse.Namespace, unit: Path) -> int:
-    wanted = systemd.Deployment(
+    wanted = Deployment(
         program=systemd.this_program(),
         data=None if flags.data is None else settle(flags).data,
         config=None if flags.config is None else flags.config.absolute(),
         for_user=flags.user,
+        probe=systemd.this_program("fallow-probe", "service.privileged.probe"),
+        hand=systemd.this_program("fallow-hand", "service.privileged.hand"),
+        as_root=flags.as_root,
     )
-    text = systemd.unit_text(wanted)
+    texts = units(wanted)
     if flags.dry_run:
-        print(text, end="")
-        return 0
-    systemd.must_have_systemd()
-    if not flags.yes:
         print(
-            f"This would write {unit}, enable it and start it anew. Jobs that run go on meanwhile.\n"
-            "With --dry-run the unit is shown; with --yes it is done."
+            "\n".join(f"# {name}\n{text}" if len(texts) > 1 else text for name, text in texts.items()), end=""
         )
         return 0
-    systemd.install(unit, text, for_user=flags.user)
+    systemd.must_have_systemd()
+    if len(texts) > 1:
+        closed = systemd.beyond_account(Path(wanted.program[0]))
+        if closed is not None:
+            raise systemd.SystemdTrouble(
+                f"the account {ACCOUNT} cannot run {wanted.program[0]}: {closed} is closed to others. "
+                "Install Fallow where others can reach it (/opt/fallow, say), or use --as-root, which runs "
+                "the service as root"
+            )
+    if not flags.yes:
+        parts = PARTS if len(texts) > 1 else ""
+        files = ", ".join(str(unit.with_name(name)) for name in texts)
+        print(
+            f"This would write {files}, enable and start anew:\n{parts}Jobs that run go on meanwhile. "
+            "With --dry-run the units are shown; with --yes it is done."
+        )
+        return 0
+    if len(texts) > 1 and systemd.make_account():
+        print(f"Made the account {ACCOUNT}, without a password or a shell.")
+    systemd.install(unit.parent, texts, for_user=flags.user)
     starts = (
         "when you log in (`loginctl enable-linger`: with the machine)" if flags.user else "with the machine"
     )
@@ -61,7 +86,7 @@ def _uninstall(flags: argparse.Namespace, unit: Path) -> int:
             "With --yes it is done."
         )
         return 0
-    systemd.uninstall(unit, for_user=flags.user)
+    systemd.uninstall(unit.parent, for_user=flags.user)
     print(f"Removed {unit}; what was measured stays.")
     return 0
 

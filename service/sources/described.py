@@ -8,6 +8,7 @@ from collector.model import NodeName, Process, Reading, Unavailable
 from collector.procfs.stat import is_same_start
 from collector.procfs.table import FORGET_MS, ProcessTable
 from collector.source import Source
+from service.privileged.client import ProbeTable, probe_socket
 
 LOOK_MS = 30_000
 """How soon /proc is asked again of processes that are known, for frameworks that were loaded since."""
@@ -21,7 +22,8 @@ class Described:
 
     def __init__(self, source: Source, node: NodeName) -> None:
         self._source = source
-        self._table = ProcessTable(node)
+        probe = probe_socket()
+        self._table = ProcessTable(node) if probe is None else ProbeTable(node, probe)
         self._joined: dict[int, _Joined] = {}
         self._looked_ms: int | None = None
         self._lasts_ms = LOOK_MS

@@ -1,10 +1,39 @@
 #!/bin/sh
 # Become a systemd that runs nothing yet, in namespaces of its own (cgroup, mount, PID, UTS, IPC): nothing of this
 # machine's is reached but programs. What it would set up of the machine is masked, what it writes goes to memory.
+#
+# $1 is a folder that is emptied as well; the others are what accounts without powers must reach, however closed the
+# folders above them are.
 set -e
+own=$1
+shift
+mount -t tmpfs tmpfs /mnt
+mkdir /mnt/etc /mnt/work
+mount -t overlay -o lowerdir=/etc,upperdir=/mnt/etc,workdir=/mnt/work overlay /etc # accounts are made here
+if [ "$(stat -c %a /root | tail -c 2)" = 0 ]; then # others may not pass: a root's home with just what they need
+    number=0
+    for path in "$@"; do
+        case $path in /root/*)
+            number=$((number + 1))
+            mkdir "/mnt/$number"
+            mount --bind "$path" "/mnt/$number"
+            ;;
+        esac
+    done
+    mount -t tmpfs -o mode=755 tmpfs /root
+    number=0
+    for path in "$@"; do
+        case $path in /root/*)
+            number=$((number + 1))
+            mkdir -p "$path"
+            mount --move "/mnt/$number" "$path"
+            ;;
+        esac
+    done
+fi
 umount -R /sys/fs/cgroup
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
-for folder in /run /tmp /var/lib /var/log /etc/systemd/system "$1"; do
+for folder in /run /tmp /var/lib /var/log /etc/systemd/system "$own"; do
     mkdir -p "$folder"
     mount -t tmpfs tmpfs "$folder"
 done

@@ -20,10 +20,13 @@ pytestmark = pytest.mark.process
 
 BOOT = Path(__file__).with_name("boot_systemd.sh")
 PROGRAMS = Path(sys.executable).parent
+ROOT = Path(__file__).parents[2]
 HIDDEN = Path("/tmp")
 """The service has a /tmp of its own."""
 BOOTS_WITHIN_S, COMES_WITHIN_S = 20.0, 30.0
 CONFIG = "/root/.config"
+NEEDED = tuple(dict.fromkeys(str(Path(each).resolve()) for each in (sys.base_prefix, sys.prefix, ROOT)))
+"""What the service's account has to reach: the interpreter, its packages, and this checkout."""
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -48,7 +51,7 @@ def inside() -> Iterator[Run]:
     except OSError as error:
         pytest.skip(f"no control group can be made here: {error.strerror}")
     join = f'echo $$ > {group}/cgroup.procs; exec "$@"'
-    ours = (programs[1], "-Cmpuif", "--mount-proc", "--propagation", "private", str(BOOT), CONFIG)
+    ours = (programs[1], "-Cmpuif", "--mount-proc", "--propagation", "private", str(BOOT), CONFIG, *NEEDED)
     booting = subprocess.Popen(
         ("sh", "-c", join, "sh", *ours), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -116,11 +119,18 @@ def _until(run: Run, words: tuple[str, ...], holds: Callable[[str], bool]) -> st
     return told
 
 
-def _pid(run: Run, *flags: str) -> int:
-    return int(run("systemctl", *flags, "show", "-p", "MainPID", "--value", "fallow").stdout)
+def _pid(run: Run, unit: str = "fallow") -> int:
+    return int(run("systemctl", "show", "-p", "MainPID", "--value", unit).stdout)
+
+
+def _simulated(run: Run, data: str) -> None:
+    """A configuration that asks for invented GPUs: this machine has none."""
+    wanted = f"mkdir -p {data} && printf '[collect]\\nsources = [\"simulated\"]\\n' > {data}/fallow.toml"
+    assert run("sh", "-c", wanted).returncode == 0
 
 
 def test_the_machines_service_lives_as_systemd_wants_it(inside: Run) -> None:
+    _simulated(inside, "/var/lib/fallow")
     assert inside("fallow", "service", "status").returncode == 1
     installed = inside("fallow", "service", "install", "--yes")
     assert (installed.returncode, "starts with the machine" in installed.stdout) == (0, True), (
@@ -128,6 +138,16 @@ def test_the_machines_service_lives_as_systemd_wants_it(inside: Run) -> None:
     )
     assert inside("systemctl", "is-enabled", "fallow").stdout.strip() == "enabled"
     _until(inside, ("fallow", "status"), lambda told: "unix:/run/fallow/fallow.sock" in told)
+    for unit, account in (("fallow", "fallow"), ("fallow-probe", "root"), ("fallow-hand", "root")):
+        assert inside("systemctl", "is-active", unit).stdout.strip() == "active", unit
+        assert inside("sh", "-c", f"ps -o user= -p {_pid(inside, unit=unit)}").stdout.strip() == account
+    status = inside("cat", f"/proc/{_pid(inside)}/status").stdout
+    assert "CapEff:\t0000000000000000" in status and "NoNewPrivs:\t1" in status
+    others = ("setpriv", "--reuid=4001", "--regid=4001", "--clear-groups")
+    refused = inside(*others, "fallow-hand", "--help")
+    assert refused.returncode == 0, "the program may be run by anybody; its socket may not be asked"
+    asked = "import socket; socket.socket(socket.AF_UNIX).connect('/run/fallow-hand/hand.sock')"
+    assert "PermissionError" in inside(*others, "python", "-c", asked).stderr
     first = _pid(inside)
     assert inside("sh", "-c", f"kill -9 {first}").returncode == 0
     _until(inside, ("systemctl", "show", "-p", "NRestarts", "fallow"), lambda told: "NRestarts=1" in told)
@@ -137,8 +157,22 @@ def test_the_machines_service_lives_as_systemd_wants_it(inside: Run) -> None:
     ended = inside("systemctl", "show", "-p", "Result", "-p", "ExecMainStatus", "fallow").stdout
     assert ended.split() == ["Result=success", "ExecMainStatus=0"]
     assert inside("fallow", "service", "uninstall", "--yes").returncode == 0
-    assert inside("sh", "-c", "ls /etc/systemd/system/fallow.service").returncode != 0
+    assert inside("sh", "-c", "ls /etc/systemd/system | grep fallow").returncode != 0
     assert inside("sh", "-c", "ls /var/lib/fallow/fallow.duckdb").returncode == 0, "what was measured stays"
+
+
+def test_what_ran_as_root_before_is_the_services_own_afterwards(inside: Run) -> None:
+    installed = inside("fallow", "service", "install", "--yes", "--as-root")
+    assert installed.returncode == 0, installed.stderr
+    _until(inside, ("fallow", "status"), lambda told: "unix:/run/fallow/fallow.sock" in told)
+    assert inside("sh", "-c", f"ps -o user= -p {_pid(inside)}").stdout.strip() == "root"
+    assert inside("stat", "-c", "%U", "/var/lib/fallow/fallow.duckdb").stdout.strip() == "root"
+    upgraded = inside("fallow", "service", "install", "--yes")
+    assert upgraded.returncode == 0, upgraded.stderr
+    _until(inside, ("fallow", "status"), lambda told: "unix:/run/fallow/fallow.sock" in told)
+    assert inside("sh", "-c", f"ps -o user= -p {_pid(inside)}").stdout.strip() == "fallow"
+    assert inside("stat", "-c", "%U", "/var/lib/fallow/fallow.duckdb").stdout.strip() == "fallow"
+    assert inside("fallow", "service", "uninstall", "--yes").returncode == 0
 
 
 def test_a_persons_service_needs_a_systemd_of_theirs_and_says_so(inside: Run) -> None:
@@ -150,6 +184,7 @@ def test_a_persons_service_needs_a_systemd_of_theirs_and_says_so(inside: Run) ->
     assert inside("sh", "-c", f"{begin} {theirs}").returncode == 0
     running = ("systemctl", "--user", "is-system-running")
     _until(inside, running, lambda told: told.strip() == "running")
+    _simulated(inside, "/tmp/mine")
     installed = inside("fallow", "service", "install", "--user", "--yes", "--data", "/tmp/mine")
     assert (installed.returncode, "when you log in" in installed.stdout) == (0, True), installed.stderr
     assert "active, enabled" in inside("fallow", "service", "status", "--user").stdout

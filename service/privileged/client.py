@@ -1,0 +1,204 @@
+"""The service's side: the same ports as this process would serve itself, answered by probe and hand.
+
+Where they are is told by the environment that systemd's unit sets: ``FALLOW_PROBE`` and ``FALLOW_HAND``,
+paths of their sockets; without them the service looks and acts with its own powers.
+"""
+
+import logging
+import os
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from advisor.engines.checkpoint import Deed, Host, Target
+from advisor.engines.checkpointer import Over, major
+from advisor.engines.moving import Ongoing
+from advisor.engines.telling import Notice, Told
+from advisor.register.foreign import Seen
+from advisor.written import Unreadable, from_tree, to_tree
+from collector.model import NodeName, Process
+from collector.procfs.stat import parse_boot_ms, parse_stat, started_ms
+from collector.procfs.table import PROC, ProcessTable
+from service.privileged import wire
+from service.privileged.wire import Refused, Unanswered
+
+log = logging.getLogger(__name__)
+
+PROBE_VARIABLE, HAND_VARIABLE = "FALLOW_PROBE", "FALLOW_HAND"
+LONGEST_S = 900.0
+
+
+def probe_socket() -> Path | None:
+    """Where the probe listens; ``None`` where there is none."""
+    return _named(PROBE_VARIABLE)
+
+
+def hand_socket() -> Path | None:
+    """Where the hand listens; ``None`` where there is none."""
+    return _named(HAND_VARIABLE)
+
+
+class ProbeTable:
+    """``collector.procfs.table.ProcessTable`` as the probe sees it; as this process does while it is away."""
+
+    def __init__(self, node: NodeName, path: Path, trusted: Sequence[int] = (0,)) -> None:
+        self._path, self._trusted = path, trusted
+        self._own = ProcessTable(node)
+        self._known: dict[int, Process] = {}
+        self._settled = False
+        self._away: str | None = None
+
+    def look(self, pids: Iterable[int], now_ms: int) -> dict[int, Process]:
+        """A process for each pid that is not gone; the same object while nothing changed."""
+        asked = list(pids)
+        try:
+            answer = wire.ask(self._path, {"verb": "look", "pids": asked}, self._trusted)
+            trees = answer["processes"]
+            found = {int(pid): from_tree(Process, tree) for pid, tree in trees.items()}
+        except (Unanswered, Refused, Unreadable, KeyError, ValueError) as error:
+            self._went_away(str(error))
+            self._settled = False
+            return self._own.look(asked, now_ms)
+        if self._away is not None:
+            log.warning("fallow-probe answers again")
+            self._away = None
+        self._settled = bool(answer.get("settled"))
+        known = {pid: self._same(pid, process) for pid, process in found.items()}
+        self._known = known
+        return dict(known)
+
+    def has_settled(self, pids: Iterable[int]) -> bool:
+        """Whether another look can say nothing new."""
+        return self._settled
+
+    def close(self) -> None:
+        """Let go of what this process itself has open."""
+        self._own.close()
+
+    def _same(self, pid: int, process: Process) -> Process:
+        before = self._known.get(pid)
+        return before if before == process and before is not None else process
+
+    def _went_away(self, why: str) -> None:
+        if self._away != why:
+            log.warning("fallow-probe: %s; other users' processes are told by what everybody may read", why)
+        self._away = why
+
+
+class HandCheckpointer:
+    """``advisor.engines.checkpointer.Checkpointer`` through the hand."""
+
+    def __init__(
+        self, path: Path, driver_version: Callable[[], str | None], trusted: Sequence[int] = (0,)
+    ) -> None:
+        self._path, self._driver_version, self._trusted = path, driver_version, trusted
+        self._started_ms: dict[int, int] = {}
+
+    def host(self) -> Host:
+        """What is known of the machine; of one whose hand does not answer nothing can be checkpointed."""
+        try:
+            found: Host = from_tree(Host, self._ask({"verb": "host"})["host"])
+        except (Unanswered, Refused, Unreadable, KeyError):
+            return Host(architecture="unknown", driver_major=None, uid=os.geteuid(), available_bytes=None)
+        return Host(
+            architecture=found.architecture,
+            driver_major=major(self._driver_version()),
+            uid=found.uid,
+            available_bytes=found.available_bytes,
+            mps_pids=found.mps_pids,
+        )
+
+    def targets(self, seen: Sequence[Seen]) -> tuple[Target, ...]:
+        """The processes as they are now; those of a hand that does not answer count as gone."""
+        self._started_ms.update({each.pid: each.started_ms for each in seen})
+        try:
+            rows = self._ask({"verb": "targets", "seen": [to_tree(each) for each in seen]})["targets"]
+            return tuple(from_tree(Target, row) for row in rows)
+        except (Unanswered, Refused, Unreadable, KeyError):
+            return tuple(
+                Target(pid=each.pid, memory_bytes=each.memory_bytes, world_size=each.world_size)
+                for each in seen
+            )
+
+    def pause(self, pids: Sequence[int]) -> Ongoing:
+        """Begin to take them off their GPUs."""
+        return self._begin("pause", pids)
+
+    def resume(self, pids: Sequence[int]) -> Ongoing:
+        """Begin to bring them back."""
+        return self._begin("resume", pids)
+
+    def look(self, pids: Sequence[int]) -> Deed:
+        """Only their states; blocks for a moment."""
+        try:
+            found: Deed = from_tree(Deed, self._ask({"verb": "look", "pids": list(pids)})["deed"])
+        except (Unanswered, Refused, Unreadable, KeyError) as error:
+            return Deed(ok=False, found=f"fallow-hand: {error}")
+        return found
+
+    def _begin(self, verb: str, pids: Sequence[int]) -> Ongoing:
+        processes = [[pid, self._started_ms.get(pid) or _started_ms(pid)] for pid in pids]
+        gone = [pid for pid, started_ms in processes if started_ms is None]
+        if gone:
+            return Over(Deed(ok=False, found=f"process {gone[0]} is gone; nothing was done", undone=True))
+        try:
+            connection = wire.begin(self._path, {"verb": verb, "processes": processes}, self._trusted)
+        except Unanswered as error:
+            return Over(Deed(ok=False, found=f"fallow-hand: {error}", undone=True))
+        connection.settimeout(LONGEST_S)
+        return Asked(connection)
+
+    def _ask(self, request: wire.Request) -> wire.Request:
+        return dict(wire.ask(self._path, request, self._trusted))
+
+
+class Asked:
+    """An act of the hand that is under way. It goes on there whatever becomes of this process."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def ended(self, at_most_s: float) -> Deed | None:
+        """What came of it, waiting so long at most; ``None`` while it goes on."""
+        if not wire.is_answered(self._connection, at_most_s):
+            return None
+        with self._connection:
+            try:
+                found: Deed = from_tree(Deed, wire.finish(self._connection)["deed"])
+            except Refused as refused:
+                return Deed(ok=False, found=f"fallow-hand refuses: {refused}", undone=True)
+            except (Unanswered, Unreadable, KeyError) as error:
+                return Deed(ok=False, found=f"what fallow-hand did is not known: {error}")
+        return found
+
+
+class HandNotifier:
+    """``advisor.engines.telling.Notifier``: terminals, written on by the hand."""
+
+    def __init__(self, path: Path, trusted: Sequence[int] = (0,)) -> None:
+        self._path, self._trusted = path, trusted
+
+    def notify(self, notice: Notice) -> Told:
+        """The terminals that took the message."""
+        if notice.uid is None:
+            return Told(missed=("terminal: the owner's account is not known",))
+        request: wire.Request = {"verb": "tell", **to_tree(notice)}
+        try:
+            found: Told = from_tree(Told, wire.ask(self._path, request, self._trusted)["told"])
+        except (Unanswered, Refused, Unreadable, KeyError) as error:
+            return Told(missed=(f"terminal: {error}",))
+        return found
+
+
+def _started_ms(pid: int) -> int | None:
+    """When a process started, which everybody may read; ``None`` when it is gone."""
+    try:
+        stat = parse_stat((PROC / str(pid) / "stat").read_bytes())
+        return started_ms(stat, parse_boot_ms((PROC / "stat").read_bytes()), os.sysconf("SC_CLK_TCK"))
+    except (OSError, ValueError):
+        return None
+
+
+def _named(variable: str) -> Path | None:
+    path = os.environ.get(variable)
+    return Path(path) if path else None

@@ -1,0 +1,190 @@
+"""``fallow-hand``: what is done to other people's processes by root's power, and nothing else.
+
+    look, host, targets     reads: states of processes, and what stands against a checkpoint
+    pause, resume           CUDA's process checkpoint, for the processes named by pid and start time
+    tell                    a message on the owner's terminals that accept some (mesg y)
+
+It does not believe the service: a pid has to be the process that was meant, never one of root's; at most so
+many pauses an hour and messages to a person; only what it paused itself is resumed; and while a stop file is
+there it pauses nobody. Each act is in its own journal (``journal.jsonl``, synced) before it is begun, and
+after it ended. No verb sends a signal or ends a process.
+"""
+
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from advisor.engines.checkpoint import Deed
+from advisor.engines.checkpointer import Checkpointer, LocalCheckpointer
+from advisor.engines.telling import Notice, Notifier, TerminalNotifier
+from advisor.register.foreign import Seen
+from advisor.written import from_tree, to_tree
+from collector.model import JobId
+from collector.procfs.entanglements import Entanglement, entanglement
+from collector.procfs.stat import is_same_start
+from service.privileged.journal import HandJournal, open_journal
+from service.privileged.probe import options
+from service.privileged.wire import Refused, Request, serve, server
+
+HOUR_S = 3600.0
+
+PAUSES_AN_HOUR = 20
+"""Four times what the service itself allows in a cluster (5 an hour): a service that lies does no more."""
+
+MESSAGES_AN_HOUR = 12
+"""To one person: the ladder tells twice a job."""
+
+POLL_S = 1.0
+
+
+@dataclass(slots=True)
+class Rate:
+    """At most ``most`` in an hour for each key; by a steady clock."""
+
+    most: int
+    _times: dict[object, deque[float]] = field(default_factory=dict)
+
+    def take(self, key: object, now_s: float) -> bool:
+        """Whether one more is allowed; it counts then."""
+        times = self._times.setdefault(key, deque())
+        while times and now_s - times[0] > HOUR_S:
+            times.popleft()
+        if len(times) >= self.most:
+            return False
+        times.append(now_s)
+        return True
+
+
+class Hand:
+    """The closed list of verbs. Safe from any thread: one act at a time."""
+
+    def __init__(
+        self,
+        checkpointer: Checkpointer,
+        notifier: Notifier,
+        journal: HandJournal,
+        stop_files: Sequence[Path],
+        *,
+        look: Callable[[int], Entanglement | None] = entanglement,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._checkpointer, self._notifier, self._journal = checkpointer, notifier, journal
+        self._stop_files, self._look, self._now_s = tuple(stop_files), look, now_s
+        self._pauses, self._messages = Rate(PAUSES_AN_HOUR), Rate(MESSAGES_AN_HOUR)
+        self._acting = threading.Lock()
+
+    def handle(self, request: Request, uid: int) -> Mapping[str, Any]:
+        """One request. Raises ``Refused``."""
+        match request["verb"]:
+            case "host":
+                return {"host": to_tree(self._checkpointer.host())}
+            case "targets":
+                seen = tuple(from_tree(Seen, each) for each in request["seen"])
+                return {"targets": [to_tree(each) for each in self._checkpointer.targets(seen)]}
+            case "look":
+                return {"deed": to_tree(self._checkpointer.look(_pids(request)))}
+            case "pause":
+                return {"deed": to_tree(self._pause(_processes(request), uid))}
+            case "resume":
+                return {"deed": to_tree(self._resume(_processes(request), uid))}
+            case "tell":
+                return self._tell(request, uid)
+            case verb:
+                raise Refused(f"{verb!r} is not a verb of fallow-hand")
+
+    def _pause(self, processes: Sequence[tuple[int, int]], uid: int) -> Deed:
+        stopped = next((path for path in self._stop_files if path.exists()), None)
+        if stopped is not None:
+            raise Refused(f"acting is stopped: {stopped} is there")
+        for pid, started_ms in processes:
+            self._must_be_meant(pid, started_ms)
+        with self._acting:
+            if not self._pauses.take("all", self._now_s()):
+                raise Refused(f"{PAUSES_AN_HOUR} pauses were made within the hour; fallow-hand makes no more")
+            number = self._journal.begun("pause", processes, uid)
+            return self._done(number, self._checkpointer.pause([pid for pid, _ in processes]))
+
+    def _resume(self, processes: Sequence[tuple[int, int]], uid: int) -> Deed:
+        """A stop file does not hold this up: it is the way back."""
+        paused = self._journal.paused()
+        for pid, started_ms in processes:
+            if not any(pid == each and is_same_start(at_ms, started_ms) for each, at_ms in paused):
+                raise Refused(f"process {pid} was not paused by fallow-hand")
+            self._must_be_meant(pid, started_ms)
+        with self._acting:
+            number = self._journal.begun("resume", processes, uid)
+            return self._done(number, self._checkpointer.resume([pid for pid, _ in processes]))
+
+    def _done(self, number: int, ongoing: Any) -> Deed:
+        while (deed := ongoing.ended(POLL_S)) is None:
+            pass
+        self._journal.ended(number, ok=deed.ok, undone=deed.undone, found=deed.found)
+        return deed  # type: ignore[no-any-return]
+
+    def _must_be_meant(self, pid: int, started_ms: int) -> None:
+        found = self._look(pid)
+        if found is None or not is_same_start(found.started_ms, started_ms):
+            raise Refused(f"process {pid} is gone, or another one by now")
+        if not found.uid:
+            raise Refused(f"process {pid} is root's or nobody knows whose; fallow-hand leaves it alone")
+
+    def _tell(self, request: Request, uid: int) -> Mapping[str, Any]:
+        notice = Notice(
+            job=JobId(str(request["job"])),
+            user=None if request["user"] is None else str(request["user"]),
+            uid=int(request["uid"]),
+            message=str(request["message"]),
+            hint=str(request["hint"]),
+        )
+        if not self._messages.take(notice.uid, self._now_s()):
+            raise Refused(f"{MESSAGES_AN_HOUR} messages went to uid {notice.uid} within the hour")
+        number = self._journal.begun("tell", ((notice.uid or 0, 0),), uid)
+        told = self._notifier.notify(notice)
+        found = "; ".join((*told.reached, *told.missed))
+        self._journal.ended(number, ok=bool(told.reached), undone=False, found=found)
+        return {"told": to_tree(told)}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Serve until ended."""
+    from service.daemon.notify import notify
+
+    parser = options("fallow-hand", __doc__ or "")
+    parser.add_argument("--journal", type=Path, required=True, help="the folder of its own journal")
+    parser.add_argument(
+        "--stop-file", type=Path, action="append", default=[], help="while it exists, no pause"
+    )
+    parser.add_argument("--lock-timeout", type=float, default=10.0, metavar="SECONDS")
+    flags = parser.parse_args(argv)
+    flags.journal.mkdir(mode=0o700, parents=True, exist_ok=True)
+    journal = open_journal(flags.journal / "journal.jsonl")
+    hand = Hand(
+        LocalCheckpointer(lambda: None, flags.lock_timeout),
+        TerminalNotifier(),
+        journal,
+        (flags.journal / "stop-acting", *flags.stop_file),
+    )
+    listener = server(flags.socket)
+    notify("READY=1")
+    serve(listener, {0, flags.user}, hand.handle)
+    return 0
+
+
+def _pids(request: Request) -> list[int]:
+    return [int(pid) for pid in request["pids"]]
+
+
+def _processes(request: Request) -> list[tuple[int, int]]:
+    found = [(int(pid), int(started_ms)) for pid, started_ms in request["processes"]]
+    if not found:
+        raise Refused("no process is named")
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""``fallow-probe``: reads /proc of all users for a service that may not. It changes nothing.
+
+It says of a process what Fallow keeps of one: user, command, framework, container, job, and the few variables
+that are on the allow-list; never a whole environment, and no file of anybody.
+
+    request  {"verb": "look", "pids": [..], "node": ".."}   answer  {"processes": {pid: ..}, "settled": true}
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from advisor.written import to_tree
+from collector.model import NodeName
+from collector.procfs.accounts import uid_of
+from collector.procfs.table import ProcessTable
+from service.privileged.wire import Handler, Refused, Request, serve, server
+
+MOST_PIDS = 20_000
+"""Asked for at once: more than one machine's GPUs have processes."""
+
+
+def handler(table: ProcessTable) -> Handler:
+    """The closed list of what is answered."""
+
+    def handle(request: Request, uid: int) -> Mapping[str, Any]:
+        if request["verb"] != "look":
+            raise Refused(f"{request['verb']!r} is not a verb of fallow-probe: it has `look` alone")
+        pids = [int(pid) for pid in request["pids"]]
+        if len(pids) > MOST_PIDS or any(not 0 < pid < 1 << 31 for pid in pids):
+            raise Refused(f"at most {MOST_PIDS} pids, each a positive number")
+        found = table.look(pids, time.time_ns() // 1_000_000)
+        return {
+            "processes": {str(pid): to_tree(process) for pid, process in found.items()},
+            "settled": table.has_settled(pids),
+        }
+
+    return handle
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Serve until ended."""
+    from service.daemon.notify import notify
+
+    flags = options("fallow-probe", __doc__ or "").parse_args(argv)
+    node = NodeName(os.uname().nodename)
+    listener = server(flags.socket)
+    notify("READY=1")
+    # One thread at a time looks: the table belongs to one, and the service asks one question at a time.
+    serve(listener, {0, flags.user}, one_at_a_time(handler(ProcessTable(node))))
+    return 0
+
+
+def one_at_a_time(handle: Handler) -> Handler:
+    """The same, for whoever asks, one after the other."""
+    import threading
+
+    guard = threading.Lock()
+
+    def guarded(request: Request, uid: int) -> Mapping[str, Any]:
+        with guard:
+            return handle(request, uid)
+
+    return guarded
+
+
+def options(name: str, about: str) -> argparse.ArgumentParser:
+    """What both processes are started with."""
+    parser = argparse.ArgumentParser(prog=name, description=about.split("\n", maxsplit=1)[0])
+    parser.add_argument("--socket", type=Path, required=True, help="where to listen")
+    parser.add_argument(
+        "--user", type=account, required=True, help="who may ask, beside root: the service's account"
+    )
+    return parser
+
+
+def account(name: str) -> int:
+    """The uid of an account, named or numbered. Raises ArgumentTypeError."""
+    found = int(name) if name.isdigit() else uid_of(name)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"there is no account {name}")
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

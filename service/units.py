@@ -1,0 +1,181 @@
+"""The texts of systemd's units, and what each part may do. Pure.
+
+    fallow.service         the service: an account of its own, no capability, no way to more
+    fallow-probe.service   root, reads /proc of all users; changes nothing, no network, no devices
+    fallow-hand.service    root, CUDA's checkpoint and messages on terminals; no network
+
+``ProtectClock`` and ``PrivateDevices`` are left out where NVML or CUDA is called: both take /dev/nvidia* away
+(the first by way of ``DeviceAllow=char-rtc``, which closes every other device). Sources: systemd.exec(5),
+systemd.resource-control(5), systemd.service(5), sd_notify(3).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from service.trouble import Trouble
+
+SERVICE, PROBE, HAND = "fallow.service", "fallow-probe.service", "fallow-hand.service"
+ACCOUNT = "fallow"
+PROBE_SOCKET, HAND_SOCKET = "/run/fallow-probe/probe.sock", "/run/fallow-hand/hand.sock"
+MACHINE_DATA = Path("/var/lib/fallow")
+
+USER_SHIELD = """\
+NoNewPrivileges=yes
+LockPersonality=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+SystemCallArchitectures=native
+"""
+
+SHIELD = f"""\
+{USER_SHIELD}ProtectSystem=strict
+ProtectHome=read-only
+PrivateTmp=yes
+ProtectKernelTunables=yes
+ProtectKernelModules=yes
+ProtectKernelLogs=yes
+ProtectControlGroups=yes
+ProtectHostname=yes
+RestrictNamespaces=yes
+KeyringMode=private
+SystemCallFilter=@system-service
+SystemCallFilter=~@clock @privileged @obsolete
+SystemCallErrorNumber=EPERM
+"""
+"""What every part of the machine's installation gives up."""
+
+ROOT_SHIELD = f"""\
+{USER_SHIELD}CapabilityBoundingSet=CAP_SYS_PTRACE CAP_DAC_READ_SEARCH CAP_KILL
+SupplementaryGroups=tty
+ProtectSystem=strict
+ProtectHome=read-only
+PrivateTmp=yes
+ProtectKernelTunables=yes
+ProtectKernelModules=yes
+ProtectKernelLogs=yes
+ProtectControlGroups=yes
+ProtectHostname=yes
+RestrictNamespaces=yes
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
+SystemCallFilter=~@clock
+"""
+"""Of a service that runs as root by the administrator's choice (``--as-root``), without probe and hand."""
+
+
+class UnitTrouble(Trouble):
+    """Something that no unit can hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """What is to run: the service's command, on which DATA, for whom. ``None`` data: systemd's folder.
+
+    ``probe`` and ``hand`` are their commands. ``as_root``: the service reads and acts by itself, as root.
+    """
+
+    program: tuple[str, ...]
+    data: Path | None
+    config: Path | None
+    for_user: bool
+    probe: tuple[str, ...] = ()
+    hand: tuple[str, ...] = ()
+    as_root: bool = False
+
+
+def units(wanted: Deployment) -> Mapping[str, str]:
+    """The units of a deployment by name, the service's first. Raises ``UnitTrouble``."""
+    made = {SERVICE: service_unit(wanted)}
+    if wanted.for_user or wanted.as_root:
+        return made
+    return {**made, PROBE: _probe_unit(wanted), HAND: _hand_unit(wanted)}
+
+
+def service_unit(wanted: Deployment) -> str:
+    """The unit's file of the service."""
+    data = str(wanted.data) if wanted.data is not None else "%S/fallow"
+    words = [*wanted.program, "serve", "--data", data]
+    if wanted.config is not None:
+        words += ["--config", str(wanted.config)]
+    command = " ".join(word if word == "%S/fallow" else quoted(word) for word in words)
+    place = "StateDirectory=fallow\nStateDirectoryMode=0750\n"
+    if wanted.data is not None:
+        place = "" if wanted.for_user else f"ReadWritePaths={quoted('-' + str(wanted.data))}\n"
+    apart = not (wanted.for_user or wanted.as_root)
+    return (
+        "[Unit]\n"
+        "Description=Fallow, which finds GPU hours that lie fallow and gives them back\n"
+        f"After=network.target nvidia-persistenced.service{f' {PROBE} {HAND}' if apart else ''}\n"
+        f"{f'Wants={PROBE} {HAND}' + chr(10) if apart else ''}"
+        "StartLimitIntervalSec=300\nStartLimitBurst=10\n\n"
+        "[Service]\n"
+        f"Type=notify\nNotifyAccess=main\nExecStart={command}\n"
+        "Restart=on-failure\nRestartSec=2\nTimeoutStartSec=60\nTimeoutStopSec=15\nKillMode=mixed\n"
+        f"{place}RuntimeDirectory=fallow\nRuntimeDirectoryMode=0755\nUMask=0027\nLimitNOFILE=16384\n"
+        f"{_powers(wanted)}\n"
+        "[Install]\n"
+        f"WantedBy={'default.target' if wanted.for_user else 'multi-user.target'}\n"
+    )
+
+
+def _powers(wanted: Deployment) -> str:
+    if wanted.for_user:
+        return USER_SHIELD
+    if wanted.as_root:
+        return ROOT_SHIELD
+    return (
+        f"User={ACCOUNT}\nGroup={ACCOUNT}\nCapabilityBoundingSet=\nAmbientCapabilities=\n"
+        f"Environment=FALLOW_PROBE={PROBE_SOCKET} FALLOW_HAND={HAND_SOCKET}\n"
+        f"RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK\nRemoveIPC=yes\n{SHIELD}"
+    )
+
+
+def _probe_unit(wanted: Deployment) -> str:
+    command = (*wanted.probe, "--socket", PROBE_SOCKET, "--user", ACCOUNT)
+    return _root_unit(
+        "Fallow's probe: reads /proc of all users for the service",
+        command,
+        "RuntimeDirectory=fallow-probe\nRuntimeDirectoryMode=0755\nPrivateDevices=yes\nProtectClock=yes\n",
+    )
+
+
+def _hand_unit(wanted: Deployment) -> str:
+    data = MACHINE_DATA if wanted.data is None else wanted.data
+    command = (
+        *wanted.hand,
+        "--socket",
+        HAND_SOCKET,
+        "--user",
+        ACCOUNT,
+        "--journal",
+        "/var/lib/fallow-hand",
+        "--stop-file",
+        str(data / "stop-acting"),
+    )
+    return _root_unit(
+        "Fallow's hand: CUDA's process checkpoint and messages on terminals, by a closed list of verbs",
+        command,
+        "RuntimeDirectory=fallow-hand\nRuntimeDirectoryMode=0755\n"
+        "StateDirectory=fallow-hand\nStateDirectoryMode=0700\nSupplementaryGroups=tty\n",
+    )
+
+
+def _root_unit(about: str, command: tuple[str, ...], own: str) -> str:
+    """A part that keeps two of root's powers: to look into processes, and into folders."""
+    return (
+        f"[Unit]\nDescription={about}\n\n"
+        f"[Service]\nType=notify\nNotifyAccess=main\nExecStart={' '.join(map(quoted, command))}\n"
+        "Restart=on-failure\nRestartSec=2\nTimeoutStopSec=15\nUMask=0027\n"
+        f"Group={ACCOUNT}\n{own}"
+        "CapabilityBoundingSet=CAP_SYS_PTRACE CAP_DAC_READ_SEARCH\n"
+        f"PrivateNetwork=yes\nRestrictAddressFamilies=AF_UNIX\n{SHIELD}\n"
+        "[Install]\nWantedBy=multi-user.target\n"
+    )
+
+
+def quoted(word: str) -> str:
+    """A word of a command line as systemd reads it back; systemd.syntax(7). Raises ``UnitTrouble``."""
+    if not word.isprintable():
+        raise UnitTrouble(f"{word!r} holds characters that a unit cannot; choose another path")
+    safe = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return safe if safe and not set(safe) & set(" '\"\\;") else f'"{safe}"'

@@ -1,0 +1,209 @@
+"""The hand does not believe the service: it looks itself, bounds what it does, and keeps its own journal."""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.engines.checkpoint import Deed, Host, Target
+from advisor.engines.checkpointer import Over
+from advisor.engines.telling import Notice, Told
+from advisor.register.foreign import Seen
+from advisor.written import to_tree
+from collector.model import NodeName
+from collector.procfs.entanglements import Entanglement
+from service.privileged.hand import MESSAGES_AN_HOUR, PAUSES_AN_HOUR, Hand
+from service.privileged.journal import open_journal
+from service.privileged.wire import Refused
+
+SERVICE = 991
+BEGUN_MS = 1_000_000
+
+
+class StandIn:
+    """A checkpointer that does what it is told, or fails; what it did is in ``done``."""
+
+    def __init__(self, deed: Deed | None = None) -> None:
+        self.deed = deed or Deed(ok=True, found="paused")
+        self.done: list[tuple[str, tuple[int, ...]]] = []
+
+    def host(self) -> Host:
+        return Host(architecture="x86_64", driver_major=None, uid=0, available_bytes=1)
+
+    def targets(self, seen: Sequence[Seen]) -> tuple[Target, ...]:
+        return tuple(Target(pid=each.pid, memory_bytes=each.memory_bytes) for each in seen)
+
+    def pause(self, pids: Sequence[int]) -> Over:
+        self.done.append(("pause", tuple(pids)))
+        return Over(self.deed)
+
+    def resume(self, pids: Sequence[int]) -> Over:
+        self.done.append(("resume", tuple(pids)))
+        return Over(self.deed)
+
+    def look(self, pids: Sequence[int]) -> Deed:
+        return Deed(ok=True, found="looked")
+
+
+class Ear:
+    """A notifier that reaches everybody."""
+
+    def __init__(self) -> None:
+        self.heard: list[Notice] = []
+
+    def notify(self, notice: Notice) -> Told:
+        self.heard.append(notice)
+        return Told(reached=("terminal pts/1",))
+
+
+class World:
+    """A hand over a folder; ``now_s`` is its clock, ``processes`` who runs: pid to (start, uid)."""
+
+    def __init__(self, folder: Path, deed: Deed | None = None) -> None:
+        self.folder, self.checkpointer, self.ear, self.now_s = folder, StandIn(deed), Ear(), 0.0
+        self.processes: dict[int, tuple[int, int | None]] = {50: (BEGUN_MS, 1000)}
+        self.stop = folder / "stop-acting"
+        self.again()
+
+    def again(self) -> None:
+        """Start it anew on what is on disk."""
+        self.hand = Hand(
+            self.checkpointer,
+            self.ear,
+            open_journal(self.folder / "journal.jsonl"),
+            (self.stop,),
+            look=self._look,
+            now_s=lambda: self.now_s,
+        )
+
+    def ask(self, verb: str, **fields: Any) -> Any:
+        return self.hand.handle({"verb": verb, **fields}, SERVICE)
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.folder / "journal.jsonl").read_text().splitlines()]
+
+    def _look(self, pid: int) -> Entanglement | None:
+        found = self.processes.get(pid)
+        return None if found is None else Entanglement(pid=pid, started_ms=found[0], uid=found[1])
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+MEANT = [[50, BEGUN_MS]]
+
+
+def test_a_pause_is_in_the_journal_before_and_after(world: World) -> None:
+    assert world.ask("pause", processes=MEANT)["deed"]["ok"] is True
+    begun, ended = world.rows()
+    assert (begun["verb"], begun["processes"], begun["by"]) == ("pause", MEANT, SERVICE)
+    assert (ended["n"], ended["ok"]) == (begun["n"], True)
+    assert world.ask("resume", processes=MEANT)["deed"]["ok"] is True
+    assert [verb for verb, _ in world.checkpointer.done] == ["pause", "resume"]
+
+
+@pytest.mark.parametrize(
+    ("process", "found", "why"),
+    [
+        ([51, BEGUN_MS], None, "gone"),
+        ([50, BEGUN_MS + 60_000], (BEGUN_MS, 1000), "another one by now"),
+        ([50, BEGUN_MS], (BEGUN_MS, 0), "root's"),
+        ([50, BEGUN_MS], (BEGUN_MS, None), "nobody knows whose"),
+    ],
+)
+def test_a_process_that_was_not_meant_is_left_alone(
+    world: World, process: list[int], found: tuple[int, int | None] | None, why: str
+) -> None:
+    world.processes = {} if found is None else {50: found}
+    with pytest.raises(Refused, match=why):
+        world.ask("pause", processes=[process])
+    assert world.checkpointer.done == [] and world.rows() == []
+
+
+def test_a_stop_file_stops_pauses_and_leaves_the_way_back_open(world: World) -> None:
+    world.ask("pause", processes=MEANT)
+    world.stop.touch()
+    with pytest.raises(Refused, match="acting is stopped"):
+        world.ask("pause", processes=MEANT)
+    assert world.ask("resume", processes=MEANT)["deed"]["ok"] is True
+
+
+def test_only_what_it_paused_itself_is_resumed_also_after_a_restart(world: World) -> None:
+    with pytest.raises(Refused, match="was not paused by fallow-hand"):
+        world.ask("resume", processes=MEANT)
+    world.ask("pause", processes=MEANT)
+    world.again()
+    world.ask("resume", processes=MEANT)
+    world.again()
+    with pytest.raises(Refused, match="was not paused by fallow-hand"):
+        world.ask("resume", processes=MEANT)
+
+
+def test_a_pause_that_was_cut_off_counts_as_one(world: World) -> None:
+    world.ask("pause", processes=MEANT)
+    journal = world.folder / "journal.jsonl"
+    begun = journal.read_text().splitlines()[0]
+    journal.write_text(f'{begun}\n{{"n": 1, "at_')  # killed amid the line that says what came of it
+    world.again()
+    assert world.ask("resume", processes=MEANT)["deed"]["ok"] is True
+    numbers = [json.loads(line)["n"] for line in journal.read_text().splitlines() if line.endswith("}")]
+    assert numbers == [1, 2, 2]
+
+
+def test_a_pause_that_was_undone_leaves_nothing_to_resume(tmp_path: Path) -> None:
+    world = World(tmp_path, Deed(ok=False, found="lock timed out", undone=True))
+    assert world.ask("pause", processes=MEANT)["deed"]["ok"] is False
+    with pytest.raises(Refused):
+        world.ask("resume", processes=MEANT)
+
+
+def test_pauses_within_an_hour_have_a_bound(world: World) -> None:
+    for _ in range(PAUSES_AN_HOUR):
+        world.ask("pause", processes=MEANT)
+    with pytest.raises(Refused, match="within the hour"):
+        world.ask("pause", processes=MEANT)
+    world.now_s = 3601.0
+    assert world.ask("pause", processes=MEANT)["deed"]["ok"] is True
+
+
+def test_messages_to_a_person_within_an_hour_have_a_bound(world: World) -> None:
+    told = {"job": "slurm:1", "user": "ada", "uid": 1000, "message": "idle", "hint": ""}
+    for _ in range(MESSAGES_AN_HOUR):
+        assert world.ask("tell", **told)["told"]["reached"] == ["terminal pts/1"]
+    with pytest.raises(Refused, match="within the hour"):
+        world.ask("tell", **told)
+    assert world.ask("tell", **(told | {"uid": 1001}))["told"]["reached"]
+    assert len(world.ear.heard) == MESSAGES_AN_HOUR + 1
+
+
+@pytest.mark.parametrize("verb", ["kill", "signal", "exec", "", "PAUSE", "terminate"])
+def test_there_is_no_other_verb(world: World, verb: str) -> None:
+    with pytest.raises(Refused, match="not a verb"):
+        world.ask(verb, processes=MEANT, pids=[50])
+    assert world.rows() == []
+
+
+def test_reading_leaves_no_row(world: World) -> None:
+    seen = to_tree(Seen(node=NodeName("n"), pid=50, started_ms=BEGUN_MS))
+    assert world.ask("targets", seen=[seen])["targets"][0]["pid"] == 50
+    assert world.ask("host")["host"]["uid"] == 0
+    assert world.ask("look", pids=[50])["deed"]["ok"] is True
+    assert world.rows() == []
+
+
+def test_no_row_no_act(world: World) -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+    world.hand._journal._descriptor = full
+    with pytest.raises(OSError, match="No space"):
+        world.ask("pause", processes=MEANT)
+    os.close(full)
+    assert world.checkpointer.done == []
+
+
+def test_the_journal_is_its_owners_alone(world: World) -> None:
+    assert (world.folder / "journal.jsonl").stat().st_mode & 0o777 == 0o600
