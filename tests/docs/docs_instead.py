@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from service.cli.arguments import parse
-from service.systemd import UNIT
+from service.units import SERVICE as UNIT
 from tests.docs.docs_reading import ROOT
 from tests.docs.docs_stage import Site
 
