@@ -104,7 +104,7 @@ def kept_here(_: Site, text: str) -> None:
 
 def packaged(_: Site, text: str) -> None:
     """What it would install is there, and has the extra that it names."""
-    found = re.search(r" \.(?:/([\w/]+))?(?:\[(\w+)\])?$", text)
+    found = re.search(r" '?\.(?:/([\w/]+))?(?:\[(\w+)\])?'?$", text)
     assert found is not None, text
     project = (ROOT / (found[1] or "") / "pyproject.toml").read_text()
     assert found[2] is None or re.search(rf"^{found[2]} = \[", project, flags=re.MULTILINE), found[2]
