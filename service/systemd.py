@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from service.client.trust import SYSTEM_FILE, system
 from service.trouble import Trouble
 from service.units import ACCOUNT, HAND, MACHINE_DATA, PROBE, SERVICE
 
@@ -98,6 +99,24 @@ def must_have_systemd(running: Path = RUNNING_SYSTEMD) -> None:
         )
 
 
+def tell_accounts(data: Path, name: str = ACCOUNT, file: Path = SYSTEM_FILE) -> bool:
+    """Have root's file name the account that everybody believes; whether it was written now.
+
+    A file that is there is left as it is. Raises ``SystemdTrouble`` where it names another account, or none.
+    """
+    wanted = f'[system]\naccount = "{name}"\ndata = "{data}"\n'
+    found = system(file)
+    if found.account == name:
+        return False
+    if file.exists():
+        other = f"names {found.account}" if found.account else "names no account"
+        raise SystemdTrouble(
+            f"{file} {other}; people's commands believe this service once it says:\n{wanted}"
+        )
+    _write(file, wanted, for_user=False)
+    return True
+
+
 def install(folder: Path, units: Mapping[str, str], *, for_user: bool) -> None:
     """Write the units, enable them and start them anew. Blocks until ready. Raises ``SystemdTrouble``.
 
@@ -125,15 +144,16 @@ def uninstall(folder: Path, *, for_user: bool) -> None:
     _ask(("daemon-reload",), for_user)
 
 
-def _write(unit: Path, text: str, for_user: bool) -> None:
+def _write(file: Path, text: str, for_user: bool) -> None:
+    """Whole or not at all."""
     try:
-        unit.parent.mkdir(parents=True, exist_ok=True)
-        draft = unit.with_name(f".{unit.name}.writing")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        draft = file.with_name(f".{file.name}.writing")
         draft.write_text(text, encoding="utf-8")
         draft.chmod(0o644)
-        draft.replace(unit)
+        draft.replace(file)
     except OSError as error:
-        raise SystemdTrouble(f"cannot write {unit}: {error.strerror}; {_who(for_user)}") from error
+        raise SystemdTrouble(f"cannot write {file}: {error.strerror}; {_who(for_user)}") from error
 
 
 def _remove(unit: Path, for_user: bool) -> None:

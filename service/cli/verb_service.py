@@ -7,7 +7,8 @@ from pathlib import Path
 from service import systemd
 from service.cli.screen import console, print_json
 from service.cli.settings import settle
-from service.units import ACCOUNT, Deployment, units
+from service.client.trust import SYSTEM_FILE
+from service.units import ACCOUNT, MACHINE_DATA, Deployment, units
 
 NOT_RUNNING = 1
 
@@ -64,8 +65,11 @@ def _install(flags: argparse.Namespace, unit: Path) -> int:
             "With --dry-run the units are shown; with --yes it is done."
         )
         return 0
-    if len(texts) > 1 and systemd.make_account():
-        print(f"Made the account {ACCOUNT}, without a password or a shell.")
+    if len(texts) > 1:
+        if systemd.make_account():
+            print(f"Made the account {ACCOUNT}, without a password or a shell.")
+        if systemd.tell_accounts(wanted.data or MACHINE_DATA):
+            print(f"Wrote {SYSTEM_FILE}, by which everybody's commands believe a service of {ACCOUNT}.")
     systemd.install(unit.parent, texts, for_user=flags.user)
     starts = (
         "when you log in (`loginctl enable-linger`: with the machine)" if flags.user else "with the machine"

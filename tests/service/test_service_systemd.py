@@ -1,11 +1,19 @@
 """The systemd unit: what it says, that systemd reads it, and that a machine without systemd is told so."""
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from service.systemd import SystemdTrouble, beyond_account, must_have_systemd, this_program, unit_file
+from service.systemd import (
+    SystemdTrouble,
+    beyond_account,
+    must_have_systemd,
+    tell_accounts,
+    this_program,
+    unit_file,
+)
 from service.units import HAND, PROBE, SERVICE, Deployment, UnitTrouble, quoted, units
 from tests.conftest import program
 from tests.service.conftest import fallow
@@ -75,6 +83,20 @@ def test_a_program_that_the_account_cannot_reach_is_found(tmp_path: Path) -> Non
     closed.chmod(0o700)
     found = beyond_account(closed / "bin" / "fallow")
     assert found is not None and (found == closed or closed.is_relative_to(found))
+
+
+def test_root_names_the_account_that_everybody_believes_once(tmp_path: Path) -> None:
+    file = tmp_path / "fallow" / "fallow.toml"
+    if os.geteuid() != 0:
+        pytest.skip("only root's file is believed: this needs root")
+    assert tell_accounts(Path("/var/lib/fallow"), file=file) is True
+    assert file.read_text() == '[system]\naccount = "fallow"\ndata = "/var/lib/fallow"\n'
+    assert file.stat().st_mode & 0o777 == 0o644
+    assert tell_accounts(Path("/var/lib/fallow"), file=file) is False
+    file.write_text('[system]\naccount = "other"\n')
+    with pytest.raises(SystemdTrouble, match="names other"):
+        tell_accounts(Path("/var/lib/fallow"), file=file)
+    assert "other" in file.read_text(), "what root wrote stays"
 
 
 def test_unit_of_one_user_asks_for_nothing_that_a_user_cannot_give() -> None:

@@ -137,12 +137,13 @@ def test_the_machines_service_lives_as_systemd_wants_it(inside: Run) -> None:
         installed.stderr
     )
     assert inside("systemctl", "is-enabled", "fallow").stdout.strip() == "enabled"
-    _until(inside, ("fallow", "status"), lambda told: "unix:/run/fallow/fallow.sock" in told)
+    _until(inside, ("fallow", "status"), lambda told: " GPUs " in told)
     for unit, account in (("fallow", "fallow"), ("fallow-probe", "root"), ("fallow-hand", "root")):
         assert inside("systemctl", "is-active", unit).stdout.strip() == "active", unit
         assert inside("sh", "-c", f"ps -o user= -p {_pid(inside, unit=unit)}").stdout.strip() == account
     status = inside("cat", f"/proc/{_pid(inside)}/status").stdout
     assert "CapEff:\t0000000000000000" in status and "NoNewPrivs:\t1" in status
+    _until(inside, ("setpriv", "--reuid=4001", "--regid=4001", "--clear-groups", "fallow", "queue"), bool)
     others = ("setpriv", "--reuid=4001", "--regid=4001", "--clear-groups")
     refused = inside(*others, "fallow-hand", "--help")
     assert refused.returncode == 0, "the program may be run by anybody; its socket may not be asked"
@@ -164,12 +165,12 @@ def test_the_machines_service_lives_as_systemd_wants_it(inside: Run) -> None:
 def test_what_ran_as_root_before_is_the_services_own_afterwards(inside: Run) -> None:
     installed = inside("fallow", "service", "install", "--yes", "--as-root")
     assert installed.returncode == 0, installed.stderr
-    _until(inside, ("fallow", "status"), lambda told: "unix:/run/fallow/fallow.sock" in told)
+    _until(inside, ("fallow", "status"), lambda told: " GPUs " in told)
     assert inside("sh", "-c", f"ps -o user= -p {_pid(inside)}").stdout.strip() == "root"
     assert inside("stat", "-c", "%U", "/var/lib/fallow/fallow.duckdb").stdout.strip() == "root"
     upgraded = inside("fallow", "service", "install", "--yes")
     assert upgraded.returncode == 0, upgraded.stderr
-    _until(inside, ("fallow", "status"), lambda told: "unix:/run/fallow/fallow.sock" in told)
+    _until(inside, ("fallow", "status"), lambda told: " GPUs " in told)
     assert inside("sh", "-c", f"ps -o user= -p {_pid(inside)}").stdout.strip() == "fallow"
     assert inside("stat", "-c", "%U", "/var/lib/fallow/fallow.duckdb").stdout.strip() == "fallow"
     assert inside("fallow", "service", "uninstall", "--yes").returncode == 0
