@@ -3,13 +3,11 @@
 The reference of the format is ``bench/habits/README.md``.
 """
 
-import difflib
 import re
 import tomllib
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from bench.habit_player.model import (
     BOARDS,
@@ -31,19 +29,14 @@ from bench.habit_player.model import (
     Pulse,
     Repeat,
 )
+from bench.habit_player.table import UNIT_MS, HabitError, Table, length_ms, nearest
 
-UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+__all__ = ["HabitError", "length_ms", "read_folder", "read_habit"]
+
 LEAD = "20m"
 """How long the GPUs stand free before the habit begins: a board's idle power and memory are learned there."""
 
-_LENGTH = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+")
-_PART = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _CLOCK = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
-_HEADER = re.compile(r"\s*\[{1,2}\s*([\w.-]+)\s*\]{1,2}\s*(?:#.*)?$")
-
-
-class HabitError(ValueError):
-    """A habit's file that cannot be played; the message names file, line and key."""
 
 
 def read_folder(folder: Path) -> tuple[Habit, ...]:
@@ -63,166 +56,10 @@ def read_habit(path: Path) -> Habit:
         raise HabitError(f"{path}: cannot be read: {error}") from error
     except tomllib.TOMLDecodeError as error:
         raise HabitError(f"{path}: no TOML: {error}") from error
-    return _habit(_Table(told, str(path), text), path.stem)
+    return _habit(Table(told, str(path), text), path.stem)
 
 
-def length_ms(text: object) -> int:
-    """Milliseconds of ``"1h30m"``, ``"90s"``, ``"0"``. Raises ValueError."""
-    if text in (0, "0"):
-        return 0
-    if not isinstance(text, str) or not _LENGTH.fullmatch(text):
-        raise ValueError(f'{text!r} is no length of time; say "90s", "20m", "1h30m" or "2d"')
-    return round(sum(float(number) * UNIT_MS[unit] for number, unit in _PART.findall(text)))
-
-
-class _Table:
-    """A table of the file with its place in it; every key is taken once, and what is left is unknown."""
-
-    def __init__(
-        self, told: Mapping[str, Any], file: str, text: str, where: str = "", number: int = 0
-    ) -> None:
-        self._left = dict(told)
-        self._file = file
-        self._text = text
-        self._where = where
-        self._number = number
-        self._known: list[str] = []
-
-    def take(self, key: str, default: Any = None) -> Any:
-        """The value of a key."""
-        self._known.append(key)
-        return self._left.pop(key, default)
-
-    def must(self, key: str, kind: type | tuple[type, ...], what: str) -> Any:
-        """The value of a key that has to be there."""
-        value = self.take(key)
-        if value is None:
-            raise self.wrong(key, f"is missing; say {what}")
-        if not isinstance(value, kind):
-            raise self.wrong(key, f"is {value!r}; say {what}")
-        return value
-
-    def number(self, key: str, default: float | None, low: float, high: float) -> float | None:
-        """A number within bounds."""
-        value = self.take(key)
-        if value is None:
-            return default
-        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-            raise self.wrong(key, f"is {value!r}; say a number from {low:g} to {high:g}")
-        return float(value)
-
-    def text(self, key: str, default: str | None = None, among: Iterable[str] | None = None) -> str | None:
-        """A text, among those given."""
-        value = self.take(key)
-        if value is None:
-            return default
-        if not isinstance(value, str):
-            raise self.wrong(key, f"is {value!r}; say a text")
-        if among is not None and value not in among:
-            raise self.wrong(key, f"is {value!r}{_nearest(value, among)}; known are {', '.join(among)}")
-        return value
-
-    def flag(self, key: str, default: bool = False) -> bool:
-        """True or false."""
-        value = self.take(key, default)
-        if not isinstance(value, bool):
-            raise self.wrong(key, f"is {value!r}; say true or false")
-        return value
-
-    def words(self, key: str, among: Iterable[str] | None = None) -> tuple[str, ...] | None:
-        """A list of texts, among those given; ``None`` when the key is not there."""
-        value = self.take(key)
-        if value is None:
-            return None
-        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-            raise self.wrong(key, f"is {value!r}; say a list of texts")
-        for each in value:
-            if among is not None and each not in among:
-                raise self.wrong(key, f"has {each!r}{_nearest(each, among)}; known are {', '.join(among)}")
-        return tuple(value)
-
-    def gpus(self, key: str, count: int) -> tuple[int, ...]:
-        """A list of GPUs of the habit; all of them when the key is not there."""
-        value = self.take(key)
-        if value is None:
-            return tuple(range(count))
-        if not isinstance(value, list) or not all(type(each) is int and 0 <= each < count for each in value):
-            raise self.wrong(key, f"is {value!r}; say a list of GPUs from 0 to {count - 1}")
-        return tuple(value)
-
-    def length(self, key: str, default: str | None = None) -> int | None:
-        """A length of time in ms."""
-        value = self.take(key, default)
-        return None if value is None else self._length(key, value)
-
-    def span(self, key: str) -> tuple[int, int]:
-        """A length of time, or a list of the shortest and the longest."""
-        value = self.take(key)
-        if value is None:
-            raise self.wrong(key, 'is missing; say a length of time like "40m", or ["30m", "50m"]')
-        if isinstance(value, list) and len(value) == 2:
-            low, high = (self._length(key, each) for each in value)
-            if not 0 < low <= high:
-                raise self.wrong(key, f"is {value!r}; the first is longer than the second, or nothing")
-            return low, high
-        same = self._length(key, value)
-        return same, same
-
-    def tables(self, key: str) -> list["_Table"]:
-        """The tables of ``[[key]]``; one written as ``[key]`` counts too."""
-        value = self.take(key, [])
-        rows = [value] if isinstance(value, dict) else value
-        if not isinstance(rows, list) or not all(isinstance(each, dict) for each in rows):
-            raise self.wrong(key, f"is no table; say [[{key}]]")
-        return [self.below(row, f"{key}", number) for number, row in enumerate(rows)]
-
-    def below(self, row: Mapping[str, Any], where: str, number: int = 0) -> "_Table":
-        """A table within this one."""
-        path = f"{self._where}.{where}" if self._where else where
-        return _Table(row, self._file, self._text, path, number)
-
-    def done(self) -> None:
-        """No key may be left over."""
-        for key in self._left:
-            raise self.wrong(key, f"is unknown here{_nearest(key, self._known)}")
-
-    def wrong(self, key: str, what: str) -> HabitError:
-        """An error about a key."""
-        line = _line_of(self._text, self._where, self._number, key)
-        place = f", line {line}" if line else ""
-        count = f"[{self._number}]" if self._where and self._number else ""
-        name = f"{self._where}{count}.{key}" if self._where else key
-        return HabitError(f"{self._file}{place}: {name} {what}")
-
-    def _length(self, key: str, value: object) -> int:
-        try:
-            return length_ms(value)
-        except ValueError as error:
-            raise self.wrong(key, f"has {error}") from error
-
-
-def _line_of(text: str, where: str, number: int, key: str) -> int | None:
-    """The line that sets the key in the ``number``-th table of that name, else the table's own line."""
-    current, seen, header = "", -1, 1
-    for line_number, line in enumerate(text.splitlines(), 1):
-        if match := _HEADER.match(line):
-            current = match[1]
-            if current == where:
-                seen += 1
-                header = line_number
-        elif (
-            current == where and (not where or seen == number) and re.match(rf"\s*{re.escape(key)}\s*=", line)
-        ):
-            return line_number
-    return header if seen >= number and where else None
-
-
-def _nearest(word: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f" (did you mean {near[0]!r}?)" if near else ""
-
-
-def _habit(table: _Table, name: str) -> Habit:
+def _habit(table: Table, name: str) -> Habit:
     hardware = _hardware(table)
     holders = tuple(_holder(each, hardware.count) for each in table.tables("holder"))
     processes = _processes(table, holders, hardware.count)
@@ -253,7 +90,7 @@ def _habit(table: _Table, name: str) -> Habit:
         for phase in (*(plan.phases or ()), *plan.again):
             if phase not in phases:
                 raise table.wrong(
-                    "holder", f"names the phase {phase!r}{_nearest(phase, phases)}; it isn't there"
+                    "holder", f"names the phase {phase!r}{nearest(phase, phases)}; it isn't there"
                 )
     table.done()
     if not habit.labels:
@@ -261,28 +98,28 @@ def _habit(table: _Table, name: str) -> Habit:
     return habit
 
 
-def _source(table: _Table) -> tuple[str, ...]:
+def _source(table: Table) -> tuple[str, ...]:
     found = table.words("source")
     if not found:
         raise table.wrong("source", "is missing: say where such a habit is described (URL or issue)")
     return found
 
 
-def _positive(table: _Table, key: str) -> int:
+def _positive(table: Table, key: str) -> int:
     found = table.length(key)
     if not found:
         raise table.wrong(key, 'is missing; say a length of time like "12h"')
     return found
 
 
-def _clock(table: _Table, key: str, text: str | None) -> int:
+def _clock(table: Table, key: str, text: str | None) -> int:
     match = _CLOCK.fullmatch(text or "")
     if not match:
         raise table.wrong(key, f'is {text!r}; say a time of the day like "08:30"')
     return int(match[1]) * UNIT_MS["h"] + int(match[2]) * UNIT_MS["m"]
 
 
-def _hardware(table: _Table) -> Hardware:
+def _hardware(table: Table) -> Hardware:
     (row,) = table.tables("gpu") or [table.below({}, "gpu")]
     short = {name: name for name in BOARDS}
     model = row.text("model", "NVIDIA H100 80GB HBM3", among=short)
@@ -298,7 +135,7 @@ def _hardware(table: _Table) -> Hardware:
     return found
 
 
-def _holder(row: _Table, count: int) -> HolderPlan:
+def _holder(row: Table, count: int) -> HolderPlan:
     name = row.must("name", str, "a name for the holder, used in this file only")
     found = HolderPlan(
         name=name,
@@ -316,7 +153,7 @@ def _holder(row: _Table, count: int) -> HolderPlan:
     return found
 
 
-def _processes(table: _Table, holders: tuple[HolderPlan, ...], count: int) -> dict[str, ProcessPlan]:
+def _processes(table: Table, holders: tuple[HolderPlan, ...], count: int) -> dict[str, ProcessPlan]:
     rows = table.take("process", {})
     if not isinstance(rows, dict):
         raise table.wrong("process", "is no table of tables; say [process.NAME]")
@@ -326,7 +163,7 @@ def _processes(table: _Table, holders: tuple[HolderPlan, ...], count: int) -> di
     }
 
 
-def _process(row: _Table, name: str, holders: tuple[HolderPlan, ...], count: int) -> ProcessPlan:
+def _process(row: Table, name: str, holders: tuple[HolderPlan, ...], count: int) -> ProcessPlan:
     command = row.must("command", str, "its command line")
     named = {holder.name: holder for holder in holders}
     only = holders[0].name if len(holders) == 1 else None
@@ -357,7 +194,7 @@ def _process(row: _Table, name: str, holders: tuple[HolderPlan, ...], count: int
     return found
 
 
-def _phases(table: _Table, processes: Mapping[str, ProcessPlan], count: int) -> dict[str, Phase]:
+def _phases(table: Table, processes: Mapping[str, ProcessPlan], count: int) -> dict[str, Phase]:
     phases: dict[str, Phase] = {}
     for row in table.tables("phase"):
         phase = _phase(row, processes, count)
@@ -369,7 +206,7 @@ def _phases(table: _Table, processes: Mapping[str, ProcessPlan], count: int) -> 
     return phases
 
 
-def _phase(row: _Table, processes: Mapping[str, ProcessPlan], count: int) -> Phase:
+def _phase(row: Table, processes: Mapping[str, ProcessPlan], count: int) -> Phase:
     name = row.must("name", str, "a name")
     until = row.text("until")
     names = row.words("processes", among=tuple(processes))
@@ -393,7 +230,7 @@ def _phase(row: _Table, processes: Mapping[str, ProcessPlan], count: int) -> Pha
     return found
 
 
-def _load(row: _Table) -> Load:
+def _load(row: Table) -> Load:
     found = {name: row.number(name, None, 0, 1) for name in LOADS}
     if found["gpu"] and found["sm"] is None:
         raise row.wrong("sm", "is missing: say how busy the SMs are while kernels run (gpu)")
@@ -411,20 +248,20 @@ def _load(row: _Table) -> Load:
     )
 
 
-def _part(row: _Table, count: int) -> tuple[tuple[int, ...], Load]:
+def _part(row: Table, count: int) -> tuple[tuple[int, ...], Load]:
     gpus = row.gpus("gpus", count)
     found = gpus, _load(row)
     row.done()
     return found
 
 
-def _pulse(row: _Table) -> Pulse:
+def _pulse(row: Table) -> Pulse:
     found = Pulse(every_ms=row.span("every"), lasts_ms=row.span("lasts"))
     row.done()
     return found
 
 
-def _steps(table: _Table, told: object, phases: Mapping[str, Phase]) -> tuple[str | Repeat, ...]:
+def _steps(table: Table, told: object, phases: Mapping[str, Phase]) -> tuple[str | Repeat, ...]:
     if told is None:
         return tuple(phases)
     if not isinstance(told, list) or not told:
@@ -434,12 +271,12 @@ def _steps(table: _Table, told: object, phases: Mapping[str, Phase]) -> tuple[st
     return tuple(_step(table, each, phases) for each in told)
 
 
-def _step(table: _Table, told: object, phases: Mapping[str, Phase]) -> str | Repeat:
+def _step(table: Table, told: object, phases: Mapping[str, Phase]) -> str | Repeat:
     match told:
         case str() if told in phases:
             return told
         case str():
-            raise table.wrong("play", f"names the phase {told!r}{_nearest(told, phases)}; it isn't there")
+            raise table.wrong("play", f"names the phase {told!r}{nearest(told, phases)}; it isn't there")
         case list() if told:
             return Repeat(steps=tuple(_step(table, each, phases) for each in told))
         case {"times": int() as times, "of": list() as steps} if times > 0 and steps:
@@ -448,7 +285,7 @@ def _step(table: _Table, told: object, phases: Mapping[str, Phase]) -> str | Rep
 
 
 def _label(
-    row: _Table, count: int, phases: Mapping[str, Phase], holders: tuple[HolderPlan, ...], *, of_job: bool
+    row: Table, count: int, phases: Mapping[str, Phase], holders: tuple[HolderPlan, ...], *, of_job: bool
 ) -> Label:
     kinds = (*JOB_FINDINGS, "working", BORDERLINE) if of_job else (*KINDS, BORDERLINE, UNASKED)
     among: Callable[[str], tuple[str, ...]] = lambda key: row.words(key, among=KINDS) or ()  # noqa: E731
