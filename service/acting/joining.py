@@ -13,7 +13,7 @@ from advisor.engines.dispatch import Dispatch
 from advisor.engines.foreign import ForeignEngine
 from advisor.engines.local import Given, LocalEngine, Patience
 from advisor.engines.moving import Moving
-from advisor.engines.mps import find_mps, seldom
+from advisor.engines.mps import seldom
 from advisor.register.consents import ConsentBook
 from advisor.register.foreign import ForeignBook
 from advisor.register.model import Entry
@@ -45,6 +45,7 @@ from service.acting.taking import Taking
 from service.advising import ask_policies, limits_of, site_of
 from service.alerts.notifier import LaunchedToo, MessageNotifier
 from service.delivery.glance import Undelivered
+from service.privileged.client import find_daemon
 
 if TYPE_CHECKING:
     from advisor.cycle import Cycle
@@ -204,7 +205,7 @@ def _roots(ground: Ground) -> _Roots:
     foreigners = Foreigners(foreign, config, clock, site_of(config).protect, sight)
     entry_of, settle = partial(_entry, register), foreigners.engine.settle
     books = open_books(store, clock, ground.folder, entry_of, settle, known=register.newest_known)
-    granting = Granting(register, seldom(find_mps, clock))
+    granting = Granting(register, seldom(find_daemon, clock))
     patience = Patience(answer_s=acting.answer_s, reshape_s=acting.reshape_s)
     local = LocalEngine(register, clock, granting.agree, patience)
     dispatch = Dispatch(local, foreigners.engine, foreign.told)

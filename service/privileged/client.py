@@ -13,8 +13,10 @@ from pathlib import Path
 from advisor.engines.checkpoint import Deed, Host, Target
 from advisor.engines.checkpointer import Over, major
 from advisor.engines.moving import Ongoing
+from advisor.engines.mps import find_mps
 from advisor.engines.telling import Notice, Told
 from advisor.register.foreign import Seen
+from advisor.register.shares import PIPE_DIRECTORY, Mps
 from advisor.written import Unreadable, from_tree, to_tree
 from collector.model import NodeName, Process
 from collector.procfs.stat import parse_boot_ms, parse_stat, started_ms
@@ -83,6 +85,19 @@ class ProbeTable:
         if self._away != why:
             log.warning("fallow-probe: %s; other users' processes are told by what everybody may read", why)
         self._away = why
+
+
+def find_daemon(trusted: Sequence[int] = (0,)) -> Mps:
+    """The MPS daemon that jobs may use; the probe looks where there is one, for root's powers are needed."""
+    path = probe_socket()
+    if path is None:
+        return find_mps()
+    request: wire.Request = {"verb": "mps", "directory": os.environ.get(PIPE_DIRECTORY)}
+    try:
+        found: Mps = from_tree(Mps, wire.ask(path, request, trusted)["mps"])
+    except (Unanswered, Refused, Unreadable, KeyError) as error:
+        return Mps(why=f"fallow-probe could not look for an MPS daemon: {error}")
+    return found
 
 
 class HandCheckpointer:

@@ -3,7 +3,8 @@
 It says of a process what Fallow keeps of one: user, command, framework, container, job, and the few variables
 that are on the allow-list; never a whole environment, and no file of anybody.
 
-    request  {"verb": "look", "pids": [..], "node": ".."}   answer  {"processes": {pid: ..}, "settled": true}
+    request  {"verb": "look", "pids": [..]}             answer  {"processes": {pid: ..}, "settled": true}
+             {"verb": "mps", "directory": ".." | null}           {"mps": ..}: which MPS daemon jobs may use
 """
 
 import argparse
@@ -14,6 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from advisor.engines.mps import find_mps
+from advisor.register.shares import PIPE_DIRECTORY
 from advisor.written import to_tree
 from collector.model import NodeName
 from collector.procfs.accounts import uid_of
@@ -28,8 +31,11 @@ def handler(table: ProcessTable) -> Handler:
     """The closed list of what is answered."""
 
     def handle(request: Request, uid: int) -> Mapping[str, Any]:
+        if request["verb"] == "mps":
+            named = request["directory"]
+            return {"mps": to_tree(find_mps({} if named is None else {PIPE_DIRECTORY: str(named)}))}
         if request["verb"] != "look":
-            raise Refused(f"{request['verb']!r} is not a verb of fallow-probe: it has `look` alone")
+            raise Refused(f"{request['verb']!r} is not a verb of fallow-probe: it has `look` and `mps`")
         pids = [int(pid) for pid in request["pids"]]
         if len(pids) > MOST_PIDS or any(not 0 < pid < 1 << 31 for pid in pids):
             raise Refused(f"at most {MOST_PIDS} pids, each a positive number")

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from advisor.engines.mps import find_mps
 from advisor.engines.telling import Notice
 from advisor.register.foreign import Seen
+from advisor.register.shares import PIPE_DIRECTORY
 from collector.model import JobId, NodeName
 from collector.procfs.table import ProcessTable
-from service.privileged.client import HandCheckpointer, HandNotifier, ProbeTable
+from service.privileged.client import HandCheckpointer, HandNotifier, ProbeTable, find_daemon
 from service.privileged.hand import Hand
 from service.privileged.journal import open_journal
 from service.privileged.probe import MOST_PIDS, handler, one_at_a_time
@@ -80,6 +82,17 @@ def test_while_the_probe_is_away_the_service_sees_what_it_may(
 def test_the_probe_refuses_what_is_no_pid(pids: list[int]) -> None:
     with pytest.raises(Refused):
         handler(ProcessTable(NODE))({"verb": "look", "pids": pids}, OWN)
+
+
+def test_the_probe_looks_for_an_mps_daemon_as_the_service_would(
+    serving: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FALLOW_PROBE", str(serving(handler(ProcessTable(NODE)))))
+    monkeypatch.setenv(PIPE_DIRECTORY, str(tmp_path / "pipes"))
+    found = find_daemon((OWN,))
+    assert found == find_mps() and str(tmp_path / "pipes") in found.why
+    monkeypatch.setenv("FALLOW_PROBE", str(tmp_path / "none.sock"))
+    assert "fallow-probe could not look" in find_daemon((OWN,)).why
 
 
 @pytest.mark.parametrize("verb", ["read", "environ", "open", ""])
