@@ -1,13 +1,15 @@
 """A /proc for a habit's machine, so that its processes are described by the code that describes real ones.
 
 Files as proc(5) has them, under a folder; only what Fallow reads: stat, status, cmdline, cgroup, maps,
-environ, loginuid, fd, and the listening sockets in net/tcp.
+environ, loginuid, fd, and the listening sockets in
+``net/tcp``, of a pod in its own processes' folders and else at the root too.
 """
 
 import hashlib
 import os
 import shlex
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from bench.habit_player.model import ProcessPlan
@@ -31,6 +33,7 @@ LIBRARIES = {
 }
 """A file that each framework maps, as in its own packages."""
 
+FIRST_INODE = 90_000
 _LISTENING = "0A"
 _HEX_ANY = "00000000"
 
@@ -68,7 +71,9 @@ class Machine:
         for pid in wanted.keys() - self._there.keys():
             if not wanted[pid].plan.dead:
                 self._write(wanted[pid])
-        self._there = wanted
+        if wanted.keys() != self._there.keys():
+            self._there = wanted
+            _listen(self._root / "net", [one for one in wanted.values() if not _is_in_a_pod(one)])
 
     def look(self, pids: tuple[int, ...], at_ms: int) -> dict[int, Process]:
         """What can be learned of these pids."""
@@ -77,6 +82,12 @@ class Machine:
     def close(self) -> None:
         """Give the descriptors back."""
         self._table.close()
+
+    def _beside(self, one: Running) -> list[Running]:
+        """Those who share a process's network: itself in a pod, else all others outside of pods."""
+        if _is_in_a_pod(one):
+            return [one]
+        return [each for each in self._world.running if not _is_in_a_pod(each) and _meets(each, one)]
 
     def _write(self, one: Running) -> None:
         folder = self._root / str(one.pid)
@@ -100,6 +111,7 @@ class Machine:
         block = b"".join(f"{k}={v}".encode() + b"\0" for k, v in _environment(self._world, one).items())
         (folder / "environ").write_bytes(block)
         _open_files(folder, plan)
+        _listen(folder / "net", self._beside(one))
 
 
 def uid_of(user: str | None) -> int:
@@ -110,20 +122,35 @@ def uid_of(user: str | None) -> int:
 def _open_files(folder: Path, plan: ProcessPlan) -> None:
     (folder / "fd").mkdir()
     opens = ["/dev/null", "/dev/nvidiactl", "/dev/nvidia0"]
-    sockets = [f"socket:[{90_000 + port}]" for port in plan.listens]
+    sockets = [f"socket:[{FIRST_INODE + port}]" for port in plan.listens]
     for number, target in enumerate([*opens, *sockets]):
         (folder / "fd" / str(number)).symlink_to(target)
-    (folder / "net").mkdir()
+
+
+def _listen(folder: Path, running: Iterable[Running]) -> None:
+    """The TCP sockets that these processes listen on, as a network namespace shows them."""
+    folder.mkdir(exist_ok=True)
     title = (
         "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
     )
+    ports = [port for one in running if not one.plan.dead for port in one.plan.listens]
     rows = [
         f"{at:4d}: {_HEX_ANY}:{port:04X} {_HEX_ANY}:0000 {_LISTENING} 00000000:00000000 00:00000000 00000000"
-        f"  1000        0 {90_000 + port} 1 0000000000000000 100 0 0 10 0\n"
-        for at, port in enumerate(plan.listens)
+        f"  1000        0 {FIRST_INODE + port} 1 0000000000000000 100 0 0 10 0\n"
+        for at, port in enumerate(ports)
     ]
-    (folder / "net" / "tcp").write_text(title + "".join(rows))
-    (folder / "net" / "tcp6").write_text(title)
+    (folder / "tcp").write_text(title + "".join(rows))
+    (folder / "tcp6").write_text(title)
+
+
+def _meets(one: Running, other: Running) -> bool:
+    """Whether one runs when the other begins."""
+    return one.from_ms <= other.from_ms < one.to_ms
+
+
+def _is_in_a_pod(one: Running) -> bool:
+    """Whether it has a network of its own."""
+    return one.holding is not None and one.holding.plan.by == "kubernetes"
 
 
 def _cgroup(world: World, one: Running, uid: int) -> str:

@@ -3,6 +3,7 @@
 import pytest
 
 from analytics.query import run
+from bench.habit_player.machine import Machine
 from bench.habit_player.model import SOURCES
 from bench.habit_player.read import read_habit
 from bench.habit_player.sources import export_for_replay, names, play
@@ -146,3 +147,63 @@ def test_memory_and_encoder_are_seen_where_they_are_measured(seen, world: World)
         rows = during(seen[source]["samples"], world, 1, 7)
         assert all(row["memory_used_bytes"] == pytest.approx(20 << 30, rel=0.01) for row in rows), source
         assert all(row["encoder_e4"] == pytest.approx(2000, abs=30) for row in rows), source
+
+
+SERVERS = """
+about = "A server in a pod and one outside."
+source = ["arithmetic"]
+lasts = "10m"
+lead = "2m"
+
+[gpu]
+count = 2
+
+[[holder]]
+name = "inside"
+by = "kubernetes"
+gpus = [0]
+[[holder]]
+name = "outside"
+by = "slurm"
+gpus = [1]
+
+[process.inside]
+command = "python api.py"
+holder = "inside"
+gpus = [0]
+listens = [8000]
+[process.outside]
+command = "python api.py"
+holder = "outside"
+gpus = [1]
+listens = [9000, 9001]
+
+[[phase]]
+name = "serve"
+lasts = "1d"
+
+[[label]]
+kind = "working"
+"""
+
+
+def ports(table: str) -> set[int]:
+    return {int(line.split()[1].split(":")[1], 16) for line in table.splitlines()[1:]}
+
+
+def test_listening_sockets_stand_where_the_kernel_shows_them(tmp_path):
+    (tmp_path / "servers.toml").write_text(SERVERS)
+    world = live(read_habit(tmp_path / "servers.toml"), 3, DAY_MS)
+    machine = Machine(world, tmp_path / "proc")
+    machine.bring_to(world.begin_ms + 60_000)
+    inside, outside = (
+        next(one.pid for one in world.running if one.plan.name == n) for n in ("inside", "outside")
+    )
+    assert ports((machine.root / str(inside) / "net" / "tcp").read_text()) == {8000}
+    assert ports((machine.root / str(outside) / "net" / "tcp").read_text()) == {9000, 9001}
+    assert ports((machine.root / "net" / "tcp").read_text()) == {9000, 9001}
+    row = (machine.root / str(inside) / "net" / "tcp").read_text().splitlines()[1].split()
+    opened = {str(link.readlink()) for link in (machine.root / str(inside) / "fd").iterdir()}
+    assert f"socket:[{row[9]}]" in opened
+    assert machine.look((inside,), world.begin_ms + 60_000)[inside].pod is not None
+    machine.close()
