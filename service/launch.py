@@ -20,7 +20,8 @@ from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
 
 from service.client import ClientError, connect, running
-from service.client.place import CODE_VARIABLE, DATA_VARIABLE, HOSTS_VARIABLE
+from service.client.local import health
+from service.client.place import CODE_VARIABLE, HOSTS_VARIABLE
 from service.trouble import Trouble
 
 START_LIMIT_S = 60
@@ -64,6 +65,11 @@ def service_program(data: Path, flags: Sequence[str]) -> Program:
         answers=lambda: running(data) is not None,
         busy=lambda: _still_starting(data),
     )
+
+
+def machine_program(url: str) -> Program:
+    """The machine's service, which runs already."""
+    return Program(name="service", command=(), answers=lambda: health(url) is not None)
 
 
 def dashboard_program(port: int, code: str | None = None, hosts: Sequence[str] = ()) -> Program:
@@ -126,16 +132,21 @@ def free_port(wanted: int, *, fixed: bool) -> int:
 
 
 def run_together(
-    programs: Sequence[Program], data: Path, *, tell: Callable[[str], None], ready: Callable[[], None]
+    programs: Sequence[Program],
+    where: Mapping[str, str],
+    *,
+    tell: Callable[[str], None],
+    ready: Callable[[], None],
 ) -> None:
     """Start all, call ``ready`` once all can be used, and stay until one ends or Ctrl-C. Always stops all.
 
-    ``tell`` is called with what is still going on, over and over.
+    ``where`` in their environment says which service they are about. ``tell`` is called with what is still
+    going on, over and over.
 
     Raises ``LaunchFailed`` when one ends by itself or does not answer in time.
     """
     inherited = {key: value for key, value in os.environ.items() if key != CODE_VARIABLE}
-    environment = {**inherited, DATA_VARIABLE: str(data)}
+    environment = {**inherited, **where}
     started: list[tuple[Program, subprocess.Popen[bytes]]] = []
     try:
         for program in programs:

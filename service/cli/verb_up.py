@@ -1,31 +1,37 @@
 """``fallow up``: the service and the dashboard together, until Ctrl-C."""
 
 import argparse
+import os
 import secrets
 import signal
+from collections.abc import Mapping
 from shlex import quote
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from service.cli.screen import console
 from service.cli.settings import Settings, settle
-from service.client.place import default_data
+from service.client import place, running
+from service.client.local import machine_service
+from service.client.wire import UNIX
+
+if TYPE_CHECKING:
+    from service.launch import Program
 
 PASSED_ON = ("tick", "host", "port", "config")
 
 
 def run(flags: argparse.Namespace) -> int:
     """Start both, print the address once, stop both at the end."""
-    from service.daemon.start import make_data_dir
-    from service.launch import dashboard_program, free_port, run_together, service_program
+    from service.launch import dashboard_program, free_port, run_together
 
     settings = _chosen(flags)
     look = settings.effective.config.dashboard
     code = secrets.token_urlsafe() if look.acting else None
-    make_data_dir(settings.data)
+    service, where, remarks = _service(flags, settings)
     port = free_port(look.port, fixed=settings.chosen("dashboard.port"))
-    service = service_program(settings.data, _passed_on(flags))
     screen = console()
-    for remark in _remarks(settings, runs_already=not service.command):
+    for remark in remarks:
         screen.print(remark)
 
     waiting = screen.status("starting")
@@ -33,7 +39,7 @@ def run(flags: argparse.Namespace) -> int:
     def ready() -> None:
         waiting.stop()
         screen.print(f"Fallow is up at http://127.0.0.1:{port}  (Ctrl-C stops it)")
-        if flags.data is not None and settings.data != default_data():
+        if flags.data is not None and settings.data != place.default_data():
             named = quote(str(settings.data))
             screen.print(f"In other terminals: export FALLOW_DATA={named}", soft_wrap=True)
         if code is not None:
@@ -46,11 +52,36 @@ def run(flags: argparse.Namespace) -> int:
         if screen.is_terminal:
             waiting.start()
         programs = (service, dashboard_program(port, code, look.hosts))
-        run_together(programs, settings.data, tell=waiting.update, ready=ready)
+        run_together(programs, where, tell=waiting.update, ready=ready)
     except KeyboardInterrupt:
         waiting.stop()
         screen.print("Stopped." if service.command else "The dashboard is stopped; the service runs on.")
     return 0
+
+
+def _service(
+    flags: argparse.Namespace, settings: Settings
+) -> "tuple[Program, Mapping[str, str], tuple[str, ...]]":
+    """The service, how the dashboard finds it, and what to say: the machine's, where no other is wanted."""
+    from service.daemon.start import make_data_dir
+    from service.launch import machine_program, service_program
+
+    if (address := _machines(flags)) is not None:
+        used = (f"Using the machine's service at {address}; --data DIR starts one of your own.",)
+        return machine_program(address), {place.SOCKET_VARIABLE: address.removeprefix(UNIX)}, used
+    make_data_dir(settings.data)
+    service = service_program(settings.data, _passed_on(flags))
+    remarks = _remarks(settings, runs_already=not service.command)
+    return service, {place.DATA_VARIABLE: str(settings.data)}, remarks
+
+
+def _machines(flags: argparse.Namespace) -> str | None:
+    """The address of the machine's service, where nothing is named and none of this user's own runs."""
+    variables = (place.DATA_VARIABLE, place.SOCKET_VARIABLE, place.URL_VARIABLE)
+    typed = any(getattr(flags, name) is not None for name in ("data", "source", *PASSED_ON))
+    if typed or any(map(os.environ.get, variables)) or running(place.default_data()) is not None:
+        return None
+    return machine_service()
 
 
 def _chosen(flags: argparse.Namespace) -> Settings:

@@ -64,11 +64,12 @@ def data_dir(chosen: Path | None = None) -> Path:
 
 
 def default_data() -> Path:
-    """The DATA directory where none is named: the machine's if root names one, else this user's own.
+    """The DATA directory where none is named: the one that root names if we may read it, else our own.
 
     Never one of the folder that somebody stands in: anybody could have prepared it. Raises ``Nowhere``.
     """
-    return system().data or user_state()
+    machines = system().data
+    return machines if machines is not None and os.access(machines, os.R_OK | os.X_OK) else user_state()
 
 
 def user_state() -> Path:

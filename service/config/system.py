@@ -17,6 +17,6 @@ class SystemConfig:
     account: str = told("", "the account that the machine's service runs as, where that isn't root")
     data: str = told(
         "",
-        "the DATA folder of whoever names none, for example `/var/lib/fallow`; empty: each account's own, "
-        "`~/.local/state/fallow`",
+        "the DATA folder of whoever names none and may read it, for example `/var/lib/fallow`; all others "
+        "have their own, `~/.local/state/fallow`",
     )

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -23,20 +23,21 @@ class Up:
     def __init__(self, data: Path, *words: str) -> None:
         data.mkdir(parents=True, exist_ok=True)
         (data / "fallow.toml").write_text(SMALL)
-        command = [
-            sys.executable,
-            "-m",
-            "service.cli",
-            "up",
-            "--data",
-            str(data),
-            "--source",
-            "simulated",
-            *words,
-        ]
         self.data = data
+        self.begin("--data", str(data), "--source", "simulated", *words)
+
+    @classmethod
+    def bare(cls, **variables: str) -> "Up":
+        """Without a flag, in an environment that names nothing but these."""
+        made = cls.__new__(cls)
+        made.begin(env=variables | {"PATH": os.environ["PATH"]})
+        return made
+
+    def begin(self, *words: str, env: Mapping[str, str] | None = None) -> None:
+        command = [sys.executable, "-m", "service.cli", "up", *words]
+        pipe = subprocess.PIPE
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+            command, stdout=pipe, stderr=pipe, text=True, start_new_session=True, env=env
         )
         self.lines: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -149,6 +150,24 @@ def test_service_that_runs_already_is_used_and_left_running(tmp_path: Path) -> N
         assert running(first.data) is not None
     finally:
         first.stop()
+
+
+def test_the_machines_service_is_shown_where_nothing_is_named(tmp_path: Path) -> None:
+    door = tmp_path / "run" / "fallow" / "fallow.sock"
+    machines = start(tmp_path / "data", config=SMALL.replace("[api]", f"[api]\nsocket = '{door}'"))
+    try:
+        until("the service answers", lambda: running(machines.data) is not None)
+        home = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
+        up = Up.bare(XDG_RUNTIME_DIR=str(tmp_path / "run"), **home)
+        up.url()
+        assert any(f"Using the machine's service at unix:{door}" in line for line in up.lines)
+        (dashboard,) = up.children()
+        assert f"FALLOW_SOCKET={door}" in environment(dashboard)
+        assert "FALLOW_DATA=" not in environment(dashboard)
+        assert up.end() == 0 and running(machines.data) is not None
+        assert not (tmp_path / "state").exists()
+    finally:
+        machines.stop()
 
 
 def test_service_that_cannot_start_is_said_in_its_own_words(tmp_path: Path) -> None:

@@ -139,6 +139,17 @@ def test_root_names_the_account_and_the_folder_that_everybody_believes(there: Pa
     assert status == 0 and "fallow.toml:5" in said, "it may be the whole configuration"
 
 
+def test_who_may_not_read_the_machines_folder_has_an_own(there: Path) -> None:
+    data = owned(there / "var", SERVICE, 0o750)
+    owned(data / "fallow.toml", SERVICE, 0o640, "")
+    text = f"[system]\naccount = 'fallow'\ndata = '{data}'\n"
+    owned(there / "etc" / "fallow" / "fallow.toml", 0, 0o644, text)
+    assert as_account(SERVICE, place.default_data, there) == data
+    assert as_account(0, place.default_data, there) == data
+    status, said = typed("config", here=there, there=there, uid=ANN)
+    assert status == 0, said
+
+
 def test_what_root_says_counts_only_while_it_is_roots(there: Path) -> None:
     file = owned(there / "etc" / "fallow" / "fallow.toml", EVE, 0o644, "[system]\naccount = 'eve'\n")
     status, said = typed("config", here=there, there=there, uid=ANN)
