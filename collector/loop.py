@@ -18,6 +18,7 @@ from collector.model import Gap, MigPlace, Reading, Tick, Unavailable
 from collector.reconcile import names_of, reconciled
 from collector.snapshot import Snapshot, after
 from collector.source import Source
+from collector.source_log import SourceLog
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +84,7 @@ class Loop:
         self._newest: dict[str, Outcome] = {}
         self._places: dict[str, tuple[MigPlace, ...]] = {}
         self._snapshot = Snapshot()
+        self._log = SourceLog()
 
     @property
     def snapshot(self) -> Snapshot:
@@ -98,6 +100,7 @@ class Loop:
         if self._last_ms is not None and now_ms < self._last_ms:
             self._set_back(now_ms)
         outcomes = self._reconciled(self._read(now_ms))
+        self._log.note(outcomes)
         self._newest |= {each.source: each for each in outcomes}
         found = self._attribute(self._known(now_ms), now_ms)
         tick = Tick(

@@ -282,12 +282,16 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unavailable:
-    """A source that could not be read at this tick, and a reason a person can act on."""
+    """A source that could not be read at this tick, and a reason a person can act on.
+
+    ``is_over``: it has said all that it will, as a recording does; that is no fault.
+    """
 
     source: str
     at_ms: int
     reason: str
     duration_ms: float = 0.0
+    is_over: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,12 +27,14 @@ KEPT_MS = 90_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceHealth:
-    """How a source fared at the newest tick."""
+    """How a source fared when it was asked last, at the tick of ``at_ms``; ``reason``: why it is not up."""
 
     name: str
     is_up: bool
     duration_ms: float
     gpus: int
+    at_ms: int = 0
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,5 +126,7 @@ def _health(before: Snapshot, tick: Tick) -> tuple[SourceHealth, ...]:
             is_up=is_up,
             duration_ms=outcome.duration_ms,
             gpus=len(outcome.gpus) if isinstance(outcome, Reading) else 0,
+            at_ms=tick.at_ms,
+            reason=outcome.reason if isinstance(outcome, Unavailable) else None,
         )
     return tuple(known.values())

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from service.client.trust import SYSTEM_FILE, system
 from service.trouble import Trouble
-from service.units import ACCOUNT, HAND, MACHINE_DATA, PROBE, SERVICE
+from service.units import ACCOUNT, FAILED, HAND, MACHINE_DATA, PROBE, SERVICE
 
 RUNNING_SYSTEMD = Path("/run/systemd/system")
 MACHINE_SERVICES = Path("/etc/systemd/system")
@@ -130,13 +130,16 @@ def install(folder: Path, units: Mapping[str, str], *, for_user: bool) -> None:
     for name, text in units.items():
         _write(folder / name, text, for_user)
     _ask(("daemon-reload",), for_user)
-    for name in reversed(tuple(units)):  # what the service asks is there first
+    for name in reversed([name for name in units if name != FAILED]):  # what the service asks is there first
         _ask(("enable", name), for_user)
         _ask(("restart", name), for_user)
 
 
 def uninstall(folder: Path, *, for_user: bool) -> None:
     """Stop all parts, and take their units away. Raises ``SystemdTrouble``."""
+    if (folder / FAILED).exists():
+        _ask(("stop", FAILED), for_user)
+        _remove(folder / FAILED, for_user)
     for name in (SERVICE,) if for_user else (SERVICE, PROBE, HAND):
         if (folder / name).exists():
             _ask(("disable", "--now", name), for_user)

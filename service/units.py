@@ -3,6 +3,7 @@
     fallow.service         the service: an account of its own, no capability, no way to more
     fallow-probe.service   root, reads /proc of all users; changes nothing, no network, no devices
     fallow-hand.service    root, CUDA's checkpoint and messages on terminals; no network
+    fallow-failed.service  the service's account; when that fails for good: tells operators, starts it anew
 
 ``ProtectClock`` and ``PrivateDevices`` are left out where NVML or CUDA is called: both take /dev/nvidia* away
 (the first by way of ``DeviceAllow=char-rtc``, which closes every other device). Sources: systemd.exec(5),
@@ -16,6 +17,10 @@ from pathlib import Path
 from service.trouble import Trouble
 
 SERVICE, PROBE, HAND = "fallow.service", "fallow-probe.service", "fallow-hand.service"
+FAILED = "fallow-failed.service"
+"""What systemd starts when the service has failed so often that it would give up."""
+STARTS, WITHIN_S = 10, 300
+"""So many starts within so long, and systemd tries no more by itself: the fault won't go by itself soon."""
 ACCOUNT = "fallow"
 PROBE_SOCKET, HAND_SOCKET = "/run/fallow-probe/probe.sock", "/run/fallow-hand/hand.sock"
 MACHINE_DATA = Path("/var/lib/fallow")
@@ -85,7 +90,7 @@ class Deployment:
 
 def units(wanted: Deployment) -> Mapping[str, str]:
     """The units of a deployment by name, the service's first. Raises ``UnitTrouble``."""
-    made = {SERVICE: service_unit(wanted)}
+    made = {SERVICE: service_unit(wanted), FAILED: _failed_unit(wanted)}
     if wanted.for_user or wanted.as_root:
         return made
     return {**made, PROBE: _probe_unit(wanted), HAND: _hand_unit(wanted)}
@@ -93,11 +98,7 @@ def units(wanted: Deployment) -> Mapping[str, str]:
 
 def service_unit(wanted: Deployment) -> str:
     """The unit's file of the service."""
-    data = str(wanted.data) if wanted.data is not None else "%S/fallow"
-    words = [*wanted.program, "serve", "--data", data]
-    if wanted.config is not None:
-        words += ["--config", str(wanted.config)]
-    command = " ".join(word if word == "%S/fallow" else quoted(word) for word in words)
+    command = _command(wanted, "serve")
     place = "StateDirectory=fallow\nStateDirectoryMode=0750\n"
     if wanted.data is not None:
         place = "" if wanted.for_user else f"ReadWritePaths={quoted('-' + str(wanted.data))}\n"
@@ -107,7 +108,7 @@ def service_unit(wanted: Deployment) -> str:
         "Description=Fallow, which finds GPU hours that lie fallow and gives them back\n"
         f"After=network.target nvidia-persistenced.service{f' {PROBE} {HAND}' if apart else ''}\n"
         f"{f'Wants={PROBE} {HAND}' + chr(10) if apart else ''}"
-        "StartLimitIntervalSec=300\nStartLimitBurst=10\n\n"
+        f"StartLimitIntervalSec={WITHIN_S}\nStartLimitBurst={STARTS}\nOnFailure={FAILED}\n\n"
         "[Service]\n"
         f"Type=notify\nNotifyAccess=main\nExecStart={command}\n"
         "Restart=on-failure\nRestartSec=2\nTimeoutStartSec=60\nTimeoutStopSec=15\nKillMode=mixed\n"
@@ -116,6 +117,31 @@ def service_unit(wanted: Deployment) -> str:
         "[Install]\n"
         f"WantedBy={'default.target' if wanted.for_user else 'multi-user.target'}\n"
     )
+
+
+def _failed_unit(wanted: Deployment) -> str:
+    """The unit that tells operators that the service failed for good, and starts it anew a while later.
+
+    It is not over before the start limit of the other one is, or systemd would refuse that start.
+    """
+    return (
+        "[Unit]\n"
+        "Description=Tell that Fallow's service does not start, and try again a while later\n"
+        f"OnSuccess={SERVICE}\n\n"
+        "[Service]\n"
+        f"Type=oneshot\nExecStart=-{_command(wanted, 'service', 'tell-failure')}\n"
+        f"ExecStart=/bin/sleep {WITHIN_S}\n"
+        "RuntimeDirectory=fallow-failed\nRuntimeDirectoryPreserve=yes\nUMask=0027\n"
+        f"{_powers(wanted)}"
+    )
+
+
+def _command(wanted: Deployment, *verb: str) -> str:
+    data = str(wanted.data) if wanted.data is not None else "%S/fallow"
+    words = [*wanted.program, *verb, "--data", data]
+    if wanted.config is not None:
+        words += ["--config", str(wanted.config)]
+    return " ".join(word if word == "%S/fallow" else quoted(word) for word in words)
 
 
 def _powers(wanted: Deployment) -> str:

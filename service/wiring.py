@@ -39,6 +39,8 @@ class Body:
     metrics: Callable[[], bytes]
     remarks: tuple[str, ...] = ()
     simulated: bool = False
+    inventories: frozenset[str] = frozenset()
+    """The names of the sources that are asked more seldom than at every tick."""
 
 
 def clock_of(config: "Config") -> "Clock":
@@ -80,6 +82,7 @@ def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
             *_project_remarks(config),
         ),
         simulated=sources.simulated is not None,
+        inventories=frozenset(source.name for source in sources.inventories),
     )
 
 

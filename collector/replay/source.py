@@ -35,9 +35,8 @@ class ReplaySource:
         """The rows that ended since the last read, up to ``now_ms``; unavailable once there are no more."""
         since, self._last_ms = self._last_ms, max(self._last_ms, now_ms)
         if since >= self._to_ms:
-            return Unavailable(
-                source=self._name, at_ms=now_ms, reason=f"the recording {self._recording.path} has ended"
-            )
+            reason = f"the recording {self._recording.path} has ended"
+            return Unavailable(source=self._name, at_ms=now_ms, reason=reason, is_over=True)
         low, high = np.searchsorted(self._at_ms, (since, now_ms), side="right")
         recording = self._recording
         return Reading(

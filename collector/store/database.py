@@ -19,13 +19,14 @@ from collector.batch import History
 from collector.model import Gap, Tick
 from collector.store import history as history_rows
 from collector.store import judgements, ledger_inputs, ticks
-from collector.store.connection import Limits, connect, connect_soon, transaction
+from collector.store.connection import Limits, connect, transaction
 from collector.store.doubts import DoubtBook, read_doubts, write_doubts, write_intruded
 from collector.store.errors import StoreClosed, StoreMissing, StoreUnwritable, translated
 from collector.store.export import Exported, Format, export
 from collector.store.gaps import stopped_gaps
 from collector.store.judgements import Judgement
 from collector.store.ledger_inputs import FindingsWritten
+from collector.store.log_damage import DamagedLog, connect_past_damage, log_path, lost_tail, write_lost
 from collector.store.migrations import applied_migrations, migrate, refuse_newer, refuse_older
 from collector.store.origin import Origin, refuse_other
 from collector.store.ownership import Ownership
@@ -72,7 +73,11 @@ def open_store(path: Path, limits: Limits | None = None) -> "Store":
             raise StoreUnwritable(f"opening the store: {path} is a folder; move it away: the store is a file")
         if path.exists() and path.stat().st_size == 0:
             path.unlink()
-        return Store(path, limits or Limits(), Ownership(path))
+        is_new = not path.exists()
+        ownership = Ownership(path)
+        if is_new:  # a lock of a store that was moved away says nothing of this one
+            ownership.note_tick(None)
+        return Store(path, limits or Limits(), ownership)
 
 
 def open_read_only(path: Path, limits: Limits | None = None) -> "Store":
@@ -107,11 +112,14 @@ class Store:
         with ExitStack() as undo:
             if ownership is not None:
                 undo.callback(ownership.release)
-            self._connection = (
-                connect(path, limits, read_only=True) if self.read_only else connect_soon(path, limits)
-            )
+            damaged: DamagedLog | None = None
+            if self.read_only:
+                self._connection = connect(path, limits, read_only=True)
+            else:
+                self._connection, damaged = connect_past_damage(path, limits)
             undo.callback(self._connection.close)
             self._prepare()
+            self._tell_lost(damaged)
             undo.pop_all()
 
     def __enter__(self) -> "Store":
@@ -172,6 +180,8 @@ class Store:
             ticks.write_tick(self._connection, self._live, tick)
             write_doubts(self._connection, self._live.registry, self._doubts, tick)
             write_standings(self._connection, len(self._live.registry.gpu_ids), self._standings, tick)
+        if self._ownership is not None:
+            self._ownership.note_tick(tick.at_ms)
         if any_finished(self._live.marks, tick.at_ms):
             with self._writing("rolling up a minute"):
                 ticks.close_minutes(self._connection, self._live, tick.at_ms)
@@ -280,6 +290,17 @@ class Store:
             self.remarks = (*(f"set aside {path}: no record explains it" for path in aside), *missing)
         self._remember()
 
+    def _tell_lost(self, damaged: DamagedLog | None) -> None:
+        """Write down as gaps what the end of the log should have brought, and say so."""
+        if self._ownership is None:
+            return
+        lost = lost_tail(self._connection, self._ownership.noted_ms, damaged)
+        if lost is not None:
+            with transaction(self._connection):
+                write_lost(self._connection, self._live, lost)
+            self.remarks = (*self.remarks, lost.sentence)
+        self._ownership.note_tick(None)
+
     def _remember(self) -> None:
         """Learn from the file where things stand."""
         self._live = ticks.read_live(self._connection)
@@ -293,7 +314,7 @@ class Store:
     def _size(self) -> FileSize:
         row = self._connection.execute(statement("file_size")).fetchone()
         block, _, free = row if row else (0, 0, 0)
-        wal = self.path.with_name(self.path.name + ".wal")
+        wal = log_path(self.path)
         return FileSize(
             file_bytes=self.path.stat().st_size,
             free_bytes=block * free,

@@ -24,6 +24,8 @@ import duckdb
 
 _FULL = ("No space left", "out of disk", "Disk quota", "File too large", "error=28", "errno 28")
 _NEWER = ("newer version", "older version of DuckDB", "version number")
+_CUT = ("checksum", "Could not read enough bytes", "replaying WAL", "Failed to read WAL")
+"""A block or a log that is not what was written, or is not there: the file was cut off, or is damaged."""
 _DENIED = ("Permission denied", "Read-only file system", "read-only")
 
 
@@ -119,11 +121,12 @@ def _classify(doing: str, path: Path, found: str, error: duckdb.Error) -> StoreE
         isinstance(error, duckdb.FatalException)
         or "not a valid DuckDB database" in found
         or "Corrupt" in found
-        or "checksum" in found
+        or any(sign in found for sign in _CUT)
     ):
         return StoreDamaged(
             f"{doing}: {path} cannot be read; keep a copy of it, move it away and restore a backup or start "
-            f"afresh (sealed days in Parquet are not affected). Found: {found}"
+            "afresh (sealed days in Parquet are not affected). "
+            f"Found: {found.partition(chr(10))[0]}"
         )
     return None
 

@@ -75,6 +75,8 @@ class Ground:
     simulated: bool = False
     snapshot: Callable[[], Snapshot] = Snapshot
     """What the collector saw at its newest tick."""
+    delivered: Callable[[str | None], None] = lambda trouble: None
+    """Told how each round of deliveries ended."""
 
 
 class Acting:
@@ -192,7 +194,7 @@ def _alerts(ground: Ground, roots: _Roots, observing: Observing, loop: ActingLoo
         waits=lambda: {job: wait.waits_for for job, wait in loop.waits.items()},
         simulated=ground.simulated,
     )
-    alerts = join_alerts(ground.config, ground.store, ground.clock, eyes)
+    alerts = join_alerts(ground.config, ground.store, ground.clock, eyes, ground.delivered)
     roots.messages.join(alerts.tell)
     return alerts
 

@@ -73,6 +73,10 @@ class Ground:
     facts: Callable[[], Facts]
     simulated: bool = False
     """Whether the cluster is invented: then every message says so."""
+    overdue: Callable[[], str | None] = lambda: None
+    """What waits for too long to be delivered, in words."""
+    delivered: Callable[[str | None], None] = lambda trouble: None
+    """Told how each delivery ended: ``None``, or what is wrong with it."""
 
 
 class AlertDesk:
@@ -92,7 +96,12 @@ class AlertDesk:
         try:
             self.look()
         finally:
-            self.deliver()
+            try:
+                self.deliver()
+            except Exception as error:
+                self._ground.delivered(f"messages cannot be put on their way: {error}")
+                raise
+            self._ground.delivered(self._ground.overdue())
 
     def look(self) -> tuple[Change, ...]:
         """One look at the cluster; what it changed is kept, with its letters, before this returns."""

@@ -1,5 +1,6 @@
 """Joins the alerts to a service: the acting half's eyes, the store, the outbox, and the clock of them all."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from service.alerts.book import AlertBook
 from service.alerts.desk import AlertDesk, Ground
 from service.daemon.state import Chore
 from service.delivery.addresses import address_of
+from service.delivery.glance import Undelivered
 from service.delivery.outbox import Outbox
 
 if TYPE_CHECKING:
@@ -22,8 +24,23 @@ FIRST_AFTER_S = 60
 """After the first judgement of a start: what was found before the stop says nothing of now."""
 
 
-def join_alerts(config: "Config", store: "Store", clock: "Clock", eyes: Eyes) -> AlertDesk:
-    """The alerts of one store, at rest. People of a simulated cluster are not sent anything."""
+OVERDUE_S = 1_800
+"""A receiver's server may be away for a while: messages are tried again for three days. After half an hour it
+is worth a look, by the ways that need no message."""
+
+
+def join_alerts(
+    config: "Config",
+    store: "Store",
+    clock: "Clock",
+    eyes: Eyes,
+    delivered: Callable[[str | None], None] = lambda trouble: None,
+) -> AlertDesk:
+    """The alerts of one store, at rest. People of a simulated cluster are not sent anything.
+
+    ``delivered`` is told how each round of deliveries ended.
+    """
+    undelivered = Undelivered(store.folder, SystemClock())
     return AlertDesk(
         Ground(
             config=replace(config.alerts, owners=False) if eyes.simulated else config.alerts,
@@ -34,8 +51,17 @@ def join_alerts(config: "Config", store: "Store", clock: "Clock", eyes: Eyes) ->
             machine=SystemClock(),
             facts=partial(facts_of, store, config, clock, eyes),
             simulated=eyes.simulated,
+            overdue=lambda: _overdue(*undelivered.now()),
+            delivered=delivered,
         )
     )
+
+
+def _overdue(count: int, oldest_s: float | None) -> str | None:
+    if oldest_s is None or oldest_s < OVERDUE_S:
+        return None
+    messages = "a message waits" if count == 1 else f"{count} messages wait, the oldest"
+    return f"{messages} for {oldest_s / 60:.0f} min to be taken; `fallow alerts` says by whom"
 
 
 def chore_of(desk: AlertDesk) -> Chore:

@@ -15,6 +15,9 @@ from service.logs import SecurityLog
 
 READING = ("GET", "HEAD", "OPTIONS")
 
+HEALTH = "/healthz"
+"""Its 503 is the answer to the question, and refuses nobody anything."""
+
 REPORTS = "/reports"
 """A launcher's report comes every few seconds; one that is not believed is logged where it is judged."""
 
@@ -66,7 +69,7 @@ class Audit:
         return audited
 
     def _ended(self, scope: Message, status: int, body: bytes) -> None:
-        event = EVENTS.get(status)
+        event = None if scope["path"] == HEALTH else EVENTS.get(status)
         if event is not None:
             self._refused[status] += 1
         is_order = scope["method"] not in READING and not scope["path"].endswith(REPORTS)

@@ -28,6 +28,7 @@ def _service(add: AddVerb) -> None:
     uninstall = _order(orders, "uninstall", "stop it and remove the unit; what was measured stays")
     for order in (install, uninstall):
         order.add_argument("--yes", action="store_true", help="do it; without, say what would be done")
+    _order(orders, "tell-failure", "for systemd: tell the operators that the service does not start")
     status = _order(orders, "status", "whether it is installed, runs, and answers")
     _json(status)
     for order in (install, uninstall, status):

@@ -15,12 +15,14 @@ NOT_RUNNING = 1
 
 def run(flags: argparse.Namespace) -> int:
     """Install, show or uninstall; status 1 when ``status`` finds it not running."""
-    unit = systemd.unit_file(flags.user, os.environ)
+    unit = systemd.unit_file(getattr(flags, "user", False), os.environ)
     match flags.order:
         case "install":
             return _install(flags, unit)
         case "uninstall":
             return _uninstall(flags, unit)
+        case "tell-failure":
+            return _tell_failure(flags)
         case _:
             return _status(flags, unit)
 
@@ -42,14 +44,12 @@ def _install(flags: argparse.Namespace, unit: Path) -> int:
         hand=systemd.this_program("fallow-hand", "service.privileged.hand"),
         as_root=flags.as_root,
     )
-    texts = units(wanted)
+    texts, in_parts = units(wanted), not (flags.user or flags.as_root)
     if flags.dry_run:
-        print(
-            "\n".join(f"# {name}\n{text}" if len(texts) > 1 else text for name, text in texts.items()), end=""
-        )
+        print("\n".join(f"# {unit.with_name(name)}\n{text}" for name, text in texts.items()), end="")
         return 0
     systemd.must_have_systemd()
-    if len(texts) > 1:
+    if in_parts:
         closed = systemd.beyond_account(Path(wanted.program[0]))
         if closed is not None:
             raise systemd.SystemdTrouble(
@@ -58,14 +58,14 @@ def _install(flags: argparse.Namespace, unit: Path) -> int:
                 "the service as root"
             )
     if not flags.yes:
-        parts = PARTS if len(texts) > 1 else ""
+        parts = PARTS if in_parts else ""
         files = ", ".join(str(unit.with_name(name)) for name in texts)
         print(
             f"This would write {files}, enable and start anew:\n{parts}Jobs that run go on meanwhile. "
             "With --dry-run the units are shown; with --yes it is done."
         )
         return 0
-    if len(texts) > 1:
+    if in_parts:
         if systemd.make_account():
             print(f"Made the account {ACCOUNT}, without a password or a shell.")
         if systemd.tell_accounts(wanted.data or MACHINE_DATA):
@@ -93,6 +93,12 @@ def _uninstall(flags: argparse.Namespace, unit: Path) -> int:
     systemd.uninstall(unit.parent, for_user=flags.user)
     print(f"Removed {unit}; what was measured stays.")
     return 0
+
+
+def _tell_failure(flags: argparse.Namespace) -> int:
+    from service.alerts.failed_service import tell_failure
+
+    return tell_failure(lambda: settle(flags), os.environ)
 
 
 def _status(flags: argparse.Namespace, unit: Path) -> int:

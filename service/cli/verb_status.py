@@ -1,6 +1,7 @@
 """``fallow status``: what every GPU does now, and for whom; ``--watch`` keeps showing it."""
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,6 +16,10 @@ from service.spans import parse_span, window
 
 FILTERS = ("node", "project", "user", "model")
 STALE_S = 60
+BAD = ("failing", "late")
+AGED = ("sampler", "source", "store", "cycle", "alerts", "delivery")
+"""Components whose ages are shown while they are well; of the others only what is not well."""
+STALE = "Nothing was measured for {span}: what follows is how it was then, and unknown now."
 SIMULATED = "SIMULATED: these GPUs, people and jobs are invented"
 RUNG_MARKS = {1: "≤", 2: "~"}
 """GPU utilization is an upper bound, graphics-engine activity an approximation; SM active needs no mark."""
@@ -31,6 +36,8 @@ class Picture:
     sight: str
     at: datetime
     simulated: bool = False
+    components: tuple[dict[str, Any], ...] = ()
+    """How each component of the service fares, as ``/healthz`` says it; none where no service runs."""
 
 
 def run(flags: argparse.Namespace) -> int:
@@ -50,15 +57,17 @@ def run(flags: argparse.Namespace) -> int:
 
 def look(client: Client, filters: dict[str, object]) -> Picture:
     """Ask all that the screen shows. Raises ``ClientError``."""
+    health = client.health() if client.mode == "service" else None
     clusters = client.rows("cluster_now", **filters)
     return Picture(
         cluster=clusters[0] if clusters else {},
         gpus=client.rows("gpus_now", **filters),
         open_findings=_open_findings(client, filters),
         late=judged.lateness(client, datetime.now(UTC)),
-        sight=_sight(client),
+        sight=_sight(client, health),
         at=datetime.now(UTC),
         simulated=client.is_simulated(),
+        components=tuple(health.get("components", ())) if health is not None else (),
     )
 
 
@@ -107,21 +116,25 @@ def _summary(picture: Picture) -> list[Text]:
     age_s = words.since(now["as_of"], picture.at)
     age = Text(f"{words.span(age_s)} ago", style="yellow" if age_s is None or age_s > STALE_S else "")
     head = Text.assemble((f"{words.count(total)} GPUs", "bold"), " · ", age, f" · {picture.sight}")
+    stale = age_s is None or age_s > STALE_S
     power = f" · {words.watts(now['power_w'])}" if now["power_w"] is not None else ""
     counts = Text.assemble(
         (f"{words.count(now['idle_held_gpus'])} held and idle", "red" if now["idle_held_gpus"] else ""),
         f" · {words.count(now['free_gpus'])} free",
-        f" · {words.count(now['unknown_gpus'])} unknown{power} · ",
+        f" · {words.count(total if stale else now['unknown_gpus'])} unknown{power} · ",
         (f"{picture.open_findings} open findings", "yellow" if picture.open_findings else ""),
         (f", {picture.late}" if picture.late else "", "yellow"),
     )
     told = [Text(SIMULATED, style="bold yellow")] if picture.simulated else []
+    then = [Text(STALE.format(span=words.span(age_s)), style="bold yellow")] if stale else []
     return [
         *told,
         head,
+        *then,
         _meter("given out", now["held_gpus"], total, "blue"),
         _meter("really used", now["used_gpus"], total, "green"),
         counts,
+        *([_ages(picture.components)] if picture.components else []),
     ]
 
 
@@ -183,8 +196,18 @@ def _open_findings(client: Client, filters: dict[str, object]) -> int:
     return len(client.rows("findings", open=True, from_ts=start, to_ts=end, **filters))
 
 
-def _sight(client: Client) -> str:
-    if client.mode == "file":
+def _sight(client: Client, health: dict[str, Any] | None) -> str:
+    if health is None:
         return "no service runs: this is what the store holds"
-    said = client.health()
-    return f"{client.url}" if said["status"] == "ok" else f"{said['status']}: {said['reason']}"
+    return f"{client.url}" if health["status"] == "ok" else f"{health['status']}: {health['reason']}"
+
+
+def _ages(components: Sequence[dict[str, Any]]) -> Text:
+    """How long ago each component last succeeded; one that is late or fails in red."""
+    parts: list[str | tuple[str, str]] = []
+    shown = (each for each in components if each["name"].partition(":")[0] in AGED or each["state"] in BAD)
+    for each in shown:
+        ago = "not yet" if each["age_s"] is None else words.span(each["age_s"])
+        style = "red" if each["state"] in BAD else "bright_black"
+        parts += [(f"{each['name']} {ago}", style), " · "]
+    return Text.assemble("last well: ", *parts[:-1])

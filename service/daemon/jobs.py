@@ -19,12 +19,16 @@ from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
+from service.daemon.health import MISSED
 from service.daemon.state import Beat, Chore, Pulse
 
 log = logging.getLogger(__name__)
 
 CHORE_LEAST_S = 1.0
 """However fast the calendar runs: a chore that never rests would leave the ticks no time."""
+
+CHORE_PATIENCE_S = 300.0
+"""Chores take turns on one thread, and some (a day that is sealed) take minutes on a slow disk."""
 
 LOOK_S = 1.0
 SET_BACK_S = 1.0
@@ -84,6 +88,11 @@ class Clockwork:
             start = _in(chore.first_after_s / self._speed)
             every_s = max(CHORE_LEAST_S, chore.every_s / self._speed)
             trigger = IntervalTrigger(seconds=every_s, start_date=start, timezone=UTC)
+            self._pulse.health.expect(
+                chore.name,
+                bound_s=max(MISSED * every_s, CHORE_PATIENCE_S),
+                first_s=chore.first_after_s / self._speed,
+            )
             executor = "apart" if chore.apart else "chores"
             self._due[chore.name] = self._scheduler.add_job(
                 self._chore, trigger, args=[chore], executor=executor, next_run_time=start

@@ -5,15 +5,17 @@ What they are joined to is wiring's. All that they are made of is imported here,
 
 import logging
 import os
-from collections.abc import Callable
-from dataclasses import replace
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collector.clock import Clock
+from collector.clock import Clock, SystemClock
 from service import wiring
 from service.acting.joining import Acting, Ground, join_acting
 from service.acting.metrics import ServiceFacts, service_exposition
+from service.alerts.fallback import DirectSender, FallbackAlerts
 from service.api.acting import Hands
 from service.api.app import Acting as Doors
 from service.api.app import Answers
@@ -25,9 +27,12 @@ from service.client.answer import answer, catalogue
 from service.config.model import Config
 from service.daemon.ending import Ending
 from service.daemon.front import open_front, own_version
+from service.daemon.health import CYCLE, DELIVERY, Component, HealthBoard
+from service.daemon.health_watch import HealthWatch
 from service.daemon.notify import notify
+from service.daemon.sampling import SamplingPace, watched
 from service.daemon.server import Server
-from service.daemon.state import Condition, Pulse, verdict
+from service.daemon.state import Beat, Condition, Pulse, verdict
 from service.importing import Imports
 from service.logs import SecurityLog, log_event
 from service.opening import write_export
@@ -37,6 +42,11 @@ if TYPE_CHECKING:
     from service.daemon.start import Orders
 
 log = logging.getLogger(__name__)
+
+CYCLE_BOUND_S = 120.0
+"""A cycle waits a second at most for a launcher, and for the store; of 10,000 jobs it takes one more."""
+DELIVERY_BOUND_S = 600.0
+"""Messages are seen to with every look of the alerts, twice a minute; chores take turns (``daemon.jobs``)."""
 
 RESTING = "the recording has ended; what it brought is kept and shown"
 
@@ -50,6 +60,7 @@ def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
     imports = Imports(store)
     desk = _desk(orders.config, store)
     acting = _acting(orders, store, clock, pulse, body)
+    watch = _health_watch(orders, pulse)
     exports = Exports(write=lambda *span: write_export(store, *span), folder=orders.data)
     audit = Audit(SecurityLog(lambda: clock.monotonic_ms() / 1000))
     answers = Answers(
@@ -61,7 +72,7 @@ def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
         metrics=lambda: b"".join(
             (body.metrics(), b"" if acting is None else acting.metrics(), _own_metrics(store, server, audit))
         ),
-        health=lambda: {**_health(pulse.condition, clock.now_ms()), "simulated": body.simulated},
+        health=lambda: {**_health(pulse, clock.now_ms()), "simulated": body.simulated},
         private=orders.config.api.private,
         acting=None if acting is None else Doors(desk=acting.desk, hands=Hands(), closing=Closing()),
     )
@@ -77,12 +88,16 @@ def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
         for remark in (*body.remarks, *front.remarks, f"Fallow answers at {front.url}"):
             orders.say(remark)
         notify("READY=1")
+        watch.start()
         if acting is not None:
+            pulse.health.expect(CYCLE, bound_s=CYCLE_BOUND_S)
+            pulse.health.expect(DELIVERY, bound_s=DELIVERY_BOUND_S, first_s=DELIVERY_BOUND_S)
             body = replace(body, chores=(*body.chores, *acting.start()))
-        _live(body, pulse, ending, orders.config.rehearsal.speed)
+        _live(orders.config, body, pulse, ending)
     finally:
         notify("STOPPING=1")
         ending.hurry()
+        watch.stop()
         if acting is not None:
             acting.stop()
         imports.close()
@@ -116,7 +131,7 @@ def _size(path: Path) -> int | None:
         return None
 
 
-def _live(body: Body, pulse: Pulse, ending: Ending, speed: float) -> None:
+def _live(config: Config, body: Body, pulse: Pulse, ending: Ending) -> None:
     """The last day, then ticks, a judgement and beside them the older past, then the chores, to the end."""
     from service.daemon.jobs import Clockwork  # callers are answered by now
 
@@ -125,7 +140,7 @@ def _live(body: Body, pulse: Pulse, ending: Ending, speed: float) -> None:
         return
     pulse.note(starting=None, resting=body.beat is None)
     early = tuple(chore for chore in body.chores if chore.early and body.beat is not None)
-    clockwork = Clockwork(body.beat, pulse, speed, early)
+    clockwork = Clockwork(_watched(config, body, pulse), pulse, config.rehearsal.speed, early)
     ending.hurry_by(clockwork.hurry)
     clockwork.start()
     try:
@@ -162,7 +177,8 @@ def _acting(orders: "Orders", store: Any, clock: Clock, pulse: Pulse, body: Body
         clock=clock,
         folder=orders.data,
         last_tick=lambda: pulse.condition.last_tick_ms,
-        trouble=lambda trouble: pulse.chore_went("acting", trouble),
+        trouble=lambda trouble: pulse.chore_went(CYCLE, trouble),
+        delivered=lambda trouble: pulse.health.went(DELIVERY, trouble),
         simulated=body.simulated,
         snapshot=lambda: body.loop.snapshot,
     )
@@ -171,7 +187,42 @@ def _acting(orders: "Orders", store: Any, clock: Clock, pulse: Pulse, body: Body
 
 def _pulse(config: Config, now_ms: int) -> Pulse:
     tick_ms = round(config.collect.tick_s * 1000)
-    return Pulse(Condition(starting="starting", started_ms=now_ms, tick_ms=tick_ms))
+    condition = Condition(starting="starting", started_ms=now_ms, tick_ms=tick_ms)
+    return Pulse(condition, HealthBoard(SystemClock()))
+
+
+def _watched(config: Config, body: Body, pulse: Pulse) -> Beat | None:
+    """The beat, which tells its health from now on; a recording has none, and no tick is due."""
+    if body.beat is None:
+        return None
+    speed = config.rehearsal.speed
+    pace = SamplingPace(
+        tick_s=config.collect.tick_s / speed,
+        seldom_s=config.collect.inventory_every_s / speed,
+        seldom=body.inventories,
+    )
+    return watched(body.beat, lambda: body.loop.snapshot, pulse.health, pace)
+
+
+def _health_watch(orders: "Orders", pulse: Pulse) -> HealthWatch:
+    """What looks at all components from outside of them, and tells where nothing else can."""
+    config, clock = orders.config, SystemClock()
+    sender = DirectSender(config.alerts, config.delivery, clock)
+    alerts = FallbackAlerts(config.alerts, sender.send, clock, lambda: _room(orders.data))
+
+    def look(components: Sequence[Component]) -> None:
+        alerts.look(components)
+        sender.push()
+
+    return HealthWatch(pulse.health.components, look)
+
+
+def _room(data: Path) -> str:
+    try:
+        free = shutil.disk_usage(data).free
+    except OSError as error:
+        return f"no telling how much room there is for {data} ({error.strerror})"
+    return f"{free / 2**20:,.0f} MiB of room for {data}"
 
 
 def _desk(config: Config, store: Any) -> QueryDesk:
@@ -180,8 +231,9 @@ def _desk(config: Config, store: Any) -> QueryDesk:
     return QueryDesk(reader=store.reader, limits=limits)
 
 
-def _health(condition: Condition, now_ms: int) -> dict[str, object]:
-    status, reason = verdict(condition, now_ms)
+def _health(pulse: Pulse, now_ms: int) -> dict[str, object]:
+    condition, components = pulse.condition, pulse.health.components()
+    status, reason = verdict(condition, now_ms, components)
     return {
         "service": "fallow",
         "status": status,
@@ -192,4 +244,5 @@ def _health(condition: Condition, now_ms: int) -> dict[str, object]:
         "now_ms": now_ms,
         "last_tick_ms": condition.last_tick_ms,
         "tick_s": condition.tick_ms / 1000,
+        "components": [asdict(each) for each in components],
     }

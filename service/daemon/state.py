@@ -1,8 +1,10 @@
 """What the running service does and how it fares: beat, chores, and the condition that ``/healthz`` tells."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+
+from service.daemon.health import Component, HealthBoard
 
 STALE_TICKS = 3
 
@@ -51,11 +53,15 @@ class Beat:
 
 
 class Pulse:
-    """The newest condition, written by the loop and read by the door; safe from any thread."""
+    """The newest condition, written by the loop and read by the door; safe from any thread.
 
-    def __init__(self, condition: Condition) -> None:
+    ``health`` has the word of each component, the chores among them.
+    """
+
+    def __init__(self, condition: Condition, health: HealthBoard) -> None:
         self._condition = condition
         self._guard = threading.Lock()
+        self.health = health
 
     @property
     def condition(self) -> Condition:
@@ -69,14 +75,32 @@ class Pulse:
 
     def chore_went(self, name: str, trouble: str | None) -> None:
         """Note how the last run of a chore ended."""
+        self.health.went(name, trouble)
         with self._guard:
             others = {key: why for key, why in self._condition.chore_troubles.items() if key != name}
             troubles = others if trouble is None else {**others, name: trouble}
             self._condition = replace(self._condition, chore_troubles=troubles)
 
 
-def verdict(condition: Condition, now_ms: int) -> tuple[str, str | None]:
-    """``starting``, ``ok`` or ``degraded``, and why in words; pure."""
+def verdict(
+    condition: Condition, now_ms: int, components: Sequence[Component] = ()
+) -> tuple[str, str | None]:
+    """``starting``, ``ok`` or ``degraded``, and why in words, bad components by their names; pure."""
+    status, reason = _by_condition(condition, now_ms)
+    if status == "starting":
+        return status, reason
+    told = reason if status == "degraded" else None
+    bad = [each.sentence for each in components if each.state.is_bad and not _is_told(each, told)]
+    if not bad:
+        return status, reason
+    return "degraded", "; ".join([*([] if told is None else [told]), *bad])
+
+
+def _is_told(component: Component, told: str | None) -> bool:
+    return told is not None and component.reason is not None and component.reason in told
+
+
+def _by_condition(condition: Condition, now_ms: int) -> tuple[str, str | None]:
     if condition.starting is not None:
         return "starting", condition.starting
     if condition.trouble is not None:

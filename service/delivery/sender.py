@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,22 @@ def spare_loopback(environment: MutableMapping[str, str]) -> None:
 
 def send(message: Message, address: str, place: Path) -> str:
     """What went wrong, empty when nothing did. Blocks; raises nothing for what a server does."""
+    return _sent(
+        address,
+        lambda target: _pass_over(target, place / TAKEN),
+        title=message.title,
+        body=message.text,
+        body_format=_FORMATS[message.body],
+        attach=[str(place / name) for name in message.attachments] or None,
+    )
+
+
+def send_plain(address: str, title: str, text: str) -> str:
+    """The same for a plain text of which nothing is kept: a second try may reach somebody twice."""
+    return _sent(address, lambda target: None, title=title, body=text, body_format=_FORMATS[Body.TEXT])
+
+
+def _sent(address: str, prepare: Callable[[Any], None], **message: Any) -> str:
     import apprise
 
     said = _Said()
@@ -58,15 +74,10 @@ def send(message: Message, address: str, place: Path) -> str:
     target: Any = apprise.Apprise.instantiate(_patient(address), suppress_exceptions=True)
     if target is None:
         return f"{harmless(address)} is no address that Apprise knows"
-    _pass_over(target, place / TAKEN)
+    prepare(target)
     one = apprise.Apprise()
     one.add(target)
-    done = one.notify(
-        title=message.title,
-        body=message.text,
-        body_format=_FORMATS[message.body],
-        attach=[str(place / name) for name in message.attachments] or None,
-    )
+    done = one.notify(**message)
     return "" if done else f"{harmless(address)}: {said.newest or 'it was refused, or nobody answered'}"
 
 

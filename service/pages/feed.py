@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import lru_cache, partial
 from threading import Lock
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -89,6 +90,14 @@ def settings() -> tuple[SettingRow, ...] | None:
     return client_advising.settings(_client())
 
 
+@st.cache_data(ttl=TICK_S, show_spinner=False)
+def components() -> tuple[dict[str, Any], ...]:
+    """How each component of the service fares, at most one tick old; none where no service runs, or an older
+    one. Raises ``ClientError``."""
+    client = _client()
+    return () if client.mode == "file" else tuple(client.health().get("components", ()))
+
+
 def mode() -> str:
     """Who answers: ``service``, or ``file`` when nothing collects and the store is read as it lies."""
     return _client().mode
@@ -98,6 +107,7 @@ def forget() -> None:
     """Drop every kept answer and the client, so that the next question starts afresh."""
     _answers.clear()
     advised.clear()
+    components.clear()
     _connected.cache_clear()
 
 

@@ -8,6 +8,7 @@ from service.pages.chart_frame import Clock, rows
 from service.pages.chart_ranks import PARTS, most_wasted, part_colours, waste_bars
 from service.pages.chart_usage import allocated_and_used, gpus_by_state, ledger_bars
 from service.pages.headline import Headline, headline, sentence
+from service.pages.health import show_health
 from service.pages.palette import DARK, LIGHT
 from service.pages.pieces import Figure, figures, keys, kind_label, plain, state_keys, striped, swatch
 from service.pages.scene import Scene, Site, drawn, nothing_matches
@@ -46,6 +47,7 @@ def _body(scene: Scene) -> None:
         return
     head = headline(usage, ledger, scene.window)
     st.header(sentence(head, scene.view.of_whom), anchor=False)
+    show_health()
     found = asked_findings()
     _figures(head)
     _hero(scene, usage, head)

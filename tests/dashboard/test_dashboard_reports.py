@@ -111,7 +111,7 @@ def test_a_filter_narrows_a_report_and_it_says_so(
     dashboard: str, look: Callable[..., Screen], span: Span, holder: dict[str, str]
 ) -> None:
     screen = look(dashboard).open(f"/reports?{window(span)}&project={holder['project']}")
-    assert screen.headline.startswith(f"The GPUs of {holder['project']}")
+    assert screen.headline.startswith(f"Simulated: The GPUs of {holder['project']}")
     assert f"{holder['project']} held" in screen.text()
     assert "would have given back" not in screen.text()
 
@@ -208,7 +208,7 @@ def test_a_personal_report_is_for_that_person_alone(
     screen.open(f"/reports?kind=my-week&range=7d&user={holder['user']}")
     assert "Sign in" in screen.page.locator(".st-key-notice").inner_text()
     screen.open(f"/reports?kind=my-week&range=7d&code={CODE}")
-    assert screen.headline.startswith("Your GPUs, ")
+    assert screen.headline.startswith("Simulated: Your GPUs, ")
 
 
 def test_a_table_on_the_screen_reads_as_in_the_files(simulated: Path, span: Span) -> None:

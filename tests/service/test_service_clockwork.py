@@ -5,7 +5,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from collector.clock import SystemClock
 from collector.store.errors import StoreFull
+from service.daemon.health import HealthBoard
 from service.daemon.jobs import Clockwork
 from service.daemon.state import Beat, Chore, Condition, Pulse
 
@@ -22,7 +24,7 @@ def running(clockwork: Clockwork) -> Iterator[None]:
 
 
 def pulse() -> Pulse:
-    return Pulse(Condition(started_ms=0, tick_ms=1000))
+    return Pulse(Condition(started_ms=0, tick_ms=1000), HealthBoard(SystemClock()))
 
 
 def test_an_early_chore_comes_at_once_after_the_first_tick_that_is_stored() -> None:

@@ -14,7 +14,7 @@ from service.systemd import (
     this_program,
     unit_file,
 )
-from service.units import HAND, PROBE, SERVICE, Deployment, UnitTrouble, quoted, units
+from service.units import FAILED, HAND, PROBE, SERVICE, WITHIN_S, Deployment, UnitTrouble, quoted, units
 from tests.conftest import program
 from tests.service.conftest import fallow
 
@@ -156,7 +156,19 @@ def test_dry_run_prints_the_unit_anywhere() -> None:
     assert done.returncode == 0
     assert all(text in done.stdout for text in units(deployment()).values())
     alone = fallow("service", "install", "--dry-run", "--as-root")
-    assert (alone.returncode, alone.stdout) == (0, unit_text(deployment(as_root=True)))
+    assert alone.returncode == 0 and PROBE not in alone.stdout
+    for name, text in units(deployment(as_root=True)).items():
+        assert f"# /etc/systemd/system/{name}\n{text}" in alone.stdout
+
+
+def test_a_service_that_fails_for_good_is_told_of_and_started_again() -> None:
+    texts = units(deployment())
+    assert f"OnFailure={FAILED}\n" in texts[SERVICE]
+    failed = texts[FAILED]
+    assert " service tell-failure --data %S/fallow\n" in failed
+    assert f"OnSuccess={SERVICE}\n" in failed and f"sleep {WITHIN_S}\n" in failed
+    assert "NoNewPrivileges=yes" in failed and "CapabilityBoundingSet=\n" in failed
+    assert "ProtectSystem" not in units(deployment(for_user=True))[FAILED]
 
 
 def test_machine_without_systemd_is_told_what_to_do_instead(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import program
+from tests.service.delivery.servers import webhook
 
 pytestmark = pytest.mark.process
 
@@ -27,6 +28,15 @@ BOOTS_WITHIN_S, COMES_WITHIN_S = 20.0, 30.0
 CONFIG = "/root/.config"
 NEEDED = tuple(dict.fromkeys(str(Path(each).resolve()) for each in (sys.base_prefix, sys.prefix, ROOT)))
 """What the service's account has to reach: the interpreter, its packages, and this checkout."""
+BLOCKED = """[api]
+port = {port}
+[delivery.routes]
+ops = ["json://127.0.0.1:{port}/hook?cto=5&rto=5"]
+[alerts]
+to = ["ops"]
+"""
+"""Its port is another program's: such a service never starts."""
+GIVES_UP_WITHIN_S = 240.0
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -123,10 +133,11 @@ def _pid(run: Run, unit: str = "fallow") -> int:
     return int(run("systemctl", "show", "-p", "MainPID", "--value", unit).stdout)
 
 
-def _simulated(run: Run, data: str) -> None:
-    """A configuration that asks for invented GPUs: this machine has none."""
-    wanted = f"mkdir -p {data} && printf '[collect]\\nsources = [\"simulated\"]\\n' > {data}/fallow.toml"
-    assert run("sh", "-c", wanted).returncode == 0
+def _simulated(run: Run, data: str, more: str = "") -> None:
+    """A configuration that asks for invented GPUs, for this machine has none, and for more."""
+    text = f'[collect]\nsources = ["simulated"]\n{more}'
+    wanted = f'mkdir -p {data} && printf %s "$1" > {data}/fallow.toml'
+    assert run("sh", "-c", wanted, "sh", text).returncode == 0
 
 
 def test_the_machines_service_lives_as_systemd_wants_it(inside: Run) -> None:
@@ -174,6 +185,25 @@ def test_what_ran_as_root_before_is_the_services_own_afterwards(inside: Run) -> 
     assert inside("sh", "-c", f"ps -o user= -p {_pid(inside)}").stdout.strip() == "fallow"
     assert inside("stat", "-c", "%U", "/var/lib/fallow/fallow.duckdb").stdout.strip() == "fallow"
     assert inside("fallow", "service", "uninstall", "--yes").returncode == 0
+
+
+@pytest.mark.slow
+def test_a_service_that_never_starts_is_told_of_and_not_given_up(inside: Run) -> None:
+    with webhook() as hook:
+        _simulated(inside, "/var/lib/fallow", BLOCKED.format(port=hook.port))
+        refused = inside("fallow", "service", "install", "--yes")
+        assert refused.returncode == 2, refused
+        deadline = time.monotonic() + GIVES_UP_WITHIN_S
+        while not hook.taken and time.monotonic() < deadline:
+            time.sleep(0.5)
+        try:
+            (told,) = hook.taken
+            assert "the service does not start" in str(told["title"])
+            assert "exit-code" in str(told["message"]) and "tried again" in str(told["message"])
+            waiting = inside("systemctl", "show", "-p", "ActiveState", "--value", "fallow-failed").stdout
+            assert waiting.strip() == "activating", "it waits for the start limit, and then starts it again"
+        finally:
+            assert inside("fallow", "service", "uninstall", "--yes").returncode == 0
 
 
 def test_a_persons_service_needs_a_systemd_of_theirs_and_says_so(inside: Run) -> None:

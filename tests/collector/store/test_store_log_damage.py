@@ -1,0 +1,128 @@
+"""A damaged write-ahead log costs what lies behind the damage, and it is said. Statement: newest_tick."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from collector.store.database import Store, open_read_only, open_store
+from collector.store.errors import StoreDamaged
+from collector.store.log_damage import log_path
+from tests.collector.store.store_parts import T0, TICK_MS, ask, at_path, sample, tick
+
+pytestmark = pytest.mark.slow
+TICKS = 40
+KILLED = """
+import os, sys
+from pathlib import Path
+from collector.store.database import open_store
+from tests.collector.store.store_parts import T0, TICK_MS, sample, tick
+store = open_store(Path(sys.argv[1]))
+for n in range(int(sys.argv[2])):
+    if n == 1:
+        store.checkpoint()
+    at = T0 + n * TICK_MS
+    store.write_tick(tick(at, [sample(0, at)], source="nvml"))
+os._exit(9)
+"""
+
+Damage = Callable[[bytes], bytes]
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> Path:
+    """A store whose service was killed: all of its ticks are in the log."""
+    path = at_path(tmp_path)
+    command = [sys.executable, "-c", KILLED, str(path), str(TICKS)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[3], check=False, capture_output=True)
+    assert done.returncode == 9, done.stderr
+    assert log_path(path).stat().st_size > 10_000
+    return path
+
+
+def damage(path: Path, how: Damage) -> bytes:
+    wal = log_path(path)
+    before = wal.read_bytes()
+    wal.write_bytes(how(before))
+    return wal.read_bytes()
+
+
+def flipped(at: float) -> Damage:
+    def flip(content: bytes) -> bytes:
+        place = int(len(content) * at)
+        return content[:place] + bytes([content[place] ^ 0x10]) + content[place + 1 :]
+
+    return flip
+
+
+def cut(at: float) -> Damage:
+    return lambda content: content[: int(len(content) * at)]
+
+
+def ticks(store: Store) -> int:
+    return int(ask(store, "SELECT count(*) FROM samples")[0][0])
+
+
+def lost_gaps(store: Store) -> list[tuple[str, int, int]]:
+    return ask(
+        store,
+        "SELECT source, epoch_ms(from_ts), epoch_ms(to_ts) FROM gaps WHERE reason LIKE '%log%' ORDER BY 1",
+    )
+
+
+def test_a_killed_service_loses_nothing_and_nothing_is_said(killed: Path) -> None:
+    with open_store(killed) as store:
+        assert (ticks(store), store.remarks, lost_gaps(store)) == (TICKS, (), [])
+
+
+@pytest.mark.parametrize("at", [0.3, 0.6, 0.95])
+def test_a_flipped_byte_costs_what_lies_behind_it_and_the_service_goes_on(killed: Path, at: float) -> None:
+    content = damage(killed, flipped(at))
+    with open_store(killed) as store:
+        kept = ticks(store)
+        assert 0 < kept < TICKS
+        (remark,) = store.remarks
+        last_ms, end_ms = T0 + (kept - 1) * TICK_MS, T0 + (TICKS - 1) * TICK_MS
+        assert lost_gaps(store) == [("nvml", last_ms, end_ms)]
+        later = end_ms + TICK_MS
+        store.write_tick(tick(later, [sample(0, later)], source="nvml"))
+        assert ticks(store) == kept + 1
+    (aside,) = killed.parent.glob("*.wal.damaged-*")
+    assert aside.read_bytes() == content and str(aside) in remark
+    with open_store(killed) as store:
+        assert (ticks(store), store.remarks) == (kept + 1, ())
+
+
+@pytest.mark.parametrize(
+    "how",
+    [cut(0.5), cut(0.9), lambda content: b"", lambda content: b"garbage " * 500, flipped(0.0)],
+    ids=["half", "most", "nothing", "garbage", "first byte"],
+)
+def test_a_log_that_ends_too_early_is_noticed_though_the_engine_says_nothing(
+    killed: Path, how: Damage
+) -> None:
+    damage(killed, how)
+    with open_store(killed) as store:
+        kept = ticks(store)
+        assert kept < TICKS and len(store.remarks) == 1 and "is lost" in store.remarks[0]
+        end_ms = T0 + (TICKS - 1) * TICK_MS
+        assert lost_gaps(store) == [("nvml", T0 + (kept - 1) * TICK_MS, end_ms)]
+    with open_store(killed) as store:
+        assert store.remarks == ()
+
+
+def test_a_tick_that_was_cut_off_by_the_kill_is_no_loss(killed: Path) -> None:
+    wal = log_path(killed)
+    whole = wal.read_bytes()
+    wal.write_bytes(whole + whole[-300:-100])
+    with open_store(killed) as store:
+        assert (ticks(store), store.remarks) == (TICKS, ())
+
+
+def test_a_store_whose_log_is_damaged_is_read_by_nobody_and_the_reader_is_told(killed: Path) -> None:
+    content = damage(killed, flipped(0.6))
+    with pytest.raises(StoreDamaged, match="cannot be read"):
+        open_read_only(killed)
+    assert log_path(killed).read_bytes() == content
