@@ -19,6 +19,8 @@ SHOWN_S = 1.0
 """From here on a test has to say ``slow``; whoever doesn't is named at the end of a run."""
 REFUSED_S = 5.0
 """From here on silence fails the run. Well above ``SHOWN_S``: who first needs a library pays its import."""
+SHARED_SHOWN_S = 2.0
+"""The same for a fixture that tests share: several of them pay for it."""
 SAID = ("slow", "process", "browser", "long", "gpu")
 """The markers that keep a test out of ``make test``."""
 SHOWN_LINES = 30
@@ -87,11 +89,11 @@ class Bill:
                 self.total_s += took_s + wide_s
                 self.lines.append(json.dumps({"test": report.nodeid, "own_s": took_s, "shared_s": wide_s}))
                 if not said:
-                    self._note(report.nodeid, took_s)
-                    self._note(f"{report.nodeid} (its shared fixtures)", wide_s)
+                    self._note(report.nodeid, took_s, SHOWN_S)
+                    self._note(f"{report.nodeid} (its shared fixtures)", wide_s, SHARED_SHOWN_S)
 
-    def _note(self, who: str, took_s: float) -> None:
-        if took_s >= SHOWN_S:
+    def _note(self, who: str, took_s: float, limit_s: float) -> None:
+        if took_s >= limit_s:
             self.unsaid[who] = took_s
 
     @property

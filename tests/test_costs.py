@@ -12,7 +12,7 @@ CONFTEST = """
 from pathlib import Path
 from tests import costs
 
-costs.SHOWN_S, costs.REFUSED_S = 0.1, 0.3
+costs.SHOWN_S, costs.SHARED_SHOWN_S, costs.REFUSED_S = 0.1, 0.1, 0.3
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: says so")

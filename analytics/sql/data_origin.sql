@@ -2,4 +2,5 @@
 --
 -- @column origin text: real, or simulated: then GPUs, people and jobs are invented
 -- @column since timestamp: when the store took its first GPU
+-- @null never
 SELECT origin, since FROM origin;

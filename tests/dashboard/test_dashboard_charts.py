@@ -240,6 +240,7 @@ def test_a_holder_keeps_one_shade() -> None:
     assert shades[0] == shades[2] != shades[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
 def test_every_chart_is_a_valid_specification(usage, ledger, cells, colours) -> None:
     hours = {state.column: [0.1] * 5 for state in STATES}

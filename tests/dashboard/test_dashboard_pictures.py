@@ -20,6 +20,7 @@ def check(path: Path) -> None:
         assert len(picture.convert("RGB").getcolors(maxcolors=2**24) or ()) > 20, f"{path.name} is blank"
 
 
+@pytest.mark.slow
 def test_each_page_has_a_picture_that_is_small_and_shown() -> None:
     shown = (ROOT / "docs" / "dashboard.md").read_text()
     assert {path.stem for path in FOLDER.glob("*.png")} == set(NAMES)

@@ -288,6 +288,7 @@ class World:
                 self.view = events.ended(self.view, name, 0, None, self.now)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(
     start=st.integers(1, 4),

@@ -17,6 +17,8 @@ from service.config.model import ConfigError
 from tests.service.conftest import Running, verb
 from tests.stores import open_store
 
+pytestmark = pytest.mark.slow
+
 CONFIG = """
 [prices]
 currency = "EUR"
@@ -62,7 +64,6 @@ def rows(service: Stored, *words: str) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.slow
 def test_advise_has_evidence_gain_risk_and_confidence(busy: Stored) -> None:
     found = rows(busy, "advise")
     for row in found:
@@ -79,7 +80,6 @@ def test_nobody_consented_so_every_step_only_tells(busy: Stored) -> None:
     assert verbs <= {"tell"}
 
 
-@pytest.mark.slow
 def test_advise_all_names_every_job_that_nothing_is_said_of(busy: Stored) -> None:
     found = rows(busy, "advise", "--all")
     silent = [row for row in found if "reason" in row]
@@ -88,7 +88,6 @@ def test_advise_all_names_every_job_that_nothing_is_said_of(busy: Stored) -> Non
     assert "GPU-hours" in shown and "risk:" in shown and "% sure" in shown
 
 
-@pytest.mark.slow
 def test_explain_says_why_and_why_not_and_what_would_change_it(busy: Stored) -> None:
     advice = rows(busy, "advise")[0]
     (by_id,) = rows(busy, "explain", advice["id"])
@@ -111,7 +110,6 @@ def test_explain_of_nothing_names_the_nearest(busy: Stored) -> None:
     assert "no running job, GPU or advice is called 'slurm:nobody'" in done.stderr
 
 
-@pytest.mark.slow
 def test_plan_starts_a_wished_job_where_there_is_room_and_says_why_not_elsewhere(busy: Stored) -> None:
     small, huge = rows(busy, "plan", "--want", "vision:0.5"), rows(busy, "plan", "--want", "vision:4000")
     assert any(row.get("verb") == "start" or row.get("reason") for row in small)
@@ -123,7 +121,6 @@ def test_plan_starts_a_wished_job_where_there_is_room_and_says_why_not_elsewhere
     assert "quota" in shown and "fair share" in shown
 
 
-@pytest.mark.slow
 def test_a_model_is_meant_by_a_part_of_its_name(busy: Stored) -> None:
     known = rows(busy, "plan", "--want", "vision:1:a100")
     unknown = rows(busy, "plan", "--want", "vision:1:b300")
@@ -139,7 +136,6 @@ def test_senseless_wish_is_refused_with_an_example(busy: Stored, wish: str) -> N
     assert done.returncode == 2 and "for example vision:4" in done.stderr
 
 
-@pytest.mark.slow
 def test_whatif_replays_the_past_with_its_error_bar(busy: Stored) -> None:
     found = {row["action"]: row for row in rows(busy, "whatif", "--since", "2d")}
     assert set(found) == {

@@ -48,6 +48,7 @@ def test_tables_name_what_was_skipped_and_the_bounds(trace: Path, capsys: pytest
     assert "fallow" in said
 
 
+@pytest.mark.slow
 def test_the_page_of_charts_needs_no_network(trace: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     assert simulate(trace, "--policy", "fifo", "--html", str(page)) == 0

@@ -180,6 +180,7 @@ def test_who_takes_ends_no_higher_than_the_victim_was(state: ClusterState) -> No
             assert after[level] <= fair[level] + EPSILON or after[level] <= before[level] + EPSILON
 
 
+@pytest.mark.slow
 @given(clusters())
 @settings(max_examples=60)
 def test_nobody_preempts_the_one_who_preempted_him(state: ClusterState) -> None:

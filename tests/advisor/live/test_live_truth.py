@@ -114,6 +114,7 @@ def test_no_advice_ever_touches_an_active_or_starting_job(past: Past) -> None:
     assert rested > 5, "and some that may be paused: otherwise nothing was proven"
 
 
+@pytest.mark.slow
 def test_nothing_is_advised_on_gpus_that_are_not_known_well(past: Past) -> None:
     limits = Limits()
     with past.store.reader() as reader:

@@ -157,6 +157,7 @@ def test_gpus_are_conserved_and_every_job_ends_under_every_policy(workload: Work
     assert score.avg_jct_s >= found.fluid_bound_s - 1e-6
 
 
+@pytest.mark.slow
 @given(workloads())
 def test_no_project_waits_for_its_own_quota_under_fallow(workload: Workload) -> None:
     cluster = Cluster(nodes=2, gpus_per_node=4, quotas=QUOTAS)

@@ -25,6 +25,8 @@ from tests.collector.backfill.past import Life, MemoryStore, prometheus, write_b
 from tests.collector.dcgm.dcgm_writer import BASE_UNITS, CLASSIC, MIB, RENAMED, Board, Facts
 from tests.stores import open_store
 
+pytestmark = pytest.mark.process
+
 S, MINUTE, HOUR = 1000, 60_000, 3_600_000
 START = 1_763_000_000_000 // HOUR * HOUR
 RENAMED_AT = START + 20 * HOUR
@@ -195,7 +197,6 @@ def held_of(store: MemoryStore) -> set[tuple[str, str, float, int, int]]:
     return set(joined)
 
 
-@pytest.mark.slow
 def test_every_sample_is_as_it_was_scraped(imported: MemoryStore) -> None:
     rows = rows_of(imported)
     whole = [life for life in lives() if life.target["job"] == "dcgm" and not life.board.instance]
@@ -339,7 +340,6 @@ with open_store(Path(path)) as store:
 """
 
 
-@pytest.mark.slow
 def test_killed_import_into_the_real_store_is_resumed_without_a_row_twice(
     url: str, imported: MemoryStore, tmp_path: Path
 ) -> None:

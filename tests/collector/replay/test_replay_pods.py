@@ -22,6 +22,8 @@ from collector.replay.source import ReplaySource
 from collector.store.database import Store
 from tests.stores import open_store
 
+pytestmark = pytest.mark.slow
+
 MAPPING = """
 time = {{ column = "t_s", {unit}, origin = "2026-03-02T00:00:00Z" }}
 gpu = "pod"
@@ -136,7 +138,6 @@ def test_states_of_each_pod_sum_to_its_installed_time(store: Store) -> None:
         assert sum(row[f"{state}_gpu_hours"] for state in states) == pytest.approx(row["gpu_hours"], abs=1e-9)
 
 
-@pytest.mark.slow
 def test_read_as_it_stands_the_totals_are_within_a_percent(raw: Path, tmp_path: Path) -> None:
     with open_store(tmp_path / "fallow.duckdb") as opened:
         fill(opened, open_recording(raw, as_it_stands()))
@@ -178,7 +179,6 @@ def test_findings_name_exactly_the_pods_whose_last_hour_was_idle(
         assert len(kinds["held-idle"]) > 20
 
 
-@pytest.mark.slow
 def test_pods_that_hold_memory_and_do_nothing_are_named(store: Store, raw: Path) -> None:
     """21 pods have a 95th percentile under 1%; those with hours of life are named, the young ones spared."""
     quiet = ask_raw(

@@ -7,6 +7,8 @@ import pytest
 from bench.likeness.measured import read_real, simulate
 from bench.realism import Figure, compare, draw
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def figures(shared: Path) -> dict[str, Figure]:
@@ -24,7 +26,6 @@ def test_trainings_are_busy_without_being_saturated(figures: dict[str, Figure]) 
     assert busy - saturated > 30.0
 
 
-@pytest.mark.slow
 def test_the_page_of_plots_is_drawn(shared: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed; pip install -e '.[test]'")
     page = draw(read_real(shared / "traces"), simulate(1, days=3), tmp_path, with_alibaba=False)

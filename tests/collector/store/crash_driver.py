@@ -22,12 +22,14 @@ import pyarrow.parquet  # noqa: F401
 
 from collector.batch import HeldInterval
 from collector.model import Process, ProcessKey, ProcessSample, Reading, Tick
+from collector.store import database
 from collector.store.database import Store, open_store
 from collector.store.retention import Retention
 from tests.collector.store.store_parts import T0, TICK_MS, at_path, empty, gpu, held, history, sample
 
 DAY_MS = 86_400_000
 D0 = T0 // DAY_MS * DAY_MS
+OURS = str(Path(database.__file__).parent) + os.sep
 REACHES_THE_DISK = re.compile(r"execute\(|\.sql\(|write_batch|\.replace\(|rename\(|unlink|fsync|rmdir|mkdir")
 
 
@@ -126,7 +128,7 @@ class Points:
     def trace(self, frame: FrameType, event: str, arg: Any) -> Any:
         """A trace function for ``sys.settrace``: our own files line by line, nothing else."""
         file = frame.f_code.co_filename
-        if f"{os.sep}collector{os.sep}store{os.sep}" not in file or f"{os.sep}tests{os.sep}" in file:
+        if not file.startswith(OURS):
             return None
         if event in ("line", "return") and self._after:
             self._pass()

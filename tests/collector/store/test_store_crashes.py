@@ -18,6 +18,8 @@ from collector.store.gaps import NOT_RUNNING
 from tests.collector.store.crash_driver import SCENARIOS, full_tick, prepare
 from tests.collector.store.store_parts import T0, TICK_MS, ask, at_path
 
+pytestmark = pytest.mark.slow
+
 TABLES = (
     "SELECT * FROM samples_all ORDER BY ts, gpu_id",
     "SELECT * FROM latest ORDER BY gpu_id",

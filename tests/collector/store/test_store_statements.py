@@ -99,6 +99,7 @@ PARAMETERS = {
     ),
     "open_unclear_claims": "from_ms process_ids reasons",
     "open_findings": "",
+    "origin": "",
     "reopen_allocations": "from_ms",
     "open_leases": "",
     "own_processes": "",
@@ -117,9 +118,12 @@ PARAMETERS = {
     "see_holders": "at_ms",
     "set_apart": "",
     "set_back_allocations": "at_ms",
+    "set_newest_tick": "at_ms",
+    "set_origin": "at_ms origin",
     "set_source": "source uuids",
     "set_unlisted": "unlisted_ms uuid",
     "set_watermark": "complete_to_ms name",
+    "simulated_gpus": "",
     "touch_holders": "at_ms",
     "update_gpu": (
         "driver_version index memory_total_bytes mig_profile model node parent_uuid "

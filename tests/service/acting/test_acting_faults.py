@@ -84,6 +84,7 @@ def test_a_running_job_runs_on_over_a_restart_and_is_told_nothing_twice(tmp_path
         assert outcomes(there, job) == {number: "done"}
 
 
+@pytest.mark.slow
 def test_a_waiting_job_is_not_started_before_its_launcher_is_back(tmp_path: Path) -> None:
     config = replace(CONFIG, acting=replace(CONFIG.acting, silent_s=1.0))
     with stage(tmp_path, config, begin=False) as there:

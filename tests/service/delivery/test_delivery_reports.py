@@ -41,6 +41,8 @@ from service.opening import own_store
 from service.reports.posting import Order, post, span_of
 from tests.service.delivery.servers import webhook
 
+pytestmark = pytest.mark.slow
+
 MONDAY = ReportConfig(kind="cluster-week", cron="0 8 * * mon", zone="Europe/Berlin")
 NIGHTLY = ReportConfig(kind="cluster-week", cron="30 2 * * *", zone="Europe/Berlin")
 

@@ -154,6 +154,7 @@ def _live(draw: st.DrawFn, world: World) -> None:
         world.happens(model.Swept(by_force=by_force))
 
 
+@pytest.mark.slow
 @settings(max_examples=600)
 @given(histories())
 def test_no_history_breaks_a_promise(world: World) -> None:

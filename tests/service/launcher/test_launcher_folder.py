@@ -3,6 +3,8 @@
 import os
 import shutil
 import stat
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,14 @@ import pytest
 from service.launcher.folder import Meeting, NoFolder, check_logs, meeting
 
 pytestmark = pytest.mark.quick
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A folder whose name is short enough for a socket in it, wherever pytest keeps its own."""
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder)
 
 
 @pytest.fixture

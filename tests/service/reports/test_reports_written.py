@@ -27,6 +27,8 @@ from service.reports.render import BadTemplate, Pictures, Style, attachments, pl
 from service.reports.shared import best_jobs
 from tests.service.conftest import fallow, verb
 
+pytestmark = pytest.mark.slow
+
 DAYS = 8
 
 
@@ -114,7 +116,6 @@ def test_the_page_fetches_and_runs_nothing_and_says_what_each_chart_shows(
     assert all(text.count(re.sub("&", "&amp;", chart.says)) >= 1 for chart in charts)
 
 
-@pytest.mark.slow
 def test_a_chart_on_paper_says_in_which_zone_its_times_are(cluster: Report) -> None:
     axes = re.findall(r"<text[^>]*>UTC</text>", render(cluster, Format.HTML))
     assert len(axes) == 1
@@ -157,7 +158,6 @@ def test_the_chargeback_adds_up_and_reads_back(client: Client, span: Span) -> No
     assert {row["currency"] for row in rows} == {"USD"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(ReportKind))
 def test_every_kind_can_be_written_in_every_format(client: Client, span: Span, kind: ReportKind) -> None:
     jobs = client.rows("jobs", from_ts=span.start, to_ts=span.end)
@@ -172,7 +172,6 @@ def test_every_kind_can_be_written_in_every_format(client: Client, span: Span, k
     assert json.loads(text[Format.JSON])["kind"] == kind.value
 
 
-@pytest.mark.slow
 def test_a_person_without_gpus_gets_a_kind_sentence(client: Client, span: Span) -> None:
     report = made(client, span, ReportKind.MY_WEEK, user="nobody-here")
     assert report.opening == "You held no GPU in this time."
@@ -276,7 +275,6 @@ def test_a_broken_template_is_named_with_its_line(
         render(cluster, Format.HTML, Style(templates=tmp_path))
 
 
-@pytest.mark.slow
 def test_the_verb_writes_the_file_it_names(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "deep" / "week.md"
     done = fallow("report", "cluster-week", "--since", "3d", "--out", str(out), data=data)
@@ -285,7 +283,6 @@ def test_the_verb_writes_the_file_it_names(data: Path, tmp_path: Path) -> None:
     assert out.read_text().startswith("# Simulated: The cluster's GPUs")
 
 
-@pytest.mark.slow
 def test_a_terminal_without_the_letters_ends_nothing(data: Path, tmp_path: Path) -> None:
     narrow = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     out = tmp_path / "week.md"
@@ -295,7 +292,6 @@ def test_a_terminal_without_the_letters_ends_nothing(data: Path, tmp_path: Path)
     assert "\N{NO-BREAK SPACE}GPU-h" in out.read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -320,7 +316,6 @@ def test_the_list_names_every_kind(data: Path) -> None:
     assert [row["kind"] for row in json.loads(done.stdout)] == [kind.value for kind in ReportKind]
 
 
-@pytest.mark.slow
 def test_a_preview_fits_a_terminal_and_writes_nothing(data: Path, tmp_path: Path) -> None:
     done = fallow("report", "chargeback", "--preview", data=data, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
