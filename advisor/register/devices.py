@@ -1,10 +1,11 @@
-"""Who holds which share of each GPU: the last word on devices, for whoever asks the register.
+"""Who holds which share of each GPU, and the rule that no write may break: never more than all of one.
 
-A whole GPU never has two holders, and a simulated one has none: nothing real can run on it.
+The register asks here before every write, whoever caused it: an order, a launcher's report, a restart. A
+whole GPU never has two holders, and a simulated one has none: nothing real can run on it.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from advisor.register.life import Refused, leased, shares_held
 from advisor.register.model import Entry
@@ -29,8 +30,15 @@ class Devices:
         """Who holds which share of each leased GPU now, what is about to be given included."""
         return {uuid: dict(holders) for uuid, holders in self._on.items() if holders}
 
+    def change(self, before: Entry | None, after: Entry) -> None:
+        """Count what the entry holds after a change. Raises ``Taken``, and counts as before."""
+        self.must_fit(before, after)
+        if before is not None:
+            self.release(before)
+        self.hold(after)
+
     def hold(self, entry: Entry) -> None:
-        """The entry holds what is leased to it."""
+        """The entry holds what is leased to it; unasked, as where a write that failed is undone for all."""
         for uuid, share in shares_held(entry).items():
             self._on[uuid][entry.id] = share
 
@@ -39,13 +47,31 @@ class Devices:
         for uuid in leased(entry):
             self._on[uuid].pop(entry.id, None)
 
-    def must_be_free(self, entry: Entry) -> None:
-        """Raise ``Taken`` where the entry, as it is to be, would hold what others hold or nobody can."""
-        held = shares_held(entry)
-        invented = [uuid for uuid in held if self._is_simulated(uuid)]
+    def must_fit(self, before: Entry | None, after: Entry) -> None:
+        """Raise ``Taken`` where ``after`` holds more than ``before``, of what others hold or nobody can."""
+        had = set() if before is None else set(leased(before))
+        invented = [uuid for uuid in leased(after) if uuid not in had and self._is_simulated(uuid)]
         if invented:
-            raise Taken(f"giving {', '.join(invented)} to {entry.id}: simulated GPUs are not there to run on")
-        for uuid, wanted in held.items():
-            others = {job: share for job, share in self._on[uuid].items() if job != entry.id}
-            if sum(others.values()) + wanted > 1 + SHARE_SLACK:
-                raise Taken(f"giving {uuid} to {entry.id}: {', '.join(others)} holds it; plan anew")
+            raise Taken(f"giving {', '.join(invented)} to {after.id}: simulated GPUs are not there to run on")
+        for uuid, jobs in self.in_the_way(before, after).items():
+            raise Taken(f"giving {uuid} to {after.id}: {', '.join(jobs)} holds it; plan anew")
+
+    def in_the_way(self, before: Entry | None, after: Entry) -> dict[GpuUuid, tuple[JobId, ...]]:
+        """The GPUs of which ``after`` would hold more than others leave, and who those are."""
+        had = {} if before is None else shares_held(before)
+        return {
+            uuid: tuple(others)
+            for uuid, wanted in shares_held(after).items()
+            if wanted > had.get(uuid, 0.0)
+            and (others := {job: share for job, share in self._on[uuid].items() if job != after.id})
+            and sum(others.values()) + wanted > 1 + SHARE_SLACK
+        }
+
+
+def overfull(entries: Mapping[JobId, Entry]) -> dict[GpuUuid, tuple[JobId, ...]]:
+    """The GPUs of which these entries together hold more than there is, and who holds them. Pure."""
+    shares: defaultdict[GpuUuid, dict[JobId, float]] = defaultdict(dict)
+    for entry in entries.values():
+        for uuid, share in shares_held(entry).items():
+            shares[uuid][entry.id] = share
+    return {uuid: tuple(held) for uuid, held in shares.items() if sum(held.values()) > 1 + SHARE_SLACK}

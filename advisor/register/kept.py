@@ -31,10 +31,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """What the store has of the register; ``unreadable`` says which rows mean nothing here."""
+    """What the store has of the register; ``unreadable`` says which rows mean nothing here.
+
+    ``number`` is that of the newest entry, ``given`` that of the newest order (``numbers``).
+    """
 
     entries: tuple[Entry, ...]
     number: int
+    given: int = 0
     unreadable: tuple[str, ...] = ()
 
 
@@ -48,7 +52,8 @@ def read_register(store: "Store", ended: int) -> Kept:
         except Unreadable as error:
             unreadable.append(str(error))
     number = asked(store, "last_entry", {})[0]["number"]
-    return Kept(entries=tuple(entries), number=int(number), unreadable=tuple(unreadable))
+    given = asked(store, "next_number", {"above": 0})[0]["number"] - 1
+    return Kept(entries=tuple(entries), number=int(number), given=int(given), unreadable=tuple(unreadable))
 
 
 def read_entry(store: "Store", job: JobId) -> Entry | None:

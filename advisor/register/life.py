@@ -25,7 +25,6 @@ from advisor.register.model import (
     Submission,
     Suspend,
 )
-from advisor.register.numbers import Earlier
 from collector.model import GpuUuid, JobId
 
 PLACING = (Begin, Continue, Reshape)
@@ -91,7 +90,7 @@ def objection(entry: Entry, directive: Directive) -> Refused | None:
     if in_flight(entry) and (isinstance(entry.directive, Stop) or not isinstance(directive, Stop)):
         doing = type(entry.directive).__name__
         return Refused(f"{what}: its launcher has not acknowledged {doing} yet; wait for that")
-    newest = _newest(entry)
+    newest = newest_number(entry)
     if directive.number <= newest:
         return Refused(f"{what}: number {directive.number} is not above {newest}, the newest one given")
     return _unable(entry, directive, what) or _misplaced(entry, directive, what)
@@ -111,6 +110,8 @@ def given(entry: Entry, directive: Directive, now_ms: int) -> Entry:
                 share=directive.share,
                 sharing=directive.sharing,
                 counted_ms=now_ms,
+                leased_ms=now_ms,
+                placed_ms=now_ms,
                 promised_ms=None,
                 promised_gpus=(),
                 held_by_user=False,
@@ -127,15 +128,27 @@ def given(entry: Entry, directive: Directive, now_ms: int) -> Entry:
             assert_never(directive)
 
 
-def heard(entry: Entry, report: Report, now_ms: int, earlier: Earlier | None = None) -> Entry:
+def heard(entry: Entry, report: Report, now_ms: int) -> Entry:
     """The entry after its launcher's word: an acknowledgement, an end, or a mere sign of life.
 
-    ``earlier``: the entry was there when the register was opened, and may be from an older backup.
+    A number that was never given to it acknowledges nothing (``claims``).
     """
     if entry.stand is Stand.ENDED:
         return entry
+    entry, directive = seen(entry, report, now_ms), entry.directive
+    if directive is not None and in_flight(entry) and report.handled == directive.number:
+        entry = _acknowledged(replace(entry, handled=directive.number), directive, report, now_ms)
+    elif entry.handled < report.handled < newest_number(entry):
+        entry = replace(entry, handled=report.handled)
+    if report.ending is not None and entry.stand is not Stand.ENDED:
+        entry = _ended(entry, report.ending, now_ms, report.failed or "", report.exit_code)
+    return entry
+
+
+def seen(entry: Entry, report: Report, now_ms: int) -> Entry:
+    """The entry with its launcher's sign of life, and no more of its word than that."""
     touched = entry.stand is Stand.PAUSED and entry.idled and report.attached is True
-    entry = replace(
+    return replace(
         entry,
         idled=entry.idled and not touched,
         acted_ms=None if touched else entry.acted_ms,
@@ -145,17 +158,11 @@ def heard(entry: Entry, report: Report, now_ms: int, earlier: Earlier | None = N
         ending=None,
         said="" if lapsing(entry) else entry.said,
     )
-    if earlier is not None and _is_ahead(entry, report, earlier):
-        entry = _caught_up(entry, report, now_ms)
-    elif report.handled > entry.handled:
-        directive = entry.directive
-        if directive is not None and in_flight(entry) and report.handled >= directive.number:
-            entry = _acknowledged(replace(entry, handled=directive.number), directive, report, now_ms)
-        else:
-            entry = replace(entry, handled=report.handled)
-    if report.ending is not None and entry.stand is not Stand.ENDED:
-        entry = _ended(entry, report.ending, now_ms, report.failed or "", report.exit_code)
-    return entry
+
+
+def newest_number(entry: Entry) -> int:
+    """The newest number of a directive that the register knows of."""
+    return max(entry.handled, 0 if entry.directive is None else entry.directive.number)
 
 
 def silent(entry: Entry, now_ms: int, why: str) -> Entry:
@@ -315,6 +322,7 @@ def _reshaped(entry: Entry, directive: Reshape, now_ms: int) -> Entry:
         entry,
         attained_gpu_s=attained_gpu_s(entry, now_ms),
         counted_ms=now_ms,
+        placed_ms=now_ms,
         gpus=directive.gpus,
         share=directive.share,
         sharing=directive.sharing,
@@ -325,54 +333,13 @@ def _reshaped(entry: Entry, directive: Reshape, now_ms: int) -> Entry:
     )
 
 
-def _newest(entry: Entry) -> int:
-    """The newest number that this register knows of."""
-    return max(entry.handled, 0 if entry.directive is None else entry.directive.number)
-
-
-def _is_ahead(entry: Entry, report: Report, earlier: Earlier) -> bool:
-    """Whether its launcher has carried out what this register did not give, and stands as an entry can."""
-    holds = report.stand in (Stand.STARTING, Stand.RUNNING)
-    wanted = entry.submission
-    count = len(report.gpus)
-    can_be = wanted.min_gpus <= count <= wanted.max_gpus if holds else count == 0
-    if report.ending is not None or not can_be or len(set(report.gpus)) != count:
-        return False
-    directive = entry.directive
-    given_again = in_flight(entry) and directive is not None and directive.number == earlier.again
-    return report.handled > _newest(entry) or (given_again and report.handled == _newest(entry))
-
-
-def _caught_up(entry: Entry, report: Report, now_ms: int) -> Entry:
-    """The entry as its launcher says it stands. What was asked of it since the backup was put back is undone.
-
-    Whether it was its owner who had it paused is not known any more: it waits for its turn.
-    """
-    undone = "an older backup was put back, and its launcher knew that number already; order it again"
-    stays = report.gpus == entry.gpus
-    return replace(
-        entry,
-        stand=report.stand,
-        gpus=report.gpus,
-        share=entry.share if stays else entry.submission.share,
-        handled=report.handled,
-        failed=undone if in_flight(entry) else None,
-        attained_gpu_s=attained_gpu_s(entry, now_ms),
-        counted_ms=now_ms if report.gpus else None,
-        started_ms=(entry.started_ms or now_ms) if report.gpus else None,
-        paused_on=entry.gpus if report.stand is Stand.PAUSED else (),
-        promised_ms=None,
-        promised_gpus=(),
-        held_by_user=False,
-        said="",
-    )
-
-
 def _emptied(entry: Entry, now_ms: int) -> Entry:
     return replace(
         entry,
         attained_gpu_s=attained_gpu_s(entry, now_ms),
         counted_ms=None,
+        leased_ms=None,
+        placed_ms=None,
         gpus=(),
         started_ms=None,
         share=entry.submission.share,

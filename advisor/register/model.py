@@ -111,6 +111,7 @@ class Report:
     ``steps_left``, ``step_s`` (by world size) and ``checkpoint_ms`` are the job's own word, where it has one.
     ``counted_ms`` is when ``step`` was counted, by the launcher's steady clock: two counts make a speed.
     ``attached`` is whether somebody may sit at its terminal, ``quiet_s`` for how long nobody has typed there.
+    ``proof`` is that of the newest command that it has carried out, empty where that one bore none.
     """
 
     at_ms: int
@@ -132,6 +133,7 @@ class Report:
     quiet_s: float | None = None
     ending: Ending | None = None
     exit_code: int | None = None
+    proof: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +147,7 @@ class Begin:
     memory_bytes: int | None = None
     settings: tuple[tuple[str, str], ...] = ()
     reason: str = ""
+    proof: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +160,7 @@ class Suspend:
     number: int
     reason: str = ""
     for_idling: bool = False
+    proof: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +174,7 @@ class Continue:
     memory_bytes: int | None = None
     settings: tuple[tuple[str, str], ...] = ()
     reason: str = ""
+    proof: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +191,7 @@ class Reshape:
     memory_bytes: int | None = None
     settings: tuple[tuple[str, str], ...] = ()
     reason: str = ""
+    proof: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +200,7 @@ class Release:
 
     number: int
     reason: str = ""
+    proof: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +209,7 @@ class Requeued:
 
     number: int
     reason: str = ""
+    proof: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +218,7 @@ class Say:
 
     number: int
     message: str
+    proof: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,9 +227,12 @@ class Stop:
 
     number: int
     reason: str = ""
+    proof: str = ""
 
 
 Directive = Begin | Suspend | Continue | Reshape | Release | Requeued | Say | Stop
+"""The ``proof`` of each is the service's own word on the job's lease (``signing``), for its launcher to show
+again; empty where an older Fallow gave it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,6 +271,11 @@ class Entry:
     attained_gpu_s: float = 0.0
     counted_ms: int | None = None
     """Up to when ``attained_gpu_s`` counts; ``None`` while it holds no GPU."""
+    leased_ms: int | None = None
+    """Since when it has held GPUs without a break: what its workers are is younger. ``None`` while it holds
+    none, and where an older Fallow gave them."""
+    placed_ms: int | None = None
+    """Since when it has held just these GPUs; ``None`` as above."""
     promised_ms: int | None = None
     promised_gpus: tuple[GpuUuid, ...] = ()
     next_launch: tuple[tuple[str, str], ...] = ()

@@ -8,17 +8,22 @@ the error. A mere sign of life is not written down.
 The last word on devices is here, whoever asks (``devices``).
 """
 
+import secrets
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from advisor.register import life
+from advisor.register.batch import Batch, Commits
+from advisor.register.claims import Unproven
 from advisor.register.devices import Devices
-from advisor.register.kept import Change, read_entry, read_register, write_changes
-from advisor.register.life import PLACING
+from advisor.register.double_leases import Ended, without_doubles
+from advisor.register.kept import Change, Kept, read_entry, read_register, write_changes
 from advisor.register.model import Directive, Entry, Report, Stand, Submission
 from advisor.register.numbers import Numbers
+from advisor.register.review import Reviewer
+from advisor.register.signing import KEY_BYTES, CommandSigner
 from collector.clock import Clock
 from collector.model import GpuUuid, JobId
 
@@ -35,48 +40,61 @@ Listener = Callable[[Entry | None, Entry], None]
 
 Turn = Callable[[Entry], Entry]
 
+Doubter = Callable[[Entry, Report, Unproven], None]
+"""Told of each report that claims what its job was not given. Must not block for long."""
+
 
 class UnknownJob(LookupError):
     """There is no such job in the register."""
 
 
-def open_register(store: "Store", clock: Clock) -> "Register":
-    """The register as the store has it. Blocks. Raises StoreError."""
+def open_register(store: "Store", clock: Clock, signer: CommandSigner | None = None) -> "Register":
+    """The register as the store has it. Blocks. Raises StoreError.
+
+    Without a ``signer`` it has a key of its own: then nothing proves what was said before it was opened.
+    """
     kept = read_register(store, ENDED_KEPT)
     entries = {
         entry.id: entry if entry.heard_ms is None else replace(entry, heard_ms=None) for entry in kept.entries
     }
-    return Register(store, clock, entries, kept.number, kept.unreadable)
+    entries, doubles = without_doubles(store, entries, clock.now_ms())
+    signer = signer or CommandSigner(secrets.token_bytes(KEY_BYTES))
+    return Register(store, clock, signer, replace(kept, entries=tuple(entries.values())), doubles=doubles)
 
 
 class Register:
-    """See the top of this file; ``open_register`` makes one. ``remarks`` say what could not be read."""
+    """See the top of this file; ``open_register`` makes one. ``remarks`` say what could not be read, and
+    ``doubles`` which leases were one too many."""
 
     def __init__(
         self,
         store: "Store",
         clock: Clock,
-        entries: Mapping[JobId, Entry],
-        number: int,
-        remarks: Sequence[str] = (),
+        signer: CommandSigner,
+        kept: Kept,
+        *,
+        doubles: Sequence[Ended] = (),
     ) -> None:
+        entries = {entry.id: entry for entry in kept.entries}
         self.opened_ms = clock.now_ms()
-        self.remarks = tuple(remarks)
-        self._store, self._clock = store, clock
+        self.remarks, self.doubles = tuple(kept.unreadable), tuple(doubles)
+        self.doubt: Doubter = lambda entry, report, claim: None
+        self._store, self._clock, self._signer = store, clock, signer
         self._working, self._seen = dict(entries), dict(entries)
         self._nonces = {_nonce(entry.submission): entry.id for entry in entries.values()}
-        self._number = number
+        self._number = kept.number
         self._ended = sum(1 for entry in entries.values() if entry.stand is Stand.ENDED)
         self._guard = threading.Lock()
         self._changed = threading.Condition(self._guard)
-        self._disk = threading.Lock()
-        self._open = _Batch()
+        self._commits = Commits(self._guard, self._write)
+        self._open = Batch()
         self._listeners: tuple[Listener, ...] = ()
         self._followers: dict[JobId, tuple[Listener, ...]] = {}
         self._heard_ms: dict[JobId, int] = {}
         self._since_ms = clock.monotonic_ms()
-        self._numbers = Numbers(entries.values())
+        self._numbers = Numbers(entries.values(), kept.given)
         self._devices = Devices(entries.values(), store.is_simulated)
+        self._reviewer = Reviewer(signer, self._numbers, self._devices)
 
     def entries(self) -> dict[JobId, Entry]:
         """Every entry that is kept, as committed: all that have not ended, and the newest others."""
@@ -115,7 +133,7 @@ class Register:
             else:
                 job, batch = known, self._open
         if known is None or job not in self._seen:
-            self._commit(batch)
+            self._commits.commit(batch)
         return self.entry(job), known is None
 
     def give(self, job: JobId, directive: Directive, also: Turn | None = None) -> Entry:
@@ -125,29 +143,54 @@ class Register:
         """
 
         def turn(entry: Entry) -> Entry:
-            after = life.given(entry, directive, self._clock.now_ms())
-            if isinstance(directive, PLACING):
-                self._devices.must_be_free(after)
-            self._numbers.given(job, directive.number)
+            now_ms = self._clock.now_ms()
+            after = life.given(entry, self._signer.signed(entry, directive, now_ms), now_ms)
+            self._devices.must_fit(entry, after)
+            self._numbers.give(job, directive.number)
             return after if also is None else also(after)
 
         return self.change(job, turn)
 
     def report(self, job: JobId, report: Report) -> Entry:
-        """Take a launcher's word. Blocks only when it changes something. Raises ``UnknownJob``."""
-        now_ms = self._clock.now_ms()
+        """Take a launcher's word. Blocks only when it changes something. Raises ``UnknownJob``.
+
+        What it claims beyond what its job was given is taken as far as the service's own proofs go, and told
+        to ``doubt`` where they don't.
+        """
         self.heard(job)
-        return self.change(job, lambda entry: life.heard(entry, report, now_ms, self._numbers.earlier(job)))
+        with self._guard:
+            before = self._present(job)
+            found = self._reviewer.review(before, report, self._working, self._clock.now_ms())
+            takes = self._takes(before, found.after)
+            if not takes:
+                for old, new in found.displaced:
+                    self._put(old, new)
+                batch = self._put(before, found.after)
+        if not takes:
+            self._commits.commit(batch)
+        if isinstance(found.claim, Unproven):
+            self.doubt(found.after, report, found.claim)
+        return found.after
 
     def met(self, job: JobId, after: int) -> None:
-        """Its launcher listens from now on, and knows the directives up to ``after``. Never blocks."""
+        """Its launcher listens from now on, and says that it knows the directives up to ``after``."""
         with self._guard:
             self._numbers.met(job, after)
 
     def newest_known(self) -> int:
-        """The highest number of a directive that any launcher knows, also from before a restored backup."""
+        """The highest number of a directive that launchers have shown to be this service's."""
         with self._guard:
-            return self._numbers.newest
+            return self._numbers.newest_known()
+
+    def lease(self, job: JobId) -> tuple[int, str] | None:
+        """Since which command the job stands as it does, and a proof of that; ``None`` where its launcher has
+        one from the command itself. Never blocks."""
+        entry = self.known(job)
+        if entry is None or entry.stand is Stand.ENDED:
+            return None
+        newest = entry.directive
+        has = newest is not None and newest.number == entry.handled and newest.proof
+        return None if has else (entry.handled, self._signer.lease(entry))
 
     def heard(self, job: JobId) -> None:
         """A sign of life that says nothing else, as an open connection is. Never blocks."""
@@ -155,20 +198,23 @@ class Register:
 
     def heard_again(self, job: JobId, report: Report) -> Entry | None:
         """Take a launcher's word that changes nothing; ``None``: it does, so ``report``. Never blocks."""
-        now_ms = self._clock.now_ms()
         with self._guard:
             before = self._working.get(job)
-            earlier = self._numbers.earlier(job)
-            after = None if before is None else life.heard(before, report, now_ms, earlier)
-            if before is None or after is None or not self._takes(before, after):
+            if before is None:
+                return None
+            found = self._reviewer.review(before, report, self._working, self._clock.now_ms())
+            if isinstance(found.claim, Unproven) or not self._takes(before, found.after):
                 return None
         self.heard(job)
-        return after
+        return found.after
 
     def absent(self, over_s: float) -> frozenset[JobId]:
-        """The jobs whose launchers are not there now: not heard since the opening, or not for so long."""
+        """The jobs whose launchers cannot be told anything now: not heard since the opening, or not for so
+        long, or they would take the next number for one that they know."""
         now_ms, heard = self._clock.monotonic_ms(), self._heard_ms
-        return frozenset(
+        with self._guard:
+            beyond = self._numbers.out_of_reach()
+        return beyond | frozenset(
             job
             for job in self.entries()
             if (at_ms := heard.get(job)) is None or now_ms - at_ms > over_s * 1000
@@ -184,14 +230,12 @@ class Register:
     def change(self, job: JobId, turn: Turn) -> Entry:
         """What ``turn`` makes of the entry; seen once it is committed. Raises what ``turn`` raises."""
         with self._guard:
-            before = self._working.get(job)
-            if before is None:
-                raise UnknownJob(f"there is no job {job} that still runs or waits")
+            before = self._present(job)
             after = turn(before)
             if self._takes(before, after):
                 return after
             batch = self._put(before, after)
-        self._commit(batch)
+        self._commits.commit(batch)
         return after
 
     def change_all(self, jobs: Iterable[JobId], turn: Turn) -> tuple[Entry, ...]:
@@ -205,7 +249,7 @@ class Register:
                     self._put(before, after)
                     changed.append(after)
         if changed:
-            self._commit(batch)
+            self._commits.commit(batch)
         return tuple(changed)
 
     def wait(self, job: JobId, until: Callable[[Entry], bool], timeout_s: float) -> Entry:
@@ -250,6 +294,13 @@ class Register:
         with self._guard:
             return self._devices.holders()
 
+    def _present(self, job: JobId) -> Entry:
+        """The working entry; the caller has the guard. Raises ``UnknownJob``."""
+        entry = self._working.get(job)
+        if entry is None:
+            raise UnknownJob(f"there is no job {job} that still runs or waits")
+        return entry
+
     def _takes(self, before: Entry, after: Entry) -> bool:
         """Whether it changes nothing that must be kept, and is taken then; the caller has the guard."""
         job = after.id
@@ -258,41 +309,19 @@ class Register:
         self._working[job] = self._seen[job] = after
         return True
 
-    def _put(self, before: Entry | None, after: Entry) -> "_Batch":
-        """Make it the working entry, in the batch that is committed next; the caller has the guard."""
-        if before is not None:
-            self._devices.release(before)
-        self._devices.hold(after)
+    def _put(self, before: Entry | None, after: Entry) -> Batch:
+        """Make it the working entry, in the batch that is committed next; the caller has the guard.
+
+        Raises ``Taken`` where others leave no room for what it holds, whoever says that it does.
+        """
+        self._devices.change(before, after)
         self._working[after.id] = after
-        self._open.changes.append(Change(before=before, after=after))
-        self._open.jobs.add(after.id)
+        self._open.add(Change(before=before, after=after))
         return self._open
 
-    def _commit(self, batch: "_Batch") -> None:
-        """Have the batch committed: whoever comes first writes for all who joined it, the others wait."""
+    def _write(self, batch: Batch) -> None:
         with self._guard:
-            leads, batch.led = not batch.led, True
-        if leads:
-            self._lead(batch)
-        else:
-            batch.done.wait()
-        if batch.error is not None:
-            raise batch.error
-
-    def _lead(self, batch: "_Batch") -> None:
-        try:
-            with self._disk:
-                if not batch.done.is_set():
-                    self._write(batch)
-        except BaseException:
-            if not batch.done.is_set():  # interrupted while it waited, and nobody else would write it
-                with self._disk:
-                    self._write(batch)
-            raise
-
-    def _write(self, batch: "_Batch") -> None:
-        with self._guard:
-            self._open = _Batch()
+            self._open = Batch()
         try:
             if batch.changes:
                 write_changes(self._store, batch.changes, self._clock.now_ms())
@@ -300,13 +329,15 @@ class Register:
             with self._guard:
                 self._undo(batch, error)
                 self._undo(self._open, error)
-                self._open = _Batch()
+                self._open = Batch()
             raise
         with self._guard:
             for change in batch.changes:
                 self._seen[change.after.id] = change.after
+                if change.after.stand is Stand.ENDED:
+                    self._numbers.forget(change.after)
             self._forget(batch)
-            batch.done.set()
+            batch.settle()
             told = [
                 (self._listeners + self._followers.get(change.after.id, ()), change)
                 for change in batch.changes
@@ -316,10 +347,9 @@ class Register:
             for listener in listeners:
                 listener(change.before, change.after)
 
-    def _undo(self, batch: "_Batch", error: BaseException) -> None:
+    def _undo(self, batch: Batch, error: BaseException) -> None:
         """Back to what is committed; the caller has the guard."""
-        batch.error = error
-        batch.done.set()
+        batch.settle(error)
         for change in batch.changes:
             self._devices.release(change.after)
         for job in batch.jobs:
@@ -332,7 +362,7 @@ class Register:
                 self._working[job] = kept
                 self._devices.hold(kept)
 
-    def _forget(self, batch: "_Batch") -> None:
+    def _forget(self, batch: Batch) -> None:
         """Let go of what ended longest ago; the caller has the guard."""
         self._ended += sum(1 for each in batch.changes if each.after.stand is Stand.ENDED)
         if self._ended < ENDED_KEPT + FORGOTTEN_AT_ONCE:
@@ -344,21 +374,7 @@ class Register:
                 self._ended -= 1
                 del self._seen[entry.id], self._working[entry.id]
                 self._heard_ms.pop(entry.id, None)
-                self._numbers.forget(entry.id)
                 self._nonces.pop(_nonce(entry.submission), None)
-
-
-class _Batch:
-    """Changes that share a commit; ``led`` once somebody writes it, ``done`` when it is kept or undone."""
-
-    __slots__ = ("changes", "done", "error", "jobs", "led")
-
-    def __init__(self) -> None:
-        self.changes: list[Change] = []
-        self.jobs: set[JobId] = set()
-        self.led = False
-        self.done = threading.Event()
-        self.error: BaseException | None = None
 
 
 def _nonce(submission: Submission) -> tuple[str, str]:

@@ -23,6 +23,7 @@ from advisor.written import to_tree
 from collector.model import JobId
 from service.acting.errors import BadOrder, JobEnded, NotAllowed, UnknownJob, WrongState
 from service.acting.following import follow, is_meant, is_news
+from service.acting.launcher_reports import LauncherReports
 from service.acting.membership import Membership
 from service.acting.rows import entry_row, explained, fits, queue_row, unfit
 from service.acting.waiting import in_line, never_began, stands, wait_of
@@ -120,6 +121,7 @@ class Desk:
     def __init__(self, organs: Organs) -> None:
         self._organs = organs
         self._register = organs.register
+        self._reports = LauncherReports(organs.register, organs.clock, organs.attended_s)
 
     def _row(self, entry: Entry, caller: Caller, *, listed: bool = False) -> Row:
         return entry_row(entry, caller, listed=listed, private=self._organs.private)
@@ -151,7 +153,7 @@ class Desk:
         entry = self._entry(job)
         told = [
             {name: row[name] for name in ("number", "given_ms", "handled_ms", "failed")}
-            | {"directive": to_tree(row["body"], Directive)}
+            | {"directive": to_tree(replace(row["body"], proof=""), Directive)}
             for row in read_directives(self._organs.store, job)
         ]
         actions = self._organs.papers.actions(caller, since_ms=None, job=job)
@@ -182,7 +184,7 @@ class Desk:
         before = self._own(caller, job, nonce)
         if before.stand is Stand.ENDED:
             raise JobEnded(f"{job} has ended: {before.said or (before.ending and before.ending.value)}")
-        self._register.report(job, self._attended(report))
+        self._reports.take(caller, before, report)
         return {"known": True}
 
     def sign_of_life(self, caller: Caller, job: JobId, report: Report, nonce: str = "") -> Row | None:
@@ -192,8 +194,7 @@ class Desk:
             return None
         if not caller.may_act_for(entry.submission.user, entry.submission.uid):
             return None
-        heard = self._register.heard_again(job, self._attended(report))
-        return None if heard is None else {"known": True}
+        return {"known": True} if self._reports.take_sign(caller, entry, report) else None
 
     def pause(self, caller: Caller, job: JobId, because: str) -> Row:
         """Pause a running job until it is resumed; a waiting one is held in the queue."""
@@ -337,11 +338,6 @@ class Desk:
         why = self._organs.membership.against(wanted.user, wanted.uid, wanted.project)
         if why is not None:
             raise NotAllowed(why)
-
-    def _attended(self, report: Report) -> Report:
-        """The report, with nobody at the terminal where nobody has typed for long."""
-        away = report.quiet_s is not None and report.quiet_s >= self._organs.attended_s
-        return replace(report, attached=False) if away else report
 
     def _entry(self, job: JobId) -> Entry:
         try:

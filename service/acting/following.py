@@ -39,9 +39,13 @@ def is_meant(entry: Entry, nonce: str) -> bool:
 
 
 async def follow(
-    register: "Register", loop: "ActingLoop", job: JobId, after: int
+    register: "Register", loop: "ActingLoop", job: JobId, after: int, *, is_launcher: bool = False
 ) -> AsyncIterator[dict[str, Any]]:
-    """Directives above ``after`` and changes of place, until the job has ended or the reader closes it."""
+    """Directives above ``after`` and changes of place, until the job has ended or the reader closes it.
+
+    ``is_launcher``: the reader was seen to be the job's launcher, and is told how the job stands, with a
+    proof, where its commands bear none.
+    """
     changed, running = asyncio.Event(), asyncio.get_running_loop()
 
     def stir(*_: object) -> None:
@@ -49,7 +53,7 @@ async def follow(
             running.call_soon_threadsafe(changed.set)
 
     ends = register.follow(job, stir), loop.mind(job, stir)
-    told, shown = after, None
+    told, shown, lease = after, None, None
     register.met(job, after)
     try:
         while True:
@@ -64,6 +68,10 @@ async def follow(
                 yield {"directive": to_tree(entry.directive, Directive)}
             if entry.stand is Stand.ENDED:
                 return
+            known = register.lease(job) if is_launcher else None
+            if known is not None and known != lease:
+                yield {"lease": {"number": known[0], "proof": known[1]}}
+            lease = known
             place = loop.waits.get(job)
             if place is not None and place != shown:
                 yield {"place": asdict(place)}

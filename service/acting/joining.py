@@ -20,6 +20,7 @@ from advisor.register.model import Entry
 from advisor.register.pair_book import PairBook
 from advisor.register.pair_watch import Span
 from advisor.register.register import UnknownJob, open_register
+from advisor.register.signing import CommandSigner
 from collector.clock import SystemClock
 from collector.model import JobId, NodeName
 from collector.snapshot import Snapshot
@@ -33,6 +34,7 @@ from service.acting.foreign_orders import ForeignOrders
 from service.acting.foreigners import Foreigners, Sight
 from service.acting.granting import Granting
 from service.acting.keeping import Keeping
+from service.acting.lease_key import lease_key
 from service.acting.loop import ActingLoop, Looks, Pace, Parts
 from service.acting.membership import Membership, hold_strangers, rules_of
 from service.acting.memory_watching import MemoryWatching
@@ -201,7 +203,8 @@ def _alerts(ground: Ground, roots: _Roots, observing: Observing, loop: ActingLoo
 
 def _roots(ground: Ground) -> _Roots:
     config, store, clock, acting = ground.config, ground.store, ground.clock, ground.config.acting
-    register, limits = open_register(store, clock), limits_of(config)
+    register = open_register(store, clock, CommandSigner(lease_key(ground.folder)))
+    limits = limits_of(config)
     foreign, messages = ForeignBook(store, clock), MessageNotifier()
     sight = Sight(snapshot=ground.snapshot, simulated=ground.simulated, messages=(messages,))
     foreigners = Foreigners(foreign, config, clock, site_of(config).protect, sight)

@@ -57,7 +57,13 @@ def entry_row(entry: Entry, caller: Caller, *, listed: bool = False, private: bo
     if listed:
         asked = replace(asked, command=_cut(asked.command, COMMAND_CHARS))
     named = {"job": entry.id, "name": asked.name, "user": asked.user, "project": asked.project}
-    return {**named, **to_tree(replace(entry, submission=asked))}
+    return {**named, **to_tree(replace(without_proof(entry), submission=asked))}
+
+
+def without_proof(entry: Entry) -> Entry:
+    """The entry as everybody may see it: what its launcher can show is its launcher's alone. Pure."""
+    directive = entry.directive
+    return entry if directive is None else replace(entry, directive=replace(directive, proof=""))
 
 
 def fits(entry: Entry, which: Which) -> bool:

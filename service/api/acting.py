@@ -20,6 +20,7 @@ from service.api import answers
 from service.api.orders import (
     JOB,
     MOST_MS,
+    MOST_NUMBER,
     NONCE,
     SENTENCE,
     ApplyOrder,
@@ -52,7 +53,7 @@ async def asker_of(request: Request) -> Caller:
 
 Asker = Annotated[Caller, Depends(asker_of)]
 Job = Annotated[str, Path(pattern=JOB, examples=["fallow:7"])]
-Number = Annotated[int, Path(ge=0, le=MOST_MS)]
+Number = Annotated[int, Path(ge=0, le=MOST_NUMBER)]
 Limit = Annotated[int, Query(ge=1, le=MOST_ROWS)]
 Named = Annotated[str | None, Query(pattern=JOB)]
 Filter = Annotated[str | None, Query(min_length=1, max_length=100, pattern=SENTENCE)]
@@ -138,7 +139,7 @@ def _jobs(router: APIRouter, desk: Desk, hands: Hands, closing: Closing) -> None
         responses={200: {"content": {NDJSON: {}}, "description": "directive, place and alive lines"}},
     )
     async def directives(
-        asker: Asker, job: Job, after: Annotated[int, Query(ge=0, le=MOST_MS)] = 0, nonce: Nonce = ""
+        asker: Asker, job: Job, after: Annotated[int, Query(ge=0, le=MOST_NUMBER)] = 0, nonce: Nonce = ""
     ) -> Response:
         return Telling(desk.directives(asker, JobId(job), after, nonce), closing)
 

@@ -24,24 +24,31 @@ JOB = "^[A-Za-z0-9][A-Za-z0-9:/@._-]{0,252}$"
 DEVICE = "^[A-Za-z0-9][A-Za-z0-9/._-]{0,127}$"
 SENTENCE = "^[^\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]*$"
 NONCE = "^[A-Za-z0-9_-]*$"
+PROOF = "^[A-Za-z0-9_.=-]*$"
 MEANT = {
     NODE: "the name of a machine: letters, digits, '.', '_' and '-', at most 253 of them",
     JOB: "the id of a job: letters, digits and ':/@._-', at most 253 of them",
     DEVICE: "the UUID of a GPU or MIG instance: letters, digits and '/._-', at most 128 of them",
     SENTENCE: "one line of text, without characters that cannot be seen",
     NONCE: "letters, digits, '_' and '-'",
+    PROOF: "a proof as the service gave it",
 }
 """What each pattern asks for, in words."""
 
 MOST_MS = 2**53
+MOST_NUMBER = 2**63 - 1
+"""What the store's column holds; the numbers of orders are the service's own."""
 MOST_BYTES = 2**50
 MOST_GPUS = 1024
+MOST_PROOF = 2**18
+"""Characters of a proof: it names each GPU that its job had and was to get, of ``MOST_GPUS`` each."""
 YEAR_S = 366 * 86_400.0
 MOST_COMMAND = 8_192
 """Characters of a command that are kept: it is for people to read, only the launcher runs it."""
 
 Whole = Annotated[int, Field(strict=True)]
 Moment = Annotated[int, Field(strict=True, ge=0, le=MOST_MS)]
+Ordinal = Annotated[int, Field(strict=True, ge=0, le=MOST_NUMBER)]
 Number = Annotated[float, Field(strict=True, ge=0, le=1e15, allow_inf_nan=False)]
 Text = Annotated[str, Field(strict=True)]
 Truth = Annotated[bool, Field(strict=True)]
@@ -171,7 +178,7 @@ class ReportOrder(Order):
     at_ms: Moment
     launcher: LauncherOrder
     stand: Stand
-    handled: Moment = 0
+    handled: Ordinal = 0
     failed: Said | None = None
     pids: Annotated[list[Annotated[int, Field(strict=True, ge=1, le=2**31)]], Field(max_length=4_096)] = []
     gpus: Annotated[list[Device], Field(max_length=MOST_GPUS)] = []
@@ -189,6 +196,7 @@ class ReportOrder(Order):
     quiet_s: Number | None = None
     ending: Ending | None = None
     exit_code: Annotated[int, Field(strict=True, ge=-255, le=255)] | None = None
+    proof: Annotated[str, Field(strict=True, max_length=MOST_PROOF, pattern=PROOF)] = ""
 
     def report(self) -> Report:
         """The same as the register takes it."""
@@ -216,6 +224,7 @@ class ReportOrder(Order):
             quiet_s=self.quiet_s,
             ending=self.ending,
             exit_code=self.exit_code,
+            proof=self.proof,
         )
 
 

@@ -77,6 +77,9 @@ def _happened(course: Course, event: model.Event, now_s: float) -> Turn:
             refused = Over(ending=Ending.FAILED, code=TURNED_AWAY, why=why)
             empty = course.phase in EMPTY
             return turns.entered(replace(course, code=0), refused) if empty else Turn(course=course)
+        case model.Leased(number=number, proof=proof):
+            fits = number == course.handled and not course.proof
+            return Turn(course=replace(course, proof=proof) if fits else course)
         case model.Disowned():
             over = Over(ending=Ending.CANCELLED, code=turns.CANCELLED, why="the service has ended this job")
             return _stopped(course, over, now_s)

@@ -16,7 +16,7 @@ from advisor.register.model import Directive, Report, Stop
 from advisor.written import Unreadable, from_tree, to_tree
 from collector.model import JobId
 from service.client.acting import ActingClient, Told
-from service.client.errors import ClientError, JobEnded, UnknownJob
+from service.client.errors import BadOrder, ClientError, JobEnded, UnknownJob
 
 FIRST_PATIENCE_S, LONGEST_PATIENCE_S = 0.5, 15.0
 
@@ -29,6 +29,14 @@ class Came:
     """A directive."""
 
     directive: Directive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leased:
+    """A proof of how the job stands since command ``number``."""
+
+    number: int
+    proof: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +77,7 @@ class Over:
     """The service says that this job has ended."""
 
 
-Word = Came | Placed | Lost | Found | Refused | Unknown | Over
+Word = Came | Leased | Placed | Lost | Found | Refused | Unknown | Over
 
 
 class Link:
@@ -85,6 +93,7 @@ class Link:
         os.set_blocking(self._wake, False)
         self._closed = threading.Event()
         self._known = 0
+        self._shows_proofs = True
         self._told: Told | None = None
         self._is_lost = False
         self._reports: deque[Report] = deque()
@@ -158,6 +167,8 @@ class Link:
                     self._knows(directive)
                 except Unreadable as error:
                     self._say(Refused(why=f"the service said what this launcher cannot read: {error}"))
+            case {"lease": {"number": int(number), "proof": str(proof)}}:
+                self._say(Leased(number=number, proof=proof))
             case {"place": dict(place)}:
                 self._say(Placed(text=place_text(place)))
             case _:
@@ -178,8 +189,11 @@ class Link:
             if report is None:
                 return
             try:
-                self._connect().report(self._job, to_tree(report), self._nonce)
+                self._connect().report(self._job, self._body(report), self._nonce)
             except ClientError as error:
+                if isinstance(error, BadOrder) and report.proof and self._shows_proofs:
+                    self._shows_proofs = False  # the service is of an older Fallow, which knows of none
+                    continue
                 self._went_wrong(error)
                 if isinstance(error, JobEnded | UnknownJob):
                     self._sent(report)
@@ -189,6 +203,13 @@ class Link:
             patience_s = FIRST_PATIENCE_S
             self._sent(report)
             self._is_well()
+
+    def _body(self, report: Report) -> dict[str, Any]:
+        """The report as it is sent: without a word that an older service would refuse."""
+        tree: dict[str, Any] = to_tree(report)
+        if not report.proof or not self._shows_proofs:
+            del tree["proof"]
+        return tree
 
     def _next(self) -> Report | None:
         with self._changed:

@@ -7,7 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from advisor.register.model import Begin, Continue, Directive, Ending, Mobility, Reshape, Sharing, Stand
+from advisor.register.model import (
+    Begin,
+    Continue,
+    Directive,
+    Ending,
+    Mobility,
+    Reshape,
+    Sharing,
+    Stand,
+)
 from collector.model import GpuUuid
 from service.launcher.world import Workers
 
@@ -103,8 +112,9 @@ Next = Pause | Queue | Again | Over
 class Course:
     """A job as its launcher has it. ``launch`` counts its starts; what is said of an earlier one is void.
 
-    ``doing`` is being carried out, ``queue`` comes after it; ``handled`` is the newest one that was, and
-    ``failed`` why that didn't work. ``asked`` is the user's signal to end it, which came at ``asked_s``.
+    ``doing`` is being carried out, ``queue`` comes after it; ``handled`` is the newest one that was,
+    ``failed`` why that didn't work, and ``proof`` what can be shown of it. ``asked`` is the user's signal to
+    end it, which came at ``asked_s``.
     """
 
     terms: Terms
@@ -119,6 +129,7 @@ class Course:
     queue: tuple[Directive, ...] = ()
     handled: int = 0
     failed: str | None = None
+    proof: str = ""
     then: Next | None = None
     saved: bool = False
     asked: int | None = None
@@ -225,6 +236,14 @@ class TurnedAway:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Leased:
+    """The service's word on how the job stands since command ``number``, which came without any proof."""
+
+    number: int
+    proof: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Disowned:
     """The service says that this job has ended: its devices may be somebody else's."""
 
@@ -236,7 +255,7 @@ class Tick:
 
 Event = (
     Told | Began | NotBegun | WorkerEnded | Saved | Unsaved | Changed | Released | Swept | Signalled
-    | Resubmitted | TurnedAway | Disowned | Tick
+    | Resubmitted | TurnedAway | Leased | Disowned | Tick
 )  # fmt: skip
 
 

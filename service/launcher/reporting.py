@@ -77,4 +77,5 @@ def report(course: Course, launcher: Launcher, known: Known, now_ms: int, quiet_
         quiet_s=quiet_s,
         ending=None if over is None else over.ending,
         exit_code=None if over is None else over.code,
+        proof=course.proof,
     )

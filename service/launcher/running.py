@@ -184,6 +184,8 @@ class Running:
         match word:
             case links.Came(directive=directive):
                 self._happened(model.Told(directive=directive))
+            case links.Leased(number=number, proof=proof):
+                self._happened(model.Leased(number=number, proof=proof))
             case links.Placed(text=text):
                 if waits:
                     self._voice.wait(f"{self._job} {text}")

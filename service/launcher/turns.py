@@ -22,9 +22,15 @@ CANCELLED = 143
 
 def done(course: Course, failed: str | None, *actions: model.Action) -> Turn:
     """The directive in hand is carried out, or was not because of ``failed``."""
-    handled = course.handled if course.doing is None else course.doing.number
-    course = replace(course, doing=None, handled=handled, failed=failed)
-    return Turn(course=course, actions=(*actions, model.Announce()))
+    return Turn(course=replace(handled(course), failed=failed), actions=(*actions, model.Announce()))
+
+
+def handled(course: Course) -> Course:
+    """The directive in hand is the newest that was handled, and its proof what can be shown."""
+    doing = course.doing
+    if doing is None:
+        return course
+    return replace(course, doing=None, handled=doing.number, proof=doing.proof)
 
 
 def launched(course: Course, lease: Lease) -> Turn:
@@ -129,11 +135,9 @@ def _ended(course: Course, over: Over) -> Turn:
     code = course.code if course.code and over.code != TIME_IS_UP else over.code
     failed = over.why if over.ending is Ending.FAILED else None
     course = replace(
-        course,
+        handled(course),
         phase=Phase.ENDED,
         over=replace(over, code=code),
-        doing=None,
-        handled=course.handled if course.doing is None else course.doing.number,
         failed=failed,
         until_s=None,
     )

@@ -1,159 +1,321 @@
-"""A register from an older backup, under launchers that went on: they are believed, and silence is no yes."""
+"""A register from an older backup, under launchers that went on: what they prove counts, and no silence."""
 
+import base64
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from advisor.journal.journal import Order, StoreJournal
+from advisor.register.claims import Unproven
 from advisor.register.life import attained_gpu_s, in_flight, leased
-from advisor.register.model import Begin, Ending, Entry, Reshape, Stand, Stop, Suspend
-from advisor.register.numbers import MOST_AHEAD
+from advisor.register.model import (
+    Begin,
+    Directive,
+    Ending,
+    Entry,
+    Mobility,
+    Reshape,
+    Say,
+    Stand,
+    Stop,
+    Suspend,
+)
 from advisor.register.register import Register, open_register
-from collector.store.database import Store
-from tests.advisor.register.register_world import GPUS, HandClock, acknowledge, opened, submission, word
+from advisor.register.signing import CommandProof, CommandSigner
+from collector.model import JobId
+from collector.store.database import Store, open_store
+from tests.advisor.register.register_world import GPUS, HandClock, acknowledge, submission, word
+
+SIGNER = CommandSigner(b"of a service that was here before")
+OTHER = CommandSigner(b"of another service, or a lost key")
+
+
+class World:
+    """A service's folder, a backup of it, and what happened between the two."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.clock = folder, HandClock()
+        self.store, self.register = self._opened(folder / "fallow.duckdb")
+        self.doubts: list[Unproven] = []
+
+    def back_up(self) -> None:
+        """Copy the folder as it is now, and go on."""
+        self.store.close()
+        shutil.copy(self.folder / "fallow.duckdb", self.folder / "backup")
+        self.store, self.register = self._opened(self.folder / "fallow.duckdb")
+
+    def restore(self, signer: CommandSigner = SIGNER) -> Register:
+        """Put the backup in its place, ten minutes later."""
+        self.store.close()
+        shutil.copy(self.folder / "backup", self.folder / "fallow.duckdb")
+        return self.restart(signer)
+
+    def restart(self, signer: CommandSigner = SIGNER) -> Register:
+        self.store.close()
+        self.clock.pass_s(600)
+        self.store, self.register = self._opened(self.folder / "fallow.duckdb", signer)
+        self.register.doubt = lambda entry, report, claim: self.doubts.append(claim)
+        return self.register
+
+    def runs(self, nonce: str, number: int, gpus: tuple[str, ...], **changes: object) -> Entry:
+        """A job that runs on these GPUs since order ``number``."""
+        entry, _ = self.register.submit(submission(nonce=nonce, **changes))
+        return acknowledge(
+            self.register,
+            self.register.give(entry.id, Begin(number=number, gpus=gpus)),  # type: ignore[arg-type]
+        )
+
+    def does(self, job: JobId, directive: Directive) -> str:
+        """Have it told, and carried out; what its launcher can show of that."""
+        entry = self.register.give(job, directive)
+        assert entry.directive is not None and entry.directive.proof
+        acknowledge(self.register, entry, proof=entry.directive.proof)
+        return entry.directive.proof
+
+    def _opened(self, path: Path, signer: CommandSigner = SIGNER) -> tuple[Store, Register]:
+        store = open_store(path)
+        return store, open_register(store, self.clock, signer)
 
 
 @pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.store.close()
 
 
 @pytest.fixture
-def kept(tmp_path: Path, clock: HandClock) -> Iterator[tuple[Store, Entry]]:
-    """A store with a job that runs on the first GPU, as a backup has it."""
-    store, register = opened(tmp_path, clock)
-    entry, _ = register.submit(submission())
-    yield store, acknowledge(register, register.give(entry.id, Begin(number=3, gpus=GPUS[:1])))
-    store.close()
+def job(world: World) -> JobId:
+    """A job that runs on the first GPU, as the backup has it."""
+    entry = world.runs("one", 3, GPUS[:1])
+    world.back_up()
+    return entry.id
 
 
-def reopened(store: Store, clock: HandClock) -> Register:
-    clock.pass_s(600)
-    return open_register(store, clock)
-
-
-def test_a_job_stands_where_its_launcher_says_that_it_does(
-    kept: tuple[Store, Entry], clock: HandClock
-) -> None:
-    store, entry = kept
-    register = reopened(store, clock)
-    register.met(entry.id, 9)
-    moved = register.report(entry.id, word(Stand.RUNNING, 9, gpus=GPUS[2:4]))
-    assert (moved.stand, moved.gpus, moved.handled) == (Stand.RUNNING, GPUS[2:4], 9)
+def test_a_job_stands_where_its_launcher_proves_that_it_does(world: World, job: JobId) -> None:
+    moved = world.does(job, Reshape(number=9, gpus=GPUS[2:4]))
+    paused = world.does(job, Suspend(number=10))
+    register = world.restore()
+    found = register.report(job, word(Stand.RUNNING, 9, gpus=GPUS[2:4], proof=moved))
+    assert (found.stand, found.gpus, found.handled) == (Stand.RUNNING, GPUS[2:4], 9)
     assert set(register.holders()) == set(GPUS[2:4])
-    assert attained_gpu_s(moved, clock.now_ms()) == pytest.approx(600)
-    paused = register.report(entry.id, word(Stand.PAUSED, 10))
-    assert (paused.stand, paused.gpus, paused.paused_on) == (Stand.PAUSED, (), GPUS[2:4])
-    assert register.holders() == {}
+    assert attained_gpu_s(found, world.clock.now_ms()) == pytest.approx(600)
+    found = register.report(job, word(Stand.PAUSED, 10, proof=paused))
+    assert (found.stand, found.gpus, found.paused_on) == (Stand.PAUSED, (), GPUS[2:4])
+    assert register.holders() == {} and world.doubts == []
+
+
+@pytest.mark.parametrize("number", [4, 9, 500, 2**53, 2**63 - 1])
+def test_nobody_takes_a_gpu_or_lifts_a_number_by_a_word_alone(world: World, job: JobId, number: int) -> None:
+    waiting, _ = world.register.submit(submission(nonce="waits"))
+    register = world.restart()
+    for id, before in ((job, (Stand.RUNNING, GPUS[:1])), (waiting.id, (Stand.PENDING, ()))):
+        register.met(id, number)
+        found = register.report(id, word(Stand.RUNNING, number, gpus=GPUS[1:3]))
+        assert (found.stand, found.gpus) == before and found.handled <= 3
+        assert id in register.absent(20), "nothing that it would take for known is asked of it"
+    assert register.holders() == {GPUS[0]: {job: 1.0}}
+    assert [each.is_ahead for each in world.doubts] == [True, True]
+    journal = StoreJournal(world.store, world.clock, above=register.newest_known)
+    order = Order(job=job, verb="hold", reason="", no_undo="none")
+    assert journal.ordered(world.clock.now_ms(), order, "anna") == 4
+
+
+def test_what_is_shown_is_the_services_own_word_to_just_this_job_and_nothing_else(
+    world: World, job: JobId
+) -> None:
+    other, _ = world.register.submit(submission(nonce="waits"))
+    world.back_up()
+    shown = world.does(job, Reshape(number=9, gpus=GPUS[2:3]))
+    register = world.restore()
+    said, _, mac = shown.partition(".")
+    other_words = base64.urlsafe_b64encode(base64.urlsafe_b64decode(said).replace(b"GPU-2", b"GPU-1"))
+    forged = (
+        "",
+        mac,
+        f".{mac}",
+        f"{said}.{'0' * 64}",
+        f"{said}.",
+        f"{other_words.decode()}.{mac}",
+        OTHER.proof(world.register.entry(job), CommandProof(number=9, kind="start", gpus=GPUS[2:3])),
+        SIGNER.proof(other, CommandProof(number=9, kind="start", gpus=GPUS[2:3])),
+    )
+    for proof in forged:
+        found = register.report(job, word(Stand.RUNNING, 9, gpus=GPUS[2:3], proof=proof))
+        assert (found.gpus, register.newest_known()) == (GPUS[:1], 0)
+    found = register.report(other.id, word(Stand.RUNNING, 9, gpus=GPUS[2:3], proof=shown))
+    assert (found.stand, found.gpus) == (Stand.PENDING, ())
+    for gpus in (GPUS[1:2], GPUS[2:4], GPUS[2:3] * 2, ()):
+        found = register.report(job, word(Stand.RUNNING, 9, gpus=gpus, proof=shown))
+        assert found.gpus == GPUS[:1], "no more, and no other, than that order says"
+    assert len(world.doubts) == len(forged) + 5
+    assert register.report(job, word(Stand.RUNNING, 9, gpus=GPUS[2:3], proof=shown)).gpus == GPUS[2:3]
+
+
+def test_a_lease_that_was_over_before_the_backup_was_put_back_is_nothing_to_show(
+    world: World, job: JobId
+) -> None:
+    """It had the second GPU, and let it go for the third: only the newest order says what it holds."""
+    world.does(job, Reshape(number=8, gpus=GPUS[1:2]))
+    moved = world.does(job, Reshape(number=9, gpus=GPUS[2:3]))
+    told = world.does(job, Say(number=10, message="hello"))
+    register = world.restore()
+    found = register.report(job, word(Stand.RUNNING, 10, gpus=GPUS[1:2], proof=told))
+    assert found.gpus == GPUS[:1]
+    found = register.report(job, word(Stand.RUNNING, 10, gpus=GPUS[2:3], proof=told))
+    assert found.gpus == GPUS[2:3], "a message changes nothing, and its proof says where the job was"
+    found = register.report(job, word(Stand.RUNNING, 9, gpus=GPUS[1:2], proof=moved))
+    assert found.gpus == GPUS[2:3]
+
+
+def test_a_lost_key_proves_nothing_and_takes_nothing_away(world: World, job: JobId) -> None:
+    moved = world.does(job, Reshape(number=9, gpus=GPUS[2:3]))
+    register = world.restore(OTHER)
+    found = register.report(job, word(Stand.RUNNING, 9, gpus=GPUS[2:3], proof=moved))
+    assert (found.stand, found.gpus) == (Stand.RUNNING, GPUS[:1])
+    assert register.holders() == {GPUS[0]: {job: 1.0}}
+
+
+def test_what_it_holds_since_the_backup_is_nobody_elses_and_what_it_let_go_is_free(
+    world: World, job: JobId
+) -> None:
+    """The second job got the first one's GPU after that had moved: its lease is the newer one."""
+    second, _ = world.register.submit(submission(nonce="two"))
+    world.back_up()
+    moved = world.does(job, Reshape(number=4, gpus=GPUS[1:2]))
+    world.clock.pass_s(60)
+    started = world.does(second.id, Begin(number=5, gpus=GPUS[:1]))
+    register = world.restore()
+    found = register.report(second.id, word(Stand.RUNNING, 5, gpus=GPUS[:1], proof=started))
+    assert (found.stand, found.gpus) == (Stand.RUNNING, GPUS[:1])
+    assert register.holders() == {GPUS[0]: {second.id: 1.0}}
+    assert "after the backup" in register.entry(job).said
+    stale = register.report(job, word(Stand.RUNNING, 3, gpus=GPUS[:1]))
+    assert stale.gpus == () and register.holders() == {GPUS[0]: {second.id: 1.0}}
+    found = register.report(job, word(Stand.RUNNING, 4, gpus=GPUS[1:2], proof=moved))
+    assert (found.stand, found.gpus) == (Stand.RUNNING, GPUS[1:2])
+    world.restart()
+    assert {uuid: set(jobs) for uuid, jobs in world.register.holders().items()} == {
+        GPUS[0]: {second.id},
+        GPUS[1]: {job},
+    }
+
+
+def test_what_was_given_since_the_opening_stays_whatever_is_shown(world: World, job: JobId) -> None:
+    moved = world.does(job, Reshape(number=4, gpus=GPUS[1:2]))
+    register = world.restore()
+    new, _ = register.submit(submission(nonce="new"))
+    register.give(new.id, Begin(number=4, gpus=GPUS[1:2]))
+    found = register.report(job, word(Stand.RUNNING, 4, gpus=GPUS[1:2], proof=moved))
+    assert found.gpus == GPUS[:1] and set(register.holders()[GPUS[1]]) == {new.id}
+    assert new.id in world.doubts[-1].why
+
+
+def test_a_submission_that_comes_again_is_another_job(world: World) -> None:
+    """Number and nonce can come again after a restore; when it was submitted does not."""
+    world.back_up()
+    entry = world.runs("same", 3, GPUS[:1])
+    assert entry.directive is not None
+    proof = entry.directive.proof
+    register = world.restore()
+    again, _ = register.submit(submission(nonce="same"))
+    register = world.restart()
+    found = register.report(again.id, word(Stand.RUNNING, 3, gpus=GPUS[:1], proof=proof))
+    assert (again.id, found.stand, found.gpus) == (entry.id, Stand.PENDING, ())
+
+
+def test_an_order_under_a_number_that_its_launcher_knows_is_not_taken_for_done(
+    world: World, job: JobId
+) -> None:
+    """It would be believed off its GPUs, which somebody else would get."""
+    told = world.does(job, Say(number=4, message="hello"))
+    register = world.restore()
+    register.give(job, Suspend(number=4, reason="make room"))
+    found = register.report(job, word(Stand.RUNNING, 4, gpus=GPUS[:1], proof=told))
+    assert (found.stand, leased(found), in_flight(found)) == (Stand.RUNNING, GPUS[:1], False)
+    assert "older backup" in (found.failed or "")
+    again = register.give(job, Suspend(number=5))
+    assert again.directive is not None
+    assert acknowledge(register, again, proof=again.directive.proof).stand is Stand.PAUSED
 
 
 @pytest.mark.parametrize("known", [4, 5, 9])
-def test_an_order_under_a_number_that_its_launcher_knows_is_not_taken_for_done(
-    kept: tuple[Store, Entry], clock: HandClock, known: int
+def test_nor_is_it_where_its_launcher_is_of_a_fallow_that_shows_nothing(
+    world: World, job: JobId, known: int
 ) -> None:
-    """It would be believed off its GPUs, which somebody else would get."""
-    store, entry = kept
-    register = reopened(store, clock)
-    register.give(entry.id, Suspend(number=4, reason="make room"))
-    register.met(entry.id, known)
-    found = register.report(entry.id, word(Stand.RUNNING, known, gpus=GPUS[:1]))
-    assert (found.stand, leased(found), in_flight(found)) == (Stand.RUNNING, GPUS[:1], False)
-    assert "older backup" in (found.failed or "")
-    again = register.give(entry.id, Suspend(number=known + 1))
-    assert acknowledge(register, again).stand is Stand.PAUSED
+    register = world.restart()
+    register.give(job, Suspend(number=4, reason="make room"))
+    register.met(job, known)
+    found = register.report(job, word(Stand.RUNNING, known, gpus=GPUS[:1]))
+    assert (found.stand, leased(found)) == (Stand.RUNNING, GPUS[:1])
+    if known == 4:
+        assert "older backup" in (found.failed or "") and not in_flight(found)
+    else:
+        assert in_flight(found) and job in register.absent(20), "nobody knows what it did"
 
 
-def test_a_report_that_comes_before_anybody_listens_acknowledges_nothing(
-    kept: tuple[Store, Entry], clock: HandClock
-) -> None:
-    store, entry = kept
-    register = reopened(store, clock)
-    register.give(entry.id, Stop(number=4))
-    found = register.report(entry.id, word(Stand.RUNNING, 4, gpus=GPUS[:1]))
+def test_a_report_that_comes_before_anybody_listens_acknowledges_nothing(world: World, job: JobId) -> None:
+    register = world.restart()
+    register.give(job, Stop(number=4))
+    found = register.report(job, word(Stand.RUNNING, 4, gpus=GPUS[:1]))
     assert (found.stand, found.gpus) == (Stand.RUNNING, GPUS[:1])
 
 
-def test_what_was_given_before_its_launcher_came_back_is_carried_out(
-    kept: tuple[Store, Entry], clock: HandClock
-) -> None:
+def test_what_was_given_before_its_launcher_came_back_is_carried_out(world: World, job: JobId) -> None:
     """After a mere restart nothing is given again."""
-    store, entry = kept
-    register = reopened(store, clock)
-    told = register.give(entry.id, Suspend(number=4))
-    register.met(entry.id, 3)
+    register = world.restart()
+    told = register.give(job, Suspend(number=4))
+    register.met(job, 3)
     assert acknowledge(register, told).stand is Stand.PAUSED
 
 
-def test_a_job_that_came_since_is_not_believed_beyond_what_it_was_told(
-    kept: tuple[Store, Entry], clock: HandClock
-) -> None:
-    store, _ = kept
-    register = reopened(store, clock)
-    entry, _ = register.submit(submission(nonce="new"))
-    register.met(entry.id, 50)
-    found = register.report(entry.id, word(Stand.RUNNING, 50, gpus=GPUS))
-    assert (found.stand, found.gpus, register.newest_known()) == (Stand.PENDING, (), 3)
+def test_numbers_go_on_above_what_launchers_prove(world: World, job: JobId) -> None:
+    shown = world.does(job, Reshape(number=40, gpus=GPUS[1:2]))
+    register = world.restore()
+    journal = StoreJournal(world.store, world.clock, above=register.newest_known)
+    order = Order(job=job, verb="hold", reason="", no_undo="none")
+    assert journal.ordered(world.clock.now_ms(), order, "anna") == 4
+    register.met(job, 40)
+    assert job in register.absent(20)
+    register.report(job, word(Stand.RUNNING, 40, gpus=GPUS[1:2], proof=shown))
+    assert job not in register.absent(20)
+    assert journal.ordered(world.clock.now_ms(), order, "anna") == 41
 
 
-@pytest.mark.parametrize("gpus", [(), GPUS[:1] * 2, (*GPUS, GPUS[0] + "x")])
-def test_a_stand_that_cannot_be_is_not_taken_over(
-    kept: tuple[Store, Entry], clock: HandClock, gpus: tuple[str, ...]
-) -> None:
-    store, entry = kept
-    register = reopened(store, clock)
-    found = register.report(entry.id, word(Stand.RUNNING, 9, gpus=gpus))
-    assert found.gpus == GPUS[:1]
+def test_a_launcher_of_an_older_fallow_is_given_what_it_can_show_later(world: World) -> None:
+    """At an upgrade its commands bear no proof: how its job stands is told to it, with the service's MAC."""
+    waiting, _ = world.register.submit(submission(nonce="old"))
+    world.back_up()
+    world.register.met(waiting.id, 0)
+    begun = world.register.give(waiting.id, Begin(number=3, gpus=GPUS[:1]))
+    assert begun.directive is not None
+    unsigned = replace(begun, directive=replace(begun.directive, proof=""), leased_ms=None, placed_ms=None)
+    acknowledge(world.register, world.register.change(waiting.id, lambda _: unsigned))
+    lease = world.register.lease(waiting.id)
+    assert lease is not None and lease[0] == 3
+    world.does(waiting.id, Say(number=4, message="hello"))
+    assert world.register.lease(waiting.id) is None, "its newest command bears its own"
+    register = world.restore()
+    assert register.report(waiting.id, word(Stand.RUNNING, 3, gpus=GPUS[:1])).gpus == ()
+    assert register.report(waiting.id, word(Stand.RUNNING, 3, gpus=GPUS[:1], proof=lease[1])).gpus == GPUS[:1]
 
 
-def test_numbers_go_on_above_what_launchers_know(kept: tuple[Store, Entry], clock: HandClock) -> None:
-    store, entry = kept
-    register = reopened(store, clock)
-    journal = StoreJournal(store, clock, above=register.newest_known)
-    order = Order(job=entry.id, verb="hold", reason="", no_undo="none")
-    assert journal.ordered(clock.now_ms(), order, "anna") == 4
-    register.met(entry.id, 40)
-    assert journal.ordered(clock.now_ms(), order, "anna") == 41
-    register.met(entry.id, 41 + MOST_AHEAD)
-    assert journal.ordered(clock.now_ms(), order, "anna") == 42
-
-
-STANDS = st.sampled_from(
-    [(Stand.PENDING, 0), (Stand.PAUSED, 0), (Stand.STARTING, 1), (Stand.RUNNING, 1), (Stand.RUNNING, 3)]
-)
-
-
-@pytest.mark.slow
-@settings(max_examples=60, deadline=None)
-@given(
-    begun=st.sampled_from([None, Suspend(number=4), Stop(number=4), Reshape(number=4, gpus=GPUS[1:3])]),
-    words=st.lists(st.tuples(st.integers(3, 9), STANDS), min_size=1, max_size=4),
-    met=st.booleans(),
-)
-def test_after_its_word_an_entry_holds_what_its_launcher_holds(
-    tmp_path_factory: pytest.TempPathFactory,
-    begun: Suspend | Stop | Reshape | None,
-    words: list[tuple[int, tuple[Stand, int]]],
-    met: bool,
-) -> None:
-    clock = HandClock()
-    store, register = opened(tmp_path_factory.mktemp("restored"), clock)
-    entry, _ = register.submit(submission())
-    acknowledge(register, register.give(entry.id, Begin(number=3, gpus=GPUS[:1])))
-    register = reopened(store, clock)
-    if begun is not None:
-        register.give(entry.id, begun)
-    if met:
-        register.met(entry.id, max(number for number, _ in words))
-    last = 4
-    for number, (stand, count) in sorted(words, key=lambda each: each[0]):
-        found = register.report(entry.id, word(stand, number, gpus=GPUS[:count]))
-        if number > last:
-            assert (found.stand, leased(found)) == (stand, GPUS[:count])
-            assert not in_flight(found)
-            last = number
-    ended = register.report(entry.id, word(Stand.ENDED, 9, ending=Ending.DONE, exit_code=0))
+def test_an_end_counts_whatever_number_it_comes_with(world: World, job: JobId) -> None:
+    register = world.restart()
+    ended = register.report(job, word(Stand.ENDED, 77, ending=Ending.DONE, exit_code=0))
     assert (ended.stand, leased(ended), register.holders()) == (Stand.ENDED, (), {})
-    store.close()
+
+
+def test_a_rigid_job_whose_lease_is_over_waits_anew(world: World) -> None:
+    rigid = world.runs("rigid", 3, GPUS[:1], mobility=Mobility.RIGID, max_gpus=1, preemptible=False)
+    second, _ = world.register.submit(submission(nonce="two"))
+    world.back_up()
+    world.register.report(rigid.id, word(Stand.ENDED, 3, ending=Ending.DONE))
+    world.clock.pass_s(60)
+    started = world.does(second.id, Begin(number=5, gpus=GPUS[:1]))
+    register = world.restore()
+    register.report(second.id, word(Stand.RUNNING, 5, gpus=GPUS[:1], proof=started))
+    assert (register.entry(rigid.id).stand, register.entry(rigid.id).gpus) == (Stand.PENDING, ())
