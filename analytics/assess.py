@@ -11,6 +11,7 @@ from typing import Any
 
 from analytics.bin_table import bins_by_gpu
 from analytics.findings import judge
+from analytics.findings.unproven import LASTS_S
 from analytics.findings.window import newest, stale
 from analytics.model import (
     BIN_MS,
@@ -24,6 +25,7 @@ from analytics.model import (
     Intruder,
     Onset,
     Pattern,
+    UnprovenClaim,
     Verdict,
 )
 from analytics.profiles import pattern_of
@@ -155,10 +157,12 @@ def _pasts(connection: Connection, at: Moment, t: Thresholds) -> list[GpuPast]:
     strangers = _intruders(
         run(connection, "assess_intruders", {"as_of": now_ms, "bins_from": at.from_ms}).to_pylist()
     )
+    unproven = _unproven(connection, now_ms)
     plain = {
         row["gpu_id"]: replace(
             _past(row, bins.get(row["gpu_id"], none), claims[row["gpu_id"]]),
             intruders=tuple(strangers[row["gpu_id"]]),
+            unproven=tuple(unproven[row["gpu_id"]]),
         )
         for row in gpus
     }
@@ -213,6 +217,22 @@ def _intruders(rows: list[Row]) -> Mapping[int, list[Intruder]]:
                 command=row["command"],
                 memory_used_bytes=row["memory_used_bytes"],
                 sm_ratio=row["sm_ratio"],
+            )
+        )
+    return found
+
+
+def _unproven(connection: Connection, now_ms: int) -> Mapping[int, list[UnprovenClaim]]:
+    found: dict[int, list[UnprovenClaim]] = defaultdict(list)
+    asked = {"since_ts": now_ms - LASTS_S * 1000, "as_of": now_ms}
+    for row in run(connection, "assess_unproven_claims", asked).to_pylist():
+        found[row["gpu_id"]].append(
+            UnprovenClaim(
+                job=row["job"],
+                user=row["user_name"],
+                from_ms=row["from_ms"],
+                last_ms=row["last_ms"],
+                why=row["why"],
             )
         )
     return found

@@ -28,6 +28,7 @@ class FindingKind(StrEnum):
     ZOMBIE_MEMORY = "zombie-memory"
     FALLING_GPU = "falling-gpu"
     INTRUDER = "intruder"
+    UNPROVEN_CLAIM = "unproven-claim"
 
 
 class PatternKind(StrEnum):
@@ -122,6 +123,17 @@ class Intruder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnprovenClaim:
+    """A launcher's word that its job runs on a GPU which Fallow did not give it; ``why`` in words."""
+
+    job: str
+    user: str
+    from_ms: int
+    last_ms: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuPast:
     """One GPU as it has been lately: everything a judgement may look at.
 
@@ -143,6 +155,7 @@ class GpuPast:
     bins: Bins = field(default_factory=lambda: Bins(end_ms=0))
     claims: tuple[Claim, ...] = ()
     intruders: tuple[Intruder, ...] = ()
+    unproven: tuple[UnprovenClaim, ...] = ()
     onset: Onset | None = None
     siblings_fresh: bool | None = None
     lost_ms: int | None = None

@@ -87,6 +87,7 @@ _LEVELS = (
     ("expire_directives", "hours"),
     ("expire_plans", "samples"),
     ("expire_tellings", "hours"),
+    ("expire_unproven_claims", "process_samples"),
     ("expire_alerts", "hours"),
     ("expire_letters", "hours"),
     ("expire_keeps", "hours"),

@@ -23,6 +23,7 @@ KIND_STYLES = {
     "zombie-memory": "magenta",
     "falling-gpu": "bold red",
     "intruder": "bold red",
+    "unproven-claim": "bold red",
 }
 MOST_REASONS = 3
 

@@ -27,6 +27,7 @@ KINDS: Mapping[str, str] = {
     "zombie-memory": "Zombie memory",
     "falling-gpu": "Falling GPU",
     "intruder": "Intruder",
+    "unproven-claim": "Unproven claim",
 }
 """The kinds of finding, as they are called on screens."""
 
@@ -172,6 +173,7 @@ def tag_of_kind(kind: str, label: str, colours: Palette) -> str:
         "zombie-memory": "suspect",
         "falling-gpu": "unknown",
         "intruder": "held-idle",
+        "unproven-claim": "held-idle",
     }
     ground = colours.states[like.get(kind, "free")]
     return tag(label, ground, ink_on(ground))

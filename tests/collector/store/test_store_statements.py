@@ -51,6 +51,7 @@ PARAMETERS = {
     "expire_process_samples": "before_ms",
     "expire_samples": "before_ms",
     "expire_tellings": "before_ms",
+    "expire_unproven_claims": "before_ms",
     "expire_ticks": "before_ms",
     "expire_worked_minutes": "before_ms",
     "expired_sealed": "before_ms",
