@@ -5,7 +5,7 @@ whole GPU never has two holders, and a simulated one has none: nothing real can 
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from advisor.register.life import Refused, leased, shares_held
 from advisor.register.model import Entry
@@ -23,6 +23,7 @@ class Devices:
     def __init__(self, entries: Iterable[Entry], is_simulated: Callable[[str], bool]) -> None:
         self._is_simulated = is_simulated
         self._on: defaultdict[GpuUuid, dict[JobId, float]] = defaultdict(dict)
+        self._doubted_ms: dict[GpuUuid, int] = {}
         for entry in entries:
             self.hold(entry)
 
@@ -41,6 +42,7 @@ class Devices:
         """The entry holds what is leased to it; unasked, as where a write that failed is undone for all."""
         for uuid, share in shares_held(entry).items():
             self._on[uuid][entry.id] = share
+            self._doubted_ms.pop(uuid, None)
 
     def release(self, entry: Entry) -> None:
         """The entry holds nothing of what is leased to it."""
@@ -66,6 +68,20 @@ class Devices:
             and (others := {job: share for job, share in self._on[uuid].items() if job != after.id})
             and sum(others.values()) + wanted > 1 + SHARE_SLACK
         }
+
+    def doubt(self, before: Entry, after: Entry, now_ms: int) -> None:
+        """What was let go may be in use still: nobody saw the processes end."""
+        left = [uuid for uuid in leased(before) if uuid not in leased(after)]
+        self._doubted_ms.update(dict.fromkeys(left, now_ms))
+
+    def doubtful(self, newest_ms: Mapping[GpuUuid, int], used: Collection[GpuUuid]) -> frozenset[GpuUuid]:
+        """The GPUs of which that was so, and that were not measured free since then."""
+        self._doubted_ms = {
+            uuid: at_ms
+            for uuid, at_ms in self._doubted_ms.items()
+            if uuid in used or newest_ms.get(uuid, 0) <= at_ms
+        }
+        return frozenset(self._doubted_ms)
 
 
 def overfull(entries: Mapping[JobId, Entry]) -> dict[GpuUuid, tuple[JobId, ...]]:

@@ -182,6 +182,16 @@ def unlaunched(entry: Entry, now_ms: int) -> Entry:
     return _ended(entry, Ending.CANCELLED, now_ms, directive.reason)
 
 
+def forced(entry: Entry, directive: Stop, now_ms: int) -> Entry:
+    """The entry, ended by an operator whatever its launcher says or does; it holds nothing any more.
+
+    Raises ``Refused`` where it has ended already.
+    """
+    if entry.stand is Stand.ENDED:
+        raise Refused(f"cancel {entry.id}: the job has ended")
+    return _ended(replace(entry, directive=directive), Ending.CANCELLED, now_ms, directive.reason)
+
+
 def vacated(entry: Entry, now_ms: int) -> Entry:
     """No process of a job whose launcher is lost is left: what it held is free."""
     return _ended(entry, Ending.LOST, now_ms, entry.said) if lapsing(entry) else entry

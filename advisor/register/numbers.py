@@ -9,6 +9,7 @@ come so far by themselves, its job alone can be told nothing.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from advisor.register.life import Refused
 from advisor.register.model import Entry, Stand
 from collector.model import JobId
 
@@ -75,6 +76,16 @@ class Numbers:
     def prove(self, number: int) -> None:
         """A launcher has shown that this service gave that number."""
         self._proven = max(self._proven, number)
+
+    def must_reach(self, job: JobId, number: int) -> None:
+        """Raise ``Refused`` where its launcher would take the number for one that it has carried out."""
+        known = self._told.get(job, 0)
+        if known >= number:
+            raise Refused(
+                f"{job} cannot be told anything: its launcher says that it has carried out order {known}, "
+                "which this service did not give; end it where it runs, or have an operator end it with "
+                "`fallow cancel --force`"
+            )
 
     def out_of_reach(self) -> frozenset[JobId]:
         """The jobs whose launchers would take the next command for one that they know."""

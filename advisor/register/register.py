@@ -10,7 +10,7 @@ The last word on devices is here, whoever asks (``devices``).
 
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,8 @@ from advisor.register.claims import Unproven
 from advisor.register.devices import Devices
 from advisor.register.double_leases import Ended, without_doubles
 from advisor.register.kept import Change, Kept, read_entry, read_register, write_changes
-from advisor.register.model import Directive, Entry, Report, Stand, Submission
+from advisor.register.listeners import Listener, Listeners
+from advisor.register.model import Directive, Ending, Entry, Report, Stand, Stop, Submission
 from advisor.register.numbers import Numbers
 from advisor.register.review import Reviewer
 from advisor.register.signing import KEY_BYTES, CommandSigner
@@ -34,9 +35,6 @@ ENDED_KEPT = 2_000
 """How many jobs that have ended are kept in memory; older ones are in the store."""
 FORGOTTEN_AT_ONCE = 200
 """So many more may be there before the oldest are let go of, in one sweep."""
-
-Listener = Callable[[Entry | None, Entry], None]
-"""Told of each change that was committed: the entry before and after it. Must not block."""
 
 Turn = Callable[[Entry], Entry]
 
@@ -88,8 +86,7 @@ class Register:
         self._changed = threading.Condition(self._guard)
         self._commits = Commits(self._guard, self._write)
         self._open = Batch()
-        self._listeners: tuple[Listener, ...] = ()
-        self._followers: dict[JobId, tuple[Listener, ...]] = {}
+        self._listeners = Listeners()
         self._heard_ms: dict[JobId, int] = {}
         self._since_ms = clock.monotonic_ms()
         self._numbers = Numbers(entries.values(), kept.given)
@@ -146,22 +143,41 @@ class Register:
             now_ms = self._clock.now_ms()
             after = life.given(entry, self._signer.signed(entry, directive, now_ms), now_ms)
             self._devices.must_fit(entry, after)
+            self._numbers.must_reach(job, directive.number)
             self._numbers.give(job, directive.number)
             return after if also is None else also(after)
 
         return self.change(job, turn)
 
-    def report(self, job: JobId, report: Report) -> Entry:
+    def end(self, job: JobId, order: Stop) -> Entry:
+        """End a job and its lease whatever its launcher and its processes do. Blocks.
+
+        Raises ``UnknownJob``, ``Refused`` where it has ended. Its GPUs are in doubt until they are measured.
+        """
+
+        def turn(entry: Entry) -> Entry:
+            now_ms = self._clock.now_ms()
+            proof = self._signer.signed(entry, order, now_ms).proof
+            after = life.forced(entry, replace(order, proof=proof), now_ms)
+            self._numbers.give(job, order.number)
+            self._devices.doubt(entry, after, now_ms)
+            return after
+
+        return self.change(job, turn)
+
+    def report(self, job: JobId, report: Report, *, in_doubt: bool = False) -> Entry:
         """Take a launcher's word. Blocks only when it changes something. Raises ``UnknownJob``.
 
         What it claims beyond what its job was given is taken as far as the service's own proofs go, and told
-        to ``doubt`` where they don't.
+        to ``doubt`` where they don't. ``in_doubt``: processes of it live, whatever it lets go.
         """
         self.heard(job)
         with self._guard:
             before = self._present(job)
             found = self._reviewer.review(before, report, self._working, self._clock.now_ms())
             takes = self._takes(before, found.after)
+            if in_doubt:
+                self._devices.doubt(before, found.after, self._clock.now_ms())
             if not takes:
                 for old, new in found.displaced:
                     self._put(old, new)
@@ -260,39 +276,28 @@ class Register:
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Tell ``listener`` of every change from now on; the answer ends that."""
-        with self._guard:
-            self._listeners = (*self._listeners, listener)
-
-        def end() -> None:
-            with self._guard:
-                self._listeners = tuple(each for each in self._listeners if each is not listener)
-
-        return end
+        return self._listeners.listen(listener)
 
     def follow(self, job: JobId, listener: Listener) -> Callable[[], None]:
-        """The same for one job: who follows thousands of jobs costs the others nothing."""
-        with self._guard:
-            self._followers[job] = (*self._followers.get(job, ()), listener)
-
-        def end() -> None:
-            with self._guard:
-                left = tuple(each for each in self._followers.get(job, ()) if each is not listener)
-                if left:
-                    self._followers[job] = left
-                else:
-                    self._followers.pop(job, None)
-
-        return end
+        """The same for one job."""
+        return self._listeners.follow(job, listener)
 
     def is_followed(self, job: JobId) -> bool:
         """Whether somebody listens to what is told of this job, as its launcher does."""
-        with self._guard:
-            return bool(self._followers.get(job))
+        return self._listeners.is_followed(job)
 
     def holders(self) -> dict[GpuUuid, dict[JobId, float]]:
         """Who holds which share of each leased GPU now, what is about to be given included."""
         with self._guard:
             return self._devices.holders()
+
+    def doubtful(self, newest_ms: Mapping[GpuUuid, int], used: Collection[GpuUuid]) -> frozenset[GpuUuid]:
+        """The GPUs that were let go where something may run on, and were not measured free since.
+
+        ``newest_ms`` is when each was last measured, ``used`` are those that were seen in use.
+        """
+        with self._guard:
+            return self._devices.doubtful(newest_ms, used)
 
     def _present(self, job: JobId) -> Entry:
         """The working entry; the caller has the guard. Raises ``UnknownJob``."""
@@ -315,6 +320,8 @@ class Register:
         Raises ``Taken`` where others leave no room for what it holds, whoever says that it does.
         """
         self._devices.change(before, after)
+        if before is not None and after.ending is Ending.LOST:
+            self._devices.doubt(before, after, self._clock.now_ms())
         self._working[after.id] = after
         self._open.add(Change(before=before, after=after))
         return self._open
@@ -338,10 +345,7 @@ class Register:
                     self._numbers.forget(change.after)
             self._forget(batch)
             batch.settle()
-            told = [
-                (self._listeners + self._followers.get(change.after.id, ()), change)
-                for change in batch.changes
-            ]
+            told = [(self._listeners.of(change.after.id), change) for change in batch.changes]
             self._changed.notify_all()
         for listeners, change in told:
             for listener in listeners:

@@ -55,6 +55,8 @@ class Look:
     here: frozenset[NodeName]
     absent: frozenset[JobId] = frozenset()
     actions: tuple[ActionTaken, ...] = ()
+    doubtful: frozenset[GpuUuid] = frozenset()
+    """GPUs that were let go where something may run on, and were not measured free since."""
 
 
 def is_ours(job: JobId) -> bool:
@@ -80,7 +82,7 @@ def joined(
     new = set(leases) - known
     foreign = _foreign(live, leases, stale)
     bereft = {uuid for entry in present if entry.id not in holding for uuid in leased(entry)}
-    taken = bereft | _taken(live, foreign, leases)
+    taken = bereft | _taken(live, foreign, leases) | look.doubtful
     inner = {project.parent for project in live.projects.values()}
     waiting = [
         entry

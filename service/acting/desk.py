@@ -23,7 +23,6 @@ from advisor.written import to_tree
 from collector.model import JobId
 from service.acting.errors import BadOrder, JobEnded, NotAllowed, UnknownJob, WrongState
 from service.acting.following import follow, is_meant, is_news
-from service.acting.launcher_reports import LauncherReports
 from service.acting.membership import Membership
 from service.acting.rows import entry_row, explained, fits, queue_row, unfit
 from service.acting.waiting import in_line, never_began, stands, wait_of
@@ -37,6 +36,9 @@ if TYPE_CHECKING:
     from collector.clock import Clock
     from collector.store.database import Store
     from service.acting.consenting import Consents
+    from service.acting.doubts import Doubts
+    from service.acting.forced_end import ForcedEnd
+    from service.acting.launcher_reports import LauncherReports
     from service.acting.loop import ActingLoop
     from service.acting.orders import Orders
     from service.acting.taking import Taking
@@ -108,9 +110,10 @@ class Organs:
     consents: "Consents"
     membership: Membership
     inner_projects: frozenset[str] = frozenset()
+    reports: "LauncherReports"
+    doubts: "Doubts"
+    forced: "ForcedEnd"
     agree: "Agree | None" = None
-    attended_s: float = 900.0
-    """Whoever has not typed for so long, by the machine's clock, does not sit there."""
     private: bool = False
     """Commands and names of jobs are for their owners and operators."""
 
@@ -121,7 +124,7 @@ class Desk:
     def __init__(self, organs: Organs) -> None:
         self._organs = organs
         self._register = organs.register
-        self._reports = LauncherReports(organs.register, organs.clock, organs.attended_s)
+        self._reports = organs.reports
 
     def _row(self, entry: Entry, caller: Caller, *, listed: bool = False) -> Row:
         return entry_row(entry, caller, listed=listed, private=self._organs.private)
@@ -166,6 +169,7 @@ class Desk:
             "explain": [
                 *explained(entry, wait_of(entry, self._organs.loop.waits, self._register.entries()), held),
                 *self._organs.consents.told(entry),
+                *self._organs.doubts.told(entry),
             ],
         }
 
@@ -177,7 +181,8 @@ class Desk:
         entry = self._own(caller, job, nonce)
         if entry.stand is Stand.ENDED and not is_news(entry, after):
             raise JobEnded(f"{job} has ended: {entry.said or (entry.ending and entry.ending.value)}")
-        return follow(self._register, self._organs.loop, job, after)
+        is_launcher = self._reports.is_launcher(caller, entry)
+        return follow(self._register, self._organs.loop, job, after, is_launcher=is_launcher)
 
     def report(self, caller: Caller, job: JobId, report: Report, nonce: str = "") -> Row:
         """Take a launcher's word. Blocks only when something changed."""
@@ -219,12 +224,16 @@ class Desk:
         step = Resume(job=job, gpus=(), reason=because)
         return self._turned(caller, step, life.let_go, "it goes on as soon as there is room")
 
-    def cancel(self, caller: Caller, job: JobId, because: str, nonce: str = "") -> Row:
-        """End a job for good."""
+    def cancel(
+        self, caller: Caller, job: JobId, because: str, nonce: str = "", *, force: bool = False
+    ) -> Row:
+        """End a job for good; with ``force`` an operator ends its lease too, whatever its processes do."""
         if not is_ours(job):
             raise self._organs.foreign.refuse(caller, job, "terminate")
-        self._changeable(caller, job, nonce)
+        entry = self._changeable(caller, job, nonce)
         step = Terminate(job=job, reason=because or f"cancelled by {caller.name}")
+        if force:
+            return self._organs.forced.end(caller, entry, step)
         if self._register.is_followed(job):
             return self._ordered(caller, step)
         now_ms = self._organs.clock.now_ms()

@@ -1,7 +1,8 @@
 """Whether a job's launcher and its workers live, as far as that can be seen from this machine.
 
 A pid is only believed to be gone when it was seen before: a launcher in a container counts its pids in a
-namespace of its own, and means nobody here. A pid that somebody else has got by now is not it.
+namespace of its own, and means nobody here. A pid that somebody else has got by now is not it, and neither is
+a process of somebody else (``collector.procfs.owners``): whoever names one must not hold a GPU by it.
 """
 
 import os
@@ -12,9 +13,14 @@ from pathlib import Path
 from advisor.register.life import leased
 from advisor.register.model import Entry
 from collector.model import GpuUuid, NodeName
+from collector.procfs.owners import belongs_to
 from collector.procfs.stat import Stat, is_same_start, parse_boot_ms, parse_stat, started_ms
+from collector.snapshot import Snapshot
 
 PROC = Path("/proc")
+
+CORRECTED_MS = 60_000
+"""So far the clock may have been corrected since the lease was given, without its workers seeming older."""
 
 MOST_MET = 4_096
 """So many launchers are remembered before the dead among them are let go of. One whose job's end is not known
@@ -22,10 +28,19 @@ yet is then lost by its silence alone, a little later."""
 
 
 class Eyes:
-    """Looks at /proc; ``taken`` are the GPUs that were seen in use at the newest tick. For one thread."""
+    """Looks at /proc; ``taken`` are the GPUs that were seen in use at the newest tick, ``snapshot`` says by
+    which processes. For one thread."""
 
-    def __init__(self, taken: Callable[[], frozenset[GpuUuid]], proc: Path = PROC) -> None:
-        self._taken, self._proc = taken, proc
+    def __init__(
+        self,
+        taken: Callable[[], frozenset[GpuUuid]],
+        proc: Path = PROC,
+        *,
+        snapshot: Callable[[], Snapshot] = Snapshot,
+        is_rehearsal: bool = False,
+    ) -> None:
+        self._taken, self._proc, self._snapshot = taken, proc, snapshot
+        self._is_rehearsal = is_rehearsal  # its calendar is not the one by which processes begin
         self._node = NodeName(socket.gethostname())
         self._met: dict[tuple[int, int], int] = {}
         self._most_met = MOST_MET
@@ -44,19 +59,48 @@ class Eyes:
             return False
         if seen is None or not is_same_start(self._dated(seen), found.started_ms):
             return None
+        if not self._is_own(found.pid, entry):
+            return None
         self._meet(key, seen.started_ticks)
         return True
 
     def workers(self, entry: Entry) -> bool | None:
         """Whether anything of the job is left: a worker's pid, or something on a GPU that is its alone."""
-        report, heard_ms = entry.report, entry.heard_ms
-        if entry.share == 1 and self._taken() & set(leased(entry)):
+        if entry.share == 1 and self._may_be_on(entry):
             return True
-        if report is None or entry.launcher is None or entry.launcher.node != self._node:
+        if entry.report is None or entry.launcher is None or entry.launcher.node != self._node:
             return None
-        begun = [self._started_ms(pid) for pid in report.pids]
-        latest_ms = report.at_ms if heard_ms is None else max(report.at_ms, heard_ms)
-        return any(each is not None and each <= latest_ms for each in begun)
+        return bool(self.living(entry))
+
+    def living(self, entry: Entry) -> tuple[int, ...]:
+        """The workers that its launcher named and that live: the owner's, begun after the lease."""
+        report = entry.report
+        if report is None:
+            return ()
+        leased_ms = entry.submitted_ms if entry.leased_ms is None else entry.leased_ms
+        since_ms = 0 if self._is_rehearsal else leased_ms - CORRECTED_MS
+        until_ms = report.at_ms if entry.heard_ms is None else max(report.at_ms, entry.heard_ms)
+        return tuple(
+            pid
+            for pid in report.pids
+            if (begun_ms := self._started_ms(pid)) is not None
+            and since_ms <= begun_ms <= until_ms
+            and self._is_own(pid, entry)
+        )
+
+    def _may_be_on(self, entry: Entry) -> bool:
+        """Whether a GPU of its own is in use, and not by others alone as far as processes are seen there."""
+        used = self._taken() & set(leased(entry))
+        if not used:
+            return False
+        seen = self._snapshot()
+        on = {each.key for each in seen.process_samples if each.uuid in used and each.key.node == self._node}
+        return not on or any(self._is_own(key.pid, entry) for key in on)
+
+    def _is_own(self, pid: int, entry: Entry) -> bool:
+        """Whether a process is the owner's; nobody's where the owner has no account on this machine."""
+        uid = entry.submission.uid
+        return uid is not None and belongs_to(pid, uid, self._proc)
 
     def _meet(self, key: tuple[int, int], ticks: int) -> None:
         """Remember a launcher and when it began by the kernel's count, which no correction of a clock moves.

@@ -29,11 +29,14 @@ from service.acting.applying import Applying
 from service.acting.books import Books, open_books
 from service.acting.consenting import Consenting, ConsentParts, Consents
 from service.acting.desk import Desk, Organs
+from service.acting.doubts import Doubts
 from service.acting.eyes import Eyes
+from service.acting.forced_end import ForcedEnd
 from service.acting.foreign_orders import ForeignOrders
 from service.acting.foreigners import Foreigners, Sight
 from service.acting.granting import Granting
 from service.acting.keeping import Keeping
+from service.acting.launcher_reports import LauncherReports
 from service.acting.lease_key import lease_key
 from service.acting.loop import ActingLoop, Looks, Pace, Parts
 from service.acting.membership import Membership, hold_strangers, rules_of
@@ -134,6 +137,7 @@ class _Roots:
     foreigners: Foreigners
     books: Books
     consents: Consents
+    doubts: Doubts
     membership: Membership
     granting: Granting
     local: LocalEngine
@@ -220,7 +224,7 @@ def _roots(ground: Ground) -> _Roots:
         Dispatch(Brief[Given](local), Brief[Moving](foreigners.engine), foreign.told), messages, whose
     )
     book, by_owners = ConsentBook(store, clock), config.consent.owners
-    activity = Activity()
+    activity, doubts = Activity(), Doubts(store, clock, register)
     register.listen(activity.job_changed)
     books.journal.listen(activity.action_begun, activity.action_settled)
     return _Roots(
@@ -231,6 +235,7 @@ def _roots(ground: Ground) -> _Roots:
         foreigners=foreigners,
         books=books,
         consents=Consents(ConsentParts(book=book, register=register, clock=clock, by_owners=by_owners)),
+        doubts=doubts,
         membership=Membership(rules_of(config)),
         granting=granting,
         local=local,
@@ -289,7 +294,7 @@ def _observing(ground: Ground, roots: _Roots) -> Observing:
 
 
 def _loop(ground: Ground, roots: _Roots, observing: Observing, settle: "Callable[[], None]") -> ActingLoop:
-    acting, limits, eyes = ground.config.acting, roots.limits, Eyes(lambda: observing.taken)
+    acting, limits, eyes = ground.config.acting, roots.limits, _eyes(ground, observing)
     parts = Parts(
         register=roots.register,
         observe=observing.look,
@@ -309,10 +314,18 @@ def _loop(ground: Ground, roots: _Roots, observing: Observing, settle: "Callable
     return ActingLoop(parts, pace)
 
 
+def _eyes(ground: Ground, observing: Observing) -> Eyes:
+    """One for each thread that looks: the loop's, and those that take reports and orders."""
+    is_rehearsal = ground.config.rehearsal.speed != 1
+    return Eyes(lambda: observing.taken, snapshot=ground.snapshot, is_rehearsal=is_rehearsal)
+
+
 def _organs(
     ground: Ground, roots: _Roots, observing: Observing, loop: ActingLoop, applying: Applying
 ) -> Organs:
     config, journal, clock = ground.config, roots.books.journal, ground.clock
+    orders, eyes = Orders(roots.local, journal, clock), _eyes(ground, observing)
+    attended_s = config.foreign.attended_s / config.rehearsal.speed
     taking = Taking(observing.look, roots.limits, roots.books.switch.halt)
     papers = PaperParts(
         books=roots.books,
@@ -328,7 +341,7 @@ def _organs(
         store=ground.store,
         clock=clock,
         journal=journal,
-        orders=Orders(roots.local, journal, clock),
+        orders=orders,
         taking=taking,
         loop=loop,
         observe=observing.look,
@@ -338,8 +351,10 @@ def _organs(
         membership=roots.membership,
         keeping=Keeping(roots.foreign, journal, observing.look, clock, config.advice),
         agree=roots.granting.agree,
-        attended_s=config.foreign.attended_s / config.rehearsal.speed,
         private=config.api.private,
+        reports=LauncherReports(roots.register, clock, eyes, attended_s),
+        doubts=roots.doubts,
+        forced=ForcedEnd(register=roots.register, orders=orders, eyes=eyes, snapshot=ground.snapshot),
         inner_projects=frozenset(quota.parent for quota in config.quotas.values() if quota.parent),
     )
 

@@ -4,14 +4,19 @@ A report is about one job, and changes no other. What the register does not take
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from advisor.register.life import leased
 from advisor.register.model import Entry, Report
+from service.acting.eyes import Eyes
+from service.acting.peer_processes import PeerProcesses
 
 if TYPE_CHECKING:
     from advisor.register.register import Register
     from collector.clock import Clock
     from service.api.port import Caller
+
+Number = TypeVar("Number", int, float)
 
 CLOCK_SLACK_MS = 2_000
 """A file's time and the service's clock are one machine's, and rounded differently."""
@@ -22,37 +27,50 @@ MOST_RESIZE_S = 86_400.0
 
 
 class LauncherReports:
-    """Takes reports about entries of the register. Safe from any thread."""
+    """Takes reports about entries of the register. Safe from any thread.
 
-    def __init__(self, register: "Register", clock: "Clock", attended_s: float) -> None:
+    ``eyes`` say which of a job's processes live; ``attended_s``: whoever has not typed for so long is away.
+    """
+
+    def __init__(self, register: "Register", clock: "Clock", eyes: Eyes, attended_s: float) -> None:
         self._register, self._clock, self._attended_s = register, clock, attended_s
+        self._eyes, self._peers = eyes, PeerProcesses()
 
     def take(self, caller: "Caller", entry: Entry, report: Report) -> None:
         """Take a word on this entry. Blocks only when something changed."""
-        self._register.report(entry.id, self._as_taken(entry, report))
+        lets_go = set(leased(entry)) - set(report.gpus) or report.ending is not None
+        in_doubt = bool(lets_go and leased(entry) and self._eyes.living(entry))
+        self._register.report(entry.id, self._as_taken(caller, entry, report), in_doubt=in_doubt)
 
     def take_sign(self, caller: "Caller", entry: Entry, report: Report) -> bool:
         """The same for a word that says nothing new; false: ``take`` has to. Never blocks."""
-        return self._register.heard_again(entry.id, self._as_taken(entry, report)) is not None
+        if not self._peers.knows(caller, entry, report):
+            return False
+        return self._register.heard_again(entry.id, self._as_taken(caller, entry, report)) is not None
 
-    def _as_taken(self, entry: Entry, report: Report) -> Report:
-        """The report, with nobody at the terminal where nobody has typed for long."""
+    def is_launcher(self, caller: "Caller", entry: Entry) -> bool:
+        """Whether the kernel says that the caller is the job's launcher."""
+        return self._peers.is_launcher(caller, entry)
+
+    def _as_taken(self, caller: "Caller", entry: Entry, report: Report) -> Report:
+        """What is meant by it, within what can be; with nobody where nobody has typed for long."""
+        report = self._peers.meant(caller, entry, report)
         away = report.quiet_s is not None and report.quiet_s >= self._attended_s
-        report = replace(report, attached=False) if away else report
-        return plausible(report, self._clock.now_ms())
+        return plausible(replace(report, attached=False) if away else report, self._clock.now_ms())
 
 
 def plausible(report: Report, now_ms: int) -> Report:
     """The report without what cannot be: times to come, and speeds that no training has. Pure."""
     step_s = {size: each for size, each in report.step_s.items() if LEAST_STEP_S <= each <= MOST_STEP_S}
-    checkpoint_ms, left, resize_s = report.checkpoint_ms, report.steps_left, report.resize_s
     return replace(
         report,
         at_ms=min(report.at_ms, now_ms),
-        checkpoint_ms=None
-        if checkpoint_ms is None or checkpoint_ms > now_ms + CLOCK_SLACK_MS
-        else checkpoint_ms,
-        steps_left=None if left is None or left > MOST_STEPS_LEFT else left,
+        checkpoint_ms=_at_most(report.checkpoint_ms, now_ms + CLOCK_SLACK_MS),
+        steps_left=_at_most(report.steps_left, MOST_STEPS_LEFT),
         step_s=step_s,
-        resize_s=None if resize_s is None or resize_s > MOST_RESIZE_S else resize_s,
+        resize_s=_at_most(report.resize_s, MOST_RESIZE_S),
     )
+
+
+def _at_most(value: Number | None, most: Number) -> Number | None:
+    return None if value is None or value > most else value

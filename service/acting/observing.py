@@ -115,6 +115,7 @@ class Observing:
             stale_ms=_stale_ms(self._config),
             here=self._here(state),
             absent=self._register.absent(self._config.acting.silent_s),
+            doubtful=self._register.doubtful(measured.newest_ms, measured.taken),
         )
         drawing = _Drawing(self._drawn)
         made = joined(state, self._register.entries().values(), look, drawing)

@@ -4,6 +4,7 @@ An order is written down before it is given, with who gave it. A person waits a 
 answer; one that comes later is written down by the loop (``advisor.journal.settle``), which it wakes.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -48,6 +49,16 @@ class Orders:
                 found = self._engine.wait(found, SOON_S)
             except Interrupted:
                 found = Late(found="the service stops; what came of it is found out at its next start")
+        return self.note(number, found)
+
+    def carry_out(self, step: Step, actor: str, work: Callable[[int], Outcome]) -> Ordered:
+        """Write the order down, do it here, and write down what came of it. Raises what ``work`` raises."""
+        number = self._journal.intends(self._clock.now_ms(), step, actor)
+        try:
+            found = work(number)
+        except Exception as error:
+            self.note(number, Stale(found=str(error)))
+            raise
         return self.note(number, found)
 
     def note(self, number: int, found: Outcome) -> Ordered:

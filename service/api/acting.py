@@ -24,6 +24,7 @@ from service.api.orders import (
     NONCE,
     SENTENCE,
     ApplyOrder,
+    CancelOrder,
     ConsentOrder,
     KeepOrder,
     Nothing,
@@ -164,8 +165,10 @@ def _orders(router: APIRouter, desk: Desk, hands: Hands) -> None:
         return await _answer(hands, lambda: desk.resume(asker, JobId(job), order.because, nonce), 202)
 
     @router.post("/jobs/{job:path}/cancel", summary="End for good", responses=done)
-    async def cancel(asker: Asker, job: Job, order: ReasonOrder, nonce: Nonce = "") -> Response:
-        return await _answer(hands, lambda: desk.cancel(asker, JobId(job), order.because, nonce), 202)
+    async def cancel(asker: Asker, job: Job, order: CancelOrder, nonce: Nonce = "") -> Response:
+        return await _answer(
+            hands, lambda: desk.cancel(asker, JobId(job), order.because, nonce, force=order.force), 202
+        )
 
     @router.post("/jobs/{job:path}/resize", summary="Go on with so many GPUs", responses=done)
     async def resize(asker: Asker, job: Job, order: ResizeOrder) -> Response:

@@ -234,6 +234,12 @@ class ReasonOrder(Order):
     because: Because = ""
 
 
+class CancelOrder(ReasonOrder):
+    """End it; with ``force`` its lease too, whatever its launcher and processes do (operators)."""
+
+    force: Truth = False
+
+
 class ResizeOrder(ReasonOrder):
     """So many GPUs from now on."""
 
@@ -315,6 +321,7 @@ def shortened(command: list[str]) -> tuple[str, ...]:
 
 __all__ = [
     "ApplyOrder",
+    "CancelOrder",
     "ConsentOrder",
     "KeepOrder",
     "Nothing",

@@ -127,8 +127,10 @@ class Desk(Protocol):
     def resume(self, caller: Caller, job: JobId, because: str, nonce: str = "") -> Row:
         """Let a paused job go on when there is room."""
 
-    def cancel(self, caller: Caller, job: JobId, because: str, nonce: str = "") -> Row:
-        """End a job for good."""
+    def cancel(
+        self, caller: Caller, job: JobId, because: str, nonce: str = "", *, force: bool = False
+    ) -> Row:
+        """End a job for good; with ``force`` an operator ends its lease too, whatever its processes do."""
 
     def resize(self, caller: Caller, job: JobId, gpus: int, because: str) -> Row:
         """Give a job so many GPUs, when there are as many."""

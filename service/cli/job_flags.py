@@ -102,6 +102,12 @@ def _orders(add: AddVerb) -> None:
             length = verb.add_mutually_exclusive_group()
             length.add_argument("--for", dest="span", default="4h", metavar="TIME", help="default 4h")
             length.add_argument("--hours", type=float, metavar="N", help="the same in hours: 4, 8 or 24")
+        if name == "cancel":
+            verb.add_argument(
+                "--force",
+                action="store_true",
+                help="end its lease too, whatever still runs on its GPUs (operators)",
+            )
         verb.add_argument("--because", default="", metavar="TEXT", help="a reason, for others to read")
 
 

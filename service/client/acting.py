@@ -108,9 +108,10 @@ class ActingClient:
         """Let a paused job go on when there is room."""
         return self._order(job, f"resume{_meant(nonce)}", because=because)
 
-    def cancel(self, job: str, because: str = "", nonce: str = "") -> Row:
-        """End a job for good."""
-        return self._order(job, f"cancel{_meant(nonce)}", because=because)
+    def cancel(self, job: str, because: str = "", nonce: str = "", *, force: bool = False) -> Row:
+        """End a job for good; with ``force``, as an operator, its lease too, whatever its processes do."""
+        given = {"force": True} if force else {}
+        return self._order(job, f"cancel{_meant(nonce)}", because=because, **given)
 
     def resize(self, job: str, gpus: int, because: str = "") -> Row:
         """Give a job so many GPUs."""

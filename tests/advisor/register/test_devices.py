@@ -95,7 +95,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(steps=STEPS)
 def test_a_gpu_is_never_leased_twice_whoever_says_what(
     steps: list[tuple[str, int, set[int], float]],

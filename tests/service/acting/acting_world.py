@@ -46,6 +46,8 @@ GIB = 1 << 30
 GPUS = tuple(GpuUuid(f"GPU-{n}") for n in range(4))
 NODE = NodeName(socket.gethostname())
 ANNA = Caller(name="anna", uid=1000, role=Role.USER)
+SELF = Caller(name="anna", uid=os.getuid(), role=Role.USER)
+"""The account that the tests run as, whose real processes are a job's own."""
 BO = Caller(name="bo", uid=1001, role=Role.USER)
 ROOT = Caller(name="root", uid=0, role=Role.OPERATOR)
 GUEST = Caller(name="guest", uid=1002, role=Role.VIEWER)

@@ -21,10 +21,10 @@ def begun_ms(pid: int) -> int:
     return started_ms(stat, parse_boot_ms(Path("/proc/stat").read_bytes()), os.sysconf("SC_CLK_TCK"))
 
 
-def entry(pid: int, at_ms: int, node: NodeName = NODE) -> Entry:
+def entry(pid: int, at_ms: int, node: NodeName = NODE, uid: int | None = os.getuid()) -> Entry:
     return Entry(
         id=JobId(f"fallow:{pid}"),
-        submission=Submission(command=("train",), user="anna", project=ProjectName("lab")),
+        submission=Submission(command=("train",), user="anna", uid=uid, project=ProjectName("lab")),
         launcher=Launcher(node=node, pid=pid, started_ms=at_ms),
     )
 
@@ -68,6 +68,7 @@ def test_a_launcher_is_known_by_the_kernels_count_whatever_becomes_of_the_clock(
     (proc / str(process.pid)).mkdir(parents=True)
     line = Path(f"/proc/{process.pid}/stat").read_bytes()
     (proc / str(process.pid) / "stat").write_bytes(line)
+    (proc / str(process.pid) / "status").write_text(f"Uid:\t{os.getuid()}\t0\t0\t0\n")
     (proc / "stat").write_bytes(Path("/proc/stat").read_bytes())
     eyes = Eyes(frozenset, proc)
     assert eyes.launcher(launcher) is True
@@ -87,11 +88,13 @@ def test_of_many_launchers_that_have_come_and_gone_the_living_are_remembered(tmp
     line = Path(f"/proc/{process.pid}/stat").read_bytes()
     (proc / str(process.pid)).mkdir(parents=True)
     (proc / str(process.pid) / "stat").write_bytes(line)
+    (proc / str(process.pid) / "status").write_text(f"Uid:\t{os.getuid()}\t0\t0\t0\n")
     (proc / "stat").write_bytes(Path("/proc/stat").read_bytes())
     eyes = Eyes(frozenset, proc)
     assert eyes.launcher(launcher) is True
     passing = proc / "4194305"
     passing.mkdir()
+    (passing / "status").write_text(f"Uid:\t{os.getuid()}\t0\t0\t0\n")
     for n in range(acting_eyes.MOST_MET + 1):
         fields = line.rsplit(b")", 1)[1].split()
         fields[19] = str(1000 * n).encode()
@@ -101,3 +104,11 @@ def test_of_many_launchers_that_have_come_and_gone_the_living_are_remembered(tmp
     ended(process)
     (proc / str(process.pid) / "stat").unlink()
     assert eyes.launcher(launcher) is False, "it was not forgotten among the others"
+
+
+def test_a_process_of_somebody_else_is_nobodys_launcher() -> None:
+    """Else a job would count as launched for as long as that lives: pid 1 does."""
+    init = entry(1, begun_ms(1), uid=os.getuid() + 1)
+    assert looking().launcher(init) is None
+    assert looking().launcher(entry(os.getpid(), begun_ms(os.getpid()), uid=None)) is None
+    assert looking().launcher(entry(os.getpid(), begun_ms(os.getpid()))) is True

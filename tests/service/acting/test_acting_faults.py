@@ -23,6 +23,7 @@ from tests.service.acting.acting_world import (
     GPUS,
     NODE,
     ROOT,
+    SELF,
     Stage,
     StandIn,
     stage,
@@ -122,12 +123,12 @@ def test_a_killed_launchers_gpu_is_free_only_when_its_workers_are_gone(
     launcher, worker = sleepers
     impatient = replace(CONFIG, acting=replace(CONFIG.acting, answer_s=1.0))  # it answers from this thread
     with stage(tmp_path, impatient, begin=False) as there:
-        job = submit(there, min_gpus=4, max_gpus=4)
-        there.desk.report(ANNA, job, word_of(launcher.pid, Stand.PENDING, 0))
+        job = submit(there, SELF, min_gpus=4, max_gpus=4)
+        there.desk.report(SELF, job, word_of(launcher.pid, Stand.PENDING, 0))
         there.acting.loop.cycle()
         assert there.stand(job) == "starting"
         number = there.desk.job(ROOT, job)["directive"]["number"]
-        there.desk.report(ANNA, job, word_of(launcher.pid, Stand.RUNNING, number, (worker.pid,)))
+        there.desk.report(SELF, job, word_of(launcher.pid, Stand.RUNNING, number, (worker.pid,)))
         assert there.stand(job) == "running"
         launcher.send_signal(signal.SIGKILL)
         launcher.wait()
@@ -140,7 +141,7 @@ def test_a_killed_launchers_gpu_is_free_only_when_its_workers_are_gone(
         row = there.desk.job(ROOT, job)
         assert (row["stand"], row["ending"], there.leases()) == ("ended", "lost", {})
         with pytest.raises(JobEnded):
-            there.desk.report(ANNA, job, word_of(os.getpid(), Stand.RUNNING, number))
+            there.desk.report(SELF, job, word_of(os.getpid(), Stand.RUNNING, number))
 
 
 def test_a_launcher_that_cannot_be_seen_is_only_lost_after_its_grace(tmp_path: Path) -> None:

@@ -1,0 +1,63 @@
+"""Whether a process is a person's own: of the person's uid, or of one that is mapped to it.
+
+A rootless container runs its processes as uids of a range that /etc/subuid lends to its user (subuid(5)).
+Where such ranges come from elsewhere, the map of the process's user namespace says whose it is
+(user_namespaces(7)): unprivileged, only one's own uid can be mapped into a namespace, beside ranges that one
+was lent.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from collector.procfs.accounts import account_name
+from collector.procfs.files import read_file
+from collector.procfs.stat import parse_uid
+
+PROC = Path("/proc")
+SUBUID = Path("/etc/subuid")
+ALL_UIDS = 2**32 - 1
+"""The length of the map of a namespace that maps nothing: everybody's."""
+
+
+def belongs_to(pid: int, uid: int, proc: Path = PROC, subuid: Path = SUBUID) -> bool:
+    """Whether a process that runs is this person's; no, where that cannot be read. Blocks briefly."""
+    status = read_file(proc / str(pid) / "status")
+    own = None if status is None else parse_uid(status)
+    if own is None:
+        return False
+    if own == uid:
+        return True
+    if uid == 0:  # what root runs as somebody else is that one's
+        return False
+    return any(own in lent for lent in lent_uids(uid, subuid)) or _is_mapped(own, uid, pid, proc)
+
+
+def lent_uids(uid: int, subuid: Path = SUBUID) -> tuple[range, ...]:
+    """The ranges of uids that the machine lends to a person."""
+    text = read_file(subuid)
+    if text is None:
+        return ()
+    names = {str(uid), account_name(uid)}
+    found = []
+    for line in text.decode("utf-8", "replace").splitlines():
+        owner, _, numbers = line.partition(":")
+        first, _, count = numbers.partition(":")
+        if owner in names and first.isdecimal() and count.isdecimal():
+            found.append(range(int(first), int(first) + int(count)))
+    return tuple(found)
+
+
+def _is_mapped(own: int, uid: int, pid: int, proc: Path) -> bool:
+    """Whether its user namespace, another one than ours, maps this person's uid beside its own one."""
+    uid_map = read_file(proc / str(pid) / "uid_map") or b""
+    outside = list(_outside(uid_map))
+    if uid_map == read_file(proc / "self" / "uid_map") or any(len(each) >= ALL_UIDS for each in outside):
+        return False
+    return any(uid in each for each in outside) and any(own in each for each in outside)
+
+
+def _outside(uid_map: bytes) -> Iterator[range]:
+    for line in uid_map.decode("ascii", "replace").splitlines():
+        words = line.split()
+        if len(words) == 3 and all(each.isdecimal() for each in words):
+            yield range(int(words[1]), int(words[1]) + int(words[2]))
