@@ -50,6 +50,11 @@ Agree = Callable[[Entry, tuple[GpuUuid, ...], float], Terms]
 """How an entry would hold a share of each of these GPUs: what keeps sharers apart, and the environment."""
 
 
+MOST_WAIT_S = 900.0
+"""A job says itself how long its grace is, up to a day, and who waits for it holds up what was approved next.
+This is longer than any that is usual; what takes more is found out by the journal."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
     """How long a launcher may take, in seconds: to answer, and on top to start or stop workers."""
@@ -84,7 +89,7 @@ class LocalEngine:
     def do(self, step: Step, intent: int = 0) -> Outcome:
         """Give the step's directive and wait for its launcher. Raises ``Interrupted``."""
         given = self.give(step, intent)
-        return self.wait(given) if isinstance(given, Given) else given
+        return self.wait(given, MOST_WAIT_S) if isinstance(given, Given) else given
 
     def give(self, step: Step, intent: int = 0, also: Turn | None = None) -> Given | Outcome:
         """Give the step's directive; its outcome at once where none is needed. Blocks for one commit.

@@ -652,3 +652,39 @@ def test_a_plain_job_that_listens_says_what_it_holds_and_gives_caches_back(
         ),
         "it says what it holds",
     )
+
+
+def test_a_launcher_shows_the_proof_of_what_it_has_carried_out(
+    service: WireService, launch: Launch, tmp_path: Path
+) -> None:
+    launch("--", "sh", "-c", f"until [ -e {tmp_path}/go ]; do sleep 0.02; done")
+    service.until(lambda: service.reports, "it reports")
+    assert "proof" not in service.reports[0], "as a service of before takes it"
+    service.tell(Begin(number=3, gpus=(A,), proof="begin.3"))
+    assert service.handled(3)["proof"] == "begin.3"
+    service.tell(Say(number=4, message="hello"))
+    assert "proof" not in service.handled(4), "nothing is shown for what came without"
+    service.lease(3, "stands.3")
+    service.lease(4, "stands.4")
+    service.until(lambda: service.reports[-1].get("proof") == "stands.4", "it takes what it lacked")
+    service.lease(4, "other.4")
+    service.tell(Say(number=5, message="hello", proof="say.5"))
+    assert service.handled(5)["proof"] == "say.5"
+    assert not any(each.get("proof") in ("stands.3", "other.4") for each in service.reports)
+    (tmp_path / "go").touch()
+    service.until(lambda: service.reports[-1]["stand"] == "ended", "it ends")
+
+
+def test_a_service_that_knows_no_proofs_is_shown_none(
+    service: WireService, launch: Launch, tmp_path: Path
+) -> None:
+    """A newer one told the launcher, and an older one was put back in its place."""
+    job = launch("--", "sh", "-c", f"until [ -e {tmp_path}/go ]; do sleep 0.02; done")
+    service.tell(Begin(number=3, gpus=(A,), proof="begin.3"))
+    service.handled(3)
+    service.knows_proofs = False
+    service.tell(Say(number=4, message="hello", proof="say.4"))
+    assert "proof" not in service.handled(4)
+    (tmp_path / "go").touch()
+    assert job.end() == 0
+    assert "doesn't answer" not in job.said()

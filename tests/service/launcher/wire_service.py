@@ -33,6 +33,7 @@ class WireService:
         self.answers = threading.Event()
         self.answers.set()
         self.report_status = 200
+        self.knows_proofs = True
         self.job = JOB
         self.nonces: set[str | None] = set()
         self.unknown = 0
@@ -86,6 +87,11 @@ class WireService:
     def tell(self, directive: Directive) -> None:
         with self.changed:
             self.told.append({"directive": to_tree(directive, Directive)})
+            self.changed.notify_all()
+
+    def lease(self, number: int, proof: str) -> None:
+        with self.changed:
+            self.told.append({"lease": {"number": number, "proof": proof}})
             self.changed.notify_all()
 
     def place(self, place: int, of: int, waits_for: str) -> None:
@@ -154,10 +160,12 @@ class WireService:
                     status, answer = 422, {"error": "bad-order", "message": self.refusal}
             elif path.endswith("/reports"):
                 status = self.report_status if self.knows(path, parse_qs(query)) else 404
+                if status == 200 and "proof" in given and not self.knows_proofs:
+                    status = 422
                 if status == 200:
                     self.reports.append(given)
                 else:
-                    kind = {404: "unknown-job", 410: "job-ended"}[status]
+                    kind = {404: "unknown-job", 410: "job-ended", 422: "bad-order"}[status]
                     answer = {"error": kind, "message": f"{JOB} is not here"}
             else:
                 self.knows(path, parse_qs(query))
