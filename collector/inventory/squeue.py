@@ -27,6 +27,9 @@ MOST_GPUS = 4096
 NAME_CHARS = 256
 """Ours: a job is named as its owner likes, and a name is shown on other people's screens."""
 
+ERROR_CHARS = 300
+"""Of Slurm's own words on why it did not answer."""
+
 _GRES = re.compile(
     r"(?<![^,])(?P<kind>gpu|shard|mps)(?::(?P<type>[^:(),]+))??(?::(?P<count>\d+))?"
     r"(?:\((?P<bracket>[^)]*)\))?(?=,|$)"
@@ -43,6 +46,10 @@ class NotSqueue(ValueError):
     """The text is not what ``squeue --json`` prints."""
 
 
+class NotAnswered(ValueError):
+    """Slurm's client printed an answer that says itself that it is none; the message is Slurm's."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Grant:
     """``count`` GPUs, or that many shards of the GPUs at ``indices``, as one gres entry says."""
@@ -53,7 +60,13 @@ class _Grant:
 
 
 def claims(document: object) -> tuple[NodeClaim, ...]:
-    """A claim for every GPU that a job holds now. Raises NotSqueue."""
+    """A claim for every GPU that a job holds now. Raises NotSqueue, NotAnswered.
+
+    With its controller or munge away ``squeue --json`` of 22.05 ends with 0, no jobs, and an entry under
+    ``errors``: an empty list is believed only where there is none (seen from a real 22.05.8).
+    """
+    if isinstance(document, Mapping) and (errors := tuple(_objects(document.get("errors")))):
+        raise NotAnswered("; ".join(map(_error, errors))[:ERROR_CHARS])
     if not isinstance(document, Mapping) or not isinstance(document.get("jobs"), Sequence):
         raise NotSqueue("no list of jobs")
     found: list[NodeClaim] = []
@@ -65,6 +78,12 @@ def claims(document: object) -> tuple[NodeClaim, ...]:
             for claim, is_shared in _claims_of(job):
                 (shared if is_shared else found).append(claim)
     return (*found, *_with_shares(shared))
+
+
+def _error(entry: Json) -> str:
+    """An entry of ``errors`` as a sentence: what failed, of which call."""
+    said = [_text(entry.get(name)) for name in ("description", "error", "source")]
+    return ", ".join(each for each in said if each) or "an error without a word"
 
 
 def _claims_of(job: Json) -> Iterator[tuple[NodeClaim, bool]]:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from collector.inventory.hostlist import MOST_HOSTS, expand
-from collector.inventory.slurm import SlurmSource
+from collector.inventory.slurm import RIGHTS_MS, SlurmSource
+from collector.inventory.slurm_rights import hidden_jobs
 from collector.inventory.squeue import NotSqueue, claims
 from collector.model import ClaimSource, JobKind, NodeClaim, Reading, Unavailable
 from tests.collector.inventory.squeue_writer import SHAPES, Job, document, printing, stand_in
@@ -228,3 +229,62 @@ def test_a_silent_squeue_is_given_up(tmp_path: Path) -> None:
     outcome = SlurmSource([str(program)], timeout_s=0.3).read(1)
     assert isinstance(outcome, Unavailable)
     assert "no answer in 0.3 s" in outcome.reason
+
+
+def test_an_answer_that_names_errors_is_none(shared: Path, tmp_path: Path) -> None:
+    """Slurm 22.05 with its controller away: exit code 0, an empty list, and an entry under errors."""
+    fixture = shared / "slurm" / "fixtures" / "squeue_22.05_controller_dead_rc0.json"
+    if not fixture.exists():
+        pytest.skip(f"{fixture} is not among the reference data")
+    outcome = SlurmSource([str(stand_in(tmp_path, f"cat {fixture}"))], hidden=lambda: None).read(1)
+    assert isinstance(outcome, Unavailable)
+    assert "Failed while looking for jobs" in outcome.reason and "is slurmctld up" in outcome.reason
+
+
+def test_a_list_without_other_people_s_jobs_is_no_answer(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def hidden() -> str:
+        asked.append(1)
+        return "Slurm hides other people's jobs from this account"
+
+    source = SlurmSource([str(printing(tmp_path, [Job(id=812)], "v41"))], hidden=hidden)
+    for at_ms in (1, 2, RIGHTS_MS + 2):
+        outcome = source.read(at_ms)
+        assert isinstance(outcome, Unavailable) and "hides other people's jobs" in outcome.reason
+    assert len(asked) == 2, "asked again after a while, not at each look"
+
+
+CONFIG = """\
+Configuration data as of 2026-11-25T15:00:00
+PrivateData             = {private}
+SlurmUser               = slurm(64030)
+SLURM_VERSION           = 22.05.8
+"""
+
+
+@pytest.mark.parametrize(
+    ("private", "uid", "level", "is_hidden"),
+    [
+        ("none", 1000, None, False),
+        ("accounts,usage", 1000, None, False),
+        ("jobs", 0, None, False),
+        ("jobs", 64030, None, False),
+        ("accounts,jobs", 1000, "None\n", True),
+        ("jobs", 1000, None, True),
+        ("all", 1000, "", True),
+        ("jobs", 1000, "Operator\n", False),
+        ("jobs", 1000, "Administrator\n", False),
+    ],
+)
+def test_who_sees_all_jobs_is_asked_of_slurm(
+    private: str, uid: int, level: str | None, is_hidden: bool
+) -> None:
+    def run(command: tuple[str, ...]) -> str | None:
+        return CONFIG.format(private=private) if command[0] == "scontrol" else level
+
+    assert (hidden_jobs(run, uid) is not None) is is_hidden
+
+
+def test_a_configuration_that_cannot_be_read_says_nothing() -> None:
+    assert hidden_jobs(lambda _: None, 1000) is None

@@ -1,0 +1,55 @@
+"""Whether this account sees everybody's jobs in Slurm: a list without other people's jobs is no answer.
+
+With ``PrivateData=jobs`` (slurm.conf(5)) squeue shows an ordinary account its own jobs alone, and does not say
+so; root, SlurmUser, operators and administrators see all.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+
+TIMEOUT_S = 6.0
+
+_SETTING = re.compile(r"^(?P<name>\w+)\s*=\s*(?P<value>.*?)\s*$", re.MULTILINE)
+_SLURM_USER = re.compile(r".*\((?P<uid>\d+)\)$")
+SEEING = frozenset({"operator", "administrator"})
+
+Run = Callable[[tuple[str, ...]], str | None]
+"""The output of a command; ``None`` where it could not be asked."""
+
+
+def hidden_jobs(run: Run | None = None, uid: int | None = None) -> str | None:
+    """Why other people's jobs may be missing from squeue's list; ``None`` where nothing says so. Blocks.
+
+    Where the configuration cannot be read nothing is said: squeue itself fails then, or it is no Slurm.
+    """
+    ask, own = run or _output, os.geteuid() if uid is None else uid
+    config = ask(("scontrol", "show", "config"))
+    if config is None:
+        return None
+    settings = {match["name"]: match["value"] for match in _SETTING.finditer(config)}
+    private = {each.strip().lower() for each in settings.get("PrivateData", "").split(",")}
+    slurm_user = _SLURM_USER.match(settings.get("SlurmUser", ""))
+    if not private & {"jobs", "all"} or own == 0 or (slurm_user and int(slurm_user["uid"]) == own):
+        return None
+    level = ask(("sacctmgr", "--noheader", "--parsable2", "show", "user", f"{own}", "format=AdminLevel"))
+    if level is not None and SEEING & {word.strip().lower() for word in level.splitlines()}:
+        return None
+    return (
+        "Slurm hides other people's jobs from this account (PrivateData=jobs), so its list does not say what "
+        "they hold; give the account AdminLevel=Operator, or run the service as SlurmUser"
+    )
+
+
+def _output(command: tuple[str, ...]) -> str | None:
+    if shutil.which(command[0]) is None:
+        return None
+    try:
+        done = subprocess.run(
+            command, capture_output=True, timeout=TIMEOUT_S, check=False, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else None
