@@ -26,6 +26,9 @@ from collector.model import (
 )
 from collector.store.database import Store
 
+BELIEVED_MS = 600_000
+"""How long what was last known of a silent machine holds, as in the loop (``collector.loop.Timing``)."""
+
 Told = tuple[GpuUuid, JobId, float, str]
 
 
@@ -33,6 +36,7 @@ Told = tuple[GpuUuid, JobId, float, str]
 class _Node:
     """What is remembered of one machine from tick to tick."""
 
+    last_ms: int = 0
     looked: Reading | None = None
     asked: object = None
     found: Attribution | None = None
@@ -60,7 +64,10 @@ class Recorder:
 
     def take(self, node: str, readings: Iterable[Reading], at_ms: int) -> Attribution | None:
         """What the sources of one machine said at one tick; who holds what after it."""
-        state = self._nodes.setdefault(node, _Node())
+        state = self._nodes.setdefault(node, _Node(last_ms=at_ms))
+        if at_ms - state.last_ms > BELIEVED_MS:
+            self.leave(node, at_ms)
+        state.last_ms = at_ms
         told = [self._merged(state, each) for each in readings]
         self._last_ms = max(self._last_ms, at_ms)
         for each in told:
@@ -77,10 +84,11 @@ class Recorder:
         return state.found
 
     def leave(self, node: str, at_ms: int) -> None:
-        """The machine is not asked any more: whatever is open there ends."""
+        """The machine answers no more: whatever is open there ends, after it was believed for a while."""
         state = self._nodes.get(node)
         if state is not None:
-            self._close(state, set(), set(), at_ms)
+            self._close(state, set(), set(), min(at_ms, state.last_ms + BELIEVED_MS))
+            state.asked = state.looked = state.found = None
 
     def write(self, store: Store) -> None:
         """Store all of it, and whose each process was."""
