@@ -5,7 +5,7 @@ processes or allocations has changed.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
 from collector.attribution import Attribution, effective
 from collector.batch import HeldInterval, History, IntrudedInterval, to_table
@@ -16,6 +16,7 @@ from collector.model import (
     Gpu,
     GpuSample,
     GpuUuid,
+    Holder,
     Intrusion,
     JobId,
     Process,
@@ -54,6 +55,7 @@ class Recorder:
         self._gpus: dict[GpuUuid, Gpu] = {}
         self._samples: list[GpuSample] = []
         self._held: list[HeldInterval] = []
+        self._holders: dict[JobId, Holder] = {}
         self._intruded: list[IntrudedInterval] = []
         self._processes: dict[ProcessKey, Process] = {}
         self._process_samples: list[ProcessSample] = []
@@ -99,7 +101,11 @@ class Recorder:
                 source=self._source,
                 gpus=tuple(self._gpus.values()),
                 samples=to_table(self._samples),
-                held=tuple(self._held),
+                held=tuple(
+                    replace(each, allocation=replace(each.allocation, holder=self._holders[job]))
+                    for each in self._held
+                    for job in [each.allocation.holder.job]
+                ),
                 processes=tuple(self._processes.values()),
                 process_samples=tuple(self._process_samples),
                 events=tuple(self._events),
@@ -136,6 +142,8 @@ class Recorder:
 
     def _hold(self, state: _Node, found: Attribution, at_ms: int) -> None:
         self._owners.update(found.owners)
+        for each in found.allocations:
+            self._learn(each.holder)
         now: Mapping[Told, Allocation] = {
             (each.uuid, each.holder.job, each.share, each.source.value): each for each in found.allocations
         }
@@ -146,6 +154,19 @@ class Recorder:
             state.held[key] = (begun[0], allocation)
         for each in found.intrusions:
             state.intruded.setdefault(each, began_ms)
+
+    def _learn(self, holder: Holder) -> None:
+        """Keep what was ever said of a job, as the store does from tick to tick."""
+        known = self._holders.get(holder.job)
+        if known is None or known == holder:
+            self._holders[holder.job] = holder
+            return
+        told = {
+            column.name: value
+            for column in fields(holder)
+            if (value := getattr(holder, column.name)) is not None
+        }
+        self._holders[holder.job] = replace(known, **told)
 
     def _close(self, state: _Node, held: set[Told], intruded: set[Intrusion], at_ms: int | None) -> None:
         for key in [key for key in state.held if key not in held]:

@@ -24,6 +24,7 @@ lead = "2m"
 [[holder]]
 name = "ann"
 title = "train"
+project = "vision"
 phases = ["train"]
 
 [process.trainer]
@@ -113,7 +114,7 @@ def test_utilization_stands_on_the_best_rung_there_is(source: str, seen, world: 
 @pytest.mark.parametrize("source", SOURCES)
 def test_holder_is_known_from_squeue_while_it_holds_and_not_after(source: str, seen):
     (claim,) = seen[source]["claims"]
-    assert (claim["user_name"], claim["kind"]) == ("ann", "batch")
+    assert (claim["user_name"], claim["project"], claim["kind"]) == ("ann", "vision", "batch")
     assert claim["job"].startswith("slurm:")
     assert seen[source]["late"] == []
 
