@@ -12,7 +12,7 @@ from typing import assert_never
 
 from advisor.engines.engine import SLICE_S, Done, Failed, Interrupted, Late, Outcome, Stale, Unsupported
 from advisor.model import ActionClass
-from advisor.register.life import Refused, Unable, lapsing
+from advisor.register.life import PLACING, Refused, Unable, lapsing
 from advisor.register.model import (
     Begin,
     Continue,
@@ -50,6 +50,9 @@ Agree = Callable[[Entry, tuple[GpuUuid, ...], float], Terms]
 """How an entry would hold a share of each of these GPUs: what keeps sharers apart, and the environment."""
 
 
+Claim = Callable[[tuple[GpuUuid, ...]], str | None]
+"""Take GPUs for this service, before any is leased; why they cannot be had."""
+
 MOST_WAIT_S = 900.0
 """A job says itself how long its grace is, up to a day, and who waits for it holds up what was approved next.
 This is longer than any that is usual; what takes more is found out by the journal."""
@@ -76,9 +79,14 @@ class LocalEngine:
     """The engine of submitted jobs; safe from any thread. ``interrupt`` ends every wait."""
 
     def __init__(
-        self, register: Register, clock: Clock, agree: Agree, patience: Patience | None = None
+        self,
+        register: Register,
+        clock: Clock,
+        agree: Agree,
+        patience: Patience | None = None,
+        claim: Claim = lambda gpus: None,
     ) -> None:
-        self._register, self._clock, self._agree = register, clock, agree
+        self._register, self._clock, self._agree, self._claim = register, clock, agree, claim
         self._patience = patience or Patience()
         self._stopping = threading.Event()
 
@@ -104,6 +112,9 @@ class LocalEngine:
             if callable(order):
                 self._register.change(step.job, order)
                 return Done()
+            claimed = self._claim(order.gpus) if isinstance(order, PLACING) else None
+            if claimed is not None:
+                return Stale(found=claimed)
             after = self._register.give(step.job, order, also)
         except Unable as error:
             return Unsupported(why=str(error))

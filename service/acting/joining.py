@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +34,7 @@ from service.acting.eyes import Eyes
 from service.acting.forced_end import ForcedEnd
 from service.acting.foreign_orders import ForeignOrders
 from service.acting.foreigners import Foreigners, Sight
+from service.acting.gpu_locks import GpuLocks, hold_leased
 from service.acting.granting import Granting
 from service.acting.keeping import Keeping
 from service.acting.launcher_reports import LauncherReports
@@ -41,7 +42,7 @@ from service.acting.lease_key import lease_key
 from service.acting.loop import ActingLoop, Looks, Pace, Parts
 from service.acting.membership import Membership, hold_strangers, rules_of
 from service.acting.memory_watching import MemoryWatching
-from service.acting.metrics import Facts, acting_exposition
+from service.acting.metrics import acting_metrics
 from service.acting.observing import Observing
 from service.acting.orders import Orders
 from service.acting.pair_watching import PairWatching
@@ -82,6 +83,8 @@ class Ground:
     """What the collector saw at its newest tick."""
     delivered: Callable[[str | None], None] = lambda trouble: None
     """Told how each round of deliveries ended."""
+    locks: GpuLocks = field(default_factory=GpuLocks)
+    """One a GPU that is leased, against other services of this machine."""
 
 
 class Acting:
@@ -153,6 +156,7 @@ class _Roots:
 def join_acting(ground: Ground) -> Acting:
     """The organs, joined and at rest; what a crash left open is settled first. Blocks. Raises StoreError."""
     roots = _roots(ground)
+    hold_leased(ground.locks, roots.register)
     settle = _settling(roots.books, roots.dispatch)
     settle()
     hold_strangers(roots.register, roots.membership, frozenset(ground.config.api.operators))
@@ -163,27 +167,15 @@ def join_acting(ground: Ground) -> Acting:
     desk = Desk(_organs(ground, roots, observing, loop, applying))
     waiting = (roots.local, roots.foreigners.engine)
     alerts = partial(_alerts, ground, roots, observing, loop)
-    return Acting(desk, loop, applying, waiting, alerts, metrics=_metrics(ground, roots, loop))
-
-
-def _metrics(ground: Ground, roots: _Roots, loop: ActingLoop) -> Callable[[], bytes]:
-    """The acting half's part of ``/metrics``, as it is when asked."""
-    undelivered = Undelivered(ground.store.folder, SystemClock())
-
-    def metrics() -> bytes:
-        count, oldest_s = undelivered.now()
-        facts = Facts(
-            entries=roots.register.entries().values(),
-            counts=roots.activity.counts(),
-            now_ms=ground.clock.now_ms(),
-            switched_off=roots.books.switch.halt() is not None,
-            last_cycle_s=loop.cycle_s,
-            undelivered=count,
-            oldest_s=oldest_s,
-        )
-        return acting_exposition(facts)
-
-    return metrics
+    metrics = acting_metrics(
+        register=roots.register,
+        counts=roots.activity.counts,
+        halt=roots.books.switch.halt,
+        cycle_s=lambda: loop.cycle_s,
+        undelivered=Undelivered(ground.store.folder, SystemClock()).now,
+        now_ms=ground.clock.now_ms,
+    )
+    return Acting(desk, loop, applying, waiting, alerts, metrics=metrics)
 
 
 def _alerts(ground: Ground, roots: _Roots, observing: Observing, loop: ActingLoop) -> "AlertDesk":
@@ -216,7 +208,7 @@ def _roots(ground: Ground) -> _Roots:
     books = open_books(store, clock, ground.folder, entry_of, settle, known=register.newest_known)
     granting = Granting(register, seldom(find_daemon, clock))
     patience = Patience(answer_s=acting.answer_s, reshape_s=acting.reshape_s)
-    local = LocalEngine(register, clock, granting.agree, patience)
+    local = LocalEngine(register, clock, granting.agree, patience, ground.locks.take)
     dispatch = Dispatch(local, foreigners.engine, foreign.told)
     whose = partial(_user, register)
     engine = LaunchedToo(dispatch, messages, whose)
@@ -274,6 +266,7 @@ def _observing(ground: Ground, roots: _Roots) -> Observing:
         roots.books.remember,
         roots.watching.remember,
         roots.pairing.remember,
+        ground.locks.mark,
         roots.granting.seen,
     )
 

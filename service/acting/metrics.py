@@ -3,12 +3,16 @@ Prometheus's: seconds, bytes, ``_total`` for what only grows while the service r
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from advisor.register.model import Entry, Stand
 from collector.exposition import COUNTER, Metric, family, single
 from service.acting.activity import Counts
+
+if TYPE_CHECKING:
+    from advisor.register.register import Register
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +46,33 @@ class ServiceFacts:
 def acting_exposition(facts: Facts) -> bytes:
     """Jobs, leases, cycles, actions and messages as Prometheus text."""
     return _text((*_jobs(facts), *_cycles(facts), *_actions(facts.counts), *_messages(facts)))
+
+
+def acting_metrics(
+    *,
+    register: "Register",
+    counts: Callable[[], Counts],
+    halt: Callable[[], str | None],
+    cycle_s: Callable[[], float | None],
+    undelivered: Callable[[], tuple[int, float | None]],
+    now_ms: Callable[[], int],
+) -> Callable[[], bytes]:
+    """The acting half's part of ``/metrics``, as it is when asked."""
+
+    def metrics() -> bytes:
+        count, oldest_s = undelivered()
+        facts = Facts(
+            entries=register.entries().values(),
+            counts=counts(),
+            now_ms=now_ms(),
+            switched_off=halt() is not None,
+            last_cycle_s=cycle_s(),
+            undelivered=count,
+            oldest_s=oldest_s,
+        )
+        return acting_exposition(facts)
+
+    return metrics
 
 
 def service_exposition(facts: ServiceFacts) -> bytes:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from collector.clock import Clock, SystemClock
 from service import wiring
+from service.acting.gpu_locks import GpuLocks, lock_folder
 from service.acting.joining import Acting, Ground, join_acting
 from service.acting.metrics import ServiceFacts, service_exposition
 from service.alerts.fallback import DirectSender, FallbackAlerts
@@ -59,7 +60,8 @@ def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
     sweep(orders.data)
     imports = Imports(store)
     desk = _desk(orders.config, store)
-    acting = _acting(orders, store, clock, pulse, body)
+    locks = _locks(orders)
+    acting = _acting(orders, store, clock, pulse, body, locks=locks)
     watch = _health_watch(orders, pulse)
     exports = Exports(write=lambda *span: write_export(store, *span), folder=orders.data)
     audit = Audit(SecurityLog(lambda: clock.monotonic_ms() / 1000))
@@ -100,6 +102,7 @@ def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
         watch.stop()
         if acting is not None:
             acting.stop()
+        locks.close()
         imports.close()
         server.stop()
         if answers.acting is not None:
@@ -167,7 +170,17 @@ def _past(stage: Stage, pulse: Pulse, ending: Ending, tell: Callable[[str], None
         pulse.chore_went("past", f"the past could not be filled in: {error}")
 
 
-def _acting(orders: "Orders", store: Any, clock: Clock, pulse: Pulse, body: Body) -> Acting | None:
+def _locks(orders: "Orders") -> GpuLocks:
+    """The locks of GPUs that are leased here, in the folder that is shared with the most services."""
+    folder = lock_folder(os.environ)
+    if folder.remark is not None:
+        orders.say(folder.remark)
+    return GpuLocks(folder.path, f"process {os.getpid()}, {orders.data}", SystemClock().monotonic_ms)
+
+
+def _acting(
+    orders: "Orders", store: Any, clock: Clock, pulse: Pulse, body: Body, *, locks: GpuLocks
+) -> Acting | None:
     """The acting half, at rest; a recording that is played has none: what it shows is long over."""
     if body.beat is None:
         return None
@@ -179,6 +192,7 @@ def _acting(orders: "Orders", store: Any, clock: Clock, pulse: Pulse, body: Body
         last_tick=lambda: pulse.condition.last_tick_ms,
         trouble=lambda trouble: pulse.chore_went(CYCLE, trouble),
         delivered=lambda trouble: pulse.health.went(DELIVERY, trouble),
+        locks=GpuLocks() if body.simulated else locks,
         simulated=body.simulated,
         snapshot=lambda: body.loop.snapshot,
     )

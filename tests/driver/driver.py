@@ -145,9 +145,10 @@ class Driver:
         self.state.nvml_version = b"11.470.57.02" if old else b"12.570.86.15"
         self.state.cuda_version = 11040 if old else 12080
         self.state.gpu_count = gpus
+        machine = hashlib.sha256(str(folder).encode()).hexdigest()[:4]
         for slot in range(layout.MAX_GPUS):
             self.state.order[slot] = slot
-            _furnish(self.state.gpus[slot], slot)
+            _furnish(self.state.gpus[slot], slot, machine)
 
     def __enter__(self) -> "Driver":
         return self
@@ -246,8 +247,9 @@ def _compile(sources: list[Path], folder: Path, old: bool) -> None:
     draft.rename(folder / LIBRARY)
 
 
-def _furnish(gpu: Any, slot: int) -> None:
-    gpu.uuid = f"GPU-{slot:08x}-0000-4000-8000-{slot:012x}".encode()
+def _furnish(gpu: Any, slot: int, machine: str) -> None:
+    """No two machines have GPUs of one UUID: services that lease the same one refuse each other."""
+    gpu.uuid = f"GPU-{slot:08x}-{machine}-4000-8000-{slot:012x}".encode()
     gpu.name = b"NVIDIA H100 80GB HBM3"
     gpu.bus_id = f"00000000:{slot + 1:02X}:00.0".encode()
     gpu.memory_total, gpu.memory_reserved, gpu.memory_used = 80 * GIB, GIB // 2, 0

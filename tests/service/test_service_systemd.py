@@ -42,7 +42,7 @@ def test_unit_of_the_machine_gives_up_what_it_does_not_need() -> None:
         "ProtectSystem=strict",
         "User=fallow",
         "CapabilityBoundingSet=",
-        "RuntimeDirectory=fallow",
+        "RuntimeDirectory=fallow fallow-gpus",
         "StateDirectory=fallow",
         "Type=notify",
         "Restart=on-failure",

@@ -1,0 +1,168 @@
+"""One lock a GPU: two services with different folders never lease the same one.
+
+Measuring needs no lock, leasing does. A lock is a file named by the GPU's UUID, held by ``flock`` from the
+first lease of that GPU to its last; the kernel drops it with the process, however that ends. Services whose
+account may write to the machine's folder (the installed one's, and root's) share it. Any other account's has
+a folder of its own: there the promise holds among that account's services alone, and the start says so.
+"""
+
+import fcntl
+import logging
+import os
+import re
+import stat
+import tempfile
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from collector.model import GpuUuid
+
+if TYPE_CHECKING:
+    from advisor.model import ClusterState
+    from advisor.register.register import Register
+
+log = logging.getLogger(__name__)
+
+MACHINE_FOLDER = Path("/run/fallow-gpus")
+"""Made by systemd for the installed service, and kept when that stops; root makes it where it is missing."""
+UNSHARED = (
+    "GPUs that are leased here are locked in {folder}, for services of this account alone: a service of "
+    "another account on this machine may lease the same. The service that `fallow service install` sets up "
+    "has a lock that holds for the machine."
+)
+JUST_TAKEN_S = 60.0
+"""A lock is taken before its lease is written down, which waits for the disk; it is kept meanwhile."""
+AGAIN_S = 30.0
+"""How long a GPU that another service holds is not planned with."""
+HOLDER_BYTES = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockFolder:
+    """Where the locks lie; ``remark``: what is then not promised."""
+
+    path: Path
+    remark: str | None = None
+
+
+def lock_folder(environment: Mapping[str, str], shared: Path = MACHINE_FOLDER) -> LockFolder:
+    """The machine's folder, made where this account may; else the account's own. Raises OSError."""
+    if os.geteuid() == 0 or os.access(shared, os.W_OK):
+        try:
+            _make(shared)
+            return LockFolder(path=shared)
+        except OSError as error:
+            log.warning("%s cannot be used for the locks of GPUs: %s", shared, error.strerror or error)
+    session = environment.get("XDG_RUNTIME_DIR")
+    own = Path(session) if session else Path(tempfile.gettempdir()) / f"fallow-{os.geteuid()}"
+    _make(own)
+    _make(own / shared.name)
+    return LockFolder(path=own / shared.name, remark=UNSHARED.format(folder=own / shared.name))
+
+
+class GpuLocks:
+    """The locks that one service holds; ``folder`` is where, ``None`` holds none. Safe from any thread."""
+
+    def __init__(
+        self, folder: Path | None = None, owner: str = "", monotonic_ms: Callable[[], int] = int
+    ) -> None:
+        self._folder, self._owner, self._monotonic_ms = folder, owner, monotonic_ms
+        self._held: dict[GpuUuid, tuple[int, int]] = {}
+        self._refused_ms: dict[GpuUuid, int] = {}
+        self._guard = threading.Lock()
+
+    def take(self, uuids: Iterable[GpuUuid]) -> str | None:
+        """Hold the locks of all these; why one cannot be held, and then none is that was not before."""
+        if self._folder is None:
+            return None
+        with self._guard:
+            fresh: list[GpuUuid] = []
+            for uuid in uuids:
+                if uuid in self._held:
+                    continue
+                refused = self._lock(self._folder, uuid)
+                if refused is not None:
+                    self._refused_ms[uuid] = self._monotonic_ms()
+                    for each in fresh:
+                        os.close(self._held.pop(each)[0])
+                    return refused
+                fresh.append(uuid)
+            return None
+
+    def keep(self, uuids: Collection[GpuUuid]) -> None:
+        """Let go of the locks of all others, but those that were only just taken."""
+        oldest_ms = self._monotonic_ms() - JUST_TAKEN_S * 1000
+        with self._guard:
+            gone = [
+                each for each, (_, at_ms) in self._held.items() if each not in uuids and at_ms < oldest_ms
+            ]
+            for uuid in gone:
+                os.close(self._held.pop(uuid)[0])
+
+    def mark(self, state: "ClusterState") -> "ClusterState":
+        """The state, in which GPUs that another service holds have somebody on them."""
+        since_ms = self._monotonic_ms() - AGAIN_S * 1000
+        with self._guard:
+            self._refused_ms = {uuid: at for uuid, at in self._refused_ms.items() if at >= since_ms}
+            refused = self._refused_ms.keys() & state.gpus.keys()
+        placed = {uuid for placement in state.placements.values() for uuid in placement.gpus}
+        others = refused - placed
+        if not others:
+            return state
+        marked = {uuid: replace(state.gpus[uuid], occupied=True) for uuid in others}
+        return replace(state, gpus={**state.gpus, **marked})
+
+    def close(self) -> None:
+        """Let go of all; safe to call twice."""
+        with self._guard:
+            for descriptor, _ in self._held.values():
+                os.close(descriptor)
+            self._held.clear()
+
+    def _lock(self, folder: Path, uuid: GpuUuid) -> str | None:
+        path = folder / f"{re.sub(r'[^A-Za-z0-9-]', '_', uuid)}.lock"
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            return f"{uuid} cannot be locked for a lease: {path}: {error.strerror}"
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(descriptor, HOLDER_BYTES, 0).decode(errors="replace").strip()
+            os.close(descriptor)
+            return f"{uuid} is leased by another Fallow service on this machine ({holder or 'unknown'})"
+        _give_to_owner_of(folder, path)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{self._owner}\n".encode()[:HOLDER_BYTES], 0)
+        self._held[uuid] = descriptor, self._monotonic_ms()
+        return None
+
+
+def hold_leased(locks: GpuLocks, register: "Register") -> None:
+    """Lock what is leased already, as after a restart, and let go of each GPU with its last lease."""
+    for uuid in register.holders():
+        refused = locks.take((uuid,))
+        if refused is not None:
+            log.error("a GPU that is leased here is leased elsewhere too: %s", refused)
+    register.listen(lambda before, after: locks.keep(register.holders()))
+
+
+def _make(folder: Path) -> None:
+    """The folder, closed to others. Raises OSError where somebody else's stands in its place."""
+    if not folder.exists():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.lstat()
+    mine = os.geteuid() == 0 or found.st_uid in (0, os.geteuid())
+    if not stat.S_ISDIR(found.st_mode) or not mine or found.st_mode & 0o022:
+        raise PermissionError(f"{folder} is not a folder of this account that others cannot write to")
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(f"{folder} may not be written")
+
+
+def _give_to_owner_of(folder: Path, path: Path) -> None:
+    """What root makes in another account's folder is that account's: its service needs it as well."""
+    if os.geteuid() == 0 and folder.stat().st_uid != 0:
+        os.chown(path, folder.stat().st_uid, folder.stat().st_gid, follow_symlinks=False)
