@@ -42,6 +42,8 @@ def data(driver: Driver, training: "subprocess.Popen[bytes]", tmp_path: Path) ->
     first.utilization, first.memory_used = 80, 10 * GIB
     first.process(training.pid, memory=8 * GIB)
     folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "fallow.toml").write_text("[collect]\nslurm = false\n")  # whatever is installed here
     command = [
         sys.executable,
         "-m",
