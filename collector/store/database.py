@@ -32,6 +32,7 @@ from collector.store.origin import Origin, refuse_other
 from collector.store.ownership import Ownership
 from collector.store.retention import Dropped, Retention, drop_expired
 from collector.store.rollups import any_finished, read_marks
+from collector.store.sealed_check import damaged_days, replace_damaged, set_aside
 from collector.store.sealing import (
     SealedDay,
     broken_days,
@@ -208,6 +209,16 @@ class Store:
                     sealed.append(day)
         return tuple(sealed)
 
+    def mend_sealed(self) -> tuple[str, ...]:
+        """Look through every page of the sealed days; of a damaged one use the rest. What to tell of it."""
+        told = []
+        with self._chores, translated("looking through sealed days", self.path), self.reader() as connection:
+            for found in damaged_days(connection, self.folder):
+                with transaction(connection):
+                    told.append(replace_damaged(connection, self.folder, found))
+                set_aside(self.folder, found)
+        return tuple(told)
+
     def apply_retention(self, retention: Retention, now_ms: int) -> Dropped:
         """Let go of what is older than the retention says; files go last."""
         with self._chores:
@@ -246,8 +257,15 @@ class Store:
 
     def export(self, out: Path, kind: Format, from_ms: int, to_ms: int) -> Exported:
         """Write samples, allocations and gpus of a span to files in ``out``; see ``docs/schema.md``."""
-        with translated("exporting", out), self.reader() as connection:
-            return export(connection, out, kind, from_ms, to_ms)
+        with translated("exporting", out):
+            try:
+                with self.reader() as connection:
+                    return export(connection, out, kind, from_ms, to_ms)
+            except duckdb.Error:
+                if self.read_only or not self.mend_sealed():
+                    raise
+            with self.reader() as connection:
+                return export(connection, out, kind, from_ms, to_ms)
 
     def write_judgement(self, judgement: Judgement, at_ms: int) -> FindingsWritten:
         """Make the newest judgement this one, all of it or nothing: findings are opened, refreshed or closed

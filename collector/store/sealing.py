@@ -52,9 +52,9 @@ def seal_day(connection: duckdb.DuckDBPyConnection, folder: Path, day_ms: int) -
     before = connection.execute(statement("sealed_of_day"), {"day": day}).fetchall()
     if any(_wrong(folder / path, size) for path, size in before):
         return None
-    target = folder / SEALED_FOLDER / f"day={day}" / _name({path for path, _ in before})
+    target = folder / SEALED_FOLDER / f"day={day}" / free_name({path for path, _ in before})
     batches = connection.sql(statement("read_day"), params=span).to_arrow_reader(ROW_GROUP_ROWS)
-    rows = _write_whole(batches, target)
+    rows = write_whole(batches, target)
     record = {
         "day": day,
         "path": target.relative_to(folder).as_posix(),
@@ -138,7 +138,7 @@ def remove_files(folder: Path, paths: Iterable[str]) -> None:
             file.parent.rmdir()
 
 
-def _name(before: set[str]) -> str:
+def free_name(before: set[str]) -> str:
     """``samples.parquet``, and for a day written anew a name that no recorded file has."""
     taken = {Path(path).name for path in before}
     number = len(taken) + 1
@@ -160,7 +160,7 @@ def _wrong(file: Path, size: int) -> str | None:
     return None
 
 
-def _write_whole(batches: pa.RecordBatchReader, target: Path) -> int:
+def write_whole(batches: pa.RecordBatchReader, target: Path) -> int:
     """All rows in ``target``, on disk; the file appears at once or not at all. The number of rows."""
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(target.name + _TEMPORARY)
@@ -191,6 +191,7 @@ def _encoding(schema: pa.Schema) -> dict[str, object]:
         "use_dictionary": words,
         "column_encoding": dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
         "write_statistics": True,
+        "write_page_checksum": True,
     }
 
 

@@ -1,7 +1,7 @@
 """What a service does beside its ticks: findings, sealing, retention, checkpoints, reports."""
 
 from time import sleep
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collector.clock import Clock
@@ -14,6 +14,8 @@ CHECKPOINT_S = 600
 SHED_TRIES, SHED_EVERY_S = 20, 0.1
 """Most moments nobody reads; a busy service has such moments as well."""
 FINDINGS_S = 60
+MENDING_AFTER_S = 900
+"""Reading every sealed day takes the disk a while; a start has enough to do without it."""
 KEEPING_S = 3_600
 SETTLED_DAYS = 1.0
 """Time enough to see that a clock is wrong."""
@@ -35,6 +37,13 @@ def make_chores(config: "Config", store: "Store", clock: "Clock") -> "tuple[Chor
             early=True,
         ),
         Chore(
+            name="sealed days",
+            every_s=DAY_MS / 1000,
+            first_after_s=MENDING_AFTER_S,
+            work=lambda: _mend(store),
+            apart=True,
+        ),
+        Chore(
             name="sealing and retention",
             every_s=KEEPING_S,
             first_after_s=60,
@@ -52,14 +61,26 @@ def _assess(config: "Config", store: "Store", now_ms: int) -> None:
     from analytics.assess import assess, finding_rows, pattern_rows, unjudged_rows
     from collector.store.judgements import Judgement
 
-    with store.reader() as connection:
-        analysis = assess(connection, now_ms, config.findings, round(config.collect.tick_s * 1000))
+    def look() -> Any:
+        with store.reader() as connection:
+            return assess(connection, now_ms, config.findings, round(config.collect.tick_s * 1000))
+
+    try:
+        analysis = look()
+    except Exception:
+        if not store.mend_sealed():  # a sealed day that is damaged is one cause that goes away by this
+            raise
+        analysis = look()
     judgement = Judgement(
         findings=finding_rows(analysis),
         patterns=pattern_rows(analysis, config.findings),
         unjudged=unjudged_rows(analysis),
     )
     store.write_judgement(judgement, now_ms)
+
+
+def _mend(store: "Store") -> None:
+    store.mend_sealed()
 
 
 def _checkpoint(store: "Store") -> None:
