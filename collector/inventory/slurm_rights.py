@@ -1,6 +1,6 @@
 """Whether this account sees everybody's jobs in Slurm: a list without other people's jobs is no answer.
 
-With ``PrivateData=jobs`` (slurm.conf(5)) squeue shows an ordinary account its own jobs alone, and does not say
+With ``PrivateData=jobs`` (slurm.conf(5)) squeue shows an ordinary account its own jobs alone, and doesn't say
 so; root, SlurmUser, operators and administrators see all.
 """
 

@@ -22,6 +22,9 @@ from tests.chaos.site import ATTACKER, ROOT, Site
 FLOOD = "flood"
 """The name of the attacker's own jobs."""
 
+BOUNDED = (0, 429, 503)
+"""What an attacker meets who has asked for too much before: hung up on, or told to wait."""
+
 Fault = Callable[[Site, Exporter, random.Random], list[str]]
 """Answers with what went wrong, empty when nothing did."""
 
@@ -113,6 +116,13 @@ def forge(site: Site, _: Exporter, dice: random.Random) -> list[str]:
     return _attack(site, "forge", dice)
 
 
+def claim(site: Site, _: Exporter, dice: random.Random) -> list[str]:
+    """After a restart of the service, an account says that it has held every GPU for long."""
+    site.kill_service(signal.SIGKILL)
+    wrong = _again(site)
+    return [*wrong, *_attack(site, "claim", dice)]
+
+
 def garbage(site: Site, _: Exporter, dice: random.Random) -> list[str]:
     """Bytes that are no HTTP on both listeners."""
     return _attack(site, "garbage", dice)
@@ -130,6 +140,7 @@ FAULTS: tuple[tuple[Fault, float], ...] = (
     (flood, 1.0),
     (hold_connections, 1.0),
     (forge, 2.0),
+    (claim, 1.0),
     (garbage, 1.0),
 )
 """How often each comes, relative to the others."""
@@ -242,6 +253,40 @@ def _forging(path: str, dice: random.Random, jobs: list[str]) -> None:
                 print(f"{verb} of {job} was accepted with {status}")
 
 
+def _claiming(path: str, dice: random.Random, _: list[str]) -> None:
+    """Prints each GPU that a job of the attacker's holds and was never given; its job is cancelled then."""
+    wanted = {
+        "command": ["x"],
+        "project": f"uid-{os.getuid()}",
+        "min_gpus": 400,
+        "max_gpus": 400,
+        "name": FLOOD,
+    }
+    status, text = _ask(path, "POST", "/v1/jobs", wanted)
+    if status in BOUNDED:
+        return
+    if not 200 <= status < 300:
+        sys.exit(f"a job of the attacker's own was not taken: {status} {text[:200]}")
+    job = json.loads(text)["job"]
+    _status, known = _ask(path, "GET", "/v1/query/gpus_now")
+    uuids = [row["uuid"] for row in json.loads(known)] if known.startswith("[") else []
+    for handled in (0, 1, 2**31, 2**53):
+        report = {
+            "at_ms": time.time_ns() // 10**6,
+            "launcher": {"node": socket.gethostname(), "pid": os.getpid(), "started_ms": 1},
+            "stand": "running",
+            "handled": handled,
+            "gpus": uuids,
+            "pids": [os.getpid()],
+        }
+        _ask(path, "POST", f"/v1/jobs/{job}/reports", report)
+    _status, leases = _ask(path, "GET", "/v1/leases")
+    _status, entry = _ask(path, "GET", f"/v1/jobs/{job}")
+    if f'"{job}"' in leases and json.loads(entry).get("directive") is None:
+        print(f"{job} holds GPUs that it was never given")
+    _ask(path, "POST", f"/v1/jobs/{job}/cancel", {"because": "over"})
+
+
 def _garbage(path: str, dice: random.Random, _: list[str]) -> None:
     for _n in range(50):
         with socket.socket(socket.AF_UNIX) as each, suppress(OSError):
@@ -251,7 +296,7 @@ def _garbage(path: str, dice: random.Random, _: list[str]) -> None:
             each.recv(4_096)
 
 
-ATTACKS = {"flood": _flooding, "hold": _holding, "forge": _forging, "garbage": _garbage}
+ATTACKS = {"flood": _flooding, "hold": _holding, "forge": _forging, "claim": _claiming, "garbage": _garbage}
 
 if __name__ == "__main__":
     ATTACKS[sys.argv[1]](sys.argv[2], random.Random(int(sys.argv[3])), json.loads(sys.argv[4]))
