@@ -28,6 +28,7 @@ from service.acting.activity import Activity
 from service.acting.applying import Applying
 from service.acting.books import Books, open_books
 from service.acting.consenting import Consenting, ConsentParts, Consents
+from service.acting.cycle_frame import after_cycle, settling
 from service.acting.desk import Desk, Organs
 from service.acting.doubts import Doubts
 from service.acting.eyes import Eyes
@@ -54,7 +55,6 @@ from service.delivery.glance import Undelivered
 from service.privileged.client import find_daemon
 
 if TYPE_CHECKING:
-    from advisor.cycle import Cycle
     from advisor.limits import Limits
     from advisor.model import ClusterState
     from advisor.register.register import Register
@@ -157,7 +157,7 @@ def join_acting(ground: Ground) -> Acting:
     """The organs, joined and at rest; what a crash left open is settled first. Blocks. Raises StoreError."""
     roots = _roots(ground)
     hold_leased(ground.locks, roots.register)
-    settle = _settling(roots.books, roots.dispatch)
+    settle = settling(roots.books, roots.dispatch)
     settle()
     hold_strangers(roots.register, roots.membership, frozenset(ground.config.api.operators))
     observing = _observing(ground, roots)
@@ -299,7 +299,7 @@ def _loop(ground: Ground, roots: _Roots, observing: Observing, settle: "Callable
         looks=Looks(launcher=eyes.launcher, workers=eyes.workers),
         halted=roots.books.switch.halt,
         before=settle,
-        after=_after(roots.books, limits, (roots.watching, roots.pairing)),
+        after=after_cycle(roots.books, limits, (roots.watching, roots.pairing)),
         trouble=ground.trouble,
         activity=roots.activity,
     )
@@ -350,30 +350,6 @@ def _organs(
         forced=ForcedEnd(register=roots.register, orders=orders, eyes=eyes, snapshot=ground.snapshot),
         inner_projects=frozenset(quota.parent for quota in config.quotas.values() if quota.parent),
     )
-
-
-def _settling(books: Books, engine: Dispatch) -> "Callable[[], None]":
-    """What goes before every cycle: what was open is settled, and what was told by then is noted."""
-
-    def settle() -> None:
-        for deed, how in books.settle():
-            if deed.step is not None:
-                engine.settled(deed.step, how.result, how.found)
-
-    return settle
-
-
-def _after(
-    books: Books, limits: "Limits", watching: "tuple[MemoryWatching | PairWatching, ...]"
-) -> "Callable[[Cycle], None]":
-    """What follows every cycle: it is filed, and neighbours are seen to: their memory, and their speed."""
-
-    def follow(cycle: "Cycle") -> None:
-        books.file(cycle, limits)
-        for each in watching:
-            each.after(cycle)
-
-    return follow
 
 
 def _entry(register: "Register", job: JobId) -> Entry | None:
