@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from advisor.register.life import leased
+from advisor.register.model import Entry
 from collector.model import GpuUuid
 
 if TYPE_CHECKING:
@@ -143,11 +145,22 @@ class GpuLocks:
 
 def hold_leased(locks: GpuLocks, register: "Register") -> None:
     """Lock what is leased already, as after a restart, and let go of each GPU with its last lease."""
-    for uuid in register.holders():
-        refused = locks.take((uuid,))
-        if refused is not None:
-            log.error("a GPU that is leased here is leased elsewhere too: %s", refused)
-    register.listen(lambda before, after: locks.keep(register.holders()))
+
+    def lock(uuids: Iterable[GpuUuid]) -> None:
+        for uuid in uuids:
+            refused = locks.take((uuid,))
+            if refused is not None:
+                log.error("a GPU that is leased here is leased elsewhere too: %s", refused)
+
+    def changed(before: Entry | None, after: Entry) -> None:
+        had = () if before is None else leased(before)
+        lock(
+            uuid for uuid in leased(after) if uuid not in had
+        )  # one that a launcher proved was not asked for
+        locks.keep(register.holders())
+
+    lock(register.holders())
+    register.listen(changed)
 
 
 def _make(folder: Path) -> None:

@@ -146,3 +146,18 @@ def test_an_account_without_the_machines_folder_has_its_own_and_is_told_what_tha
         fallen = lock_folder({"XDG_RUNTIME_DIR": str(session)}, shared)
     assert fallen.path == session / "fallow-gpus"
     assert fallen.remark is not None and "another account" in fallen.remark
+
+
+def test_a_lease_that_a_launcher_proves_is_locked_as_well(tmp_path: Path, clock: HandClock) -> None:
+    """After a restore nobody asked for it: the launcher showed the order by which it holds the GPU."""
+    store, register = opened(tmp_path, clock)
+    with store:
+        mine, other = locks_in(tmp_path, clock), locks_in(tmp_path, clock, "process 2, /other")
+        hold_leased(mine, register)
+        job = register.submit(submission())[0].id
+        register.change(job, lambda entry: replace(entry, stand=Stand.RUNNING, gpus=(A,)))
+        assert other.take([A]) is not None and other.take([B]) is None
+        register.report(job, word(Stand.ENDED, 0, ending=Ending.DONE))
+        clock.pass_s(120)
+        register.submit(submission(nonce="next"))
+        assert other.take([A]) is None
