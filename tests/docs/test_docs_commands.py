@@ -184,7 +184,6 @@ def assert_is_a_verb(mention: Command) -> None:
         assert all(is_verb(word) for word in words), str(mention)
         return
     try:
-        try:
         parse(words)
     except SystemExit as ended:  # --help and --version say their piece and end
         assert ended.code == 0
