@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from collector.backfill.scale import scales
 from collector.backfill.server import Series
-from collector.dcgm.labels import Claim, Identity, claims, identity, parent_of
+from collector.dcgm.labels import Claim, Identity, claims, identity, own_pods, parent_of
 from collector.dcgm.vocabulary import (
     BLANKS,
     INT64_BLANK,
@@ -79,11 +79,13 @@ def _collect(series: list[Series], exported: bool) -> dict[GpuUuid, Collected]:
     by_target: dict[tuple[str, ...], list[Series]] = {}
     for each in series:
         by_target.setdefault(_target(each.labels), []).append(each)
+    own = own_pods(each.labels for each in series)
     found: dict[GpuUuid, Collected] = {}
     for target, group in by_target.items():
         factors = scales(group)
         for each in group:
-            _assign(found, each, target, factors, exported)
+            held = claims(each.labels, exported=exported, own=own) or ()
+            _assign(found, each, target, factors, held=held)
     return found
 
 
@@ -92,7 +94,8 @@ def _assign(
     series: Series,
     target: tuple[str, ...],
     factors: tuple[Times, Values],
-    exported: bool,
+    *,
+    held: tuple[Claim, ...],
 ) -> None:
     measure = measure_of(series.name)
     who = identity(series.labels, fallback_node=_instance(series.labels))
@@ -103,7 +106,7 @@ def _assign(
         at_ms=series.at_ms,
         values=series.values * _factor(measure, series.at_ms, factors),
         measure=measure,
-        claims=claims(series.labels, exported=exported) or (),
+        claims=held,
     )
     last = int(series.at_ms[-1])
     device = _known(found, who, last)

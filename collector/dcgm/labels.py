@@ -2,10 +2,11 @@
 
 ``Hostname`` until 4.8.2 and ``hostname`` after; ``UUID`` and ``uuid``; pod labels absent, empty (free),
 ``pod_name`` in the old namespace, ``exported_pod`` after a Prometheus in between; ``hpc_job`` repeats a row
-for each job. Behind a Prometheus without honor_labels the bare ``pod`` is the *exporter's own*: see
-``sees_exported``.
+for each job. Behind a Prometheus the bare ``pod`` can be the *exporter's own*: see ``sees_exported`` and
+``own_pods``.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -26,7 +27,14 @@ _EXPORTED_NAMESPACE = ("exported_namespace", "exported_pod_namespace")
 _POD = ("pod_name", "pod")
 _NAMESPACE = ("pod_namespace", "namespace")
 _JOB = ("hpc_job",)
+_NO_JOB = "0"
+"""What a Slurm epilog writes into the exporter's job file for "nobody": NVIDIA's dashboards filter it out."""
 _EXPORTER = "dcgm-exporter"
+_INSTANCE_OF_TARGET = "instance"
+"""Prometheus puts it on every series that it scrapes, and an exporter on none."""
+_CONTAINER = ("container", "container_name")
+_GENERATED = re.compile(r".+-[bcdfghjklmnpqrstvwxz2456789]{5}")
+"""How Kubernetes names a DaemonSet's pods: five characters of apimachinery's alphabet (util/rand)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,19 +94,57 @@ def sees_exported(every: Iterable[Labels]) -> bool:
     return any(name in labels for labels in every for name in _EXPORTED_POD)
 
 
-def claims(labels: Labels, *, exported: bool) -> tuple[Claim, ...] | None:
-    """Who holds the row's device; empty when the labels are there and empty, ``None`` when there are none."""
+def own_pods(every: Iterable[Labels]) -> frozenset[str]:
+    """The pods that are an exporter itself: a Prometheus puts its target's pod where no other stands.
+
+    Without honor_labels a bare ``pod`` is always the target's, and with it wherever a GPU is free. One is
+    known by its service, job or container; or because every GPU behind one ``instance`` names it, with no
+    container (an exporter writes pod, namespace and container together) and a DaemonSet's kind of name.
+    Sources: Prometheus, scrape_config honor_labels; dcgm-exporter's internal/pkg/transformation.
+    """
+    by_instance: dict[str, set[tuple[str, str]]] = {}
+    found = set()
+    for labels in every:
+        pod = _first(labels, _POD)
+        if not labels.get(_INSTANCE_OF_TARGET) or not _first(labels, _UUID):
+            continue
+        by_instance.setdefault(labels[_INSTANCE_OF_TARGET], set()).add((pod, _first(labels, _CONTAINER)))
+        if pod and _is_target(labels, pod):
+            found.add(pod)
+    for together in by_instance.values():
+        ((pod, container), *others) = together
+        if not others and not container and _GENERATED.fullmatch(pod):
+            found.add(pod)
+    return frozenset(found)
+
+
+def claims(labels: Labels, *, exported: bool, own: frozenset[str] = frozenset()) -> tuple[Claim, ...] | None:
+    """Who holds the row's device; empty when the labels are there and empty, ``None`` when there are none.
+
+    ``own`` are the pods of exporters (``own_pods``): they hold nothing.
+    """
     pods = _EXPORTED_POD if exported else _POD
     namespaces = _EXPORTED_NAMESPACE if exported else _NAMESPACE
     if not any(name in labels for name in (*pods, *_JOB)):
         return None
     pod, namespace = _first(labels, pods), _first(labels, namespaces)
     found = []
-    if pod and _EXPORTER not in pod:
+    if pod and _EXPORTER not in pod and (exported or pod not in own):
         found.append(Claim(holder=pod_holder(namespace, pod), source=ClaimSource.KUBERNETES))
-    if job := _first(labels, _JOB):
+    if (job := _first(labels, _JOB).strip()) and job != _NO_JOB:
         found.append(Claim(holder=Holder(job=JobId(f"slurm:{job}")), source=ClaimSource.SLURM))
     return tuple(found)
+
+
+def _is_target(labels: Labels, pod: str) -> bool:
+    """Whether the pod or its container is called as the target that Prometheus scraped."""
+    service, job, container = labels.get("service", ""), labels.get("job", ""), _first(labels, _CONTAINER)
+    return (
+        _EXPORTER in container
+        or bool(service and pod.startswith(f"{service}-"))
+        or bool(container and container == service)
+        or bool(job and pod.startswith(f"{job}-") and _GENERATED.fullmatch(pod) and len(pod) == len(job) + 6)
+    )
 
 
 def _first(labels: Labels, names: tuple[str, ...]) -> str:

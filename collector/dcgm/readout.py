@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from collector.dcgm.labels import Claim, Identity, claims, identity, parent_of, sees_exported
+from collector.dcgm.labels import Claim, Identity, claims, identity, own_pods, parent_of, sees_exported
 from collector.dcgm.mig import share_of
 from collector.dcgm.text import Row
 from collector.dcgm.vocabulary import (
@@ -86,9 +86,9 @@ def read_out(rows: Iterable[Row], *, fallback_node: str, at_ms: int, width_ms: i
 
 def _devices(known: list[tuple[Row, Measure]], fallback_node: str) -> tuple[dict[GpuUuid, _Device], bool]:
     blocks = {id(row.labels): row.labels for row, _ in known}
-    exported = sees_exported(blocks.values())
+    exported, own = sees_exported(blocks.values()), own_pods(blocks.values())
     identities = {key: identity(labels, fallback_node=fallback_node) for key, labels in blocks.items()}
-    holders = {key: claims(labels, exported=exported) for key, labels in blocks.items()}
+    holders = {key: claims(labels, exported=exported, own=own) for key, labels in blocks.items()}
     scale = _scale_of(known)
     devices: dict[GpuUuid, _Device] = {}
     for row, measure in known:

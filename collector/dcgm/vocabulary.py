@@ -17,6 +17,8 @@ MIB = 1 << 20
 INT64_BLANK = float(0x7FFFFFFFFFFFFFF0)
 BLANKS = frozenset(float(base + code) for base in (0x7FFFFFF0, 1 << 47) for code in range(4))
 """What DCGM writes where it has no number; all 64-bit integer blanks are INT64_BLANK when read as doubles."""
+_COUNTER_SUFFIX = "_TOTAL"
+"""OpenMetrics ends every counter's name so, and OpenTelemetry's Prometheus exporters append it to all."""
 _PREFIXES = ("DCGM_FI_DEV_", "DCGM_FI_PROF_", "DCGM_")
 
 
@@ -125,7 +127,8 @@ def _stem(name: str) -> str:
     upper = name.upper()
     for prefix in _PREFIXES:
         if upper.startswith(prefix):
-            return upper[len(prefix) :]
+            stem = upper[len(prefix) :]
+            return stem if stem in _BY_STEM else stem.removesuffix(_COUNTER_SUFFIX)
     return ""
 
 

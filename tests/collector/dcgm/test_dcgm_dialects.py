@@ -236,3 +236,13 @@ def test_new_and_old_name_of_one_measure_in_a_scrape_count_once() -> None:
 def test_exporters_of_1_x_are_keyed_by_their_lower_case_uuid() -> None:
     (gpu,) = read([Board(uuid="GPU-a", facts=Facts(temperature_c=40))], ANCIENT).gpus
     assert (gpu.uuid, gpu.node) == ("GPU-a", "node-1")
+
+
+def test_the_suffix_of_opentelemetry_and_openmetrics_is_read() -> None:
+    page = (
+        'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-a",Hostname="n1"} 77\n'
+        'DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION_total{gpu="0",UUID="GPU-a",Hostname="n1"} 5.5e+10\n'
+        'DCGM_FI_DEV_ECC_SBE_VOL_TOTAL_total{gpu="0",UUID="GPU-a",Hostname="n1"} 3\n'
+    )
+    (sample,) = read_out(parse(page, is_known), fallback_node="n", at_ms=1, width_ms=1).samples
+    assert (sample.energy_mj, sample.ecc_corrected) == (55_000_000_000, 3)

@@ -73,6 +73,46 @@ def test_behind_a_prometheus_a_bare_pod_is_the_exporters() -> None:
     assert held(readout) == [("GPU-a", "pod:vision/train-0", "vision", 1.0)]
 
 
+@pytest.mark.parametrize("job", ["0", "", " "])
+def test_hpc_job_zero_or_empty_is_no_job(job: str) -> None:
+    assert read(Board(uuid="GPU-a", holders={"hpc_job": job}, facts=BUSY)).allocations == ()
+
+
+TARGET = {"instance": "10.0.0.1:9400", "job": "gpu"}
+OWN = TARGET | {"namespace": "mon", "pod": "gpu-metrics-x7k2p"}
+"""What a Prometheus puts on the series of an exporter whose pod has a name of its site's own."""
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        OWN | {"service": "gpu-metrics"},
+        OWN | {"service": "gpu-metrics", "container": "main"},
+        OWN | {"container": "nvidia-dcgm-exporter"},
+        OWN | {"job": "gpu-metrics", "container": "main"},
+        OWN,
+    ],
+)
+def test_exporters_own_pod_behind_a_prometheus_holds_no_gpu(labels: dict[str, str]) -> None:
+    boards = [Board(uuid=f"GPU-{i}", index=i, holders=labels, facts=BUSY) for i in range(4)]
+    assert read(*boards).allocations == ()
+
+
+def test_workloads_keep_their_gpus_where_prometheus_honours_their_labels() -> None:
+    free = OWN | {"service": "gpu-metrics", "container": "main"}
+    train = free | {"namespace": "vision", "pod": "train-x7k2p", "container": "torch"}
+    whole = [Board(uuid=f"GPU-{i}", index=i, holders=train, facts=BUSY) for i in range(2)]
+    taken = [(f"GPU-{i}", "pod:vision/train-x7k2p", "vision", 1.0) for i in range(2)]
+    assert held(read(*whole)) == taken
+    assert held(read(*whole, Board(uuid="GPU-f", index=2, holders=free, facts=BUSY))) == taken
+
+
+def test_pods_that_differ_behind_one_instance_are_workloads() -> None:
+    pods = [OWN | {"pod": f"train-x7k2{c}"} for c in "pq"]
+    boards = [Board(uuid=f"GPU-{i}", index=i, holders=pod, facts=BUSY) for i, pod in enumerate(pods)]
+    assert [job for _, job, *_ in held(read(*boards))] == ["pod:mon/train-x7k2p", "pod:mon/train-x7k2q"]
+
+
 def test_rows_repeated_for_each_slurm_job_are_one_sample_and_two_holders() -> None:
     boards = [Board(uuid="GPU-a", holders={"hpc_job": job}, facts=BUSY) for job in ("812", "813")]
     readout = read(*boards)
