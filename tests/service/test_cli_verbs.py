@@ -9,6 +9,7 @@ import select
 import subprocess
 import sys
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -20,6 +21,7 @@ from service.doctor import disk
 from service.examined import Verdict
 from tests.service.conftest import Running, fallow, verb
 
+PYTHON = quote(sys.executable)
 ESCAPE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 READING = [
     ["status"],
@@ -84,13 +86,14 @@ def test_status_keeps_showing_until_interrupted(service: Running) -> None:
 
 
 def test_output_that_nobody_reads_any_more_is_no_error(service: Running) -> None:
-    command = f"{sys.executable} -m service.cli config --json --data {service.data} | head -1"
+    command = f"{PYTHON} -m service.cli config --json --data {quote(str(service.data))} | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("[\n", "")
 
 
 def test_a_table_that_nobody_reads_any_more_is_no_error_either(service: Running) -> None:
-    command = f"{sys.executable} -m service.cli config --data {service.data} | true; exit ${{PIPESTATUS[0]}}"
+    data = quote(str(service.data))
+    command = f"{PYTHON} -m service.cli config --data {data} | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -108,7 +111,8 @@ def test_terminal_that_lacks_our_signs_gets_others_for_them(
 
 @pytest.mark.parametrize("words", ["status", "status --json", "config --reference", "export --out {out}"])
 def test_output_that_finds_no_room_is_one_message(service: Running, words: str, tmp_path: Path) -> None:
-    command = f"{sys.executable} -m service.cli {words.format(out=tmp_path)} --data {service.data} >/dev/full"
+    asked, data = words.format(out=quote(str(tmp_path))), quote(str(service.data))
+    command = f"{PYTHON} -m service.cli {asked} --data {data} >/dev/full"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("fallow: ") and "No space left" in done.stderr
@@ -148,7 +152,7 @@ def test_home_of_nobody_is_named() -> None:
 
 
 def test_folder_that_was_removed_under_the_shell_is_named(tmp_path: Path) -> None:
-    command = f"rmdir {tmp_path}; {sys.executable} -m service.cli status"
+    command = f"rmdir {quote(str(tmp_path))}; {PYTHON} -m service.cli status"
     path = {"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": os.environ["PATH"]}
     done = subprocess.run(
         ["bash", "-c", command], capture_output=True, text=True, check=False, cwd=tmp_path, env=path

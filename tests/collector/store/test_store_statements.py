@@ -91,6 +91,7 @@ PARAMETERS = {
     "learn_idle_power": "from_ms to_ms",
     "merge_allocations": "",
     "newest_samples": "",
+    "newest_tick": "",
     "note_judged": "at_ms",
     "note_import": "from_ms origin rows_added to_ms",
     "open_allocations": "from_ms",

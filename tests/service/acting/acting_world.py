@@ -45,12 +45,13 @@ from tests.stores import open_store
 GIB = 1 << 30
 GPUS = tuple(GpuUuid(f"GPU-{n}") for n in range(4))
 NODE = NodeName(socket.gethostname())
-ANNA = Caller(name="anna", uid=1000, role=Role.USER)
+ANNA = Caller(name="anna", uid=4_100_000, role=Role.USER)
 SELF = Caller(name="anna", uid=os.getuid(), role=Role.USER)
 """The account that the tests run as, whose real processes are a job's own."""
-BO = Caller(name="bo", uid=1001, role=Role.USER)
+BO = Caller(name="bo", uid=4_100_001, role=Role.USER)
 ROOT = Caller(name="root", uid=0, role=Role.OPERATOR)
-GUEST = Caller(name="guest", uid=1002, role=Role.VIEWER)
+GUEST = Caller(name="guest", uid=4_100_002, role=Role.VIEWER)
+"""Accounts that no machine has: their groups are looked up, and one of them could be the service's own."""
 CONFIG = Config(acting=ActingConfig(every_s=0.5, answer_s=2.0, reshape_s=2.0))
 
 

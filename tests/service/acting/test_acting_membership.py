@@ -145,7 +145,7 @@ def test_nobody_runs_on_another_projects_guarantee(tmp_path: Path) -> None:
             there.desk.submit(ANNA, wanted(nonce="n1")) == (there.desk.job(ANNA, JobId(entry["job"])), False)
             or True
         )
-        own = wanted(nonce="n3", project=ProjectName("bo"), user="anna", uid=1000)
+        own = wanted(nonce="n3", project=ProjectName("bo"), user="anna", uid=ANNA.uid)
         assert there.desk.submit(BO, own)[0]["user"] == "bo", "whoever a client says it is"
         assert entry["user"] == "anna"
 

@@ -13,7 +13,7 @@ from tests.service.acting.acting_world import ANNA, BO, GUEST, ROOT, wanted
 
 SECRET = "hush-4711"
 COMMAND = ("python", "t.py", "--token", SECRET, "--lr", "1", f"postgresql://ann:{SECRET}@db/runs")
-ASKED = wanted(command=COMMAND, user="anna", uid=1000, folder="/home/anna/secret-plan", nonce="n0")
+ASKED = wanted(command=COMMAND, user="anna", uid=4_100_000, folder="/home/anna/secret-plan", nonce="n0")
 ENTRY = Entry(id=JobId("fallow:7"), submission=ASKED)
 
 
@@ -39,7 +39,7 @@ def test_others_see_what_it_runs_and_no_secret(caller: Caller, listed: bool) -> 
 
 
 def test_an_account_of_the_same_name_and_another_uid_is_another_person() -> None:
-    assert SECRET not in str(entry_row(ENTRY, replace(ANNA, uid=1001)))
+    assert SECRET not in str(entry_row(ENTRY, replace(ANNA, uid=4_100_001)))
 
 
 def test_a_list_has_the_beginning_of_a_long_command() -> None:

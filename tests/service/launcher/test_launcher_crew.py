@@ -273,7 +273,7 @@ def test_a_signal_finds_the_one_who_listens_behind_a_shell(crew: Crew, tmp_path:
     heard = Heard(crew)
     script, told = tmp_path / "catcher.py", tmp_path / "told"
     script.write_text(CATCHER)
-    pid = started(heard, ["sh", "-c", f"{sys.executable} {script} {told}; exit 3"])
+    pid = started(heard, ["sh", "-c", f'"{sys.executable}" "{script}" "{told}"; exit 3'])
     until(lambda: told.exists() and told.read_text() == "ready", "it listens")
     crew.ask(signal.SIGUSR1)
     assert heard.next(Asked).heard

@@ -119,8 +119,8 @@ def test_a_pause_by_the_hand_and_the_way_back(
         assert deed is not None and (deed.ok, deed.undone) == (False, True) and "root's" in deed.found
         assert checkpointer.done == []
         return
-    for ongoing in (hand.pause([sleeper.pid]), hand.resume([sleeper.pid])):
-        deed = ongoing.ended(10)
+    for act in (hand.pause, hand.resume):
+        deed = act([sleeper.pid]).ended(10)
         assert deed is not None and deed.ok
     assert [verb for verb, _ in checkpointer.done] == ["pause", "resume"]
 
