@@ -8,8 +8,11 @@ after a hole it covers one interval and the rest stays unknown.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from hashlib import blake2b
 
+from collector.dcgm.fetch import place
+from collector.dcgm.labels import identity
 from collector.dcgm.readout import Readout, read_out
 from collector.dcgm.text import MalformedText, Row, names_in, parse
 from collector.dcgm.vocabulary import is_dcgm, is_known
@@ -17,8 +20,13 @@ from collector.model import Allocation, Event, Gap, Gpu, GpuSample, GpuUuid, Nod
 from collector.nvml.reasons import xid as xid_words
 
 XID = "xid"
+STALE_MS = 300_000
+"""A value whose own time is farther from now was not measured now: Prometheus' lookback (5 min), after which
+it gives a series up itself. As far ahead: a clock is wrong, and when it was measured nobody knows."""
 _REFRESHED = 0.9
 _STRETCH = 1.5
+_NAMED = 3
+"""Nodes in a sentence: a page of a Prometheus can tell of thousands."""
 BELIEVED_MS = 600_000
 """How long holders are believed after their exporter fell silent: we are deaf, the GPU is not free."""
 
@@ -55,16 +63,21 @@ class News:
     gaps: tuple[Gap, ...] = ()
 
 
-def heard(endpoint: Endpoint, content: bytes, now_ms: int) -> tuple[Endpoint, News]:
+def heard(endpoint: Endpoint, content: bytes, now_ms: int, source: str = "dcgm") -> tuple[Endpoint, News]:
     """The endpoint after a good answer. Raises MalformedText for an answer that is none.
 
-    The same bytes within one interval are the same values: they are not read again.
+    The same bytes within one interval are the same values: they are not read again. Values whose own time is
+    far from now are not read, and GPUs that another answer told of are not seen: gaps of ``source``.
     """
     digest = blake2b(content, digest_size=16).digest()
     if digest == endpoint.digest and 0 <= now_ms - endpoint.read_ms < _REFRESHED * endpoint.interval_ms:
         known = News(gpus=endpoint.gpus, allocations=endpoint.allocations)
         return replace(endpoint, seen_ms=now_ms, asked_ms=now_ms), known
-    rows = _rows(content)
+    every = _rows(content)
+    rows = tuple(row for row in every if row.at_ms is None or abs(row.at_ms - now_ms) <= STALE_MS)
+    stale = tuple(row for row in every if row.at_ms is not None and abs(row.at_ms - now_ms) > STALE_MS)
+    if not rows:
+        raise MalformedText(_stale_reason(stale, now_ms))
     readout = read_out(
         rows, fallback_node=endpoint.fallback_node, at_ms=now_ms, width_ms=endpoint.interval_ms
     )
@@ -75,11 +88,12 @@ def heard(endpoint: Endpoint, content: bytes, now_ms: int) -> tuple[Endpoint, Ne
         for sample in readout.samples
         if (timed := _timed(endpoint.samples.get(sample.uuid), sample, endpoint.interval_ms)) is not None
     )
+    unseen = _unseen(endpoint, readout, stale, now_ms)
     after = replace(
         endpoint,
         gpus=readout.gpus,
         samples={**endpoint.samples, **{sample.uuid: sample for sample in fresh}},
-        allocations=_believed(endpoint, readout),
+        allocations=_believed(endpoint, readout, unseen, now_ms),
         digest=digest,
         read_ms=now_ms,
         seen_ms=now_ms,
@@ -90,6 +104,7 @@ def heard(endpoint: Endpoint, content: bytes, now_ms: int) -> tuple[Endpoint, Ne
         samples=fresh,
         allocations=after.allocations,
         events=tuple(_events(endpoint.samples, fresh)),
+        gaps=_gaps(endpoint, unseen, source, now_ms),
     )
     return after, news
 
@@ -143,11 +158,84 @@ def _same(one: GpuSample, other: GpuSample) -> bool:
     return replace(one, at_ms=0, width_ms=0) == replace(other, at_ms=0, width_ms=0)
 
 
-def _believed(endpoint: Endpoint, readout: Readout) -> tuple[Allocation, ...] | None:
-    """Who holds what. Once an exporter has named holders, naming none means that everything is free."""
-    if readout.allocations is None and endpoint.allocations is not None:
-        return ()
-    return readout.allocations
+def _unseen(
+    endpoint: Endpoint, readout: Readout, stale: tuple[Row, ...], now_ms: int
+) -> dict[GpuUuid, tuple[NodeName, str]]:
+    """The GPUs that this answer leaves unmeasured though it, or the answer before, named them; and why."""
+    present = {gpu.uuid for gpu in readout.gpus}
+    found = {}
+    if endpoint.gpus and present.isdisjoint(gpu.uuid for gpu in endpoint.gpus):
+        reason = _several(endpoint, readout)
+        found = {gpu.uuid: (gpu.node, reason) for gpu in endpoint.gpus}
+    for row in stale:
+        who = identity(row.labels, fallback_node=endpoint.fallback_node)
+        if who is not None and who.uuid not in present and who.uuid not in found:
+            found[who.uuid] = (
+                who.node,
+                f"{who.uuid} at {place(endpoint.url)}: {_stale_reason((row,), now_ms)}",
+            )
+    return found
+
+
+def _several(endpoint: Endpoint, readout: Readout) -> str:
+    before, after = (_nodes(gpus) for gpus in (endpoint.gpus, readout.gpus))
+    return (
+        f"{place(endpoint.url)} told of {before} and then of {after}, with no GPU in common: if it stands "
+        "before several exporters (a load balancer, a Service), each is seen only in turn. Give the address "
+        "of each exporter itself"
+    )
+
+
+def _nodes(gpus: tuple[Gpu, ...]) -> str:
+    nodes = tuple(dict.fromkeys(gpu.node for gpu in gpus))
+    return ", ".join(nodes[:_NAMED]) + (f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else "")
+
+
+def _stale_reason(stale: tuple[Row, ...], now_ms: int) -> str:
+    """Why; the same words while a value stands still, for a gap goes on as long as its reason does."""
+    newest = max(row.at_ms or 0 for row in stale)
+    side = "behind" if newest < now_ms else "ahead of"
+    try:
+        day = f" ({datetime.fromtimestamp(newest / 1000, UTC):%Y-%m-%d})"
+    except (ValueError, OverflowError, OSError):
+        day = ""
+    return (
+        f"its values carry a time over {STALE_MS // 60_000} min {side} this machine's clock{day}: they were "
+        "not measured now. Does the exporter behind it still answer, and are both clocks right?"
+    )
+
+
+def _gaps(
+    endpoint: Endpoint, unseen: Mapping[GpuUuid, tuple[NodeName, str]], source: str, now_ms: int
+) -> tuple[Gap, ...]:
+    """A gap since the last reading for each GPU that was not measured."""
+    since = endpoint.read_ms if 0 < endpoint.read_ms < now_ms else now_ms - endpoint.interval_ms
+    return tuple(
+        Gap(source=source, from_ms=since, to_ms=now_ms, reason=reason, uuid=uuid, node=node)
+        for uuid, (node, reason) in unseen.items()
+    )
+
+
+def _believed(
+    endpoint: Endpoint, readout: Readout, unseen: Mapping[GpuUuid, object], now_ms: int
+) -> tuple[Allocation, ...] | None:
+    """Who holds what. Once an exporter has named holders, naming none means that everything is free.
+
+    Not so the GPUs that this answer does not measure: their holders are believed for a while, as in silence.
+    """
+    if endpoint.allocations is None:
+        return readout.allocations
+    present = {gpu.uuid for gpu in readout.gpus}
+    last = {gpu.uuid for gpu in endpoint.gpus}
+    kept = tuple(
+        held
+        for held in endpoint.allocations
+        if held.uuid not in present
+        and (held.uuid in unseen or held.uuid not in last)
+        and held.uuid in endpoint.samples
+        and 0 <= now_ms - endpoint.samples[held.uuid].at_ms <= BELIEVED_MS
+    )
+    return (*(readout.allocations or ()), *kept)
 
 
 def _events(last: Mapping[GpuUuid, GpuSample], fresh: tuple[GpuSample, ...]) -> list[Event]:

@@ -28,6 +28,6 @@ def dcgm_source(settings: DcgmSettings) -> ScrapedSource:
         name=settings.name,
         endpoints=endpoints(settings.urls, settings.interval_ms),
         limits=settings.limits,
-        hear=heard,
+        hear=lambda endpoint, content, now_ms: heard(endpoint, content, now_ms, settings.name),
         headers=lambda _: settings.headers,
     )

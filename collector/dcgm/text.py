@@ -15,6 +15,8 @@ NAMED = 6
 LONGEST_BLOCK = 16_384
 """Characters in one row's labels; the longest of a real exporter are under a thousand."""
 
+_LEAST_MILLISECONDS = 1e11
+"""As milliseconds this is 1973, as seconds the year 5138: no page is of either."""
 _EXEMPLAR = " # "
 _MEASURED = re.compile(r"""(?:[^"#]|"(?:[^"\\]|\\.)*")*""")
 """A line up to the ``#`` that begins an OpenMetrics exemplar; one in quotes is part of a label."""
@@ -26,11 +28,15 @@ class MalformedText(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One sample line; rows with the same label block share one mapping."""
+    """One sample line; rows with the same label block share one mapping.
+
+    ``at_ms`` is the time on the line: a Prometheus' ``/federate`` gives one and an exporter none.
+    """
 
     name: str
     labels: Mapping[str, str]
     value: float
+    at_ms: int | None = None
 
 
 def parse(text: str, wanted: Callable[[str], bool]) -> tuple[Row, ...]:
@@ -49,7 +55,7 @@ def parse(text: str, wanted: Callable[[str], bool]) -> tuple[Row, ...]:
         labels = blocks.get(block)
         if labels is None:
             labels = blocks[block] = _labels(block, line)
-        rows.append(Row(name, labels, _value(rest, line)))
+        rows.append(Row(name, labels, *_value(rest, line)))
     return tuple(rows)
 
 
@@ -85,13 +91,18 @@ def _labels(block: str, line: str) -> Mapping[str, str]:
     return dict(sample.labels)
 
 
-def _value(rest: str, line: str) -> float:
+def _value(rest: str, line: str) -> tuple[float, int | None]:
+    """The value, and the time on the line: milliseconds, or OpenMetrics' seconds, told by their size."""
     parts = rest.split()
     try:
-        if not 1 <= len(parts) <= 2 or "_" in parts[0]:
+        if not 1 <= len(parts) <= 2 or "_" in rest:
             raise ValueError(rest)
-        return float(parts[0])
-    except ValueError as error:
+        value = float(parts[0])
+        if len(parts) == 1:
+            return value, None
+        time = float(parts[1])
+        return value, round(time if time >= _LEAST_MILLISECONDS else time * 1000)
+    except (ValueError, OverflowError) as error:
         raise MalformedText(f"no number at the end of the line {_quote(line)}") from error
 
 

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+import pytest
+
 from collector.dcgm.endpoint import BELIEVED_MS, Endpoint, heard
 from collector.dcgm.scrape import ScrapedSource
 from collector.dcgm.source import DcgmSettings, dcgm_source
@@ -161,3 +163,61 @@ def test_pod_that_moves_changes_the_holder_without_a_new_value() -> None:
             assert reading.allocations is not None
             assert [a.holder.job for a in reading.allocations] == [f"pod:ns/{name}"]
         assert reading.samples == ()
+
+
+def stamped(uuid: str, at_ms: int) -> str:
+    return f'DCGM_FI_DEV_GPU_UTIL{{gpu="0",UUID="{uuid}",Hostname="n1"}} 63 {at_ms}\n'
+
+
+YEAR_MS = 365 * 86_400 * S
+
+
+@pytest.mark.parametrize(
+    ("off_ms", "words"), [(-YEAR_MS, "behind"), (YEAR_MS, "ahead"), (-10 * 60 * S, "behind")]
+)
+def test_value_with_a_time_far_from_now_is_a_gap_and_not_measured_now(off_ms: int, words: str) -> None:
+    with serving(lambda *_: text(stamped("GPU-a", START + off_ms))) as url:
+        source = dcgm_source(DcgmSettings(urls=(url,)))
+        outcome = source.read(START)
+        source.close()
+    assert isinstance(outcome, Unavailable) and words in outcome.reason
+
+
+@pytest.mark.parametrize("time", [START - 60 * S, (START - 60 * S) // S])
+def test_value_with_a_time_near_now_is_measured(time: int) -> None:
+    endpoint = Endpoint(url="http://n/metrics", fallback_node="n", interval_ms=30 * S)
+    _, news = heard(endpoint, stamped("GPU-a", time).encode(), START)
+    assert [s.uuid for s in news.samples] == ["GPU-a"] and news.gaps == ()
+
+
+def test_one_stale_gpu_costs_only_itself() -> None:
+    endpoint = Endpoint(url="http://n/metrics", fallback_node="n", interval_ms=30 * S)
+    page = stamped("GPU-a", START) + stamped("GPU-old", START - YEAR_MS)
+    _, news = heard(endpoint, page.encode(), START)
+    assert [s.uuid for s in news.samples] == ["GPU-a"]
+    (gap,) = news.gaps
+    assert (gap.uuid, gap.node, gap.from_ms, gap.to_ms) == ("GPU-old", "n1", START - 30 * S, START)
+
+
+def test_one_address_before_several_exporters_is_said_and_loses_no_holder() -> None:
+    first = replace(BOARD, holders={"pod": "a", "namespace": "ns"})
+    second = replace(BOARD, uuid="GPU-b", node="node-2", holders={"pod": "b", "namespace": "ns"})
+    with running() as (exporter, source):
+        for turn in range(4):
+            exporter.boards = [(first, second)[turn % 2]]
+            reading = tick(source, turn * 10)
+            assert reading.allocations is not None
+            assert {a.holder.name for a in reading.allocations} == ({"a", "b"} if turn else {"a"})
+            if turn:
+                (gap,) = reading.gaps
+                assert gap.uuid == ("GPU-b", "GPU-a")[turn % 2]
+                assert "load balancer" in gap.reason and "address of each exporter itself" in gap.reason
+
+
+def test_gpu_that_leaves_an_exporter_that_others_stay_on_is_no_load_balancer() -> None:
+    other = replace(BOARD, uuid="GPU-b", index=1)
+    with running() as (exporter, source):
+        exporter.boards = [BOARD, other]
+        tick(source, 0)
+        exporter.boards = [BOARD]
+        assert tick(source, 30).gaps == ()
