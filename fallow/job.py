@@ -92,7 +92,7 @@ class Job:
         )
         self._check(model)
         trainer = self._make_trainer(model, optimizer, recipe)
-        self._check_state(optimizer, recipe)
+        self._check_state(model, optimizer, recipe)
         self._trainer = trainer
         return trainer
 
@@ -126,16 +126,19 @@ class Job:
             reporter=self._reporter,
         )
 
-    def _check_state(self, optimizer: torch.optim.Optimizer, recipe: Recipe) -> None:
+    def _check_state(self, model: nn.Module, optimizer: torch.optim.Optimizer, recipe: Recipe) -> None:
         """Say now what would only come up amid the training, when somebody joins or it is saved."""
-        if not self.driven and recipe.checkpoint is None:
+        is_handed_over = self.driven or self._group is not None
+        if not is_handed_over and recipe.checkpoint is None:
             return
         parts = {
+            "model": _state_dict(model),
             "optimizer": _state_dict(optimizer),
             "schedulers": [_state_dict(scheduler) for scheduler in recipe.schedulers],
+            "scaler": None if recipe.scaler is None else _state_dict(recipe.scaler),
             "state": {name: _state_dict(part) for name, part in (recipe.state or {}).items()},
         }
-        if self.driven:
+        if is_handed_over:
             check_portable(parts)
         if recipe.checkpoint is not None:
             for name, part in parts.items():

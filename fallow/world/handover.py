@@ -1,16 +1,18 @@
 """Moves a training's state from one worker to others over a group, without a disk.
 
-A state is any nesting of dicts, lists and tuples with tensors among its leaves. The skeleton travels
-pickled (the peers are one job and trust each other), the tensors in ``parcels``: large ones from where they
-lie to where they belong, without a copy. Several receivers of one source form a chain, each handing on what
-it has got while the next piece arrives, so that a source sends everything once however many join. Which rank
-sends to whom, the plan says. A receiver on the source's own machine takes what lies on the CPU straight from
-the source's memory (``neighbour``), while the source holds still.
+A state is any nesting of dicts, lists and tuples with tensors among its leaves. What it is but for the
+tensors travels as JSON (``skeleton``), the tensors in ``parcels``: large ones from where they lie to where
+they belong, without a copy. Nothing that comes from a peer is unpickled. Several receivers of one source form
+a chain, each handing on what it has got while the next piece arrives, so that a source sends everything once
+however many join. Which rank sends to whom, the plan says. A receiver on the source's own machine takes what
+lies on the CPU straight from the source's memory (``neighbour``), while the source holds still.
 """
 
-import pickle
+import ctypes
+import json
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,27 +20,20 @@ import torch
 
 from fallow.mistakes import StateMistake
 from fallow.state.buffers import overlaps
-from fallow.world import neighbour, parcels
+from fallow.world import neighbour, parcels, skeleton
 from fallow.world.group import Group, GroupBroken, Work
 from fallow.world.neighbour import NeighbourGone, Offer
 from fallow.world.parcels import Parcel
+from fallow.world.skeleton import NotAState, Slot
 
 AHEAD = 6
 """Messages under way at once: one is copied while others travel, and the memory for packing is bounded."""
+LONGEST_HEADER_BYTES = 1 << 30
+"""What a state is but for its tensors takes kilobytes; a length beyond this is no length."""
 DEEPEST = 50
-"""Levels of a state that are looked through for what cannot be pickled; it may hold itself."""
+"""Levels of a state that are looked through for what cannot be handed over; it may hold itself."""
 PASSED_AS = {"extra": "state"}
 """What a script calls by another name than the state that it is part of."""
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """Where a tensor stood in the skeleton; tensors that share their memory share an ``index``."""
-
-    index: int
-    shape: torch.Size
-    dtype: torch.dtype
-    on_cpu: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +72,10 @@ def send_state(group: Group, to: int, state: Any, device: torch.device) -> int:
 
     Raises StateMistake, before anything is sent, for a state that cannot be handed over.
     """
-    tensors: list[torch.Tensor] = []
     try:
-        skeleton = _strip(state, tensors, {})
+        node, tensors = skeleton.encode(state)
         made = neighbour.offer(tensors) if device.type == "cpu" else None
-        header = pickle.dumps((skeleton, made))
+        header = json.dumps([node, None if made is None else neighbour.to_json(made)]).encode()
     except Exception as error:  # whatever the script's own objects raise
         raise _unportable(state, error) from error
     with neighbour.letting_read():
@@ -105,15 +99,27 @@ def receive_state(
     others are new, on ``device`` or on the CPU where the source had them there. Raises GroupBroken.
     """
     header = _receive_header(group, source, device)
-    skeleton, made = pickle.loads(header)
-    tensors = _targets(skeleton, twins, device)
+    with _sense_from(source):
+        node, told = json.loads(header)
+        tensors = [_target(slot, twin, device) for slot, twin in skeleton.slots(node, twins)]
+        made = None if told is None else neighbour.from_json(told, tensors)
     if onward is not None:
         _send_header(group, onward, header, device)
     if made is None:
         _pass_on(group, source, tensors, device, onward)
     else:
         _take(group, Route(source=source, onward=onward), tensors, made, device)
-    return _restore(skeleton, tensors)
+    with _sense_from(source):
+        return skeleton.restore(node, tensors)
+
+
+@contextmanager
+def _sense_from(source: int) -> Iterator[None]:
+    """What a peer sent is taken for a state only if it can be one."""
+    try:
+        yield
+    except (NotAState, ValueError, TypeError, RuntimeError, RecursionError) as error:
+        raise GroupBroken(f"what rank {source} sent is no state: {error}") from error
 
 
 def _take(
@@ -191,49 +197,20 @@ def _arrivals(
             yield parcel, landed
 
 
-# -- the skeleton -----------------------------------------------------------------------------------------
-
-
-def _strip(node: Any, tensors: list[torch.Tensor], known: dict[Any, Slot]) -> Any:
-    if isinstance(node, torch.Tensor) and node.layout is torch.strided:
-        tensor = node.detach()
-        place = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
-        if place not in known:
-            known[place] = Slot(len(tensors), tensor.shape, tensor.dtype, tensor.device.type == "cpu")
-            tensors.append(tensor)
-        return known[place]
-    if isinstance(node, dict):
-        return {key: _strip(value, tensors, known) for key, value in node.items()}
-    if isinstance(node, list | tuple):
-        return _rebuilt(node, [_strip(value, tensors, known) for value in node])
-    return node
-
-
-def _restore(node: Any, tensors: Sequence[torch.Tensor]) -> Any:
-    if isinstance(node, Slot):
-        return tensors[node.index]
-    if isinstance(node, dict):
-        return {key: _restore(value, tensors) for key, value in node.items()}
-    if isinstance(node, list | tuple):
-        return _rebuilt(node, [_restore(value, tensors) for value in node])
-    return node
-
-
-def _rebuilt(node: Any, values: list[Any]) -> Any:
-    return type(node)(*values) if hasattr(node, "_fields") else type(node)(values)
+# -- what cannot be handed over ---------------------------------------------------------------------------
 
 
 def _trouble(node: Any) -> Exception | None:
-    """Why ``node`` cannot be pickled, without its tensors; ``None`` if it can."""
+    """Why ``node`` cannot be handed over; ``None`` if it can."""
     try:
-        pickle.dumps(_strip(node, [], {}))
+        skeleton.encode(node)
     except Exception as error:
         return error
     return None
 
 
 def _unportable(state: Any, error: Exception) -> StateMistake:
-    """The mistake that names the innermost part which cannot be pickled."""
+    """The mistake that names the innermost part which cannot be handed over."""
     where, node = "", state
     for _ in range(DEEPEST):
         faulty = ((name, part, _trouble(part)) for name, part in _parts(where, node))
@@ -243,7 +220,8 @@ def _unportable(state: Any, error: Exception) -> StateMistake:
         where, node, error = found
     return StateMistake(
         f"{where or 'the state'} is a {type(node).__qualname__} that cannot be handed to a worker that joins "
-        f"({type(error).__name__}: {error}): let state_dict() give tensors, numbers, strings, lists and dicts"
+        f"({type(error).__name__}: {error}): let its state_dict() give {skeleton.HOLDABLE}, and its "
+        "load_state_dict() make the rest of them"
     )
 
 
@@ -255,27 +233,6 @@ def _parts(where: str, node: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(node, list | tuple):
         for place, value in enumerate(node):
             yield f"{where}[{place}]", value
-
-
-def _targets(skeleton: Any, twins: Any, device: torch.device) -> list[torch.Tensor]:
-    """One tensor an index, in order; a twin where the first place of it has a fitting one."""
-    targets: dict[int, torch.Tensor] = {}
-    for slot, twin in _slots(skeleton, twins):
-        if slot.index not in targets:
-            targets[slot.index] = _target(slot, twin, device)
-    return [targets[index] for index in range(len(targets))]
-
-
-def _slots(node: Any, twin: Any) -> Iterator[tuple[Slot, Any]]:
-    if isinstance(node, Slot):
-        yield node, twin
-    elif isinstance(node, dict):
-        for key, value in node.items():
-            yield from _slots(value, twin.get(key) if isinstance(twin, dict) else None)
-    elif isinstance(node, list | tuple):
-        for place, value in enumerate(node):
-            known = isinstance(twin, list | tuple) and place < len(twin)
-            yield from _slots(value, twin[place] if known else None)
 
 
 def _target(slot: Slot, twin: Any, device: torch.device) -> torch.Tensor:
@@ -308,6 +265,9 @@ def _send_header(group: Group, to: int, header: bytes, device: torch.device) -> 
 def _receive_header(group: Group, source: int, device: torch.device) -> bytes:
     length = torch.zeros(1, dtype=torch.int64, device=device)
     group.receive(length, source)
+    if not 0 < int(length) <= LONGEST_HEADER_BYTES:
+        raise GroupBroken(f"rank {source} announced a state of {int(length)} bytes")
     header = torch.zeros(int(length), dtype=torch.uint8, device=device)
     group.receive(header, source)
-    return bytes(header.cpu().numpy())
+    landed = header.cpu()
+    return ctypes.string_at(landed.data_ptr(), landed.numel())

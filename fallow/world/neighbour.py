@@ -4,6 +4,9 @@ A socket copies every byte twice and wakes both ends for it. ``process_vm_readv(
 tensor lies to where it belongs, while its owner merely holds still. That the kernel lets us is tried, not
 assumed: other machines, other pid namespaces, other users and a seccomp filter all read as "no neighbour",
 and then the bytes travel as they always did. For tensors on the CPU; NCCL knows such ways of its own.
+
+What a peer tells is checked: the process it names must be our account's, the one that began when it says,
+before and after it is read (root may read any process), and what it offers must be as long as where it goes.
 """
 
 import ctypes
@@ -14,8 +17,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
+
+from fallow import accounts
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 PID_NAMESPACE = Path("/proc/self/ns/pid")
@@ -41,6 +47,8 @@ class Offer:
 
     machine: str
     pid: int
+    began: int
+    """When the process began, in the kernel's ticks since boot: a pid alone may be another's by now."""
     spans: dict[int, tuple[int, int]]
     """Place to address and bytes."""
 
@@ -57,13 +65,32 @@ def offer(tensors: Sequence[torch.Tensor], environment: Mapping[str, str] = os.e
         for place, tensor in enumerate(tensors)
         if _is_plain(tensor)
     }
-    return Offer(machine=_machine(), pid=os.getpid(), spans=spans) if spans else None
+    began = _began(os.getpid())
+    if not spans or began is None:
+        return None
+    return Offer(machine=_machine(), pid=os.getpid(), began=began, spans=spans)
+
+
+def to_json(made: Offer) -> dict[str, Any]:
+    """The offer as JSON has it."""
+    spans = [[place, *span] for place, span in made.spans.items()]
+    return {"machine": made.machine, "pid": made.pid, "began": made.began, "spans": spans}
+
+
+def from_json(told: Any, into: Sequence[torch.Tensor]) -> Offer:
+    """What ``to_json`` gave, for the tensors that it would fill, by their places. Raises ValueError."""
+    match told:
+        case {"machine": str(machine), "pid": int(pid), "began": int(began), "spans": list(spans)}:
+            found = {place: (address, nbytes) for place, address, nbytes in spans}
+            if all(0 <= place < len(into) and _fits(span, into[place]) for place, span in found.items()):
+                return Offer(machine=machine, pid=pid, began=began, spans=found)
+    raise ValueError("its offer of memory does not fit its tensors")
 
 
 def can_read(made: Offer) -> bool:
     """Whether a byte of what was offered can be read from here."""
     spans = [span for span in made.spans.values() if span[1]]
-    if not spans or made.machine != _machine():
+    if not spans or made.machine != _machine() or not _is_ours(made):
         return False
     address, _ = spans[-1]
     byte = ctypes.create_string_buffer(1)
@@ -83,6 +110,8 @@ def read(made: Offer, into: Sequence[torch.Tensor]) -> None:
     with ThreadPoolExecutor(READERS, "fallow-read") as readers:
         for _ in readers.map(_copy_whole, pieces):
             pass
+    if not _is_ours(made):
+        raise NeighbourGone(f"process {made.pid} ended while it was read")
     for tensor, whole in zip(into, wholes, strict=True):
         if whole is not tensor:
             tensor.copy_(whole)
@@ -99,6 +128,25 @@ def letting_read() -> Iterator[None]:
     finally:
         if guarded:
             _allow(NOBODY)
+
+
+def _is_ours(made: Offer) -> bool:
+    """Whether the process is this account's, and the one that made the offer."""
+    return accounts.of_process(made.pid) == os.geteuid() and _began(made.pid) == made.began
+
+
+def _began(pid: int) -> int | None:
+    """When a process began: field 22 of proc_pid_stat(5), counted after the name, which may hold anything."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _fits(span: tuple[Any, Any], tensor: torch.Tensor) -> bool:
+    address, nbytes = span
+    lies_on_cpu = tensor.device.type == "cpu" and isinstance(address, int) and address >= 0
+    return lies_on_cpu and bool(nbytes == tensor.numel() * tensor.element_size())
 
 
 def _allow(reader: int) -> None:

@@ -1,5 +1,6 @@
 """Memory of another process is read where the kernel allows it, and nowhere else."""
 
+import json
 import os
 import pickle
 import signal
@@ -20,13 +21,15 @@ NOBODY = 65534
 
 
 @contextmanager
-def owner_of(tensors: "list[torch.Tensor]") -> Iterator[neighbour.Offer]:
-    """Another process that holds copies of ``tensors``, has them to offer and then stands still."""
+def owner_of(tensors: "list[torch.Tensor]", account: int | None = None) -> Iterator[neighbour.Offer]:
+    """Another process that has copies of ``tensors`` to offer and then stands still, as ``account``."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
         copies = [tensor.clone() + 1 for tensor in tensors]
         made = neighbour.offer(copies)
+        if account is not None:
+            os.setuid(account)
         os.write(writing, pickle.dumps(made))
         signal.pause()
     try:
@@ -98,6 +101,33 @@ def test_another_users_memory_is_not_read() -> None:
             return neighbour.can_read(made)
 
         assert not in_a_child(as_nobody)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may read the memory of all")
+def test_a_pid_of_another_account_is_not_read_though_root_could() -> None:
+    with owner_of([torch.arange(3.0)]) as made:
+        assert neighbour.can_read(made)
+    with owner_of([torch.arange(3.0)], account=NOBODY) as made:
+        assert not neighbour.can_read(made)
+
+
+def test_a_pid_that_is_another_process_by_now_is_not_read() -> None:
+    with owner_of([torch.ones(3)]) as made:
+        later = replace(made, began=made.began + 1)
+        assert not neighbour.can_read(later)
+        with pytest.raises(neighbour.NeighbourGone, match="ended while it was read"):
+            neighbour.read(later, [torch.zeros(3)])
+
+
+def test_an_offer_travels_as_json_and_fits_what_it_fills() -> None:
+    tensors = [torch.ones(3), torch.ones(2, 2).t(), torch.zeros(0)]
+    made = neighbour.offer(tensors)
+    assert made is not None
+    told = json.loads(json.dumps(neighbour.to_json(made)))
+    assert neighbour.from_json(told, tensors) == made
+    for into in ([torch.ones(4), *tensors[1:]], tensors[:1], [torch.empty(3, device="meta"), *tensors[1:]]):
+        with pytest.raises(ValueError, match="does not fit"):
+            neighbour.from_json(told, into)
 
 
 def test_an_owner_that_has_ended_is_said_to_be_gone() -> None:

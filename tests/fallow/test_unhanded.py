@@ -101,7 +101,8 @@ def test_a_training_alone_is_asked_for_no_state() -> None:
     [
         ({"extra": {"e": {"n": 3, "fn": lambda x: x}}}, r"state\['e'\]\['fn'\] is a function"),
         ({"extra": {"e": [1, ({"lock": threading.Lock()},)]}}, r"state\['e'\]\[1\]\[0\]\['lock'\] is a lock"),
-        ({"model": {"w": torch.ones(2)}, "schedulers": [{"fn": print}, lambda: 0]}, r"schedulers\[1\] is a"),
+        ({"model": {"w": torch.ones(2)}, "schedulers": [{"fn": 0}, lambda: 0]}, r"schedulers\[1\] is a"),
+        ({"schedulers": [{"fn": print}, lambda: 0]}, r"schedulers\[0\]\['fn'\] is a builtin"),
         ({"step": 3, "extra": {"e": {(lambda: 0): 1}}}, r"state\['e'\] is a dict"),
         (threading.Lock(), "the state is a lock"),
     ],
