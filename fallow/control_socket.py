@@ -1,20 +1,28 @@
 """The controller's ear: a local socket that takes one line a connection and answers with one line of JSON.
 
-Who may open the socket's file (mode 0600: its owner) may steer the training; there is no other check here.
-A request that fails is answered with the error and logged: whoever listens has other work, which goes on.
+The socket's file has mode 0600, and whoever connects is looked at besides (``SO_PEERCRED``): only the
+training's own account and root may steer it. Who asks looks as well: an answer from another account's socket
+is none. A request that fails is answered with the error and logged: whoever listens has other work, which
+goes on.
 """
 
+import errno
 import json
 import logging
 import os
 import select
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from fallow import accounts
+
 LOG = logging.getLogger("fallow")
 LONGEST_REQUEST_BYTES = 65_536
+LONGEST_ANSWER_BYTES = 16 * 1024 * 1024
+"""A status of a thousand workers takes a megabyte; whoever asks must not run out of memory for an answer."""
 MOST_QUOTED = 100
 """Characters of a request that are said again."""
 PATIENCE_S = 0.5
@@ -35,6 +43,7 @@ class ControlSocket:
     def __init__(self, path: Path, answers: Callable[[Sequence[str]], Answer | Waiting] | None = None):
         self.path, self.answers = path, answers
         self._waiting: list[tuple[socket.socket, Waiting]] = []
+        self._strangers: set[int] = set()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         _clear(path)
         mask = os.umask(0o177)
@@ -62,6 +71,13 @@ class ControlSocket:
         except BlockingIOError:
             return
         client.settimeout(PATIENCE_S)
+        account = accounts.of_socket(client)
+        if account is not None and not accounts.is_ours(account):
+            LOG.warning("account %d may not ask anything at %s, and was turned away", account, self.path)
+            _tell(
+                client, {"error": "only the account that runs this training, and root, may ask it anything"}
+            )
+            return
         try:
             words = _request(client).split()
         except OSError:
@@ -80,6 +96,12 @@ class ControlSocket:
         self._listener.close()
         self.path.unlink(missing_ok=True)
 
+    def _turn_away(self, client: socket.socket, account: int) -> None:
+        if account not in self._strangers:
+            self._strangers.add(account)
+            LOG.warning("account %d may not ask anything at %s, and is turned away", account, self.path)
+        _tell(client, {"error": "only the account that runs this training, and root, may ask it anything"})
+
     def _answered(self, words: Sequence[str]) -> Answer | Waiting:
         if self.answers is None:
             return {"error": "not ready yet: ask again"}
@@ -90,20 +112,45 @@ class ControlSocket:
 
 
 def ask(path: Path, words: Sequence[str], timeout_s: float | None = 5) -> str:
-    """One line to whoever listens at ``path``, one line back. Raises OSError when nobody answers in time."""
+    """One line to whoever listens at ``path``, one line back.
+
+    Raises OSError when nobody answers in time, or when another account listens there than ours or root
+    (root asks everybody).
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(timeout_s)
         connection.connect(str(path))
-        connection.sendall(" ".join(words).encode())
-        connection.shutdown(socket.SHUT_WR)
-        with connection.makefile() as answer:
-            return answer.read().strip()
+        account = accounts.of_socket(connection)
+        if account is not None and not accounts.is_ours(account) and os.geteuid() != accounts.ROOT:
+            raise PermissionError(errno.EPERM, f"account {account} listens there, not ours", str(path))
+        with suppress(BrokenPipeError):  # turned away unheard: why, it says
+            connection.sendall(" ".join(words).encode())
+            connection.shutdown(socket.SHUT_WR)
+        return _answer(connection, path)
 
 
 def quoted(words: Sequence[str]) -> str:
     """A request as it can be said again: its beginning, if it is long."""
     request = " ".join(words)
     return repr(request if len(request) <= MOST_QUOTED else f"{request[:MOST_QUOTED]}...")
+
+
+def _answer(connection: socket.socket, path: Path) -> str:
+    """All that is answered. Raises OSError for more than an answer has, TimeoutError for none in time."""
+    heard = b""
+    while len(heard) <= LONGEST_ANSWER_BYTES:
+        try:
+            part = connection.recv(65_536)
+        except ConnectionResetError:
+            if not heard:
+                raise
+            break
+        heard += part
+        if not part:
+            break
+    if len(heard) > LONGEST_ANSWER_BYTES:
+        raise OSError(errno.EMSGSIZE, f"the answer is longer than {LONGEST_ANSWER_BYTES} bytes", str(path))
+    return heard.decode(errors="replace").strip()
 
 
 def _guarded(waiting: Waiting, words: Sequence[str]) -> Waiting:
