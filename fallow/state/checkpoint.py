@@ -9,6 +9,7 @@ went unseen by torch 2.13, November 2026).
 import io
 import os
 import re
+import stat
 import tempfile
 import zlib
 from collections import Counter, OrderedDict, defaultdict
@@ -17,6 +18,7 @@ from typing import IO, Any
 
 import torch
 
+from fallow import accounts
 from fallow.mistakes import StateMistake
 
 PART = ".part"
@@ -79,15 +81,19 @@ def save(path: Path, state: Any) -> int:
 
 
 def load(path: Path, device: torch.device) -> Any | None:
-    """The state saved at ``path``, or ``None`` when there is none. Raises CheckpointDamaged or OSError."""
+    """The state saved at ``path``, or ``None`` when there is none.
+
+    Raises CheckpointDamaged, OSError, or StateMistake for a file that any account could have put there.
+    """
     try:
         with path.open("rb") as file:
+            _check_owner(path, os.fstat(file.fileno()))
             _check_sum(path, file)
             file.seek(0)
             return torch.load(file, map_location=device, weights_only=True)
     except FileNotFoundError:
         return None
-    except (OSError, CheckpointDamaged):
+    except (OSError, CheckpointDamaged, StateMistake):
         raise
     except Exception as error:
         raise _damaged(path, str(error)) from error
@@ -133,6 +139,24 @@ def _check_sum(path: Path, file: IO[bytes]) -> None:
         left -= len(chunk)
     if left < 0 or file.read() != TRAILER + b"%08x\n" % crc32:
         raise _damaged(path, "its checksum does not fit, or it was cut short")
+
+
+def _check_owner(path: Path, found: os.stat_result) -> None:
+    """Raises StateMistake for a file that somebody may have planted: loading runs no code, but trains on it.
+
+    A colleague's file in a folder that not everybody can write to is the site's own business.
+    """
+    folder = path.parent.stat()
+    accounts_known = {os.geteuid(), accounts.ROOT, folder.st_uid}
+    planted = (
+        bool(folder.st_mode & stat.S_IWOTH) and not {found.st_uid, path.lstat().st_uid} <= accounts_known
+    )
+    if planted or (found.st_mode & stat.S_IWOTH):
+        why = f"belongs to account {found.st_uid}, in a folder" if planted else "is a file"
+        raise StateMistake(
+            f"the checkpoint {path} {why} that every account of this machine can write to, so it may not be "
+            "this training's. If it is, take it over (chown, chmod o-w); else choose a folder of your own"
+        )
 
 
 def _damaged(path: Path, found: str) -> CheckpointDamaged:

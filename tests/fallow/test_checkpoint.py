@@ -2,6 +2,7 @@
 
 import itertools
 import multiprocessing
+import os
 import random
 import resource
 import time
@@ -98,6 +99,35 @@ def test_a_single_flipped_bit_anywhere_is_noticed(tmp_path: Path) -> None:
         path.write_bytes(damaged)
         with pytest.raises(checkpoint.CheckpointDamaged):
             checkpoint.load(path, CPU)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="files of other accounts need root")
+def test_a_checkpoint_that_another_account_may_have_planted_is_not_trained_on(tmp_path: Path) -> None:
+    stranger, colleague = 65_533, 65_532
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    path = shared / "state.pt"
+    checkpoint.save(path, {"step": 1})
+    assert checkpoint.load(path, CPU) == {"step": 1}
+
+    shared.chmod(0o1777)
+    assert checkpoint.load(path, CPU) == {"step": 1}, "our own, in a folder like /tmp"
+    os.chown(path, stranger, -1)
+    with pytest.raises(StateMistake, match=r"belongs to account 65533.*every account .* can write to"):
+        checkpoint.load(path, CPU)
+    link = shared / "latest.pt"
+    link.symlink_to(tmp_path / "own.pt")
+    checkpoint.save(tmp_path / "own.pt", {"step": 2})
+    os.lchown(link, stranger, -1)
+    with pytest.raises(StateMistake, match="every account"):
+        checkpoint.load(link, CPU)
+
+    shared.chmod(0o2770)
+    os.chown(path, colleague, -1)
+    assert checkpoint.load(path, CPU) == {"step": 1}, "a colleague's, where only colleagues write"
+    path.chmod(0o666)
+    with pytest.raises(StateMistake, match="is a file that every account"):
+        checkpoint.load(path, CPU)
 
 
 def test_a_checkpoint_is_a_file_that_torch_reads(tmp_path: Path) -> None:
