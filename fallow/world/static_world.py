@@ -3,8 +3,14 @@
 The same arithmetic as under a controller, so the same guarantees, except that nobody replaces a worker that
 dies. A store of its own is used, or the launcher's, never torch's global process group: a script may have its
 own use for that.
+
+These launchers give their workers no secret, so nothing here is sealed: as with any training under them,
+whoever can reach the store and the workers' ports is believed. Where all workers are on one machine, ports
+are opened on loopback alone.
 """
 
+import ipaddress
+import socket
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -20,6 +26,9 @@ from fallow.world.seat import Holder
 
 MEET_TIMEOUT = timedelta(minutes=10)
 """How far apart workers may start; data sets are downloaded in that time."""
+LOOPBACK = "127.0.0.1"
+BACKLOG = 1024
+"""Workers connect all at once."""
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -56,7 +65,8 @@ def from_environment(environment: Mapping[str, str], device: torch.device) -> Gr
         raise groups.GroupBroken(
             f"rank {rank} waited {MEET_TIMEOUT} for the other workers of {world_size}: {error}"
         ) from error
-    return groups.connect(meeting, rank, world_size, device)
+    host = LOOPBACK if _is_one_machine(environment) else None
+    return groups.connect(meeting, rank, world_size, device, host)
 
 
 def spread(group: Group, holder: Holder) -> None:
@@ -80,13 +90,42 @@ def place(device: torch.device | str, environment: Mapping[str, str]) -> torch.d
     return torch.device("cuda", index)
 
 
+def _is_one_machine(environment: Mapping[str, str]) -> bool:
+    """Whether all workers are here: torchrun counts them, others give an address that leads nowhere else."""
+    return environment.get("LOCAL_WORLD_SIZE") == environment["WORLD_SIZE"] or _is_loopback(
+        environment["MASTER_ADDR"]
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _listener(host: str, port: int) -> int | None:
+    """A descriptor that listens on ``host`` alone; ``None`` leaves it to the store, which takes any address.
+
+    So where this process listens there already: a script that connects twice shares its first store.
+    """
+    try:
+        listener = socket.create_server((host, port), backlog=BACKLOG)
+    except OSError:
+        return None
+    return listener.detach()
+
+
 def _store(environment: Mapping[str, str], rank: int, world_size: int) -> dist.Store:
     hosted_by_agent = environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    host, port = environment["MASTER_ADDR"], _number(environment, "MASTER_PORT")
+    hosts = rank == 0 and not hosted_by_agent
     return dist.TCPStore(
-        environment["MASTER_ADDR"],
-        _number(environment, "MASTER_PORT"),
+        host,
+        port,
         world_size=None,
-        is_master=rank == 0 and not hosted_by_agent,
+        is_master=hosts,
+        master_listen_fd=_listener(host, port) if hosts and _is_loopback(host) else None,
         timeout=MEET_TIMEOUT,
         wait_for_workers=False,
         multi_tenant=True,
