@@ -1,14 +1,17 @@
 """Offers this machine's slots to a controller on another one, and runs the workers that it asks for.
 
-    FALLOW_TOKEN=... python -m fallow.agent HOST:PORT --slots 4 [-- train.py ...]
+    python -m fallow.agent HOST:PORT --token-file FILE --slots 4 [-- train.py ...]
 
-Workers here reach the store through a relay on loopback. When the controller is out of reach they end
-themselves (saved where rank 0 has a path), and the machine offers itself again until somebody answers.
+The token is read from a file that nobody else may read, from the standard input (``--token-file -``), or from
+FALLOW_TOKEN, which workers don't inherit. The job's secret comes through the gate. Workers here reach the
+store through a relay on loopback. When the controller is out of reach they end themselves (saved where rank 0
+has a path), and the machine offers itself again until somebody answers.
 """
 
 import argparse
 import json
 import os
+import secrets
 import signal
 import sys
 import threading
@@ -16,17 +19,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fallow import protocol
 from fallow.machines.gate import Refused, Relay, address, enter
 from fallow.machines.hosts import devices_here, encode_offer, offer_here
 from fallow.machines.nursery import Child, Nursery
 from fallow.machines.slots import Offer
+from fallow.machines.token import TokenMissing, token_of
 from fallow.machines.workers import threads
-
-if TYPE_CHECKING:
-    import torch.distributed as dist
+from fallow.protocol import AgentId
+from fallow.sealed_store import SealedStore
+from fallow.secret import Secret
 
 SLICE = timedelta(milliseconds=250)
 RETRY_S = 2.0
@@ -40,8 +44,10 @@ PATIENCE_S = 30.0
 class Mission:
     """One stay with a controller: from the offer to its end or loss."""
 
-    def __init__(self, relay: Relay, offer: Offer, words: Sequence[str]):
+    def __init__(self, relay: Relay, offer: Offer, words: Sequence[str], secret: Secret):
         self._relay, self._offer, self._words = relay, offer, words
+        self._secret = secret
+        self._name = AgentId(secrets.token_hex(8))
         self._children: dict[int, Child] = {}
         self._nursery: Nursery | None = None
         self._heard_s = time.monotonic()
@@ -63,52 +69,49 @@ class Mission:
         from fallow.world.channel import client  # imports torch
 
         try:
-            store = client(self._relay.address)
-            number = store.add(protocol.AGENTS, 1)
-            store.set(protocol.offer_key(number), encode_offer(self._offer))
+            store = SealedStore(client(self._relay.address), self._secret, _say)
+            number = 1
+            while not store.claim(protocol.offer_key(number), encode_offer(self._name, self._offer)):
+                number += 1
             self._heard_s = time.monotonic()
-            self._obey(store, number)
+            self._obey(store)
         except RuntimeError:
             return  # the connection is gone
 
-    def _obey(self, store: "dist.TCPStore", number: int) -> None:
-        import torch.distributed as dist
-
+    def _obey(self, store: SealedStore) -> None:
         asked, beat = 1, 0
         while not self.over:
             self._heard_s, beat = time.monotonic(), beat + 1
-            store.set(protocol.agent_pulse_key(number), str(beat))
-            self._bury(store, number)
-            try:
-                store.wait([protocol.request_key(number, asked)], SLICE)
-            except dist.DistStoreError:
-                continue
-            self._do(store, number, asked)
-            asked += 1
+            store.set(protocol.agent_pulse_key(self._name), str(beat))
+            self._bury(store)
+            request = store.wait(protocol.request_key(self._name, asked), SLICE)
+            if request is not None:
+                self._do(store, json.loads(request), asked)
+                asked += 1
 
-    def _do(self, store: "dist.TCPStore", agent: int, number: int) -> None:
-        request: dict[str, Any] = json.loads(bytes(store.get(protocol.request_key(agent, number))))
+    def _do(self, store: SealedStore, request: dict[str, Any], number: int) -> None:
         match request:
             case {"start": variables, "words": words}:
                 if self._nursery is None:
                     self._nursery = Nursery(self._words or words, threads(os.environ, MANY))
                 host, port = self._relay.address.rsplit(":", 1)
                 ours = {protocol.ENV_STORE: self._relay.address, "MASTER_ADDR": host, "MASTER_PORT": port}
+                ours[protocol.ENV_SECRET] = str(self._secret.descriptor)
                 self._children[number] = self._nursery.spawn({**variables, **ours})
             case {"signal": which, "worker": worker} if worker in self._children:
                 child = self._children[worker]
                 (child.kill if which == signal.SIGKILL else child.terminate)()
             case {"over": True}:
                 self.over = True
-                store.set(protocol.agent_pulse_key(agent), protocol.OVER)
+                store.set(protocol.agent_pulse_key(self._name), protocol.OVER)
 
-    def _bury(self, store: "dist.TCPStore", number: int) -> None:
+    def _bury(self, store: SealedStore) -> None:
         for worker, child in list(self._children.items()):
             code = child.poll()
             if code is not None:
                 del self._children[worker]
                 told = json.dumps({"code": code, "reason": child.reason})
-                store.set(protocol.ended_key(number, worker), told)
+                store.set(protocol.ended_key(self._name, worker), told)
 
     def _see_off(self) -> None:
         deadline_s = time.monotonic() + (5.0 if self.over else PATIENCE_S)
@@ -123,13 +126,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m fallow.agent", description=__doc__)
     parser.add_argument("controller", help="HOST:PORT that the controller listens on")
     parser.add_argument("--slots", type=int, help="workers that fit here (a GPU each; without GPUs: 1)")
+    parser.add_argument(
+        "--token-file", metavar="FILE", help="the controller's token, in a file of mode 0600; - for stdin"
+    )
     options = parser.parse_args(given[:place])
-    token = os.environ.get(protocol.ENV_TOKEN)
-    if not token:
-        parser.error(f"the controller's token belongs into the variable {protocol.ENV_TOKEN}")
     try:
+        token = token_of(options.token_file, os.environ)
         gate = address(options.controller)
-    except ValueError as error:
+    except (TokenMissing, ValueError) as error:
         parser.error(str(error))
     if options.slots is not None and options.slots < 1:
         parser.error("--slots must be 1 or more")
@@ -147,29 +151,34 @@ def _offer(gate: tuple[str, int], token: str, offer: Offer, words: Sequence[str]
     told = False
     while True:
         try:
-            with enter(gate, token) as knock:
+            entered = enter(gate, token)
+            with entered.connection as knock:
                 host = knock.getsockname()[0]
         except Refused as refusal:
-            sys.stderr.write(f"fallow: {refusal}\n")
+            _say(f"{refusal}")
             return 1
         except OSError as error:
             if not told:
-                sys.stderr.write(f"fallow: nobody answers at {gate[0]}:{gate[1]} ({error}); trying on\n")
+                _say(f"nobody answers at {gate[0]}:{gate[1]} ({error}); trying on")
             told = True
             time.sleep(RETRY_S)
             continue
         told = False
         relay = Relay(gate, token)
-        mission = Mission(relay, replace(offer, host=host), words)
-        sys.stderr.write(f"fallow: joined {gate[0]}:{gate[1]} as {host} with {offer.slots} slots\n")
+        mission = Mission(relay, replace(offer, host=host), words, entered.secret)
+        _say(f"joined {gate[0]}:{gate[1]} as {host} with {offer.slots} slots")
         try:
             mission.run()
         finally:
             relay.close()
         if mission.over:
-            sys.stderr.write("fallow: the training is over\n")
+            _say("the training is over")
             return 0
-        sys.stderr.write(f"fallow: lost the controller at {gate[0]}:{gate[1]}; its workers have ended\n")
+        _say(f"lost the controller at {gate[0]}:{gate[1]}; its workers have ended")
+
+
+def _say(sentence: str) -> None:
+    sys.stderr.write(f"fallow: {sentence}\n")
 
 
 if __name__ == "__main__":

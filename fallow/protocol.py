@@ -1,7 +1,9 @@
 """The words that controller and workers exchange: plans, store keys, reports. Pure.
 
-All of it lives in one key-value store that the controller hosts. Plan numbers only grow, and a plan that was
-adopted gives its number to the generation it founds, so "generation 7" and "plan 7" are the same group.
+All of it lives in one key-value store that the controller hosts. The store lets anybody in, so every value is
+sealed with the job's secret (``sealed_store``), and nothing is a counter that a stranger could move. Plan
+numbers only grow, and a plan that was adopted gives its number to the generation it founds, so "generation 7"
+and "plan 7" are the same group.
 
     plan/N             a Plan, published by the controller
     connected/N/ID     member ID has built the new process group (or failed: the reason)
@@ -19,10 +21,12 @@ adopted gives its number to the generation it founds, so "generation 7" and "pla
 
 Other machines that offer their slots, through the same store:
 
-    agent/K/offer      machine K (numbered from 1) and what it brings
-    agent/K/pulse      counts up while it is in reach
-    agent/K/ask/N      the controller's N-th request: start a worker (it is known as N then), signal one, over
-    agent/K/ended/N    worker N of machine K has ended: its code and the reason
+    offer/N            the N-th machine to join (from 1): its id, a random word, and what it brings
+    agent/ID/pulse     counts up while machine ID is in reach
+    agent/ID/ask/N     the controller's N-th request: start a worker (it is known as N then), signal one, over
+    agent/ID/ended/N   worker N of machine ID has ended: its code and the reason
+
+The groups meet under generation/N/ in the same store, sealed like the rest.
 """
 
 import json
@@ -31,6 +35,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NewType
 
 MemberId = NewType("MemberId", str)
+AgentId = NewType("AgentId", str)
 
 COMMIT = "commit"
 CANCEL = "cancel"
@@ -40,12 +45,12 @@ ENV_STORE = "FALLOW_STORE"
 """host:port of the controller's store; its presence means that somebody drives this process."""
 ENV_MEMBER = "FALLOW_MEMBER"
 """This worker's id, unique for the job's whole life."""
+ENV_SECRET = "FALLOW_SECRET_FD"
+"""The number of the inherited descriptor from which the job's secret is read; the number is no secret."""
 ENV_TOKEN = "FALLOW_TOKEN"
 """What a machine must know to join; the controller's and the agents' must be the same."""
 OVER = "over"
 """The last pulse of a machine that has heard that the training is over."""
-AGENTS = "agents"
-"""A counter in the store: each machine that joins adds one and is known by the result."""
 WISHES = "wishes"
 SAVE = "save"
 """A wish: rank 0 saves the training where it has a path."""
@@ -83,22 +88,22 @@ class Plan:
         return tuple((sources[turn % len(sources)], rank) for turn, rank in enumerate(targets))
 
 
-def offer_key(agent: int) -> str:
-    """Where machine ``agent`` says what it brings."""
-    return f"agent/{agent}/offer"
+def offer_key(number: int) -> str:
+    """Where the ``number``-th machine to join says who it is and what it brings."""
+    return f"offer/{number}"
 
 
-def agent_pulse_key(agent: int) -> str:
+def agent_pulse_key(agent: AgentId) -> str:
     """Where machine ``agent`` shows that it is in reach."""
     return f"agent/{agent}/pulse"
 
 
-def request_key(agent: int, number: int) -> str:
+def request_key(agent: AgentId, number: int) -> str:
     """Where the controller's request ``number`` to machine ``agent`` lies."""
     return f"agent/{agent}/ask/{number}"
 
 
-def ended_key(agent: int, worker: int) -> str:
+def ended_key(agent: AgentId, worker: int) -> str:
     """Where machine ``agent`` says how its worker ended."""
     return f"agent/{agent}/ended/{worker}"
 

@@ -33,7 +33,7 @@ def main() -> None:
     model, optimizer, data = build(size)
     first = 0
     if snapshot.exists():
-        state = torch.load(snapshot, mmap=True)
+        state = torch.load(snapshot, mmap=True, weights_only=True)
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         first = state["step"]

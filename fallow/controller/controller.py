@@ -21,6 +21,8 @@ from fallow.controller.membership import Limits, Pending, Phase, View, Worker
 from fallow.machines import workers
 from fallow.machines.workers import Handle, Spawn, as_torchrun, command
 from fallow.protocol import MemberId, Plan
+from fallow.sealed_store import SealedStore
+from fallow.secret import Secret
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -52,6 +54,7 @@ class Listener(Protocol):
 class Controller:
     """One training's processes and their store. ``run`` blocks until the training ends.
 
+    ``box`` is the store as this job's processes write and read it, with ``secret``.
     ``spawn`` starts a worker, ``room`` says how many more it could start (default: any number), ``tell``
     gets a line for a person whenever something happens.
     """
@@ -74,6 +77,8 @@ class Controller:
         self._limits = limits or Limits()
         self._host = host
         self._store = _hosted(host)
+        self.secret = Secret.new()
+        self.box = SealedStore(self._store, self.secret, self._doubt)
         self._woken, self._wake = os.pipe()
         os.set_blocking(self._woken, False)
         os.set_blocking(self._wake, False)
@@ -94,11 +99,6 @@ class Controller:
     def address(self) -> str:
         """Where the store listens, as host:port."""
         return f"{self._host}:{self._store.port}"
-
-    @property
-    def box(self) -> "dist.TCPStore":
-        """The store, for whoever speaks to other machines through it."""
-        return self._store
 
     def resize(self, workers: int, spare: int | None = None) -> int:
         """Ask for a world of ``workers``, held within the limits; returns the target that will be sought."""
@@ -131,8 +131,8 @@ class Controller:
 
     def report(self, member: MemberId) -> str | None:
         """The newest measurements of a member, as one line of JSON; ``None`` before the first."""
-        key = protocol.report_key(member)
-        return bytes(self._store.get(key)).decode() if self._store.check([key]) else None
+        report = self.box.get(protocol.report_key(member))
+        return None if report is None else report.decode()
 
     def wake(self) -> None:
         """Look again now; may be called from any thread, and from a signal handler."""
@@ -182,7 +182,7 @@ class Controller:
     def _observe(self, now_ms: int) -> None:
         self._bury(now_ms)
         for member, worker in self.view.workers.items():
-            if worker.phase is Phase.STARTING and self._store.check([protocol.ready_key(member)]):
+            if worker.phase is Phase.STARTING and self.box.has(protocol.ready_key(member)):
                 self.view = events.became_ready(self.view, member, now_ms)
         self._feel_pulses(now_ms)
         view = self.view
@@ -220,7 +220,7 @@ class Controller:
         self._looked_ms = now_ms
         heard = set()
         for member, worker in self.view.workers.items():
-            pulse = self._value(protocol.pulse_key(member))
+            pulse = self.box.get(protocol.pulse_key(member))
             if pulse is not None and (pulse != self._pulses.get(member) or (paused and worker.heard_ms)):
                 heard.add(member)
                 self._pulses[member] = pulse
@@ -245,7 +245,7 @@ class Controller:
             broken.add(pending.plan.number)
         for generation in broken - self._warned:
             self._warned.add(generation)
-            self._store.set(protocol.broken_key(generation), "1")
+            self.box.set(protocol.broken_key(generation), "1")
 
     def _followed(self, pending: Pending, workers: Mapping[MemberId, Worker], now_ms: int) -> Pending:
         plan, number = pending.plan, pending.plan.number
@@ -260,7 +260,7 @@ class Controller:
     def _switched(self, pending: Pending, now_ms: int) -> Pending:
         plan, number = pending.plan, pending.plan.number
         everybody = (*plan.members, *(m for m in self.view.members if m not in plan.members))
-        switched = frozenset(m for m in everybody if self._store.check([protocol.switched_key(number, m)]))
+        switched = frozenset(m for m in everybody if self.box.has(protocol.switched_key(number, m)))
         began = now_ms if switched and pending.switching_ms is None else pending.switching_ms
         return replace(pending, switched=switched, switching_ms=began)
 
@@ -268,11 +268,8 @@ class Controller:
         return {m: int(step) for m, step in self._values(protocol.lost_key, generation, workers)}
 
     def _values(self, key: KeyOf, number: int, members: Iterable[MemberId]) -> list[tuple[MemberId, str]]:
-        found = [(member, self._value(key(number, member))) for member in members]
+        found = [(member, self.box.get(key(number, member))) for member in members]
         return [(member, value.decode()) for member, value in found if value is not None]
-
-    def _value(self, key: str) -> bytes | None:
-        return bytes(self._store.get(key)) if self._store.check([key]) else None
 
     def _ended(self) -> bool:
         if self.exit_reason is not None:
@@ -298,11 +295,11 @@ class Controller:
                 self._publish(plan, now_ms)
             case actions.Commit(plan=plan):
                 self._note(str(action))
-                self._store.set(protocol.decision_key(plan.number), protocol.COMMIT)
+                self.box.set(protocol.decision_key(plan.number), protocol.COMMIT)
                 self.view = events.committed(self.view)
             case actions.Cancel(plan=plan, reason=reason):
                 self._note(str(action), f"plan {plan.number} dropped: {reason}; the training goes on")
-                self._store.set(protocol.decision_key(plan.number), protocol.CANCEL)
+                self.box.set(protocol.decision_key(plan.number), protocol.CANCEL)
                 self.view = events.cancelled(self.view, action, now_ms)
             case actions.Adopt(plan=plan):
                 self._adopt(plan, now_ms)
@@ -324,7 +321,7 @@ class Controller:
     def _publish(self, plan: Plan, now_ms: int) -> None:
         said = f"a group of {_workers(len(plan.members))} recovers" if plan.recover else None
         self._note(f"Publish({plan})", said)
-        self._store.set(protocol.plan_key(plan.number), protocol.encode_plan(plan))
+        self.box.set(protocol.plan_key(plan.number), protocol.encode_plan(plan))
         self.view = events.published(self.view, plan, now_ms)
 
     def _adopt(self, plan: Plan, now_ms: int) -> None:
@@ -350,11 +347,15 @@ class Controller:
             {
                 **as_torchrun(self._host, self._store.port, rank, self.view.target),
                 protocol.ENV_STORE: self.address,
+                protocol.ENV_SECRET: str(self.secret.descriptor),
                 protocol.ENV_MEMBER: member,
                 protocol.ENV_ROLE: protocol.FOUNDER if founder else protocol.JOINER,
             }
         )
         self.view = events.started(self.view, member, founder, now_ms)
+
+    def _doubt(self, sentence: str) -> None:
+        self._note(sentence, sentence)
 
     def _note(self, line: str, said: str | None = None) -> None:
         self.journal.append(f"{time.monotonic():.3f} {line}")

@@ -9,14 +9,13 @@ saved, where it has a path), 130 Ctrl-C, 143 SIGTERM or a hang-up; the last two 
 
 import argparse
 import os
-import secrets
 import shutil
 import signal
 import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fallow.control_socket import ControlSocket, ask
@@ -26,6 +25,7 @@ from fallow.controller.steering import SLOW, Steering
 from fallow.machines.gate import Gate, address
 from fallow.machines.hosts import Hosts, devices_here, offer_here
 from fallow.machines.nursery import Nursery
+from fallow.machines.token import TokenMissing, make_token, token_of
 from fallow.machines.workers import threads
 from fallow.protocol import ENV_TOKEN
 
@@ -77,6 +77,7 @@ def _drive_from(
         for controller in driven:
             controller.wake()
 
+    token = _token(options, control.path.parent, at_the_end) if options.listen is not None else None
     nursery = Nursery(
         training,
         threads(os.environ, options.maximum),
@@ -105,7 +106,7 @@ def _drive_from(
     _tell(f"resize with: python -m fallow.controller --socket {control.path} resize N")
     gate = None
     try:
-        gate = _open_gate(listens, controller, control.path.parent, at_the_end) if listens else None
+        gate = _open_gate(listens, controller, token) if token is not None else None
 
         def look(driven: Controller) -> None:
             hosts.look(driven.box)
@@ -120,23 +121,39 @@ def _drive_from(
     return _sum_up(controller, code, signals, steering.suspended)
 
 
-def _open_gate(listens: tuple[str, int], controller: Controller, folder: Path, at_the_end: ExitStack) -> Gate:
-    """Let other machines in that know the token: the environment's, or a new one left in a file of ours."""
-    token = os.environ.get(ENV_TOKEN)
-    host, port = controller.address.rsplit(":", 1)
-    known = f"${ENV_TOKEN}"
-    if not token:
-        token, path = secrets.token_hex(16), folder / f"fallow-token-{os.getpid()}"
-        at_the_end.callback(path.unlink, missing_ok=True)
-        path.touch(mode=0o600)
-        path.write_text(token)
-        known = f"the token in {path}"
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """What machines must know to join, and how a person is told where to find it."""
+
+    value: str = field(repr=False)
+    known: str
+
+
+def _token(options: argparse.Namespace, folder: Path, at_the_end: ExitStack) -> _Token:
+    """The token that was given, or a new one left in a file of ours; workers don't inherit it."""
     try:
-        gate = Gate(listens, (host, int(port)), token)
+        if options.token_file or os.environ.get(ENV_TOKEN):
+            known = f"the token in {options.token_file}" if options.token_file else f"${ENV_TOKEN}"
+            return _Token(token_of(options.token_file, os.environ), known)
+        path = folder / f"fallow-token-{os.getpid()}"
+        made = _Token(make_token(path), f"the token in {path}")
+    except (TokenMissing, OSError) as error:
+        _tell(str(error))
+        sys.exit(WRONG_USAGE)
+    at_the_end.callback(path.unlink, missing_ok=True)
+    return made
+
+
+def _open_gate(listens: tuple[str, int], controller: Controller, token: _Token) -> Gate:
+    """Let other machines in that know the token."""
+    host, port = controller.address.rsplit(":", 1)
+    try:
+        gate = Gate(listens, (host, int(port)), token.value, controller.secret)
     except OSError as error:
         _tell(f"cannot listen at {listens[0]}:{listens[1]}: {error}")
         sys.exit(WRONG_USAGE)
-    _tell(f"machines join with {known} and: python -m fallow.agent {listens[0]}:{gate.port} --slots N")
+    where = f"{listens[0]}:{gate.port}"
+    _tell(f"machines join with {token.known}: python -m fallow.agent {where} --token-file FILE --slots N")
     return gate
 
 
@@ -287,6 +304,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--listen", type=_address, metavar="ADDR:PORT", help="let other machines join, through this interface"
+    )
+    parser.add_argument(
+        "--token-file", metavar="FILE", help="what machines must know to join (mode 0600); - for stdin"
     )
     parser.add_argument("--socket", type=Path, help="where to listen, or whom to ask")
     parser.add_argument("ask", nargs="*", help=argparse.SUPPRESS)

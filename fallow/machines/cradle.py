@@ -20,6 +20,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fallow import protocol
+from fallow.secret import left_open, to_inherit
+
 PR_SET_PDEATHSIG = 1
 GRACE_S = 300.0
 """How long workers may go on after the controller died: each ends itself at its next step boundary."""
@@ -155,10 +158,8 @@ def _leave(code: int) -> None:
 
 
 def _settle(request: dict[str, Any]) -> None:
-    """Make the forked process one of its own: lifetime, streams, environment, random numbers."""
-    die_with_parent()
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.environ.update(request["environment"])
+    """Make the forked process one of its own: lifetime, streams, environment, secret, random numbers."""
+    _equip(request)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     random.seed()
@@ -169,10 +170,19 @@ def _settle(request: dict[str, Any]) -> None:
 
 def _become(request: dict[str, Any], tell_reason: int) -> None:
     """Become the worker as a fresh interpreter; never returns."""
+    _equip(request)
+    for descriptor in to_inherit(os.environ):
+        os.set_inheritable(descriptor, True)
+    os.execv(sys.executable, [sys.executable, *request["words"]])
+
+
+def _equip(request: dict[str, Any]) -> None:
+    """Give a forked process what is its own, whether it goes on as it is or as a fresh interpreter."""
     die_with_parent()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.environ.update(request["environment"])
-    os.execv(sys.executable, [sys.executable, *request["words"]])
+    if "secret" in request:
+        os.environ[protocol.ENV_SECRET] = str(left_open(bytes.fromhex(request["secret"])))
 
 
 def _import(modules: Sequence[str]) -> None:

@@ -1,20 +1,31 @@
 """The way into a controller's store from another machine: only who knows the token is let through.
 
-The store listens on loopback alone and trusts whoever connects. A ``Gate`` on the controller's machine takes
-connections on an address of the user's choice, has each prove that it knows the token, proves it in turn, and
-passes bytes on; a ``Relay`` on the other machine gives its workers a loopback address that leads there. The
-token is never sent (HMAC-SHA256 over fresh nonces); what follows is not encrypted: trust the network between.
+The store listens on loopback alone. A ``Gate`` on the controller's machine takes connections on an address of
+the user's choice, has each prove that it knows the token, proves it in turn, hands out the job's secret, and
+passes bytes on; a ``Relay`` on the other machine gives its workers a loopback address that leads there, and
+turns other accounts of that machine away. The token is never sent (HMAC-SHA256 over fresh nonces), and the
+secret travels under a mask that only the token gives. What follows is not encrypted by the gate: values in
+the store are sealed, what workers say to each other is not. Trust the network between.
+
+    gate:  HELLO, nonce
+    guest: nonce, proof
+    gate:  masked secret, proof
 """
 
-import hashlib
 import hmac
 import re
 import secrets
 import socket
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
-HELLO = b"FALLOW1\n"
+from fallow import accounts
+from fallow.secret import KEY_BYTES, Secret
+
+FAMILY = b"FALLOW"
+HELLO = FAMILY + b"2\n"
+"""With the version of what follows: 2 since the gate hands out the job's secret."""
 NONCE_BYTES = 32
 PROOF_BYTES = 32
 HANDSHAKE_S = 5.0
@@ -28,17 +39,25 @@ class Refused(Exception):
     """The other side does not know the token, or speaks something else."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entered:
+    """A connection that a gate has let through, and the secret of the job behind it."""
+
+    connection: socket.socket
+    secret: Secret
+
+
 class Gate:
     """Listens on ``address``, host:port, and leads to ``target`` on this machine; ``close`` ends it.
 
-    Raises OSError when the address cannot be listened on.
+    ``secret`` is the job's. Raises OSError when the address cannot be listened on.
     """
 
-    def __init__(self, address: tuple[str, int], target: tuple[str, int], token: str):
+    def __init__(self, address: tuple[str, int], target: tuple[str, int], token: str, secret: Secret):
         def through() -> socket.socket:
             return socket.create_connection(target, timeout=HANDSHAKE_S)
 
-        self._door = _Door(address, lambda guest: _challenge(guest, token), through)
+        self._door = _Door(address, lambda guest: _challenge(guest, token, secret), through)
 
     @property
     def port(self) -> int:
@@ -51,10 +70,13 @@ class Gate:
 
 
 class Relay:
-    """A loopback address of this machine that leads through the gate at ``gate``; ``close`` ends it."""
+    """A loopback address of this machine that leads through the gate at ``gate``; ``close`` ends it.
+
+    Only processes of this account, and root's, are led there.
+    """
 
     def __init__(self, gate: tuple[str, int], token: str):
-        self._door = _Door(("127.0.0.1", 0), lambda guest: None, lambda: enter(gate, token))
+        self._door = _Door(("127.0.0.1", 0), _check_account, lambda: enter(gate, token).connection)
 
     @property
     def address(self) -> str:
@@ -76,20 +98,27 @@ def address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def enter(gate: tuple[str, int], token: str) -> socket.socket:
-    """A connection that the gate has let through. Raises Refused, or OSError when nothing answers."""
+def enter(gate: tuple[str, int], token: str) -> Entered:
+    """Be let through by a gate. Raises Refused, or OSError when nothing answers."""
     connection = socket.create_connection(gate, timeout=HANDSHAKE_S)
     try:
-        if _exactly(connection, len(HELLO)) != HELLO:
-            raise Refused(f"{gate[0]}:{gate[1]} is no gate of a fallow controller")
-        theirs, ours = _exactly(connection, NONCE_BYTES), secrets.token_bytes(NONCE_BYTES)
-        connection.sendall(ours + _proof(token, b"guest", theirs, ours))
-        if not hmac.compare_digest(_exactly(connection, PROOF_BYTES), _proof(token, b"gate", theirs, ours)):
-            raise Refused(f"the gate at {gate[0]}:{gate[1]} does not know our token")
+        return Entered(connection=connection, secret=_enter(connection, f"{gate[0]}:{gate[1]}", token))
     except (Refused, OSError):
         connection.close()
         raise
-    return connection
+
+
+def _enter(connection: socket.socket, where: str, token: str) -> Secret:
+    hello = _exactly(connection, len(HELLO))
+    if hello != HELLO:
+        other = "is the gate of another version of fallow: install the same on all machines"
+        raise Refused(f"{where} {other if hello.startswith(FAMILY) else 'is no gate of a fallow controller'}")
+    theirs, ours = _exactly(connection, NONCE_BYTES), secrets.token_bytes(NONCE_BYTES)
+    connection.sendall(ours + _proof(token, b"guest", theirs + ours))
+    masked, proof = _exactly(connection, KEY_BYTES), _exactly(connection, PROOF_BYTES)
+    if not hmac.compare_digest(proof, _proof(token, b"gate", theirs + ours + masked)):
+        raise Refused(f"the gate at {where} does not know our token")
+    return Secret(_masked(masked, token, theirs + ours))
 
 
 class _Door:
@@ -138,17 +167,31 @@ class _Door:
             self._places.release()
 
 
-def _challenge(guest: socket.socket, token: str) -> None:
+def _challenge(guest: socket.socket, token: str, secret: Secret) -> None:
     ours = secrets.token_bytes(NONCE_BYTES)
     guest.sendall(HELLO + ours)
     theirs = _exactly(guest, NONCE_BYTES)
-    if not hmac.compare_digest(_exactly(guest, PROOF_BYTES), _proof(token, b"guest", ours, theirs)):
+    if not hmac.compare_digest(_exactly(guest, PROOF_BYTES), _proof(token, b"guest", ours + theirs)):
         raise Refused("a stranger")
-    guest.sendall(_proof(token, b"gate", ours, theirs))
+    masked = _masked(secret.key, token, ours + theirs)
+    guest.sendall(masked + _proof(token, b"gate", ours + theirs + masked))
 
 
-def _proof(token: str, side: bytes, gates: bytes, guests: bytes) -> bytes:
-    return hmac.new(token.encode(), side + gates + guests, hashlib.sha256).digest()
+def _proof(token: str, side: bytes, said: bytes) -> bytes:
+    return hmac.digest(token.encode(), side + said, "sha256")
+
+
+def _masked(key: bytes, token: str, nonces: bytes) -> bytes:
+    """``key`` with a mask put on or taken off that only the token gives, and that is used once."""
+    mask = _proof(token, b"secret", nonces)
+    return bytes(one ^ other for one, other in zip(key, mask, strict=True))
+
+
+def _check_account(guest: socket.socket) -> None:
+    """Raises Refused for a connection from another account of this machine."""
+    account = accounts.at_other_end(guest)
+    if account is not None and not accounts.is_ours(account):
+        raise Refused(f"account {account} of this machine is none of ours")
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from fallow import protocol
 from fallow.machines.slots import Machine, Offer, Seating
 from fallow.machines.workers import Handle, Spawn
-from fallow.protocol import MemberId
+from fallow.protocol import AgentId, MemberId
 
 DISMISSAL_S = 3.0
 AGENT_SILENCE_S = 20.0
@@ -26,12 +26,8 @@ class Box(Protocol):
         """Leave a value."""
         ...
 
-    def get(self, key: str, /) -> bytes:
-        """A value that is there."""
-        ...
-
-    def check(self, keys: list[str], /) -> bool:
-        """Whether all are there."""
+    def get(self, key: str, /) -> bytes | None:
+        """A value; ``None`` when there is none of this job's."""
         ...
 
 
@@ -72,14 +68,12 @@ class Hosts:
 
     def look(self, box: Box) -> None:
         """Take in machines that have joined, and let go of those that are out of reach."""
-        number = len(self._agents) + 1
-        while box.check([protocol.offer_key(number)]):
-            offer = decode_offer(bytes(box.get(protocol.offer_key(number))).decode())
-            agent = Agent(box, number, self._words)
+        while (told := box.get(protocol.offer_key(len(self._agents) + 1))) is not None:
+            name, offer = decode_offer(told.decode())
+            agent = Agent(box, name, self._words)
             self._agents.append(agent)
             self._machines.append(Machine(offer, agent.spawn, agent.reachable))
             self._tell(f"{offer.name} joined with {offer.slots} slots at {offer.host}")
-            number += 1
         for machine in [machine for machine in self._machines if not machine.reachable()]:
             self._machines.remove(machine)
             self._tell(f"{machine.offer.name} is out of reach")
@@ -96,8 +90,8 @@ class Hosts:
 class Agent:
     """The controller's end of one other machine: asks it to start and to end workers."""
 
-    def __init__(self, box: Box, number: int, words: Sequence[str]):
-        self._box, self._number, self._words = box, number, list(words)
+    def __init__(self, box: Box, name: AgentId, words: Sequence[str]):
+        self._box, self._name, self._words = box, name, list(words)
         self._asked = 0
         self._pulse, self._heard_s = b"", time.monotonic()
 
@@ -108,21 +102,20 @@ class Agent:
     def ask(self, request: Mapping[str, Any]) -> int:
         """Leave a request; returns its number."""
         self._asked += 1
-        self._box.set(protocol.request_key(self._number, self._asked), json.dumps(request))
+        self._box.set(protocol.request_key(self._name, self._asked), json.dumps(request))
         return self._asked
 
     def ended(self, worker: int) -> tuple[int, str | None] | None:
         """How a worker there ended and why, once it has."""
-        key = protocol.ended_key(self._number, worker)
-        if not self._box.check([key]):
+        ended = self._box.get(protocol.ended_key(self._name, worker))
+        if ended is None:
             return None
-        told = json.loads(bytes(self._box.get(key)))
+        told = json.loads(ended)
         return told["code"], told["reason"]
 
     def reachable(self) -> bool:
         """Whether it showed life lately."""
-        key = protocol.agent_pulse_key(self._number)
-        pulse = bytes(self._box.get(key)) if self._box.check([key]) else b""
+        pulse = self._box.get(protocol.agent_pulse_key(self._name)) or b""
         if pulse != self._pulse:
             self._pulse, self._heard_s = pulse, time.monotonic()
         return time.monotonic() - self._heard_s < AGENT_SILENCE_S
@@ -166,17 +159,18 @@ class RemoteWorker:
         return -signal.SIGKILL if self._code is None else self._code
 
 
-def encode_offer(offer: Offer) -> str:
-    """The offer as one line of JSON."""
-    return json.dumps(
-        {"name": offer.name, "slots": offer.slots, "host": offer.host, "devices": list(offer.devices)}
-    )
+def encode_offer(agent: AgentId, offer: Offer) -> str:
+    """The offer and who makes it, as one line of JSON."""
+    told = {"name": offer.name, "slots": offer.slots, "host": offer.host, "devices": list(offer.devices)}
+    return json.dumps({"agent": agent, **told})
 
 
-def decode_offer(text: str) -> Offer:
-    """The offer that ``encode_offer`` wrote."""
+def decode_offer(text: str) -> tuple[AgentId, Offer]:
+    """What ``encode_offer`` wrote."""
     told = json.loads(text)
-    return Offer(name=told["name"], slots=told["slots"], host=told["host"], devices=tuple(told["devices"]))
+    devices = tuple(told["devices"])
+    offer = Offer(name=told["name"], slots=told["slots"], host=told["host"], devices=devices)
+    return AgentId(told["agent"]), offer
 
 
 def devices_here(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:

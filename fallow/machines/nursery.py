@@ -4,8 +4,8 @@ Importing torch takes seconds, forking a process that has done so takes millisec
 of its own that never touches a GPU and never computes: neither CUDA nor thread pools survive a fork.
 It is also the workers' guard: when the controller dies it gives them ``GRACE_S`` to save and go, then ends
 them. When the nursery itself dies its children go on; the controller inherits them (Linux subreaper).
-It speaks JSON lines: a request names the script and the environment, answers tell births and deaths. What
-happens inside the parent is in ``cradle``.
+It speaks JSON lines over pipes that nobody else holds: a request names the script, the environment and the
+job's secret, answers tell births and deaths. What happens inside the parent is in ``cradle``.
 """
 
 import ctypes
@@ -18,7 +18,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from fallow import protocol
 from fallow.machines import cradle
+from fallow.secret import inherited
 
 PR_SET_CHILD_SUBREAPER = 36
 INHERITED_POLL_S = 0.05
@@ -63,6 +65,8 @@ class Nursery:
         number, self._asked = self._asked, self._asked + 1
         self._parents[number] = self._parent
         request = {"number": number, "words": self._words, "environment": dict(variables)}
+        if protocol.ENV_SECRET in variables:
+            request["secret"] = inherited(variables).key.hex()
         try:
             os.write(self._requests, (json.dumps(request) + "\n").encode())
         except BrokenPipeError:

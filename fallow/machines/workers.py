@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from fallow.secret import to_inherit
+
 
 class Handle(Protocol):
     """A worker that was started: the part of ``subprocess.Popen`` that is needed.
@@ -35,7 +37,7 @@ class Handle(Protocol):
 
 
 Spawn = Callable[[Mapping[str, str]], Handle]
-"""Starts one worker with these variables added to its environment."""
+"""Starts one worker with these variables added to its environment, and with the job's secret to inherit."""
 
 
 def command(words: Sequence[str], environment: Mapping[str, str] | None = None) -> Spawn:
@@ -44,7 +46,9 @@ def command(words: Sequence[str], environment: Mapping[str, str] | None = None) 
     def spawn(variables: Mapping[str, str]) -> Handle:
         quiet = {"TORCH_CPP_LOG_LEVEL": "ERROR"}  # a wait in slices logs a warning a slice
         return subprocess.Popen(
-            [sys.executable, *words], env={**os.environ, **quiet, **(environment or {}), **variables}
+            [sys.executable, *words],
+            env={**os.environ, **quiet, **(environment or {}), **variables},
+            pass_fds=to_inherit(variables),
         )
 
     return spawn

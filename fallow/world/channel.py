@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -21,8 +21,12 @@ import torch.distributed as dist
 from fallow import protocol
 from fallow.machines.cradle import survive_parent
 from fallow.protocol import MemberId, Plan
+from fallow.sealed_store import Door, SealedStore
+from fallow.secret import Secret, inherited
 from fallow.world import group as groups
+from fallow.world import peers
 from fallow.world.group import Alone, Group, GroupBroken
+from fallow.world.meeting import Meeting
 
 SLICE = timedelta(milliseconds=250)
 """How long a thread waits in C++ before it looks whether it should end; also the pulse."""
@@ -44,26 +48,6 @@ Found = TypeVar("Found")
 
 class ControllerLost(Exception):
     """The controller's store is gone: nobody decides about membership any more, so the worker stops."""
-
-
-class Door(Protocol):
-    """The part of a store that a channel uses; tests put delays into it."""
-
-    def set(self, key: str, value: str, /) -> None:
-        """Leave a value; doesn't wait for an answer. Raises RuntimeError without a connection, as all do."""
-        ...
-
-    def get(self, key: str, /) -> bytes:
-        """A value that is known to be there."""
-        ...
-
-    def check(self, keys: list[str], /) -> bool:
-        """Whether all of them are there."""
-        ...
-
-    def wait(self, keys: list[str], timeout: timedelta, /) -> None:
-        """Block until all are there. Raises dist.DistStoreError when they are not in time."""
-        ...
 
 
 class Abandoned(SystemExit):
@@ -91,8 +75,9 @@ def client(address: str) -> dist.TCPStore:
 class Channel:
     """Opened once by a driven worker; ``close`` it or let the process end.
 
-    ``open_door`` connects to the store at an address; the groups meet in a ``client`` of their own.
-    ``host`` is the address at which other machines reach this worker, where there are other machines.
+    ``secret`` is the job's: what isn't sealed with it is not heard. ``open_door`` connects to the store at an
+    address; the groups meet in a ``client`` of their own. ``host`` is the address at which other machines
+    reach this worker, where there are other machines.
     """
 
     def __init__(
@@ -100,6 +85,7 @@ class Channel:
         address: str,
         member: MemberId,
         device: torch.device,
+        secret: Secret,
         *,
         host: str | None = None,
         open_door: Callable[[str], Door] = client,
@@ -107,9 +93,10 @@ class Channel:
         self.member = member
         self.address = address
         self._device = device
+        self._secret = secret
         self._host = host
         self._open_door = open_door
-        self._door: Door | None = None
+        self._door: SealedStore | None = None
         self._changed = threading.Condition()
         self._plans: dict[int, Plan] = {}
         self._committed: set[int] = set()
@@ -223,10 +210,10 @@ class Channel:
         """Hear of plans in their order, show that we live, and leave groups that are said to be broken."""
         number, beat = 1, 0
         try:
-            door = self._open_door(self.address)
-            wish = 1 + (int(door.get(protocol.WISHES)) if door.check([protocol.WISHES]) else 0)
+            door = self._opened()
+            wish = 1 + int(door.get(protocol.WISHES) or 0)
             with self._changed:
-                self._door = self._open_door(self.address)  # one in a wait would hold up what is said
+                self._door = self._opened()  # one in a wait would hold up what is said
                 self._changed.notify_all()
             while not self._closed:
                 self._heard_s = time.monotonic()
@@ -234,8 +221,9 @@ class Channel:
                 door.set(protocol.pulse_key(self.member), str(beat))
                 self._heed(door)
                 wish = self._hear_wishes(door, wish)
-                if _appeared(door, protocol.plan_key(number)):
-                    self._learn(protocol.decode_plan(bytes(door.get(protocol.plan_key(number))).decode()))
+                plan = door.wait(protocol.plan_key(number), SLICE)
+                if plan is not None:
+                    self._learn(protocol.decode_plan(plan.decode()))
                     number += 1
         except RuntimeError:
             self._set_gone()
@@ -266,31 +254,33 @@ class Channel:
         elif plan.base == generation and not plan.recover:
             self._spawn(self._look_on, plan)
 
-    def _heed(self, door: Door) -> None:
+    def _opened(self) -> SealedStore:
+        return SealedStore(self._open_door(self.address), self._secret)
+
+    def _heed(self, door: SealedStore) -> None:
         with self._changed:
             seats = {number: ready.group for number, ready in self._agreed.items()}
             seats[self._seated[0]] = self._seated[1]
         for number, group in seats.items():
-            if group.world_size > 1 and door.check([protocol.broken_key(number)]):
+            if group.world_size > 1 and door.has(protocol.broken_key(number)):
                 group.abort()
 
-    def _hear_wishes(self, door: Door, number: int) -> int:
+    def _hear_wishes(self, door: SealedStore, number: int) -> int:
         """Take note of wishes from ``number`` on; returns the number of the next."""
-        while door.check([protocol.wish_key(number)]):
-            wished = bytes(door.get(protocol.wish_key(number))).decode()
+        while (wished := door.get(protocol.wish_key(number))) is not None:
             with self._changed:
-                self._wishes.append((number, wished))
+                self._wishes.append((number, wished.decode()))
             number += 1
         return number
 
     def _take_part(self, plan: Plan) -> None:
         """Connect the plan's group, say so, and keep it if all could."""
         try:
-            door = self._open_door(self.address)
-            meeting = dist.PrefixStore(protocol.group_prefix(plan.number), client(self.address))
+            door = self._opened()
+            meeting = Meeting(client(self.address), self._secret, protocol.group_prefix(plan.number))
             rank = plan.members.index(self.member)
             try:
-                group = groups.connect(meeting, rank, len(plan.members), self._device, self._host or LOOPBACK)
+                group = self._connected(meeting, rank, len(plan.members))
             except GroupBroken as error:
                 door.set(protocol.connected_key(plan.number, self.member), f"failed: {error}")
                 return
@@ -305,20 +295,27 @@ class Channel:
         except RuntimeError:
             self._set_gone()
 
+    def _connected(self, meeting: Meeting, rank: int, world_size: int) -> Group:
+        def prove(group: Group) -> None:
+            peers.prove(group, self._secret, meeting.prefix)
+
+        return groups.connect(meeting, rank, world_size, self._device, self._host or LOOPBACK, prove=prove)
+
     def _look_on(self, plan: Plan) -> None:
         """Learn whether a plan that goes on without us is committed: rank 0 must raise the flag for it."""
         try:
-            if self._decided(self._open_door(self.address), plan):
+            if self._decided(self._opened(), plan):
                 with self._changed:
                     self._committed.add(plan.number)
         except RuntimeError:
             self._set_gone()
 
-    def _decided(self, door: Door, plan: Plan) -> bool:
+    def _decided(self, door: SealedStore, plan: Plan) -> bool:
         """Whether the plan is committed; blocks until it is or isn't."""
         while not self._closed:
-            if _appeared(door, protocol.decision_key(plan.number)):
-                return bytes(door.get(protocol.decision_key(plan.number))).decode() == protocol.COMMIT
+            decision = door.wait(protocol.decision_key(plan.number), SLICE)
+            if decision is not None:
+                return decision.decode() == protocol.COMMIT
         return False
 
     def _set_gone(self) -> None:
@@ -330,23 +327,14 @@ class Channel:
 def from_environment(environment: Mapping[str, str], device: torch.device) -> Channel | None:
     """The channel that the controller's variables describe; ``None`` when nobody drives us.
 
-    Raises Abandoned when there is no such controller any more.
+    Raises Abandoned when there is no such controller any more, Mistake when its job's secret isn't here.
     """
     address = environment.get(protocol.ENV_STORE)
     if address is None:
         return None
     host = environment.get(protocol.ENV_HOST)
-    member = MemberId(environment[protocol.ENV_MEMBER])
+    member, secret = MemberId(environment[protocol.ENV_MEMBER]), inherited(environment)
     try:
-        return Channel(address, member, device, host=host)
+        return Channel(address, member, device, secret, host=host)
     except (ControllerLost, GroupBroken):
         raise Abandoned(f"no controller answers at {address}; {member} ends") from None
-
-
-def _appeared(door: Door, key: str) -> bool:
-    """Whether ``key`` is there within a slice; raises RuntimeError when the connection is lost."""
-    try:
-        door.wait([key], SLICE)
-    except dist.DistStoreError:
-        return False
-    return True

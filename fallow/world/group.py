@@ -7,7 +7,7 @@ groups are built directly on a store prefix instead. No policy here: who is in a
 import atexit
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Protocol
@@ -15,6 +15,8 @@ from weakref import WeakSet
 
 import torch
 import torch.distributed as dist
+
+from fallow.world.meeting import Meeting, local_copy
 
 CONNECT_TIMEOUT = timedelta(seconds=10)
 ENV_STEP_TIMEOUT = "FALLOW_STEP_TIMEOUT_S"
@@ -175,10 +177,14 @@ class Started:
 
 
 class TorchGroup:
-    """A process group of torch.distributed, gloo for CPUs and NCCL for GPUs."""
+    """A process group of torch.distributed, gloo for CPUs and NCCL for GPUs.
 
-    def __init__(self, process_group: dist.Backend):
+    ``store`` is where its workers met: the group holds on to it, and it may be written in Python.
+    """
+
+    def __init__(self, process_group: dist.Backend, store: dist.Store):
         self._group: dist.Backend | None = process_group
+        self._store = store
         self._pid = os.getpid()
         self.rank = process_group.rank()
         self.world_size = process_group.size()
@@ -280,22 +286,31 @@ def _breaking() -> Iterator[None]:
 
 
 def connect(
-    store: dist.Store, rank: int, world_size: int, device: torch.device, host: str | None = None
+    store: dist.Store,
+    rank: int,
+    world_size: int,
+    device: torch.device,
+    host: str | None = None,
+    *,
+    prove: Callable[[Group], None] = lambda group: None,
 ) -> Group:
     """Build the group of ``world_size`` workers that meet in ``store``; blocks until all are there.
 
     ``host`` is the address at which the others reach this worker, for gloo; without it GLOO_SOCKET_IFNAME
-    decides, else whatever the machine's name resolves to. Raises GroupBroken when they are not
-    there within CONNECT_TIMEOUT.
+    decides, else whatever the machine's name resolves to. ``prove`` finds out whether gloo has connected the
+    right ones, before anything else goes over it. Raises GroupBroken when they are not there within
+    CONNECT_TIMEOUT, and what ``prove`` raises.
     """
     if world_size == 1:
         return Alone()
     try:
         if device.type == "cuda":
-            return TorchGroup(_nccl(store, rank, world_size, device))
+            met = local_copy(store, rank, CONNECT_TIMEOUT) if isinstance(store, Meeting) else store
+            return TorchGroup(_nccl(met, rank, world_size, device), met)
         made = _gloo(store, rank, world_size, host)
+        group = TorchGroup(made, store)
+        _prove(group, prove)
         made.set_timeout(_step_timeout())
-        group = TorchGroup(made)
         _connected.add(group)
         return group
     except RuntimeError as error:
@@ -314,6 +329,15 @@ def _leave() -> None:
     """
     for group in list(_connected):
         group.leave()
+
+
+def _prove(group: TorchGroup, prove: Callable[[Group], None]) -> None:
+    """A group that is not of the right ones ends at once: whoever waits in it is freed."""
+    try:
+        prove(group)
+    except BaseException:
+        group.abort()
+        raise
 
 
 def _step_timeout() -> timedelta:

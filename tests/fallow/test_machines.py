@@ -16,7 +16,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
-from fallow.machines.gate import Gate, Refused, Relay, enter  # noqa: E402
+from fallow.machines.gate import HELLO, Gate, Refused, Relay, enter  # noqa: E402
+from fallow.secret import Secret  # noqa: E402
 from tests.fallow.ledger import audit  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +25,8 @@ SCRIPT = Path(__file__).with_name("crash_train.py")
 DEADLINE_S = 120
 PORT = 29777
 TOKEN = "a token of this test"
+STRANGER = 65_533
+"""An account that owns nothing here."""
 
 
 def echo() -> socket.socket:
@@ -49,7 +52,8 @@ def echo() -> socket.socket:
 
 def test_who_knows_the_token_is_led_through_and_who_does_not_is_not() -> None:
     server = echo()
-    gate = Gate(("127.0.0.1", 0), server.getsockname(), "right")
+    secret = Secret.new()
+    gate = Gate(("127.0.0.1", 0), server.getsockname(), "right", secret)
     relay = Relay(("127.0.0.1", gate.port), "right")
     host, port = relay.address.split(":")
     sent = os.urandom(3_000_000)
@@ -59,6 +63,9 @@ def test_who_knows_the_token_is_led_through_and_who_does_not_is_not() -> None:
         while len(got) < len(sent):
             got += inside.recv(65536)
     assert got == sent
+    entered = enter(("127.0.0.1", gate.port), "right")
+    entered.connection.close()
+    assert entered.secret.key == secret.key
     with pytest.raises(Refused):
         enter(("127.0.0.1", gate.port), "wrong")
     gate.close()
@@ -75,7 +82,7 @@ def test_a_stranger_who_says_nothing_or_nonsense_reaches_nothing() -> None:
         reached.append(True)
 
     threading.Thread(target=note, daemon=True).start()
-    gate = Gate(("127.0.0.1", 0), target.getsockname(), "right")
+    gate = Gate(("127.0.0.1", 0), target.getsockname(), "right", Secret.new())
     with socket.create_connection(("127.0.0.1", gate.port)) as stranger:
         stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(100))
         stranger.settimeout(10)
@@ -95,14 +102,56 @@ def test_a_false_gate_does_not_learn_the_token_and_is_refused() -> None:
 
     def pretend() -> None:
         guest, _ = false.accept()
-        guest.sendall(b"FALLOW1\n" + bytes(32))
+        guest.sendall(HELLO + bytes(32))
         heard.append(guest.recv(4096))
-        guest.sendall(bytes(32))
+        guest.sendall(bytes(64))
 
     threading.Thread(target=pretend, daemon=True).start()
     with pytest.raises(Refused, match="does not know our token"):
         enter(false.getsockname(), "the secret")
     assert b"the secret" not in heard[0]
+
+
+def heard_by(relay: Relay, account: int | None = None) -> bytes:
+    """What a process of this or another account hears through a relay to which it says 32 bytes."""
+    host, port = relay.address.split(":")
+    code = (
+        "import os, socket, sys\n"
+        "'x'.encode('idna')\n"  # loaded while the interpreter's own files can be read
+        "if len(sys.argv) > 3: os.setuid(int(sys.argv[3]))\n"
+        "with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=10) as line:\n"
+        "    try:\n"
+        "        line.sendall(b'a' * 32)\n"
+        "        sys.stdout.buffer.write(line.recv(32))\n"
+        "    except OSError: pass\n"
+    )
+    told = [] if account is None else [str(account)]
+    words = [sys.executable, "-c", code, host, port, *told]
+    return subprocess.run(words, capture_output=True, timeout=60, check=True).stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="taking another account needs root")
+def test_other_accounts_of_a_machine_are_not_led_through_its_relay() -> None:
+    server = echo()
+    gate = Gate(("127.0.0.1", 0), server.getsockname(), "right", Secret.new())
+    relay = Relay(("127.0.0.1", gate.port), "right")
+    assert heard_by(relay) == b"a" * 32
+    assert heard_by(relay, account=STRANGER) == b""
+    for end in (gate, relay, server):
+        end.close()
+
+
+def test_a_gate_of_another_version_says_so() -> None:
+    older = socket.create_server(("127.0.0.1", 0))
+
+    def greet() -> None:
+        guest, _ = older.accept()
+        guest.sendall(b"FALLOW1\n" + bytes(32))
+
+    threading.Thread(target=greet, daemon=True).start()
+    with pytest.raises(Refused, match="another version of fallow"):
+        enter(older.getsockname(), "the secret")
+    older.close()
 
 
 class Machine:

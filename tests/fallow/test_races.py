@@ -21,6 +21,7 @@ from fallow import protocol  # noqa: E402
 from fallow.controller.controller import Controller  # noqa: E402
 from fallow.job import Job  # noqa: E402
 from fallow.protocol import MemberId  # noqa: E402
+from fallow.secret import inherited  # noqa: E402
 from fallow.world.channel import Channel, client  # noqa: E402
 from tests.fallow.crew import LIMITS, SEEDING, Outcome, ThreadWorker, Train, network, task  # noqa: E402
 
@@ -36,17 +37,13 @@ class LateDoor:
     def __init__(self, address: str, order: random.Random):
         self._store, self._order = client(address), order
 
-    def set(self, key: str, value: str, /) -> None:
+    def set(self, key: str, value: bytes, /) -> None:
         self._dawdle()
         self._store.set(key, value)
 
-    def get(self, key: str, /) -> bytes:
+    def compare_set(self, key: str, expected: str | bytes, desired: str | bytes, /) -> bytes:
         self._dawdle()
-        return bytes(self._store.get(key))
-
-    def check(self, keys: list[str], /) -> bool:
-        self._dawdle()
-        return bool(self._store.check(keys))
+        return bytes(self._store.compare_set(key, expected, desired))
 
     def wait(self, keys: list[str], timeout: timedelta, /) -> None:
         self._dawdle()
@@ -66,6 +63,7 @@ def late_training(seed: int, deterministic: bool) -> Train:
             environment[protocol.ENV_STORE],
             member,
             CPU,
+            inherited(environment),
             open_door=lambda address: LateDoor(address, random.Random(order.random())),
         )
         job = Job(channel, environment[protocol.ENV_ROLE] == protocol.FOUNDER, CPU, None)
