@@ -329,6 +329,30 @@ def queries() -> list[Path]:
     return [path for name in OURS[:-1] for path in sorted((ROOT / name).rglob("*.sql"))]
 
 
+RUNS_WHAT_IT_READS = {"pickle", "shelve", "dill", "cloudpickle", "joblib", "marshal"}
+READS_ITS_OWN_CHILD = {"collector/nvml/wire.py": {"marshal"}}
+"""One interpreter on both ends of a pipe that nobody else holds."""
+
+
+@pytest.mark.parametrize("path", sources(), ids=relative)
+def test_nothing_is_read_that_could_run_code(path: Path) -> None:
+    """What a peer, a file or a client sends is data: tensors, JSON, TOML, Parquet."""
+    roots = {module.split(".")[0] for module in imports(path)} & RUNS_WHAT_IT_READS
+    assert roots <= READS_ITS_OWN_CHILD.get(relative(path), set()), f"{relative(path)} imports {roots}"
+    for node in nodes(path):
+        if isinstance(node, ast.Call):
+            where, called = f"{relative(path)}:{node.lineno}", ast.unparse(node.func)
+            assert called not in {"eval", "exec"}, f"{where} calls {called}"
+            assert not called.startswith("multiprocessing.connection"), f"{where}: its words are pickles"
+            if called == "torch.load":
+                safe = [word for word in node.keywords if word.arg == "weights_only"]
+                assert [ast.unparse(word.value) for word in safe] == ["True"], (
+                    f"{where}: say weights_only=True"
+                )
+            pickled = [word for word in node.keywords if word.arg == "allow_pickle"]
+            assert all(ast.unparse(word.value) == "False" for word in pickled), f"{where} allows pickles"
+
+
 def test_no_path_of_one_machine_is_committed() -> None:
     roots = tuple(f"/{name}/" for name in ("root", "work"))
     broken = [relative(path) for path in sources() if any(root in path.read_text() for root in roots)]

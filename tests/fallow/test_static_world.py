@@ -1,6 +1,7 @@
 """The workers of torchrun, without a controller: what they find, whom they wait for, how they end."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -107,6 +108,50 @@ def test_all_start_from_the_first_workers_model(tmp_path: Path) -> None:
     ends = [torch.load(tmp_path / f"end{rank}") for rank in range(3)]
     assert_equal(ends[1], ends[0])
     assert_equal(ends[2], ends[0])
+
+
+LISTENING = """
+import os, fallow
+from pathlib import Path
+job = fallow.connect()
+own = set()
+for each in Path("/proc/self/fd").iterdir():
+    try:
+        own.add(os.readlink(each)[8:-1])
+    except OSError:
+        continue  # the one that lists them
+for table in ("tcp", "tcp6"):
+    for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == "0A" and fields[9] in own:
+            print("listens", fields[1].split(":")[0], flush=True)
+fallow.connect()  # the second time the store is there already
+print("twice", flush=True)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux")
+def test_where_all_workers_are_here_nothing_listens_beyond_loopback(tmp_path: Path) -> None:
+    """Started as srun and mpirun do: rank 0 hosts the store."""
+    script = tmp_path / "listening.py"
+    script.write_text(LISTENING)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    given = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, script],
+            env={**ENVIRONMENT, **given, "RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    told = [rank.communicate(timeout=100)[0] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0]
+    assert all("twice" in each for each in told)
+    listening = {line.split()[1] for each in told for line in each.splitlines() if line.startswith("listens")}
+    assert listening == {"0100007F"}, "127.0.0.1, as the kernel's tables write it here"
 
 
 @pytest.mark.parametrize(
