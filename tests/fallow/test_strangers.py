@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from fallow.world import group as groups  # noqa: E402
 from fallow.world import peers  # noqa: E402
 from fallow.world.group import Group, GroupBroken  # noqa: E402
 from fallow.world.meeting import Meeting  # noqa: E402
-from tests.fallow.crew import LIMITS  # noqa: E402
+from tests.fallow.crew import LIMITS, run, training  # noqa: E402
 from tests.fallow.ranks import CPU  # noqa: E402
 from tests.fallow.stranger import ACCOUNT  # noqa: E402
 
@@ -275,6 +275,41 @@ def test_who_takes_a_peers_place_in_gloo_breaks_the_group_and_is_never_in_it(
         if broken:
             break
     assert broken or words is fragments, "half of the time the stranger is taken for the second rank"
+
+
+class Intruder(threading.Thread):
+    """Connects to whatever this process opens, as every peer that may be waited for, ``at_most`` so often."""
+
+    def __init__(self, at_most: int):
+        super().__init__(daemon=True)
+        self.taken, self._left, self._known = list[socket.socket](), at_most, ports()
+
+    def run(self) -> None:
+        while self._left:
+            for port in ports() - self._known:
+                self._known.add(port)
+                self._left = max(0, self._left - 1)
+                for sequence in SEQUENCES:
+                    with suppress(OSError):  # closed meanwhile
+                        self.taken.append(socket.create_connection(("127.0.0.1", port), timeout=5))
+                        self.taken[-1].sendall(silence(sequence))
+            time.sleep(0.001)
+
+
+def test_a_training_grows_once_the_stranger_lets_it_and_loses_no_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(groups, "CONNECT_TIMEOUT", timedelta(seconds=2))
+    intruder = Intruder(at_most=4)  # two ports an attempt
+    intruder.start()
+    done = run(training(60, each_step=lambda: time.sleep(0.03), schedule=False), workers=1, script={5: 2})
+    assert done.exit_code == 0, done.journal
+    assert intruder.taken
+    steps = done.outcomes[0].steps
+    assert [step.number for step in steps] == list(range(60))
+    assert steps[-1].world_size == 2, done.journal
+    for line in intruder.taken:
+        line.close()
 
 
 def test_a_rank_that_speaks_gloo_and_does_not_know_the_secret_is_named() -> None:
