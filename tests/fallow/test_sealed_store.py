@@ -20,6 +20,7 @@ from fallow.sealed_store import SealedStore  # noqa: E402
 from fallow.secret import KEY_BYTES, MAC_BYTES, Secret, inherited  # noqa: E402
 from fallow.world.meeting import Meeting, local_copy  # noqa: E402
 
+pytestmark = pytest.mark.quick
 OURS = Secret(bytes(range(KEY_BYTES)))
 SHORT = timedelta(milliseconds=50)
 LONG = timedelta(seconds=20)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
@@ -22,6 +22,7 @@ from fallow.world.skeleton import NotAState  # noqa: E402
 from tests.fallow.ranks import CPU, together  # noqa: E402
 from tests.fallow.stranger import Evil  # noqa: E402
 
+pytestmark = pytest.mark.quick
 Pair = collections.namedtuple("Pair", "left right")
 
 
@@ -195,6 +196,7 @@ JSON = st.recursive(
 )
 
 
+@settings(max_examples=60)
 @given(JSON)
 def test_any_json_is_a_state_or_no_state(node: Any) -> None:
     try:

@@ -31,6 +31,7 @@ from tests.fallow.crew import LIMITS, run, training  # noqa: E402
 from tests.fallow.ranks import CPU  # noqa: E402
 from tests.fallow.stranger import ACCOUNT  # noqa: E402
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 120
 STEPS = 60

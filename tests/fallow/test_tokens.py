@@ -10,6 +10,8 @@ import pytest
 from fallow import protocol
 from fallow.machines.token import TokenMissing, make_token, token_of
 
+pytestmark = pytest.mark.quick
+
 
 def test_a_file_wins_over_the_environment_and_workers_inherit_neither(tmp_path: Path) -> None:
     file = tmp_path / "token"
