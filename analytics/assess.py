@@ -30,6 +30,7 @@ from analytics.model import (
 )
 from analytics.profiles import pattern_of
 from analytics.query import Connection, run
+from analytics.rhythm import with_rhythm
 from analytics.thresholds import Thresholds
 from collector.model import Holder, JobId, JobKind, Rung
 
@@ -166,7 +167,7 @@ def _pasts(connection: Connection, at: Moment, t: Thresholds) -> list[GpuPast]:
         )
         for row in gpus
     }
-    used = _with_use(connection, now_ms, plain, t)
+    used = with_rhythm(connection, now_ms, _with_use(connection, now_ms, plain, t), t)
     onsets = _onsets(connection, now_ms, used, t)
     fresh = {gpu_id for gpu_id, past in used.items() if stale(past, now_ms, t, at.tick_ms) is None}
     return [
@@ -183,6 +184,7 @@ def _past(row: Row, bins: Bins, claims: Iterable[Claim]) -> GpuPast:
         model=row["model"],
         share_of_device=row["share_of_device"],
         memory_total_bytes=row["memory_total_bytes"],
+        memory_lowest_bytes=row["memory_lowest_bytes"],
         idle_power_mw=row["idle_power_mw"],
         installed_from_ms=row["installed_from_ms"],
         newest_ms=row["newest_ms"],
@@ -288,6 +290,7 @@ def _used(claim: Claim, row: Row | None) -> Claim:
         busy_until_ms=row["busy_until_ms"],
         process_started_ms=row["process_started_ms"],
         idle_gpu_hours=row["idle_gpu_hours"],
+        processes_started=row["processes_started"],
     )
 
 

@@ -16,14 +16,21 @@ BIN_MS = 30_000
 class FindingKind(StrEnum):
     """What a finding is about.
 
-    NOT_STARTED accuses nobody: a job was given GPUs a good while ago and has not computed on them yet.
+    NOT_STARTED accuses nobody: a job was given GPUs a good while ago and has not computed on them yet. Six
+    hours on it is waste: SLEEPING_BATCH, or CRASH_LOOP where its processes are new ones again and again.
+    RARELY_USED is activity that recurs and is thin; RESERVED_BY_DESIGN is a server's memory, which a
+    MEMORY_HOG's is not. Nobody acts on these four.
     """
 
     HELD_IDLE = "held-idle"
     ALLOCATED_EMPTY = "allocated-empty"
     NOT_STARTED = "not-started"
+    SLEEPING_BATCH = "sleeping-batch"
+    CRASH_LOOP = "crash-loop"
+    RARELY_USED = "rarely-used"
     LOW_SATURATION = "low-saturation"
     MEMORY_HOG = "memory-hog"
+    RESERVED_BY_DESIGN = "reserved-by-design"
     SUSPECT_COUNTERS = "suspect-counters"
     ZOMBIE_MEMORY = "zombie-memory"
     FALLING_GPU = "falling-gpu"
@@ -47,13 +54,37 @@ class PatternKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rhythm:
+    """When a holder has been active on a GPU: the newest seven days, and the newest 24 hours of them.
+
+    ``active_until_ms`` is the end of its newest active minute, however short, within seven days;
+    ``known_since_ms`` the measured time since then. ``silence_p90_ms`` is the 90th percentile of the times
+    between its spells of activity in seven days. Of the last 24 hours, or of its hold if that is shorter:
+    ``known_ms`` was measured, ``busy_ms`` of it busy, in ``spells`` spells, the longest time between two
+    ``silence_longest_ms``, and ``busy_ratio`` is the mean utilization while busy; ``idle_gpu_hours`` were
+    idle or empty.
+    """
+
+    active_until_ms: int | None = None
+    known_since_ms: int = 0
+    silence_p90_ms: int | None = None
+    known_ms: int = 0
+    busy_ms: int = 0
+    spells: int = 0
+    silence_longest_ms: int | None = None
+    busy_ratio: float | None = None
+    idle_gpu_hours: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """One holder's hold on a GPU, and what is known of its past.
 
     ``first_used_ms`` is when the job first computed on a GPU it was given alone, ``busy_until_ms`` when this
     GPU was last busy for it beyond a blip; both ``None`` when it never was. ``process_started_ms`` is the
     start of its newest process here. ``idle_gpu_hours`` counts this GPU's allocated-empty and held-idle time
-    since ``busy_until_ms``, or since it was given. ``holder_id`` is the holder's number in the store.
+    since ``busy_until_ms``, or since it was given. ``processes_started`` is how many processes
+    were seen to start here in the last six hours. ``holder_id`` is the holder's number in the store.
     """
 
     holder: Holder
@@ -63,6 +94,8 @@ class Claim:
     busy_until_ms: int | None = None
     process_started_ms: int | None = None
     idle_gpu_hours: float | None = None
+    processes_started: int = 0
+    rhythm: Rhythm = field(default_factory=Rhythm)
     holder_id: int | None = None
 
 
@@ -139,6 +172,7 @@ class GpuPast:
 
     ``siblings_fresh`` says whether other GPUs of the same node were measured at the newest tick; ``None``
     when there are no others. ``lost_ms`` is when the GPU was last reported lost, if it has not returned.
+    ``memory_lowest_bytes`` is the least memory that was taken on it in seven days.
     """
 
     uuid: GpuUuid
@@ -147,6 +181,7 @@ class GpuPast:
     model: str | None = None
     share_of_device: float = 1.0
     memory_total_bytes: int | None = None
+    memory_lowest_bytes: int | None = None
     idle_power_mw: int | None = None
     installed_from_ms: int = 0
     newest_ms: int | None = None

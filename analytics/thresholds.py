@@ -31,13 +31,22 @@ class Thresholds:
     )
     idle_ratio: float = bounded(0.01, 0.0, 0.1, "a bin at most this busy, on every rung there is, is idle")
     idle_bins_ratio: float = bounded(
-        0.95, 0.5, 1.0, "so many of the valid bins must be idle, so that one blip doesn't reset the clock"
+        0.95, 0.5, 1.0, "so many of the valid bins must show a fault of the machine (idleness needs them all)"
     )
     idle_window_s: int = bounded(3600, 300, 7200, "how long a holder's GPU is idle before it is told")
+    idle_longest_s: int = bounded(
+        21_600, 300, 86_400, "at most so long where a batch job's or server's own silences are longer"
+    )
     empty_window_s: int = bounded(1800, 300, 7200, "how long a held GPU has no process before it is told")
     grace_s: int = bounded(1800, 0, 86_400, "nobody is judged this soon after a job or its process began")
     start_limit_s: int = bounded(
-        7200, 0, 604_800, "how long a batch job that never computed counts as starting up"
+        7200, 0, 604_800, "how long a job that never computed counts as starting up, a terminal too"
+    )
+    forgive_s: int = bounded(
+        21_600, 0, 604_800, "how long a batch job that has not computed is excused, whatever it may be doing"
+    )
+    rare_ratio: float = bounded(
+        0.1, 0.001, 0.5, "rarely used: busy in at most this part of the last 24 hours, or of its hold"
     )
     low_ratio: float = bounded(0.25, 0.01, 0.9, "below this, active time is low saturation")
     low_active_s: int = bounded(1800, 300, 7200, "over so much active time")

@@ -39,6 +39,8 @@ WARNINGS = frozenset(
         FindingKind.ZOMBIE_MEMORY,
         FindingKind.INTRUDER,
         FindingKind.NOT_STARTED,
+        FindingKind.SLEEPING_BATCH,
+        FindingKind.CRASH_LOOP,
     }
 )
 """What keeps hands off a GPU or a job: it stands until somebody has judged again."""

@@ -47,6 +47,8 @@ CONTROLLER_WINDOW_MS = 2 * HOUR_MS
 EVERYBODY = "*"
 NO_PROJECT = ProjectName("unassigned")
 IDLENESS = frozenset({FindingKind.HELD_IDLE, FindingKind.ALLOCATED_EMPTY})
+NEVER_COMPUTED = frozenset({FindingKind.NOT_STARTED, FindingKind.SLEEPING_BATCH, FindingKind.CRASH_LOOP})
+"""Told, and never acted upon: what such a job is doing is not known."""
 STRETCH_LEAST_MINUTES = 10
 DIGITS = 9
 """Sums over rows come in any order: their last digits differ, and decisions must not."""
@@ -171,7 +173,7 @@ class _Judged:
         by_gpu: dict[GpuUuid, list[Finding]] = defaultdict(list)
         for finding in analysis.findings:
             by_gpu[finding.uuid].append(finding)
-        not_started = {f.uuid for f in analysis.findings if f.kind is FindingKind.NOT_STARTED}
+        not_started = {f.uuid for f in analysis.findings if f.kind in NEVER_COMPUTED}
         return cls(
             by_gpu={uuid: tuple(found) for uuid, found in by_gpu.items()},
             idle={

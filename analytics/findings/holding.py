@@ -1,7 +1,9 @@
-"""Given and not used: held-idle, allocated-empty, and the job that has not started to compute yet.
+"""Given and not used: held-idle, allocated-empty, and the job that has not computed yet.
 
 The order of the questions is what keeps an innocent job safe. Is it starting? Then nothing is said. Has it
-never computed, and is it no interactive job? Then it may be downloading its data, and is never called idle.
+never computed? Then it may be downloading its data, and is excused: a terminal for two hours, others for six.
+After that its hours are waste, whatever it may be doing. Any activity within the window is use, however
+thin (``analytics.findings.rare`` speaks of that).
 """
 
 from analytics.findings.window import (
@@ -15,7 +17,16 @@ from analytics.findings.window import (
     presence,
     since,
 )
-from analytics.findings.words import clock, gib, gpu_name, holder_name, lasting, measured_by, percent
+from analytics.findings.words import (
+    clock,
+    gib,
+    gpu_name,
+    holder_name,
+    lasting,
+    measured_by,
+    percent,
+    percent_covered,
+)
 from analytics.model import (
     BIN_MS,
     Bins,
@@ -31,6 +42,12 @@ from analytics.thresholds import Thresholds
 from collector.model import JobKind
 
 MS_PER_S = 1000
+HOUR_MS = 3_600_000
+ROLLED_UP_MS = 120_000
+"""A minute is rolled up when it is over: the newest two may be missing, and are no hole."""
+LOOP_PROCESSES = 4
+"""So many starts in six hours are a loop: a job, its restart after a failure and one more try are three."""
+NEVER_COMPUTED = frozenset({FindingKind.NOT_STARTED, FindingKind.SLEEPING_BATCH, FindingKind.CRASH_LOOP})
 
 
 def held(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Finding | Unknown | StartingUp | None:
@@ -42,21 +59,71 @@ def held(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Finding | U
         return StartingUp(uuid=past.uuid, holder=claim.holder, from_ms=claim.from_ms, until_ms=until_ms)
     is_empty = newest(tuple(presence(past, past.bins))) is False
     kind = FindingKind.ALLOCATED_EMPTY if is_empty else FindingKind.HELD_IDLE
-    expected = bins_in(t.empty_window_s if is_empty else t.idle_window_s)
-    if claim.from_ms > past.bins.end_ms - expected * BIN_MS:
+    quiet_ms = idle_window_ms(claim, t, is_empty=is_empty)
+    from_ms = past.bins.end_ms - quiet_ms
+    if claim.from_ms > from_ms:
         return None
-    window = past.bins.last(expected)
+    window = past.bins.last(quiet_ms // BIN_MS)
+    expected = min(quiet_ms // BIN_MS, max(len(window.covered), bins_in(t.idle_window_s)))
     unsure = doubt(past, window, expected, t, kind)
     if unsure is not None:
         return unsure
     busiest = known(window.busiest)
     if not busiest and not is_empty:
         return Unknown(uuid=past.uuid, kinds=(kind,), reason="its utilization is not measured")
-    if not (_is_empty(past, window, t) if is_empty else _is_idle(busiest, t)):
+    if max(busiest, default=0.0) > t.idle_ratio or (is_empty and not _is_empty(past, window)):
         return None
-    if not has_computed(past, claim, t) and not _is_interactive(claim):
-        kind = FindingKind.NOT_STARTED
-    return _finding(past, claim, kind, window, t)
+    if expected < quiet_ms // BIN_MS:
+        answer = _earlier(past, claim, from_ms, t, kind)
+        if answer is not None:
+            return answer if isinstance(answer, Unknown) else None
+    return _finding(past, claim, _kind(past, claim, kind, t), (window, from_ms), t)
+
+
+def idle_window_ms(claim: Claim, t: Thresholds, *, is_empty: bool = False) -> int:
+    """How long a GPU must have been quiet, in whole bins: the ladder's window, or the holder's own silences.
+
+    For batch jobs and servers that have worked it grows to the 90th percentile of the silences between their
+    spells of activity, at most ``idle_longest_s``. An empty GPU and a terminal keep the ladder's clock.
+    """
+    if is_empty:
+        return bins_in(t.empty_window_s) * BIN_MS
+    least_ms = bins_in(t.idle_window_s) * BIN_MS
+    own_ms = claim.rhythm.silence_p90_ms
+    if own_ms is None or _is_interactive(claim):
+        return least_ms
+    return max(least_ms, min(own_ms, t.idle_longest_s * MS_PER_S) // BIN_MS * BIN_MS)
+
+
+def _earlier(
+    past: GpuPast, claim: Claim, from_ms: int, t: Thresholds, kind: FindingKind
+) -> Unknown | bool | None:
+    """The part of a long window that lies before the bins, from the roll-ups: True when active in it."""
+    rhythm = claim.rhythm
+    if (rhythm.active_until_ms or 0) > from_ms:
+        return True
+    since_ms = max(rhythm.active_until_ms or 0, claim.from_ms)
+    length_ms = past.bins.end_ms - since_ms - ROLLED_UP_MS
+    if rhythm.known_since_ms >= t.coverage_ratio * length_ms:
+        return None
+    seen = percent_covered(rhythm.known_since_ms / length_ms)
+    return Unknown(
+        uuid=past.uuid, kinds=(kind,), reason=f"only {seen} of the last {lasting(length_ms)} were measured"
+    )
+
+
+def _kind(past: GpuPast, claim: Claim, kind: FindingKind, t: Thresholds) -> FindingKind:
+    """What an idle or empty GPU is called, where its job may never have computed."""
+    if has_computed(past, claim, t) or _is_interactive(claim):
+        return kind
+    if past.bins.end_ms - claim.from_ms < max(t.forgive_s, t.start_limit_s) * MS_PER_S:
+        return FindingKind.NOT_STARTED
+    unsure = len(past.claims) > 1 or _is_older_than_records(past, claim)
+    if unsure or claim.holder.kind is JobKind.INFERENCE:
+        return kind
+    if claim.processes_started >= LOOP_PROCESSES:
+        return FindingKind.CRASH_LOOP
+    return FindingKind.SLEEPING_BATCH
 
 
 def _is_interactive(claim: Claim) -> bool:
@@ -66,22 +133,22 @@ def _is_interactive(claim: Claim) -> bool:
 def _grace_until(past: GpuPast, claim: Claim, t: Thresholds) -> int:
     """Until when the job counts as starting.
 
-    Everybody has grace from the allocation, and from the start of a process that has not computed yet. A job
-    that never computed since it was given its GPUs, and is not interactive, has the longer limit; so has its
-    new process after a restart.
+    Everybody has grace from the allocation, and the longer limit until it first computes. A process that
+    came after the job had computed, and has not computed yet, has them again, but at most ``forgive_s`` after
+    the last work: a process that is started again and again excuses nobody for ever.
     """
-    started_ms = claim.process_started_ms or claim.from_ms
-    fresh_process = started_ms > claim.from_ms and (claim.busy_until_ms or 0) < started_ms
-    until_ms = claim.from_ms + t.grace_s * MS_PER_S
-    if fresh_process:
-        until_ms = max(until_ms, started_ms + t.grace_s * MS_PER_S)
-    if _is_interactive(claim):
-        return until_ms
+    grace_ms, limit_ms = t.grace_s * MS_PER_S, t.start_limit_s * MS_PER_S
     if not has_computed(past, claim, t):
-        until_ms = max(until_ms, claim.from_ms + t.start_limit_s * MS_PER_S)
-    if fresh_process:
-        until_ms = max(until_ms, started_ms + t.start_limit_s * MS_PER_S)
-    return until_ms
+        return claim.from_ms + max(grace_ms, limit_ms)
+    started_ms, worked_ms = claim.process_started_ms or claim.from_ms, claim.busy_until_ms or 0
+    until_ms = claim.from_ms + grace_ms
+    if started_ms <= claim.from_ms or worked_ms >= started_ms:
+        return until_ms
+    longest_ms = grace_ms if _is_interactive(claim) else max(grace_ms, limit_ms)
+    forgiven_ms = (
+        t.start_limit_s if _is_interactive(claim) else max(t.forgive_s, t.start_limit_s)
+    ) * MS_PER_S
+    return max(until_ms, min(started_ms + longest_ms, max(worked_ms, claim.from_ms) + forgiven_ms))
 
 
 def _is_older_than_records(past: GpuPast, claim: Claim) -> bool:
@@ -94,25 +161,22 @@ def _is_busy_now(past: GpuPast, t: Thresholds) -> bool:
     return busy is not None and busy > t.idle_ratio
 
 
-def _is_idle(busiest: list[float], t: Thresholds) -> bool:
-    """At least so many bins idle and the mean idle; that it is idle now was asked before."""
-    idle = sum(value <= t.idle_ratio for value in busiest)
-    average = mean(busiest)
-    return idle >= t.idle_bins_ratio * len(busiest) and average is not None and average <= t.idle_ratio
+def _is_empty(past: GpuPast, window: Bins) -> bool:
+    """Nobody was there in any bin of the window of which that is known."""
+    return not any(presence(past, window))
 
 
-def _is_empty(past: GpuPast, window: Bins, t: Thresholds) -> bool:
-    seen = [there for there in presence(past, window) if there is not None]
-    quiet = all(value <= t.idle_ratio for value in known(window.busiest)[-1:])
-    return quiet and seen.count(False) >= t.idle_bins_ratio * len(seen)
-
-
-def _finding(past: GpuPast, claim: Claim, kind: FindingKind, window: Bins, t: Thresholds) -> Finding:
-    bins = len(window.covered)
-    since_ms = max(claim.busy_until_ms or 0, claim.from_ms)
-    hours = claim.idle_gpu_hours
-    if hours is None:
-        hours = (window.end_ms - since_ms) / 3_600_000 * past.share_of_device * claim.share
+def _finding(
+    past: GpuPast, claim: Claim, kind: FindingKind, span: tuple[Bins, int], t: Thresholds
+) -> Finding:
+    window, from_ms = span
+    never = kind in NEVER_COMPUTED
+    rhythm = claim.rhythm
+    worked_ms = 0 if never else max(claim.busy_until_ms or 0, rhythm.active_until_ms or 0)
+    # An hour stands for its last minute where the minutes are gone: what the window shows to be quiet, is.
+    since_ms = max(claim.from_ms, min(worked_ms, from_ms))
+    grace_ms = t.grace_s * MS_PER_S if never else 0
+    hours = _hours(past, claim, window, since_ms, grace_ms)
     return Finding(
         kind=kind,
         uuid=past.uuid,
@@ -120,38 +184,61 @@ def _finding(past: GpuPast, claim: Claim, kind: FindingKind, window: Bins, t: Th
         gpu_index=past.gpu_index,
         holder=claim.holder,
         since_ms=since_ms,
-        window_from_ms=window.end_ms - bins * BIN_MS,
+        window_from_ms=from_ms,
         window_to_ms=window.end_ms,
-        coverage=cover(window, bins),
+        coverage=cover(window, len(window.covered)),
         rung=past.rung,
         wasted_gpu_hours=None if kind is FindingKind.NOT_STARTED else hours,
-        sentence=_sentence(past, claim, kind, window, _quiet(window.end_ms - since_ms, hours)),
+        sentence=_sentence(past, claim, kind, window, (window.end_ms - since_ms, hours)),
         evidence=_evidence(past, claim, window, hours, t),
     )
 
 
-def _sentence(past: GpuPast, claim: Claim, kind: FindingKind, window: Bins, quiet: str) -> str:
+def _hours(past: GpuPast, claim: Claim, window: Bins, since_ms: int, grace_ms: int) -> float:
+    """GPU-hours of quiet: the ledger's since then, never less than the bins of the window show.
+
+    ``grace_ms`` is left out of them: that of a job that has never computed.
+    """
+    shares = past.share_of_device * claim.share
+    hours = claim.idle_gpu_hours
+    if hours is None:
+        hours = (window.end_ms - since_ms) / HOUR_MS * shares
+    if grace_ms:
+        hours = min(hours, max(0, window.end_ms - since_ms - grace_ms) / HOUR_MS * shares)
+    return max(hours, sum(window.covered) * BIN_MS / HOUR_MS * shares)
+
+
+def _sentence(past: GpuPast, claim: Claim, kind: FindingKind, window: Bins, lost: tuple[int, float]) -> str:
+    """What is said; ``lost`` is the quiet time in ms and what it cost in GPU-hours."""
     start = f"{holder_name(claim)} has held {gpu_name(past)} since {clock(claim.from_ms)}"
+    since = lasting(lost[0])
+    quiet = f"{since} ({lost[1]:.1f} GPU-hours)"
     if kind is FindingKind.NOT_STARTED and _is_older_than_records(past, claim):
         return (
             f"{holder_name(claim)} has not computed on {gpu_name(past)} since the records begin, for "
-            f"{quiet}; what it did before is not known."
+            f"{since}; what it did before is not known."
         )
     if kind is FindingKind.NOT_STARTED:
-        return f"{start} and has not computed on it yet after {quiet}; it may still be preparing."
+        return f"{start} and has not computed on it yet after {since}; it may still be preparing."
+    if kind is FindingKind.SLEEPING_BATCH:
+        return f"{start} and has never computed on it in {quiet}: whatever it is doing needs no GPU."
+    if kind is FindingKind.CRASH_LOOP:
+        return (
+            f"{start} and has never computed on it in {quiet}, while {claim.processes_started} of its "
+            f"processes started within the last 6 h: it seems to crash and start again."
+        )
     if kind is FindingKind.ALLOCATED_EMPTY:
         return f"{start}, and no process has used it for {quiet}."
     memory = newest(window.memory_bytes)
     kept = "" if memory is None else f", keeping {gib(int(memory))} of its memory"
+    there = newest(tuple(presence(past, window)))
+    what = "its processes have done nothing on it" if there else "nothing has run on it"
+    unseen = "" if there else "; whether a process sits there cannot be seen"
     busy = mean(known(window.busiest)) or 0.0
     return (
-        f"{start}, and its processes have done nothing on it for {quiet}{kept}: {percent(busy)} busy "
-        f"over the window ({measured_by(past.rung)})."
+        f"{start}, and {what} for {quiet}{kept}: {percent(busy)} busy "
+        f"over the window ({measured_by(past.rung)}){unseen}."
     )
-
-
-def _quiet(ms: int, hours: float) -> str:
-    return f"{lasting(ms)} ({hours:.1f} GPU-hours)"
 
 
 def _evidence(past: GpuPast, claim: Claim, window: Bins, hours: float, t: Thresholds) -> tuple[Evidence, ...]:
@@ -168,5 +255,11 @@ def _evidence(past: GpuPast, claim: Claim, window: Bins, hours: float, t: Thresh
         Evidence(name="has_computed", value=claim.first_used_ms is not None),
         Evidence(name="older_than_records", value=_is_older_than_records(past, claim)),
         Evidence(name="idle_gpu_hours", value=round(hours, 4)),
+        Evidence(name="processes_started", value=claim.processes_started),
+        Evidence(name="silence_p90_minutes", value=_minutes(claim.rhythm.silence_p90_ms)),
         Evidence(name="share", value=claim.share),
     )
+
+
+def _minutes(ms: int | None) -> int | None:
+    return None if ms is None else ms // 60_000

@@ -16,7 +16,7 @@ from analytics.findings.window import (
 from analytics.findings.words import gpu_name, holder_name, lasting, measured_by, percent
 from analytics.model import BIN_MS, Bins, Claim, Evidence, Finding, FindingKind, GpuPast, Onset, Unknown
 from analytics.thresholds import Thresholds
-from collector.model import Rung
+from collector.model import JobKind, Rung
 
 MS_PER_S = 1000
 HOUR_MS = 3_600_000
@@ -25,7 +25,7 @@ HARDLY_ANY_RATIO = 0.1
 
 
 def low_saturation(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Finding | Unknown | None:
-    """Active, and under ``low_ratio`` over the newest ``low_active_s`` of active bins."""
+    """Active, and under ``low_ratio`` over the newest ``low_active_s`` of active bins and the active 24 h."""
     if now_ms - claim.from_ms < t.low_run_s * MS_PER_S:
         return None
     kind = FindingKind.LOW_SATURATION
@@ -45,11 +45,17 @@ def low_saturation(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> F
         return Unknown(uuid=past.uuid, kinds=(kind,), reason="its utilization is not measured")
     if len(values) < wanted or average is None or average >= t.low_ratio:
         return None
+    if (claim.rhythm.busy_ratio or 0.0) >= t.low_ratio and len(past.claims) == 1:
+        return None
     return _low_finding(past, claim, window, active, average)
 
 
 def memory_hog(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Finding | Unknown | None:
-    """Most of the memory taken, little computed, little of it touched. A suspicion, from outside."""
+    """Most of the memory taken, little computed, little of it touched. A suspicion, from outside.
+
+    A server's memory is reserved by design: another kind, as no allocator setting of its framework touches a
+    KV cache. A job that has used its GPU well within a day needs its memory for that, and is no hog.
+    """
     expected = bins_in(t.hog_window_s)
     total = past.memory_total_bytes
     if total is None or claim.from_ms > past.bins.end_ms - expected * BIN_MS:
@@ -61,7 +67,10 @@ def memory_hog(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Findi
         return None
     if not newest(tuple(presence(past, window))):
         return None
-    kind = FindingKind.MEMORY_HOG
+    if (claim.rhythm.busy_ratio or 0.0) >= t.hog_utilization_ratio and len(past.claims) == 1:
+        return None
+    serves = claim.holder.kind is JobKind.INFERENCE
+    kind = FindingKind.RESERVED_BY_DESIGN if serves else FindingKind.MEMORY_HOG
     unsure = doubt(past, window, expected, t, kind)
     if unsure is not None:
         return unsure
@@ -121,6 +130,8 @@ def _low_finding(past: GpuPast, claim: Claim, window: Bins, active: list[int], a
 def _hog_finding(
     past: GpuPast, claim: Claim, window: Bins, *, taken: float, used: float, touched: float, t: Thresholds
 ) -> Finding:
+    if claim.holder.kind is JobKind.INFERENCE:
+        return _reserved_finding(past, claim, window, taken=taken, used=used, touched=touched)
     signature = None if past.onset is None else _is_tensorflow_like(past.onset, t)
     hours = len(window.covered) * BIN_MS / HOUR_MS * past.share_of_device * claim.share
     likeness = (
@@ -142,6 +153,32 @@ def _hog_finding(
             Evidence(name="utilization_mean_ratio", value=used),
             Evidence(name="memory_controller_p95_ratio", value=touched),
             Evidence(name="tensorflow_signature", value=signature),
+            Evidence(name="framework", value=claim.holder.framework),
+            Evidence(name="share", value=claim.share),
+        ),
+    )
+
+
+def _reserved_finding(
+    past: GpuPast, claim: Claim, window: Bins, *, taken: float, used: float, touched: float
+) -> Finding:
+    hours = len(window.covered) * BIN_MS / HOUR_MS * past.share_of_device * claim.share
+    return _finding(
+        past,
+        claim,
+        window,
+        FindingKind.RESERVED_BY_DESIGN,
+        wasted_gpu_hours=hours * (1.0 - used),
+        sentence=(
+            f"{holder_name(claim)} serves on {gpu_name(past)} and reserves {percent(taken)} of its memory, "
+            f"as model servers do by design: {percent(used)} busy ({measured_by(past.rung)}), memory read or "
+            f"written {percent(touched)} of the time at most. What the server is told to reserve "
+            f"(--gpu-memory-utilization of vLLM), a share of a GPU or a scale to zero would free it."
+        ),
+        evidence=(
+            Evidence(name="memory_used_p5_ratio", value=taken),
+            Evidence(name="utilization_mean_ratio", value=used),
+            Evidence(name="memory_controller_p95_ratio", value=touched),
             Evidence(name="framework", value=claim.holder.framework),
             Evidence(name="share", value=claim.share),
         ),

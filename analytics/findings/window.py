@@ -11,6 +11,10 @@ Measured = TypeVar("Measured")
 MS_PER_S = 1000
 IDLE_MEMORY_FLOOR_BYTES = 1 << 30
 IDLE_MEMORY_FLOOR_RATIO = 0.01
+SAME_MEMORY_BYTES = 64 << 20
+"""Memory within this of a board's lowest is the board's own: what the driver keeps varies by less."""
+NOISE_RATIO = 0.01
+"""Busier than this is somebody: reading a GPU's counters alone shows as up to 1%."""
 MIN_BUSY_BINS = 4
 """Fewer busy bins than this are a blip: creating a context or loading a model is no computing yet."""
 
@@ -87,13 +91,22 @@ def memory_floor_bytes(past: GpuPast) -> int:
 
 
 def presence(past: GpuPast, bins: Bins) -> Iterator[bool | None]:
-    """Bin by bin: is a process there? Counted, or, when nobody counted, betrayed by its memory."""
+    """Bin by bin: is a process there? Counted, or, when nobody counted, betrayed by activity or memory.
+
+    Without a count: yes when busy, or with more memory than an idle context takes; no with no more than the
+    board's own memory (``SAME_MEMORY_BYTES`` from its lowest in seven days); unknown between.
+    """
     floor = memory_floor_bytes(past)
-    for processes, memory in zip(bins.processes, bins.memory_bytes, strict=True):
+    lowest = min(
+        (each for each in (past.memory_lowest_bytes, *past.bins.memory_bytes) if each is not None), default=0
+    )
+    for processes, memory, busy in zip(bins.processes, bins.memory_bytes, bins.busiest, strict=True):
         if processes is not None:
             yield processes > 0
+        elif (busy is not None and busy > NOISE_RATIO) or (memory is not None and memory > floor):
+            yield True
         else:
-            yield None if memory is None else memory > floor
+            yield False if memory is not None and memory <= lowest + SAME_MEMORY_BYTES else None
 
 
 def contradictions(past: GpuPast, bins: Bins, t: Thresholds) -> list[bool]:

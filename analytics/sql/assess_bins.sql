@@ -7,7 +7,7 @@
 -- @column bin bigint: which bin, the first is 0
 -- @column covered boolean: samples cover at least half of it
 -- @column utilization_ratio float (ratio): mean on the best rung
--- @column busiest_ratio float (ratio): the largest mean of any rung
+-- @column busiest_ratio float (ratio): the largest mean of any rung, and of the video encoder or decoder
 -- @column gpu_utilization_ratio float (ratio): share of time in which any kernel ran
 -- @column memory_controller_ratio float (ratio): share of time in which memory was read or written
 -- @column memory_used_bytes bigint (bytes): the most used
@@ -33,6 +33,8 @@ WITH near AS (
         sum(gpu_utilization_e4 * ms) / sum(ms) FILTER (WHERE gpu_utilization_e4 IS NOT NULL) AS gpu_utilization_e4,
         sum(graphics_active_e4 * ms) / sum(ms) FILTER (WHERE graphics_active_e4 IS NOT NULL) AS graphics_active_e4,
         sum(sm_active_e4 * ms) / sum(ms) FILTER (WHERE sm_active_e4 IS NOT NULL) AS sm_active_e4,
+        sum(encoder_e4 * ms) / sum(ms) FILTER (WHERE encoder_e4 IS NOT NULL) AS encoder_e4,
+        sum(decoder_e4 * ms) / sum(ms) FILTER (WHERE decoder_e4 IS NOT NULL) AS decoder_e4,
         avg(memory_controller_e4) AS memory_controller_e4, max(memory_used_bytes) AS memory_used_bytes,
         avg(power_mw)::INTEGER AS power_mw, max(process_count) AS process_count
     FROM parts
@@ -41,7 +43,7 @@ WITH near AS (
 )
 SELECT
     gpu_id, bin, covered, (utilization_e4 / 10000)::FLOAT AS utilization_ratio,
-    (greatest(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4) / 10000)::FLOAT AS busiest_ratio,
+    (greatest(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, encoder_e4, decoder_e4) / 10000)::FLOAT AS busiest_ratio,
     (gpu_utilization_e4 / 10000)::FLOAT AS gpu_utilization_ratio,
     (memory_controller_e4 / 10000)::FLOAT AS memory_controller_ratio, memory_used_bytes, power_mw, process_count
 FROM bins;

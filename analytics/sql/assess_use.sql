@@ -14,6 +14,7 @@
 -- @column busy_until_ms bigint (ms): when this GPU was last busy
 -- @column idle_gpu_hours double (GPU-hours): allocated-empty and held-idle since then
 -- @column process_started_ms bigint (ms): start of the newest process on the GPU that was seen in the last two hours
+-- @column processes_started bigint: processes seen on the GPU that started in the last six hours
 -- @null first_used_ms, busy_until_ms: never; process_started_ms: no process was seen
 WITH claims AS (
     SELECT gpu_id, holder_id, min(from_ts) AS from_ts
@@ -80,6 +81,13 @@ WITH claims AS (
     JOIN processes AS p USING (process_id)
     WHERE s.ts > $as_of - INTERVAL 2 HOUR AND s.ts <= $as_of
     GROUP BY s.gpu_id
+), begun AS (
+    SELECT s.gpu_id, count(DISTINCT s.process_id) AS processes
+    FROM process_samples AS s
+    JOIN processes AS p USING (process_id)
+    WHERE s.ts > $as_of - INTERVAL 6 HOUR AND s.ts <= $as_of AND p.started_at > $as_of - INTERVAL 6 HOUR
+        AND s.gpu_id IN (SELECT gpu_id FROM claims)
+    GROUP BY s.gpu_id
 ), idle AS (
     SELECT r.gpu_id, r.holder_id, sum(r.idle_ms * g.share_of_device) / 3600000.0 AS idle_gpu_hours
     FROM all_rows AS r
@@ -90,10 +98,12 @@ WITH claims AS (
 )
 SELECT
     c.gpu_id, c.holder_id, epoch_ms(u.first_ts) AS first_used_ms, epoch_ms(b.until_ts) AS busy_until_ms,
-    coalesce(i.idle_gpu_hours, 0.0) AS idle_gpu_hours, epoch_ms(s.started_at) AS process_started_ms
+    coalesce(i.idle_gpu_hours, 0.0) AS idle_gpu_hours, epoch_ms(s.started_at) AS process_started_ms,
+    coalesce(n.processes, 0) AS processes_started
 FROM claims AS c
 LEFT JOIN computed AS u USING (holder_id)
 LEFT JOIN busy AS b ON b.gpu_id = c.gpu_id AND b.holder_id = c.holder_id
 LEFT JOIN idle AS i ON i.gpu_id = c.gpu_id AND i.holder_id = c.holder_id
 LEFT JOIN started AS s ON s.gpu_id = c.gpu_id
+LEFT JOIN begun AS n ON n.gpu_id = c.gpu_id
 ORDER BY c.gpu_id, c.holder_id;

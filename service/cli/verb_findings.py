@@ -17,8 +17,12 @@ from service.spans import window
 KIND_STYLES = {
     "held-idle": "red",
     "allocated-empty": "magenta",
+    "sleeping-batch": "red",
+    "crash-loop": "red",
+    "rarely-used": "yellow",
     "low-saturation": "yellow",
     "memory-hog": "yellow",
+    "reserved-by-design": "yellow",
     "suspect-counters": "bold magenta",
     "zombie-memory": "magenta",
     "falling-gpu": "bold red",

@@ -1,9 +1,11 @@
 """Held and not used: who is told so, who is left in peace, and when nobody can say."""
 
+from typing import Any
+
 import pytest
 
 from analytics.findings import judge
-from analytics.model import Finding, FindingKind, GpuPast, Verdict
+from analytics.model import Finding, FindingKind, GpuPast, Rhythm, Verdict
 from analytics.thresholds import Thresholds
 from collector.model import JobKind, Rung
 from tests.analytics.pasts import (
@@ -55,19 +57,50 @@ def test_gpu_with_a_still_process_for_an_hour_is_held_idle() -> None:
 
 
 @pytest.mark.parametrize(
-    ("blips", "level", "idle"),
-    [
-        (1, 0.09, True),  # one blip does not reset the clock
-        (6, 0.03, True),  # 114 of 120 bins idle: exactly 95%
-        (7, 0.03, False),  # 94% idle
-        (2, 0.60, True),  # mean exactly 1%
-        (2, 0.65, False),  # mean above 1%, though 98% of the bins are idle
-    ],
+    ("blips", "level", "idle"), [(0, 0.0, True), (6, 0.01, True), (1, 0.011, False), (1, 0.6, False)]
 )
-def test_blips_are_forgiven_up_to_the_thresholds(blips: int, level: float, idle: bool) -> None:
+def test_one_busy_bin_in_the_window_is_work_and_noise_is_none(blips: int, level: float, idle: bool) -> None:
+    # Once 95% of the bins and a mean of 1% were enough: six busy bins an hour are a sparse server at work.
     levels = then((BINS - 40, 0.0), (blips, level), (40 - blips, 0.0))
     gpu = past(claim(), bins=bins(utilization=levels))
     assert kinds(judged(gpu)) == ([FindingKind.HELD_IDLE] if idle else [])
+
+
+def silent(p90_h: float, active_h: float, **changes: Any) -> GpuPast:
+    """A job of 20 hours whose own silences are so long, and which was last active so long ago."""
+    rhythm = Rhythm(
+        active_until_ms=minutes_before_noon(active_h * 60),
+        known_since_ms=round(active_h * HOUR_MS),
+        silence_p90_ms=round(p90_h * HOUR_MS),
+    )
+    return past(claim(20.0, rhythm=rhythm, **changes))
+
+
+@pytest.mark.parametrize(
+    ("p90_h", "active_h", "kind", "idle"),
+    [
+        (3.0, 2.9, JobKind.BATCH, False),  # its nights are as long as that: it is itself
+        (3.0, 3.0, JobKind.BATCH, True),
+        (3.0, 2.9, JobKind.INFERENCE, False),
+        (3.0, 2.9, JobKind.INTERACTIVE, True),  # a terminal keeps the ladder's clock
+        (0.5, 2.1, JobKind.BATCH, True),  # never shorter than the ladder's
+        (11.0, 5.9, JobKind.BATCH, False),
+        (11.0, 6.0, JobKind.BATCH, True),  # and never longer than six hours
+    ],
+)
+def test_window_grows_with_the_holders_own_silences(
+    p90_h: float, active_h: float, kind: JobKind, idle: bool
+) -> None:
+    assert kinds(judged(silent(p90_h, active_h, kind=kind))) == ([FindingKind.HELD_IDLE] if idle else [])
+
+
+def test_long_window_of_which_too_little_was_measured_is_unknown() -> None:
+    rhythm = Rhythm(
+        active_until_ms=minutes_before_noon(300), known_since_ms=4 * HOUR_MS, silence_p90_ms=4 * HOUR_MS
+    )
+    verdict = judged(past(claim(20.0, rhythm=rhythm)))
+    assert verdict.findings == ()
+    assert verdict.unknown[0].reason == "only 80% of the last 4 h 58 min were measured"
 
 
 def test_gpu_that_is_busy_now_is_not_idle_however_long_it_was() -> None:
@@ -120,19 +153,42 @@ def test_job_that_never_computed_is_starting_up_not_idle(kind: JobKind | None, p
     assert starting.until_ms == starting.from_ms + 120 * MINUTE_MS
 
 
-@pytest.mark.parametrize("hours", [2.1, 5.0, 30.0])
+@pytest.mark.parametrize("hours", [2.1, 5.0, 5.9])
 @pytest.mark.parametrize("processes", [0, 1])
-def test_job_that_never_computed_is_never_called_idle_however_long(hours: float, processes: int) -> None:
+def test_job_that_never_computed_is_excused_for_six_hours(hours: float, processes: int) -> None:
     finding = only(judged(past(fresh(hours), bins=bins(processes=processes))))
     assert finding.kind is FindingKind.NOT_STARTED
     assert finding.wasted_gpu_hours is None
     assert "has not computed on it yet" in finding.sentence
 
 
+@pytest.mark.parametrize(("starts", "kind"), [(1, FindingKind.SLEEPING_BATCH), (60, FindingKind.CRASH_LOOP)])
+def test_nothing_excuses_for_ever(starts: int, kind: FindingKind) -> None:
+    # Once it "may still be preparing" after 18 h; a new process each six minutes was starting up for ever.
+    job = fresh(
+        18.0, processes_started=starts, process_started_ms=minutes_before_noon(3), idle_gpu_hours=18.0
+    )
+    finding = only(judged(past(job)))
+    assert finding.kind is kind
+    assert finding.wasted_gpu_hours == pytest.approx(17.5)  # from 30 min after its start
+    assert "18 h 0 min (17.5 GPU-hours)" in finding.sentence
+    assert "preparing" not in finding.sentence
+
+
+@pytest.mark.parametrize("kind", [JobKind.INTERACTIVE, JobKind.INFERENCE])
+def test_what_is_no_batch_job_is_idle_once_its_excuse_is_over(kind: JobKind) -> None:
+    assert kinds(judged(past(fresh(6.1, kind=kind)))) == [FindingKind.HELD_IDLE]
+
+
+def test_job_that_crashes_after_it_computed_is_excused_for_six_hours_at_most() -> None:
+    looping = claim(12.0, busy_until_ms=minutes_before_noon(361), process_started_ms=minutes_before_noon(3))
+    assert kinds(judged(past(looping))) == [FindingKind.HELD_IDLE]
+
+
 def test_job_from_before_the_records_is_not_said_to_be_new() -> None:
     (finding,) = judged(past(fresh(5.0), installed_from_ms=minutes_before_noon(300))).findings
     assert finding.kind is FindingKind.NOT_STARTED
-    assert "since the records begin, for 5 h 0 min (2.0 GPU-hours); what it did before" in finding.sentence
+    assert "since the records begin, for 5 h 0 min; what it did before" in finding.sentence
 
 
 def test_a_blip_while_loading_is_no_computing_yet() -> None:
@@ -146,13 +202,15 @@ def test_computing_that_the_history_has_not_seen_yet_counts() -> None:
     assert kinds(judged(past(fresh(5.0), bins=bins(utilization=levels)))) == [FindingKind.HELD_IDLE]
 
 
-def test_interactive_session_has_the_short_grace_only() -> None:
-    session = fresh(1.2, kind=JobKind.INTERACTIVE)
-    assert kinds(judged(past(session))) == [FindingKind.HELD_IDLE]
-    soon = fresh(0.4, kind=JobKind.INTERACTIVE)
-    verdict = judged(past(soon))
-    assert verdict.findings == ()
-    assert verdict.starting[0].until_ms == soon.from_ms + 30 * MINUTE_MS
+@pytest.mark.parametrize(("hours", "told"), [(1.9, False), (2.0, True)])
+def test_terminal_that_never_computed_has_two_hours_as_batch_has(hours: float, told: bool) -> None:
+    # Once 30 min: who installs an environment in a terminal was called idle before the first step.
+    session = fresh(hours, kind=JobKind.INTERACTIVE)
+    verdict = judged(past(session))
+    assert kinds(verdict) == ([FindingKind.HELD_IDLE] if told else [])
+    assert [entry.until_ms for entry in verdict.starting] == (
+        [] if told else [session.from_ms + 120 * MINUTE_MS]
+    )
 
 
 def test_restarted_batch_job_has_its_grace_again() -> None:
@@ -178,8 +236,47 @@ def test_on_a_shared_gpu_each_holder_is_told_but_the_one_who_is_starting() -> No
 
 def test_on_a_shared_gpu_anothers_work_is_not_taken_for_ones_own() -> None:
     levels = then((60, 0.0), (60, 0.5), (BINS - 120, 0.0))
-    gpu = past(claim(share=0.5), fresh(9.0, share=0.5), bins=bins(utilization=levels))
+    gpu = past(claim(share=0.5), fresh(5.0, share=0.5), bins=bins(utilization=levels))
     assert kinds(judged(gpu)) == [FindingKind.HELD_IDLE, FindingKind.NOT_STARTED]
+
+
+def test_on_a_shared_gpu_nobody_is_said_to_have_never_computed() -> None:
+    gpu = past(claim(share=0.5), fresh(9.0, share=0.5))
+    assert kinds(judged(gpu)) == [FindingKind.HELD_IDLE, FindingKind.HELD_IDLE]
+
+
+@pytest.mark.parametrize(
+    ("memory", "lowest", "kind"),
+    [
+        (700, 100, FindingKind.HELD_IDLE),  # an idle context, or none: nobody can say, and nothing ran
+        (700, 640, FindingKind.ALLOCATED_EMPTY),  # no more than this board's own
+        (1100, 640, FindingKind.HELD_IDLE),
+    ],
+)
+def test_presence_without_a_count_is_yes_no_or_unknown(memory: int, lowest: int, kind: FindingKind) -> None:
+    mib = 1 << 20
+    uncounted = bins(processes=None, memory_bytes=memory * mib)
+    finding = only(judged(past(claim(), bins=uncounted, memory_lowest_bytes=lowest * mib)))
+    assert finding.kind is kind
+    unseen = kind is FindingKind.HELD_IDLE and memory < 1024
+    assert ("whether a process sits there cannot be seen" in finding.sentence) is unseen
+
+
+def test_a_pause_of_small_work_is_no_empty_gpu() -> None:
+    # 700 MiB of memory, busy five of seven minutes, nobody counts processes: a busy minute is presence.
+    levels = tuple(0.6 if place % 14 < 10 else 0.0 for place in range(BINS - 4)) + (0.0,) * 4
+    assert (
+        judged(past(claim(), bins=bins(utilization=levels, processes=None, memory_bytes=700 << 20))).findings
+        == ()
+    )
+
+
+def test_what_is_said_is_never_less_than_the_window() -> None:
+    # An hour stands for its last minute where minutes are gone: "nothing for 1 min" over a window of an hour.
+    late = claim(busy_until_ms=minutes_before_noon(1), idle_gpu_hours=0.0)
+    finding = only(judged(past(late)))
+    assert finding.since_ms == finding.window_from_ms == minutes_before_noon(60)
+    assert "for 1 h 0 min (1.0 GPU-hours)" in finding.sentence
 
 
 @pytest.mark.parametrize(("uncovered", "known"), [(6, True), (7, False)])

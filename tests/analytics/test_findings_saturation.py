@@ -3,7 +3,7 @@
 import pytest
 
 from analytics.findings import judge
-from analytics.model import Finding, FindingKind, GpuPast, Onset, Verdict
+from analytics.model import Finding, FindingKind, GpuPast, Onset, Rhythm, Verdict
 from analytics.thresholds import Thresholds
 from collector.model import JobKind, Rung
 from tests.analytics.pasts import (
@@ -184,3 +184,18 @@ def test_interactive_low_saturation_is_told_too() -> None:
     gpu = past(claim(kind=JobKind.INTERACTIVE), bins=bins(utilization=0.1))
     assert kinds(judged(gpu)) == [FindingKind.LOW_SATURATION]
     assert judged(gpu).findings[0].since_ms == minutes_before_noon(600)
+
+
+def test_a_servers_reserved_memory_is_no_hogs() -> None:
+    # vLLM, SGLang and TGI take most of the memory for a cache: allocator settings don't touch it.
+    server = claim(kind=JobKind.INFERENCE, rhythm=Rhythm(busy_ratio=0.05))
+    full = bins(utilization=0.05, memory_bytes=72 * GIB)
+    kinds = [finding.kind for finding in judge(past(server, bins=full), NOON_MS, T, TICK_MS).findings]
+    assert FindingKind.RESERVED_BY_DESIGN in kinds
+    assert FindingKind.MEMORY_HOG not in kinds
+
+
+def test_what_used_its_gpu_well_today_is_no_hog_in_a_thin_half_hour() -> None:
+    job = claim(rhythm=Rhythm(busy_ratio=0.6))
+    full = bins(utilization=0.05, memory_bytes=72 * GIB)
+    assert judge(past(job, bins=full), NOON_MS, T, TICK_MS).findings == ()

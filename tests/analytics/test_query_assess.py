@@ -81,6 +81,15 @@ def test_assess_use(ask: Ask) -> None:
     assert shell["idle_gpu_hours"] == pytest.approx((30 + 17) / 60)
 
 
+def test_assess_rhythm_tells_when_holders_were_active(ask: Ask) -> None:
+    rows = {row["gpu_id"]: row for row in ask("assess_rhythm", as_of=END_MS, gpu_ids=GPU_IDS)}
+    fit, shell = rows[1], rows[3]
+    assert (fit["active_until_ms"], fit["spells"]) == (ONE_MS, 1)  # busy from noon to one, and never since
+    assert (fit["busy_ms"], fit["known_since_ms"]) == (60 * MINUTE_MS, 62 * MINUTE_MS)
+    assert (fit["silence_p90_ms"], fit["silence_longest_ms"]) == (None, None)
+    assert (shell["active_until_ms"], shell["spells"], shell["busy_ratio"]) == (None, 0, None)
+
+
 def test_assess_use_takes_no_ones_work_on_a_shared_gpu_for_ones_own(ask: Ask) -> None:
     rows = ask("assess_use", as_of=HALF_ONE_MS, use_from=NOON_MS, gpu_ids=[2])
     assert [row["first_used_ms"] for row in rows] == [None, None]

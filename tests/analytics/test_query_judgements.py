@@ -14,7 +14,7 @@ from collector.store.database import Store
 from collector.store.judgements import Judgement
 from tests.analytics.world import A0, B0, END_MS, MINUTE_MS, fill
 
-T = Thresholds()
+T = Thresholds(start_limit_s=1800)
 END = datetime.fromtimestamp(END_MS / 1000, UTC).replace(tzinfo=None)
 
 
@@ -22,6 +22,7 @@ END = datetime.fromtimestamp(END_MS / 1000, UTC).replace(tzinfo=None)
 def store(tmp_path: Path) -> Iterator[Store]:
     with fill(tmp_path) as world:
         with world.reader() as reader:
+            # A terminal that has never computed has two hours; the world's has had it for one.
             analysis = assess(reader, END_MS, T, MINUTE_MS)
         judgement = Judgement(patterns=pattern_rows(analysis, T), unjudged=unjudged_rows(analysis))
         world.write_judgement(judgement, END_MS)

@@ -1,0 +1,66 @@
+"""Used, again and again, and hardly ever: activity that recurs in at most ``rare_ratio`` of the time.
+
+It is use, so nobody pauses it. What fits it is a share of a GPU, a scale to zero, or hours of its own.
+"""
+
+from analytics.findings.holding import idle_window_ms
+from analytics.findings.window import MS_PER_S, cover
+from analytics.findings.words import clock, gpu_name, holder_name, lasting, measured_by, percent
+from analytics.model import Claim, Evidence, Finding, FindingKind, GpuPast
+from analytics.thresholds import Thresholds
+
+LEAST_SPELLS = 3
+"""Activity recurs when it has come back twice: once may be a start, and twice its repetition."""
+LEAST_KNOWN_S = 4 * 3600
+"""Under four hours measured a tenth is less than 25 min, which any job's first attempts are."""
+
+
+def rarely_used(past: GpuPast, claim: Claim, t: Thresholds) -> Finding | None:
+    """Activity that recurs within the idle window, busy in at most ``rare_ratio`` of 24 h, or of the hold."""
+    rhythm, end_ms = claim.rhythm, past.bins.end_ms
+    if len(past.claims) > 1:  # what was active on a shared GPU is nobody's in particular
+        return None
+    if rhythm.spells < LEAST_SPELLS or rhythm.known_ms < LEAST_KNOWN_S * MS_PER_S:
+        return None
+    if rhythm.busy_ms > t.rare_ratio * rhythm.known_ms:
+        return None
+    if (rhythm.active_until_ms or 0) <= end_ms - idle_window_ms(claim, t):
+        return None
+    from_ms = max(claim.from_ms, end_ms - 24 * 3600 * MS_PER_S)
+    if rhythm.known_ms < t.coverage_ratio * (end_ms - from_ms):
+        return None
+    busy = rhythm.busy_ms / rhythm.known_ms
+    silence_ms = max(rhythm.silence_longest_ms or 0, end_ms - (rhythm.active_until_ms or end_ms))
+    return Finding(
+        kind=FindingKind.RARELY_USED,
+        uuid=past.uuid,
+        node=past.node,
+        gpu_index=past.gpu_index,
+        holder=claim.holder,
+        since_ms=from_ms,
+        window_from_ms=from_ms,
+        window_to_ms=end_ms,
+        coverage=min(1.0, rhythm.known_ms / (end_ms - from_ms)),
+        rung=past.rung,
+        wasted_gpu_hours=rhythm.idle_gpu_hours,
+        sentence=(
+            f"{holder_name(claim)} has used {gpu_name(past)} for {_short(rhythm.busy_ms)} in all since "
+            f"{clock(from_ms)}, in {rhythm.spells} spells ({percent(busy)} of the time, "
+            f"{measured_by(past.rung)}); its longest silence was {_short(silence_ms)}. It is in use, "
+            f"and a share of a GPU, a scale to zero or fixed hours would do."
+        ),
+        evidence=(
+            Evidence(name="busy_minutes", value=round(rhythm.busy_ms / 60_000, 1)),
+            Evidence(name="busy_ratio", value=busy),
+            Evidence(name="spells", value=rhythm.spells),
+            Evidence(name="silence_longest_minutes", value=silence_ms // 60_000),
+            Evidence(name="utilization_active_mean_ratio", value=rhythm.busy_ratio),
+            Evidence(name="newest_bins_covered_ratio", value=cover(past.bins, len(past.bins.covered))),
+            Evidence(name="share", value=claim.share),
+        ),
+    )
+
+
+def _short(ms: int) -> str:
+    """As ``lasting``, and in seconds under two minutes: "0 min" of use would contradict itself."""
+    return lasting(ms) if ms >= 120_000 else f"{ms // MS_PER_S} s"

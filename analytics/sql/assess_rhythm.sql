@@ -1,0 +1,65 @@
+-- When the present holders of some GPUs were active on them: seven days of minutes, and the newest 24 hours of them.
+--
+-- A minute is active when any of its bins was busy. Active minutes less than ten minutes apart are one spell; what
+-- lies between two spells is a silence. The last two minutes may not be rolled up yet.
+--
+-- @param as_of instant: the instant
+-- @param gpu_ids counts: the GPUs
+-- @column gpu_id integer: the GPU
+-- @column holder_id integer: the holder
+-- @column active_until_ms bigint (ms): end of the newest active minute
+-- @column known_since_ms double (ms): measured since then
+-- @column silence_p90_ms double (ms): 90th percentile of the silences of seven days
+-- @column known_ms double (ms): measured in the last 24 hours
+-- @column busy_ms double (ms): of that, busy
+-- @column spells bigint: of activity in the last 24 hours
+-- @column silence_longest_ms bigint (ms): the longest silence that ended in the last 24 hours
+-- @column busy_ratio double (ratio): mean utilization of the busy minutes of 24 hours, by their busy time
+-- @column idle_gpu_hours double (GPU-hours): allocated-empty and held-idle in the last 24 hours
+-- @null there was none
+WITH claims AS (
+    SELECT gpu_id, holder_id, min(from_ts) AS from_ts
+    FROM allocations
+    WHERE from_ts <= $as_of AND (to_ts IS NULL OR to_ts > $as_of) AND gpu_id IN (SELECT unnest($gpu_ids))
+    GROUP BY ALL
+), minutes AS (
+    SELECT
+        u.gpu_id, u.holder_id, u.ts, u.low_saturation_ms + u.moderate_ms + u.good_ms AS busy_ms, u.used_ms,
+        u.allocated_empty_ms + u.held_idle_ms AS idle_ms, busy_ms + idle_ms + u.free_ms AS known_ms
+    FROM rollup_1m AS u
+    JOIN claims AS c ON c.gpu_id = u.gpu_id AND c.holder_id = u.holder_id AND u.ts >= c.from_ts - INTERVAL 1 MINUTE
+    WHERE u.ts >= $as_of - INTERVAL 7 DAY AND u.ts < $as_of
+), active AS (
+    SELECT
+        gpu_id, holder_id, ts,
+        ts - lag(ts) OVER (PARTITION BY gpu_id, holder_id ORDER BY ts) - INTERVAL 1 MINUTE AS silence
+    FROM minutes
+    WHERE busy_ms > 0
+), spells AS (
+    SELECT
+        gpu_id, holder_id, max(ts) + INTERVAL 1 MINUTE AS until_ts,
+        quantile_disc(epoch_ms(silence), 0.9) FILTER (WHERE silence >= INTERVAL 10 MINUTE) AS silence_p90_ms,
+        max(epoch_ms(silence)) FILTER (WHERE silence >= INTERVAL 10 MINUTE AND ts >= $as_of - INTERVAL 24 HOUR) AS silence_longest_ms,
+        count(*) FILTER (WHERE ts >= $as_of - INTERVAL 24 HOUR AND (silence IS NULL OR silence >= INTERVAL 10 MINUTE)) AS spells
+    FROM active
+    GROUP BY ALL
+), sums AS (
+    SELECT
+        m.gpu_id, m.holder_id, sum(m.known_ms) FILTER (WHERE s.until_ts IS NULL OR m.ts >= s.until_ts) AS known_since_ms,
+        sum(m.known_ms) FILTER (WHERE m.ts >= $as_of - INTERVAL 24 HOUR) AS known_ms,
+        sum(m.busy_ms) FILTER (WHERE m.ts >= $as_of - INTERVAL 24 HOUR) AS busy_ms,
+        sum(m.used_ms) FILTER (WHERE m.ts >= $as_of - INTERVAL 24 HOUR AND m.busy_ms > 0) AS used_ms,
+        sum(m.idle_ms * g.share_of_device) FILTER (WHERE m.ts >= $as_of - INTERVAL 24 HOUR) / 3600000.0 AS idle_gpu_hours
+    FROM minutes AS m
+    JOIN gpus AS g USING (gpu_id)
+    LEFT JOIN spells AS s ON s.gpu_id = m.gpu_id AND s.holder_id = m.holder_id
+    GROUP BY ALL
+)
+SELECT
+    m.gpu_id, m.holder_id, epoch_ms(s.until_ts) AS active_until_ms, coalesce(m.known_since_ms, 0)::DOUBLE AS known_since_ms,
+    s.silence_p90_ms::DOUBLE AS silence_p90_ms, coalesce(m.known_ms, 0)::DOUBLE AS known_ms,
+    coalesce(m.busy_ms, 0)::DOUBLE AS busy_ms, coalesce(s.spells, 0) AS spells, s.silence_longest_ms,
+    (m.used_ms / nullif(m.busy_ms, 0))::DOUBLE AS busy_ratio, coalesce(m.idle_gpu_hours, 0.0)::DOUBLE AS idle_gpu_hours
+FROM sums AS m
+LEFT JOIN spells AS s ON s.gpu_id = m.gpu_id AND s.holder_id = m.holder_id
+ORDER BY m.gpu_id, m.holder_id;
