@@ -24,7 +24,7 @@ def show_health() -> None:
     if bad:
         st.error("  \n".join(plain(each) for each in bad), icon=":material/monitor_heart:")
     if components:
-        st.caption(f"Last well: {plain(ages(components))}.")
+        st.caption(f"Last success: {plain(ages(components))}.")
 
 
 def unwell(components: Sequence[dict[str, Any]]) -> list[str]:
