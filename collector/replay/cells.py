@@ -1,8 +1,10 @@
 """Columns of cells to columns of values, with a mark on each cell that makes no sense. Pure.
 
-A cell may be missing (empty, NaN, NULL, NA): that is "not measured", and no fault. ``inf`` is a fault.
+A cell may be missing (empty, NaN, NULL, NA, or words in brackets as nvidia-smi's ``[N/A]``): that is "not
+measured", and no fault. ``inf`` is a fault.
 """
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -12,6 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _MISSING = ("", "nan", "null", "na", "n/a", "none", "-")
+_MISSING_IN_BRACKETS = r"^\[[A-Za-z][A-Za-z /]*\]$"
+"""``[Not Supported]``, ``[Unknown Error]``, ``[Insufficient Permissions]``, … (nvidia-smi's manual)."""
+_SLASHED_DATE = re.compile(r"(\d{4})/(\d\d)/(\d\d)(?= )")
+"""How nvidia-smi writes a day; the rest is ISO 8601."""
 _NUMBER = r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"
 
 
@@ -83,7 +89,8 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _missing(text: pa.Array) -> pa.Array:
-    return pc.fill_null(pc.is_in(pc.utf8_lower(text), pa.array(_MISSING)), True)
+    named = pc.is_in(pc.utf8_lower(text), pa.array(_MISSING))
+    return pc.fill_null(pc.or_(named, pc.match_substring_regex(text, _MISSING_IN_BRACKETS)), True)
 
 
 def _flags(marks: pa.Array) -> npt.NDArray[np.bool_]:
@@ -93,7 +100,7 @@ def _flags(marks: pa.Array) -> npt.NDArray[np.bool_]:
 
 def _moment_ms(text: str | None) -> float:
     try:
-        moment = datetime.fromisoformat(text or "")
+        moment = datetime.fromisoformat(_SLASHED_DATE.sub(r"\1-\2-\3", text or "", count=1))
     except ValueError:
         return float("nan")
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -18,6 +18,7 @@ import pyarrow.parquet
 
 from collector.replay.errors import RecordingUnreadable
 from collector.replay.faults import Fault
+from collector.replay.smi import without_units
 from collector.spreadsheet import MARKED
 
 
@@ -75,13 +76,14 @@ def _read_csv(path: Path) -> Raw:
     lines = np.arange(2, table.num_rows + len(broken) + 2)  # line 1 has the names
     bad = np.array([number for number, _ in broken], np.int64)
     return Raw(
-        table=_as_it_was(table),
+        table=without_units(_as_it_was(table)),
         lines=lines[~np.isin(lines, bad)] if len(bad) else lines,
         faults=tuple(Fault(line=number, reason=reason) for number, reason in broken),
     )
 
 
 def _as_it_was(table: pa.Table) -> pa.Table:
-    """The cells without the mark that keeps spreadsheets from running them (``collector.spreadsheet``)."""
+    """Names without blanks around them, and cells without the mark that keeps spreadsheets from running them
+    (``collector.spreadsheet``)."""
     columns = [pc.replace_substring_regex(column, MARKED, r"\1") for column in table.columns]
-    return pa.table(columns, names=table.column_names)
+    return pa.table(columns, names=[name.strip() for name in table.column_names])

@@ -1,7 +1,8 @@
 """From a path to a recording: which mapping goes with which file.
 
-Fallow's own export needs none. Any other table has its mapping beside it, under its whole name or its stem
-with ``.toml`` appended (``pods.csv.gz.toml`` or ``pods.toml``), or gets one from the caller.
+Fallow's own export and nvidia-smi's CSV log need none. Any other table has its mapping beside it, under its
+whole name or its stem with ``.toml`` appended (``pods.csv.gz.toml`` or ``pods.toml``), or gets
+one from the caller.
 """
 
 import logging
@@ -16,6 +17,7 @@ from collector.replay.file import read_raw
 from collector.replay.interpret import interpret
 from collector.replay.mapping import ColumnMapping, Measure, parse_mapping
 from collector.replay.recording import Recording, shifted
+from collector.replay.smi import smi_mapping
 from collector.replay.source import ReplaySource
 
 log = logging.getLogger(__name__)
@@ -63,10 +65,12 @@ def _understood(path: Path, mapping: ColumnMapping | None) -> Recording:
     own = _own_mapping(tuple(raw.table.column_names)) if chosen is None else None
     if own is not None:
         return with_neighbours(interpret(raw, own, str(path)), path)
+    chosen = chosen or smi_mapping(raw.table.column_names)
     if chosen is None:
         raise BadMapping(
             f"replaying {path}: its columns ({', '.join(raw.table.column_names)}) are not those of Fallow's "
-            f"export, and there is no mapping at {_stem(path)}.toml. Write one: docs/simulated.md shows how."
+            f"export or an nvidia-smi log, and there is no mapping at {_stem(path)}.toml. Write one: "
+            "docs/simulated.md shows how."
         )
     return interpret(raw, chosen, str(path))
 
