@@ -182,6 +182,7 @@ def _past(row: Row, bins: Bins, claims: Iterable[Claim]) -> GpuPast:
         node=row["node"],
         gpu_index=row["gpu_index"],
         model=row["model"],
+        mig_profile=row["mig_profile"],
         share_of_device=row["share_of_device"],
         memory_total_bytes=row["memory_total_bytes"],
         memory_lowest_bytes=row["memory_lowest_bytes"],

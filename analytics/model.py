@@ -179,6 +179,7 @@ class GpuPast:
     node: NodeName
     gpu_index: int | None = None
     model: str | None = None
+    mig_profile: str | None = None
     share_of_device: float = 1.0
     memory_total_bytes: int | None = None
     memory_lowest_bytes: int | None = None

@@ -12,9 +12,22 @@ DAY_MS = 24 * HOUR_MS
 
 
 def gpu_name(past: GpuPast) -> str:
-    """ "GPU 3 of node1", or the UUID where no index is known."""
+    """ "GPU 3 of node1", or the UUID where no index is known.
+
+    A MIG instance has its profile and the start of its UUID too: "GPU 3/1g.10gb (MIG-5c2ab1f0) of node1". Its
+    board's other instances have the same index, and often the same profile.
+    """
     which = past.uuid if past.gpu_index is None else f"GPU {past.gpu_index}"
+    if past.mig_profile is not None and past.gpu_index is not None:
+        which = f"{which}/{past.mig_profile} ({_short_uuid(past.uuid)})"
     return f"{which} of {past.node}"
+
+
+def _short_uuid(uuid: str) -> str:
+    """What tells a board's instances apart: "MIG-5c2ab1f0", with dcgm's instance number "GPU-5c2ab1f0/7"."""
+    kind, _, rest = uuid.partition("-")
+    instance = uuid.rpartition("/")[2] if "/" in uuid else ""
+    return f"{kind}-{rest[:8]}" + (f"/{instance}" if instance else "")
 
 
 def holder_name(claim: Claim) -> str:

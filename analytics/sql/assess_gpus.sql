@@ -7,6 +7,7 @@
 -- @column node text: its machine
 -- @column gpu_index integer: its index there
 -- @column model text: its model
+-- @column mig_profile text: the profile of a MIG instance
 -- @column share_of_device double (fraction): of the whole device
 -- @column memory_total_bytes bigint (bytes): there
 -- @column memory_lowest_bytes bigint (bytes): the least mean memory of an hour in seven days
@@ -51,7 +52,7 @@ WITH newest AS (
     HAVING max(to_ts) >= $as_of - INTERVAL 2 MINUTE
 )
 SELECT
-    g.gpu_id, g.uuid, g.node, g.gpu_index, g.model, g.share_of_device, g.memory_total_bytes,
+    g.gpu_id, g.uuid, g.node, g.gpu_index, g.model, g.mig_profile, g.share_of_device, g.memory_total_bytes,
     f.bytes AS memory_lowest_bytes, g.idle_power_mw,
     epoch_ms(g.installed_from) AS installed_from_ms,
     epoch_ms(coalesce(n.ts, CASE WHEN l.ts <= $as_of THEN l.ts END, least(h.ts, e.lost), h.ts)) AS newest_ms,

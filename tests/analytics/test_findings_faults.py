@@ -3,8 +3,10 @@
 import pytest
 
 from analytics.findings import judge
+from analytics.findings.words import gpu_name
 from analytics.model import FindingKind, GpuPast, Verdict
 from analytics.thresholds import Thresholds
+from collector.model import GpuUuid
 from tests.analytics.pasts import BINS, GIB, NOON_MS, TICK_MS, bins, claim, minutes_before_noon, past, then
 
 T = Thresholds()
@@ -107,3 +109,14 @@ def test_lone_silent_gpu_without_a_report_is_unknown() -> None:
 
 def test_one_late_sample_is_no_fall() -> None:
     assert judged(past(newest_ms=NOON_MS - 60_000, siblings_fresh=True)).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("uuid", "name"),
+    [
+        ("MIG-5c2ab1f0-11d2-5a7c-9a40-6d1d2f5b9c11", "GPU 3/1g.10gb (MIG-5c2ab1f0) of node1"),
+        ("MIG-GPU-5c2ab1f0-11d2/7", "GPU 3/1g.10gb (MIG-GPU-5c2a/7) of node1"),
+    ],
+)
+def test_mig_instances_of_one_board_have_names_that_tell_them_apart(uuid: str, name: str) -> None:
+    assert gpu_name(past(uuid=GpuUuid(uuid), mig_profile="1g.10gb")) == name
