@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from collector.model import Event, Gap, Gpu, GpuSample, GpuUuid
+from collector.model import Event, Gap, Gpu, GpuSample, GpuUuid, NodeName
 from collector.nvml.reasons import xid as xid_words
 
 LOST, RETURNED = "gpu-lost", "gpu-returned"
@@ -46,6 +46,17 @@ def blind_now(known: Known, failures: Iterable[Failure]) -> dict[GpuUuid, Failur
         if gpu.parent_uuid in blind:
             blind[gpu.uuid] = blind[gpu.parent_uuid]
     return blind
+
+
+def never_described(
+    blind: Mapping[GpuUuid, Failure], described: Mapping[GpuUuid, Gpu], node: NodeName
+) -> dict[GpuUuid, Gpu]:
+    """The GPUs that told their UUID and nothing else: lost before the first reading, yet of this node."""
+    return {
+        uuid: Gpu(uuid=uuid, node=node, index=failure.index)
+        for uuid, failure in blind.items()
+        if uuid not in described
+    }
 
 
 def gaps(now: Known, source: str, from_ms: int, to_ms: int) -> tuple[Gap, ...]:

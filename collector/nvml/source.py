@@ -200,6 +200,7 @@ class NvmlSource:
             present = {gpu.uuid: gpu for gpu in with_memory(fresh.values(), samples)} | missing
             unread = (place for place in self._places if place.uuid in missing)
             self._places = (*mig_places(answer["static"]), *unread)
+        present = {**present, **changes.never_described(blind, present, self._node)}
         return Known(gpus=present, blind=blind, energy_mj=changes.energies(self._known, samples))
 
     def _failures(self, answer: Mapping[str, Any]) -> list[Failure]:

@@ -55,6 +55,19 @@ def test_a_lost_gpu_is_told_once_leaves_a_gap_each_tick_and_the_others_go_on(wat
     assert (kinds(first), kinds(second)) == ([(changes.LOST, uuid)], [])
 
 
+def test_a_gpu_lost_before_the_first_tick_stands_on_its_node(watch: Watch) -> None:
+    w = watch(gpus=2)
+    uuid = w.driver.gpu(1).uuid
+    w.driver.fail("nvmlDeviceGetUtilizationRates", GPU_IS_LOST, gpu=1)
+    first, second = w.read(), w.read()
+    for reading in (first, second):
+        assert {(gpu.uuid, gpu.node, gpu.index) for gpu in reading.gpus if gpu.uuid == uuid} == {
+            (uuid, "node-a", 1)
+        }
+        assert [(gap.uuid, gap.node) for gap in reading.gaps] == [(uuid, "node-a")]
+    assert (kinds(first), kinds(second)) == ([(changes.LOST, uuid)], [])
+
+
 def test_the_handle_of_a_lost_gpu_is_not_touched_again(watch: Watch) -> None:
     w = watch(gpus=2)
     w.read()
