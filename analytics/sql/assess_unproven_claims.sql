@@ -8,6 +8,7 @@
 -- @column from_ms bigint (ms): since when it is said
 -- @column last_ms bigint (ms): when it was last said
 -- @column why text: what is wrong with it
+-- @null never
 SELECT
     g.gpu_id, c.job, c.user_name, epoch_ms(c.first_at) AS from_ms, epoch_ms(c.last_at) AS last_ms, c.why
 FROM unproven_claims AS c

@@ -23,6 +23,7 @@ def test_every_query_answers_on_an_empty_store(tmp_path: Path) -> None:
         "from_ts": NOON,
         "to_ts": NOON + timedelta(hours=2),
         "as_of": NOON,
+        "since_ts": NOON,
         "step_s": 3600,
         "bins_from": NOON,
         "bins_to": NOON + timedelta(hours=1),

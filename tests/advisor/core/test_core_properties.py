@@ -158,6 +158,7 @@ def test_whoever_is_protected_is_never_disturbed(state: ClusterState) -> None:
             assert NOW_MS - job.started_ms >= FREE.min_runtime_s * 1000
 
 
+@pytest.mark.slow
 @given(clusters())
 @settings(max_examples=60)
 def test_who_takes_ends_no_higher_than_the_victim_was(state: ClusterState) -> None:

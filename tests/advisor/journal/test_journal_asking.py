@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -77,6 +78,7 @@ def test_the_same_plans_in_other_words_change_nothing(state: ClusterState, words
     assert set(changes.still) == set(range(1, len(found) + 1))
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(clusters())
 def test_what_was_rejected_is_not_proposed_and_everything_else_is(state: ClusterState) -> None:

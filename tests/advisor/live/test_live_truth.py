@@ -126,6 +126,7 @@ def test_nothing_is_advised_on_gpus_that_are_not_known_well(past: Past) -> None:
                     assert not bad & set(answer.gpus), answer
 
 
+@pytest.mark.slow
 def test_every_advice_is_complete_and_its_steps_are_possible(past: Past) -> None:
     limits = Limits()
     with past.store.reader() as reader:

@@ -35,6 +35,7 @@ def without_width(table: pa.Table) -> list[dict[str, object]]:
     return table.drop_columns(["width_ms"]).sort_by("uuid").to_pylist()
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     back=st.integers(0, FORTNIGHT_MS // 10_000),

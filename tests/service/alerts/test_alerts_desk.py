@@ -243,6 +243,7 @@ def test_a_receiver_whose_address_was_taken_away_is_nobody(tmp_path: Path) -> No
         assert list(here.outbox.posted()) == []
 
 
+@pytest.mark.slow
 def test_outside_the_hours_words_wait_and_come_as_one(tmp_path: Path) -> None:
     night = ReceiverConfig(begins="08:00", ends="18:00")
     config = replace(TO_OPS, by_receiver={"*": night}, kinds=("held-idle",))
@@ -414,6 +415,7 @@ def test_a_telling_that_a_crash_lost_is_written_down_when_its_message_arrived(tm
         assert len(tellings(here)) == 1
 
 
+@pytest.mark.slow
 def test_outside_the_owners_hours_nobody_is_reached_and_the_digest_counts(tmp_path: Path) -> None:
     config = replace(QUICK, by_receiver={"ann": ReceiverConfig(begins="08:00", ends="18:00")})
     jobs = (idle(), idle(id="pid:node1/8@1"))
