@@ -58,6 +58,8 @@ def held(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Finding | U
     if now_ms < until_ms:
         return StartingUp(uuid=past.uuid, holder=claim.holder, from_ms=claim.from_ms, until_ms=until_ms)
     is_empty = newest(tuple(presence(past, past.bins))) is False
+    if is_empty and not has_computed(past, claim, t):  # between two tries of a loop nobody is there either
+        is_empty = _is_empty(past, past.bins.last(bins_in(t.empty_window_s)))
     kind = FindingKind.ALLOCATED_EMPTY if is_empty else FindingKind.HELD_IDLE
     quiet_ms = idle_window_ms(claim, t, is_empty=is_empty)
     from_ms = past.bins.end_ms - quiet_ms

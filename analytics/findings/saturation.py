@@ -22,6 +22,7 @@ MS_PER_S = 1000
 HOUR_MS = 3_600_000
 LOOKS_BUSY_RATIO = 0.5
 HARDLY_ANY_RATIO = 0.1
+UNSEEN = "no process of it is seen: a server would reserve its memory on purpose"
 
 
 def low_saturation(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Finding | Unknown | None:
@@ -74,6 +75,8 @@ def memory_hog(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Findi
     unsure = doubt(past, window, expected, t, kind)
     if unsure is not None:
         return unsure
+    if not serves and claim.holder.command is None and not known(window.processes):
+        return Unknown(uuid=past.uuid, kinds=(kind, FindingKind.RESERVED_BY_DESIGN), reason=UNSEEN)
     used, touched = mean(known(window.utilization)), percentile(known(window.memory_controller), 0.95)
     if used is None or touched is None:
         return Unknown(uuid=past.uuid, kinds=(kind,), reason="its memory controller is not measured")
