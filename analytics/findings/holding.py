@@ -120,12 +120,11 @@ def _kind(past: GpuPast, claim: Claim, kind: FindingKind, t: Thresholds) -> Find
         return kind
     if past.bins.end_ms - claim.from_ms < max(t.forgive_s, t.start_limit_s) * MS_PER_S:
         return FindingKind.NOT_STARTED
-    unsure = len(past.claims) > 1 or _is_older_than_records(past, claim)
-    if unsure or claim.holder.kind is JobKind.INFERENCE:
+    if len(past.claims) > 1 or _is_older_than_records(past, claim):
         return kind
     if claim.processes_started >= LOOP_PROCESSES:
         return FindingKind.CRASH_LOOP
-    return FindingKind.SLEEPING_BATCH
+    return kind if claim.holder.kind is JobKind.INFERENCE else FindingKind.SLEEPING_BATCH
 
 
 def _is_interactive(claim: Claim) -> bool:

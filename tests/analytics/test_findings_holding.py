@@ -185,9 +185,10 @@ def test_job_that_crashes_after_it_computed_is_excused_for_six_hours_at_most() -
     assert kinds(judged(past(looping))) == [FindingKind.HELD_IDLE]
 
 
-def test_loop_is_named_between_two_of_its_tries_too() -> None:
+@pytest.mark.parametrize("kind", [JobKind.BATCH, JobKind.INFERENCE, None])
+def test_loop_is_named_between_two_of_its_tries_too(kind: JobKind | None) -> None:
     tries = then((BINS - 10, 1), (10, 0))
-    looping = fresh(9.0, processes_started=60, process_started_ms=minutes_before_noon(6))
+    looping = fresh(9.0, kind=kind, processes_started=60, process_started_ms=minutes_before_noon(6))
     assert kinds(judged(past(looping, bins=bins(processes=tries)))) == [FindingKind.CRASH_LOOP]
 
 
