@@ -236,9 +236,9 @@ def figures(found: Found) -> dict[str, dict[str, object]]:
             "beside": {"apart": round(apart, 4)},
         }
     rest = {state: pair for state, pair in found.ledger.items() if state not in STATES}
-    shown["ledger: wasted"]["beside"] = {
-        **{state: [round(value, 2) for value in pair] for state, pair in rest.items()}
-    }
+    wasted = shown["ledger: wasted"]["beside"]
+    assert isinstance(wasted, dict)
+    wasted |= {state: [round(value, 2) for value in pair] for state, pair in rest.items()}
     return shown
 
 
