@@ -10,6 +10,8 @@ what           is gone when unlisted for                its installed time ends
 MIG instance   a minute, its board being listed         with its last sample
 board          seven days: until then it may have       at that moment, so that no sum of the past changes
                fallen off the bus, or be under repair
+whole node     an hour, its source being read and       with its last sample: an autoscaler took it back
+               naming other nodes
 =============  =======================================  ===================================================
 
 What is listed again is installed again; the time between then counts as unknown. Pure decisions on top, the
@@ -29,6 +31,8 @@ from collector.store.statements import statement
 CHECK_MS = 30_000
 INSTANCE_GONE_MS = 60_000
 BOARD_GONE_MS = 7 * 86_400_000
+NODE_GONE_MS = 3_600_000
+"""Long enough for a node to reboot; and a spot node counts for the hours it lived, not for a week."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +68,7 @@ class Gone:
 
     uuid: str
     at_ms: int
-    is_instance: bool
+    at_last_sample: bool
 
 
 Change = Listed | Unlisted | Gone
@@ -92,9 +96,9 @@ def changes(standings: Iterable[Standing], tick: Tick) -> Iterator[Change]:
         elif each.unlisted_ms is None:
             yield Unlisted(uuid=each.uuid, since_ms=tick.at_ms)
         elif tick.at_ms - each.unlisted_ms >= sight.patience_ms(each):
-            is_instance = each.parent_uuid is not None
-            at_ms = each.unlisted_ms if is_instance else tick.at_ms
-            yield Gone(uuid=each.uuid, at_ms=at_ms, is_instance=is_instance)
+            at_last_sample = each.parent_uuid is not None or sight.left_with_its_node(each)
+            at_ms = each.unlisted_ms if at_last_sample else tick.at_ms
+            yield Gone(uuid=each.uuid, at_ms=at_ms, at_last_sample=at_last_sample)
 
 
 def write_standings(
@@ -124,6 +128,7 @@ class _Sight:
 
     listed: frozenset[str]
     nodes: frozenset[str]
+    read: frozenset[str]
     silent: frozenset[str]
     blind: frozenset[tuple[str, str | None]]
     excused: frozenset[str]
@@ -136,6 +141,7 @@ class _Sight:
         return cls(
             listed=frozenset(gpu.uuid for gpu in gpus),
             nodes=frozenset(gpu.node for gpu in gpus),
+            read=frozenset(reading.source for reading in readings if reading.gpus),
             silent=frozenset(o.source for o in tick.outcomes if isinstance(o, Unavailable)),
             blind=frozenset((source, gap.node) for source, gap in told if gap.uuid is None),
             excused=frozenset(gap.uuid for _, gap in told if gap.uuid is not None),
@@ -151,8 +157,14 @@ class _Sight:
             return False
         return gpu.node in self.nodes or (gpu.source, None) not in self.blind
 
+    def left_with_its_node(self, gpu: Standing) -> bool:
+        """Whether nobody names anything on its node, while the source that named it goes on naming others."""
+        return gpu.node not in self.nodes and gpu.source in self.read
+
     def patience_ms(self, gpu: Standing) -> int:
-        return INSTANCE_GONE_MS if gpu.parent_uuid in self.listed else BOARD_GONE_MS
+        if gpu.parent_uuid in self.listed:
+            return INSTANCE_GONE_MS
+        return NODE_GONE_MS if self.left_with_its_node(gpu) else BOARD_GONE_MS
 
 
 def _read(connection: duckdb.DuckDBPyConnection) -> dict[str, Standing]:
@@ -181,8 +193,8 @@ def _write(connection: duckdb.DuckDBPyConnection, change: Change) -> None:
             connection.execute(statement("install_again"), {"uuid": uuid})
         case Unlisted(uuid=uuid, since_ms=since_ms):
             connection.execute(statement("set_unlisted"), {"uuid": uuid, "unlisted_ms": since_ms})
-        case Gone(uuid=uuid, at_ms=at_ms, is_instance=is_instance):
-            told = {"uuid": uuid, "to_ms": at_ms, "at_last_sample": is_instance}
+        case Gone(uuid=uuid, at_ms=at_ms, at_last_sample=at_last_sample):
+            told = {"uuid": uuid, "to_ms": at_ms, "at_last_sample": at_last_sample}
             connection.execute(statement("end_installed"), told)
         case _:
             assert_never(change)

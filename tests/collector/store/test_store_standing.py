@@ -10,7 +10,7 @@ import pytest
 from analytics.query import run
 from collector.model import Gap, Gpu, NodeName, Tick, Unavailable
 from collector.store.database import Store
-from collector.store.standing import BOARD_GONE_MS, CHECK_MS
+from collector.store.standing import BOARD_GONE_MS, CHECK_MS, NODE_GONE_MS
 from tests.collector.store.store_parts import T0, TICK_MS, ask, at_path, gpu, sample, tick, uuid
 from tests.stores import open_store
 
@@ -154,6 +154,26 @@ def test_gpus_of_a_source_that_is_read_no_more_are_gone_after_seven_days(store: 
     store.write_tick(listing(T0 + CHECK_MS, [gpu(0)]))
     store.write_tick(listing(T0 + CHECK_MS + BOARD_GONE_MS, [gpu(0)]))
     assert [row[0] for row in ask(store, GONE)] == [uuid(1)]
+
+
+def test_node_that_an_autoscaler_took_back_ends_with_its_last_sample(store: Store) -> None:
+    spot = gpu(1, node=NodeName("spot"))
+    play(store, T0, T0 + 100_000, [gpu(0), spot])
+    left_ms = T0 + 100_000
+    play(store, left_ms, left_ms + 60_000, [gpu(0)])
+    store.write_tick(listing(left_ms + NODE_GONE_MS // 2, [gpu(0)]))
+    assert ask(store, GONE) == [], "it may be rebooting"
+    store.write_tick(listing(left_ms + NODE_GONE_MS + CHECK_MS * 2, [gpu(0)]))
+    assert ask(store, GONE) == [(spot.uuid, left_ms)]
+    store.write_tick(listing(left_ms + NODE_GONE_MS + CHECK_MS * 4, [gpu(0), spot]))
+    assert ask(store, GONE) == [], "what is listed again is installed again"
+
+
+def test_node_whose_source_is_configured_no_more_keeps_its_seven_days(store: Store) -> None:
+    store.write_tick(listing(T0, [gpu(1, node=NodeName("far"))], source="dcgm"))
+    for at_ms in (T0 + CHECK_MS, T0 + CHECK_MS + 2 * NODE_GONE_MS):
+        store.write_tick(listing(at_ms, [gpu(0)]))
+    assert ask(store, GONE) == []
 
 
 def test_a_tick_without_any_gpu_says_nothing(store: Store) -> None:
