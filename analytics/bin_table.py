@@ -12,6 +12,7 @@ from analytics.model import Bins
 _FLOATS = {
     "utilization": "utilization_ratio",
     "busiest": "busiest_ratio",
+    "video": "video_ratio",
     "gpu_utilization": "gpu_utilization_ratio",
     "memory_controller": "memory_controller_ratio",
 }

@@ -113,13 +113,15 @@ class Bins:
     """Measures of consecutive bins, oldest first, all columns equally long; ``None``: no value in that bin.
 
     ``covered`` says whether samples cover at least half of the bin. ``utilization`` is on the best rung,
-    ``busiest`` the largest on any rung; ``processes`` the most that were counted.
+    ``busiest`` the largest on any rung, video engines included, ``video`` that of the busier of these;
+    ``processes`` the most that were counted.
     """
 
     end_ms: int
     covered: tuple[bool, ...] = ()
     utilization: tuple[float | None, ...] = ()
     busiest: tuple[float | None, ...] = ()
+    video: tuple[float | None, ...] = ()
     gpu_utilization: tuple[float | None, ...] = ()
     memory_controller: tuple[float | None, ...] = ()
     memory_bytes: tuple[int | None, ...] = ()
@@ -133,6 +135,7 @@ class Bins:
             covered=self.covered[-count:],
             utilization=self.utilization[-count:],
             busiest=self.busiest[-count:],
+            video=self.video[-count:],
             gpu_utilization=self.gpu_utilization[-count:],
             memory_controller=self.memory_controller[-count:],
             memory_bytes=self.memory_bytes[-count:],

@@ -87,10 +87,12 @@ def memory_hog(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Findi
 
 def _active(past: GpuPast, window: Bins, t: Thresholds) -> list[int]:
     odd = contradictions(past, window, t)
+    # Who encodes or decodes video works with engines beside the SMs, which may be still.
+    video = [value is not None and value > t.idle_ratio for value in window.video] or [False] * len(odd)
     return [
         place
         for place, busy in enumerate(window.busiest)
-        if busy is not None and busy > t.idle_ratio and not odd[place]
+        if busy is not None and busy > t.idle_ratio and not odd[place] and not video[place]
     ]
 
 

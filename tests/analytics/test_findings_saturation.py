@@ -186,6 +186,13 @@ def test_interactive_low_saturation_is_told_too() -> None:
     assert judged(gpu).findings[0].since_ms == minutes_before_noon(600)
 
 
+def test_video_engines_at_work_are_no_low_saturation_of_the_sms() -> None:
+    levels = {"utilization": 0.06, "busiest": 0.7}
+    seen = judge(past(claim(), bins=bins(video=0.7, **levels)), NOON_MS, T, TICK_MS).findings
+    still = judge(past(claim(), bins=bins(video=0.0, **levels)), NOON_MS, T, TICK_MS).findings
+    assert (seen, [finding.kind for finding in still]) == ((), [FindingKind.LOW_SATURATION])
+
+
 def test_a_servers_reserved_memory_is_no_hogs() -> None:
     # vLLM, SGLang and TGI take most of the memory for a cache: allocator settings don't touch it.
     server = claim(kind=JobKind.INFERENCE, rhythm=Rhythm(busy_ratio=0.05))
