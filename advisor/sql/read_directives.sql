@@ -1,4 +1,4 @@
--- What one job's launcher was told, the oldest first.
+-- What one job's launcher was told, the oldest first; of a job that was told much, the newest thousand.
 --
 -- @param job text: the job
 -- @column number bigint: the journal's intent
@@ -8,6 +8,5 @@
 -- @column failed text: why it did not work
 -- @null handled_ms: not acknowledged; failed: it worked, or is not acknowledged
 SELECT number, epoch_ms(given_at) AS given_ms, body, epoch_ms(handled_at) AS handled_ms, failed
-FROM directives
-WHERE job = $job
+FROM (FROM directives WHERE job = $job ORDER BY number DESC LIMIT 1000)
 ORDER BY number;

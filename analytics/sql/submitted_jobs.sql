@@ -1,5 +1,8 @@
 -- What was asked for with every submitted job of a window, what its owner allows, and what it last said of itself.
 --
+-- Of each user the newest 20,000: nobody's submissions may make it too long to be answered. Commands and folders may
+-- be long, so each body is read once, and only what is asked of it goes on.
+--
 -- @param from_ts minute: start of the window
 -- @param to_ts minute: end of the window, exclusive
 -- @column job text: the job's id
@@ -25,22 +28,30 @@
 -- @column step_s text: seconds a step by how many GPUs, as it measured them, a JSON object
 -- @column resize_s double (s): what its last resize cost it
 -- @null ended_ms: it has not; else: it said nothing of it
-WITH asked AS (
-    SELECT job, user_name, project, submitted_at, ended_at, body::JSON AS body
+WITH newest AS (
+    SELECT job
     FROM entries
     WHERE submitted_at < $to_ts AND (ended_at IS NULL OR ended_at > $from_ts)
+    QUALIFY row_number() OVER (PARTITION BY user_name ORDER BY number DESC) <= 20000
+), asked AS (
+    SELECT
+        job, user_name, project, submitted_at, ended_at,
+        json_extract_string(body, [
+            '$.submission.name', '$.submission.kind', '$.submission.min_gpus', '$.submission.max_gpus',
+            '$.submission.share', '$.submission.memory_bytes', '$.submission.gpu_models', '$.submission.priority',
+            '$.submission.limit_s', '$.submission.mobility', '$.submission.preemptible', '$.submission.may_share',
+            '$.submission.opted_out', '$.report.memory_held_bytes', '$.report.memory_needed_bytes', '$.report.step_s',
+            '$.report.resize_s']) AS v
+    FROM entries
+    WHERE job IN (FROM newest)
 )
 SELECT
-    job, user_name, project, nullif(body->>'$.submission.name', '') AS job_name, body->>'$.submission.kind' AS kind,
-    (body->>'$.submission.min_gpus')::INTEGER AS min_gpus, (body->>'$.submission.max_gpus')::INTEGER AS max_gpus,
-    (body->>'$.submission.share')::DOUBLE AS share, (body->>'$.submission.memory_bytes')::BIGINT AS memory_bytes,
-    body->>'$.submission.gpu_models' AS gpu_models, (body->>'$.submission.priority')::INTEGER AS priority,
-    (body->>'$.submission.limit_s')::DOUBLE AS limit_s, body->>'$.submission.mobility' AS mobility,
-    (body->>'$.submission.preemptible')::BOOLEAN AS preemptible,
-    (body->>'$.submission.may_share')::BOOLEAN AS may_share, body->>'$.submission.opted_out' AS opted_out,
+    job, user_name, project, nullif(v[1], '') AS job_name, v[2] AS kind,
+    v[3]::INTEGER AS min_gpus, v[4]::INTEGER AS max_gpus, v[5]::DOUBLE AS share, v[6]::BIGINT AS memory_bytes,
+    v[7] AS gpu_models, v[8]::INTEGER AS priority, v[9]::DOUBLE AS limit_s, v[10] AS mobility,
+    v[11]::BOOLEAN AS preemptible, v[12]::BOOLEAN AS may_share, v[13] AS opted_out,
     epoch_ms(submitted_at) AS submitted_ms, epoch_ms(ended_at) AS ended_ms,
-    (body->>'$.report.memory_held_bytes')::BIGINT AS memory_held_bytes,
-    (body->>'$.report.memory_needed_bytes')::BIGINT AS memory_needed_bytes, body->>'$.report.step_s' AS step_s,
-    (body->>'$.report.resize_s')::DOUBLE AS resize_s
+    v[14]::BIGINT AS memory_held_bytes, v[15]::BIGINT AS memory_needed_bytes, v[16] AS step_s,
+    v[17]::DOUBLE AS resize_s
 FROM asked
 ORDER BY submitted_at, job;

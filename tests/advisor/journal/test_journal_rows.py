@@ -157,6 +157,20 @@ def test_orders_of_people_are_rows_like_all_others(tmp_path: Path) -> None:
         assert [deed.number for deed in journal.deeds(since_ms=0, job="slurm:8")] == [first]
 
 
+def test_peoples_orders_do_not_lengthen_what_every_look_reads(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        journal = StoreJournal(store, Hands())
+        kept = [journal.intends(T0, Pause(job="a")), journal.intends(T0, Pause(job="a"), "user ann", plan=3)]
+        for _ in range(5):
+            for job in ("a", "b"):
+                number = journal.intends(T0, Pause(job=job), "user eve")
+                journal.came_of(T0, number, Done())
+            kept_of_a, kept_of_b = number - 1, number
+        still = journal.intends(T0, Pause(job="c"), "user eve")
+        found = [deed.number for deed in journal.lately()]
+        assert found == [*kept, kept_of_a, kept_of_b, still], "the newest of each job, and what is being done"
+
+
 def test_an_intent_is_undone_by_one_other(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         journal = StoreJournal(store, Hands())
