@@ -21,9 +21,9 @@ from advisor.register.state import is_ours
 from advisor.steps import Pause, Resize, Resume, Terminate
 from advisor.written import to_tree
 from collector.model import JobId
+from service.acting.admission import Admission
 from service.acting.errors import BadOrder, JobEnded, NotAllowed, UnknownJob, WrongState
 from service.acting.following import follow, is_meant, is_news
-from service.acting.membership import Membership
 from service.acting.rows import entry_row, explained, fits, queue_row, unfit
 from service.acting.waiting import in_line, never_began, stands, wait_of
 from service.api.port import Caller, Listed, OwnWord, Role, Row, Which
@@ -108,7 +108,7 @@ class Organs:
     foreign: Foreign
     keeping: Keeping
     consents: "Consents"
-    membership: Membership
+    admission: Admission
     inner_projects: frozenset[str] = frozenset()
     reports: "LauncherReports"
     doubts: "Doubts"
@@ -124,6 +124,7 @@ class Desk:
     def __init__(self, organs: Organs) -> None:
         self._organs = organs
         self._register = organs.register
+        self.holdings = organs.admission.holdings
         self._reports = organs.reports
 
     def _row(self, entry: Entry, caller: Caller, *, listed: bool = False) -> Row:
@@ -137,9 +138,11 @@ class Desk:
         problem = unfit(own, self._organs.inner_projects)
         if problem is not None:
             raise BadOrder(problem)
-        if not self._register.is_known(own):  # a launcher that asks again for what it has is answered
-            self._must_be_member(caller, own)
-        entry, new = self._register.submit(own)
+        if self._register.is_known(own):  # a launcher that asks again for what it has is answered
+            entry, new = self._register.submit(own)
+        else:
+            with self._organs.admission.admitting(caller, own):
+                entry, new = self._register.submit(own)
         return self._row(entry, caller), new
 
     def jobs(self, caller: Caller, which: Which, limit: int) -> Listed:
@@ -220,7 +223,7 @@ class Desk:
             return self._organs.foreign.resume(caller, job, because)
         entry = self._changeable(caller, job, nonce)
         if never_began(entry):
-            self._must_be_member(caller, entry.submission)
+            self._organs.admission.must_be_member(caller, entry.submission)
         step = Resume(job=job, gpus=(), reason=because)
         return self._turned(caller, step, life.let_go, "it goes on as soon as there is room")
 
@@ -339,14 +342,6 @@ class Desk:
         answer = self._organs.papers.start_acting(caller)
         self._organs.loop.wake()
         return answer
-
-    def _must_be_member(self, caller: Caller, wanted: Submission) -> None:
-        """Raise NotAllowed for a project that is not the owner's to use. Operators use all."""
-        if caller.role is Role.OPERATOR:
-            return
-        why = self._organs.membership.against(wanted.user, wanted.uid, wanted.project)
-        if why is not None:
-            raise NotAllowed(why)
 
     def _entry(self, job: JobId) -> Entry:
         try:

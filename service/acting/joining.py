@@ -25,6 +25,7 @@ from collector.clock import SystemClock
 from collector.model import JobId, NodeName
 from collector.snapshot import Snapshot
 from service.acting.activity import Activity
+from service.acting.admission import Admission
 from service.acting.applying import Applying
 from service.acting.books import Books, open_books
 from service.acting.consenting import Consenting, ConsentParts, Consents
@@ -41,7 +42,6 @@ from service.acting.keeping import Keeping
 from service.acting.launcher_reports import LauncherReports
 from service.acting.lease_key import lease_key
 from service.acting.loop import ActingLoop, Looks, Pace, Parts
-from service.acting.membership import Membership, hold_strangers, rules_of
 from service.acting.memory_watching import MemoryWatching
 from service.acting.metrics import acting_metrics
 from service.acting.observing import Observing
@@ -141,7 +141,7 @@ class _Roots:
     books: Books
     consents: Consents
     doubts: Doubts
-    membership: Membership
+    admission: Admission
     granting: Granting
     local: LocalEngine
     dispatch: Dispatch
@@ -159,10 +159,11 @@ def join_acting(ground: Ground) -> Acting:
     hold_leased(ground.locks, roots.register)
     settle = settling(roots.books, roots.dispatch)
     settle()
-    hold_strangers(roots.register, roots.membership, frozenset(ground.config.api.operators))
+    roots.admission.open(roots.register)
     observing = _observing(ground, roots)
     roots.consents.observe = observing.look
     loop = _loop(ground, roots, observing, settle)
+    roots.admission.state = lambda: loop.state
     applying = Applying(roots.engine, roots.books.journal, ground.clock)
     desk = Desk(_organs(ground, roots, observing, loop, applying))
     waiting = (roots.local, roots.foreigners.engine)
@@ -228,7 +229,7 @@ def _roots(ground: Ground) -> _Roots:
         books=books,
         consents=Consents(ConsentParts(book=book, register=register, clock=clock, by_owners=by_owners)),
         doubts=doubts,
-        membership=Membership(rules_of(config)),
+        admission=Admission(config),
         granting=granting,
         local=local,
         dispatch=dispatch,
@@ -341,7 +342,7 @@ def _organs(
         papers=Papers(papers),
         foreign=ForeignOrders(observing.look, applying, taking),
         consents=roots.consents,
-        membership=roots.membership,
+        admission=roots.admission,
         keeping=Keeping(roots.foreign, journal, observing.look, clock, config.advice),
         agree=roots.granting.agree,
         private=config.api.private,

@@ -36,7 +36,8 @@ from service.api.orders import (
 )
 from service.api.port import Caller, Desk, Listed, Which
 from service.api.roles import RuledRoute, caller_of
-from service.api.stream import NDJSON, Closing, Telling
+from service.api.stream import NDJSON, Closing, Streams, Telling
+from service.api.turns import Ending, Turn, Turns, bounded_as
 from service.client.errors import ServiceBusy
 from service.client.wire import JSON, TOTAL
 
@@ -44,6 +45,8 @@ T = TypeVar("T")
 
 THREADS = 48
 MOST_WAITING = 2_000
+IN_LINE = 256
+"""Requests of one person that may wait for their turn: a quarter of the launchers that one may have."""
 MOST_ROWS = 10_000
 
 
@@ -69,21 +72,39 @@ Nonce = Annotated[
 
 
 class Hands:
-    """Threads that do what blocks, a bounded crowd before them."""
+    """Threads that do what blocks, a bounded crowd before them, and of one person few at once.
 
-    def __init__(self) -> None:
+    ``changed`` counts a report that says something new, and raises where its sender has sent too many.
+    """
+
+    def __init__(
+        self, at_once: int = THREADS, changed: Callable[[Caller], None] = lambda caller: None
+    ) -> None:
+        self.changed = changed
         self._pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="acting")
+        self._turns = Turns(at_once=at_once, waiting=IN_LINE, what="requests", setting="limits.calls_at_once")
         self._busy = 0
 
-    async def do(self, call: Callable[[], T]) -> T:
-        """What ``call`` returns or raises. Raises ``ServiceBusy`` when too many wait."""
-        if self._busy >= MOST_WAITING:
-            raise ServiceBusy(f"{self._busy} orders wait already; ask again in a moment")
-        self._busy += 1
+    async def do(self, asker: Caller, call: Callable[[], T]) -> T:
+        """What ``call`` returns or raises. Raises ``ServiceBusy`` and ``OverLimit`` when too many wait."""
+        found, turn = await self.begun(asker, call)
+        turn.end()
+        return found
+
+    async def begun(self, asker: Caller, call: Callable[[], T]) -> tuple[T, Turn]:
+        """The same, with the turn that was taken for it: it is the caller's to end."""
+        turn = await self._turns.enter(bounded_as(asker))
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, call)
-        finally:
-            self._busy -= 1
+            if self._busy >= MOST_WAITING:
+                raise ServiceBusy(f"{self._busy} orders wait already; ask again in a moment")
+            self._busy += 1
+            try:
+                return await asyncio.get_running_loop().run_in_executor(self._pool, call), turn
+            finally:
+                self._busy -= 1
+        except BaseException:
+            turn.end()
+            raise
 
     def close(self) -> None:
         """Take no more; what is under way ends by itself."""
@@ -110,6 +131,8 @@ def _whoami(router: APIRouter) -> None:
 
 
 def _jobs(router: APIRouter, desk: Desk, hands: Hands, closing: Closing) -> None:
+    streams = Streams()
+
     @router.get("/jobs", summary="Submitted jobs, the newest first", responses=answers.listed(answers.Job))
     async def jobs(
         asker: Asker,
@@ -121,7 +144,7 @@ def _jobs(router: APIRouter, desk: Desk, hands: Hands, closing: Closing) -> None
         limit: Limit = 200,
     ) -> Response:
         which = Which(stand=stand, ended=ended, user=user, project=project)
-        return await _listed(hands, lambda: desk.jobs(asker, which, limit))
+        return await _listed(hands, asker, lambda: desk.jobs(asker, which, limit))
 
     @router.post(
         "/jobs",
@@ -130,7 +153,7 @@ def _jobs(router: APIRouter, desk: Desk, hands: Hands, closing: Closing) -> None
         responses=answers.of(answers.Job, 200, 201),
     )
     async def submit(asker: Asker, order: SubmissionOrder) -> Response:
-        entry, is_new = await hands.do(lambda: desk.submit(asker, order.submission(asker)))
+        entry, is_new = await hands.do(asker, lambda: desk.submit(asker, order.submission(asker)))
         return Response(written(entry), status_code=201 if is_new else 200, media_type=JSON)
 
     @router.get(
@@ -142,7 +165,7 @@ def _jobs(router: APIRouter, desk: Desk, hands: Hands, closing: Closing) -> None
     async def directives(
         asker: Asker, job: Job, after: Annotated[int, Query(ge=0, le=MOST_NUMBER)] = 0, nonce: Nonce = ""
     ) -> Response:
-        return Telling(desk.directives(asker, JobId(job), after, nonce), closing)
+        return streams.of(job, Telling(desk.directives(asker, JobId(job), after, nonce), closing))
 
     @router.post("/jobs/{job:path}/reports", summary="How a job fares", responses=answers.of(answers.Taken))
     async def report(asker: Asker, job: Job, order: ReportOrder, nonce: Nonce = "") -> Response:
@@ -150,7 +173,8 @@ def _jobs(router: APIRouter, desk: Desk, hands: Hands, closing: Closing) -> None
         heard = desk.sign_of_life(asker, JobId(job), said, nonce)
         if heard is not None:
             return Response(written(heard), media_type=JSON)
-        return await _answer(hands, lambda: desk.report(asker, JobId(job), said, nonce))
+        hands.changed(asker)
+        return await _answer(hands, asker, lambda: desk.report(asker, JobId(job), said, nonce))
 
 
 def _orders(router: APIRouter, desk: Desk, hands: Hands) -> None:
@@ -158,25 +182,32 @@ def _orders(router: APIRouter, desk: Desk, hands: Hands) -> None:
 
     @router.post("/jobs/{job:path}/pause", summary="Give the GPUs back, go on later", responses=done)
     async def pause(asker: Asker, job: Job, order: ReasonOrder) -> Response:
-        return await _answer(hands, lambda: desk.pause(asker, JobId(job), order.because), 202)
+        return await _answer(hands, asker, lambda: desk.pause(asker, JobId(job), order.because), 202)
 
     @router.post("/jobs/{job:path}/resume", summary="Go on when there is room", responses=done)
     async def resume(asker: Asker, job: Job, order: ReasonOrder, nonce: Nonce = "") -> Response:
-        return await _answer(hands, lambda: desk.resume(asker, JobId(job), order.because, nonce), 202)
+        return await _answer(hands, asker, lambda: desk.resume(asker, JobId(job), order.because, nonce), 202)
 
     @router.post("/jobs/{job:path}/cancel", summary="End for good", responses=done)
     async def cancel(asker: Asker, job: Job, order: CancelOrder, nonce: Nonce = "") -> Response:
         return await _answer(
-            hands, lambda: desk.cancel(asker, JobId(job), order.because, nonce, force=order.force), 202
+            hands,
+            asker,
+            lambda: desk.cancel(asker, JobId(job), order.because, nonce, force=order.force),
+            202,
         )
 
     @router.post("/jobs/{job:path}/resize", summary="Go on with so many GPUs", responses=done)
     async def resize(asker: Asker, job: Job, order: ResizeOrder) -> Response:
-        return await _answer(hands, lambda: desk.resize(asker, JobId(job), order.gpus, order.because), 202)
+        return await _answer(
+            hands, asker, lambda: desk.resize(asker, JobId(job), order.gpus, order.because), 202
+        )
 
     @router.post("/jobs/{job:path}/keep", summary="Leave alone; foreign jobs too", responses=done)
     async def keep(asker: Asker, job: Job, order: KeepOrder) -> Response:
-        return await _answer(hands, lambda: desk.keep(asker, JobId(job), order.hours, order.because), 202)
+        return await _answer(
+            hands, asker, lambda: desk.keep(asker, JobId(job), order.hours, order.because), 202
+        )
 
     @router.get(
         "/jobs/{job:path}",
@@ -184,7 +215,7 @@ def _orders(router: APIRouter, desk: Desk, hands: Hands) -> None:
         responses=answers.of(answers.Job),
     )
     async def job(asker: Asker, job: Job) -> Response:
-        return await _answer(hands, lambda: desk.job(asker, JobId(job)))
+        return await _answer(hands, asker, lambda: desk.job(asker, JobId(job)))
 
 
 def _consents(router: APIRouter, desk: Desk, hands: Hands) -> None:
@@ -194,36 +225,38 @@ def _consents(router: APIRouter, desk: Desk, hands: Hands) -> None:
         responses=answers.of(list[answers.Consent]),
     )
     async def consents(asker: Asker, job: Named = None) -> Response:
-        return await _answer(hands, lambda: desk.consents(asker, None if job is None else JobId(job)))
+        return await _answer(hands, asker, lambda: desk.consents(asker, None if job is None else JobId(job)))
 
     @router.post("/consents", summary="An owner's word on own jobs", responses=answers.of(answers.Done))
     async def consent(asker: Asker, order: ConsentOrder) -> Response:
-        return await _answer(hands, lambda: desk.consent(asker, order.said()))
+        return await _answer(hands, asker, lambda: desk.consent(asker, order.said()))
 
 
 def _lists(router: APIRouter, desk: Desk, hands: Hands) -> None:
     @router.get("/queue", summary="The jobs that wait, in order", responses=answers.listed(answers.Waiting))
     async def queue(asker: Asker, limit: Limit = 1_000) -> Response:
-        return await _listed(hands, lambda: desk.queue(asker, limit))
+        return await _listed(hands, asker, lambda: desk.queue(asker, limit))
 
     @router.get("/leases", summary="Who was given which GPU", responses=answers.of(list[answers.Lease]))
     async def leases(asker: Asker) -> Response:
-        return await _answer(hands, lambda: desk.leases(asker))
+        return await _answer(hands, asker, lambda: desk.leases(asker))
 
 
 def _plans(router: APIRouter, desk: Desk, hands: Hands) -> None:
     @router.get("/plans", summary="Plans, those that wait first", responses=answers.of(list[answers.Plan]))
     async def plans(asker: Asker) -> Response:
-        return await _answer(hands, lambda: desk.plans(asker))
+        return await _answer(hands, asker, lambda: desk.plans(asker))
 
     @router.post("/plans/{plan}/apply", summary="Do a waiting plan", responses=answers.of(answers.Row))
     async def apply(asker: Asker, plan: Number, order: ApplyOrder) -> Response:
         steps = None if order.steps is None else tuple(order.steps)
-        return await _answer(hands, lambda: desk.apply(asker, plan, steps))
+        return await _answer(hands, asker, lambda: desk.apply(asker, plan, steps))
 
     @router.post("/plans/{plan}/reject", summary="Turn a plan down", responses=answers.of(answers.Row))
     async def reject(asker: Asker, plan: Number, order: RejectOrder) -> Response:
-        return await _answer(hands, lambda: desk.reject(asker, plan, order.because, order.snooze_hours))
+        return await _answer(
+            hands, asker, lambda: desk.reject(asker, plan, order.because, order.snooze_hours)
+        )
 
 
 def _journal(router: APIRouter, desk: Desk, hands: Hands) -> None:
@@ -232,40 +265,40 @@ def _journal(router: APIRouter, desk: Desk, hands: Hands) -> None:
         asker: Asker, since_ms: Annotated[int | None, Query(ge=0, le=MOST_MS)] = None, job: Filter = None
     ) -> Response:
         named = None if job is None else JobId(job)
-        return await _answer(hands, lambda: desk.actions(asker, since_ms=since_ms, job=named))
+        return await _answer(hands, asker, lambda: desk.actions(asker, since_ms=since_ms, job=named))
 
     @router.post("/actions/{action}/undo", summary="Take an action back", responses=answers.of(answers.Row))
     async def undo(asker: Asker, action: Number, order: Nothing) -> Response:
-        return await _answer(hands, lambda: desk.undo(asker, action))
+        return await _answer(hands, asker, lambda: desk.undo(asker, action))
 
     @router.get("/acting", summary="Whether the service acts", responses=answers.of(answers.Switch))
     async def acting(asker: Asker) -> Response:
-        return await _answer(hands, lambda: desk.acting(asker))
+        return await _answer(hands, asker, lambda: desk.acting(asker))
 
     @router.post("/acting/stop", summary="The kill switch", responses=answers.of(answers.Switch))
     async def stop_acting(asker: Asker, order: ReasonOrder) -> Response:
-        return await _answer(hands, lambda: desk.stop_acting(asker, order.because))
+        return await _answer(hands, asker, lambda: desk.stop_acting(asker, order.because))
 
     @router.post("/acting/start", summary="Release the kill switch", responses=answers.of(answers.Switch))
     async def start_acting(asker: Asker, order: Nothing) -> Response:
-        return await _answer(hands, lambda: desk.start_acting(asker))
+        return await _answer(hands, asker, lambda: desk.start_acting(asker))
 
 
-async def _answer(hands: Hands, call: Callable[[], Any], status: int = 200) -> Response:
+async def _answer(hands: Hands, asker: Caller, call: Callable[[], Any], status: int = 200) -> Response:
     """The desk's answer, written as JSON on the same thread: a long list must not hold up the streams."""
-    body = await hands.do(lambda: written(call()))
-    return Response(body, status_code=status, media_type=JSON)
+    body, turn = await hands.begun(asker, lambda: written(call()))
+    return Ending(Response(body, status_code=status, media_type=JSON), (turn,))
 
 
-async def _listed(hands: Hands, call: Callable[[], Listed]) -> Response:
+async def _listed(hands: Hands, asker: Caller, call: Callable[[], Listed]) -> Response:
     """The same for a list that may be cut: the header says how long it is in all."""
 
     def whole() -> tuple[bytes, int]:
         found = call()
         return written(found.rows), found.total
 
-    body, total = await hands.do(whole)
-    return Response(body, media_type=JSON, headers={TOTAL: str(total)})
+    (body, total), turn = await hands.begun(asker, whole)
+    return Ending(Response(body, media_type=JSON, headers={TOTAL: str(total)}), (turn,))
 
 
 def written(answer: Any) -> bytes:

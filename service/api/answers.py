@@ -119,6 +119,7 @@ REASONS = {
     413: "more was sent than an order can hold",
     421: "this service does not answer to that name",
     422: "the request is not understood",
+    429: "one person asks for more than one may have",
     500: "an error of the service's own",
     503: "too many ask at once, or nothing is measured",
     504: "it took too long",

@@ -4,10 +4,10 @@ Everything it needs is handed in as ``Answers``; it knows no store, no loop and 
 comes from outside.
 """
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Query, Request
@@ -19,7 +19,8 @@ from service.acting import errors
 from service.api.acting import Hands, acting_routes
 from service.api.answers import REFUSALS, Refusal
 from service.api.audit import Audit
-from service.api.export import Exports, pack, pieces
+from service.api.export import pieces
+from service.api.export_desk import ExportDesk
 from service.api.gate import App, GateRules, gate
 from service.api.orders import MEANT, MOST_MS, shown
 from service.api.page import page
@@ -28,6 +29,7 @@ from service.api.privacy import concealed, concealed_metrics
 from service.api.queries import QueryDesk
 from service.api.roles import RuledRoute, caller_of, methods_at
 from service.api.stream import Closing
+from service.api.turns import Ending, Turns, bounded_as
 from service.client.errors import KINDS, BadParameter, ClientError, QueryFailed
 from service.client.http import ARROW, JSON
 from service.client.values import plain_rows
@@ -57,6 +59,7 @@ STATUS = {
     "no-data": 404,
     "too-slow": 504,
     "busy": 503,
+    "over-limit": 429,
     "import-refused": 409,
     "unknown-job": 404,
     "job-ended": 410,
@@ -72,6 +75,7 @@ ACTING: tuple[tuple[type[errors.ActingError], str], ...] = (
     (errors.JobEnded, "job-ended"),
     (errors.WrongState, "wrong-state"),
     (errors.BadOrder, "bad-order"),
+    (errors.OverLimit, "over-limit"),
 )
 """The kinds of the desk's refusals on the wire; a special case stands before what it is a case of."""
 
@@ -96,8 +100,9 @@ class Answers:
     desk: QueryDesk
     run: Callable[[Any, str, dict[str, object]], Any]
     catalogue: Callable[[], list[dict[str, object]]]
-    exports: Exports
+    exports: ExportDesk
     imports: Imports
+    questions: Turns
     metrics: Callable[[], bytes]
     health: Callable[[], dict[str, object]]
     acting: Acting | None = None
@@ -138,7 +143,8 @@ def _refusals(app: FastAPI) -> None:
     @app.exception_handler(errors.ActingError)
     async def not_done(_: Request, error: errors.ActingError) -> JSONResponse:
         kind = next((name for made, name in ACTING if isinstance(error, made)), "failed")
-        return _refused(kind, str(error))
+        retry_after_s = error.retry_after_s if isinstance(error, errors.OverLimit) else None
+        return _refused(kind, str(error), retry_after_s)
 
     @app.exception_handler(ClientError)
     async def not_answered(_: Request, error: ClientError) -> JSONResponse:
@@ -162,8 +168,9 @@ def _refusals(app: FastAPI) -> None:
         return JSONResponse({"error": kind, "message": message}, error.status_code, headers)
 
 
-def _refused(kind: str, message: str) -> JSONResponse:
-    headers = {"Retry-After": "1"} if kind == "busy" else None
+def _refused(kind: str, message: str, retry_after_s: int | None = None) -> JSONResponse:
+    wait_s = 1 if kind == "busy" else retry_after_s
+    headers = None if wait_s is None else {"Retry-After": str(wait_s)}
     return JSONResponse({"error": kind, "message": message}, STATUS[kind], headers)
 
 
@@ -184,13 +191,16 @@ def _in_words(mistake: Any) -> str:
 
 
 def _document(app: FastAPI) -> None:
+    described = cache(lambda: _described(app))
+    shown = cache(lambda: page(described()))  # anybody may ask for it, and it takes a while to make
+
     @app.get("/openapi.json", include_in_schema=False)
     def document() -> JSONResponse:
-        return JSONResponse(_described(app))
+        return JSONResponse(described())
 
     @app.get("/docs", include_in_schema=False)
     def for_people() -> HTMLResponse:
-        return HTMLResponse(page(_described(app)), headers={"content-security-policy": CSP})
+        return HTMLResponse(shown(), headers={"content-security-policy": CSP})
 
 
 def _described(app: FastAPI) -> dict[str, Any]:
@@ -225,8 +235,14 @@ def _queries(app: FastAPI, answers: Answers) -> None:
             table = answers.run(connection, name, params)
             return encode(concealed(table, name, caller) if answers.private else table)
 
-        body = await answers.desk.ask(rows)
-        return StreamingResponse(_pieces(body), media_type=kind, headers={"Content-Length": str(len(body))})
+        turn = await answers.questions.enter(bounded_as(caller))
+        try:
+            body = await answers.desk.ask(rows)
+        except BaseException:
+            turn.end()
+            raise
+        headers = {"Content-Length": str(len(body))}
+        return Ending(StreamingResponse(_pieces(body), media_type=kind, headers=headers), (turn,))
 
 
 Time = Annotated[int, Query(ge=-MOST_MS, le=MOST_MS)]
@@ -246,8 +262,14 @@ def _exports(app: FastAPI, answers: Answers) -> None:
             raise errors.NotAllowed(PRIVATE_EXPORT)
         if to_ms <= from_ms:
             raise BadParameter(f"to_ms must be after from_ms; got {from_ms} to {to_ms}")
-        packed = await asyncio.to_thread(pack, answers.exports, format, from_ms, to_ms)
-        return StreamingResponse(pieces(packed), media_type="application/x-tar")
+        turns = await answers.exports.turns(caller_of(request))
+        try:
+            packed = await answers.exports.pack(format, from_ms, to_ms)
+        except BaseException:
+            for each in turns:
+                each.end()
+            raise
+        return Ending(StreamingResponse(pieces(packed), media_type="application/x-tar"), turns)
 
 
 def _imports(app: FastAPI, imports: Imports) -> None:

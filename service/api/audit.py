@@ -10,16 +10,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from service.api.gate import App, Message, Receive, Send
+from service.api.gate import READING, REPORTS, App, Message, Receive, Send
 from service.logs import SecurityLog
-
-READING = ("GET", "HEAD", "OPTIONS")
 
 HEALTH = "/healthz"
 """Its 503 is the answer to the question, and refuses nobody anything."""
-
-REPORTS = "/reports"
-"""A launcher's report comes every few seconds; one that is not believed is logged where it is judged."""
 
 EVENTS = {401: "identity-refused", 403: "order-refused", 421: "host-refused", 413: "bound-reached"}
 EVENTS |= {429: "bound-reached", 503: "bound-reached"}

@@ -6,10 +6,13 @@ import re
 import shutil
 import tarfile
 import tempfile
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+
+from service.client.errors import ServiceBusy
 
 MANIFEST = "manifest.json"
 EXPORTED = re.compile(r"[a-z][a-z0-9_-]*\.(parquet|csv)")
@@ -18,6 +21,12 @@ PIECE_BYTES = 256 * 1024
 
 WriteFiles = Callable[[Path, str, int, int], tuple[tuple[Path, int], ...]]
 """(folder, parquet or csv, from ms, to ms) to the files written and their rows; blocks."""
+
+
+LIMIT_S = 3600.0
+"""A reader may take so long for all of it: 300 GB at the speed of a disk, 4 GB on a slow line."""
+LEAST_FREE_BYTES = 2 << 30
+"""What an export leaves to the store: a month of a machine's samples."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +38,16 @@ class Exports:
 
 
 def pack(exports: Exports, kind: str, from_ms: int, to_ms: int) -> Path:
-    """A tar with the files and, first, how many rows each has; blocks. The caller removes its folder."""
+    """A tar with the files and, first, how many rows each has; blocks. The caller removes its folder.
+
+    Raises ``ServiceBusy`` where the disk has no room for it.
+    """
+    free = shutil.disk_usage(exports.folder).free
+    if free < LEAST_FREE_BYTES:
+        raise ServiceBusy(
+            f"the service's disk has {free / 2**30:.1f} GiB left, and an export leaves it "
+            f"{LEAST_FREE_BYTES / 2**30:.0f}; ask for it where there is room"
+        )
     work = Path(tempfile.mkdtemp(prefix=".sending-", dir=exports.folder))
     try:
         written = exports.write(work / "files", kind, from_ms, to_ms)
@@ -52,7 +70,8 @@ async def pieces(packed: Path) -> AsyncIterator[bytes]:
     """The tar in pieces; its folder goes when the reader is done, or gone."""
     try:
         with packed.open("rb") as source:
-            while piece := await asyncio.to_thread(source.read, PIECE_BYTES):
+            until_s = time.monotonic() + LIMIT_S
+            while time.monotonic() < until_s and (piece := await asyncio.to_thread(source.read, PIECE_BYTES)):
                 yield piece
     finally:
         shutil.rmtree(packed.parent, ignore_errors=True)

@@ -9,7 +9,10 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from service.acting.errors import OverLimit
+from service.api.allowance import Allowance, Kind
 from service.api.identity import Identity, Peer, Unknown
+from service.api.persons import person_of
 from service.api.port import Caller, Role
 from service.client.hosts import LONGEST, is_known, is_own_page
 from service.client.wire import ROLE_HEADER
@@ -20,6 +23,9 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 MOST_BODY_BYTES = 1 << 20
+READING = ("GET", "HEAD", "OPTIONS")
+REPORTS = "/reports"
+"""What a launcher says of its job is no order; what of it has to be kept is counted where that is known."""
 
 ANYBODY = Caller(name="anybody", uid=None, role=Role.VIEWER)
 
@@ -37,6 +43,7 @@ class GateRules:
     hosts: frozenset[str]
     send_timeout_s: float
     receive_timeout_s: float
+    allowance: Allowance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +51,7 @@ class _Refused:
     status: int
     kind: str
     message: str
+    retry_after_s: int | None = None
 
 
 def gate(app: App, rules: GateRules) -> App:
@@ -56,10 +64,12 @@ def gate(app: App, rules: GateRules) -> App:
         headers = {key.lower(): value.decode("latin-1") for key, value in scope["headers"]}
         patient = _patient(send, rules.send_timeout_s)
         found = _unwanted(headers, scope, rules) or await _caller(headers, scope, rules)
-        if isinstance(found, _Refused):
-            await _answer(patient, found)
+        if not isinstance(found, _Refused):
+            scope.setdefault("state", {})["caller"] = found
+        refused = _excess(found, scope, rules.allowance) or found
+        if isinstance(refused, _Refused):
+            await _answer(patient, refused)
             return
-        scope.setdefault("state", {})["caller"] = found
         try:
             await app(scope, _bounded(receive, rules.receive_timeout_s), patient)
         except TimeoutError:
@@ -103,6 +113,24 @@ def _as_asked(caller: Caller, headers: dict[bytes, str]) -> Caller:
     return replace(caller, role=Role.VIEWER) if is_less else caller
 
 
+def _excess(found: Caller | _Refused, scope: Message, allowance: Allowance) -> _Refused | None:
+    """Why the request is more than its sender may ask, who is nobody but an address where none is known."""
+    state = scope.get("state", {})
+    if isinstance(found, Caller) and found is not ANYBODY:
+        if found.role is Role.OPERATOR:
+            return None
+        person = person_of(found)
+    else:
+        person = state.get("person", "somebody")
+    try:
+        allowance.take(person, Kind.CALL)
+        if scope["method"] not in READING and not scope["path"].endswith(REPORTS):
+            allowance.take(person, Kind.ORDER)
+    except OverLimit as error:
+        return _Refused(status=429, kind="over-limit", message=str(error), retry_after_s=error.retry_after_s)
+    return None
+
+
 def _peer(scope: Message) -> Peer | None:
     """The process at the other end, where the server has put it: on the Unix socket alone."""
     found: Peer | None = scope.get("state", {}).get("peer")
@@ -120,13 +148,16 @@ def _patient(send: Send, timeout_s: float) -> Send:
 def _bounded(receive: Receive, timeout_s: float) -> Receive:
     """The body, until it is too long or comes too slowly: then it is as if the sender had hung up."""
     left, is_whole = MOST_BODY_BYTES, False
+    until_s: float | None = None
 
     async def bounded() -> Message:
-        nonlocal left, is_whole
+        nonlocal left, is_whole, until_s
         if is_whole or left < 0:
             return await receive()
+        if until_s is None:  # for all of it, or a byte now and then would hold the connection for days
+            until_s = asyncio.get_running_loop().time() + timeout_s
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout_at(until_s):
                 message = await receive()
         except TimeoutError:
             left = -1
@@ -147,6 +178,8 @@ def _too_much() -> _Refused:
 async def _answer(send: Send, refused: _Refused) -> None:
     body = json.dumps({"error": refused.kind, "message": refused.message}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if refused.retry_after_s is not None:
+        headers.append((b"retry-after", str(refused.retry_after_s).encode()))
     if refused.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     if refused.status == 413:

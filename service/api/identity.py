@@ -10,6 +10,7 @@ import hmac
 import os
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from collector.procfs.accounts import name_of, uid_of, unmapped_uid
@@ -17,6 +18,8 @@ from service.api.port import Caller, Role, acts_for_all
 from service.tokens import Tokens, TokenTrouble
 
 KEPT_S = 60.0
+DIRECTORY_THREADS = 2
+"""Of its own: what else takes long must not keep anybody from being recognized."""
 MOST_KEPT = 4096
 
 
@@ -51,6 +54,7 @@ class Identity:
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
         self._own_uid = os.geteuid()
+        self._threads = ThreadPoolExecutor(max_workers=DIRECTORY_THREADS, thread_name_prefix="directory")
         self._unmapped = unmapped_uid()
         self._accounts: dict[tuple[str, object], tuple[float, object]] = {}
 
@@ -104,7 +108,7 @@ class Identity:
         kept = self._accounts.get(key)
         if kept is not None and now_s - kept[0] < KEPT_S:
             return kept[1]
-        found = await asyncio.to_thread(ask)
+        found = await asyncio.get_running_loop().run_in_executor(self._threads, ask)
         if len(self._accounts) >= MOST_KEPT:
             self._accounts.clear()
         self._accounts[key] = (now_s, found)

@@ -5,7 +5,7 @@ It ends with the job, with its reader, or with the service, whichever is first.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 NDJSON = "application/x-ndjson"
 ALIVE_S = 5.0
+MOST_OF_ONE_JOB = 2
 ALIVE = {"alive": True}
 
 
@@ -39,7 +40,7 @@ class Closing:
 
 
 class Telling(Response):
-    """A response of lines as an iterator brings them."""
+    """A response of lines as an iterator brings them. Its connection counts as a stream while it lasts."""
 
     media_type = NDJSON
 
@@ -47,11 +48,26 @@ class Telling(Response):
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
         self._items, self._closing = items, closing
+        self._replaced = asyncio.Event()
+        self.over: Callable[[], None] = lambda: None
+
+    def replace(self) -> None:
+        """End it: another listens in its place."""
+        self._replaced.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Tell, until somebody ends it."""
+        counted: Callable[[bool], None] = scope.get("state", {}).get("streams", lambda begins: None)
+        counted(True)
+        try:
+            await self._tell(receive, send)
+        finally:
+            counted(False)
+            self.over()
+
+    async def _tell(self, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        gone, ended = _soon(_until_gone(receive)), _soon(self._closing.wait())
+        gone, ended = _soon(_until_gone(receive)), _soon(self._ended())
         following = _soon(anext(self._items))
         try:
             while True:
@@ -75,6 +91,15 @@ class Telling(Response):
         finally:
             await self._let_go(gone, ended, following)
 
+    async def _ended(self) -> None:
+        """Until the service ends, or another listens in its place."""
+        waiting = {_soon(self._closing.wait()), _soon(self._replaced.wait())}
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waiting:
+                each.cancel()
+
     async def _let_go(self, *tasks: "asyncio.Future[Any]") -> None:
         for task in tasks:
             task.cancel()
@@ -82,6 +107,32 @@ class Telling(Response):
         close = getattr(self._items, "aclose", None)
         if close is not None:
             await close()
+
+
+class Streams:
+    """Who listens to which job: a launcher that lost its line comes again before the old one is noticed.
+
+    More would be held by somebody who means to hold them: the oldest goes. On the event loop alone.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[str, list[Telling]] = {}
+
+    def of(self, job: str, stream: Telling) -> Telling:
+        """The stream, known as one of its job until it is over."""
+        known = self._open.setdefault(job, [])
+        if len(known) >= MOST_OF_ONE_JOB:
+            known.pop(0).replace()
+        known.append(stream)
+        stream.over = lambda: self._over(job, stream)
+        return stream
+
+    def _over(self, job: str, stream: Telling) -> None:
+        known = self._open.get(job, [])
+        if stream in known:
+            known.remove(stream)
+        if not known:
+            self._open.pop(job, None)
 
 
 async def _until_gone(receive: Receive) -> None:

@@ -13,6 +13,7 @@ ClientError
 ├── StoreOlder      an older Fallow wrote the store; this question has no table there yet
 ├── QueryTooSlow    it ran past its limit and was stopped
 ├── ServiceBusy     too many queries wait already
+│   └── OverLimit   one person asks for more than one may have
 ├── ImportFailed    an import cannot begin, or broke off
 ├── UnknownJob      no job, plan or action of that name
 ├── WrongState      it stands where this cannot be done
@@ -74,7 +75,13 @@ class QueryTooSlow(ClientError):
 
 
 class ServiceBusy(ClientError):
-    """Too many queries wait already; the same question may be asked again in a moment."""
+    """Too many queries wait already; the same question may be asked again after ``retry_after_s``."""
+
+    retry_after_s: float = 1.0
+
+
+class OverLimit(ServiceBusy):
+    """One person asks for more than one may have; the message names the bound and when to ask again."""
 
 
 class ImportFailed(ClientError):
@@ -112,6 +119,7 @@ KINDS: tuple[tuple[str, type[ClientError]], ...] = (
     ("bad-parameter", BadParameter),
     ("no-data", NoData),
     ("too-slow", QueryTooSlow),
+    ("over-limit", OverLimit),
     ("busy", ServiceBusy),
     ("import-refused", ImportFailed),
     ("unknown-job", UnknownJob),

@@ -8,15 +8,16 @@ the service who calls; on TCP a token does. Who listens is looked at before anyt
 import json
 import os
 import socket
+import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from email.message import Message
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from service.client.errors import NotAllowed, ServiceDown, ServiceOlder, by_kind
+from service.client.errors import NotAllowed, ServiceBusy, ServiceDown, ServiceOlder, by_kind
 from service.client.peers import must_trust_peer
 
 JSON = "application/json"
@@ -29,6 +30,7 @@ UNIX = "unix:"
 NO_SUCH_ROUTE = "unknown-route"
 NO_ROUTE = b'{"detail":"Not Found"}'
 """What a service answers to a path that it does not know; the second one before it could act."""
+_TIMEVAL = struct.Struct("@ll")
 LONGEST_ADDRESS = 107
 """What ``sun_path`` holds beside its end; unix(7)."""
 
@@ -43,10 +45,9 @@ class UnixConnection(HTTPConnection):
     def connect(self) -> None:
         """Connect; called by the standard library. Raises OSError."""
         made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        made.settimeout(self.timeout)
         try:
             with reachable(self._path) as address:
-                made.connect(address)
+                _connect_in_turn(made, address, self.timeout)
         except OSError:
             made.close()
             raise
@@ -90,7 +91,8 @@ class Wire:
                 if connected is not None:
                     connected(connection.sock)
                 method = "GET" if body is None else "POST"
-                connection.request(method, f"{root}{path}", body=body, headers=headers)
+                with suppress(BrokenPipeError, ConnectionResetError):  # who is turned away is told so unasked
+                    connection.request(method, f"{root}{path}", body=body, headers=headers)
                 response = connection.getresponse()
             except (OSError, HTTPException) as error:
                 raise ServiceDown(self.down(error)) from error
@@ -139,13 +141,33 @@ class Wire:
             return ServiceDown(
                 f"{self.url} answered {response.status} {response.reason}; is it a Fallow service?"
             )
-        return self._older() if response.status == 404 and kind == NO_SUCH_ROUTE else by_kind(kind, message)
+        if response.status == 404 and kind == NO_SUCH_ROUTE:
+            return self._older()
+        error = by_kind(kind, message)
+        wait = response.headers.get("Retry-After", "")
+        if isinstance(error, ServiceBusy) and wait.isdigit():
+            error.retry_after_s = float(wait)
+        return error
 
     def _older(self) -> ServiceOlder:
         return ServiceOlder(
             f"the service at {self.url} has no such route: it is of an older Fallow, or does not act; "
             "start it again with this one"
         )
+
+
+def _connect_in_turn(made: socket.socket, address: str, timeout_s: float | None) -> None:
+    """Connect; where many wait to be accepted, wait in the kernel's line. Raises OSError, TimeoutError.
+
+    With a timeout of Python's own the socket does not block, and a full line is an error at once (EAGAIN).
+    """
+    seconds, part = divmod(timeout_s or 0.0, 1)  # 0: for ever (SO_SNDTIMEO, socket(7))
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(int(seconds), int(part * 1e6)))
+    try:
+        made.connect(address)
+    except BlockingIOError as error:
+        raise TimeoutError(error.errno, "too many wait to be let in") from error
+    made.settimeout(timeout_s)
 
 
 @contextmanager

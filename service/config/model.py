@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from advisor.rules import AdviceRules
 from analytics.thresholds import Thresholds
 from service.config.alerting import AlertsConfig, ReceiverConfig
+from service.config.bounding import LimitsConfig
 from service.config.deciding import (
     ActingConfig,
     ConsentConfig,
@@ -43,6 +44,7 @@ __all__ = [
     "DashboardConfig",
     "DeliveryConfig",
     "ForeignConfig",
+    "LimitsConfig",
     "LogConfig",
     "MembershipConfig",
     "ModesConfig",
@@ -279,6 +281,7 @@ class Config:
     deciding: DecidingConfig = field(default_factory=DecidingConfig)
     acting: ActingConfig = field(default_factory=ActingConfig)
     advice: AdviceRules = field(default_factory=AdviceRules)
+    limits: LimitsConfig = field(default_factory=LimitsConfig)
     delivery: DeliveryConfig = field(default_factory=DeliveryConfig)
     reports: Mapping[str, ReportConfig] = field(default_factory=dict)
     alerts: AlertsConfig = field(default_factory=AlertsConfig)

@@ -16,6 +16,7 @@ from service.api.identity import Identity, Keys
 from service.client import place as client_place
 from service.client.hosts import LOOPBACK, is_loopback
 from service.config.model import ApiConfig
+from service.daemon.bounds import Bounds
 from service.daemon.doors import LocalDoor, open_local
 from service.daemon.server import Server
 from service.daemon.start import bind, make_token
@@ -38,6 +39,7 @@ class Front:
     local: LocalDoor | None
     identity: Identity
     remarks: tuple[str, ...]
+    connections: int
 
     @property
     def url(self) -> str:
@@ -46,7 +48,7 @@ class Front:
         reach = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
         return f"http://{reach}:{port}"
 
-    def server(self, answers: Answers, audit: Audit | None = None) -> Server:
+    def server(self, answers: Answers, bounds: Bounds, audit: Audit | None = None) -> Server:
         """The HTTP server on both, not yet started; ``audit`` writes down orders and refusals."""
         api, host = self.api, self.api.host
         documents = (*DOCUMENTS, "/metrics") if api.open_metrics else DOCUMENTS
@@ -56,6 +58,7 @@ class Front:
             hosts=LOOPBACK if is_loopback(host) else frozenset(),
             send_timeout_s=api.send_timeout_s,
             receive_timeout_s=api.receive_timeout_s,
+            allowance=bounds.allowance,
         )
         listeners = [self.tcp] if self.local is None else [self.tcp, self.local.listener]
         closing = None if answers.acting is None else answers.acting.closing
@@ -63,7 +66,7 @@ class Front:
         return Server(
             app,
             listeners,
-            connections=api.connections,
+            bounds=bounds,
             receive_timeout_s=api.receive_timeout_s,
             closing=closing,
         )
@@ -95,7 +98,7 @@ def own_version() -> str:
 
 def open_front(api: ApiConfig, data: Path, *, port_fixed: bool) -> Front:
     """Both sockets, bound. Raises ``ServiceRefused``."""
-    _allow_files(api.connections)
+    connections = _allow_files(api.connections)
     keys = Keys(
         token=make_token(data),
         tokens=Tokens(data),
@@ -115,13 +118,16 @@ def open_front(api: ApiConfig, data: Path, *, port_fixed: bool) -> Front:
         local=local,
         identity=Identity(keys),
         remarks=(remark,) if remark else (),
+        connections=connections,
     )
 
 
-def _allow_files(connections: int) -> None:
-    """Raise the soft limit of open files to what the connections need, as far as the hard one allows."""
+def _allow_files(connections: int) -> int:
+    """How many connections there can be; the soft limit of open files is raised as far as the hard one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < wanted:
         most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+        soft = max(soft, most)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return connections if soft == resource.RLIM_INFINITY else max(4, min(connections, soft - SPARE_FILES))

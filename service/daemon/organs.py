@@ -17,15 +17,16 @@ from service.acting.gpu_locks import GpuLocks, lock_folder
 from service.acting.joining import Acting, Ground, join_acting
 from service.acting.metrics import ServiceFacts, service_exposition
 from service.alerts.fallback import DirectSender, FallbackAlerts
-from service.api.acting import Hands
 from service.api.app import Acting as Doors
 from service.api.app import Answers
 from service.api.audit import Audit
 from service.api.export import Exports, sweep
+from service.api.export_desk import ExportDesk
 from service.api.queries import DeskLimits, QueryDesk
 from service.api.stream import Closing
 from service.client.answer import answer, catalogue
 from service.config.model import Config
+from service.daemon.bounds import Bounds, make_bounds
 from service.daemon.ending import Ending
 from service.daemon.front import open_front, own_version
 from service.daemon.health import CYCLE, DELIVERY, Component, HealthBoard
@@ -63,22 +64,23 @@ def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
     locks = _locks(orders)
     acting = _acting(orders, store, clock, pulse, body, locks=locks)
     watch = _health_watch(orders, pulse)
-    exports = Exports(write=lambda *span: write_export(store, *span), folder=orders.data)
+    bounds = _bounds(orders.config, front.connections, acting)
     audit = Audit(SecurityLog(lambda: clock.monotonic_ms() / 1000))
     answers = Answers(
         desk=desk,
         run=answer,
         catalogue=catalogue,
-        exports=exports,
+        exports=_exports(store, orders.data),
+        questions=bounds.questions,
         imports=imports,
         metrics=lambda: b"".join(
             (body.metrics(), b"" if acting is None else acting.metrics(), _own_metrics(store, server, audit))
         ),
         health=lambda: {**_health(pulse, clock.now_ms()), "simulated": body.simulated},
         private=orders.config.api.private,
-        acting=None if acting is None else Doors(desk=acting.desk, hands=Hands(), closing=Closing()),
+        acting=None if acting is None else Doors(desk=acting.desk, hands=bounds.hands, closing=Closing()),
     )
-    server = front.server(answers, audit)
+    server = front.server(answers, bounds, audit)
     orders.opened()
     hurried = (server.hurry, desk.hurry, imports.hurry, body.loop.hurry, store.hurry)
     for each in hurried if acting is None else (acting.hurry, *hurried):
@@ -108,10 +110,23 @@ def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
         if answers.acting is not None:
             answers.acting.hands.close()
         front.close()
+        bounds.peers.close()
         desk.close()
         body.loop.close()
         ending.over()
         log_event(log, "service-stopped", pid=os.getpid())
+
+
+def _bounds(config: Config, connections: int, acting: Acting | None) -> Bounds:
+    """What one person may take, with more for who has jobs."""
+    bounds = make_bounds(config.limits, config.api, connections)
+    if acting is not None:
+        bounds.count_jobs(acting.desk.holdings)
+    return bounds
+
+
+def _exports(store: Any, data: Path) -> ExportDesk:
+    return ExportDesk(Exports(write=lambda *span: write_export(store, *span), folder=data))
 
 
 def _own_metrics(store: Any, server: Server, audit: Audit) -> bytes:

@@ -1,61 +1,86 @@
 """HTTP as uvicorn speaks it, and three things more that a door open to a whole machine needs.
 
 Who is at the other end of a Unix socket (SO_PEERCRED) stands in each request's ``state``; a connection that
-begins no request is closed; and one person cannot hold all connections.
+begins no request is closed; and one person cannot hold all connections, by whichever door they come.
 """
 
 import asyncio
-import socket
-import struct
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from service.api.identity import Peer
+from service.daemon.listener import peer_of, whose
+from service.daemon.peers import LocalPeers
+from service.daemon.places import Places, refusal
 
-CREDENTIALS = struct.Struct("3i")
-FULL = (
-    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\n"
-    b"retry-after: 1\r\ncontent-length: 85\r\n\r\n"
-    b'{"error": "busy", "message": "too many connections of this user; close some of them"}'
-)
+LINGER_S = 2.0
+"""Who is refused is told so, and has so long to send what is not read: closed at once, the answer is lost."""
 
 
 class DoorProtocol(H11Protocol):
-    """A connection of somebody whom the kernel knows, or over TCP of somebody unknown.
+    """A connection of somebody whom the kernel knows, or of an address elsewhere.
 
     ``head_timeout_s`` is how long a request's head may take, and how long a connection may be silent before
     its first one.
     """
 
-    def __init__(self, *args: Any, head_timeout_s: float, **more: Any) -> None:
+    def __init__(
+        self, *args: Any, head_timeout_s: float, places: Places, peers: LocalPeers, **more: Any
+    ) -> None:
         super().__init__(*args, **more)
         self.uid: int | None = None
         self._head_timeout_s = head_timeout_s
+        self._places, self._peers = places, peers
+        self._person, self._is_remote = "", False
+        self._has_place = self._lingers = False
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Note who it is; called by the loop."""
         super().connection_made(transport)
-        peer = _peer(transport)
+        made: Any = transport.get_extra_info("socket")
+        peer = peer_of(made)
         if peer is not None:
             self.uid = peer.uid
             self.app_state = {**self.app_state, "peer": peer}
-            if self._holds_too_many(peer.uid):
-                transport.write(FULL)
-                transport.close()
-                return
+        self._person, self._is_remote = whose(made, self._peers)
+        why = self._places.come(self._person, is_remote=self._is_remote)
+        if why is not None:
+            self._refuse(transport, why)
+            return
+        self._has_place = True
+        self.app_state = {**self.app_state, "person": self._person, "streams": self._streams}
         self._mind_head()
 
     def data_received(self, data: bytes) -> None:
         """Pass on; called by the loop."""
+        if not self._has_place:
+            self.transport.close()
+            return
         super().data_received(data)
         self._mind_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let go; called by the loop."""
         self._forget_deadline()
+        if self._has_place:
+            self._has_place = False
+            self._places.go(self._person, is_remote=self._is_remote)
+        if self._lingers:
+            self._lingers = False
+            self._places.part(self._person)
         super().connection_lost(exc)
+
+    def _refuse(self, transport: asyncio.Transport, why: str) -> None:
+        transport.write(refusal(why))
+        self._lingers = self._places.linger(self._person)
+        if self._lingers:
+            self._deadline = self.loop.call_later(LINGER_S, transport.close)
+        else:
+            transport.close()
+
+    def _streams(self, begins: bool) -> None:
+        self._places.stream(self._person, begins)
 
     def _mind_head(self) -> None:
         if self.cycle is not None and not self.cycle.response_complete:
@@ -72,19 +97,3 @@ class DoorProtocol(H11Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-
-    def _holds_too_many(self, uid: int) -> bool:
-        """Whether this user's connections are more than half of all there may be."""
-        most = self.limit_concurrency
-        if most is None or len(self.connections) <= most // 2:
-            return False
-        held = sum(1 for each in self.connections if isinstance(each, DoorProtocol) and each.uid == uid)
-        return held > most // 2
-
-
-def _peer(transport: asyncio.Transport) -> Peer | None:
-    made: Any = transport.get_extra_info("socket")
-    if made is None or made.family != socket.AF_UNIX:
-        return None
-    pid, uid, _ = CREDENTIALS.unpack(made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
-    return Peer(pid=pid, uid=uid)

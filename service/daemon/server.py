@@ -10,9 +10,13 @@ from typing import Any, cast
 import uvicorn
 
 from service.api.stream import Closing
+from service.daemon.bounds import Bounds
+from service.daemon.listener import Listener
 from service.daemon.protocol import DoorProtocol
 
 KEEP_ALIVE_S = 5
+BACKLOG = 4096
+"""Connections that may wait to be accepted; the kernel's own bound (net.core.somaxconn, listen(2))."""
 GRACE_S = 1
 
 
@@ -24,26 +28,36 @@ class Server:
         app: Any,
         listeners: Sequence[socket.socket],
         *,
-        connections: int,
+        bounds: Bounds,
         receive_timeout_s: float,
         closing: Closing | None = None,
     ) -> None:
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         config = uvicorn.Config(
             app,
-            http=cast("type[DoorProtocol]", partial(DoorProtocol, head_timeout_s=receive_timeout_s)),
+            http=cast(
+                "type[DoorProtocol]",
+                partial(
+                    DoorProtocol,
+                    head_timeout_s=receive_timeout_s,
+                    places=bounds.places,
+                    peers=bounds.peers,
+                ),
+            ),
             log_config=None,
             access_log=False,
             lifespan="off",
             ws="none",
-            limit_concurrency=connections,
+            backlog=BACKLOG,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=GRACE_S,
             server_header=False,
             proxy_headers=False,
         )
         self._server = uvicorn.Server(config)
-        self._listeners = list(listeners)
+        self._listeners: list[socket.socket] = [
+            Listener(each, bounds.places, bounds.peers) for each in listeners
+        ]
         self._closing = closing
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
 

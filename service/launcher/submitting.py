@@ -6,7 +6,7 @@ from advisor.register.model import Submission
 from advisor.written import to_tree
 from collector.model import JobId
 from service.client.acting import ActingClient
-from service.client.errors import QueryFailed, ServiceDown
+from service.client.errors import QueryFailed, ServiceBusy, ServiceDown
 from service.launcher.fitness import job_id
 
 SUBMIT_LIMIT_S = 10.0
@@ -16,17 +16,21 @@ NOT_SENT = ("user", "uid")
 
 
 def submit(client: ActingClient, submission: Submission, limit_s: float = SUBMIT_LIMIT_S) -> JobId:
-    """Its id; asked again when the line breaks, which the nonce makes safe. Raises ``ClientError``."""
+    """Its id; asked again when the line breaks or the service asks to wait, for ``limit_s`` in all.
+
+    The nonce makes that safe. Raises ``ClientError``.
+    """
     body = {name: value for name, value in to_tree(submission).items() if name not in NOT_SENT}
     until_s = time.monotonic() + limit_s
     while True:
         try:
             entry = client.submit(body)
             break
-        except ServiceDown:
-            if time.monotonic() + AGAIN_S > until_s:
+        except (ServiceDown, ServiceBusy) as error:
+            wait_s = error.retry_after_s if isinstance(error, ServiceBusy) else AGAIN_S
+            if time.monotonic() + wait_s > until_s:
                 raise
-            time.sleep(AGAIN_S)
+            time.sleep(wait_s)
     job = job_id(entry.get("job"))
     if job is None:
         raise QueryFailed(

@@ -39,7 +39,7 @@ from collector.store.judgements import Judgement
 from service.acting.errors import ActingError
 from service.acting.joining import Acting, Ground, join_acting
 from service.api.port import Caller, Role
-from service.config.model import ActingConfig, Config
+from service.config.model import ActingConfig, Config, LimitsConfig
 from tests.stores import open_store
 
 GIB = 1 << 30
@@ -52,7 +52,10 @@ BO = Caller(name="bo", uid=4_100_001, role=Role.USER)
 ROOT = Caller(name="root", uid=0, role=Role.OPERATOR)
 GUEST = Caller(name="guest", uid=4_100_002, role=Role.VIEWER)
 """Accounts that no machine has: their groups are looked up, and one of them could be the service's own."""
-CONFIG = Config(acting=ActingConfig(every_s=0.5, answer_s=2.0, reshape_s=2.0))
+CONFIG = Config(
+    acting=ActingConfig(every_s=0.5, answer_s=2.0, reshape_s=2.0),
+    limits=LimitsConfig(never_fitting="wait"),  # jobs that wait for ever, with a reason
+)
 
 
 def wanted(**changes: object) -> Submission:

@@ -32,6 +32,8 @@ socket = "{socket}"
 operators = ["daemon"]
 send_timeout_s = 2
 receive_timeout_s = 2
+[limits]
+never_fitting = "wait"
 """
 DAY_MS = 86_400_000
 ALICE, BOB, DAEMON = 4001, 4002, 1
