@@ -73,9 +73,7 @@ def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
         exports=_exports(store, orders.data),
         questions=bounds.questions,
         imports=imports,
-        metrics=lambda: b"".join(
-            (body.metrics(), b"" if acting is None else acting.metrics(), _own_metrics(store, server, audit))
-        ),
+        metrics=lambda: _metrics(body, acting) + _own_metrics(store, server, audit),
         health=lambda: {**_health(pulse, clock.now_ms()), "simulated": body.simulated},
         private=orders.config.api.private,
         acting=None if acting is None else Doors(desk=acting.desk, hands=bounds.hands, closing=Closing()),
@@ -127,6 +125,10 @@ def _bounds(config: Config, connections: int, acting: Acting | None) -> Bounds:
 
 def _exports(store: Any, data: Path) -> ExportDesk:
     return ExportDesk(Exports(write=lambda *span: write_export(store, *span), folder=data))
+
+
+def _metrics(body: Body, acting: Acting | None) -> bytes:
+    return body.metrics() + (b"" if acting is None else acting.metrics())
 
 
 def _own_metrics(store: Any, server: Server, audit: Audit) -> bytes:
