@@ -54,11 +54,15 @@ class Switch:
         self._kept = _read_row(store)
 
     def setting(self) -> Setting:
-        """How it stands now. Costs one look at the folder; a file that cannot be looked at stops."""
-        if self._store.origin is Origin.SIMULATED:
-            return Setting(acting=False, because=SIMULATED)
+        """How it stands now: what a person said, else what a simulated cluster asks for.
+
+        Costs one look at the folder; a file that cannot be looked at stops.
+        """
         filed = read_file(self._path)
-        return self._kept if filed is None or not self._kept.acting else filed
+        said = self._kept if filed is None or not self._kept.acting else filed
+        if said.acting and self._store.origin is Origin.SIMULATED:
+            return Setting(acting=False, because=SIMULATED)
+        return said
 
     def halt(self) -> str | None:
         """Why nothing may be done; ``None`` while acting is on."""
