@@ -14,13 +14,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException
 from importlib.util import find_spec
 from pathlib import Path
-from urllib.error import URLError
-from urllib.request import ProxyHandler, build_opener
 
 from service.client import ClientError, connect, running
+from service.client.errors import ServiceDown, Untrusted
 from service.client.local import health
+from service.client.peers import must_trust_peer
 from service.client.place import CODE_VARIABLE, HOSTS_VARIABLE
 from service.trouble import Trouble
 
@@ -93,7 +94,7 @@ def dashboard_program(port: int, code: str | None = None, hosts: Sequence[str] =
     return Program(
         name="dashboard",
         command=(*command, *(f"--{key}={value}" for key, value in options.items())),
-        answers=lambda: _is_well(f"http://127.0.0.1:{port}/_stcore/health"),
+        answers=lambda: _is_well(port),
         secrets={HOSTS_VARIABLE: ",".join(hosts)} | ({} if code is None else {CODE_VARIABLE: code}),
         folder=app.parent,
     )
@@ -229,10 +230,24 @@ def _still_starting(data: Path) -> str | None:
     return str(health["reason"]) if health["status"] == "starting" else None
 
 
-def _is_well(url: str) -> bool:
-    """Whether it answers; asked of this machine itself, whatever proxy the environment names."""
+def _is_well(port: int) -> bool:
+    """Whether the dashboard answers at this port of the machine. Raises ``LaunchFailed`` for a stranger's.
+
+    Its port stands in the child's command line before it listens, so anybody could be there first and be sent
+    the code of whoever opens the page.
+    """
+    made = HTTPConnection("127.0.0.1", port, timeout=1)
     try:
-        with build_opener(ProxyHandler({})).open(url, timeout=1) as response:
-            return bool(response.status == 200)
-    except (URLError, OSError):
+        made.connect()
+        must_trust_peer(made.sock, f"http://127.0.0.1:{port}")
+        made.request("GET", "/_stcore/health")
+        return made.getresponse().status == 200
+    except Untrusted as stranger:
+        raise LaunchFailed(
+            f"port {port} for the dashboard was taken by another account ({stranger}); choose another with "
+            "--dashboard-port"
+        ) from stranger
+    except (OSError, HTTPException, ServiceDown):
         return False
+    finally:
+        made.close()

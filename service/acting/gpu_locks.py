@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from advisor.register.life import leased
 from advisor.register.model import Entry
 from collector.model import GpuUuid
+from service.trouble import Trouble
 
 if TYPE_CHECKING:
     from advisor.model import ClusterState
@@ -42,6 +43,10 @@ AGAIN_S = 30.0
 HOLDER_BYTES = 200
 
 
+class NoLockFolder(Trouble):
+    """There is no folder for the locks of GPUs that this account could trust."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockFolder:
     """Where the locks lie; ``remark``: what is then not promised."""
@@ -51,7 +56,7 @@ class LockFolder:
 
 
 def lock_folder(environment: Mapping[str, str], shared: Path = MACHINE_FOLDER) -> LockFolder:
-    """The machine's folder, made where this account may; else the account's own. Raises OSError."""
+    """The machine's folder, made where this account may; else the account's own. Raises ``NoLockFolder``."""
     if os.geteuid() == 0 or os.access(shared, os.W_OK):
         try:
             _make(shared)
@@ -60,8 +65,14 @@ def lock_folder(environment: Mapping[str, str], shared: Path = MACHINE_FOLDER) -
             log.warning("%s cannot be used for the locks of GPUs: %s", shared, error.strerror or error)
     session = environment.get("XDG_RUNTIME_DIR")
     own = Path(session) if session else Path(tempfile.gettempdir()) / f"fallow-{os.geteuid()}"
-    _make(own)
-    _make(own / shared.name)
+    try:
+        _make(own)
+        _make(own / shared.name)
+    except OSError as error:
+        raise NoLockFolder(
+            f"the locks of GPUs cannot lie in {own}: {error.strerror or error}; name a folder of your own in "
+            "$XDG_RUNTIME_DIR"
+        ) from error
     return LockFolder(path=own / shared.name, remark=UNSHARED.format(folder=own / shared.name))
 
 
