@@ -36,6 +36,13 @@ HOUR_S = 3600.0
 PAUSES_AN_HOUR = 20
 """Four times what the service itself allows in a cluster (5 an hour): a service that lies does no more."""
 
+MOST_PROCESSES = 64
+"""Of one job on one machine: 16 GPUs with four loader processes each that have them open. A service that lies
+could name everybody's processes as one job's."""
+
+PROCESSES_AN_HOUR = 2 * MOST_PROCESSES
+"""Processes that are paused within an hour, of all jobs together."""
+
 MESSAGES_AN_HOUR = 12
 """To one person: the ladder tells twice a job."""
 
@@ -49,14 +56,14 @@ class Rate:
     most: int
     _times: dict[object, deque[float]] = field(default_factory=dict)
 
-    def take(self, key: object, now_s: float) -> bool:
-        """Whether one more is allowed; it counts then."""
+    def take(self, key: object, now_s: float, count: int = 1) -> bool:
+        """Whether so many more are allowed; they count then."""
         times = self._times.setdefault(key, deque())
         while times and now_s - times[0] > HOUR_S:
             times.popleft()
-        if len(times) >= self.most:
+        if len(times) + count > self.most:
             return False
-        times.append(now_s)
+        times.extend([now_s] * count)
         return True
 
 
@@ -76,6 +83,7 @@ class Hand:
         self._checkpointer, self._notifier, self._journal = checkpointer, notifier, journal
         self._stop_files, self._look, self._now_s = tuple(stop_files), look, now_s
         self._pauses, self._messages = Rate(PAUSES_AN_HOUR), Rate(MESSAGES_AN_HOUR)
+        self._processes = Rate(PROCESSES_AN_HOUR)
         self._acting = threading.Lock()
 
     def handle(self, request: Request, uid: int) -> Mapping[str, Any]:
@@ -104,7 +112,10 @@ class Hand:
         for pid, started_ms in processes:
             self._must_be_meant(pid, started_ms)
         with self._acting:
-            if not self._pauses.take("all", self._now_s()):
+            now_s = self._now_s()
+            if not self._processes.take("all", now_s, len(processes)):
+                raise Refused(f"{PROCESSES_AN_HOUR} processes were paused within the hour at most")
+            if not self._pauses.take("all", now_s):
                 raise Refused(f"{PAUSES_AN_HOUR} pauses were made within the hour; fallow-hand makes no more")
             number = self._journal.begun("pause", processes, uid)
             return self._done(number, self._checkpointer.pause([pid for pid, _ in processes]))
@@ -181,8 +192,8 @@ def _pids(request: Request) -> list[int]:
 
 def _processes(request: Request) -> list[tuple[int, int]]:
     found = [(int(pid), int(started_ms)) for pid, started_ms in request["processes"]]
-    if not found:
-        raise Refused("no process is named")
+    if not 0 < len(found) <= MOST_PROCESSES:
+        raise Refused(f"{len(found)} processes are named: one job has 1 to {MOST_PROCESSES}")
     return found
 
 

@@ -77,7 +77,10 @@ def begin(path: Path, request: Request, trusted: Collection[int] = (0,)) -> sock
         uid = peer_uid(made)
         if uid not in trusted:
             raise Unanswered(f"{path} is served by uid {uid}, which is not trusted to be it")
-        made.sendall(_line(request))
+        with suppress(
+            BrokenPipeError, ConnectionResetError
+        ):  # refused before it was heard: the answer says why
+            made.sendall(_line(request))
     except OSError as error:
         made.close()
         raise Unanswered(f"{path} does not answer ({error.strerror or error})") from error
@@ -143,7 +146,7 @@ def _answer(request: Request, uid: int, handle: Handler) -> Mapping[str, Any]:
         return handle(request, uid)
     except Refused as refused:
         return {"refused": str(refused)}
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, OverflowError) as error:
         return {"refused": f"the request cannot be read: {type(error).__name__} {error}"}
 
 
@@ -159,7 +162,7 @@ def _received(connection: socket.socket) -> Request | None:
             return None
     try:
         found = json.loads(held)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 

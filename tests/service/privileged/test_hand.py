@@ -15,7 +15,13 @@ from advisor.register.foreign import Seen
 from advisor.written import to_tree
 from collector.model import NodeName
 from collector.procfs.entanglements import Entanglement
-from service.privileged.hand import MESSAGES_AN_HOUR, PAUSES_AN_HOUR, Hand
+from service.privileged.hand import (
+    MESSAGES_AN_HOUR,
+    MOST_PROCESSES,
+    PAUSES_AN_HOUR,
+    PROCESSES_AN_HOUR,
+    Hand,
+)
 from service.privileged.journal import open_journal
 from service.privileged.wire import Refused
 
@@ -169,6 +175,19 @@ def test_pauses_within_an_hour_have_a_bound(world: World) -> None:
         world.ask("pause", processes=MEANT)
     world.now_s = 3601.0
     assert world.ask("pause", processes=MEANT)["deed"]["ok"] is True
+
+
+def test_many_processes_are_not_one_job(world: World) -> None:
+    world.processes = dict.fromkeys(range(1, 5000), (BEGUN_MS, 1000))
+    with pytest.raises(Refused, match="one job has 1 to"):
+        world.ask("pause", processes=[[pid, BEGUN_MS] for pid in world.processes])
+    paused = 0
+    with pytest.raises(Refused, match="within the hour"):
+        for first in range(1, 5000, MOST_PROCESSES):
+            meant = [[pid, BEGUN_MS] for pid in range(first, min(first + MOST_PROCESSES, 5000))]
+            world.ask("pause", processes=meant)
+            paused += len(meant)
+    assert paused == PROCESSES_AN_HOUR
 
 
 def test_messages_to_a_person_within_an_hour_have_a_bound(world: World) -> None:

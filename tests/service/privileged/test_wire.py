@@ -53,7 +53,9 @@ def test_what_cannot_be_read_is_refused_and_the_next_is_answered(path: Path, req
     assert ask(path, {"verb": "hello"}, (OWN,))["said"] == "hello"
 
 
-@pytest.mark.parametrize("raw", [b"", b"\n", b"[1]\n", b"\x80\x04cos\nsystem\n.", b"{" * 100_000 + b"\n"])
+@pytest.mark.parametrize(
+    "raw", [b"", b"\n", b"[1]\n", b"\x80\x04cos\nsystem\n.", b"{" * 100_000 + b"\n", b"[" * 100_000 + b"\n"]
+)
 def test_what_is_no_request_gets_no_answer_and_does_no_harm(path: Path, raw: bytes) -> None:
     with socket.socket(socket.AF_UNIX) as made:
         made.connect(str(path))
