@@ -24,6 +24,9 @@ CLOSED = {"alerts": ("title", "says", "evidence", "command"), "run_ids": ("value
 
 HIDDEN = "(hidden)"
 
+NO_EVIDENCE = "{}"
+"""In place of evidence that names what somebody runs: its readers expect an object."""
+
 _NAME_LABEL = re.compile(rb',name="(?:[^"\\]|\\.)*"|name="(?:[^"\\]|\\.)*",?')
 _ALLOCATION = b"fallow_gpu_allocation_ratio{"
 
@@ -73,7 +76,10 @@ def _conceal(row: dict[str, Any], closed: tuple[str, ...]) -> None:
                 text = text.replace(name, str(row.get("job") or HIDDEN))
             row[each] = text
     if row.get("evidence") and any(name in str(row["evidence"]) for name in (*names, '"command"')):
-        row["evidence"] = None
-    for each in (*NAMES, *closed):
+        row["evidence"] = NO_EVIDENCE
+    for each in NAMES:
         if each in row:
             row[each] = None
+    for each in closed:
+        if row.get(each):
+            row[each] = NO_EVIDENCE if each == "evidence" else HIDDEN

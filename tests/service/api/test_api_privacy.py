@@ -1,5 +1,7 @@
 """Private mode: what others run is hidden from users, in rows, sentences and metrics; figures are not."""
 
+import json
+
 import pyarrow as pa
 import pytest
 
@@ -7,7 +9,7 @@ from analytics import query
 from service.acting.rows import entry_row, queue_row
 from service.acting.waiting import Wait
 from service.api.port import Caller, Role
-from service.api.privacy import CLOSED, NAMES, TEXTS, concealed, concealed_metrics
+from service.api.privacy import CLOSED, HIDDEN, NAMES, TEXTS, concealed, concealed_metrics
 
 ADA = Caller(name="ada", uid=1, role=Role.USER)
 BO = Caller(name="bo", uid=2, role=Role.USER)
@@ -29,7 +31,7 @@ FINDINGS = pa.table(
 def test_an_owner_sees_own_rows_and_of_others_the_figures() -> None:
     mine, others = concealed(FINDINGS, "findings", ADA).to_pylist()
     assert mine == FINDINGS.to_pylist()[0]
-    assert (others["job_name"], others["evidence"]) == (None, None)
+    assert (others["job_name"], others["evidence"]) == (None, "{}")
     assert others["sentence"] == "job slurm:2 does nothing"
     assert others["wasted_gpu_hours"] == 4.0
 
@@ -52,7 +54,16 @@ def test_texts_that_quote_names_which_their_row_does_not_bear_are_hidden_whole()
     )
     assert "secret" not in str(concealed(alerts, "alerts", BO).to_pylist())
     said = pa.table({"name": ["WANDB_RUN_ID"], "value": ["abc"]})
-    assert concealed(said, "run_ids", ADA).to_pylist() == [{"name": "WANDB_RUN_ID", "value": None}]
+    assert concealed(said, "run_ids", ADA).to_pylist() == [{"name": "WANDB_RUN_ID", "value": HIDDEN}]
+
+
+def test_what_is_hidden_is_still_read_by_who_decides() -> None:
+    """A verb of a user reads concealed findings as any others: `advise` ended with a traceback on them."""
+    others = concealed(FINDINGS, "findings", BO).to_pylist()[1]
+    assert json.loads(others["evidence"]) == {}
+    alert = pa.table({"user_name": ["ada"], "title": ["x"], "says": ["y"], "evidence": ['{"command": "z"}']})
+    (row,) = concealed(alert, "alerts", BO).to_pylist()
+    assert (row["title"], row["says"], row["evidence"]) == (HIDDEN, HIDDEN, "{}")
 
 
 def test_every_column_that_may_name_what_somebody_runs_is_known() -> None:
