@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.client.trust import SYSTEM_FILE, system
+from collector.file_trust import distrust
+from service.client.trust import ONLY_ROOT, SYSTEM_FILE, system
 from service.trouble import Trouble
 from service.units import ACCOUNT, FAILED, HAND, MACHINE_DATA, PROBE, SERVICE
 
@@ -66,6 +67,22 @@ def beyond_account(program: Path) -> Path | None:
         for folder in reversed(path.parents):
             if folder.exists() and not folder.stat().st_mode & 0o001:
                 return folder
+    return None
+
+
+def strangers_program(program: Path) -> str | None:
+    """Why somebody but root could change what root would run as a unit; ``None`` where nobody can.
+
+    Looked at are the program, the interpreter, the packages beside it and this program's own code.
+    """
+    code = Path(__file__).resolve().parent
+    for path in (program.resolve(), Path(sys.executable).resolve(), Path(sys.prefix), code):
+        try:
+            fault = distrust(path, ONLY_ROOT)
+        except OSError as error:
+            return f"{path} cannot be looked at: {error.strerror}"
+        if fault is not None:
+            return str(fault)
     return None
 
 

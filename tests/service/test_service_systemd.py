@@ -10,6 +10,7 @@ from service.systemd import (
     SystemdTrouble,
     beyond_account,
     must_have_systemd,
+    strangers_program,
     tell_accounts,
     this_program,
     unit_file,
@@ -83,6 +84,17 @@ def test_a_program_that_the_account_cannot_reach_is_found(tmp_path: Path) -> Non
     closed.chmod(0o700)
     found = beyond_account(closed / "bin" / "fallow")
     assert found is not None and (found == closed or closed.is_relative_to(found))
+
+
+def test_a_program_that_somebody_else_can_change_is_found(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("giving a file to another account needs root")
+    program = tmp_path / "fallow"
+    program.write_text("#!/bin/sh\n")
+    assert strangers_program(program) is None
+    os.chown(program, 4001, 4001)
+    found = strangers_program(program)
+    assert found is not None and str(program) in found
 
 
 def test_root_names_the_account_that_everybody_believes_once(tmp_path: Path) -> None:
