@@ -4,8 +4,9 @@ Job ids are unique for all time (``collector.model.Holder``): a Slurm id, a pod'
 the (pid, start time) of the process at the head of the tree.
 """
 
+import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from collector.inventory.projects import ProjectOf
 from collector.model import Holder, JobId, JobKind, Process, ProcessKey
@@ -13,6 +14,9 @@ from collector.procfs.accounts import nameless
 
 CONTAINER_DIGITS = 12
 """As ``docker ps`` prints them; the first 12 of 64 random hex digits."""
+
+_NUMBER = re.compile(r"[1-9][0-9]{0,9}")
+"""Slurm's job ids are 32 bit numbers (slurm.h, ``uint32_t job_id``)."""
 
 
 def job_of(process: Process) -> JobId | None:
@@ -25,8 +29,8 @@ def job_of(process: Process) -> JobId | None:
         return tree_job(process.tree)
     if process.container is not None:
         return JobId(f"container:{process.container[:CONTAINER_DIGITS]}")
-    if job := dict(process.environment).get("SLURM_JOB_ID"):
-        return JobId(f"slurm:{job}")
+    if job := _named_job(dict(process.environment)):
+        return job
     return tree_job(process.tree) if process.tree is not None else None
 
 
@@ -34,13 +38,19 @@ def claimed_by(process: Process) -> tuple[JobId, ...]:
     """Every job id under which a stronger word may speak of this process, surest first."""
     environment = dict(process.environment)
     named = [environment.get("FALLOW_JOB"), job_of(process)]
-    if process.slurm_job is None and "SLURM_JOB_ID" in environment:
-        named.append(JobId(f"slurm:{environment['SLURM_JOB_ID']}"))
+    if process.slurm_job is None and (job := _named_job(environment)):
+        named.append(job)
     if process.container is not None:
         named.append(JobId(f"container:{process.container[:CONTAINER_DIGITS]}"))
     if process.tree is not None:
         named.append(tree_job(process.tree))
     return tuple(dict.fromkeys(JobId(job) for job in named if job))
+
+
+def _named_job(environment: Mapping[str, str]) -> JobId | None:
+    """Slurm's job in a process's environment, which its owner may write: a number, or nothing."""
+    number = environment.get("SLURM_JOB_ID", "")
+    return JobId(f"slurm:{number}") if _NUMBER.fullmatch(number) else None
 
 
 def tree_job(head: ProcessKey) -> JobId:

@@ -182,3 +182,12 @@ def test_real_groups_of_this_machine_give_the_project() -> None:
     lookup = project_lookup(Projects(groups={group: "lab"}))
     assert lookup(me) == "lab"
     assert lookup("nobody-of-that-name") is None
+
+
+@pytest.mark.parametrize("written", ["", "0", "x", "7 8", '77  evil{a="b"} 1', "9" * 40, "7;rm", "\n7"])
+def test_a_slurm_job_that_a_process_makes_up_is_no_name_of_a_job(written: str) -> None:
+    process = Process(key=KEY, tree=HEAD, environment=(("SLURM_JOB_ID", written),))
+    assert str(job_of(process)).startswith("pid:")
+    assert all(str(job).startswith("pid:") for job in claimed_by(process))
+    honest = Process(key=KEY, tree=HEAD, environment=(("SLURM_JOB_ID", "812"),))
+    assert job_of(honest) == "slurm:812"
