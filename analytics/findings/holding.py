@@ -73,6 +73,10 @@ def held(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Finding | U
     busiest = known(window.busiest)
     if not busiest and not is_empty:
         return Unknown(uuid=past.uuid, kinds=(kind,), reason="its utilization is not measured")
+    if not is_empty and len(busiest) < t.coverage_ratio * expected:  # rows may bear memory and no utilization
+        seen = percent_covered(len(busiest) / expected)
+        reason = f"its utilization was measured in only {seen} of the last {expected * BIN_MS / 60_000:g} min"
+        return Unknown(uuid=past.uuid, kinds=(kind,), reason=reason)
     if max(busiest, default=0.0) > t.idle_ratio or (is_empty and not _is_empty(past, window)):
         return None
     if expected < quiet_ms // BIN_MS:

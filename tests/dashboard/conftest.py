@@ -228,7 +228,8 @@ def serving(
 
     data.mkdir(parents=True, exist_ok=True)
     prices = '[prices]\ncurrency = "EUR"\nper_gpu_hour = { "*" = 1.9, "NVIDIA H100 80GB HBM3" = 3.4 }\n'
-    (data / "fallow.toml").write_text(f"[simulated]\nbackfill_days = {days}\n\n{prices}\n{more}")
+    waits = '[limits]\nnever_fitting = "wait"\n'  # a job that waits on the pages asks for more than there is
+    (data / "fallow.toml").write_text(f"[simulated]\nbackfill_days = {days}\n\n{prices}\n{waits}\n{more}")
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "service.cli", "serve", *words]

@@ -19,6 +19,7 @@ import pytest
 from tests.collector.backfill.past import Life, prometheus, write_blocks
 from tests.collector.dcgm.dcgm_writer import CLASSIC, MIB, Board, Facts
 from tests.conftest import program
+from tests.other_machines import other_machines
 from tests.service.conftest import Running, is_well, start, until
 from tests.service.test_cli_import import END_MS, GPUS, START_MS, STEP_MS, iso
 
@@ -105,13 +106,14 @@ def data(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     if request.param == "with none":
         yield tmp_path
         return
-    config = "[collect]\ntick_s = 1\n[simulated]\nnodes = 1\ngpus_per_node = 1\nbackfill_days = 0\n"
-    service: Running = start(tmp_path / "data", config=config)
-    try:
-        until("the service is well", lambda: is_well(service))
-        yield service.data
-    finally:
-        _, complaints = service.stop()
+    with other_machines(nodes=1, gpus_per_node=1) as url:
+        words = ("--source", f"fallow={url}/metrics")
+        service: Running = start(tmp_path / "data", words, "[collect]\ntick_s = 1\nslurm = false\n")
+        try:
+            until("the service is well", lambda: is_well(service))
+            yield service.data
+        finally:
+            _, complaints = service.stop()
     assert complaints == "", "and above all no secret"
 
 
