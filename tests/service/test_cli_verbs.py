@@ -19,7 +19,7 @@ from service.cli.refusals import in_words
 from service.client.answer import answer
 from service.doctor import disk
 from service.examined import Verdict
-from tests.service.conftest import Running, fallow, verb
+from tests.service.conftest import Running, fallow, until, verb
 
 PYTHON = quote(sys.executable)
 ESCAPE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
@@ -194,7 +194,7 @@ def test_export_writes_files_that_hold_what_is_stored(service: Running, kind: st
     ]
     gpus = tmp_path / "out" / f"gpus.{kind}"
     assert rows_in(gpus) == 4
-    assert not list(service.data.glob(".sending-*")), "the service keeps nothing of it"
+    until("the service keeps nothing of it", lambda: not list(service.data.glob(".sending-*")))
 
 
 def test_export_taken_back_by_replay_has_the_same_gpus(service: Running, tmp_path: Path) -> None:
