@@ -22,17 +22,19 @@ def run(flags: argparse.Namespace) -> NoReturn:
     config = settings.effective.config
     make_data_dir(settings.data)  # the security log lies there
     close_logs = open_logs(sys.stderr, LogFormat(config.log.format), settings.data, to_file=flags.log_to_file)
-    serve(
-        Orders(
-            config=config,
-            data=settings.data,
-            port_fixed=settings.chosen("api.port"),
-            say=_say,
-            opened=pace.settle,
+    try:
+        serve(
+            Orders(
+                config=config,
+                data=settings.data,
+                port_fixed=settings.chosen("api.port"),
+                say=_say,
+                opened=pace.settle,
+            )
         )
-    )
+    finally:
+        close_logs()
     pace.end()
-    close_logs()
     _leave()
 
 
