@@ -9,8 +9,8 @@ from typing import Any
 
 from collector.nvml import measures
 from collector.nvml.gpm import Gpm, is_supported, open_gpm
-from collector.nvml.library import LOST, REFUSED, SUCCESS, Library
-from collector.nvml.listing import LISTS, Listing, Uses, first_present
+from collector.nvml.library import FUNCTION_NOT_FOUND, LOST, REFUSED, SUCCESS, Library
+from collector.nvml.listing import LISTS, USES, Listing, Uses, first_present
 from collector.nvml.measures import SLOT
 from collector.nvml.rings import GPU, MEMORY_CONTROLLER, Ring
 from collector.nvml.shares import shares
@@ -96,7 +96,7 @@ class Device:
         if self._lists:
             ways["processes"] = "nvmlDeviceGetComputeRunningProcesses"
         if self._uses:
-            ways["process_utilization"] = "nvmlDeviceGetProcessUtilization"
+            ways["process_utilization"] = self._uses_by
         return ways
 
     def _open_gpm(self, handle: Any, gpu_instance: int | None) -> Gpm | None:
@@ -114,9 +114,11 @@ class Device:
     def _open_whole(self) -> None:
         """What only a whole device can be asked; an instance has none of it (its parent's board has)."""
         self._spare: list[measures.Scalar] = []
+        self._uses_by = ""
         self._scalars: list[measures.Scalar] = []
         self._rings: dict[str, Ring] = {}
         self._uses: Uses | None = None
+        self._spare_uses = list(USES)
         names = () if self.is_instance else tuple(measures.FIELD_IDS)
         self._fields = measures.Fields(self._library, self.handle, names)
         if self.is_instance:
@@ -131,7 +133,7 @@ class Device:
             "gpu_utilization": Ring(samples, self.handle, GPU),
             "memory_controller": Ring(samples, self.handle, MEMORY_CONTROLLER),
         }
-        self._uses = Uses(self._library.call("nvmlDeviceGetProcessUtilization"), self.handle)
+        self._next_uses()
 
     def _read_rings(self, out: Reading, width_us: int) -> None:
         row = out.row
@@ -256,16 +258,25 @@ class Device:
             self._read_uses(out, now_us, width_us)
 
     def _read_uses(self, out: Reading, now_us: int, width_us: int) -> None:
-        if not self._uses:
-            return
         ring = self._rings.get("gpu_utilization")
         newest = ring.newest_us if ring and ring.newest_us else now_us
-        code, after, entries = self._uses.read(newest - width_us)
-        if code == SUCCESS:
-            out.uses = shares(entries, after, {pid for pid, _, _ in out.processes or ()}) if entries else []
-        elif self._gone("nvmlDeviceGetProcessUtilization", code):
-            self.refused["process_utilization"] = code
-            self._uses = None
+        while self._uses:
+            code, after, entries = self._uses.read(newest - width_us)
+            if code == SUCCESS:
+                out.uses = shares(entries, after)
+                return
+            if not self._gone(self._uses_by, code):
+                return
+            if self.refused.get("process_utilization") is None or code != FUNCTION_NOT_FOUND:
+                self.refused["process_utilization"] = code
+            self._next_uses()
+
+    def _next_uses(self) -> None:
+        """The next function that may say what each process uses; none when all were refused."""
+        self._uses = None
+        if self._spare_uses:
+            self._uses_by, versioned = self._spare_uses.pop(0)
+            self._uses = Uses(self._library.call(self._uses_by), self.handle, versioned=versioned)
 
     def _gone(self, call: str, code: int) -> bool:
         """Whether to stop asking; a passing failure leaves NULL. Raises DeviceFailed when the GPU is lost."""

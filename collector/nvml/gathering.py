@@ -56,6 +56,7 @@ class Gathering:
             if entries is not None:
                 verdict = self._judge(row, entries)
                 shares, said = self._shares(uuid, verdict, uses)
+                said = (*said, *process_list.served(entries, verdict.held))
                 used += self._used(uuid, verdict, shares, at_ms, process_width_ms)
                 count, flags = verdict.total, (*flags, *verdict.flags, *said)
             idle = self._idle_power.get(uuid)
@@ -103,10 +104,10 @@ class Gathering:
         """SM share by pid, held against what the GPU did in the same time; and flags."""
         ratio, _ = self._done.pop(uuid, (None, 0))
         flags = (reading.MIG_BY_INSTANCE,) if verdict.held and uuid.startswith("MIG-") else ()
-        if not uses or not verdict.held:
-            return {}, flags
-        by_pid, scaled = process_list.within_device({pid: p / 100 for pid, p in uses}, ratio)
-        return by_pid, (*flags, process_list.SCALED) if scaled else flags
+        listed = {one.pid for one in verdict.held}
+        by_pid, strange = process_list.believed(uses, listed, foreign=self._foreign)
+        by_pid, scaled = process_list.within_device(by_pid, ratio)
+        return by_pid, (*flags, *strange, *((process_list.SCALED,) if scaled else ()))
 
     def _used(
         self, uuid: GpuUuid, verdict: Verdict, shares: Mapping[int, float], at_ms: int, width_ms: int

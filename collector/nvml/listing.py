@@ -6,6 +6,7 @@ true is decided on the other side (``process_list``), where /proc is at hand.
 
 import ctypes
 import struct
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -15,15 +16,25 @@ NOT_AVAILABLE = (1 << 64) - 1
 LISTS = (
     ("C", ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2")),
     ("G", ("nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2")),
-    ("C", ("nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v2")),
+    ("M", ("nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v2")),
 )
-"""Kind and function, newest first. Clients of an MPS server stand in a list of their own."""
+"""Kind and function, newest first. Clients of an MPS server stand in a list of their own, as kind M."""
 
 _ENTRY = struct.Struct("I4xQII")
 _WIDEST_ENTRY_BYTES = 32
 """Drivers R535.43 to .98 write entries of 32 bytes where 24 are documented: never let them overrun."""
 
 _USE = struct.Struct("I4xQI12x")
+"""``nvmlProcessUtilizationSample_t``: pid, timestamp in us, SM percent; three more after it."""
+_USE_V1 = struct.Struct("QII24x")
+"""``nvmlProcessUtilizationInfo_v1_t``: timestamp in us, pid, SM percent; five more and padding after it."""
+USES = (
+    ("nvmlDeviceGetProcessUtilization", False),
+    ("nvmlDeviceGetProcessesUtilizationInfo", True),
+)
+"""Function, and whether it takes a request with a version; asked in this order. Blackwell boards answer
+NOT_SUPPORTED to the first and give the second (HAMi-core pull request 218, RTX PRO 6000). It came with driver
+550, for Maxwell and later, neither on MIG (NVML API reference, nvmlDeviceGetProcessesUtilizationInfo)."""
 _FIRST_ROOM = 64
 _TRIES = 4
 _FUTURE_US = 3_600_000_000
@@ -41,7 +52,11 @@ class Listing:
         self._make_room(_FIRST_ROOM)
 
     def read(self) -> tuple[int, list[tuple[int, int | None, str]]]:
-        """(code, entries of pid, memory in bytes or None, kind)."""
+        """(code, entries of pid, memory in bytes or None, kind).
+
+        0 bytes is not known: a process with a context holds some, and in a container's pid namespace drivers
+        say 0 of every process (HAMi-core issue 112, open-gpu-kernel-modules issue 614).
+        """
         for _ in range(_TRIES):
             self._count.value = self._room
             code = self._get()
@@ -53,7 +68,7 @@ class Listing:
             return code, []
         kind = self._kind
         return SUCCESS, [
-            (pid, None if memory == NOT_AVAILABLE else memory, kind)
+            (pid, None if memory in (0, NOT_AVAILABLE) else memory, kind)
             for pid, memory, _, _ in _ENTRY.iter_unpack(self._raw[: count * _ENTRY.size])
         ]
 
@@ -64,12 +79,31 @@ class Listing:
         self._get = partial(self._call, self._handle, ctypes.byref(self._count), buffer)
 
 
-class Uses:
-    """The driver's samples of SM use by process, newer than the newest seen."""
+class _UsesRequest(ctypes.Structure):
+    """``nvmlProcessesUtilizationInfo_v1_t``."""
 
-    def __init__(self, call: Call, handle: Any) -> None:
+    _fields_ = (
+        ("version", ctypes.c_uint),
+        ("count", ctypes.c_uint),
+        ("last_seen_us", ctypes.c_ulonglong),
+        ("entries", ctypes.c_void_p),
+    )
+
+
+_USES_VERSION = ctypes.sizeof(_UsesRequest) | 1 << 24
+"""As NVML makes them: the struct's size, and the version's number in the highest byte."""
+
+
+class Uses:
+    """The driver's samples of SM use by process, newer than the newest seen.
+
+    ``versioned`` for the newer function, which takes all its arguments in one struct.
+    """
+
+    def __init__(self, call: Call, handle: Any, *, versioned: bool = False) -> None:
         self._call = call
         self._handle = handle
+        self._versioned = versioned
         self._count = ctypes.c_uint(0)
         self._last = ctypes.c_ulonglong(0)
         self._make_room(_FIRST_ROOM)
@@ -83,8 +117,7 @@ class Uses:
         """
         after = self._last.value = self._last.value or max(from_us, 0)
         for _ in range(_TRIES):
-            self._count.value = self._room
-            code = self._get()
+            code = self._ask()
             if code != INSUFFICIENT_SIZE:
                 break
             self._make_room(max(self._room, self._count.value) * 2 + 5)
@@ -93,18 +126,32 @@ class Uses:
         if code != SUCCESS:
             return code, after, []
         entries, newest, limit = [], after, max(after, from_us) + _FUTURE_US
-        for pid, stamp, sm in _USE.iter_unpack(self._raw[: self._count.value * _USE.size]):
+        for pid, stamp, sm in self._unpacked():
             if sm <= 100 and after < stamp < limit:
                 entries.append((pid, stamp, sm))
                 newest = max(newest, stamp)
         self._last.value = newest
         return SUCCESS, after, entries
 
+    def _ask(self) -> int:
+        if not self._versioned:
+            self._count.value = self._room
+            return self._call(self._handle, self._buffer, ctypes.byref(self._count), self._last)
+        request = _UsesRequest(_USES_VERSION, self._room, self._last.value, ctypes.addressof(self._buffer))
+        code = self._call(self._handle, ctypes.byref(request))
+        self._count.value = request.count
+        return code
+
+    def _unpacked(self) -> Iterator[tuple[int, int, int]]:
+        if not self._versioned:
+            return _USE.iter_unpack(self._raw[: self._count.value * _USE.size])
+        entries = _USE_V1.iter_unpack(self._raw[: self._count.value * _USE_V1.size])
+        return ((pid, stamp, sm) for stamp, pid, sm in entries)
+
     def _make_room(self, entries: int) -> None:
         self._room = entries
-        buffer = ctypes.create_string_buffer(entries * _USE.size)
-        self._raw = memoryview(buffer).cast("B")
-        self._get = partial(self._call, self._handle, buffer, ctypes.byref(self._count), self._last)
+        self._buffer = ctypes.create_string_buffer(entries * (_USE_V1 if self._versioned else _USE).size)
+        self._raw = memoryview(self._buffer).cast("B")
 
 
 def first_present(library: Library, names: tuple[str, ...]) -> Call:

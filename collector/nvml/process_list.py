@@ -15,12 +15,15 @@ from collector.model import ProcessType
 LARGEST_PID = 1 << 22
 """PID_MAX_LIMIT of a 64-bit Linux; no process has a larger number."""
 
-_TYPES = {"C": ProcessType.COMPUTE, "G": ProcessType.GRAPHICS}
+_TYPES = {"C": ProcessType.COMPUTE, "G": ProcessType.GRAPHICS, "M": ProcessType.COMPUTE}
+MPS_CLIENT = "M"
 GARBLED = "process-list-garbled"
 FOREIGN = "pids-of-another-namespace"
 UNSEEN = "process-list-of-unseen-pids"
 GONE = "gone-process-listed"
 SCALED = "process-shares-scaled"
+USES_OF_STRANGERS = "uses-of-another-namespace"
+USES_BY_SERVER = "uses-by-mps-server"
 
 
 class Presence(Enum):
@@ -48,7 +51,7 @@ class Verdict(NamedTuple):
 
 
 Entry = tuple[int, int | None, str]
-"""pid, memory in bytes or None, and C (compute) or G (graphics)."""
+"""pid, memory in bytes or None, and C (compute), G (graphics) or M (client of an MPS server)."""
 
 
 def judge(
@@ -93,6 +96,35 @@ def union(entries: Iterable[Entry]) -> list[Held]:
             memory_used_bytes=_larger(known.memory_used_bytes, memory),
         )
     return list(held.values())
+
+
+def believed(
+    uses: Iterable[tuple[int, float]] | None, listed: Container[int], *, foreign: bool
+) -> tuple[dict[int, float], tuple[str, ...]]:
+    """The uses (percent) of listed processes as ratios, and flags.
+
+    Where our pid namespace is not the driver's, the lists can name the namespace's pids while the samples
+    name the host's (HAMi-core issue 112): one sample of a pid that is not listed, and none is believed, for
+    a number that fits may be somebody else. In the host's own namespace such a pid has just ended.
+    """
+    ratios, strangers = {}, False
+    for pid, percent in uses or ():
+        if pid in listed:
+            ratios[pid] = percent / 100
+        else:
+            strangers = True
+    return ({}, (USES_OF_STRANGERS,)) if foreign and strangers else (ratios, ())
+
+
+def served(entries: Iterable[Entry], held: Iterable[Held]) -> tuple[str, ...]:
+    """A flag where clients of an MPS server are among them.
+
+    The server schedules what they compute, so the driver's use is expected to stand with it and to say nothing
+    of each client (MPS documentation, "Architecture"; not seen on a GPU yet). It is not split.
+    """
+    alive = {one.pid for one in held}
+    clients = any(pid in alive for pid, _, kind in entries if kind == MPS_CLIENT)
+    return (USES_BY_SERVER,) if clients else ()
 
 
 def within_device(by_pid: Mapping[int, float], device_ratio: float | None) -> tuple[dict[int, float], bool]:

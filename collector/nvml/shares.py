@@ -1,23 +1,23 @@
 """How much of the SMs' time each process had, from the driver's samples. Pure; runs in the child.
 
-There can be several samples for one pid, and samples of processes that have ended.
+There can be several samples for one pid, and samples of processes that have ended: which of them are believed
+is decided in ``process_list``.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 Use = tuple[int, int, int]
 """pid, timestamp in us, SM percent."""
 
 
-def shares(uses: Iterable[Use], after_us: int, pids: Collection[int]) -> list[tuple[int, float]]:
+def shares(uses: Iterable[Use], after_us: int) -> list[tuple[int, float]]:
     """(pid, SM percent): the mean over time of the samples, all of them newer than ``after_us``.
 
-    Left out are pids that do not run. A pid without a sample is missing from the result: not measured.
+    A pid without a sample is missing from the result: not measured.
     """
     series: dict[int, list[tuple[int, int]]] = {}
     for pid, stamp, percent in uses:
-        if pid in pids:
-            series.setdefault(pid, []).append((stamp, percent))
+        series.setdefault(pid, []).append((stamp, percent))
     return [(pid, mean_over_time(points, after_us)) for pid, points in series.items()]
 
 

@@ -103,6 +103,37 @@ EXPORT ret_t nvmlDeviceGetProcessUtilization(handle_t *handle, used_t *out, unsi
     return SUCCESS;
 }
 
+#ifndef OLD_DRIVER
+typedef struct {
+    uint64_t ts_us;
+    unsigned pid, sm, memory, encoder, decoder, jpeg, ofa;
+} used_v1_t;
+
+typedef struct {
+    unsigned version, count;
+    uint64_t last_seen;
+    used_v1_t *out;
+} uses_v1_t;
+
+EXPORT ret_t nvmlDeviceGetProcessesUtilizationInfo(handle_t *handle, uses_v1_t *asked) {
+    ENTER_DEVICE(handle);
+    const gpu_t *gpu = gpu_of(handle);
+    if (asked->version != (sizeof *asked | 1u << 24)) return ARGUMENT_VERSION_MISMATCH;
+    if (gpu->mig_mode == 1) return NOT_SUPPORTED;
+    process_sample_t held[MAX_PROCESS_SAMPLES];
+    unsigned all = present_samples(gpu, held), newer = 0;
+    for (unsigned i = 0; i < all; i++) newer += held[i].ts_us > asked->last_seen;
+    if (newer == 0) return NOT_FOUND;
+    unsigned room = asked->out ? asked->count : 0;
+    asked->count = all;
+    if (room < all) return INSUFFICIENT_SIZE;
+    for (unsigned i = 0; i < all; i++)
+        asked->out[i] = (used_v1_t){held[i].ts_us, held[i].pid, held[i].sm, held[i].memory, held[i].encoder,
+                                    held[i].decoder, 0, 0};
+    return SUCCESS;
+}
+#endif
+
 EXPORT ret_t nvmlDeviceGetMigMode(handle_t *handle, unsigned *current, unsigned *pending) {
     ENTER_DEVICE(handle);
     if (gpu_of(handle)->mig_mode == 2) return NOT_SUPPORTED;

@@ -6,7 +6,14 @@ from hypothesis import strategies as st
 
 from collector.model import ProcessType
 from collector.nvml import restarts
-from collector.nvml.process_list import LARGEST_PID, judge, union, within_device
+from collector.nvml.process_list import (
+    LARGEST_PID,
+    USES_OF_STRANGERS,
+    believed,
+    judge,
+    union,
+    within_device,
+)
 from collector.nvml.restarts import LONGEST_RETRY_LOST_MS, LONGEST_WAIT_MS, Restarts
 from collector.nvml.rings import believable, summarize
 from collector.nvml.shares import mean_over_time, shares
@@ -42,9 +49,20 @@ def test_a_sample_stands_for_the_time_since_the_one_before_it() -> None:
 
 @given(st.lists(st.tuples(PIDS, st.integers(101, 500), st.integers(0, 100))), st.sets(PIDS))
 def test_only_running_pids_have_a_share(uses: list[tuple[int, int, int]], running: set[int]) -> None:
-    found = shares(uses, 100, running)
-    assert {pid for pid, _ in found} == {pid for pid, _, _ in uses} & running
-    assert all(0 <= percent <= 100 for _, percent in found)
+    found, flags = believed(shares(uses, 100), running, foreign=False)
+    assert found.keys() == {pid for pid, _, _ in uses} & running
+    assert all(0 <= ratio <= 1 for ratio in found.values())
+    assert flags == ()
+
+
+@given(st.lists(st.tuples(PIDS, st.floats(0, 100))), st.sets(PIDS))
+def test_in_another_namespace_one_unlisted_pid_makes_every_use_unbelievable(
+    uses: list[tuple[int, float]], listed: set[int]
+) -> None:
+    found, flags = believed(uses, listed, foreign=True)
+    strangers = {pid for pid, _ in uses} - listed
+    assert flags == ((USES_OF_STRANGERS,) if strangers else ())
+    assert found.keys() == (set() if strangers else {pid for pid, _ in uses})
 
 
 @given(ENTRIES, st.none() | st.integers(1, 100), st.sets(st.integers(1, LARGEST_PID)), st.booleans())
