@@ -97,7 +97,8 @@ class Flat:
                 view.add_(statistic * fraction)
         present = [parameter.grad is not None for parameter in self.parameters]
         tail = _view(storage, self.layout.tail)
-        tail.add_(torch.tensor(self._tail(extras, present, len(self.sparse())), dtype=tail.dtype))
+        numbers = self._tail(extras, present, len(self.sparse()))
+        tail.add_(torch.tensor(numbers, dtype=tail.dtype, device=tail.device))
 
     def sparse(self) -> set[int]:
         """Which parameters, by their number, have a gradient that isn't dense."""

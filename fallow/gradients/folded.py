@@ -77,7 +77,7 @@ class Tree:
         """
         if self._stack and any(notes):
             own = self._flat.extras(self._stack[0][1])[TALLIES:]
-            own.add_(torch.tensor(notes, dtype=own.dtype))
+            own.add_(torch.tensor(notes, dtype=own.dtype, device=own.device))
         total = self._total(blocks)
         self.begin_micro_batch(last=True)
         totals = self._flat.read(total)

@@ -1,0 +1,38 @@
+"""Trainings on a device that isn't the CPU, without a GPU: nothing mixes devices, and little waits for one.
+
+Each runs in a process of its own, since a device once registered stays.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
+
+ROOT = Path(__file__).parents[2]
+
+
+def told(*words: str) -> Any:
+    """What the script ``on_pretend`` printed for these words."""
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.fallow.on_pretend", *words],
+        cwd=ROOT,
+        env={**os.environ, "TEST_DEVICE": "pretend", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    return json.loads(run.stdout)
+
+
+@pytest.mark.quick
+def test_a_training_on_a_device_that_is_not_the_cpu_learns_what_it_learns_on_the_cpu() -> None:
+    for learned in told("trainings"):
+        assert learned["pretend"] == learned["cpu"], learned["name"]
