@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from analytics.bin_table import bins_by_gpu
-from analytics.findings import judge
+from analytics.findings import judge, judge_jobs
 from analytics.findings.unproven import LASTS_S
 from analytics.findings.window import newest, stale
 from analytics.model import (
@@ -59,11 +59,12 @@ def assess(connection: Connection, now_ms: int, thresholds: Thresholds, tick_ms:
         connection, Moment(now_ms=now_ms, from_ms=from_ms, end_ms=end_ms, tick_ms=tick_ms), thresholds
     )
     verdicts = [judge(past, now_ms, thresholds, tick_ms) for past in pasts]
+    by_gpu = tuple(finding for verdict in verdicts for finding in _ordered(verdict))
     return Analysis(
         as_of_ms=now_ms,
         window_from_ms=from_ms,
         coverage=_coverage(pasts, now_ms, thresholds, tick_ms),
-        findings=tuple(finding for verdict in verdicts for finding in _ordered(verdict)),
+        findings=(*judge_jobs(pasts, verdicts, thresholds), *by_gpu),
         unknown=tuple(entry for verdict in verdicts for entry in verdict.unknown),
         starting=tuple(entry for verdict in verdicts for entry in verdict.starting),
         patterns=patterns(connection, now_ms, thresholds),

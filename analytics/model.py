@@ -19,7 +19,9 @@ class FindingKind(StrEnum):
     NOT_STARTED accuses nobody: a job was given GPUs a good while ago and has not computed on them yet. Six
     hours on it is waste: SLEEPING_BATCH, or CRASH_LOOP where its processes are new ones again and again.
     RARELY_USED is activity that recurs and is thin; RESERVED_BY_DESIGN is a server's memory, which a
-    MEMORY_HOG's is not. Nobody acts on these four.
+    MEMORY_HOG's is not. Nobody acts on these four. USES_PART and STRAGGLER are of a job over all its GPUs,
+    one finding a job: some of its GPUs do nothing while others work, or all wait for one. They bear no
+    hours, which are in the findings of the GPUs.
     """
 
     HELD_IDLE = "held-idle"
@@ -36,6 +38,12 @@ class FindingKind(StrEnum):
     FALLING_GPU = "falling-gpu"
     INTRUDER = "intruder"
     UNPROVEN_CLAIM = "unproven-claim"
+    USES_PART = "uses-part"
+    STRAGGLER = "straggler"
+
+
+JOB_KINDS = frozenset({FindingKind.USES_PART, FindingKind.STRAGGLER})
+"""What is said of a job as a whole; its GPU is the first of those that it is about."""
 
 
 class PatternKind(StrEnum):

@@ -64,6 +64,12 @@ class Thresholds:
     )
     signature_rise_s: int = bounded(10, 1, 600, "within so long")
     signature_flat_ratio: float = bounded(0.01, 0.0, 0.2, "and changing by no more than this afterwards")
+    straggler_window_s: int = bounded(
+        3600, 600, 7200, "how long one GPU of a job must be unlike the others before it is a straggler"
+    )
+    straggler_ratio: float = bounded(
+        0.6, 0.1, 0.9, "straggler: what is busy less is so at most this much of what is busy more"
+    )
     suspect_ratio: float = bounded(
         0.9, 0.5, 1.0, "utilization from here on, with no process or at idle power, is not believed"
     )

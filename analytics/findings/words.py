@@ -1,5 +1,6 @@
 """How findings speak: who, which GPU, since when, how much. Times in sentences are UTC."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from analytics.model import Claim, GpuPast
@@ -9,6 +10,8 @@ GIB = 1 << 30
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
+MOST_NAMES = 8
+"""So many GPUs are named one by one: a whole node of them."""
 
 
 def gpu_name(past: GpuPast) -> str:
@@ -21,6 +24,21 @@ def gpu_name(past: GpuPast) -> str:
     if past.mig_profile is not None and past.gpu_index is not None:
         which = f"{which}/{past.mig_profile} ({_short_uuid(past.uuid)})"
     return f"{which} of {past.node}"
+
+
+def gpu_names(pasts: Sequence[GpuPast]) -> str:
+    """ "GPU 1, 2 and 3 of node1", or each by its own name where they are of several nodes or of one board."""
+    plain = all(past.mig_profile is None and past.gpu_index is not None for past in pasts)
+    if plain and len({past.node for past in pasts}) == 1:
+        return f"GPU {_and([str(past.gpu_index) for past in pasts])} of {pasts[0].node}"
+    return _and([gpu_name(past) for past in pasts])
+
+
+def _and(names: Sequence[str]) -> str:
+    """ "a, b and c"; of many, the first ones and how many more."""
+    if len(names) > MOST_NAMES:
+        return f"{', '.join(names[: MOST_NAMES - 1])} and {len(names) - MOST_NAMES + 1} more"
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _short_uuid(uuid: str) -> str:

@@ -28,6 +28,8 @@ KIND_STYLES = {
     "falling-gpu": "bold red",
     "intruder": "bold red",
     "unproven-claim": "bold red",
+    "uses-part": "magenta",
+    "straggler": "yellow",
 }
 MOST_REASONS = 3
 

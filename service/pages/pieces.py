@@ -32,6 +32,8 @@ KINDS: Mapping[str, str] = {
     "falling-gpu": "Falling GPU",
     "intruder": "Intruder",
     "unproven-claim": "Unproven claim",
+    "uses-part": "Uses a part",
+    "straggler": "Straggler",
 }
 """The kinds of finding, as they are called on screens."""
 
@@ -182,6 +184,8 @@ def tag_of_kind(kind: str, label: str, colours: Palette) -> str:
         "falling-gpu": "unknown",
         "intruder": "held-idle",
         "unproven-claim": "held-idle",
+        "uses-part": "allocated-empty",
+        "straggler": "low-saturation",
     }
     ground = colours.states[like.get(kind, "free")]
     return tag(label, ground, ink_on(ground))

@@ -1,0 +1,247 @@
+"""One verdict for a job over all its GPUs: it uses a part of them, or all but a few wait for those few. Pure.
+
+Only jobs that have their GPUs to themselves: on a shared GPU the bins are not the job's own. What is said
+here bears no hours; those are in the findings of each GPU, so that an hour counts once.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from analytics.findings.window import bins_in, cover, known, mean
+from analytics.findings.words import gpu_names, holder_name, lasting, measured_by, percent
+from analytics.model import BIN_MS, Bins, Claim, Evidence, Finding, FindingKind, GpuPast, Verdict
+from analytics.thresholds import Thresholds
+from collector.model import JobKind, Rung
+
+IDLENESS = frozenset({FindingKind.HELD_IDLE, FindingKind.ALLOCATED_EMPTY})
+SPINS_RATIO = 0.9
+"""Who waits in a collective runs its kernel all the time, and so may who is waited for: one side does."""
+WORKS_RATIO = 0.5
+"""With so much of its SMs active the busier one of two works, and does not spin: `good` in the ledger."""
+ACTIVE_RATIO = 0.9
+"""Each GPU takes part in so many bins of the window: one that is idle now and then is not in lock step."""
+PARTS = 2
+"""The halves of the window must say the same: where work moved between GPUs there is no straggler."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Held:
+    """One GPU of a job, the claim on it, and what was said of it."""
+
+    past: GpuPast
+    claim: Claim
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Uneven:
+    """Which of a job's GPUs (by place) are unlike the others, and the mean level of both, by one measure."""
+
+    few: frozenset[int]
+    few_level: float
+    rest_level: float
+    by_kernels: bool
+
+
+def judge_jobs(
+    pasts: Sequence[GpuPast], verdicts: Sequence[Verdict], thresholds: Thresholds
+) -> tuple[Finding, ...]:
+    """What is to be said of jobs with several GPUs of their own; ``verdicts`` are those of ``pasts``."""
+    jobs: defaultdict[str, list[_Held]] = defaultdict(list)
+    for past, verdict in zip(pasts, verdicts, strict=True):
+        for claim in past.claims:
+            jobs[claim.holder.job].append(_Held(past=past, claim=claim, verdict=verdict))
+    answers = []
+    for job in sorted(jobs):
+        held = sorted(jobs[job], key=lambda each: (each.past.node, each.past.gpu_index or 0, each.past.uuid))
+        if len(held) > 1 and all(len(each.past.claims) == 1 for each in held):
+            answers.append(_uses_part(held, thresholds) or _straggler(held, thresholds))
+    return tuple(answer for answer in answers if answer is not None)
+
+
+def _uses_part(held: Sequence[_Held], t: Thresholds) -> Finding | None:
+    """Some of its GPUs are idle or empty, as each one's own finding says, while others are in use."""
+    quiet = [(each, found) for each in held for found in each.verdict.findings if found.kind in IDLENESS]
+    idle = [each for each, _ in quiet]
+    used = [each for each in held if each not in idle and _is_used(each, t)]
+    if not idle or not used:
+        return None
+    unsure = len(held) - len(idle) - len(used)
+    since_ms = max(found.since_ms for _, found in quiet)
+    names = gpu_names([each.past for each in idle])
+    window = idle[0].past.bins.last(bins_in(t.idle_window_s))
+    quiet_for = lasting(window.end_ms - since_ms)
+    have = "has" if len(idle) == 1 else "have"
+    more = "" if len(idle) == 1 else " or more"
+    tail = f" {unsure} more could not be judged." if unsure else ""
+    return _finding(
+        FindingKind.USES_PART,
+        idle[0],
+        window,
+        since_ms=since_ms,
+        sentence=(
+            f"{holder_name(idle[0].claim)} was given {len(held)} GPUs and uses {len(used)} of them: "
+            f"{names} {have} done nothing for it for {quiet_for}{more}.{tail}"
+        ),
+        evidence=(
+            Evidence(name="gpus", value=len(held)),
+            Evidence(name="gpus_used", value=len(used)),
+            Evidence(name="gpus_idle", value=len(idle)),
+            Evidence(name="gpus_not_judged", value=unsure),
+            Evidence(name="idle_gpus", value=names),
+        ),
+    )
+
+
+def _straggler(held: Sequence[_Held], t: Thresholds) -> Finding | None:
+    """All take part all the time, and a few are busy far less, or far more, than the others.
+
+    Servers have the load that their callers give them, and at a terminal each GPU may have its own program.
+    """
+    if any(each.claim.holder.kind in (JobKind.INFERENCE, JobKind.INTERACTIVE) for each in held):
+        return None
+    windows = [each.past.bins.last(bins_in(t.straggler_window_s)) for each in held]
+    if not all(_is_steady(each, window, t) for each, window in zip(held, windows, strict=True)):
+        return None
+    whole = _uneven(windows, held, t)
+    if whole is None:
+        return None
+    half = len(windows[0].covered) // PARTS
+    newer = _uneven([window.last(half) for window in windows], held, t)
+    older = _uneven([_first(window, half) for window in windows], held, t)
+    if newer is None or older is None or {newer.few, older.few} != {whole.few}:
+        return None
+    return _straggler_finding(held, windows, whole)
+
+
+def _is_steady(held: _Held, window: Bins, t: Thresholds) -> bool:
+    expected = bins_in(t.straggler_window_s)
+    if held.claim.from_ms > window.end_ms - expected * BIN_MS or cover(window, expected) < t.coverage_ratio:
+        return False
+    busy = known(window.busiest)
+    return sum(value > t.idle_ratio for value in busy) >= ACTIVE_RATIO * expected
+
+
+def _uneven(windows: Sequence[Bins], held: Sequence[_Held], t: Thresholds) -> _Uneven | None:
+    """Who is unlike the others, by the time in which kernels ran, else by the SMs; ``None``: nobody is."""
+    kernels = [mean(known(window.gpu_utilization)) for window in windows]
+    levels = [mean(known(window.utilization)) for window in windows]
+    measured = len({each.past.rung for each in held}) == 1 and held[0].past.rung is not Rung.UNKNOWN
+    found = _split(kernels, t, by_kernels=True)
+    if found is not None and len(held) == 2 and measured:
+        found = _of_two(found, levels)
+    if found is not None:
+        return found
+    spins = all(value is None or value >= SPINS_RATIO for value in kernels)
+    return _split(levels, t, by_kernels=False) if measured and spins else None
+
+
+def _split(levels: Sequence[float | None], t: Thresholds, *, by_kernels: bool) -> _Uneven | None:
+    """The minority on one side of the widest gap, where that is wide enough and one side is always busy."""
+    values = [(value, place) for place, value in enumerate(levels) if value is not None]
+    if len(values) < len(levels):
+        return None
+    values.sort()
+    at = min(range(1, len(values)), key=lambda place: values[place - 1][0] / max(values[place][0], 1e-9))
+    low, high = values[:at], values[at:]
+    if low[-1][0] > t.straggler_ratio * high[0][0] or (by_kernels and high[0][0] < SPINS_RATIO):
+        return None
+    if len(low) == len(high) and len(values) > 2:
+        return None
+    few, rest = (low, high) if len(low) <= len(high) else (high, low)
+    return _Uneven(
+        few=frozenset(place for _, place in few),
+        few_level=sum(value for value, _ in few) / len(few),
+        rest_level=sum(value for value, _ in rest) / len(rest),
+        by_kernels=by_kernels,
+    )
+
+
+def _of_two(found: _Uneven, levels: Sequence[float | None]) -> _Uneven:
+    """Of two GPUs the less busy one is waited for, unless the busier one truly works all that time."""
+    (low,) = found.few
+    high = 1 - low
+    if (levels[high] or 0.0) < WORKS_RATIO:
+        return found
+    return _Uneven(
+        few=frozenset({high}), few_level=found.rest_level, rest_level=found.few_level, by_kernels=True
+    )
+
+
+def _straggler_finding(held: Sequence[_Held], windows: Sequence[Bins], found: _Uneven) -> Finding:
+    few = [held[place] for place in sorted(found.few)]
+    rest = len(held) - len(few)
+    names = gpu_names([each.past for each in few])
+    minutes = f"the last {len(windows[0].covered) * BIN_MS // 60_000} min"
+    others = f"the {rest} others" if rest > 1 else "the other one"
+    waits = (f"those {rest} wait" if rest > 1 else "that one waits") + (
+        " for it" if len(few) == 1 else " for them"
+    )
+    if found.by_kernels:
+        figures = f"kernels ran on {names} {percent(found.few_level)} of {minutes}, on {others} "
+    else:
+        were = "was" if len(few) == 1 else "were"
+        measure = measured_by(few[0].past.rung)
+        figures = f"{names} {were} {percent(found.few_level)} busy ({measure}) in {minutes}, {others} "
+    return _finding(
+        FindingKind.STRAGGLER,
+        few[0],
+        windows[min(found.few)],
+        since_ms=windows[0].end_ms - len(windows[0].covered) * BIN_MS,
+        sentence=(
+            f"{holder_name(few[0].claim)} works on {len(held)} GPUs unevenly: {figures}"
+            f"{percent(found.rest_level)}. If they work on one thing together, {waits}."
+        ),
+        evidence=(
+            Evidence(name="gpus", value=len(held)),
+            Evidence(name="stragglers", value=len(few)),
+            Evidence(name="straggler_gpus", value=names),
+            Evidence(name="straggler_ratio", value=found.few_level),
+            Evidence(name="others_ratio", value=found.rest_level),
+            Evidence(name="by_kernel_time", value=found.by_kernels),
+        ),
+    )
+
+
+def _is_used(held: _Held, t: Thresholds) -> bool:
+    """Active within the idle window."""
+    return any(value > t.idle_ratio for value in known(held.past.bins.last(bins_in(t.idle_window_s)).busiest))
+
+
+def _first(bins: Bins, count: int) -> Bins:
+    """All but the newest ``count`` bins."""
+    keep = len(bins.covered) - count
+    return Bins(
+        end_ms=bins.end_ms - count * BIN_MS,
+        covered=bins.covered[:keep],
+        utilization=bins.utilization[:keep],
+        busiest=bins.busiest[:keep],
+        gpu_utilization=bins.gpu_utilization[:keep],
+    )
+
+
+def _finding(
+    kind: FindingKind,
+    held: _Held,
+    window: Bins,
+    *,
+    since_ms: int,
+    sentence: str,
+    evidence: tuple[Evidence, ...],
+) -> Finding:
+    return Finding(
+        kind=kind,
+        uuid=held.past.uuid,
+        node=held.past.node,
+        gpu_index=held.past.gpu_index,
+        holder=held.claim.holder,
+        since_ms=since_ms,
+        window_from_ms=window.end_ms - len(window.covered) * BIN_MS,
+        window_to_ms=window.end_ms,
+        coverage=cover(window, len(window.covered)),
+        rung=held.past.rung,
+        wasted_gpu_hours=None,
+        sentence=sentence,
+        evidence=evidence,
+    )
