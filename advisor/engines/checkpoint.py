@@ -7,19 +7,29 @@ back.
 
 All processes of a job are locked before the first is checkpointed. Whatever fails, everything that was
 begun is undone in reverse, and the outcome names the state that each process was left in. No signal is ever
-sent. Source: CUDA driver API, "CUDA Checkpointing" (cuCheckpointProcess*, since CUDA 12.8); what it cannot
-take along: the README of NVIDIA's cuda-checkpoint.
+sent: killing a process that was restored took whole hosts down (cuda-checkpoint issue 53, driver 595).
+Source: CUDA driver API, "CUDA Checkpointing" (cuCheckpointProcess*, since CUDA 12.8); what it cannot
+take along: the README of NVIDIA's cuda-checkpoint, "Functionality".
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
+from advisor.engines.gpu_room import FreeMemory, Held, no_room
+from collector.model import GpuUuid
 from collector.procfs.entanglements import Entanglement
 
 GIB = 1 << 30
 FIRST_DRIVER, LOCK_TIMEOUT_DRIVER = 550, 570
+TRIED_DRIVERS = frozenset({570, 575, 580})
+"""Major versions under which checkpoints and restores of one process are told to work (cuda-checkpoint issues
+34 and 44). Left out is what was told to fail: 590 (issue 27), 595 (53, a host went down), 610 (58, a crash
+of the target in Lock). None was tried by us; docs/hardware.md says what is."""
+INSTANCE = "MIG-"
+"""What the UUIDs of MIG instances begin with (MIG User Guide, "Device Enumeration")."""
+LOST = "what a driver refused to restore may never be restored any more (cuda-checkpoint issue 44)"
 HOST_RESERVE_BYTES = 2 * GIB
 """Left to the host beside what moves there: a job that survives its pause must not meet the OOM killer."""
 ROOT_UID = 0
@@ -96,10 +106,14 @@ class Host:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One process of the job: what the collector saw of it, and what /proc says now (``None``: gone)."""
+    """One process of the job: what the collector saw of it, and what /proc says now (``None``: gone).
+
+    ``uuids`` are the GPUs and MIG instances that it is on.
+    """
 
     pid: int
     memory_bytes: int | None
+    uuids: tuple[GpuUuid, ...] = ()
     world_size: str | None = None
     now: Entanglement | None = None
 
@@ -117,23 +131,43 @@ def unfit_host(host: Host) -> str | None:
             f"driver {host.driver_major} has no timeout for the lock, so a job that is stuck would hang the "
             f"pause: {LOCK_TIMEOUT_DRIVER} or later has"
         )
+    if host.driver_major not in TRIED_DRIVERS:
+        tried = ", ".join(map(str, sorted(TRIED_DRIVERS)))
+        return (
+            f"driver {host.driver_major} is none of those on which checkpoints are known to come back "
+            f"({tried})"
+        )
     return _served(host, ROOT_UID)
 
 
-def unfit(host: Host, targets: Sequence[Target]) -> str | None:
-    """Why these processes, all that a job has on GPUs, must not be checkpointed; ``None``: they may. Pure."""
+def unfit(host: Host, targets: Sequence[Target], listed: Collection[int] = ()) -> str | None:
+    """Why these processes, all that a job has on GPUs, must not be checkpointed; ``None``: they may. Pure.
+
+    ``listed`` are the processes of this machine that the driver lists on any GPU.
+    """
     if not targets:
         return "no process of it is on a GPU"
     reasons = (
         unfit_host(host),
-        *(_unfit_process(host, each, {one.pid for one in targets}) for each in targets),
+        *(_unfit_process(host, each, targets, listed) for each in targets),
         _no_room(host, targets),
     )
     return next((reason for reason in reasons if reason is not None), None)
 
 
-def pause(driver: Driver, pids: Sequence[int], timeout_ms: int, clock: Callable[[], float]) -> Deed:
-    """Take the processes off their GPUs, or leave all as they were. ``clock`` is monotonic seconds."""
+def pause(
+    driver: Driver,
+    pids: Sequence[int],
+    timeout_ms: int,
+    clock: Callable[[], float],
+    *,
+    held: Held,
+    free: FreeMemory,
+) -> Deed:
+    """Take the processes off their GPUs, or leave all as they were. ``clock`` is monotonic seconds.
+
+    ``held`` and ``free`` are for the way back of one whose neighbour could not be taken along.
+    """
     attempt = _Attempt(driver, pids, clock)
     busy = attempt.not_in(ProcessState.RUNNING)
     if busy is not None:
@@ -142,20 +176,32 @@ def pause(driver: Driver, pids: Sequence[int], timeout_ms: int, clock: Callable[
         attempt.each("lock", lambda pid: driver.lock(pid, timeout_ms))
         attempt.each("checkpoint", driver.checkpoint)
     except DriverRefused as refused:
-        troubles = attempt.undo()
+        troubles = attempt.undo(held, free)
         return attempt.broken(f"{refused}", troubles)
     odd = attempt.not_in(ProcessState.CHECKPOINTED)
     return attempt.deed(ok=odd is None, found=odd or f"{len(pids)} processes checkpointed")
 
 
-def resume(driver: Driver, pids: Sequence[int], clock: Callable[[], float]) -> Deed:
+def resume(
+    driver: Driver, pids: Sequence[int], clock: Callable[[], float], *, held: Held, free: FreeMemory
+) -> Deed:
     """Bring the processes back and let them go on; what runs already is left alone.
 
-    One that cannot be restored stays CHECKPOINTED, loses nothing, and can be tried again.
+    Where a GPU has not ``free`` what they ``held`` on it and 1 GiB more, the driver is not asked: they stay
+    CHECKPOINTED, lose nothing, and it can be tried again. A restore that the driver itself refuses may have
+    lost the process; the outcome says so.
     """
     attempt = _Attempt(driver, pids, clock)
+    away = attempt.standing(ProcessState.CHECKPOINTED)
+    lacking = no_room(away, held, free) if away else None
+    if lacking is not None:
+        return attempt.deed(ok=False, found=f"nothing was done: {lacking}")
     try:
         attempt.each("restore", driver.restore, only=ProcessState.CHECKPOINTED)
+    except DriverRefused as refused:
+        lost = f"; {LOST}" if str(refused).startswith("restore") else ""
+        return attempt.deed(ok=False, found=f"{refused}; {attempt.spelt()}{lost}")
+    try:
         attempt.each("unlock", driver.unlock, only=ProcessState.LOCKED)
     except DriverRefused as refused:
         return attempt.deed(ok=False, found=f"{refused}; {attempt.spelt()}")
@@ -177,13 +223,24 @@ class _Attempt:
                 do(pid)
         self._seconds[phase] = round(self._clock() - begun, 3)
 
-    def undo(self) -> list[str]:
-        """Everything back, the last first; what cannot be is named."""
+    def standing(self, state: ProcessState) -> tuple[int, ...]:
+        """Those that stand so."""
+        return tuple(pid for pid in self._pids if self._state(pid) == state.name.lower())
+
+    def undo(self, held: Held, free: FreeMemory) -> list[str]:
+        """Everything back, the last first; what cannot be is named.
+
+        It was there a moment ago: one whose memory is not known is tried, one that does not fit is not.
+        """
         troubles = []
         begun = self._clock()
         for pid in reversed(self._pids):
             try:
                 if self._driver.state(pid) is ProcessState.CHECKPOINTED:
+                    lacking = no_room((pid,), held, free) if held.get(pid) else None
+                    if lacking is not None:
+                        troubles.append(f"process {pid} stays off its GPUs: {lacking}")
+                        continue
                     self._driver.restore(pid)
                 if self._driver.state(pid) is ProcessState.LOCKED:
                     self._driver.unlock(pid)
@@ -232,7 +289,9 @@ def _served(host: Host, uid: int | None) -> str | None:
     )
 
 
-def _unfit_process(host: Host, target: Target, handled: set[int]) -> str | None:
+def _unfit_process(
+    host: Host, target: Target, targets: Sequence[Target], listed: Collection[int]
+) -> str | None:
     who, now = f"process {target.pid}", target.now
     if now is None:
         return f"{who} is gone"
@@ -240,9 +299,23 @@ def _unfit_process(host: Host, target: Target, handled: set[int]) -> str | None:
         return f"{who} is another user's: only root may checkpoint it"
     if (served := _served(host, now.uid)) is not None:
         return served
+    part = next((uuid for uuid in target.uuids if uuid.startswith(INSTANCE)), None)
+    if part is not None:
+        return (
+            f"{who} is on {part}: the driver checkpoints nothing on MIG instances (cuda-checkpoint issue 42)"
+        )
     if now.traced is not False:
         return f"{who} is being traced" if now.traced else f"whether {who} is being traced is not known"
-    if (target.world_size or "1") != "1" or now.nccl:
+    return _tied(target, targets, listed, now)
+
+
+def _tied(
+    target: Target, targets: Sequence[Target], listed: Collection[int], now: Entanglement
+) -> str | None:
+    """What ties it to others, by the signs that /proc and the driver's lists give."""
+    who = f"process {target.pid}"
+    elsewhere = any(set(one.uuids) - set(target.uuids) for one in targets if one.pid != target.pid)
+    if (target.world_size or "1") != "1" or now.nccl or (now.nccl_library and elsewhere):
         return (
             f"{who} is one of several that speak NCCL: one cannot be checkpointed without breaking the others"
         )
@@ -252,7 +325,8 @@ def _unfit_process(host: Host, target: Target, handled: set[int]) -> str | None:
         return f"{who} shares GPU memory with other processes, which no checkpoint takes along"
     if (now.managed_bytes or 0) > MANAGED_BYTES:
         return f"{who} uses unified memory ({(now.managed_bytes or 0) / GIB:.1f} GiB), which stays behind"
-    loose = sorted(set(now.others) - handled)
+    using = {*now.others, *(pid for pid in now.inherited if pid in listed)}
+    loose = sorted(using - {one.pid for one in targets})
     if loose:
         return f"{who} has a child with the GPU open (process {loose[0]}) that is not known to be on it"
     return None

@@ -3,6 +3,7 @@
 The only place that starts such a child. What may be checkpointed is decided in ``checkpoint``.
 """
 
+import json
 import os
 import platform
 import subprocess
@@ -12,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from advisor.engines.checkpoint import Deed, Host, Target
+from advisor.engines.gpu_room import Held
 from advisor.engines.moving import Ongoing
 from advisor.register.foreign import Seen
 from advisor.written import Unreadable, from_text
@@ -35,12 +37,12 @@ class Checkpointer(Protocol):
         """The processes as they are now."""
         ...
 
-    def pause(self, pids: Sequence[int]) -> Ongoing:
-        """Begin to take them off their GPUs."""
+    def pause(self, pids: Sequence[int], held: Held) -> Ongoing:
+        """Begin to take them off their GPUs; ``held`` says what each has on which."""
         ...
 
-    def resume(self, pids: Sequence[int]) -> Ongoing:
-        """Begin to bring them back."""
+    def resume(self, pids: Sequence[int], held: Held) -> Ongoing:
+        """Begin to bring them back, where each GPU has room for what they ``held`` on it."""
         ...
 
     def look(self, pids: Sequence[int]) -> Deed:
@@ -70,29 +72,31 @@ class LocalCheckpointer:
             Target(
                 pid=each.pid,
                 memory_bytes=each.memory_bytes,
+                uuids=each.uuids,
                 world_size=each.world_size,
                 now=_same(each, entanglement(each.pid)),
             )
             for each in seen
         )
 
-    def pause(self, pids: Sequence[int]) -> Ongoing:
+    def pause(self, pids: Sequence[int], held: Held) -> Ongoing:
         """Begin; it is over when the memory has moved, or after a quarter of an hour."""
-        return self._ask("pause", pids, LONGEST_S)
+        return self._ask("pause", pids, held, LONGEST_S)
 
-    def resume(self, pids: Sequence[int]) -> Ongoing:
+    def resume(self, pids: Sequence[int], held: Held) -> Ongoing:
         """Begin; it is over when the memory has moved, or after a quarter of an hour."""
-        return self._ask("resume", pids, LONGEST_S)
+        return self._ask("resume", pids, held, LONGEST_S)
 
     def look(self, pids: Sequence[int]) -> Deed:
         """Blocks for some seconds at most."""
-        asked = self._ask("look", pids, LOOK_S)
+        asked = self._ask("look", pids, {}, LOOK_S)
         while (deed := asked.ended(LOOK_S)) is None:
             pass
         return deed
 
-    def _ask(self, verb: str, pids: Sequence[int], patience_s: float) -> Ongoing:
-        command = [sys.executable, "-P", "-m", CHILD, verb, str(self._timeout_ms), *map(str, pids)]
+    def _ask(self, verb: str, pids: Sequence[int], held: Held, patience_s: float) -> Ongoing:
+        sizes = json.dumps({str(pid): dict(each) for pid, each in held.items()})
+        command = [sys.executable, "-P", "-m", CHILD, verb, str(self._timeout_ms), sizes, *map(str, pids)]
         try:
             child = subprocess.Popen(
                 command,

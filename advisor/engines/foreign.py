@@ -8,9 +8,9 @@ down before the driver is asked, so that whoever starts after a crash finds it a
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import assert_never
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, assert_never
 
 from advisor.engines.checkpoint import Deed, unfit
 from advisor.engines.checkpointer import Checkpointer
@@ -32,7 +32,7 @@ from advisor.steps import (
     Tell,
     Terminate,
 )
-from collector.model import JobId, NodeName
+from collector.model import GpuUuid, JobId, NodeName
 
 GIVEN_ELSEWHERE = ("slurm:", "pod:")
 """Ids of jobs that another manager gave their GPUs: what a pause frees there, nobody could use."""
@@ -43,11 +43,36 @@ Sightings = Callable[[JobId], tuple[Seen, ...]]
 """The processes of a job that are on GPUs now."""
 
 
+class Lease(Protocol):
+    """Keeps GPUs from everybody else while memory comes back onto them: a restore that meets too little of it
+    loses the job (``gpu_room``)."""
+
+    def reserve(self, job: JobId, uuids: Sequence[GpuUuid]) -> str | None:
+        """Keep them for the job; why not, and then none is kept."""
+        ...
+
+    def release(self, job: JobId) -> None:
+        """It runs again, or will not come back now."""
+        ...
+
+
+class NoLease:
+    """Where nobody else gives out GPUs."""
+
+    def reserve(self, job: JobId, uuids: Sequence[GpuUuid]) -> str | None:
+        """Nothing to keep them from."""
+        return None
+
+    def release(self, job: JobId) -> None:
+        """Nothing was kept."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """What the engine works with. ``checkpointer``: ``None`` while pausing is off. ``node``: this machine.
 
-    ``account_uid`` is the number of an account by its name, ``None`` when there is none here.
+    ``account_uid`` is the number of an account by its name, ``None`` when there is none here. ``listed`` are
+    those that the driver lists on this machine's GPUs. ``lease`` keeps GPUs for a job that comes back.
     """
 
     book: ForeignBook
@@ -56,6 +81,8 @@ class Parts:
     checkpointer: Checkpointer | None
     node: NodeName
     account_uid: Callable[[str], int | None]
+    listed: Callable[[], frozenset[int]] = frozenset
+    lease: Lease = field(default_factory=NoLease)
 
 
 class ForeignEngine:
@@ -68,6 +95,7 @@ class ForeignEngine:
         self._book, self._sightings = parts.book, parts.sightings
         self._ways, self._checkpointer = tuple(parts.ways), parts.checkpointer
         self._node, self._account_uid = parts.node, parts.account_uid
+        self._listed, self._lease = parts.listed, parts.lease
         self._moving: dict[JobId, Moving] = {}
         self._beginning = threading.Lock()
         self._stopping = threading.Event()
@@ -185,7 +213,7 @@ class ForeignEngine:
                 self._book.end(step.job, "failed")
             return Failed(found=deed.found)
 
-        return self._follow(Moving(step, self._checkpointer.pause(_pids(seen)), conclude))
+        return self._follow(Moving(step, self._checkpointer.pause(_pids(seen), _held(seen)), conclude))
 
     def unfit(self, job: JobId, seen: Sequence[Seen]) -> str | None:
         """Why this job cannot be paused here and now; ``None`` when it can be tried. Reads /proc."""
@@ -203,7 +231,7 @@ class ForeignEngine:
         boxed = next((each for each in seen if each.container is not None), None)
         if boxed is not None:
             return f"process {boxed.pid} is in a container, whose memory and devices are not ours to judge"
-        return unfit(self._checkpointer.host(), self._checkpointer.targets(seen))
+        return unfit(self._checkpointer.host(), self._checkpointer.targets(seen), self._listed())
 
     def _resume(self, step: Resume) -> Moving | Outcome:
         open_one = self._book.paused(step.job)
@@ -219,14 +247,18 @@ class ForeignEngine:
             self._book.end(step.job, "gone")
             return Stale(found="its processes have ended meanwhile")
         left = tuple(pid for pid in _pids(paused.processes) if pid not in gone)
+        refused = self._lease.reserve(step.job, paused.gpus)
+        if refused is not None:
+            return Stale(found=f"it stays paused: {refused}")
 
         def conclude(deed: Deed) -> Outcome:
+            self._lease.release(step.job)
             if not deed.ok:
                 return Failed(found=deed.found)
             self._book.end(step.job, "resumed")
             return Done(took_s=_took(deed), note=_said(deed))
 
-        return self._follow(Moving(step, self._checkpointer.resume(left), conclude))
+        return self._follow(Moving(step, self._checkpointer.resume(left, _held(paused.processes)), conclude))
 
     def _follow(self, moving: Moving) -> Moving:
         self._moving[moving.step.job] = moving
@@ -265,6 +297,15 @@ def _under_way(moving: Moving) -> Late:
 
 def _pids(processes: Sequence[Seen]) -> tuple[int, ...]:
     return tuple(each.pid for each in processes)
+
+
+def _held(processes: Sequence[Seen]) -> dict[int, Mapping[GpuUuid, int]]:
+    """What each held on which GPU; of one written down without it, all that it held, on each of them."""
+    return {
+        each.pid: each.held or dict.fromkeys(each.uuids, each.memory_bytes)
+        for each in processes
+        if each.memory_bytes is not None
+    }
 
 
 def _took(deed: Deed) -> float:

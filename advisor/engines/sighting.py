@@ -22,7 +22,10 @@ def processes_of(snapshot: Snapshot, job: JobId, now_ms: int, oldest_ms: int = O
 
 
 def _seen(key: ProcessKey, samples: list[ProcessSample], process: Process | None) -> Seen:
-    held = [sample.memory_used_bytes for sample in samples]
+    held = {
+        sample.uuid: sample.memory_used_bytes for sample in samples if sample.memory_used_bytes is not None
+    }
+    known = len(held) == len(samples)
     environment = {} if process is None else dict(process.environment)
     return Seen(
         node=key.node,
@@ -32,7 +35,8 @@ def _seen(key: ProcessKey, samples: list[ProcessSample], process: Process | None
         user=None if process is None else process.user,
         name=None if process is None else process.name,
         uuids=tuple(sorted(sample.uuid for sample in samples)),
-        memory_bytes=None if None in held else sum(each for each in held if each is not None),
+        memory_bytes=sum(held.values()) if known else None,
+        held=held if known else {},
         world_size=environment.get("WORLD_SIZE"),
         container=None if process is None else process.container or process.pod,
     )

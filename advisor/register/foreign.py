@@ -4,7 +4,8 @@ One class over three tables. Nothing is decided here, and nothing is done to a p
 rows or commits one.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from advisor.live.spoken import Keep, Word, spoken_of
@@ -23,7 +24,10 @@ DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A process of a job as it was last seen on its GPUs; ``memory_bytes`` on all of them together."""
+    """A process of a job as it was last seen on its GPUs; ``memory_bytes`` on all of them together.
+
+    ``held`` are the bytes on each, where all are known; what was written before it was kept has none.
+    """
 
     node: NodeName
     pid: int
@@ -33,6 +37,7 @@ class Seen:
     name: str | None = None
     uuids: tuple[GpuUuid, ...] = ()
     memory_bytes: int | None = None
+    held: Mapping[GpuUuid, int] = field(default_factory=dict)
     world_size: str | None = None
     container: str | None = None
 

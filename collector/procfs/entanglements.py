@@ -1,8 +1,8 @@
 """What ties a process to others, as /proc shows it: what no checkpoint of that one process can take along.
 
-Signs, not proofs: shared segments of NCCL and of torch's CUDA tensors, memory that CUDA manages on both
-sides, children with the GPU open, a debugger. A sign that could not be looked at is ``None``, and is no
-all-clear.
+Signs, not proofs: NCCL's library and its shared segments, torch's shared CUDA tensors, memory that CUDA
+manages on both sides, children that use the GPU, a debugger. A sign that could not be looked at is ``None``,
+and is no all-clear.
 """
 
 import os
@@ -19,6 +19,8 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 _MAP = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ \S+\s+(\S.*)$", re.MULTILINE)
 _NCCL = re.compile(rb"^/dev/shm/nccl-")
+_NCCL_LIBRARY = re.compile(rb"^/.*/libnccl[^/]*\.so")
+_GPU_MAPPING = re.compile(rb"^/dev/nvidia")
 _SHARED_TENSORS = re.compile(rb"^/dev/shm/(?:torch_|cuda\.shm\.)")
 _MANAGED = b"/dev/nvidia-uvm"
 _MPS_NAMES = (b"nvidia-cuda-mps",)
@@ -29,9 +31,12 @@ _MPS_NAMES = (b"nvidia-cuda-mps",)
 class Entanglement:
     """One process as a checkpoint would meet it; ``None`` is "could not be looked at".
 
-    ``managed_bytes`` is what it maps of the unified-memory device. ``others`` are descendants of it that have
-    a GPU open. ``cgroup_left_bytes`` is how much more its control group may hold, ``None`` also where it has
-    no limit: then ``cgroup_read`` is true.
+    ``nccl`` is a segment of NCCL's own; over NVLink and cuMem it has none (cuda-checkpoint issues 30 and 45),
+    so ``nccl_library`` says whether it could speak NCCL at all. ``managed_bytes`` is what it maps of the
+    unified-memory device. ``others`` are descendants of it that use a GPU, or may: it is open in them, and
+    they map it by an address that their parent hasn't. ``inherited`` are those in which it is open by
+    inheritance alone, as in a loader's workers after a fork. ``cgroup_left_bytes`` is how much more its
+    control group may hold, ``None`` also where it has no limit: then ``cgroup_read`` is true.
     """
 
     pid: int
@@ -39,9 +44,11 @@ class Entanglement:
     uid: int | None
     traced: bool | None = None
     nccl: bool | None = None
+    nccl_library: bool | None = None
     shared_tensors: bool | None = None
     managed_bytes: int | None = None
     others: tuple[int, ...] = ()
+    inherited: tuple[int, ...] = ()
     cgroup_left_bytes: int | None = None
     cgroup_read: bool = False
 
@@ -88,15 +95,18 @@ def _look(folder: Folder, proc: Path, cgroups: Path) -> Entanglement | None:
     stat, status, maps = parse_stat(text), folder.read("status"), folder.read("maps")
     known = None if isinstance(maps, Denied) else maps
     left = _cgroup_left(folder, cgroups)
+    others, inherited = _gpu_descendants(folder.pid, proc)
     return Entanglement(
         pid=folder.pid,
         started_ms=started_ms(stat, _boot_ms(proc), os.sysconf("SC_CLK_TCK")),
         uid=None if isinstance(status, Denied) else parse_uid(status),
         traced=None if isinstance(status, Denied) else _is_traced(status),
         nccl=None if known is None else _maps_any(known, _NCCL),
+        nccl_library=None if known is None else _maps_any(known, _NCCL_LIBRARY),
         shared_tensors=None if known is None else _maps_any(known, _SHARED_TENSORS),
         managed_bytes=None if known is None else _managed(known),
-        others=_gpu_descendants(folder.pid, proc),
+        others=others,
+        inherited=inherited,
         cgroup_left_bytes=None if left is None else left[0],
         cgroup_read=left is not None,
     )
@@ -119,20 +129,45 @@ def _managed(maps: bytes) -> int:
     return sum(int(m[2], 16) - int(m[1], 16) for m in _MAP.finditer(maps) if m[3].startswith(_MANAGED))
 
 
-def _gpu_descendants(pid: int, proc: Path) -> tuple[int, ...]:
+def _gpu_descendants(pid: int, proc: Path) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Those that use a GPU or may, and those that only inherited its open files; each in order."""
     children: dict[int, list[int]] = {}
     for entry in os.scandir(proc):
         if entry.name.isdigit():
             text = read_file(Path(entry.path) / "stat")
             if text is not None:
                 children.setdefault(parse_stat(text).parent_pid, []).append(int(entry.name))
-    found, line = [], list(children.get(pid, ()))
+    using: list[int] = []
+    inherited: list[int] = []
+    line = [(child, pid) for child in children.get(pid, ())]
     while line:
-        child = line.pop()
-        line += children.get(child, ())
+        child, parent = line.pop()
+        line += [(each, child) for each in children.get(child, ())]
         if _may_hold_gpu(child, proc):
-            found.append(child)
-    return tuple(sorted(found))
+            (using if _maps_its_own(child, parent, proc) else inherited).append(child)
+    return tuple(sorted(using)), tuple(sorted(inherited))
+
+
+def _maps_its_own(pid: int, parent: int, proc: Path) -> bool:
+    """Whether it maps a GPU by an address that its parent hasn't: then it made a context of its own.
+
+    A fork copies mappings to the same addresses, if at all. What cannot be read counts as if.
+    """
+    own, parents = _gpu_addresses(pid, proc), _gpu_addresses(parent, proc)
+    return own is None or bool(own - (parents or frozenset()))
+
+
+def _gpu_addresses(pid: int, proc: Path) -> frozenset[bytes] | None:
+    folder = open_folder(proc, pid)
+    if isinstance(folder, Denied):
+        return None
+    try:
+        maps = folder.read("maps")
+    finally:
+        folder.close()
+    if isinstance(maps, Denied):
+        return None
+    return frozenset(found[1] for found in _MAP.finditer(maps) if _GPU_MAPPING.match(found[3]))
 
 
 def _may_hold_gpu(pid: int, proc: Path) -> bool:

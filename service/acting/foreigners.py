@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from advisor.engines.checkpointer import Checkpointer, LocalCheckpointer
-from advisor.engines.foreign import ForeignEngine, Parts, beyond
+from advisor.engines.foreign import ForeignEngine, Lease, NoLease, Parts, beyond
 from advisor.engines.sighting import OLDEST_MS, processes_of
 from advisor.engines.telling import Notifier, TerminalNotifier
 from advisor.live.protect import Protect, with_protection
@@ -52,7 +52,16 @@ class Sight:
 class Foreigners:
     """The foreign half of acting; ``engine`` carries out, ``complete`` is for every look at the cluster."""
 
-    def __init__(self, book: ForeignBook, config: "Config", clock: "Clock", protect: Protect, sight: Sight):
+    def __init__(
+        self,
+        book: ForeignBook,
+        config: "Config",
+        clock: "Clock",
+        protect: Protect,
+        sight: Sight,
+        *,
+        lease: Lease | None = None,
+    ) -> None:
         self._book, self._clock, self._protect, self._sight = book, clock, protect, sight
         self._node = NodeName(socket.gethostname())
         self._attended_ms = config.foreign.attended_s * 1000
@@ -71,6 +80,8 @@ class Foreigners:
                 checkpointer=checkpointer,
                 node=self._node,
                 account_uid=uid_of,
+                listed=self._listed,
+                lease=lease or NoLease(),
             )
         )
 
@@ -78,6 +89,11 @@ class Foreigners:
         """The processes of a foreign job that are on GPUs now."""
         oldest_ms = round(OLDEST_MS * self._rehearsal.speed)
         return processes_of(self._sight.snapshot(), job, self._clock.now_ms(), oldest_ms)
+
+    def _listed(self) -> frozenset[int]:
+        """The processes that the driver listed on this machine's GPUs at the newest look."""
+        samples = self._sight.snapshot().process_samples
+        return frozenset(each.key.pid for each in samples if each.key.node == self._node)
 
     def complete(self, state: ClusterState) -> ClusterState:
         """The state with all that is known of foreign jobs. Reads the store and /proc; blocks briefly."""

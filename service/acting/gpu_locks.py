@@ -13,14 +13,14 @@ import re
 import stat
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.register.life import leased
 from advisor.register.model import Entry
-from collector.model import GpuUuid
+from collector.model import GpuUuid, JobId
 from service.trouble import Trouble
 
 if TYPE_CHECKING:
@@ -85,32 +85,47 @@ class GpuLocks:
         self._folder, self._owner, self._monotonic_ms = folder, owner, monotonic_ms
         self._held: dict[GpuUuid, tuple[int, int]] = {}
         self._refused_ms: dict[GpuUuid, int] = {}
+        self._reserved: dict[GpuUuid, JobId] = {}
         self._guard = threading.Lock()
 
     def take(self, uuids: Iterable[GpuUuid]) -> str | None:
         """Hold the locks of all these; why one cannot be held, and then none is that was not before."""
-        if self._folder is None:
-            return None
         with self._guard:
-            fresh: list[GpuUuid] = []
+            return self._take(tuple(uuids))
+
+    def reserve(self, job: JobId, uuids: Collection[GpuUuid], leased: Collection[GpuUuid]) -> str | None:
+        """Keep these from every other lease, for a job whose memory comes back onto them; why not.
+
+        ``leased`` is what this service has given out.
+        """
+        with self._guard:
             for uuid in uuids:
+                if uuid in leased or self._reserved.get(uuid, job) != job:
+                    return f"{uuid} is leased to somebody else"
+                if uuid in self._held and self._is_fresh(uuid):
+                    return f"{uuid} is being leased to somebody else"
+            refused = self._take(tuple(uuids))
+            if refused is None:
+                self._reserved |= dict.fromkeys(uuids, job)
+            return refused
+
+    def release(self, job: JobId) -> None:
+        """What was reserved for it may be leased again."""
+        with self._guard:
+            mine = [uuid for uuid, each in self._reserved.items() if each == job]
+            for uuid in mine:
+                del self._reserved[uuid]
                 if uuid in self._held:
-                    continue
-                refused = self._lock(self._folder, uuid)
-                if refused is not None:
-                    self._refused_ms[uuid] = self._monotonic_ms()
-                    for each in fresh:
-                        os.close(self._held.pop(each)[0])
-                    return refused
-                fresh.append(uuid)
-            return None
+                    os.close(self._held.pop(uuid)[0])
 
     def keep(self, uuids: Collection[GpuUuid]) -> None:
         """Let go of the locks of all others, but those that were only just taken."""
         oldest_ms = self._monotonic_ms() - JUST_TAKEN_S * 1000
         with self._guard:
             gone = [
-                each for each, (_, at_ms) in self._held.items() if each not in uuids and at_ms < oldest_ms
+                each
+                for each, (_, at_ms) in self._held.items()
+                if each not in uuids and each not in self._reserved and at_ms < oldest_ms
             ]
             for uuid in gone:
                 os.close(self._held.pop(uuid)[0])
@@ -135,6 +150,29 @@ class GpuLocks:
                 os.close(descriptor)
             self._held.clear()
 
+    def _take(self, uuids: Sequence[GpuUuid]) -> str | None:
+        kept = next((uuid for uuid in uuids if uuid in self._reserved), None)
+        if kept is not None:
+            return f"{kept} is kept for {self._reserved[kept]}, whose memory comes back onto it"
+        if self._folder is None:
+            return None
+        fresh: list[GpuUuid] = []
+        for uuid in uuids:
+            if uuid in self._held:
+                continue
+            refused = self._lock(self._folder, uuid)
+            if refused is not None:
+                self._refused_ms[uuid] = self._monotonic_ms()
+                for each in fresh:
+                    os.close(self._held.pop(each)[0])
+                return refused
+            fresh.append(uuid)
+        return None
+
+    def _is_fresh(self, uuid: GpuUuid) -> bool:
+        """Whether its lock was only just taken: its lease may not be written down yet."""
+        return self._held[uuid][1] >= self._monotonic_ms() - JUST_TAKEN_S * 1000
+
     def _lock(self, folder: Path, uuid: GpuUuid) -> str | None:
         path = folder / f"{re.sub(r'[^A-Za-z0-9-]', '_', uuid)}.lock"
         try:
@@ -152,6 +190,22 @@ class GpuLocks:
         os.pwrite(descriptor, f"{self._owner}\n".encode()[:HOLDER_BYTES], 0)
         self._held[uuid] = descriptor, self._monotonic_ms()
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreLease:
+    """``advisor.engines.foreign.Lease`` by these locks; ``leased`` are the GPUs given out by this service."""
+
+    locks: GpuLocks
+    leased: Callable[[], Collection[GpuUuid]]
+
+    def reserve(self, job: JobId, uuids: Sequence[GpuUuid]) -> str | None:
+        """Keep them from everybody else; why not."""
+        return self.locks.reserve(job, uuids, self.leased())
+
+    def release(self, job: JobId) -> None:
+        """Nothing of it comes back any more."""
+        self.locks.release(job)
 
 
 def hold_leased(locks: GpuLocks, register: "Register") -> None:

@@ -36,7 +36,7 @@ from service.acting.eyes import Eyes
 from service.acting.forced_end import ForcedEnd
 from service.acting.foreign_orders import ForeignOrders
 from service.acting.foreigners import Foreigners, Sight
-from service.acting.gpu_locks import GpuLocks, hold_leased
+from service.acting.gpu_locks import GpuLocks, RestoreLease, hold_leased
 from service.acting.granting import Granting
 from service.acting.keeping import Keeping
 from service.acting.launcher_reports import LauncherReports
@@ -204,7 +204,8 @@ def _roots(ground: Ground) -> _Roots:
     limits = limits_of(config)
     foreign, messages = ForeignBook(store, clock), MessageNotifier()
     sight = Sight(snapshot=ground.snapshot, simulated=ground.simulated, messages=(messages,))
-    foreigners = Foreigners(foreign, config, clock, site_of(config).protect, sight)
+    lease = RestoreLease(ground.locks, register.holders)
+    foreigners = Foreigners(foreign, config, clock, site_of(config).protect, sight, lease=lease)
     entry_of, settle = partial(_entry, register), foreigners.engine.settle
     books = open_books(store, clock, ground.folder, entry_of, settle, known=register.newest_known)
     granting = Granting(register, seldom(find_daemon, clock))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from advisor.engines.checkpoint import Deed, Host, Target
 from advisor.engines.checkpointer import Over, major
+from advisor.engines.gpu_room import Held
 from advisor.engines.moving import Ongoing
 from advisor.engines.mps import find_mps
 from advisor.engines.telling import Notice, Told
@@ -131,17 +132,19 @@ class HandCheckpointer:
             return tuple(from_tree(Target, row) for row in rows)
         except (Unanswered, Refused, Unreadable, KeyError):
             return tuple(
-                Target(pid=each.pid, memory_bytes=each.memory_bytes, world_size=each.world_size)
+                Target(
+                    pid=each.pid, memory_bytes=each.memory_bytes, uuids=each.uuids, world_size=each.world_size
+                )
                 for each in seen
             )
 
-    def pause(self, pids: Sequence[int]) -> Ongoing:
+    def pause(self, pids: Sequence[int], held: Held) -> Ongoing:
         """Begin to take them off their GPUs."""
-        return self._begin("pause", pids)
+        return self._begin("pause", pids, held)
 
-    def resume(self, pids: Sequence[int]) -> Ongoing:
+    def resume(self, pids: Sequence[int], held: Held) -> Ongoing:
         """Begin to bring them back."""
-        return self._begin("resume", pids)
+        return self._begin("resume", pids, held)
 
     def look(self, pids: Sequence[int]) -> Deed:
         """Only their states; blocks for a moment."""
@@ -151,13 +154,15 @@ class HandCheckpointer:
             return Deed(ok=False, found=f"fallow-hand: {error}")
         return found
 
-    def _begin(self, verb: str, pids: Sequence[int]) -> Ongoing:
+    def _begin(self, verb: str, pids: Sequence[int], held: Held) -> Ongoing:
         processes = [[pid, self._started_ms.get(pid) or _started_ms(pid)] for pid in pids]
         gone = [pid for pid, started_ms in processes if started_ms is None]
         if gone:
             return Over(Deed(ok=False, found=f"process {gone[0]} is gone; nothing was done", undone=True))
         try:
-            connection = wire.begin(self._path, {"verb": verb, "processes": processes}, self._trusted)
+            sizes = {str(pid): dict(each) for pid, each in held.items()}
+            request: wire.Request = {"verb": verb, "processes": processes, "held": sizes}
+            connection = wire.begin(self._path, request, self._trusted)
         except Unanswered as error:
             return Over(Deed(ok=False, found=f"fallow-hand: {error}", undone=True))
         connection.settimeout(LONGEST_S)

@@ -10,6 +10,7 @@ there it pauses nobody. Each act is in its own journal (``journal.jsonl``, synce
 after it ended. No verb sends a signal or ends a process.
 """
 
+import re
 import sys
 import threading
 import time
@@ -21,10 +22,11 @@ from typing import Any
 
 from advisor.engines.checkpoint import Deed
 from advisor.engines.checkpointer import Checkpointer, LocalCheckpointer
+from advisor.engines.gpu_room import Held
 from advisor.engines.telling import Notice, Notifier, TerminalNotifier
 from advisor.register.foreign import Seen
 from advisor.written import from_tree, to_tree
-from collector.model import JobId
+from collector.model import GpuUuid, JobId
 from collector.procfs.entanglements import Entanglement, entanglement
 from collector.procfs.stat import is_same_start
 from service.privileged.journal import HandJournal, open_journal
@@ -32,6 +34,8 @@ from service.privileged.probe import options
 from service.privileged.wire import Refused, Request, serve, server
 
 HOUR_S = 3600.0
+_UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,95}")
+"""It becomes an argument of a command, and no option: 96 characters are what NVML gives one at most."""
 
 PAUSES_AN_HOUR = 20
 """Four times what the service itself allows in a cluster (5 an hour): a service that lies does no more."""
@@ -97,15 +101,15 @@ class Hand:
             case "look":
                 return {"deed": to_tree(self._checkpointer.look(_pids(request)))}
             case "pause":
-                return {"deed": to_tree(self._pause(_processes(request), uid))}
+                return {"deed": to_tree(self._pause(_processes(request), _held(request), uid))}
             case "resume":
-                return {"deed": to_tree(self._resume(_processes(request), uid))}
+                return {"deed": to_tree(self._resume(_processes(request), _held(request), uid))}
             case "tell":
                 return self._tell(request, uid)
             case verb:
                 raise Refused(f"{verb!r} is not a verb of fallow-hand")
 
-    def _pause(self, processes: Sequence[tuple[int, int]], uid: int) -> Deed:
+    def _pause(self, processes: Sequence[tuple[int, int]], held: Held, uid: int) -> Deed:
         stopped = next((path for path in self._stop_files if path.exists()), None)
         if stopped is not None:
             raise Refused(f"acting is stopped: {stopped} is there")
@@ -118,9 +122,9 @@ class Hand:
             if not self._pauses.take("all", now_s):
                 raise Refused(f"{PAUSES_AN_HOUR} pauses were made within the hour; fallow-hand makes no more")
             number = self._journal.begun("pause", processes, uid)
-            return self._done(number, self._checkpointer.pause([pid for pid, _ in processes]))
+            return self._done(number, self._checkpointer.pause([pid for pid, _ in processes], held))
 
-    def _resume(self, processes: Sequence[tuple[int, int]], uid: int) -> Deed:
+    def _resume(self, processes: Sequence[tuple[int, int]], held: Held, uid: int) -> Deed:
         """A stop file does not hold this up: it is the way back."""
         paused = self._journal.paused()
         for pid, started_ms in processes:
@@ -129,7 +133,7 @@ class Hand:
             self._must_be_meant(pid, started_ms)
         with self._acting:
             number = self._journal.begun("resume", processes, uid)
-            return self._done(number, self._checkpointer.resume([pid for pid, _ in processes]))
+            return self._done(number, self._checkpointer.resume([pid for pid, _ in processes], held))
 
     def _done(self, number: int, ongoing: Any) -> Deed:
         while (deed := ongoing.ended(POLL_S)) is None:
@@ -195,6 +199,16 @@ def _processes(request: Request) -> list[tuple[int, int]]:
     if not 0 < len(found) <= MOST_PROCESSES:
         raise Refused(f"{len(found)} processes are named: one job has 1 to {MOST_PROCESSES}")
     return found
+
+
+def _held(request: Request) -> Held:
+    """What each process held on each GPU. Missing, nothing is known, and nothing is restored."""
+    held: dict[int, dict[GpuUuid, int]] = {}
+    for pid, sizes in dict(request.get("held", {})).items():
+        held[int(pid)] = {GpuUuid(uuid): int(size) for uuid, size in dict(sizes).items()}
+        if any(not _UUID.fullmatch(uuid) or size < 0 for uuid, size in held[int(pid)].items()):
+            raise Refused(f"what process {pid} held is not bytes by the UUID of a GPU")
+    return held
 
 
 if __name__ == "__main__":

@@ -4,13 +4,14 @@ Only the CUDA driver's calls are not real here: ``FakeDriver`` stands where libc
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from advisor.engines.checkpoint import Deed, DriverRefused, Host, ProcessState, Target, pause, resume
 from advisor.engines.checkpointer import Over
+from advisor.engines.gpu_room import Held
 from advisor.engines.moving import Ongoing
 from advisor.engines.sighting import processes_of
 from advisor.register.foreign import ForeignBook, Seen
@@ -136,6 +137,7 @@ class FakeCheckpointer:
     gone: frozenset[int] = frozenset()
     looks: dict[int, Entanglement] = field(default_factory=dict)
     slow: threading.Event | None = None
+    free: dict[GpuUuid, int | None] = field(default_factory=dict)
 
     def host(self) -> Host:
         return self.machine
@@ -145,17 +147,23 @@ class FakeCheckpointer:
             Target(
                 pid=each.pid,
                 memory_bytes=each.memory_bytes,
+                uuids=each.uuids,
                 world_size=each.world_size,
                 now=None if each.pid in self.gone else self.looks.get(each.pid, calm(each.pid)),
             )
             for each in seen
         )
 
-    def pause(self, pids: Sequence[int]) -> Ongoing:
-        return self._begun(lambda: pause(self.driver, pids, 10_000, lambda: 0.0))
+    def pause(self, pids: Sequence[int], held: Held) -> Ongoing:
+        return self._begun(
+            lambda: pause(self.driver, pids, 10_000, lambda: 0.0, held=held, free=self.free_memory)
+        )
 
-    def resume(self, pids: Sequence[int]) -> Ongoing:
-        return self._begun(lambda: resume(self.driver, pids, lambda: 0.0))
+    def resume(self, pids: Sequence[int], held: Held) -> Ongoing:
+        return self._begun(lambda: resume(self.driver, pids, lambda: 0.0, held=held, free=self.free_memory))
+
+    def free_memory(self, uuids: Collection[GpuUuid]) -> dict[GpuUuid, int | None]:
+        return {uuid: self.free.get(uuid, 80 * GIB) for uuid in uuids}
 
     def _begun(self, move: Callable[[], Deed]) -> Ongoing:
         return Slow(move, self.slow) if self.slow is not None else Over(move())

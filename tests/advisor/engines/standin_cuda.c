@@ -1,7 +1,11 @@
 /* A stand-in for libcuda.so.1: the calls of a process checkpoint, on states kept in files of a folder.
  *
  * $STANDIN_CUDA names the folder. A file named after a pid holds its state as a digit (CUprocessState); a file
- * refuse.CALL.PID makes that call fail with the number in it; calls.log gets a line for each call. */
+ * refuse.CALL.PID makes that call fail with the number in it; calls.log gets a line for each call.
+ *
+ * What NVIDIA's README says a checkpoint cannot do is done badly here as there: a process with a file uvm.PID
+ * or ipc.PID fails its checkpoint and is FAILED for good. While there is a file full, a restore finds no memory,
+ * and none of that process succeeds ever after (cuda-checkpoint issue 44). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +15,8 @@ typedef struct {
     unsigned long long reserved1[7];
 } LockArgs;
 
-enum { SUCCESS = 0, INVALID_VALUE = 1, NOT_FOUND = 500, ILLEGAL_STATE = 401 };
+enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, OPERATING_SYSTEM = 304, ILLEGAL_STATE = 401 };
+enum { NOT_FOUND = 500, NOT_SUPPORTED = 801 };
 
 static FILE *open_in(const char *name, const char *mode) {
     char path[4096];
@@ -48,6 +53,19 @@ static int move(const char *call, int pid, int before, int after, unsigned timeo
     return rename(from, to) == 0 ? SUCCESS : INVALID_VALUE;
 }
 
+static int has(const char *what, int pid) {
+    char name[64];
+    int ignored;
+    snprintf(name, sizeof name, pid ? "%s.%d" : "%s", what, pid);
+    return read_number(name, &ignored);
+}
+
+static void write_number(const char *name, int number) {
+    FILE *file = open_in(name, "w");
+    fprintf(file, "%d\n", number);
+    fclose(file);
+}
+
 int cuInit(unsigned flags) { return flags == 0 && getenv("STANDIN_CUDA") ? SUCCESS : INVALID_VALUE; }
 
 int cuCheckpointProcessGetState(int pid, int *state) {
@@ -62,16 +80,31 @@ int cuCheckpointProcessLock(int pid, LockArgs *args) {
     return args->reserved0 ? INVALID_VALUE : move("lock", pid, 0, 1, args->timeoutMs);
 }
 
-int cuCheckpointProcessCheckpoint(int pid, void *args) { return args ? INVALID_VALUE : move("checkpoint", pid, 1, 2, 0); }
+int cuCheckpointProcessCheckpoint(int pid, void *args) {
+    if (args) return INVALID_VALUE;
+    if (!has("uvm", pid) && !has("ipc", pid)) return move("checkpoint", pid, 1, 2, 0);
+    move("checkpoint", pid, 1, 3, 0);
+    return NOT_SUPPORTED;
+}
 
-int cuCheckpointProcessRestore(int pid, void *args) { return args ? INVALID_VALUE : move("restore", pid, 2, 1, 0); }
+int cuCheckpointProcessRestore(int pid, void *args) {
+    char lost[64];
+    snprintf(lost, sizeof lost, "lost.%d", pid);
+    if (args) return INVALID_VALUE;
+    if (!has("full", 0) && !has("lost", pid)) return move("restore", pid, 2, 1, 0);
+    move("restore", pid, 2, 2, 0);
+    if (has("lost", pid)) return OPERATING_SYSTEM;
+    write_number(lost, 1);
+    return OUT_OF_MEMORY;
+}
 
 int cuCheckpointProcessUnlock(int pid, void *args) { return args ? INVALID_VALUE : move("unlock", pid, 1, 0, 0); }
 
 int cuGetErrorName(int code, const char **name) {
     static const struct { int code; const char *name; } names[] = {
         {ILLEGAL_STATE, "CUDA_ERROR_ILLEGAL_STATE"}, {NOT_FOUND, "CUDA_ERROR_NOT_FOUND"},
-        {801, "CUDA_ERROR_NOT_SUPPORTED"}, {909, "CUDA_ERROR_TIMEOUT"}};
+        {NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED"}, {OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"},
+        {OPERATING_SYSTEM, "CUDA_ERROR_OPERATING_SYSTEM"}, {909, "CUDA_ERROR_TIMEOUT"}};
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
         if (names[i].code == code) { *name = names[i].name; return SUCCESS; }
     return INVALID_VALUE;

@@ -8,76 +8,28 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from advisor.engines.checkpoint import Deed
-from advisor.engines.checkpointer import CHILD, LocalCheckpointer
-from advisor.engines.moving import Ongoing
+from advisor.engines.checkpointer import CHILD
 from advisor.register.foreign import Seen
 from collector.model import NodeName
+from tests.advisor.engines.standin_parts import SOURCE, Cuda, cuda, driver, held, library, local, over
 from tests.conftest import program
+from tests.driver.driver import Driver
 
-SOURCE = Path(__file__).with_name("standin_cuda.c")
-
-
-@dataclass(frozen=True)
-class Cuda:
-    """The stand-in's folder."""
-
-    folder: Path
-
-    def put(self, pid: int, state: int) -> None:
-        (self.folder / str(pid)).write_text(f"{state}\n")
-
-    def state(self, pid: int) -> int:
-        return int((self.folder / str(pid)).read_text())
-
-    def refuse(self, call: str, pid: int, code: int) -> None:
-        (self.folder / f"refuse.{call}.{pid}").write_text(f"{code}\n")
-
-    def calls(self) -> list[str]:
-        log = self.folder / "calls.log"
-        return log.read_text().splitlines() if log.exists() else []
+__all__ = ("cuda", "driver", "library")
 
 
-@pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = program("cc", "gcc")
-    folder = tmp_path_factory.mktemp("libcuda")
-    command = [compiler, "-shared", "-fPIC", "-O1", "-o", str(folder / "libcuda.so.1"), str(SOURCE)]
-    subprocess.run(command, check=True)
-    return folder
-
-
-@pytest.fixture
-def cuda(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cuda]:
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(library))
-    monkeypatch.setenv("STANDIN_CUDA", str(tmp_path))
-    yield Cuda(tmp_path)
-
-
-def local(version: str | None = "570.86.15") -> LocalCheckpointer:
-    return LocalCheckpointer(lambda: version, lock_timeout_s=7.5)
-
-
-def over(ongoing: Ongoing) -> Deed:
-    deed = ongoing.ended(60)
-    assert deed is not None, "it is over within a minute"
-    return deed
-
-
-def test_pause_and_resume_reach_the_library_with_the_locks_timeout(cuda: Cuda) -> None:
+def test_pause_and_resume_reach_the_library_with_the_locks_timeout(cuda: Cuda, driver: Driver) -> None:
     cuda.put(41, 0)
     cuda.put(42, 0)
-    paused = over(local().pause([41, 42]))
+    paused = over(local().pause([41, 42], held(driver, 41, 42)))
     assert paused.ok and paused.states == {"41": "checkpointed", "42": "checkpointed"}
     assert set(paused.seconds) == {"lock", "checkpoint"}
     assert local().look([41]).states == {"41": "checkpointed"}
-    resumed = over(local().resume([41, 42]))
+    resumed = over(local().resume([41, 42], held(driver, 41, 42)))
     assert resumed.ok and resumed.states == {"41": "running", "42": "running"}
     assert cuda.calls()[:3] == ["lock 41 7500", "lock 42 7500", "checkpoint 41 0"]
 
@@ -85,7 +37,7 @@ def test_pause_and_resume_reach_the_library_with_the_locks_timeout(cuda: Cuda) -
 def test_what_the_library_refuses_comes_back_by_its_own_name_and_is_undone(cuda: Cuda) -> None:
     cuda.put(41, 0)
     cuda.refuse("checkpoint", 41, 801)
-    deed = over(local().pause([41]))
+    deed = over(local().pause([41], {}))
     assert not deed.ok and deed.undone
     assert "checkpoint of process 41: CUDA_ERROR_NOT_SUPPORTED" in deed.found
     assert cuda.state(41) == 0
@@ -94,7 +46,7 @@ def test_what_the_library_refuses_comes_back_by_its_own_name_and_is_undone(cuda:
 def test_lock_that_times_out_leaves_the_job_running(cuda: Cuda) -> None:
     cuda.put(41, 0)
     cuda.refuse("lock", 41, 909)
-    deed = over(local().pause([41]))
+    deed = over(local().pause([41], {}))
     assert not deed.ok and deed.undone and "CUDA_ERROR_TIMEOUT" in deed.found
     assert cuda.calls() == ["lock 41 7500"]
 
@@ -102,11 +54,11 @@ def test_lock_that_times_out_leaves_the_job_running(cuda: Cuda) -> None:
 def test_error_without_a_name_is_told_by_its_number(cuda: Cuda) -> None:
     cuda.put(41, 0)
     cuda.refuse("lock", 41, 12345)
-    assert "CUDA error 12345" in over(local().pause([41])).found
+    assert "CUDA error 12345" in over(local().pause([41], {})).found
 
 
 def test_process_that_the_driver_does_not_know_is_not_touched(cuda: Cuda) -> None:
-    deed = over(local().pause([41]))
+    deed = over(local().pause([41], {}))
     assert not deed.ok and "CUDA_ERROR_NOT_FOUND" in deed.found
     assert cuda.calls() == []
 
@@ -116,7 +68,7 @@ def test_without_a_library_it_is_said_what_is_missing(
 ) -> None:
     (tmp_path / "libcuda.so.1").write_bytes(b"not a library")
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    deed = over(local().pause([41]))
+    deed = over(local().pause([41], {}))
     assert not deed.ok and deed.undone and "libcuda.so.1 could not be loaded" in deed.found
 
 
@@ -126,7 +78,7 @@ def test_library_without_the_calls_is_too_old(tmp_path: Path, monkeypatch: pytes
     command = [compiler, "-shared", "-fPIC", "-o", str(tmp_path / "libcuda.so.1"), str(tmp_path / "old.c")]
     subprocess.run(command, check=True)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    deed = over(local().pause([41]))
+    deed = over(local().pause([41], {}))
     assert not deed.ok and "driver 570 or later" in deed.found
 
 
@@ -141,14 +93,14 @@ def test_driver_that_crashes_takes_only_the_child_with_it(
     command = [compiler, "-shared", "-fPIC", "-o", str(folder / "libcuda.so.1"), str(folder / "crash.c")]
     subprocess.run(command, check=True)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
-    deed = over(local().pause([41]))
+    deed = over(local().pause([41], {}))
     assert not deed.ok and not deed.undone
     assert f"status {-signal.SIGABRT}" in deed.found
 
 
 def test_what_was_begun_can_be_looked_at_until_it_is_over(cuda: Cuda) -> None:
     cuda.put(41, 0)
-    ongoing = local().pause([41])
+    ongoing = local().pause([41], {})
     assert ongoing.ended(0) is None, "no Python starts in no time"
     assert over(ongoing).ok
     assert cuda.state(41) == 2
@@ -157,7 +109,7 @@ def test_what_was_begun_can_be_looked_at_until_it_is_over(cuda: Cuda) -> None:
 def test_a_child_that_cannot_be_started_has_done_nothing(cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:
     cuda.put(41, 0)
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    deed = over(local().pause([41]))
+    deed = over(local().pause([41], {}))
     assert not deed.ok and deed.undone and "/nowhere/python" in deed.found
     assert cuda.calls() == []
 
@@ -169,7 +121,7 @@ def test_what_was_begun_goes_on_when_whoever_began_it_is_killed(cuda: Cuda) -> N
             sys.executable,
             "-c",
             "import os, subprocess, sys\n"
-            f"subprocess.Popen([sys.executable, '-m', {CHILD!r}, 'pause', '1000', '41'], "
+            f"subprocess.Popen([sys.executable, '-m', {CHILD!r}, 'pause', '1000', '{{}}', '41'], "
             "stdout=subprocess.PIPE, start_new_session=True)\n"
             "os.kill(os.getpid(), 9)\n",
         ],

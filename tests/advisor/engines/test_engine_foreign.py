@@ -1,7 +1,7 @@
 """What can be done to a job that Fallow did not launch: told, paused, resumed; how failures leave it."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import pytest
 from advisor.engines.brief import Brief
 from advisor.engines.checkpoint import ProcessState
 from advisor.engines.engine import Done, Failed, Interrupted, Late, Outcome, Stale, Unsupported
-from advisor.engines.foreign import ForeignEngine, Parts, beyond, verb_of
+from advisor.engines.foreign import ForeignEngine, Lease, NoLease, Parts, beyond, verb_of
 from advisor.engines.moving import Moving
 from advisor.engines.telling import Notice, Told
 from advisor.live.spoken import Telling
@@ -35,12 +35,14 @@ from collector.model import GpuUuid, JobId, NodeName
 from collector.store.database import Store
 from collector.store.errors import StoreFull
 from tests.advisor.engines.foreign_parts import (
+    GIB,
     GPU,
     NODE,
     FakeCheckpointer,
     FakeDriver,
     HandClock,
     Machine,
+    calm,
     job_id,
     opened,
     process,
@@ -70,9 +72,10 @@ class World:
         self.driver = FakeDriver(states={71: RUNNING, 72: RUNNING})
         self.checkpointer = FakeCheckpointer(driver=self.driver)
         self.ears = Ears()
+        self.listed = frozenset[int]()
         self.engine = self.made(self.checkpointer)
 
-    def made(self, checkpointer: FakeCheckpointer | None) -> ForeignEngine:
+    def made(self, checkpointer: FakeCheckpointer | None, lease: Lease | None = None) -> ForeignEngine:
         parts = Parts(
             book=self.book,
             sightings=self.machine.processes_of,
@@ -80,6 +83,8 @@ class World:
             checkpointer=checkpointer,
             node=NODE,
             account_uid={"ann": 1000}.get,
+            listed=lambda: self.listed,
+            lease=lease or NoLease(),
         )
         return ForeignEngine(parts)
 
@@ -197,14 +202,106 @@ def test_process_that_is_locked_by_somebody_else_is_left_alone(world: World) -> 
     assert world.book.paused(JOB) is None
 
 
-def test_failed_restore_loses_nothing_and_can_be_tried_again(world: World) -> None:
+def test_without_room_on_its_gpu_it_stays_paused_unasked_and_can_be_tried_again(world: World) -> None:
+    """It held 4 GiB: a driver that is asked to restore it into less loses it (cuda-checkpoint issue 44)."""
+    world.do(PAUSE)
+    world.driver.calls.clear()
+    for free in (None, 5 * GIB - 1):
+        world.checkpointer.free[GPU] = free
+        outcome = world.do(RESUME)
+        assert (
+            isinstance(outcome, Failed)
+            and f"nothing was done: {'how much memory ' if free is None else ''}{GPU}" in outcome.found
+        )
+    assert world.driver.calls == [] and world.book.paused(JOB) is not None
+    world.checkpointer.free[GPU] = 5 * GIB
+    assert isinstance(world.do(RESUME), Done)
+
+
+def test_a_pause_written_down_without_its_gpus_sizes_needs_all_of_it_on_each(world: World) -> None:
+    world.do(PAUSE)
+    open_one = world.book.paused(JOB)
+    assert open_one is not None and open_one.paused.processes[0].held == {GPU: 4 * GIB}
+    world.book.end(JOB, "resumed")
+    old = replace(open_one.paused, processes=(replace(open_one.paused.processes[0], held={}),))
+    world.book.begin(old, 6)
+    world.checkpointer.free[GPU] = 5 * GIB - 1
+    assert isinstance(world.do(RESUME), Failed)
+    world.checkpointer.free[GPU] = 5 * GIB
+    assert isinstance(world.do(RESUME), Done)
+
+
+def test_restore_that_the_driver_refuses_may_have_lost_the_job_and_that_is_said(world: World) -> None:
     world.do(PAUSE)
     world.driver.refuses["restore", 71] = "CUDA_ERROR_OUT_OF_MEMORY"
     outcome = world.do(RESUME)
     assert isinstance(outcome, Failed) and "OUT_OF_MEMORY; process 71 checkpointed" in outcome.found
+    assert "may never be restored any more" in outcome.found
+    assert world.book.paused(JOB) is not None, "a person has to look at it"
+
+
+def test_what_does_not_fit_back_after_a_failed_pause_is_left_off_and_named(world: World) -> None:
+    world.machine.sees([process(71), process(72)], JOB)
+    world.driver.refuses["checkpoint", 72] = "CUDA_ERROR_NOT_SUPPORTED"
+    world.checkpointer.free[GPU] = 2 * GIB
+    outcome = world.do(PAUSE)
+    assert isinstance(outcome, Failed) and "process 71 stays off its GPUs" in outcome.found
+    assert ("restore", 71) not in world.driver.calls
+    assert world.driver.states == {71: OFF_GPU, 72: RUNNING}
     assert world.book.paused(JOB) is not None
-    del world.driver.refuses["restore", 71]
+
+
+class Kept:
+    """A lease that remembers; ``refuses`` says why nothing can be kept."""
+
+    def __init__(self) -> None:
+        self.held: dict[JobId, tuple[GpuUuid, ...]] = {}
+        self.refuses: str | None = None
+
+    def reserve(self, job: JobId, uuids: Sequence[GpuUuid]) -> str | None:
+        if self.refuses is None:
+            self.held[job] = tuple(uuids)
+        return self.refuses
+
+    def release(self, job: JobId) -> None:
+        self.held.pop(job, None)
+
+
+def test_its_gpus_are_kept_for_it_from_before_the_restore_until_it_runs_again(world: World) -> None:
+    lease, over = Kept(), threading.Event()
+    over.set()
+    checkpointer = replace(world.checkpointer, slow=over)
+    engine = world.made(checkpointer, lease)
+    assert isinstance(engine.do(PAUSE, 5), Done)
+    lease.refuses = f"{GPU} is leased to somebody else"
+    assert engine.do(RESUME, 5) == Stale(found=f"it stays paused: {GPU} is leased to somebody else")
+    assert ("restore", 71) not in world.driver.calls
+    lease.refuses = None
+    over.clear()
+    moving = engine.give(RESUME, 5)
+    assert isinstance(moving, Moving)
+    assert isinstance(engine.wait(moving, 0.05), Late)
+    assert lease.held == {JOB: (GPU,)}
+    over.set()
+    assert isinstance(engine.wait(moving), Done)
+    assert lease.held == {}
+
+
+def test_where_it_could_not_come_back_its_gpus_are_free_again(world: World) -> None:
+    lease = Kept()
+    engine = world.made(world.checkpointer, lease)
+    engine.do(PAUSE, 5)
+    world.checkpointer.free[GPU] = 0
+    assert isinstance(engine.do(RESUME, 5), Failed)
+    assert lease.held == {}
+
+
+def test_a_loader_worker_that_the_driver_lists_is_no_mere_heir(world: World) -> None:
+    world.checkpointer.looks[71] = calm(71, inherited=(99,))
+    assert isinstance(world.do(PAUSE), Done), "nearly every training has loader workers"
     assert isinstance(world.do(RESUME), Done)
+    world.listed = frozenset({71, 99})
+    assert isinstance(world.do(PAUSE), Unsupported)
 
 
 def test_paused_twice_is_stale_and_resuming_what_runs_too(world: World) -> None:

@@ -56,6 +56,22 @@ def test_signs_in_the_memory_map(tree: ProcTree, line: str, nccl: bool, tensors:
     assert (found.nccl, found.shared_tensors, found.managed_bytes) == (nccl, tensors, managed)
 
 
+@pytest.mark.parametrize(
+    ("path", "there"),
+    [
+        ("/usr/lib/libnccl.so.2", True),
+        ("/env/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2", True),
+        ("/usr/lib/libnccl-net.so", True),
+        ("/usr/lib/libtorch_cuda.so", False),
+        ("/dev/shm/nccl-a1", False),
+    ],
+)
+def test_the_library_of_nccl_is_seen_where_no_segment_is(tree: ProcTree, path: str, there: bool) -> None:
+    maps(tree.add(9), f"7f00-7f10 r-xp 00000000 08:01 5  {path}")
+    found = entanglement(9, tree.root)
+    assert found is not None and found.nccl_library is there
+
+
 def test_map_that_may_not_be_read_is_no_all_clear(tree: ProcTree) -> None:
     folder = tree.add(9)
     (folder / "maps").unlink()
@@ -71,8 +87,26 @@ def test_descendants_with_a_gpu_open_are_named_and_others_are_not(tree: ProcTree
     tree.add(11, parent=10, opens=("/dev/nvidia0",))
     tree.add(12, parent=1, opens=("/dev/nvidia0",))
     tree.add(13, parent=9, opens=("/dev/nvidiactl", UVM))
+    maps(tree.root / "11", "7f20-7f30 rw-s 00000000 00:06 9  /dev/nvidia0")
     found = entanglement(9, tree.root)
-    assert found is not None and found.others == (11,)
+    assert found is not None and (found.others, found.inherited) == ((11,), ())
+
+
+def test_loader_workers_have_the_gpu_open_by_inheritance_alone(tree: ProcTree) -> None:
+    """Files that are open stay so over a fork; a mapping that is copied lies at its parent's address."""
+    opens = ("/dev/nvidiactl", "/dev/nvidia0")
+    context = "7f20-7f30 rw-s 00000000 00:06 9  /dev/nvidia0"
+    maps(tree.add(9, opens=opens), context)
+    maps(tree.add(10, parent=9, opens=opens), "5500-5600 r-xp 00000000 08:01 5  /usr/bin/python3")
+    maps(tree.add(11, parent=9, opens=opens), context)
+    maps(tree.add(12, parent=9, opens=opens), "7f40-7f50 rw-s 00000000 00:06 9  /dev/nvidiactl")
+    maps(tree.add(13, parent=12, opens=opens), "7f40-7f50 rw-s 00000000 00:06 9  /dev/nvidiactl")
+    (tree.add(14, parent=9, opens=opens) / "maps").unlink()
+    (tree.root / "14" / "maps").mkdir()
+    found = entanglement(9, tree.root)
+    assert found is not None
+    assert found.inherited == (10, 11, 13), "no context of their own"
+    assert found.others == (12, 14), "a context of its own, and one whose maps cannot be read"
 
 
 def test_debugger_is_seen(tree: ProcTree) -> None:

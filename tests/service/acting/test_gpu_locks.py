@@ -14,11 +14,12 @@ from advisor.model import ClusterState, Gpu
 from advisor.register.model import Ending, Sharing, Stand
 from advisor.register.shares import Terms
 from advisor.steps import Start
-from collector.model import GpuUuid, NodeName
-from service.acting.gpu_locks import GpuLocks, hold_leased, lock_folder
+from collector.model import GpuUuid, JobId, NodeName
+from service.acting.gpu_locks import JUST_TAKEN_S, GpuLocks, RestoreLease, hold_leased, lock_folder
 from tests.advisor.register.register_world import GPUS, HandClock, acknowledge, opened, submission, word
 
 A, B, C = GPUS[:3]
+JOB = JobId("pid:n/7@1")
 ALONE = Terms(sharing=Sharing.WHOLE)
 HOLDS = """
 import sys, time
@@ -47,6 +48,43 @@ def test_a_gpu_that_another_service_leased_is_refused_by_its_name(tmp_path: Path
     assert first.take([C]) is None, "what was refused in part is held in no part"
     first.close()
     assert second.take([A]) is None
+
+
+def test_gpus_of_a_job_that_comes_back_are_leased_to_nobody_meanwhile(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    mine, other = locks_in(tmp_path, clock), locks_in(tmp_path, clock, "process 2, /two")
+    lease = RestoreLease(mine, lambda: {C: {}})
+    assert lease.reserve(JOB, [A, B]) is None
+    for locks in (mine, other):
+        refused = locks.take([A])
+        assert refused is not None and A in refused
+    mine.keep(())
+    clock.sleep(JUST_TAKEN_S + 1)
+    mine.keep(())
+    assert other.take([B]) is not None, "kept as long as it takes"
+    lease.release(JOB)
+    assert other.take([A, B]) is None
+    assert lease.reserve(JOB, [A]) is not None, "another service's now"
+
+
+def test_without_a_folder_a_gpu_is_kept_from_this_services_own_leases(clock: HandClock) -> None:
+    locks = GpuLocks()
+    assert locks.reserve(JOB, [A], ()) is None
+    refused = locks.take([A])
+    assert refused is not None and f"is kept for {JOB}" in refused
+    locks.release(JOB)
+    assert locks.take([A]) is None
+
+
+def test_what_is_leased_or_just_being_leased_is_kept_for_nobody(tmp_path: Path, clock: HandClock) -> None:
+    locks = locks_in(tmp_path, clock)
+    assert locks.take([A]) is None, "its lease is not written down yet"
+    assert locks.reserve(JOB, [A], ()) is not None
+    clock.sleep(JUST_TAKEN_S + 1)
+    assert locks.reserve(JOB, [A], {A: {}}) is not None
+    assert locks.reserve(JOB, [A], ()) is None
+    assert locks.reserve(JobId("pid:n/8@1"), [A], ()) is not None
 
 
 def test_a_killed_service_lets_go(tmp_path: Path, clock: HandClock) -> None:

@@ -14,7 +14,7 @@ from advisor.engines.mps import find_mps
 from advisor.engines.telling import Notice
 from advisor.register.foreign import Seen
 from advisor.register.shares import PIPE_DIRECTORY
-from collector.model import JobId, NodeName
+from collector.model import GpuUuid, JobId, NodeName
 from collector.procfs.table import ProcessTable
 from service.privileged.client import HandCheckpointer, HandNotifier, ProbeTable, find_daemon
 from service.privileged.hand import Hand
@@ -115,20 +115,21 @@ def test_a_pause_by_the_hand_and_the_way_back(
     (target,) = hand.targets([seen])
     assert (target.pid, target.memory_bytes) == (sleeper.pid, 5)
     if OWN == 0:  # the hand leaves root's processes alone, and so says the deed
-        deed = hand.pause([sleeper.pid]).ended(10)
+        deed = hand.pause([sleeper.pid], {}).ended(10)
         assert deed is not None and (deed.ok, deed.undone) == (False, True) and "root's" in deed.found
         assert checkpointer.done == []
         return
     for act in (hand.pause, hand.resume):
-        deed = act([sleeper.pid]).ended(10)
+        deed = act([sleeper.pid], {sleeper.pid: {GpuUuid("GPU-a"): 7}}).ended(10)
         assert deed is not None and deed.ok
     assert [verb for verb, _ in checkpointer.done] == ["pause", "resume"]
+    assert checkpointer.held == {sleeper.pid: {"GPU-a": 7}}
 
 
 def test_without_the_hand_nothing_can_be_paused_and_the_reason_is_said(tmp_path: Path) -> None:
     hand = HandCheckpointer(tmp_path / "none.sock", lambda: "570.1", (OWN,))
     assert hand.host().architecture == "unknown"
-    deed = hand.pause([os.getpid()]).ended(0)
+    deed = hand.pause([os.getpid()], {}).ended(0)
     assert deed is not None and (deed.ok, deed.undone) == (False, True)
     assert "does not answer" in deed.found
     assert not hand.look([os.getpid()]).ok

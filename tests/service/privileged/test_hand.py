@@ -10,6 +10,7 @@ import pytest
 
 from advisor.engines.checkpoint import Deed, Host, Target
 from advisor.engines.checkpointer import Over
+from advisor.engines.gpu_room import Held
 from advisor.engines.telling import Notice, Told
 from advisor.register.foreign import Seen
 from advisor.written import to_tree
@@ -35,6 +36,7 @@ class StandIn:
     def __init__(self, deed: Deed | None = None) -> None:
         self.deed = deed or Deed(ok=True, found="paused")
         self.done: list[tuple[str, tuple[int, ...]]] = []
+        self.held: Held = {}
 
     def host(self) -> Host:
         return Host(architecture="x86_64", driver_major=None, uid=0, available_bytes=1)
@@ -42,11 +44,12 @@ class StandIn:
     def targets(self, seen: Sequence[Seen]) -> tuple[Target, ...]:
         return tuple(Target(pid=each.pid, memory_bytes=each.memory_bytes) for each in seen)
 
-    def pause(self, pids: Sequence[int]) -> Over:
+    def pause(self, pids: Sequence[int], held: Held) -> Over:
         self.done.append(("pause", tuple(pids)))
         return Over(self.deed)
 
-    def resume(self, pids: Sequence[int]) -> Over:
+    def resume(self, pids: Sequence[int], held: Held) -> Over:
+        self.held = held
         self.done.append(("resume", tuple(pids)))
         return Over(self.deed)
 
@@ -148,6 +151,19 @@ def test_only_what_it_paused_itself_is_resumed_also_after_a_restart(world: World
     world.again()
     with pytest.raises(Refused, match="was not paused by fallow-hand"):
         world.ask("resume", processes=MEANT)
+
+
+def test_what_a_process_held_reaches_whoever_makes_sure_of_room(world: World) -> None:
+    world.ask("pause", processes=MEANT)
+    world.ask("resume", processes=MEANT, held={"50": {"GPU-a": 7}})
+    assert world.checkpointer.held == {50: {"GPU-a": 7}}
+
+
+@pytest.mark.parametrize("held", [{"50": {"--help": 7}}, {"50": {"GPU a": 7}}, {"50": {"GPU-a": -1}}])
+def test_what_is_no_size_by_uuid_is_refused(world: World, held: dict[str, dict[str, int]]) -> None:
+    with pytest.raises(Refused, match="by the UUID of a GPU"):
+        world.ask("pause", processes=MEANT, held=held)
+    assert world.checkpointer.done == []
 
 
 def test_a_pause_that_was_cut_off_counts_as_one(world: World) -> None:
