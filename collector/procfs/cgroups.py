@@ -1,38 +1,61 @@
-"""Which container, pod and Slurm step a control group's path names.
+"""Which container, pod and Slurm step a control group's path names, and whose folders it lies below.
 
-Paths are those that Docker, containerd, CRI-O, Podman, the kubelet and slurmstepd make, under cgroup v1
-(``12:memory:/slurm/uid_1000/job_7/step_0``) and v2 (``0::/system.slice/slurmstepd.scope/job_7/step_0/…``),
-seen from the host or, with leading ``/..``, from inside a cgroup namespace.
+A path says what somebody wrote, so each part counts only where nobody but root could have made it: from the
+top of the tree down to the first folder that is somebody's own (``user-1000.slice``, a folder that was given
+to a uid, the inside of a container). Below one's own folder anybody may call a folder ``job_7/step_0`` or
+``pod<uid>``: nothing there is believed but that it is that person's container.
+
+Layouts, under cgroup v1 (``12:memory:/slurm/uid_1000/job_7/step_0``) and v2: slurmstepd (cgroup_v2.html of
+Slurm), the kubelet with systemd's and its own driver, containerd, CRI-O, Docker, Podman, LXC, systemd-nspawn;
+seen from the host or, with leading ``/..``, from inside a cgroup namespace (cgroup_namespaces(7)).
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-_CONTAINER = re.compile(
-    r"(?:^|[/:])"
-    r"(?:(?:docker|cri-containerd|crio|libpod|nerdctl|containerd)[-:/])?"
-    r"(?P<id>[0-9a-f]{64})"
-    r"(?:\.scope)?(?=/|$)",
-    re.MULTILINE,
-)
-_POD = re.compile(
-    r"pod(?P<uid>[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?=\.slice|[/:.]|$)",
-    re.MULTILINE,
-)
-_SLURM = re.compile(
-    r"(?:slurm[^/\n]*(?:/uid_\d+)?/job_(?P<job>\d+)(?:/step_(?P<step>\w+))?)"
-    r"|(?:/job_(?P<bare_job>\d+)/step_(?P<bare_step>\w+))"
-)
+from collector.procfs.cgroup_folders import Folders
 
+Look = Callable[[str, str], Folders | None]
+"""Whose the folders are, of a hierarchy (the middle of a line of /proc/PID/cgroup) and a path there."""
 
-_USER_SLICE = re.compile(r"/user-(?P<uid>\d+)\.slice(?=/|$)")
+_ID = r"[0-9a-f]{64}"
+_ENGINE = r"(?:docker|cri-containerd|crio|libpod|libpod-payload|nerdctl|containerd)"
+_CONTAINER = re.compile(rf"(?:.*:)?(?:{_ENGINE}[-:])?(?P<id>{_ID})(?:\.scope)?")
+_NAMED_CONTAINER = re.compile(
+    r"lxc\.payload\.(?P<lxc>.+)|systemd-nspawn@(?P<nspawn>.+)\.service|machine-(?!qemu)(?P<machine>.+)\.scope"
+)
+_LXC_FOLDERS = frozenset({"lxc", "lxc.payload"})
+"""Below these LXC makes a folder a container, by its name (lxc.container.conf(5), lxc.cgroup.dir)."""
+
+_POD_UID = r"(?P<uid>[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})"
+_POD = re.compile(rf"(?:pod|(?:[\w-]+-)?kubepods-(?:[a-z]+-)?pod){_POD_UID}(?:\.slice(?::.*)?)?")
+_KUBEPODS = re.compile(r"(?:[\w-]+-)?kubepods(?:-[a-z]+)?(?:\.slice)?")
+"""``kubepods``, ``kubepods.slice``, kind's ``kubelet-kubepods.slice``, and the slices of the classes."""
+
+_CLASSES = frozenset({"besteffort", "burstable", "guaranteed"})
+
+_MANAGERS = re.compile(
+    r"(?:containerd|crio|docker|kubelet|k3s|k3s-agent|k0s\w*|rke2-server|rke2-agent|snap\.microk8s\.[\w.-]+)\.service"
+)
+"""Services below which a kubelet's pods hang where its driver and the runtime's differ; they run as root."""
+
+_STEPD = re.compile(r"(?:[\w.-]+_)?slurmstepd\.scope")
+"""With the node's name before it where one machine runs several slurmd (cgroup_v2.html)."""
+
+_SLURM_V1 = re.compile(r"slurm(?:_[\w.-]+)?")
+_SLURM_USER = re.compile(r"uid_\d+")
+_JOB, _STEP = re.compile(r"job_(\d+)"), re.compile(r"step_(\w+)")
+
+_PERSON = re.compile(r"user-(?P<slice>\d+)\.slice|user@(?P<service>\d+)\.service")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Where a process was put; ``container`` is the full id of 64 hex digits, ``pod`` the pod's uid.
+    """Where a process was put; ``container`` is the full id of 64 hex digits or the name of an LXC or nspawn
+    container, ``pod`` the pod's uid.
 
-    ``slice_uid`` is the person whose login it hangs below: a rootless container's owner.
+    ``slice_uid`` is the person whose own folders it hangs below: a rootless container's owner.
     """
 
     container: str | None = None
@@ -42,29 +65,115 @@ class Placement:
     slice_uid: int | None = None
 
 
-def placement(cgroup: str) -> Placement:
-    """What ``/proc/PID/cgroup`` says; the innermost container when they are nested."""
-    container = pod = job = step = slice_uid = None
+def placement(cgroup: str, look: Look | None = None) -> Placement:
+    """What ``/proc/PID/cgroup`` says; the innermost container when they are nested.
+
+    Where ``look`` can't tell whose the folders are, the layouts decide alone, and no pod or job inside a
+    container is believed: the container's root may have made it.
+    """
+    found = Placement()
     for line in cgroup.splitlines():
-        path = line.split(":", 2)[-1]
-        container = container or _innermost_container(path)
-        if pod is None and (match := _POD.search(path)):
-            pod = _dashed(match["uid"])
-        if match := _SLURM.search(path):
-            job = job or match["job"] or match["bare_job"]
-            step = step or match["step"] or match["bare_step"]
-        if slice_uid is None and (match := _USER_SLICE.search(path)):
-            slice_uid = int(match["uid"])
-    return Placement(container=container, pod=pod, slurm_job=job, slurm_step=step, slice_uid=slice_uid)
-
-
-def _innermost_container(path: str) -> str | None:
-    found = None
-    for match in _CONTAINER.finditer(path):
-        found = match["id"]
+        _, _, rest = line.partition(":")
+        hierarchy, _, path = rest.partition(":")
+        found = _joined(found, _of_path(path, None if look is None else look(hierarchy, path)))
     return found
 
 
-def _dashed(uid: str) -> str:
-    """The uid as Kubernetes prints it: systemd's slices write underscores for dashes."""
-    return uid.replace("_", "-")
+def _joined(before: Placement, now: Placement) -> Placement:
+    """The first line with a word counts: cgroup v1 has a line a controller. A container keeps its owner."""
+    if before.container is None and before.pod is None:
+        owner = now.slice_uid if now.container or now.pod else before.slice_uid
+        if owner is None and now.container is None and now.pod is None:
+            owner = now.slice_uid
+        before = replace(before, container=now.container, pod=now.pod, slice_uid=owner)
+    if before.slurm_job is None:
+        before = replace(before, slurm_job=now.slurm_job, slurm_step=now.slurm_step)
+    return before
+
+
+def _of_path(path: str, folders: Folders | None) -> Placement:
+    every = [part for part in path.split("/") if part]
+    parts = [part for part in every if part != ".."]
+    is_cut = len(parts) < len(every)
+    box = next(_containers(parts), None)
+    mine = next((i for i, part in enumerate(parts) if _PERSON.fullmatch(part)), len(parts))
+    if mine < len(parts) and (box is None or mine < box[0]):
+        match = _PERSON.fullmatch(parts[mine])
+        assert match is not None
+        return Placement(
+            container=_innermost(parts[mine:]), slice_uid=int(match["slice"] or match["service"])
+        )
+    sure = len(parts) if folders is None else folders.by_root
+    if box is not None and box[0] >= sure:
+        return Placement(container=_innermost(parts), slice_uid=None if folders is None else folders.beneath)
+    outside = parts[:sure] if box is None else parts[: box[0] + 1]
+    job, step = _slurm(outside, is_cut=is_cut)
+    found = Placement(pod=_pod(outside, is_cut=is_cut), slurm_job=job, slurm_step=step)
+    if box is None:
+        return found
+    if folders is None:
+        return replace(found, container=_innermost(parts))
+    inside = parts[box[0] + 1 : sure]
+    return _with_inside(replace(found, container=_innermost(inside) or box[1]), _of_system(inside))
+
+
+def _of_system(parts: Sequence[str]) -> Placement:
+    """What root made inside a container that is a machine of its own: a node of kind, a slurmd's pod."""
+    job, step = _slurm(parts, is_cut=False)
+    return Placement(pod=_pod(parts, is_cut=False), slurm_job=job, slurm_step=step)
+
+
+def _with_inside(outer: Placement, inner: Placement) -> Placement:
+    if inner.slurm_job is not None:
+        outer = replace(outer, slurm_job=inner.slurm_job, slurm_step=inner.slurm_step)
+    return outer if inner.pod is None else replace(outer, pod=inner.pod)
+
+
+def _containers(parts: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Where in a path containers begin, and their ids or names, from the outside in."""
+    for i, part in enumerate(parts):
+        if match := _CONTAINER.fullmatch(part):
+            yield i, match["id"]
+        elif match := _NAMED_CONTAINER.fullmatch(part):
+            yield i, match["lxc"] or match["nspawn"] or match["machine"]
+        elif i and parts[i - 1] in _LXC_FOLDERS:
+            yield i, part
+
+
+def _innermost(parts: Sequence[str]) -> str | None:
+    every = [name for _, name in _containers(parts)]
+    return every[-1] if every else None
+
+
+def _pod(parts: Sequence[str], *, is_cut: bool) -> str | None:
+    """The pod's uid: below a kubelet's folder, or beside the reader's own pod."""
+    is_kubelets = is_cut
+    for part in parts:
+        if (match := _POD.fullmatch(part)) and (is_kubelets or not part.startswith("pod")):
+            return match["uid"].replace("_", "-")
+        if _KUBEPODS.fullmatch(part):
+            is_kubelets = True
+        elif part.endswith((".service", ".scope")) and not _MANAGERS.fullmatch(part):
+            return None
+        elif part not in _CLASSES:
+            is_kubelets = False
+    return None
+
+
+def _slurm(parts: Sequence[str], *, is_cut: bool) -> tuple[str | None, str | None]:
+    """The job and step of a path that slurmstepd made, which stands at the top or in systemd's slices."""
+    at = next((i for i, part in enumerate(parts) if not part.endswith(".slice")), len(parts))
+    rest = parts[at:]
+    if rest and _STEPD.fullmatch(rest[0]):
+        return _job_and_step(rest[1:])
+    if at == 0 and rest and _SLURM_V1.fullmatch(rest[0]):
+        rest = rest[1:]
+        return _job_and_step(rest[1:] if rest and _SLURM_USER.fullmatch(rest[0]) else rest)
+    job, step = _job_and_step(rest) if is_cut and at == 0 else (None, None)
+    return (None, None) if step is None else (job, step)
+
+
+def _job_and_step(parts: Sequence[str]) -> tuple[str | None, str | None]:
+    job = _JOB.fullmatch(parts[0]) if parts else None
+    step = _STEP.fullmatch(parts[1]) if job and len(parts) > 1 else None
+    return (None if job is None else job[1]), (None if step is None else step[1])

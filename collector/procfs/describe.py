@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from collector.model import JobKind, NodeName, Process, ProcessKey
-from collector.procfs.cgroups import Placement, placement
+from collector.procfs.accounts import nameless
+from collector.procfs.cgroups import Look, Placement, placement
 from collector.procfs.commands import arguments, bounded, launcher, notebook_kernel, storable
 from collector.procfs.environment import allowed_environment
 from collector.procfs.files import Denied, Folder
@@ -30,13 +31,15 @@ NAME_CHARS = 64
 class Machine:
     """What is the same for every process of one /proc: its node, its boot, its clock, its user names.
 
-    ``user_name`` may block on a directory service, so its caller caches.
+    ``user_name`` may block on a directory service, so its caller caches. ``group_folders`` says whose the
+    folders of a control group are (``collector.procfs.cgroups``); ``None`` where nobody can.
     """
 
     node: NodeName
     boot_ms: int
     ticks_per_s: int
     user_name: Callable[[int], str | None]
+    group_folders: Look | None = None
 
     def started_ms(self, stat: Stat) -> int:
         """When the process started, UTC; the kernel counts in ticks (10 ms) from boot."""
@@ -77,7 +80,7 @@ def describe(folder: Folder, stat: Stat, machine: Machine, ancestors: Callable[[
     if isinstance(own, Denied):
         raise ProcessLookupError(f"process {folder.pid} ended while it was read")
     libraries = _libraries(folder, notes)
-    place = _place(folder, notes)
+    place = _place(folder, notes, machine)
     relatives = family([own, *ancestors(own)])
     head = relatives.head
     return Process(
@@ -147,9 +150,11 @@ def _libraries(folder: Folder, notes: _Notes) -> Mapped | None:
     return None if maps is None else mapped(maps)
 
 
-def _place(folder: Folder, notes: _Notes) -> Placement:
+def _place(folder: Folder, notes: _Notes, machine: Machine) -> Placement:
     groups = notes.keep("cgroup", folder.read("cgroup"))
-    return Placement() if groups is None else placement(groups.decode("utf-8", "replace"))
+    if groups is None:
+        return Placement()
+    return placement(groups.decode("utf-8", "replace"), machine.group_folders)
 
 
 def _environment(folder: Folder, notes: _Notes) -> tuple[tuple[str, str], ...]:
@@ -161,10 +166,11 @@ def _user(folder: Folder, uid: int | None, place: Placement, machine: Machine) -
     """The account of the person: the real user's; outside a container, of who logged in before sudo.
 
     Inside a container a uid is whatever the image says, and the same number is somebody else outside:
-    there the owner of a rootless container is known by the login it hangs below, and no other is.
+    there the owner of a rootless container is known by whose folders it hangs below, and no other is.
     """
     if place.container is not None or place.pod is not None:
-        return None if place.slice_uid is None else machine.user_name(place.slice_uid)
+        owner = place.slice_uid
+        return None if owner is None else machine.user_name(owner) or nameless(owner)
     if uid == 0:
         uid = _login_uid(folder) or 0
     return None if uid is None else machine.user_name(uid)

@@ -13,6 +13,7 @@ from pathlib import Path
 from collector.model import NodeName, Process, ProcessKey
 from collector.procfs.absence import Gone, Hidden, absence, view_of
 from collector.procfs.accounts import account_name
+from collector.procfs.cgroup_folders import GroupFolders
 from collector.procfs.describe import Machine, describe, looked_again, read_kin, read_stat, unseen
 from collector.procfs.files import Denied, Folder, open_folder, read_link
 from collector.procfs.kinship import Kin
@@ -77,6 +78,7 @@ class ProcessTable:
             boot_ms=parse_boot_ms((root / "stat").read_bytes()),
             ticks_per_s=os.sysconf("SC_CLK_TCK"),
             user_name=lru_cache(maxsize=4096)(user_name),
+            group_folders=GroupFolders(root).look,
         )
         self._view = view_of(root)
         self._has_host_pids = self._view.has_host_pids if host_pids is None else host_pids
