@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from collector.inventory.environment import environment_claims
-from collector.inventory.holders import holder_of, job_of, tree_job
+from collector.inventory.holders import JobUsers, holder_of, job_among, tree_job, users_of
 from collector.inventory.ownership import Nobody, Owned, Unknown, Verdict, verdict_on
 from collector.inventory.placement import Where, as_on_gpus
 from collector.inventory.projects import ProjectOf
@@ -88,15 +88,17 @@ def effective(
     gpus = tuple(gpu for reading in readings for gpu in reading.gpus)
     processes = tuple(process for reading in readings for process in reading.processes or ())
     samples = tuple(sample for reading in readings for sample in reading.process_samples or ())
-    environments = environment_claims(_hardware(gpus).values(), processes, samples)
     said = tuple(allocation for reading in readings for allocation in reading.allocations or ())
+    node_claims = tuple(claim for reading in readings for claim in reading.claims or ())
+    users = users_of((*(claim.holder for claim in said), *(claim.holder for claim in node_claims)))
+    environments = environment_claims(_hardware(gpus).values(), processes, samples, users)
     found = attribute(
         gpus,
         (*said, *environments.allocations),
         processes,
         samples,
         now_ms,
-        node_claims=tuple(claim for reading in readings for claim in reading.claims or ()),
+        node_claims=node_claims,
         project_of=project_of,
     )
     return replace(found, unclear=environments.unclear)
@@ -125,7 +127,7 @@ def attribute(
     known_jobs = {holder.job for holder in named}
     given = {uuid: words for uuid, words in winning.items() if words[0].source in GIVEN}
     verdicts = _verdicts(on, people, given, known_jobs)
-    owners = _owners(on, people, hardware, verdicts)
+    owners = _owners(on, people, hardware, verdicts, users_of(named))
     holding = _with_those_present(winning, on, owners, hardware)
     holding_jobs = {claim.holder.job for claims in holding.values() for claim in claims}
     left = on.keys() - owners.keys()
@@ -233,14 +235,18 @@ def _verdicts(
 
 
 def _owners(
-    on: Where, people: Mapping[ProcessKey, Process], hardware: Mapping[GpuUuid, Gpu], verdicts: Verdicts
+    on: Where,
+    people: Mapping[ProcessKey, Process],
+    hardware: Mapping[GpuUuid, Gpu],
+    verdicts: Verdicts,
+    users: JobUsers,
 ) -> dict[ProcessKey, JobId]:
     """The job of each process: the one it was given a GPU as, else its own where nobody gave the GPU."""
     owners: dict[ProcessKey, JobId] = {}
     for key in sorted(on):
         own = [verdicts.get((key, uuid)) for uuid in on[key] if uuid in hardware]
         jobs = sorted(verdict.job for verdict in own if isinstance(verdict, Owned))
-        job = job_of(people[key]) if key in people and None in own else None
+        job = job_among(people[key], users) if key in people and None in own else None
         if jobs or job is not None:
             owners[key] = jobs[0] if jobs else job  # type: ignore[assignment]
     return owners

@@ -7,11 +7,15 @@ process found on a GPU that its environment excludes shows that its indices were
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import assert_never
 
-from collector.inventory.holders import job_of, person_behind
+from collector.inventory.holders import JobUsers, job_among, person_behind
 from collector.inventory.visible_devices import Unclear, Unlimited, Visible, sight
 from collector.model import Allocation, ClaimSource, Gpu, GpuUuid, Holder, Process, ProcessKey, ProcessSample
+
+NOBODY_KNOWN: JobUsers = MappingProxyType({})
+"""Where nobody who gives GPUs was asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +27,15 @@ class EnvironmentClaims:
 
 
 def environment_claims(
-    gpus: Iterable[Gpu], processes: Iterable[Process], samples: Iterable[ProcessSample]
+    gpus: Iterable[Gpu],
+    processes: Iterable[Process],
+    samples: Iterable[ProcessSample],
+    users: JobUsers = NOBODY_KNOWN,
 ) -> EnvironmentClaims:
-    """The claims of processes that are on a GPU now; nobody else's environment was looked at."""
+    """The claims of processes that are on a GPU now; nobody else's environment was looked at.
+
+    ``users``: whose the jobs are that stronger words name. A process claims as one that is its person's.
+    """
     by_node: defaultdict[str, list[Gpu]] = defaultdict(list)
     for gpu in gpus:
         by_node[gpu.node].append(gpu)
@@ -39,7 +49,7 @@ def environment_claims(
         if isinstance(seen, Unclear):
             unclear.append((process.key, seen.reason))
             continue
-        for allocation in _allocations(process, seen):
+        for allocation in _allocations(process, seen, users):
             claimed.setdefault((allocation.uuid, allocation.holder.job), allocation)
     return EnvironmentClaims(allocations=tuple(claimed.values()), unclear=tuple(unclear))
 
@@ -72,8 +82,8 @@ def _with_own_slurm_job(process: Process) -> Mapping[str, str]:
     return environment
 
 
-def _allocations(process: Process, uuids: Iterable[GpuUuid]) -> Iterable[Allocation]:
-    job = job_of(process)
+def _allocations(process: Process, uuids: Iterable[GpuUuid], users: JobUsers) -> Iterable[Allocation]:
+    job = job_among(process, users)
     if job is None:
         return ()
     holder = Holder(job=job, user=person_behind(process))

@@ -15,12 +15,18 @@ from collector.procfs.accounts import nameless
 CONTAINER_DIGITS = 12
 """As ``docker ps`` prints them; the first 12 of 64 random hex digits."""
 
+_HEX_ID = re.compile(r"[0-9a-f]{64}")
+
 _NUMBER = re.compile(r"[1-9][0-9]{0,9}")
 """Slurm's job ids are 32 bit numbers (slurm.h, ``uint32_t job_id``)."""
 
 
+JobUsers = Mapping[JobId, str | None]
+"""Whose each job is, by the word of those who give GPUs; ``None``: they don't say, or not the same."""
+
+
 def job_of(process: Process) -> JobId | None:
-    """The job by the process's own signs, the widest grant first; ``None`` when nothing is known of it."""
+    """The job by the signs that only the system sets, the widest grant first; ``None`` without any."""
     if process.slurm_job is not None:
         return JobId(f"slurm:{process.slurm_job}")
     if process.pod is not None:
@@ -28,29 +34,70 @@ def job_of(process: Process) -> JobId | None:
     if process.notebook is not None and process.tree is not None:
         return tree_job(process.tree)
     if process.container is not None:
-        return JobId(f"container:{process.container[:CONTAINER_DIGITS]}")
-    if job := _named_job(dict(process.environment)):
-        return job
+        return _container_job(process, process.container)
     return tree_job(process.tree) if process.tree is not None else None
+
+
+def job_among(process: Process, users: JobUsers) -> JobId | None:
+    """The job that its environment names, where that is its own person's; else that of ``job_of``.
+
+    A process writes its environment itself: another one's job in it is no more than a word.
+    """
+    if process.slurm_job is None:
+        for job in said_jobs(process):
+            if is_of(process, job, users.get(job)):
+                return job
+    return job_of(process)
+
+
+def is_of(process: Process, job: JobId, user: str | None) -> bool | None:
+    """Whether the process is of a job of this user; ``None``: nobody can tell.
+
+    By the system's own signs it is; by its own word where the person is the job's.
+    """
+    if job in system_jobs(process):
+        return True
+    if job not in said_jobs(process):
+        return False
+    person = person_behind(process)
+    return None if user is None or person is None else person == user
 
 
 def claimed_by(process: Process) -> tuple[JobId, ...]:
     """Every job id under which a stronger word may speak of this process, surest first."""
+    launched = dict(process.environment).get("FALLOW_JOB")
+    said = () if process.slurm_job is not None else said_jobs(process)
+    named = (JobId(launched) if launched else None, job_of(process), *said, *system_jobs(process))
+    return tuple(dict.fromkeys(job for job in named if job is not None))
+
+
+def said_jobs(process: Process) -> tuple[JobId, ...]:
+    """The jobs that its environment names, which whoever starts it may write."""
     environment = dict(process.environment)
-    named = [environment.get("FALLOW_JOB"), job_of(process)]
-    if process.slurm_job is None and (job := _named_job(environment)):
-        named.append(job)
+    named = [environment.get("FALLOW_JOB"), _named_job(environment)]
+    return tuple(JobId(job) for job in named if job)
+
+
+def system_jobs(process: Process) -> tuple[JobId, ...]:
+    """The jobs by control group and process tree."""
+    named = [job_of(process)]
     if process.container is not None:
-        named.append(JobId(f"container:{process.container[:CONTAINER_DIGITS]}"))
+        named.append(_container_job(process, process.container))
     if process.tree is not None:
         named.append(tree_job(process.tree))
-    return tuple(dict.fromkeys(JobId(job) for job in named if job))
+    return tuple(dict.fromkeys(job for job in named if job is not None))
 
 
 def _named_job(environment: Mapping[str, str]) -> JobId | None:
-    """Slurm's job in a process's environment, which its owner may write: a number, or nothing."""
+    """Slurm's job in a process's environment: a number, or nothing."""
     number = environment.get("SLURM_JOB_ID", "")
     return JobId(f"slurm:{number}") if _NUMBER.fullmatch(number) else None
+
+
+def _container_job(process: Process, container: str) -> JobId:
+    """``container:0123456789ab``; with its owner where a person made it, who chose the digits as well."""
+    short = container[:CONTAINER_DIGITS] if _HEX_ID.fullmatch(container) else container
+    return JobId(f"container:{short}" if process.user is None else f"container:{process.user}/{short}")
 
 
 def tree_job(head: ProcessKey) -> JobId:
@@ -59,12 +106,20 @@ def tree_job(head: ProcessKey) -> JobId:
 
 
 def person_behind(process: Process) -> str | None:
-    """Whose process it is; in a container, where a uid is not a person, the hub's user or nobody we know."""
+    """Whose process it is; in a container, where a uid is not a person, nobody we know without an owner."""
     if process.user is not None or process.uid is None:
         return process.user
     if process.container is not None or process.pod is not None:
-        return dict(process.environment).get("JUPYTERHUB_USER")
+        return None
     return nameless(process.uid)
+
+
+def users_of(named: Iterable[Holder]) -> JobUsers:
+    """Whose each named job is; nobody's where two words differ."""
+    users: dict[JobId, set[str]] = {}
+    for holder in named:
+        users.setdefault(holder.job, set()).update(() if holder.user is None else (holder.user,))
+    return {job: next(iter(people)) if len(people) == 1 else None for job, people in users.items()}
 
 
 def holder_of(

@@ -36,6 +36,11 @@ def is_pod(job: JobId) -> bool:
     return job.startswith(PREFIX) and "/" in job
 
 
+def namespace_of(job: JobId) -> str:
+    """The namespace in a pod's job id."""
+    return job.removeprefix(PREFIX).partition("/")[0]
+
+
 def names_process(job: JobId, process: Process) -> bool:
     """Whether the pod's name is the one that the process's environment bears.
 

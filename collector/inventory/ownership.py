@@ -1,15 +1,16 @@
 """Whether a process belongs to one of those who were given the GPU it is on. Pure.
 
 The signs in order: ids that only the system can set (control group, process tree), ids from the
-environment when the person fits too, the pod's name, and last the person. Where a sign is missing, the
-answer is Unknown; Nobody is said only when everything that could tie the process to a holder was looked at.
+environment when the person is known to be the job's, the pod's name within its own namespace, and last the
+person. Where a sign is missing, the answer is Unknown; Nobody is said only when everything that could tie
+the process to a holder was looked at.
 """
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from collector.inventory.holders import claimed_by, job_of, person_behind
-from collector.inventory.kubernetes import is_pod, names_process
+from collector.inventory.holders import claimed_by, is_of, job_of, person_behind
+from collector.inventory.kubernetes import is_pod, names_process, namespace_of
 from collector.model import Holder, JobId, Process
 
 
@@ -43,30 +44,33 @@ def verdict_on(process: Process, holders: Sequence[Holder], known_jobs: Set[JobI
     if own is None:
         return Unknown()
     for job in claimed_by(process):
-        if job in given and _may_be(process, given[job], job):
+        if job in given and is_of(process, job, given[job].user):
             return Owned(job=job)
     if process.slurm_job is not None and any(job.startswith("slurm:") for job in given):
         return Nobody() if own in known_jobs else Unknown()
     pods = [job for job in given if is_pod(job)]
     if pods:
-        return _among_pods(process, pods, has_others=len(pods) < len(given))
+        return _among_pods(process, pods, known_jobs, has_others=len(pods) < len(given))
     return _by_person(process, given)
 
 
-def _may_be(process: Process, holder: Holder, job: JobId) -> bool:
-    """Whether the person fits, for an id that the process could have written into its environment itself."""
-    if job == job_of(process) and (process.slurm_job or process.pod or process.container):
-        return True
-    person = person_behind(process)
-    return holder.user is None or person is None or person == holder.user
+def _among_pods(
+    process: Process, pods: Sequence[JobId], known_jobs: Set[JobId], *, has_others: bool
+) -> Verdict:
+    """A process in a pod is of the one that was given the GPU, or of the one whose name it bears.
 
-
-def _among_pods(process: Process, pods: Sequence[JobId], *, has_others: bool) -> Verdict:
+    It may bear any name: that is believed between pods of one namespace, whose people may act for each
+    other, and never against a pod that it doesn't name.
+    """
+    if process.pod is None:
+        is_outside = process.container is None and _could_read(process, "cgroup")
+        return Nobody() if is_outside and not has_others else Unknown()
     named = [job for job in pods if names_process(job, process)]
-    if process.pod is not None and (len(named) == 1 or len(pods) == 1):
-        return Owned(job=(named if len(named) == 1 else pods)[0])
-    is_outside = process.pod is None and process.container is None and _could_read(process, "cgroup")
-    return Nobody() if is_outside and not has_others else Unknown()
+    if len(pods) == 1:
+        is_elsewhere = not named and any(is_pod(job) and names_process(job, process) for job in known_jobs)
+        return Unknown() if is_elsewhere else Owned(job=pods[0])
+    is_one_namespace = len({namespace_of(job) for job in pods}) == 1
+    return Owned(job=named[0]) if len(named) == 1 and is_one_namespace else Unknown()
 
 
 def _by_person(process: Process, given: Mapping[JobId, Holder]) -> Verdict:
@@ -82,7 +86,7 @@ def _by_person(process: Process, given: Mapping[JobId, Holder]) -> Verdict:
 
 
 def _is_certain_person(process: Process) -> bool:
-    """In a container only the login it hangs below is certain (``Process.user``), not what it says itself."""
+    """In a container only whose folders it hangs below is certain (``Process.user``)."""
     return process.container is None or process.user is not None
 
 

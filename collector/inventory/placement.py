@@ -8,11 +8,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from collector.inventory.holders import claimed_by
+from collector.inventory.holders import claimed_by, is_of
 from collector.model import Allocation, Gpu, GpuUuid, JobId, NodeClaim, NodeName, Process, ProcessKey
 
 Where = Mapping[ProcessKey, frozenset[GpuUuid]]
 """The GPUs that each process is on."""
+
+Seen = Mapping[JobId, Sequence[tuple[Process, frozenset[GpuUuid]]]]
 
 T = TypeVar("T")
 
@@ -37,23 +39,29 @@ def as_on_gpus(
     return tuple(found)
 
 
-def _uuids(
-    claim: NodeClaim, node: Sequence[Gpu], seen: Mapping[JobId, frozenset[GpuUuid]]
-) -> Iterator[GpuUuid]:
+def _uuids(claim: NodeClaim, node: Sequence[Gpu], seen: Seen) -> Iterator[GpuUuid]:
     if claim.index is not None and not any(gpu.parent_uuid or gpu.index is None for gpu in node):
         yield from (gpu.uuid for gpu in node if gpu.index == claim.index)
         return
-    used = seen.get(claim.holder.job, frozenset())
+    users = seen.get(claim.holder.job, ())
+    used = frozenset(
+        uuid
+        for process, uuids in users
+        if is_of(process, claim.holder.job, claim.holder.user)
+        for uuid in uuids
+    )
     yield from (gpu.uuid for gpu in node if gpu.uuid in used)
 
 
-def _seen_jobs(people: Mapping[ProcessKey, Process], on: Where) -> dict[JobId, frozenset[GpuUuid]]:
-    seen: defaultdict[JobId, set[GpuUuid]] = defaultdict(set)
+def _seen_jobs(people: Mapping[ProcessKey, Process], on: Where) -> Seen:
+    """The processes that may be of each job, by the system's signs or their own word, and where they are."""
+    seen: defaultdict[JobId, list[tuple[Process, frozenset[GpuUuid]]]] = defaultdict(list)
     for key, uuids in on.items():
         process = people.get(key)
         for job in claimed_by(process) if process else ():
-            seen[job] |= uuids
-    return {job: frozenset(uuids) for job, uuids in seen.items()}
+            if process is not None:
+                seen[job].append((process, uuids))
+    return seen
 
 
 def _by_short_name(by_node: Mapping[NodeName, T]) -> dict[str, T]:

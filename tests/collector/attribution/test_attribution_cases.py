@@ -364,7 +364,7 @@ def test_an_environment_that_fits_two_readings_claims_nothing_and_says_why() -> 
     )
     found = effective([reading], 1)
     assert found is not None
-    assert held(found) == {"GPU-2": [("slurm:8", "process")]}
+    assert held(found) == {"GPU-2": [(f"pid:{NODE}/71@710", "process")]}
     ((who, why),) = found.unclear
     assert who == key(71)
     assert "SLURM_JOB_GPUS is not set" in why

@@ -6,7 +6,15 @@ import pwd
 
 import pytest
 
-from collector.inventory.holders import claimed_by, holder_of, job_of, person_behind
+from collector.inventory.holders import (
+    claimed_by,
+    holder_of,
+    is_of,
+    job_among,
+    job_of,
+    person_behind,
+    users_of,
+)
 from collector.inventory.kubernetes import names_process, pod_holder
 from collector.inventory.leases import Lease, LeaseSource
 from collector.inventory.projects import Projects, project_lookup, project_of, unix_groups
@@ -37,7 +45,9 @@ POD = "0b1c2d3e-4f50-6172-8394-a5b6c7d8e9f0"
         (Process(key=KEY, tree=HEAD, pod=POD, container=CONTAINER), f"pod:{POD}"),
         (Process(key=KEY, tree=HEAD, notebook="ab", container=CONTAINER), "pid:gpu1/70@4"),
         (Process(key=KEY, tree=HEAD, container=CONTAINER), "container:0123456789ab"),
-        (Process(key=KEY, tree=HEAD, environment=(("SLURM_JOB_ID", "9"),)), "slurm:9"),
+        (Process(key=KEY, tree=HEAD, user="ann", container=CONTAINER), "container:ann/0123456789ab"),
+        (Process(key=KEY, tree=HEAD, container="c1"), "container:c1"),
+        (Process(key=KEY, tree=HEAD, environment=(("SLURM_JOB_ID", "9"),)), "pid:gpu1/70@4"),
         (Process(key=KEY, tree=HEAD), "pid:gpu1/70@4"),
         (Process(key=KEY), None),
     ],
@@ -56,12 +66,12 @@ def test_every_name_of_a_process_is_known() -> None:
     assert claimed_by(process) == ("night-run", "container:0123456789ab", "slurm:9", "pid:gpu1/70@4")
 
 
-def test_a_uid_in_a_container_is_not_a_person_but_a_hub_s_user_is() -> None:
+def test_a_uid_in_a_container_is_not_a_person_and_neither_is_its_own_word() -> None:
     assert person_behind(Process(key=KEY, uid=1000)) == "uid-1000"
     assert person_behind(Process(key=KEY, uid=1000, user="ann")) == "ann"
     assert person_behind(Process(key=KEY, uid=1000, container=CONTAINER)) is None
     hub = Process(key=KEY, uid=1000, container=CONTAINER, environment=(("JUPYTERHUB_USER", "bob"),))
-    assert person_behind(hub) == "bob"
+    assert person_behind(hub) is None
     outside = Process(key=KEY, uid=1000, user="ann", environment=(("JUPYTERHUB_USER", "bob"),))
     assert person_behind(outside) == "ann"
     assert person_behind(Process(key=KEY)) is None
@@ -190,4 +200,33 @@ def test_a_slurm_job_that_a_process_makes_up_is_no_name_of_a_job(written: str) -
     assert str(job_of(process)).startswith("pid:")
     assert all(str(job).startswith("pid:") for job in claimed_by(process))
     honest = Process(key=KEY, tree=HEAD, environment=(("SLURM_JOB_ID", "812"),))
-    assert job_of(honest) == "slurm:812"
+    assert JobId("slurm:812") in claimed_by(honest)
+
+
+@pytest.mark.parametrize("variable", ["SLURM_JOB_ID", "FALLOW_JOB"])
+@pytest.mark.parametrize(
+    ("user", "container", "known", "is_believed"),
+    [
+        ("ann", None, "ann", True),
+        ("bob", None, "ann", False),
+        ("ann", None, None, None),
+        (None, CONTAINER, "ann", None),
+        ("ann", CONTAINER, "ann", True),
+    ],
+    ids=["its person", "another", "a job of nobody known", "a container of nobody known", "rootless"],
+)
+def test_a_job_in_an_environment_counts_for_the_job_s_own_person(
+    variable: str, user: str | None, container: str | None, known: str | None, is_believed: bool | None
+) -> None:
+    word = ("SLURM_JOB_ID", "9") if variable == "SLURM_JOB_ID" else ("FALLOW_JOB", "slurm:9")
+    process = Process(key=KEY, tree=HEAD, uid=1000, user=user, container=container, environment=(word,))
+    assert is_of(process, JobId("slurm:9"), known) is is_believed
+    believed = job_among(process, {JobId("slurm:9"): known}) == "slurm:9"
+    assert believed is bool(is_believed)
+    assert job_among(process, {}) == job_of(process)
+
+
+def test_a_job_of_which_two_words_differ_is_nobody_s() -> None:
+    job = JobId("slurm:9")
+    assert users_of([Holder(job=job, user="ann"), Holder(job=job)]) == {job: "ann"}
+    assert users_of([Holder(job=job, user="ann"), Holder(job=job, user="bob")]) == {job: None}

@@ -1,0 +1,116 @@
+"""What processes say of themselves, against those who would pay for it."""
+
+import pytest
+
+from collector.attribution import effective
+from collector.model import ClaimSource, Holder, JobId, NodeClaim, Reading
+from tests.collector.attribution.test_attribution_cases import (
+    CONTAINER,
+    GPUS,
+    NODE,
+    POD,
+    given,
+    held,
+    key,
+    on,
+    process,
+    run,
+    slurm,
+)
+
+OTHER_POD = POD[::-1]
+
+
+def test_a_slurm_id_puts_no_hours_under_another_s_job_where_nobody_gave_the_gpu() -> None:
+    liar = process(71, "bob", environment=(("SLURM_JOB_ID", "812"),))
+    found = run([liar], on(1, 71), node_claims=slurm(812, 0))
+    assert held(found)["GPU-1"] == [(f"pid:{NODE}/71@710", "process")]
+    assert [each.holder.user for each in found.allocations] == ["ann", "bob"]
+
+
+def test_one_s_own_slurm_job_keeps_its_name_where_nobody_gave_the_gpu() -> None:
+    honest = process(71, environment=(("SLURM_JOB_ID", "812"),))
+    found = run([honest], on(1, 71), node_claims=slurm(812, 0))
+    assert held(found)["GPU-1"] == [("slurm:812", "process")]
+
+
+@pytest.mark.parametrize("user", ["bob", None])
+def test_a_slurm_id_of_nobody_known_is_no_job(user: str | None) -> None:
+    liar = process(71, user, environment=(("SLURM_JOB_ID", "812"), ("FALLOW_JOB", "run-7")))
+    found = run([liar], on(1, 71))
+    assert held(found) == {"GPU-1": [(f"pid:{NODE}/71@710", "process")]}
+
+
+def test_a_word_does_not_move_a_job_s_claim_onto_the_liar_s_gpu() -> None:
+    liar = process(71, "bob", environment=(("SLURM_JOB_ID", "812"),))
+    found = run([liar], on(2, 71), node_claims=slurm(812, None))
+    assert held(found) == {"GPU-2": [(f"pid:{NODE}/71@710", "process")]}
+
+
+def test_a_claim_of_an_environment_is_the_claimer_s_own() -> None:
+    words = (("CUDA_VISIBLE_DEVICES", "2,3"), ("SLURM_JOB_GPUS", "2,3"), ("SLURM_JOB_ID", "812"))
+    readings = [
+        Reading(
+            source="nvml",
+            at_ms=1,
+            gpus=tuple(GPUS),
+            processes=(process(71, "bob", environment=words),),
+            process_samples=tuple(on(2, 71)),
+        ),
+        Reading(source="slurm", at_ms=1, claims=tuple(slurm(812, 0))),
+    ]
+    found = effective(readings, 9)
+    assert found is not None
+    assert held(found)["GPU-3"] == [(f"pid:{NODE}/71@710", "environment")]
+    assert {each.uuid: each.holder.user for each in found.allocations} == {
+        "GPU-0": "ann",
+        "GPU-2": "bob",
+        "GPU-3": "bob",
+    }
+
+
+@pytest.mark.parametrize("source", [ClaimSource.SLURM, ClaimSource.LEASE])
+def test_a_word_about_a_job_of_nobody_known_is_neither_a_proof_nor_a_fault(source: ClaimSource) -> None:
+    words = (("SLURM_JOB_ID", "812"), ("FALLOW_JOB", "slurm:812"))
+    found = run(
+        [process(71, "bob", environment=words)], on(0, 71), [given(0, "slurm:812", source, user=None)]
+    )
+    assert found.unknown == {key(71)}
+
+
+def test_a_container_s_word_for_a_person_is_not_that_person_s() -> None:
+    words = (("JUPYTERHUB_USER", "ann"), ("FALLOW_JOB", "run-7"), ("SLURM_JOB_ID", "812"))
+    liar = process(71, None, uid=1000, container=CONTAINER, environment=words)
+    lease = given(0, "run-7", ClaimSource.LEASE)
+    found = run([liar], [*on(0, 71), *on(1, 71)], [lease], slurm(812, 2))
+    users = {each.uuid: each.holder.user for each in found.allocations}
+    assert users == {"GPU-0": "ann", "GPU-1": None, "GPU-2": "ann"}
+    assert held(found)["GPU-1"] == [("container:0123456789ab", "process")]
+
+
+def test_a_container_with_the_digits_of_another_s_is_not_that_one() -> None:
+    theirs = process(71, None, uid=0, container=CONTAINER)
+    liar = process(72, "bob", container=CONTAINER)
+    found = run([theirs, liar], [*on(0, 71), *on(1, 72)])
+    assert held(found) == {
+        "GPU-0": [("container:0123456789ab", "process")],
+        "GPU-1": [("container:bob/0123456789ab", "process")],
+    }
+
+
+def pods(*jobs: str) -> list:  # type: ignore[type-arg]
+    return [given(0, f"pod:{job}", ClaimSource.KUBERNETES, user=None) for job in jobs]
+
+
+def test_a_name_counts_between_the_pods_of_one_namespace_alone() -> None:
+    named = process(71, None, pod=POD, environment=(("HOSTNAME", "train-1"),))
+    assert run([named], on(0, 71), pods("a/train-0", "a/train-1")).owners == {key(71): "pod:a/train-1"}
+    found = run([named], on(0, 71), pods("a/train-0", "b/train-1"))
+    assert (found.owners, found.unknown) == ({}, {key(71)})
+
+
+def test_a_pod_that_is_on_a_gpu_of_another_is_not_that_other() -> None:
+    stranger = process(71, None, pod=OTHER_POD, environment=(("HOSTNAME", "eval-0"),))
+    elsewhere = NodeClaim(node=NODE, holder=Holder(job=JobId("pod:b/eval-0")), index=3)
+    found = run([stranger], on(0, 71), pods("a/train-0"), [elsewhere])
+    assert (found.owners, found.unknown) == ({}, {key(71)})
