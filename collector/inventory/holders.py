@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from collector.inventory.hub import says_it_is_for
 from collector.inventory.projects import ProjectOf
 from collector.model import Holder, JobId, JobKind, Process, ProcessKey
 from collector.procfs.accounts import nameless
@@ -133,7 +134,7 @@ def holder_of(
         job=job,
         user=user,
         project=_first(word.project for word in words) or (project_of(user) if user else None),
-        name=_first(word.name for word in words) or _first(_title(process) for process in own),
+        name=_first(word.name for word in words) or _title_of(own, user),
         kind=_kind([word.kind for word in words], own),
         framework=_first(word.framework for word in words) or _commonest_framework(own),
         command=_first(word.command for word in words) or _first(process.command for process in own),
@@ -156,6 +157,13 @@ def _commonest_framework(own: list[Process]) -> str | None:
     """The likeliest framework of most of the job's processes; by name when two are as common."""
     counts = Counter(process.frameworks[0] for process in own if process.frameworks)
     return min(counts, key=lambda name: (-counts[name], name)) if counts else None
+
+
+def _title_of(own: list[Process], user: str | None) -> str | None:
+    """What the job runs; of a container that names a person whom nobody else knows, also whom."""
+    title = _first(_title(process) for process in own)
+    person = None if user else _only({says_it_is_for(process) for process in own})
+    return title if person is None else f"{title or 'a container'} (says it is for {person})"
 
 
 def _title(process: Process) -> str | None:

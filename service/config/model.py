@@ -84,6 +84,12 @@ class CollectConfig:
         30.0, 1, 3600, "how often Slurm is asked; leases are read at every tick"
     )
     process_details: bool = told(True, "read user, framework and job of each process from `/proc`")
+    hub_accounts: tuple[str, ...] = told(
+        (),
+        "accounts, by name or uid, as which a JupyterHub runs its users' containers: of those, and of no "
+        "others, `JUPYTERHUB_USER` is believed "
+        "([who is behind a container](who-and-what.md#who-is-behind-a-container))",
+    )
     slurm: bool = told(True, "ask `squeue`, where it is installed")
     dcgm_interval_s: float = bounded(30.0, 1, 600, "dcgm-exporter's own interval: the width of its samples")
     scrape_timeout_s: float = bounded(5.0, 0.5, 60, "how long one exporter or peer may take")

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from collector.inventory.hub import NO_HUB, HubAccounts, with_hub_user
 from collector.model import NodeName, Process, Reading, Unavailable
 from collector.procfs.stat import is_same_start
 from collector.procfs.table import FORGET_MS, ProcessTable
@@ -20,8 +21,8 @@ SETTLED_LOOK_MS = FORGET_MS
 class Described:
     """A source of this machine whose bare processes get their user, framework and job from /proc."""
 
-    def __init__(self, source: Source, node: NodeName) -> None:
-        self._source = source
+    def __init__(self, source: Source, node: NodeName, hub: HubAccounts = NO_HUB) -> None:
+        self._source, self._hub = source, hub
         probe = probe_socket()
         self._table = ProcessTable(node) if probe is None else ProbeTable(node, probe)
         self._joined: dict[int, _Joined] = {}
@@ -63,7 +64,7 @@ class Described:
         before, self._joined = self._joined, {}
         for bare in processes:
             pid = bare.key.pid
-            self._joined[pid] = _joined(bare, seen.get(pid), before.get(pid))
+            self._joined[pid] = _joined(bare, seen.get(pid), before.get(pid), self._hub)
 
     def _described(self, bare: Process) -> Process:
         return self._joined[bare.key.pid].described
@@ -77,10 +78,10 @@ class _Joined(NamedTuple):
     described: Process
 
 
-def _joined(bare: Process, found: Process | None, before: _Joined | None) -> _Joined:
+def _joined(bare: Process, found: Process | None, before: _Joined | None, hub: HubAccounts) -> _Joined:
     """The two joined; what was joined ``before`` still holds where neither is another object now."""
     if before is not None and before.bare is bare and before.found is found:
         return before
     if found is None or not is_same_start(found.key.started_ms, bare.key.started_ms):
         return _Joined(bare, found, bare)
-    return _Joined(bare, found, replace(found, key=bare.key))
+    return _Joined(bare, found, with_hub_user(replace(found, key=bare.key), hub))

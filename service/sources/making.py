@@ -2,7 +2,7 @@
 
 import shutil
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
@@ -21,6 +21,7 @@ from service.trouble import Trouble
 
 if TYPE_CHECKING:
     from collector.attribution import Attribution
+    from collector.inventory.hub import HubAccounts
     from collector.loop import Attribute
     from collector.simulated.cluster import SimulatedCluster
     from collector.source import Source
@@ -118,6 +119,22 @@ def make_attribute(config: "Config") -> "Attribute":
     return attribute
 
 
+def hub_accounts(accounts: "Sequence[str]") -> "HubAccounts":
+    """The accounts as uids and names. Raises ``SourceRefused`` for one that is not here."""
+    from collector.inventory.hub import HubAccounts
+    from collector.procfs.accounts import name_of, uid_of
+
+    uids = {account: int(account) if account.isdecimal() else uid_of(account) for account in accounts}
+    unknown = next((account for account, uid in uids.items() if uid is None), None)
+    if unknown is not None:
+        raise SourceRefused(
+            f"collect.hub_accounts names {unknown!r}, which is no account of this machine; write its uid "
+            "where it is one inside of the hub's images alone"
+        )
+    known = frozenset(uid for uid in uids.values() if uid is not None)
+    return HubAccounts(uids=known, names=frozenset(map(name_of, known)))
+
+
 def make_cluster(config: "Config") -> "SimulatedCluster":
     """A cluster of the configured seed and size: each call a new one, and all of them the same."""
     from collector.simulated.cluster import SimulatedCluster
@@ -165,7 +182,9 @@ def _nvml(config: "Config") -> "Source":
         tick_ms=round(config.collect.tick_s * 1000), processes_every=config.collect.process_every_ticks
     )
     source = FaultNamed(NvmlSource(node=node, options=options))
-    return Described(source, node) if config.collect.process_details else source
+    if not config.collect.process_details:
+        return source
+    return Described(source, node, hub_accounts(config.collect.hub_accounts))
 
 
 def _dcgm(urls: tuple[str, ...], config: "Config") -> "Source":

@@ -12,6 +12,7 @@ import pytest
 from collector.model import NodeName, Process, ProcessKey, Reading
 from collector.procfs.table import ProcessTable
 from service.sources.described import LOOK_MS, SETTLED_LOOK_MS, Described
+from service.sources.making import SourceRefused, hub_accounts
 
 NODE = NodeName("node-a")
 T0_MS = 1_800_000_000_000
@@ -130,3 +131,10 @@ def test_what_has_settled_is_asked_of_proc_again_only_now_and_then(monkeypatch: 
         source.close()
     last = LOOK_MS + SETTLED_LOOK_MS
     assert asked == [0, LOOK_MS, last, last + 1, last + 1 + LOOK_MS]
+
+
+def test_a_hub_s_account_is_one_of_this_machine_or_a_number() -> None:
+    found = hub_accounts(["root", "4666"])
+    assert (found.uids, found.names) == ({0, 4666}, {"root", "uid-4666"})
+    with pytest.raises(SourceRefused, match=r"hub_accounts names 'nobody-of-that-name'"):
+        hub_accounts(["nobody-of-that-name"])
