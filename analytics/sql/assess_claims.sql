@@ -11,13 +11,11 @@
 -- @column framework text: the likeliest framework
 -- @column command text: its command line
 -- @column share double (fraction): how much of the GPU it was given
--- @column from_ms bigint (ms): since when
+-- @column from_ms bigint (ms): since when, breaks in which nobody looked left out
 -- @null not known
 SELECT
     a.gpu_id, a.holder_id, h.job, h.user_name, h.project, h.job_name, h.kind, h.framework, h.command,
-    sum(a.share) AS share, min(epoch_ms(a.from_ts)) AS from_ms
-FROM allocations AS a
+    a.share, epoch_ms(a.from_ts) AS from_ms
+FROM holds_at($as_of) AS a
 JOIN holders AS h USING (holder_id)
-WHERE a.from_ts <= $as_of AND (a.to_ts IS NULL OR a.to_ts > $as_of)
-GROUP BY ALL
 ORDER BY a.gpu_id, a.holder_id;

@@ -15,8 +15,8 @@
 -- @null full_after_ms: it never was
 WITH given AS (
     SELECT gpu_id, min(from_ts) AS from_ts
-    FROM allocations
-    WHERE from_ts <= $as_of AND (to_ts IS NULL OR to_ts > $as_of) AND gpu_id IN (SELECT unnest($gpu_ids))
+    FROM holds_at($as_of)
+    WHERE gpu_id IN (SELECT unnest($gpu_ids))
     GROUP BY gpu_id
     HAVING count(DISTINCT holder_id) = 1 AND min(from_ts) >= $samples_from
 ), samples_of AS (

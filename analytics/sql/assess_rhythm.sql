@@ -18,10 +18,7 @@
 -- @column idle_gpu_hours double (GPU-hours): allocated-empty and held-idle in the last 24 hours
 -- @null there was none
 WITH claims AS (
-    SELECT gpu_id, holder_id, min(from_ts) AS from_ts
-    FROM allocations
-    WHERE from_ts <= $as_of AND (to_ts IS NULL OR to_ts > $as_of) AND gpu_id IN (SELECT unnest($gpu_ids))
-    GROUP BY ALL
+    SELECT gpu_id, holder_id, from_ts FROM holds_at($as_of) WHERE gpu_id IN (SELECT unnest($gpu_ids))
 ), minutes AS (
     SELECT
         u.gpu_id, u.holder_id, u.ts, u.low_saturation_ms + u.moderate_ms + u.good_ms AS busy_ms, u.used_ms,

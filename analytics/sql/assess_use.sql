@@ -17,10 +17,7 @@
 -- @column processes_started bigint: processes seen on the GPU that started in the last six hours
 -- @null first_used_ms, busy_until_ms: never; process_started_ms: no process was seen
 WITH claims AS (
-    SELECT gpu_id, holder_id, min(from_ts) AS from_ts
-    FROM allocations
-    WHERE from_ts <= $as_of AND (to_ts IS NULL OR to_ts > $as_of) AND gpu_id IN (SELECT unnest($gpu_ids))
-    GROUP BY ALL
+    SELECT gpu_id, holder_id, from_ts FROM holds_at($as_of) WHERE gpu_id IN (SELECT unnest($gpu_ids))
 ), jobs AS (
     SELECT DISTINCT holder_id FROM claims
 ), held AS (

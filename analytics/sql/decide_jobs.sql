@@ -1,7 +1,6 @@
 -- Who holds which GPU at an instant, and what each job made of it since `from_ts`, from the minute roll-up.
 --
--- Who held it up to the very instant, as the last ones of an imported past did, holds it. A hold that was broken for
--- at most ten minutes (the service began anew) is one hold. Busy is any minute with time in a working state. The
+-- What is one hold, and who holds at the end of an imported past, `holds_at` says. Busy is any minute with time in a working state. The
 -- roll-up splits the minutes of a shared GPU among its holders: measured time is made whole again. What two jobs did
 -- on one GPU cannot be told apart. Minutes on a lower rung than the others (the first after a restart) say too much of
 -- the use and never too little, so a few of them leave the job on the rung of the rest.
@@ -29,22 +28,8 @@
 -- @column rung tinyint: that 19 of 20 measured minutes reach (1 GPU utilization: an upper bound; 3 SM active)
 -- @column others bigint: other jobs that had a part of this GPU in that time
 -- @null busy_until_ms: it did not work in the window; else: not known or not measured
-WITH spells AS (
-    SELECT
-        gpu_id, holder_id, share, from_ts, to_ts,
-        coalesce(from_ts - max(coalesce(to_ts, $as_of)) OVER w > INTERVAL 10 MINUTE, true) AS begins
-    FROM allocations
-    WHERE from_ts <= $as_of
-        AND holder_id IN (SELECT holder_id FROM allocations WHERE from_ts <= $as_of AND (to_ts IS NULL OR to_ts >= $as_of))
-    WINDOW w AS (
-        PARTITION BY gpu_id, holder_id ORDER BY from_ts ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-), claims AS (
-    SELECT
-        gpu_id, holder_id, sum(share) FILTER (WHERE to_ts IS NULL OR to_ts >= $as_of) AS share,
-        max(from_ts) FILTER (WHERE begins) AS from_ts
-    FROM spells
-    GROUP BY ALL
-    HAVING bool_or(to_ts IS NULL OR to_ts >= $as_of)
+WITH claims AS (
+    SELECT gpu_id, holder_id, share, from_ts FROM holds_at($as_of)
 ), rows AS (
     SELECT
         *, low_saturation_ms + moderate_ms + good_ms AS work_ms,

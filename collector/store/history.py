@@ -25,7 +25,7 @@ def write_history(connection: duckdb.DuckDBPyConnection, live: Live, history: Hi
     if history.gpus or len(history.samples):
         claim(connection, live.origin, history.source, first_ms)
     _register_gpus(live, history, first_ms, last_ms)
-    _merge_held(connection, live, history.held)
+    _merge_held(connection, live, history.held, gap_ms=_last_width_ms(history.samples, last_ms))
     for event in history.events:
         live.registry.register_uuids([event.uuid], history.source, first_ms)
         row = {"gpu_id": live.registry.gpu_ids[event.uuid], "kind": event.kind, "detail": event.detail}
@@ -82,7 +82,15 @@ def _add_samples(
     return int(counted[0]) if counted else 0
 
 
-def _merge_held(connection: duckdb.DuckDBPyConnection, live: Live, held: tuple[HeldInterval, ...]) -> None:
+def _last_width_ms(samples: pa.Table, last_ms: int) -> int:
+    """The width of the newest sample; 0 where there is none."""
+    newest = samples.filter(pc.equal(samples["at_ms"], last_ms)) if len(samples) else samples
+    return int(pc.max(newest["width_ms"]).as_py()) if len(newest) else 0
+
+
+def _merge_held(
+    connection: duckdb.DuckDBPyConnection, live: Live, held: tuple[HeldInterval, ...], *, gap_ms: int
+) -> None:
     if not held:
         return
     allocations = [interval.allocation for interval in held]
@@ -101,7 +109,7 @@ def _merge_held(connection: duckdb.DuckDBPyConnection, live: Live, held: tuple[H
         }
     )
     connection.register("incoming", table)
-    connection.execute(statement("merge_allocations"))
+    connection.execute(statement("merge_allocations"), {"gap_ms": gap_ms})
     connection.execute(statement("clear_merged_allocations"))
     connection.execute("INSERT INTO allocations BY NAME SELECT * FROM merged_allocations")
     connection.execute("DROP TABLE merged_allocations")

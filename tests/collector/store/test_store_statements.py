@@ -89,7 +89,7 @@ PARAMETERS = {
     "last_ticks": "",
     "latest_times": "",
     "learn_idle_power": "from_ms to_ms",
-    "merge_allocations": "",
+    "merge_allocations": "gap_ms",
     "newest_samples": "",
     "newest_tick": "",
     "note_judged": "at_ms",
