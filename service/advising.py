@@ -94,7 +94,7 @@ def consult(client: "Client", config: "Config", wanted: "Sequence[Job]" = ()) ->
     )
 
 
-def recorded_past(client: "Client", start: datetime, end: datetime, site: "Site") -> "Past":
+def recorded_past(client: "Client", start: datetime, end: datetime, config: "Config") -> "Past":
     """What was recorded in a window. Blocks. Raises ``ClientError``."""
     from advisor.live.observed import Price
     from advisor.live.state import stretch_of
@@ -102,7 +102,9 @@ def recorded_past(client: "Client", start: datetime, end: datetime, site: "Site"
     from advisor.whatif.past import Past
     from advisor.whatif.rows import holding_of, installed_of, past_job_of, submitted_of
 
+    site = site_of(config)
     span = {"from_ts": start, "to_ts": end}
+    limit = {"start_limit_s": config.findings.start_limit_s}
     asked = submitted_of(client.rows("submitted_jobs", **span))
     middle = (start + (end - start) / 2).replace(second=0, microsecond=0)
     rows, *halves = (
@@ -115,7 +117,7 @@ def recorded_past(client: "Client", start: datetime, end: datetime, site: "Site"
     return Past(
         from_ms=round(start.timestamp() * 1000),
         to_ms=round(end.timestamp() * 1000),
-        stretches=tuple(stretch_of(r) for r in client.rows("idle_stretches", **span) if not r["first"]),
+        stretches=tuple(stretch_of(row) for row in client.rows("idle_stretches", **span, **limit)),
         jobs=jobs,
         earlier=earlier,
         later=later,

@@ -48,7 +48,11 @@ class JobUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleStretch:
-    """A time in which a job had GPUs and did nothing on them; ``open`` while it lasts, so it is cut short."""
+    """A time in which a job had GPUs and did nothing on them; ``open`` while it lasts, so it is cut short.
+
+    ``first``: nobody saw it work before, so that the time may have begun earlier; its length is a bound, and
+    nothing is expected of others by it.
+    """
 
     job: JobId
     user: str | None
@@ -57,6 +61,7 @@ class IdleStretch:
     from_ms: int
     to_ms: int
     open: bool = False
+    first: bool = False
 
     @property
     def length_s(self) -> float:

@@ -145,6 +145,7 @@ def stretch_of(row: Row) -> IdleStretch:
         from_ms=row["from_ms"],
         to_ms=row["to_ms"],
         open=row["open"],
+        first=row["first"],
     )
 
 

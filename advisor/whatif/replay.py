@@ -76,7 +76,7 @@ def what_if(
     moments = Moments(past, allowed)
     waited = waits(moments, rules, limits)
     profiles = [each.job.profile for each in past.submitted.values() if each.job.profile is not None]
-    told = backtest(past.stretches, rules)
+    told = backtest([each for each in past.stretches if not each.first], rules)
     rows = (
         (let_go(past.stretches, rules), told),
         (paused(may, rules), told),

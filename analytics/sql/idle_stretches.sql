@@ -1,9 +1,10 @@
 -- When each job had GPUs and did nothing on any of them for a while, in a window.
 --
 -- A minute of work counts when another lies within ten minutes of it: less is a blip. What lies between two such
--- minutes, or between the last one and the end of the job, is a stretch. A job that never worked has one only if
--- no process of it was ever there: otherwise it was starting up. Stretches of which over 5% were not measured are
--- left out; the last two minutes may not be rolled up yet.
+-- minutes, or between the last one and the end of the job, is a stretch; so is what lies before the first one, or all
+-- of the window of a job that does not work in it, from where its time to start is over (counted from when it first
+-- held anything, which may be long before the window). Stretches of which over 5% were not measured are left out; the
+-- last two minutes may not be rolled up yet.
 --
 -- Hours stand for their minutes where these are all alike: a GPU of the job worked throughout, or none of them at
 -- all and each was its alone. In the other hours worked_minutes tells, and where it has no row the minutes do.
@@ -11,6 +12,7 @@
 -- @param from_ts minute: start of the window
 -- @param to_ts minute: end of the window, exclusive
 -- @param least_minutes count = 10: shorter ones are left out
+-- @param start_limit_s count = 7200: how long a job that has not worked yet is starting up
 -- @mark hours_to rollup_1h
 -- @column job text: the job's id
 -- @column user_name text: whose
@@ -21,7 +23,7 @@
 -- @column from_ms bigint (ms): start
 -- @column to_ms bigint (ms): end
 -- @column open boolean: it lasted until the end of the window, so it is cut short
--- @column first boolean: the job never worked before it
+-- @column first boolean: the job has not worked before it within the window, so it may have begun earlier
 -- @null not known
 WITH spells AS (
     SELECT
@@ -33,9 +35,12 @@ WITH spells AS (
 ), held AS (
     SELECT
         holder_id, count(*) AS devices, sum(share) AS gpus, greatest(min(from_ts), $from_ts) AS from_ts,
-        least(max(to_ts), $to_ts) AS to_ts, bool_or(goes_on) AS goes_on, min(from_ts) < $from_ts AS came_before,
-        min(g.model) AS model
+        least(max(to_ts), $to_ts) AS to_ts, bool_or(goes_on) AS goes_on, min(g.model) AS model
     FROM spells JOIN gpus AS g USING (gpu_id)
+    GROUP BY holder_id
+), started AS (
+    SELECT holder_id, min(from_ts) + to_seconds($start_limit_s) AS ts
+    FROM allocations SEMI JOIN held USING (holder_id)
     GROUP BY holder_id
 ), hours AS (
     SELECT
@@ -111,17 +116,19 @@ WITH spells AS (
         coalesce(lead(b.ts) OVER (PARTITION BY b.holder_id ORDER BY b.ts), h.to_ts) AS to_ts,
         lead(b.ts) OVER (PARTITION BY b.holder_id ORDER BY b.ts) IS NULL AND h.goes_on AS open, false AS first
     FROM busy AS b JOIN held AS h USING (holder_id)
-), never AS (
-    SELECT h.holder_id, h.from_ts, h.to_ts, h.goes_on AS open, true AS first
-    FROM held AS h
-    ANTI JOIN busy AS b USING (holder_id)
-    WHERE NOT EXISTS (SELECT 1 FROM pieces AS m WHERE m.holder_id = h.holder_id AND m.idle_ms > 0)
-        AND NOT h.came_before
+), before_work AS (
+    SELECT
+        h.holder_id, greatest(h.from_ts, s.ts) AS from_ts, coalesce(min(b.ts), h.to_ts) AS to_ts,
+        min(b.ts) IS NULL AND h.goes_on AS open, true AS first
+    FROM held AS h JOIN started AS s USING (holder_id) LEFT JOIN busy AS b USING (holder_id)
+    GROUP BY h.holder_id, h.from_ts, h.to_ts, h.goes_on, s.ts
 ), stretches AS (
-    SELECT * FROM between_work UNION ALL SELECT * FROM never
+    SELECT * FROM between_work UNION ALL SELECT * FROM before_work WHERE to_ts > from_ts
 ), measured AS (
-    SELECT s.holder_id, s.from_ts, sum(m.known_ms) AS known_ms
-    FROM stretches AS s JOIN pieces AS m ON m.holder_id = s.holder_id AND m.ts >= s.from_ts AND m.ts < s.to_ts
+    SELECT
+        s.holder_id, s.from_ts,
+        sum(m.known_ms * least(1.0, epoch_ms(m.end_ts - s.from_ts) / epoch_ms(m.end_ts - m.ts))) AS known_ms
+    FROM stretches AS s JOIN pieces AS m ON m.holder_id = s.holder_id AND m.end_ts > s.from_ts AND m.ts < s.to_ts
     WHERE s.to_ts - s.from_ts >= to_minutes($least_minutes)
     GROUP BY ALL
 )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from service.advising import charged_now, limits_of, recorded_past, site_of
+from service.advising import charged_now, limits_of, recorded_past
 from service.cli import words
 from service.cli.measured import measured_window
 from service.cli.screen import Column, console, print_json, table
@@ -33,8 +33,7 @@ def run(flags: argparse.Namespace) -> int:
         if flags.charging:
             _charging(charged)
             return 0
-        past = recorded_past(client, start, end, site_of(config))
-    site = site_of(config)
+        past = recorded_past(client, start, end, config)
     allowed = consented if flags.consented else everybody
     found = what_if(past, config.advice, limits_of(config), allowed)
     currency = next((price.currency for price in past.prices.values()), None)
@@ -59,7 +58,7 @@ def run(flags: argparse.Namespace) -> int:
     screen.print(_bar(found.earned), style="bright_black")
     for line in _others(found):
         screen.print(line, style="bright_black")
-    if flags.consented and not (site.preemptible and site.checkpointable):
+    if flags.consented and not (config.consent.preemptible and config.consent.checkpointable):
         screen.print("Nobody has consented yet; see [consent] in the configuration.", style="bright_black")
     if len(charged) > 1:
         screen.print()

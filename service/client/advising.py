@@ -122,10 +122,10 @@ def replayed(
     """
     from advisor.whatif.replay import consented as only_theirs
     from advisor.whatif.replay import everybody, what_if
-    from service.advising import limits_of, recorded_past, site_of
+    from service.advising import limits_of, recorded_past
 
     config = _effective(client).config
-    past = recorded_past(client, start, end, site_of(config))
+    past = recorded_past(client, start, end, config)
     found = what_if(
         past,
         _changed(config.advice, changed),

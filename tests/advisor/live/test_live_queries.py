@@ -74,6 +74,46 @@ def test_idle_stretches_are_what_lies_after_work_and_what_never_began(ask: Ask) 
     assert "slurm:2" not in rows and "pod:lm/x" not in rows, "they worked until they ended"
 
 
+@pytest.mark.parametrize(
+    ("since_h", "until_h", "expected"),
+    [
+        (0, 12, (5, 9)),  # it came at three o'clock; two hours to start
+        (6, 12, (6, 9)),  # the window begins later than that
+        (4, 12, (5, 9)),  # its two hours are counted from when it came, not from the window
+        (0, 8, (5, 8)),
+    ],
+)
+def test_idle_stretches_count_who_never_worked_from_where_its_start_is_over(
+    tmp_path: Path, since_h: int, until_h: int, expected: tuple[int, int]
+) -> None:
+    """It works at nine for the first time; a process of it is there all along."""
+    claim = Allocation(uuid=GpuUuid("GPU-n"), holder=ONE_JOB, share=1.0, source=ClaimSource.SLURM)
+    rows = [
+        GpuSample(
+            uuid=GpuUuid("GPU-n"),
+            at_ms=NOON_MS + minute * MINUTE_MS,
+            width_ms=MINUTE_MS,
+            rung=Rung.SM_ACTIVE,
+            utilization_ratio=0.0 if minute <= 9 * 60 else 0.9,
+            memory_used_bytes=10 * GIB,
+            process_count=0 if minute <= 3 * 60 else 1,
+        )
+        for minute in range(1, 12 * 60 + 1)
+    ]
+    past = History(
+        source="test",
+        gpus=(Gpu(uuid=GpuUuid("GPU-n"), node=NodeName("n"), memory_total_bytes=80 * GIB),),
+        samples=to_table(rows),
+        held=(HeldInterval(allocation=claim, from_ms=NOON_MS + 3 * HOUR_MS, to_ms=None),),
+    )
+    window = {"from_ts": NOON_MS + since_h * HOUR_MS, "to_ts": NOON_MS + until_h * HOUR_MS}
+    with open_store(tmp_path / "fallow.duckdb") as store, store.reader() as reader:
+        store.write_history(past)
+        (row,) = run(reader, "idle_stretches", window).to_pylist()
+    assert row["first"]
+    assert ((row["from_ms"] - NOON_MS) / HOUR_MS, (row["to_ms"] - NOON_MS) / HOUR_MS) == expected
+
+
 def test_run_lengths_counts_the_jobs_that_were_seen_to_begin(ask: Ask) -> None:
     (row,) = ask("run_lengths", from_ts=NOON_MS, to_ts=TWO_MS)
     assert (row["kind"], row["gpus"], row["open"], row["jobs"]) == ("interactive", 1, True, 1), "slurm:3"

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from advisor.live.state import Site
 from advisor.model import ActionClass, Phase, Profile
 from advisor.register.kept import Change, write_changes
 from advisor.register.model import Ending, Entry, Mobility, Stand
@@ -18,6 +17,7 @@ from advisor.whatif.replay import what_if
 from collector.model import GpuUuid, JobId
 from service.advising import recorded_past
 from service.client import connect
+from service.config.model import Config
 from tests.advisor.register.register_world import submission, word
 from tests.analytics.given_world import A, B, C, D, past
 from tests.analytics.world import GIB, MINUTE_MS, NOON_MS
@@ -63,7 +63,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def seen(recorded: Path) -> Past:
     with connect(recorded) as client:
-        return recorded_past(client, NOON, NOON + timedelta(minutes=180), Site())
+        return recorded_past(client, NOON, NOON + timedelta(minutes=180), Config())
 
 
 def ask(folder: Path, name: str, begin: int, end: int) -> list[dict[str, Any]]:
