@@ -215,10 +215,13 @@ def _hours(past: GpuPast, claim: Claim, window: Bins, since_ms: int, grace_ms: i
 
 def _sentence(past: GpuPast, claim: Claim, kind: FindingKind, window: Bins, lost: tuple[int, float]) -> str:
     """What is said; ``lost`` is the quiet time in ms and what it cost in GPU-hours."""
-    start = f"{holder_name(claim)} has held {gpu_name(past)} since {clock(claim.from_ms)}"
+    from_records = _is_older_than_records(past, claim)
+    bound = " at least, when its records begin" if from_records else ""
+    start = f"{holder_name(claim)} has held {gpu_name(past)} since {clock(claim.from_ms)}{bound}"
     since = lasting(lost[0])
-    quiet = f"{since} ({lost[1]:.1f} GPU-hours)"
-    if kind is FindingKind.NOT_STARTED and _is_older_than_records(past, claim):
+    is_bound = from_records and window.end_ms - lost[0] <= claim.from_ms
+    quiet = f"{'at least ' if is_bound else ''}{since} ({lost[1]:.1f} GPU-hours)"
+    if kind is FindingKind.NOT_STARTED and from_records:
         return (
             f"{holder_name(claim)} has not computed on {gpu_name(past)} since the records begin, for "
             f"{since}; what it did before is not known."

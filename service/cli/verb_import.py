@@ -66,7 +66,7 @@ def _through_service(client: Client, order: dict[str, object], *, yes: bool) -> 
 def _by_itself(settings: Settings, order: dict[str, object], *, yes: bool) -> int:
     from dataclasses import asdict
 
-    from service import importing
+    from service import importing, judging
     from service.daemon.start import make_data_dir
     from service.opening import own_store
 
@@ -80,6 +80,7 @@ def _by_itself(settings: Settings, order: dict[str, object], *, yes: bool) -> in
         with _bar(screen) as bar:
             task = bar.add_task("importing", total=planned["todo_ms"], added=0)
             done = importing.run(store, wanted, _noting(bar, task))
+        judging.judge_imported(settings.effective.config, store)
     screen.print(done)
     return 0
 

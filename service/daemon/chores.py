@@ -1,7 +1,7 @@
 """What a service does beside its ticks: findings, sealing, retention, checkpoints, reports."""
 
 from time import sleep
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collector.clock import Clock
@@ -25,6 +25,7 @@ def make_chores(config: "Config", store: "Store", clock: "Clock") -> "tuple[Chor
     """The chores of one store; each is short, and none holds up a tick for long."""
     from service.daemon.reporting import make_reporting
     from service.daemon.state import Chore
+    from service.judging import judge
 
     return (
         make_reporting(config, store.folder, clock),
@@ -33,7 +34,7 @@ def make_chores(config: "Config", store: "Store", clock: "Clock") -> "tuple[Chor
             name="findings",
             every_s=FINDINGS_S,
             first_after_s=0,
-            work=lambda: _assess(config, store, clock.now_ms()),
+            work=lambda: judge(config, store, clock.now_ms()),
             early=True,
         ),
         Chore(
@@ -55,28 +56,6 @@ def make_chores(config: "Config", store: "Store", clock: "Clock") -> "tuple[Chor
 def seal_before_ms(now_ms: int, after_days: float) -> int:
     """Whole UTC days that ended so many days ago may be sealed; pure."""
     return int((now_ms - after_days * DAY_MS) // DAY_MS * DAY_MS)
-
-
-def _assess(config: "Config", store: "Store", now_ms: int) -> None:
-    from analytics.assess import assess, finding_rows, pattern_rows, unjudged_rows
-    from collector.store.judgements import Judgement
-
-    def look() -> Any:
-        with store.reader() as connection:
-            return assess(connection, now_ms, config.findings, round(config.collect.tick_s * 1000))
-
-    try:
-        analysis = look()
-    except Exception:
-        if not store.mend_sealed():  # a sealed day that is damaged is one cause that goes away by this
-            raise
-        analysis = look()
-    judgement = Judgement(
-        findings=finding_rows(analysis),
-        patterns=pattern_rows(analysis, config.findings),
-        unjudged=unjudged_rows(analysis),
-    )
-    store.write_judgement(judgement, now_ms)
 
 
 def _mend(store: "Store") -> None:
