@@ -28,6 +28,9 @@ _TYPES: dict[str, pa.DataType] = {
     "flags": pa.string(),
 }
 
+SIMULATED_COLUMN = "simulated"
+"""The column that exported rows of a simulated cluster have besides: files travel without their store."""
+
 SAMPLE_SCHEMA = pa.schema(
     [
         pa.field(

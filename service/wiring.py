@@ -81,7 +81,7 @@ def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
             *_rehearsal_remarks(config),
             *_project_remarks(config),
         ),
-        simulated=sources.simulated is not None,
+        simulated=sources.are_simulated,
         inventories=frozenset(source.name for source in sources.inventories),
     )
 
@@ -130,6 +130,7 @@ def _replayed(config: "Config", store: "Store", clock: "Clock", sources: "Source
         complete=lambda stopped, tell: replaying.run(loop, store, stopped, tell),
         metrics=lambda: _metrics(loop),
         remarks=sources.remarks,
+        simulated=sources.are_simulated,
     )
 
 

@@ -6,11 +6,12 @@ one from the caller.
 """
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 
-from collector.batch import SAMPLE_SCHEMA
+from collector.batch import SAMPLE_SCHEMA, SIMULATED_COLUMN
 from collector.replay.errors import BadMapping, RecordingUnreadable
 from collector.replay.export import with_neighbours
 from collector.replay.file import read_raw
@@ -48,7 +49,7 @@ def open_recording(path: Path, mapping: ColumnMapping | None = None) -> Recordin
 
 
 def open_replay(
-    path: Path, *, starts_ms: int, mapping: ColumnMapping | None = None, name: str = "replay"
+    path: Path, *, starts_ms: int, mapping: ColumnMapping | None = None, name: str | None = None
 ) -> ReplaySource:
     """The recording at ``path`` as a source whose first moment is at ``starts_ms``, to run with that clock.
 
@@ -64,7 +65,8 @@ def _understood(path: Path, mapping: ColumnMapping | None) -> Recording:
     chosen = mapping or _mapping_beside(path)
     own = _own_mapping(tuple(raw.table.column_names)) if chosen is None else None
     if own is not None:
-        return with_neighbours(interpret(raw, own, str(path)), path)
+        recording = with_neighbours(interpret(raw, own, str(path)), path)
+        return replace(recording, simulated=SIMULATED_COLUMN in raw.table.column_names)
     chosen = chosen or smi_mapping(raw.table.column_names)
     if chosen is None:
         raise BadMapping(

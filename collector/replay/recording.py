@@ -9,16 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collector.batch import HeldInterval, History
-from collector.model import Event, Gap, Gpu
+from collector.model import SIMULATED_SOURCE, Event, Gap, Gpu
 from collector.replay.faults import Refused
 
 DAY_MS = 86_400_000
+REPLAY_SOURCE = "replay"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
     """What was recorded, in UTC ms. ``samples`` has SAMPLE_SCHEMA, sorted by time; ``gaps`` lie where rows
-    are missing or were refused.
+    are missing or were refused. ``simulated``: it is Fallow's own export of a simulated cluster.
     """
 
     path: str
@@ -28,6 +29,12 @@ class Recording:
     events: tuple[Event, ...] = ()
     gaps: tuple[Gap, ...] = ()
     refused: Refused
+    simulated: bool = False
+
+    @property
+    def source(self) -> str:
+        """The name under which it is stored: what was invented stays so when it is replayed."""
+        return SIMULATED_SOURCE if self.simulated else REPLAY_SOURCE
 
     @property
     def from_ms(self) -> int:
@@ -58,22 +65,22 @@ def shifted(recording: Recording, by_ms: int) -> Recording:
     )
 
 
-def histories(recording: Recording, source: str = "replay") -> Iterator[History]:
+def histories(recording: Recording, source: str | None = None) -> Iterator[History]:
     """The whole recording for the store, a UTC day at a time; each interval, event and gap comes once."""
-    at_ms = times_of(recording)
+    at_ms, name = times_of(recording), source or recording.source
     day = recording.from_ms
     while day < recording.to_ms:
         end = min((day // DAY_MS + 1) * DAY_MS, recording.to_ms)
         low, high = np.searchsorted(at_ms, (day, end), side="right")
         first = day == recording.from_ms
         yield History(
-            source=source,
+            source=name,
             gpus=recording.gpus,
             samples=recording.samples.slice(int(low), int(high - low)),
             held=tuple(i for i in recording.held if i.from_ms < end and (first or i.from_ms >= day)),
             events=tuple(e for e in recording.events if e.at_ms <= end and (first or e.at_ms > day)),
             gaps=tuple(
-                replace(g, source=source)
+                replace(g, source=name)
                 for g in recording.gaps
                 if g.from_ms < end and (first or g.from_ms >= day)
             ),

@@ -14,9 +14,9 @@ from collector.replay.recording import Recording, times_of
 class ReplaySource:
     """Reads a recording in step with the ``now_ms`` it is given; keeps only how far it has come."""
 
-    def __init__(self, recording: Recording, name: str = "replay") -> None:
+    def __init__(self, recording: Recording, name: str | None = None) -> None:
         self._recording = recording
-        self._name = name
+        self._name = name or recording.source
         self._at_ms = times_of(recording)
         self._to_ms = recording.to_ms
         self._last_ms = recording.from_ms - 1

@@ -257,15 +257,16 @@ class Store:
 
     def export(self, out: Path, kind: Format, from_ms: int, to_ms: int) -> Exported:
         """Write samples, allocations and gpus of a span to files in ``out``; see ``docs/schema.md``."""
+        simulated = self.origin is Origin.SIMULATED
         with translated("exporting", out):
             try:
                 with self.reader() as connection:
-                    return export(connection, out, kind, from_ms, to_ms)
+                    return export(connection, out, kind, (from_ms, to_ms), simulated=simulated)
             except duckdb.Error:
                 if self.read_only or not self.mend_sealed():
                     raise
             with self.reader() as connection:
-                return export(connection, out, kind, from_ms, to_ms)
+                return export(connection, out, kind, (from_ms, to_ms), simulated=simulated)
 
     def write_judgement(self, judgement: Judgement, at_ms: int) -> FindingsWritten:
         """Make the newest judgement this one, all of it or nothing: findings are opened, refreshed or closed

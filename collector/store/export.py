@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from collector.batch import SIMULATED_COLUMN
 from collector.spreadsheet import FORMULA, MARK
 from collector.store.statements import statement
 
@@ -30,22 +31,38 @@ class Exported:
 
 
 def export(
-    connection: duckdb.DuckDBPyConnection, out: Path, kind: Format, from_ms: int, to_ms: int
+    connection: duckdb.DuckDBPyConnection,
+    out: Path,
+    kind: Format,
+    span_ms: tuple[int, int],
+    *,
+    simulated: bool = False,
 ) -> Exported:
     """Write samples, allocations and gpus of a span into the folder ``out``, made if missing.
 
+    Where they are ``simulated``, each row says so in a last column of that name.
     Existing files of the same names are replaced; each appears whole or not at all.
     """
     out.mkdir(parents=True, exist_ok=True)
-    span = {"from_ms": from_ms, "to_ms": to_ms}
+    span = dict(zip(("from_ms", "to_ms"), span_ms, strict=True))
     jobs: tuple[tuple[str, Mapping[str, int]], ...] = (("samples", span), ("allocations", span), ("gpus", {}))
     files, rows = [], []
     for name, parameters in jobs:
         found = connection.sql(statement(f"export_{name}"), params=dict(parameters) or None)
         target = out / f"{name}.{kind}"
-        rows.append(_write(found.to_arrow_reader(BATCH_ROWS), target, kind))
+        batches = found.to_arrow_reader(BATCH_ROWS)
+        rows.append(_write(_invented(batches) if simulated else batches, target, kind))
         files.append(target)
     return Exported(files=tuple(files), rows=tuple(rows))
+
+
+def _invented(batches: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    schema = batches.schema.append(pa.field(SIMULATED_COLUMN, pa.bool_()))
+    rows = (
+        pa.RecordBatch.from_arrays([*each.columns, pa.repeat(True, each.num_rows)], schema=schema)
+        for each in batches
+    )
+    return pa.RecordBatchReader.from_batches(schema, rows)
 
 
 def _write(batches: pa.RecordBatchReader, target: Path, kind: Format) -> int:

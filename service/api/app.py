@@ -28,6 +28,7 @@ from service.api.port import Desk, Role
 from service.api.privacy import concealed, concealed_metrics
 from service.api.queries import QueryDesk
 from service.api.roles import RuledRoute, caller_of, methods_at
+from service.api.simulated import marked, marked_table
 from service.api.stream import Closing
 from service.api.turns import Ending, Turns, bounded_as
 from service.client.errors import KINDS, BadParameter, ClientError, QueryFailed
@@ -41,7 +42,8 @@ METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 ABOUT = (
     "Who asks is known by the kernel on the Unix socket, and by a bearer's token on TCP. A viewer sees "
-    "everything, a user also acts on own jobs, an operator on all. Errors are {error, message}."
+    "everything, a user also acts on own jobs, an operator on all. Errors are {error, message}. Answers of a "
+    "service that shows a simulated cluster have the header Fallow-Simulated: true."
 )
 
 SORRY = "the service met an error of its own; its log has the trace"
@@ -94,7 +96,8 @@ class Answers:
     """What the door passes on: a query desk, and functions that never block for long.
 
     ``run`` turns (connection, name, parameters) into a ``pyarrow.Table`` and raises ``ClientError``. Without
-    ``acting`` there are no acting routes. ``private``: what others run is for operators.
+    ``acting`` there are no acting routes. ``private``: what others run is for operators. ``simulated``: it is
+    all invented, and each answer says so.
     """
 
     desk: QueryDesk
@@ -107,6 +110,7 @@ class Answers:
     health: Callable[[], dict[str, object]]
     acting: Acting | None = None
     private: bool = False
+    simulated: bool = False
 
 
 def make_app(answers: Answers, rules: GateRules, version: str, audit: Audit | None = None) -> App:
@@ -131,7 +135,7 @@ def make_app(answers: Answers, rules: GateRules, version: str, audit: Audit | No
         app.router.routes.extend(acting_routes(acting.desk, acting.hands, acting.closing).routes)
     _document(app)
     _refusals(app)
-    guarded = gate(app, rules)
+    guarded = gate(marked(app) if answers.simulated else app, rules)
     return guarded if audit is None else audit.around(guarded)
 
 
@@ -233,6 +237,8 @@ def _queries(app: FastAPI, answers: Answers) -> None:
 
         def rows(connection: Any) -> bytes:
             table = answers.run(connection, name, params)
+            if answers.simulated:
+                table = marked_table(table)
             return encode(concealed(table, name, caller) if answers.private else table)
 
         turn = await answers.questions.enter(bounded_as(caller))

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from service.cli import words
-from service.client.acting import ActingClient, Listed, connect_acting
+from service.cli.asking import asked_to_act
+from service.client.acting import ActingClient, Listed
 
 MOST_ROWS = 10_000
 """A service lists no more at once."""
@@ -37,7 +38,7 @@ def left_out(listed: Listed, narrowed_by: str | None = None) -> str | None:
 def ordered(flags: argparse.Namespace, order: Callable[[ActingClient, str], dict[str, Any]]) -> int:
     """Send an order and say what came of it: status 0, or 1 when the job couldn't carry it out."""
     job = job_id(flags.job)
-    answer = order(connect_acting(flags.data), job)
+    answer = order(asked_to_act(flags), job)
     failed = answer.get("outcome") == "failed"
     said = words.localized(str(answer.get("message") or answer.get("outcome") or "done"))
     print(said if said.startswith(job) else f"{job}: {said}", file=sys.stderr if failed else sys.stdout)

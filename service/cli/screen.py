@@ -1,5 +1,6 @@
 """Where verbs print: colours and width on a terminal; plain, whole lines in a pipe; JSON when asked."""
 
+import argparse
 import json
 import sys
 from collections.abc import Iterable, Sequence
@@ -11,6 +12,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from service.cli.asking import marked
 
 PIPE_WIDTH = 100_000
 GUTTER = 2
@@ -63,10 +66,10 @@ def console(*, stderr: bool = False) -> Console:
     )
 
 
-def print_json(rows: Sequence[dict[str, Any]]) -> None:
-    """A list of objects whose keys are the table's columns."""
+def print_json(rows: Sequence[dict[str, Any]], flags: argparse.Namespace) -> None:
+    """A list of objects whose keys are the table's columns; where they are invented, each says so."""
     speaks_all = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
-    json.dump(rows, sys.stdout, indent=1, ensure_ascii=not speaks_all)
+    json.dump(marked(rows, flags), sys.stdout, indent=1, ensure_ascii=not speaks_all)
     print()
 
 

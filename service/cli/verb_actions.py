@@ -7,9 +7,9 @@ from typing import Any
 from rich.text import Text
 
 from service.cli import paper_words
+from service.cli.asking import asked_to_act
 from service.cli.job_words import job_id
 from service.cli.screen import Column, console, print_json, table
-from service.client.acting import connect_acting
 from service.spans import parse_point
 
 COLUMNS = (
@@ -29,10 +29,10 @@ def run(flags: argparse.Namespace) -> int:
     """Print it."""
     since = parse_point(flags.since, datetime.now(UTC))
     job = None if flags.job is None else job_id(flags.job)
-    client = connect_acting(flags.data)
+    client = asked_to_act(flags)
     rows = client.actions(since_ms=max(0, round(since.timestamp() * 1000)), job=job)
     if flags.json:
-        print_json(rows)
+        print_json(rows, flags)
         return 0
     screen = console()
     switch = client.acting()

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from service.advice_rows import abstain_row, advice_row
 from service.advising import Desk, consult
 from service.cli import advice_lines, words
+from service.cli.asking import asked
 from service.cli.screen import console, print_json
 from service.cli.settings import settle
-from service.client import connect
 
 if TYPE_CHECKING:
     from advisor.advice import Advice
@@ -20,14 +20,14 @@ def run(flags: argparse.Namespace) -> int:
     from advisor.advice import Abstain, Advice
 
     settings = settle(flags)
-    with connect(flags.data) as client:
+    with asked(flags) as client:
         desk = consult(client, settings.effective.config)
     answers = [each for each in desk.said.answers if flags.only in (None, each.action.value)]
     advised = [each for each in answers if isinstance(each, Advice)]
     abstained = [each for each in answers if isinstance(each, Abstain)]
     if flags.json:
         rows = [advice_row(each, desk.currency) for each in advised]
-        print_json(rows + ([abstain_row(each) for each in abstained] if flags.all else []))
+        print_json(rows + ([abstain_row(each) for each in abstained] if flags.all else []), flags)
         return 0
     screen = console()
     screen.print(_heading(desk, advised), style="bold")

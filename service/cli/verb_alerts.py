@@ -12,9 +12,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from service.cli import words
+from service.cli.asking import asked
 from service.cli.screen import console, print_json
 from service.cli.settings import settle
-from service.client import connect
 from service.spans import window
 from service.trouble import Trouble
 
@@ -47,10 +47,10 @@ def run(flags: argparse.Namespace) -> int:
     end = end if flags.until else end + AHEAD
     filters = {name: getattr(flags, name) for name in ("node", "project", "user")}
     only_open = None if flags.all else True
-    with connect(flags.data) as client:
+    with asked(flags) as client:
         rows = client.rows("alerts", from_ts=start, to_ts=end, open=only_open, **filters)
     if flags.json:
-        print_json(rows)
+        print_json(rows, flags)
         return 0
     screen = console()
     if not rows:
@@ -121,7 +121,7 @@ def _test(flags: argparse.Namespace) -> int:
         took_s = round(time.monotonic() - began, 1)
         rows.append({"to": shown, "arrived": not found, "took_s": took_s, "found": found or None})
     if flags.json:
-        print_json(rows)
+        print_json(rows, flags)
     else:
         for row in rows:
             said = f"taken after {row['took_s']:.1f} s" if row["arrived"] else f"not taken: {row['found']}"

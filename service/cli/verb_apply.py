@@ -3,9 +3,9 @@
 import argparse
 from typing import Any
 
+from service.cli.asking import asked_to_act
 from service.cli.paper_words import plan_lines
 from service.cli.screen import console
-from service.client.acting import connect_acting
 from service.trouble import Trouble
 
 
@@ -15,7 +15,7 @@ class NoSuchPlan(Trouble):
 
 def run(flags: argparse.Namespace) -> int:
     """Do it and say what came of each step: status 0, or 1 when not all of it was done."""
-    client = connect_acting(flags.data)
+    client = asked_to_act(flags)
     if not flags.yes:
         return _show(client.plans(), flags)
     row = client.apply(flags.plan, flags.step)

@@ -7,8 +7,9 @@ from typing import Any
 
 from rich.text import Text
 
-from collector.model import Gpu, GpuSample, Holder, Tick, Unavailable
+from collector.model import SIMULATED_SOURCE, Gpu, GpuSample, Holder, Tick, Unavailable
 from service.cli import words
+from service.cli.asking import say_simulated
 from service.cli.screen import Column, console, place, print_json, table
 from service.cli.settings import settle
 
@@ -35,10 +36,12 @@ def run(flags: argparse.Namespace) -> int:
 
     tick, remarks = read_once(settle(flags).effective.config)
     rows = rows_of(tick)
+    if any(each.source == SIMULATED_SOURCE for each in tick.outcomes):
+        say_simulated(flags)
     for each in (*remarks, *unread(tick)):
         print(f"fallow: {each}", file=sys.stderr)
     if flags.json:
-        print_json(rows)
+        print_json(rows, flags)
     elif rows:
         console().print(_draw(rows))
     else:

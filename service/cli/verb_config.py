@@ -20,7 +20,7 @@ def run(flags: argparse.Namespace) -> int:
     settings = settle(flags)
     parse_specs(settings.effective.config.collect.sources)  # what the service refuses is not in force
     if flags.json:
-        print_json([_row(each) for each in settings.effective.settings])
+        print_json([_row(each) for each in settings.effective.settings], flags)
         return 0
     screen = console()
     screen.print(

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from service.cli import words
+from service.cli.asking import asked_to_act
 from service.cli.job_words import job_id
 from service.cli.paper_words import at
 from service.cli.screen import Column, console, print_json, table
-from service.client.acting import ActingClient, connect_acting
+from service.client.acting import ActingClient
 from service.spans import parse_span
 from service.trouble import Trouble
 
@@ -29,7 +30,7 @@ class BadConsent(Trouble):
 
 def run(flags: argparse.Namespace) -> int:
     """Show what holds; with --allow, --withdraw or --forget say it first."""
-    client = connect_acting(flags.data)
+    client = asked_to_act(flags)
     job = None if flags.job is None else job_id(flags.job)
     said = {name: named(getattr(flags, name)) for name in ("allow", "withdraw", "forget")}
     if any(said.values()):
@@ -38,7 +39,7 @@ def run(flags: argparse.Namespace) -> int:
         raise BadConsent("--all and --for go with --allow, --withdraw or --forget")
     rows = client.consents(job)
     if flags.json:
-        print_json(rows)
+        print_json(rows, flags)
         return 0
     screen = console()
     if not rows:
@@ -67,7 +68,7 @@ def _say(client: ActingClient, job: str | None, said: dict[str, list[str]], flag
     hold_s = None if flags.span is None else parse_span(flags.span).total_seconds()
     answer = client.consent({"job": job, **said, "hold_s": hold_s})
     if flags.json:
-        print_json([answer])
+        print_json([answer], flags)
         return 0
     message = words.localized(str(answer["message"]))
     print(f"{message[:1].upper()}{message[1:]}.")

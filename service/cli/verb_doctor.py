@@ -30,7 +30,7 @@ def run(flags: argparse.Namespace) -> int:
             for line in _draw(each):
                 screen.print(line)
     if flags.json:
-        print_json([_row(each) for each in found])
+        print_json([_row(each) for each in found], flags)
     return IN_TROUBLE if any(each.verdict is Verdict.TROUBLE for each in found) else 0
 
 

@@ -14,11 +14,11 @@ from rich.padding import Padding
 from service.advice_rows import advice_row, step_row
 from service.advising import Desk, consult
 from service.cli import advice_lines
+from service.cli.asking import asked, asked_to_act
 from service.cli.job_words import job_id
 from service.cli.screen import console, print_json
 from service.cli.settings import settle
-from service.client import Client, ClientError, UnknownQuery, connect
-from service.client.acting import connect_acting
+from service.client import Client, ClientError, UnknownQuery
 from service.client.errors import StoreOlder
 from service.client.run_ids import runs_of, told_runs
 from service.trouble import Trouble
@@ -41,7 +41,7 @@ def run(flags: argparse.Namespace) -> int:
 
     name, settings = job_id(flags.name), settle(flags)
     launched = _launched(flags, name)
-    with connect(flags.data) as client:
+    with asked(flags) as client:
         desk = consult(client, settings.effective.config)
         found = explain(name, desk.said, desk.places)
         job = name if isinstance(found, NoSuch) else found.name
@@ -59,7 +59,7 @@ def run(flags: argparse.Namespace) -> int:
             "`fallow status` and `fallow advise` list them"
         )
     if flags.json:
-        print_json([_row(found, desk)])
+        print_json([_row(found, desk)], flags)
         return 0
     _draw(found, desk)
     return 0
@@ -70,7 +70,7 @@ def _launched(flags: argparse.Namespace, name: str) -> tuple[str, ...]:
     if not name.startswith(SUBMITTED):
         return ()
     try:
-        return tuple(connect_acting(flags.data).job(name).get("explain", ()))
+        return tuple(asked_to_act(flags).job(name).get("explain", ()))
     except ClientError:
         return ()
 

@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from service.cli import words
+from service.cli.asking import asked
 from service.cli.screen import Column, console, table
-from service.client import NoData, connect
+from service.client import NoData
 from service.spans import window
 from service.trouble import Trouble
 
@@ -18,7 +19,7 @@ class ExportFailed(Trouble):
 def run(flags: argparse.Namespace) -> int:
     """Write the files, and say what they are."""
     start, end = window(flags.since, flags.until, datetime.now(UTC))
-    with connect(flags.data) as client:
+    with asked(flags) as client:
         try:
             files = client.export(flags.out, kind=flags.format, from_ts=start, to_ts=end)
         except OSError as error:

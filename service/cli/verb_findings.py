@@ -9,8 +9,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from service.cli import judged, patterns, words
+from service.cli.asking import asked
 from service.cli.screen import console, place, print_json
-from service.client import Client, connect
+from service.client import Client
 from service.client.errors import StoreOlder, UnknownQuery
 from service.spans import window
 
@@ -39,19 +40,19 @@ def run(flags: argparse.Namespace) -> int:
     start, end = window(flags.since, flags.until, datetime.now(UTC) + timedelta(minutes=1))
     filters = {name: getattr(flags, name) for name in ("node", "project", "user", "model")}
     only_open = None if flags.all else True
-    with connect(flags.data) as client:
+    with asked(flags) as client:
         if flags.unknown:
-            return _list_unjudged(client.rows("unjudged", **filters), as_json=flags.json)
+            return _list_unjudged(client.rows("unjudged", **filters), flags)
         if flags.intruders:
-            asked = {"from_ts": start, "to_ts": end, "open": only_open, **filters}
-            return _list_intruders(client.rows("intrusions", **asked), as_json=flags.json)
+            which = {"from_ts": start, "to_ts": end, "open": only_open, **filters}
+            return _list_intruders(client.rows("intrusions", **which), flags)
         if flags.patterns:
-            return _list_patterns(client.rows("patterns", **filters), as_json=flags.json)
+            return _list_patterns(client.rows("patterns", **filters), flags)
         unjudged = [] if flags.json else _unjudged(client, filters)
         late = None if flags.json else judged.lateness(client, datetime.now(UTC))
         rows = client.rows("findings", from_ts=start, to_ts=end, open=only_open, **filters)
     if flags.json:
-        print_json(rows)
+        print_json(rows, flags)
         return 0
     screen, now = console(), datetime.now(UTC)
     if late == judged.NEVER and not rows:
@@ -96,9 +97,9 @@ def _unjudged(client: Client, filters: dict[str, Any]) -> list[dict[str, Any]] |
         return None
 
 
-def _list_unjudged(rows: list[dict[str, Any]], *, as_json: bool) -> int:
-    if as_json:
-        print_json(rows)
+def _list_unjudged(rows: list[dict[str, Any]], flags: argparse.Namespace) -> int:
+    if flags.json:
+        print_json(rows, flags)
         return 0
     screen = console()
     screen.print(not_judged(rows).removesuffix("; see --unknown"), style="bold")
@@ -109,17 +110,17 @@ def _list_unjudged(rows: list[dict[str, Any]], *, as_json: bool) -> int:
     return 0
 
 
-def _list_patterns(rows: list[dict[str, Any]], *, as_json: bool) -> int:
-    if as_json:
-        print_json(rows)
+def _list_patterns(rows: list[dict[str, Any]], flags: argparse.Namespace) -> int:
+    if flags.json:
+        print_json(rows, flags)
     else:
         console().print(patterns.draw(rows))
     return 0
 
 
-def _list_intruders(rows: list[dict[str, Any]], *, as_json: bool) -> int:
-    if as_json:
-        print_json(rows)
+def _list_intruders(rows: list[dict[str, Any]], flags: argparse.Namespace) -> int:
+    if flags.json:
+        print_json(rows, flags)
         return 0
     screen = console()
     if not rows:

@@ -7,9 +7,9 @@ from typing import Any
 from rich.padding import Padding
 
 from service.cli import words
+from service.cli.asking import asked_to_act
 from service.cli.job_words import job_id, say_what_is_left
 from service.cli.screen import Column, console, print_json, table
-from service.client.acting import connect_acting
 
 COLUMNS = (
     Column(title="job"),
@@ -27,9 +27,9 @@ ENDED = "ended"
 
 def run(flags: argparse.Namespace) -> int:
     """Print them."""
-    client = connect_acting(flags.data)
+    client = asked_to_act(flags)
     if flags.job is not None:
-        return _show(client.job(job_id(flags.job)), as_json=flags.json)
+        return _show(client.job(job_id(flags.job)), flags)
     listed = client.jobs_listed(
         stand=flags.stand,
         ended=None if flags.all or flags.stand is not None else False,
@@ -39,7 +39,7 @@ def run(flags: argparse.Namespace) -> int:
     )
     rows = listed.rows
     if flags.json:
-        print_json(rows)
+        print_json(rows, flags)
         say_what_is_left(listed, "--user, --project or --stand")
         return 0
     screen = console()
@@ -69,9 +69,9 @@ def _line(row: dict[str, Any], now_ms: int) -> tuple[str, ...]:
     )
 
 
-def _show(row: dict[str, Any], *, as_json: bool) -> int:
-    if as_json:
-        print_json([row])
+def _show(row: dict[str, Any], flags: argparse.Namespace) -> int:
+    if flags.json:
+        print_json([row], flags)
         return 0
     screen, asked = console(), row["submission"]
     name = f" {asked['name']}" if asked["name"] else ""

@@ -8,8 +8,9 @@ from typing import Any
 from rich.text import Text
 
 from service.cli import words
+from service.cli.asking import asked
 from service.cli.screen import Column, console, place, print_json, state_text, table
-from service.client import Client, connect
+from service.client import Client
 from service.spans import window
 
 HARDWARE_KEYS = ("node", "gpu", "model", "hour", "day")
@@ -22,11 +23,11 @@ def run(flags: argparse.Namespace) -> int:
     """Print one ledger."""
     start, end = window(flags.since, flags.until, datetime.now(UTC))
     filters = {name: getattr(flags, name) for name in ("node", "project", "user", "model")}
-    with connect(flags.data) as client:
+    with asked(flags) as client:
         rows = client.rows(f"ledger_by_{flags.by}", from_ts=start, to_ts=end, **filters)
         names = {} if flags.json else _names(client, flags.by, (start, end))
     if flags.json:
-        print_json(rows)
+        print_json(rows, flags)
         return 0
     screen = console()
     screen.print(_heading(flags.by, start, end), style="bold")

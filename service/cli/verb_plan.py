@@ -8,11 +8,10 @@ from rich.text import Text
 from service.advice_rows import step_row
 from service.advising import Desk, consult, newest, parse_want
 from service.cli import advice_lines, words
+from service.cli.asking import asked, asked_to_act
 from service.cli.paper_words import plan_lines
 from service.cli.screen import Column, console, print_json, table
 from service.cli.settings import settle
-from service.client import connect
-from service.client.acting import connect_acting
 from service.client.errors import ClientError
 
 
@@ -22,12 +21,12 @@ def run(flags: argparse.Namespace) -> int:
     if flags.waiting:
         return _show_waiting(waiting, flags)
     settings = settle(flags)
-    with connect(flags.data) as client:
+    with asked(flags) as client:
         now_ms = round(newest(client).timestamp() * 1000) if flags.want else 0
         wanted = [parse_want(text, at, now_ms) for at, text in enumerate(flags.want or (), start=1)]
         desk = consult(client, settings.effective.config, wanted)
     if flags.json:
-        print_json(_rows(desk))
+        print_json(_rows(desk), flags)
         return 0
     screen = console()
     _draw_waiting(waiting, screen)
@@ -51,7 +50,7 @@ def run(flags: argparse.Namespace) -> int:
 def _waiting(flags: argparse.Namespace) -> list[dict[str, Any]]:
     """The plans that wait for a yes; none where no service acts, unless they are all that was asked for."""
     try:
-        plans = connect_acting(flags.data).plans()
+        plans = asked_to_act(flags).plans()
     except ClientError:
         if flags.waiting:
             raise
@@ -61,7 +60,7 @@ def _waiting(flags: argparse.Namespace) -> list[dict[str, Any]]:
 
 def _show_waiting(waiting: list[dict[str, Any]], flags: argparse.Namespace) -> int:
     if flags.json:
-        print_json(waiting)
+        print_json(waiting, flags)
         return 0
     screen = console()
     _draw_waiting(waiting, screen)

@@ -5,9 +5,9 @@ from datetime import datetime
 from typing import Any
 
 from service.cli import words
+from service.cli.asking import asked_to_act
 from service.cli.job_words import say_what_is_left
 from service.cli.screen import Column, console, print_json, table
-from service.client.acting import connect_acting
 
 COLUMNS = (
     Column(title="place", right=True),
@@ -24,11 +24,11 @@ COLUMNS = (
 
 def run(flags: argparse.Namespace) -> int:
     """Print them."""
-    client = connect_acting(flags.data)
+    client = asked_to_act(flags)
     listed = client.queue_listed(flags.limit)
     rows = listed.rows
     if flags.json:
-        print_json(rows)
+        print_json(rows, flags)
         say_what_is_left(listed)
         return 0
     screen = console()

@@ -2,13 +2,13 @@
 
 import argparse
 
-from service.client.acting import connect_acting
+from service.cli.asking import asked_to_act
 from service.spans import parse_span
 
 
 def run(flags: argparse.Namespace) -> int:
     """Turn it down, and say until when the same is not proposed again."""
     hours = None if flags.snooze is None else parse_span(flags.snooze).total_seconds() / 3600
-    row = connect_acting(flags.data).reject(flags.plan, flags.because, hours)
+    row = asked_to_act(flags).reject(flags.plan, flags.because, hours)
     print(row["message"])
     return 0

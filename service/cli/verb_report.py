@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collector.procfs.accounts import name_of
+from service.cli.asking import asked
 from service.cli.screen import Column, console, print_json, table
 from service.cli.settings import settle
-from service.client import NoData, connect
+from service.client import NoData
 from service.client import place as client_place
 from service.spans import window
 from service.trouble import Trouble
@@ -97,7 +98,7 @@ def _make(flags: argparse.Namespace, drawings: "Drawings | None") -> "Report":
     wanted = Wanted(
         kind=kind, span=Span(start=start, end=end), zone=_zone(flags.zone), user=user, project=flags.project
     )
-    with connect(flags.data) as client, client.holding():
+    with asked(flags, sys.stderr) as client, client.holding():
         known = client.rows("span")
         if not known or known[0]["last_ts"] is None:
             raise NoData("nothing was measured yet; start a service with `fallow serve` and wait a minute")
@@ -160,7 +161,7 @@ def _list(flags: argparse.Namespace) -> int:
 
     rows = [{"kind": kind.value, "says": says} for kind, says in SAYS.items()]
     if flags.json:
-        print_json(rows)
+        print_json(rows, flags)
         return 0
     screen = console()
     screen.print(

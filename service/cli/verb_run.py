@@ -14,6 +14,7 @@ from advisor.model import ProjectName
 from collector.model import JobId
 from collector.procfs.accounts import name_of
 from service import names
+from service.cli.asking import asked_to_act
 from service.cli.streams import quiet_stdout
 from service.client.acting import ActingClient, connect_acting
 from service.client.errors import ClientError, JobEnded
@@ -43,7 +44,7 @@ def run(flags: argparse.Namespace) -> int:
     if (shown := orders.shown_to_all(order.argv, flags.env)) is not None:
         print(f"fallow: {shown}; export it, and name it: --env NAME", file=sys.stderr)
     data = None if flags.data is None else flags.data.absolute()
-    client = connect_acting(data)
+    client = asked_to_act(flags, sys.stderr)
     if not _named_project(flags):
         order = _in_own_project(order, client)
     if order.detach:

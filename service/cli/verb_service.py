@@ -112,7 +112,7 @@ def _status(flags: argparse.Namespace, unit: Path) -> int:
             "enabled": found.enabled,
             "pid": found.pid,
         }
-        print_json([row])
+        print_json([row], flags)
     else:
         where = str(found.unit) if found.installed else f"not installed ({found.unit})"
         pid = "" if found.pid is None else f", process {found.pid}"

@@ -11,9 +11,9 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.text import Text
 
 from service.cli import words
+from service.cli.asking import asked, is_simulated
 from service.cli.measured import measured_window
 from service.cli.screen import Column, console, print_json, table
-from service.client import connect
 from service.spans import parse_span
 from service.trouble import Trouble
 
@@ -53,7 +53,7 @@ def run(flags: argparse.Namespace) -> int:
 
         _write(flags.html, page(found, setting.cluster))
     if flags.json:
-        print_json([_row(found, score) for score in found.scores.values()])
+        print_json([_row(found, score) for score in found.scores.values()], flags)
     else:
         _show(found, setting, flags.html)
     return 0
@@ -100,14 +100,15 @@ def _workload(flags: argparse.Namespace) -> "Workload":
 def _recorded(flags: argparse.Namespace) -> "Workload":
     from advisor.sim.traces.recorded import recorded_workload
 
-    with connect(flags.data) as client:
+    with asked(flags) as client:
         start, end = measured_window(client, flags.since or PAST, flags.until)
         workload = recorded_workload(client.rows("recorded_jobs", from_ts=start, to_ts=end))
     if not workload.jobs:
         raise CannotSimulate(
             f"no job held a GPU between {start} and {end}; give an earlier --since, or a --trace"
         )
-    return workload
+    simulated = is_simulated(flags)  # the page of charts names where its jobs come from, and nothing else
+    return replace(workload, origin=f"simulated: {workload.origin}") if simulated else workload
 
 
 def _reader(format: str) -> "Callable[[Path, str | None], Workload]":

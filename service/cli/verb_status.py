@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from service.cli import judged, words
+from service.cli.asking import SIMULATED, asked
 from service.cli.screen import Column, console, place, print_json, state_text, table
 from service.client import Client, connect
 from service.spans import parse_span, window
@@ -20,7 +21,6 @@ BAD = ("failing", "late")
 AGED = ("sampler", "source", "store", "cycle", "alerts", "delivery")
 """Components whose ages are shown while they are well; of the others only what is not well."""
 STALE = "Nothing was measured for {span}: what follows is how it was then, and unknown now."
-SIMULATED = "SIMULATED: these GPUs, people and jobs are invented"
 RUNG_MARKS = {1: "≤", 2: "~"}
 """GPU utilization is an upper bound, graphics-engine activity an approximation; SM active needs no mark."""
 
@@ -35,7 +35,6 @@ class Picture:
     late: str | None
     sight: str
     at: datetime
-    simulated: bool = False
     components: tuple[dict[str, Any], ...] = ()
     """How each component of the service fares, as ``/healthz`` says it; none where no service runs."""
 
@@ -45,9 +44,9 @@ def run(flags: argparse.Namespace) -> int:
     filters = {name: getattr(flags, name) for name in FILTERS}
     if flags.watch:
         return _watch(flags, filters)
-    with connect(flags.data) as client:
+    with asked(flags) as client:
         if flags.json:
-            print_json(client.rows("gpus_now", **filters))
+            print_json(client.rows("gpus_now", **filters), flags)
             return 0
         picture = look(client, filters)
     chosen = {name: value for name, value in filters.items() if value is not None}
@@ -66,7 +65,6 @@ def look(client: Client, filters: dict[str, object]) -> Picture:
         late=judged.lateness(client, datetime.now(UTC)),
         sight=_sight(client, health),
         at=datetime.now(UTC),
-        simulated=client.is_simulated(),
         components=tuple(health.get("components", ())) if health is not None else (),
     )
 
@@ -103,11 +101,16 @@ def _watch(flags: argparse.Namespace, filters: dict[str, object]) -> int:
         while True:
             try:
                 with connect(flags.data) as client:
-                    drawn = draw(look(client, filters), rows=max(screen.height - 7, 3))
+                    drawn = _marked(client, draw(look(client, filters), rows=max(screen.height - 8, 3)))
             except ClientError as error:
                 drawn = Text(f"{error}\n\nLooking again every {every_s:g} s; Ctrl-C ends.", style="yellow")
             live.update(drawn, refresh=True)
             time.sleep(every_s)
+
+
+def _marked(client: Client, drawn: RenderableType) -> RenderableType:
+    """A screen that is drawn again and again: on each, what ``asked`` says once."""
+    return Group(Text(SIMULATED, style="bold yellow"), drawn) if client.is_simulated() else drawn
 
 
 def _summary(picture: Picture) -> list[Text]:
@@ -125,10 +128,8 @@ def _summary(picture: Picture) -> list[Text]:
         (f"{picture.open_findings} open findings", "yellow" if picture.open_findings else ""),
         (f", {picture.late}" if picture.late else "", "yellow"),
     )
-    told = [Text(SIMULATED, style="bold yellow")] if picture.simulated else []
     then = [Text(STALE.format(span=words.span(age_s)), style="bold yellow")] if stale else []
     return [
-        *told,
         head,
         *then,
         _meter("given out", now["held_gpus"], total, "blue"),

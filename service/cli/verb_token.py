@@ -45,7 +45,7 @@ def _list(flags: argparse.Namespace) -> None:
     now_ms = SystemClock().now_ms()
     found = sorted(tokens.kept(settle(flags).data), key=lambda token: token.expires_ms)
     if flags.json:
-        print_json([_row(token, now_ms) for token in found])
+        print_json([_row(token, now_ms) for token in found], flags)
         return
     if not found:
         print("No tokens beside DATA/token; `fallow token add --user NAME` makes one.")

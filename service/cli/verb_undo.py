@@ -3,12 +3,12 @@
 import argparse
 import sys
 
-from service.client.acting import connect_acting
+from service.cli.asking import asked_to_act
 
 
 def run(flags: argparse.Namespace) -> int:
     """Undo it: status 0, or 1 when that was tried and did not work."""
-    row = connect_acting(flags.data).undo(flags.action)
+    row = asked_to_act(flags).undo(flags.action)
     well = row["outcome"] in ("done", "under way")
     said = row["message"] or row["outcome"]
     number = "" if row.get("action") is None else f" by action {row['action']}"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from service.advising import charged_now, limits_of, recorded_past
 from service.cli import words
+from service.cli.asking import asked
 from service.cli.measured import measured_window
 from service.cli.screen import Column, console, print_json, table
 from service.cli.settings import settle
-from service.client import connect
 
 if TYPE_CHECKING:
     from advisor.charging import Charged
@@ -24,10 +24,10 @@ def run(flags: argparse.Namespace) -> int:
 
     settings = settle(flags)
     config = settings.effective.config
-    with connect(flags.data) as client:
+    with asked(flags) as client:
         start, end = measured_window(client, flags.since, flags.until)
         if flags.charging and flags.json:
-            print_json([asdict(each) for each in charged_now(client, config, end)])
+            print_json([asdict(each) for each in charged_now(client, config, end)], flags)
             return 0
         charged = () if flags.json else charged_now(client, config, end)
         if flags.charging:
@@ -38,7 +38,7 @@ def run(flags: argparse.Namespace) -> int:
     found = what_if(past, config.advice, limits_of(config), allowed)
     currency = next((price.currency for price in past.prices.values()), None)
     if flags.json:
-        print_json(_rows(found, currency))
+        print_json(_rows(found, currency), flags)
         return 0
     screen = console()
     hours = sum(each.use.held_gpu_hours for each in past.jobs)

@@ -52,12 +52,12 @@ class ActingClient:
 
     def now_ms(self) -> int:
         """The service's calendar now, UTC ms: a rehearsal's runs faster than the machine's clock."""
-        with self._wire.asked("/healthz", accept="application/json") as answer:
-            try:
-                found = json.loads(answer.read()).get("now_ms")
-            except (OSError, HTTPException, ValueError, AttributeError) as error:
-                raise ServiceDown(self._wire.down(error)) from error
+        found = self._health("now_ms")
         return time.time_ns() // 1_000_000 if found is None else int(found)
+
+    def is_simulated(self) -> bool:
+        """Whether its GPUs are invented: a simulated cluster's."""
+        return self._health("simulated") is True
 
     def whoami(self) -> Row:
         """Whom the service takes the asker for: ``name``, ``uid``, ``role``."""
@@ -172,6 +172,14 @@ class ActingClient:
     def start_acting(self) -> Row:
         """Release the kill switch."""
         return self._row("/v1/acting/start", {})
+
+    def _health(self, name: str) -> Any:
+        """One of the things that the service says of its own state; ``None`` where it doesn't say."""
+        with self._wire.asked("/healthz", accept="application/json") as answer:
+            try:
+                return json.loads(answer.read()).get(name)
+            except (OSError, HTTPException, ValueError, AttributeError) as error:
+                raise ServiceDown(self._wire.down(error)) from error
 
     def _order(self, job: str, verb: str, **given: object) -> Row:
         return self._row(f"{_job(job)}/{verb}", given)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 from service.client import place as client_place
 from service.client.errors import (
     ServiceDown,
+    StoreOlder,
     StoreUnusable,
     UnknownQuery,
 )
@@ -95,7 +96,7 @@ class Client:
         """Whether what is shown is invented: a simulated cluster's. Blocks. Raises ``ClientError``."""
         try:
             return any(row["origin"] == "simulated" for row in self.rows("data_origin"))
-        except UnknownQuery:  # a service from before there was such a mark
+        except (UnknownQuery, StoreOlder):  # from before there was such a mark
             return False
 
     def export(

@@ -76,6 +76,7 @@ def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
         metrics=lambda: _metrics(body, acting) + _own_metrics(store, server, audit),
         health=lambda: {**_health(pulse, clock.now_ms()), "simulated": body.simulated},
         private=orders.config.api.private,
+        simulated=body.simulated,
         acting=None if acting is None else Doors(desk=acting.desk, hands=bounds.hands, closing=Closing()),
     )
     server = front.server(answers, bounds, audit)
@@ -92,8 +93,7 @@ def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
         notify("READY=1")
         watch.start()
         if acting is not None:
-            pulse.health.expect(CYCLE, bound_s=CYCLE_BOUND_S)
-            pulse.health.expect(DELIVERY, bound_s=DELIVERY_BOUND_S, first_s=DELIVERY_BOUND_S)
+            _expect_acting(pulse)
             body = replace(body, chores=(*body.chores, *acting.start()))
         _live(orders.config, body, pulse, ending)
     finally:
@@ -113,6 +113,11 @@ def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
         body.loop.close()
         ending.over()
         log_event(log, "service-stopped", pid=os.getpid())
+
+
+def _expect_acting(pulse: Pulse) -> None:
+    pulse.health.expect(CYCLE, bound_s=CYCLE_BOUND_S)
+    pulse.health.expect(DELIVERY, bound_s=DELIVERY_BOUND_S, first_s=DELIVERY_BOUND_S)
 
 
 def _bounds(config: Config, connections: int, acting: Acting | None) -> Bounds:

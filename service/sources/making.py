@@ -50,6 +50,11 @@ class Sources:
     recording: Any
     remarks: tuple[str, ...]
 
+    @property
+    def are_simulated(self) -> bool:
+        """Whether what they bring is invented: by the simulated cluster, or by one that was recorded."""
+        return self.simulated is not None or (self.recording is not None and self.recording.simulated)
+
 
 def chosen_specs(
     config: "Config", presence: GpuPresence | None = None
@@ -81,7 +86,7 @@ def refuse_other_origin(store: "Store", sources: "Sources") -> None:
     from collector.store.origin import Origin
 
     try:
-        store.must_take(Origin.REAL if sources.simulated is None else Origin.SIMULATED)
+        store.must_take(Origin.SIMULATED if sources.are_simulated else Origin.REAL)
     except StoreMixed as error:
         raise SourceRefused(f"{store.folder}: {error}") from error
 

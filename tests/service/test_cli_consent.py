@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from service.cli.asking import SIMULATED
 from service.client.acting import ActingClient, connect_acting
 from tests.service.conftest import Running, fallow, is_well, start, until
 
@@ -64,7 +65,9 @@ def test_what_holds_is_shown_allowed_and_withdrawn(hurried: Running, job: str) -
     number = job.removeprefix("fallow:")
     done = fallow("consent", "--withdraw", "pause,restart", "--job", number, "--for", "7d", data=hurried.data)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith(f"Withdrawn: pause, restart with {job}, until ")
+    assert done.stdout.removeprefix(f"{SIMULATED}\n").startswith(
+        f"Withdrawn: pause, restart with {job}, until "
+    )
     assert not any(allowed(hurried, job)[kind] for kind in ("pause", "restart"))
     shown = fallow("consent", data=hurried.data).stdout
     assert job in shown and "by its owner" in " ".join(shown.split())

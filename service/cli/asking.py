@@ -1,0 +1,64 @@
+"""Whom a verb asks, and what is said first of the answers: on every screen that they are invented, if so.
+
+Each verb that shows what a store or a service holds comes through here, so that none can forget it
+(tests/service/test_cli_simulated.py goes through all verbs).
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import IO, Any
+
+from service.client import Client, connect
+from service.client.acting import TIMEOUT_S, ActingClient, connect_acting
+
+SIMULATED = "SIMULATED: these GPUs, people and jobs are invented"
+MARK = "simulated"
+"""The key of a row in JSON, where its values are invented; rows of real GPUs don't have it."""
+
+
+def asked(flags: argparse.Namespace, aside: IO[str] | None = None) -> Client:
+    """A client of the store that the flags name. Blocks. Raises ``ClientError``.
+
+    Where its data is simulated, the first line says so: on standard output, or on ``aside`` where that is
+    for programs. With ``--json`` the rows say it instead (``marked``).
+    """
+    client = connect(flags.data)
+    if not _is_known(flags):
+        _say(flags, aside, simulated=client.is_simulated())
+    return client
+
+
+def asked_to_act(
+    flags: argparse.Namespace, aside: IO[str] | None = None, timeout_s: float = TIMEOUT_S
+) -> ActingClient:
+    """A client of the service's acting half, in the same manner. Blocks. Raises ``ClientError``."""
+    client = connect_acting(flags.data, timeout_s=timeout_s)
+    if not _is_known(flags):
+        _say(flags, aside, simulated=client.is_simulated())
+    return client
+
+
+def say_simulated(flags: argparse.Namespace) -> None:
+    """Say it of what the verb found in another way: its own sources."""
+    _say(flags, None, simulated=True)
+
+
+def marked(rows: Sequence[dict[str, Any]], flags: argparse.Namespace) -> list[dict[str, Any]]:
+    """The rows as JSON has them: with ``"simulated": true`` in each, where they are invented."""
+    return [{**row, MARK: True} for row in rows] if is_simulated(flags) else list(rows)
+
+
+def is_simulated(flags: argparse.Namespace) -> bool:
+    """Whether what was asked so far is invented."""
+    return bool(getattr(flags, MARK, False))
+
+
+def _is_known(flags: argparse.Namespace) -> bool:
+    return hasattr(flags, MARK)
+
+
+def _say(flags: argparse.Namespace, aside: IO[str] | None, *, simulated: bool) -> None:
+    setattr(flags, MARK, simulated)
+    if simulated and not getattr(flags, "json", False):
+        print(SIMULATED, file=sys.stdout if aside is None else aside, flush=True)
