@@ -23,7 +23,8 @@ from fallow.state.checkpoint import check_holdable
 from fallow.trainer import Trainer
 from fallow.world import static_world
 from fallow.world.channel import Channel, from_environment
-from fallow.world.group import Group
+from fallow.world.collectives import Group
+from fallow.world.group import check_backend
 from fallow.world.handover import check_portable
 
 
@@ -171,10 +172,11 @@ def connect(device: torch.device | str = "cpu", environment: Mapping[str, str] |
 
     ``device`` is where the model will be; a GPU without a number is the one for this process, and
     ``job.device`` says which. ``environment`` stands in for the process's own variables. Under torchrun it
-    blocks until all workers have come.
+    blocks until all workers have come. Raises Mistake for variables that make no sense.
     """
     given = os.environ if environment is None else environment
     founder = given.get(protocol.ENV_ROLE, protocol.FOUNDER) == protocol.FOUNDER
+    check_backend(given)
     place = static_world.place(device, given)
     channel = from_environment(given, place)
     if channel is None:

@@ -38,7 +38,7 @@ from fallow.state.randomness import Stage
 from fallow.state.replica import Replica
 from fallow.world import static_world
 from fallow.world.channel import Channel
-from fallow.world.group import Group, GroupBroken
+from fallow.world.collectives import Group, GroupBroken
 from fallow.world.seat import Seat
 
 

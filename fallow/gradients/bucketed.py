@@ -16,7 +16,7 @@ from fallow.gradients import oddities
 from fallow.gradients.flat import Flat, Storage, on_wire, put
 from fallow.gradients.reduction import TALLIES, Summed
 from fallow.state.buffers import Buffers
-from fallow.world.group import Group, GroupBroken, Work
+from fallow.world.collectives import Group, GroupBroken, Work
 
 BUCKET_BYTES = 25 * 1024 * 1024
 """As DistributedDataParallel's default: small enough to overlap, large enough for the network."""

@@ -5,7 +5,7 @@ from fallow.gradients.flat import Storage
 from fallow.gradients.folded import Tree
 from fallow.gradients.reduction import Local, Reducer
 from fallow.state.replica import Replica
-from fallow.world.group import Group
+from fallow.world.collectives import Group
 
 NOTES = 2
 """What a worker adds to a step's sum: the number of the plan to switch to, and whether to save. If shares go

@@ -15,7 +15,7 @@ from fallow.gradients.flat import Flat, Storage, on_wire
 from fallow.gradients.reduction import TALLIES, Summed
 from fallow.gradients.tree import Node, Stack, block_nodes, push, root
 from fallow.state.buffers import Buffers
-from fallow.world.group import Group, Work
+from fallow.world.collectives import Group, Work
 
 PIECE_ELEMENTS = 1024 * 1024
 

@@ -13,7 +13,7 @@ import torch
 
 from fallow.gradients.flat import on_wire, put
 from fallow.state.buffers import Buffers
-from fallow.world.group import Group
+from fallow.world.collectives import Group
 
 
 def mend(

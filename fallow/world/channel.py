@@ -25,7 +25,7 @@ from fallow.sealed_store import Door, SealedStore
 from fallow.secret import Secret, inherited
 from fallow.world import group as groups
 from fallow.world import peers
-from fallow.world.group import Alone, Group, GroupBroken
+from fallow.world.collectives import Alone, Group, GroupBroken
 from fallow.world.meeting import Meeting
 
 SLICE = timedelta(milliseconds=250)

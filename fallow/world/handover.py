@@ -21,7 +21,7 @@ import torch
 from fallow.mistakes import StateMistake
 from fallow.state.buffers import overlaps
 from fallow.world import neighbour, parcels, skeleton
-from fallow.world.group import Group, GroupBroken, Work
+from fallow.world.collectives import Group, GroupBroken, Work
 from fallow.world.neighbour import NeighbourGone, Offer
 from fallow.world.parcels import Parcel
 from fallow.world.skeleton import NotAState, Slot

@@ -15,7 +15,7 @@ import os
 import torch
 
 from fallow.secret import Secret
-from fallow.world.group import Group, GroupBroken
+from fallow.world.collectives import Group, GroupBroken
 
 CHALLENGE_BYTES = 32
 PROOF_BYTES = 32

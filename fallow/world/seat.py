@@ -19,7 +19,7 @@ from fallow import protocol
 from fallow.mistakes import StateMistake
 from fallow.protocol import Plan
 from fallow.world.channel import Abandoned, Channel, ControllerLost, Ready
-from fallow.world.group import Alone, Group, GroupBroken
+from fallow.world.collectives import Alone, Group, GroupBroken
 from fallow.world.handover import receive_state, route, send_state
 
 LOG = logging.getLogger("fallow")

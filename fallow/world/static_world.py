@@ -20,7 +20,7 @@ import torch.distributed as dist
 
 from fallow.mistakes import Mistake
 from fallow.world import group as groups
-from fallow.world.group import Group
+from fallow.world.collectives import Group, GroupBroken
 from fallow.world.handover import receive_state, send_state
 from fallow.world.seat import Holder
 
@@ -62,7 +62,7 @@ def from_environment(environment: Mapping[str, str], device: torch.device) -> Gr
     try:
         meeting.wait([f"here/{other}" for other in range(world_size)], MEET_TIMEOUT)
     except dist.DistStoreError as error:
-        raise groups.GroupBroken(
+        raise GroupBroken(
             f"rank {rank} waited {MEET_TIMEOUT} for the other workers of {world_size}: {error}"
         ) from error
     host = LOOPBACK if _is_one_machine(environment) else None

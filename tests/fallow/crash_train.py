@@ -20,7 +20,9 @@ from torch import nn
 import fallow
 from fallow import protocol
 from fallow.world import channel, group, neighbour, seat
+from fallow.world.collectives import Work
 from tests.fallow.crew import network, task
+from tests.fallow.devices import DEVICE, NAME, moved
 from tests.fallow.ledger import Ledger
 
 STEPS = int(os.environ.get("STEPS", "45"))
@@ -86,7 +88,7 @@ def announcing(function: Callable[..., Any]) -> Callable[..., Any]:
 class Summing:
     """A sum that was begun."""
 
-    work: group.Work
+    work: Work
     world_size: int
 
     def wait(self) -> None:
@@ -123,9 +125,9 @@ def main() -> None:
     seat.Proof.check = dying(seat.Proof.check, "before-proof", "after-proof")  # type: ignore[method-assign]
 
     passes("start")
-    model = network()
+    model = moved(network())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    job = fallow.connect()
+    job = fallow.connect(NAME)
     run = job.elastic(
         model,
         optimizer,
@@ -140,7 +142,7 @@ def main() -> None:
         ids: list[int] = []
         for x, y, number in batches:
             ids += number.tolist()
-            run.backward(loss_of(model(x), y))
+            run.backward(loss_of(model(x.to(DEVICE)), y.to(DEVICE)))
         passes("warm-up" if run.warming_up else "amid-step")
         time.sleep(PACE_S)  # long enough for the joiner to come while there are steps left
         generation = run.generation
@@ -151,7 +153,7 @@ def main() -> None:
             ledger.commit(step, generation, done.loss)
     passes("end")
     if run.rank == 0 and "OUT" in os.environ:
-        torch.save(model.state_dict(), os.environ["OUT"])
+        torch.save({name: value.cpu() for name, value in model.state_dict().items()}, os.environ["OUT"])
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from fallow.controller.controller import Controller
 from fallow.controller.membership import Limits
 from fallow.recipe import Step
 from fallow.trainer import Trainer
+from tests.fallow.devices import NAME, moved
 
 LIMITS = Limits(start_ms=30_000, connect_ms=5_000, switch_ms=10_000, report_ms=5_000)
 
@@ -68,9 +69,11 @@ def noisy_network(seed: int = 0) -> nn.Module:
 def training(
     total_steps: int,
     build: Callable[[], nn.Module] = network,
+    *,
     each_step: Callable[[], None] = lambda: None,
     schedule: bool = True,
     after_step: Callable[[Trainer], None] = lambda trainer: None,
+    device: str = NAME,
     **recipe: Any,
 ) -> Train:
     """A training function as a user would write it."""
@@ -78,22 +81,22 @@ def training(
 
     def train(environment: Mapping[str, str], outcome: Outcome) -> None:
         with SEEDING:
-            model = build()
+            model = moved(build(), device)
         dtype = next(model.parameters()).dtype
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
         schedules = [torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, total_steps)] if schedule else []
-        job = fallow.connect(environment=environment)
+        job = fallow.connect(device, environment=environment)
         trainer = job.elastic(model, optimizer, schedulers=schedules, **asked)
         loss_of = nn.CrossEntropyLoss()
         for _, batches in trainer.steps(task(), total_steps):
             for x, y in batches:
-                trainer.backward(loss_of(model(x.to(dtype)), y))
+                trainer.backward(loss_of(model(x.to(device, dtype)), y.to(device)))
             done = trainer.step()
             if done is not None:
                 outcome.steps.append(done)
                 each_step()
                 after_step(trainer)
-        outcome.parameters = {name: value.clone() for name, value in model.state_dict().items()}
+        outcome.parameters = {name: value.clone().cpu() for name, value in model.state_dict().items()}
 
     return train
 

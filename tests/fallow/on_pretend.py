@@ -5,6 +5,7 @@ TEST_DEVICE=pretend python -m tests.fallow.on_pretend trainings
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import nn
 import fallow
 from fallow.gradients import choosing
 from tests.fallow import devices, pretend
+from tests.fallow.crew import Outcome, run, training
 
 STEPS = 6
 WAYS: dict[str, dict[str, Any]] = {
@@ -77,10 +79,30 @@ def trainings() -> list[dict[str, Any]]:
     ]
 
 
+def resized() -> dict[str, Any]:
+    """A training that grows and shrinks, beside one on the CPU that stays alone."""
+    steps = 24
+    done = run(training(steps, each_step=lambda: time.sleep(0.01)), 1, {2: 3, 10: 2})
+    reference = Outcome()
+    training(steps, device="cpu")({}, reference)
+    assert reference.parameters is not None
+    return {
+        "exit_code": done.exit_code,
+        "journal": done.journal,
+        "worlds": sorted({step.world_size for outcome in done.outcomes for step in outcome.steps}),
+        "finished": len(done.finished),
+        "furthest": max(
+            float((value - reference.parameters[name]).abs().max())
+            for outcome in done.finished
+            for name, value in (outcome.parameters or {}).items()
+        ),
+    }
+
+
 def main() -> None:
     torch.set_num_threads(1)
     assert devices.NAME == pretend.NAME
-    parts: dict[str, Callable[[], Any]] = {"trainings": trainings}
+    parts: dict[str, Callable[[], Any]] = {"trainings": trainings, "resized": resized}
     print(json.dumps(parts[sys.argv[1]]()))
 
 

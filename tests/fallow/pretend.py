@@ -1,12 +1,12 @@
 """A device named ``pretend`` on any machine: CPU memory that torch takes for another device's, as CUDA's is.
 
-It refuses what CUDA refuses (a CPU tensor with dimensions beside one of its own) and notes in ``waits`` each time
-the host had to wait for it: a number that was read, a copy that blocks, an event that had not come. A copy to the
-host that doesn't block holds garbage until the device was waited for, or an event behind it has come.
+It refuses what CUDA refuses (a CPU tensor with dimensions beside one of its own) and notes in ``waits`` each
+time the host had to wait for it: a number that was read, a copy that blocks, an event that had not come. A
+copy to the host that doesn't block holds garbage until the device was waited for, or an event behind it came.
 
 ``torch.save`` writes its tensors through copies on the host. It knows no sparse tensors, no AMP and nothing
-compiled, and is one device. Import it before torch's first backward pass: autograd counts devices once. Written
-for torch 2.13, which calls backends in Python experimental.
+compiled, and is one device. Import it before torch's first backward pass: autograd counts devices once.
+Written for torch 2.13, which calls backends in Python experimental.
 """
 
 import functools

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from fallow.world import group as groups
-from fallow.world.group import Group
+from fallow.world.collectives import Group
 
 T = TypeVar("T")
 CPU = torch.device("cpu")

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from fallow.gradients.bucketed import Plain  # noqa: E402
 from fallow.gradients.folded import Tree  # noqa: E402
-from fallow.world.group import Alone, Group, GroupBroken, Work  # noqa: E402
+from fallow.world.collectives import Alone, Group, GroupBroken, Work  # noqa: E402
 from tests.fallow.ranks import together  # noqa: E402
 
 pytestmark = pytest.mark.quick

@@ -6,7 +6,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 
 from fallow.job import Job  # noqa: E402
 from fallow.mistakes import LossMistake  # noqa: E402
-from fallow.world.group import Group  # noqa: E402
+from fallow.world.collectives import Group  # noqa: E402
 from tests.fallow.ranks import CPU, together  # noqa: E402
 
 pytestmark = pytest.mark.quick

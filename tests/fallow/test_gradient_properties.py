@@ -12,7 +12,7 @@ from fallow.gradients.bucketed import Plain  # noqa: E402
 from fallow.gradients.folded import Tree  # noqa: E402
 from fallow.gradients.reduction import Local  # noqa: E402
 from fallow.recipe import Recipe  # noqa: E402
-from fallow.world.group import Group  # noqa: E402
+from fallow.world.collectives import Group  # noqa: E402
 from tests.fallow.ranks import together  # noqa: E402
 
 pytestmark = pytest.mark.quick

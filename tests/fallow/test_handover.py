@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
 from fallow.world import neighbour, parcels  # noqa: E402
-from fallow.world.group import Group, GroupBroken  # noqa: E402
+from fallow.world.collectives import Group, GroupBroken  # noqa: E402
 from fallow.world.handover import Route, receive_state, route, send_state  # noqa: E402
 from tests.fallow.ranks import CPU, together  # noqa: E402
 

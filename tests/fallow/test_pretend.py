@@ -36,3 +36,12 @@ def told(*words: str) -> Any:
 def test_a_training_on_a_device_that_is_not_the_cpu_learns_what_it_learns_on_the_cpu() -> None:
     for learned in told("trainings"):
         assert learned["pretend"] == learned["cpu"], learned["name"]
+
+
+@pytest.mark.quick
+def test_a_resized_training_on_such_a_device_learns_what_one_on_the_cpu_learns() -> None:
+    learned = told("resized")
+    assert learned["exit_code"] == 0, learned["journal"]
+    assert set(learned["worlds"]) >= {1, 3}, learned["journal"]
+    assert learned["finished"] > 0
+    assert learned["furthest"] < 1e-12

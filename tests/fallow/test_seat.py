@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 
 from fallow.protocol import MemberId, Plan  # noqa: E402
 from fallow.world.channel import Ready  # noqa: E402
-from fallow.world.group import Group, GroupBroken  # noqa: E402
+from fallow.world.collectives import Group, GroupBroken  # noqa: E402
 from fallow.world.seat import Seat  # noqa: E402
 from tests.fallow.ranks import CPU, together  # noqa: E402
 

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 numpy = pytest.importorskip("numpy", reason="numpy is not installed; pip install -c constraints.txt numpy")
 
 from fallow.world import skeleton  # noqa: E402
-from fallow.world.group import Group, GroupBroken  # noqa: E402
+from fallow.world.collectives import Group, GroupBroken  # noqa: E402
 from fallow.world.handover import _send_header, receive_state  # noqa: E402
 from fallow.world.skeleton import NotAState  # noqa: E402
 from tests.fallow.ranks import CPU, together  # noqa: E402

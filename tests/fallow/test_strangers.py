@@ -25,7 +25,7 @@ from fallow.machines.nursery import Nursery  # noqa: E402
 from fallow.secret import Secret  # noqa: E402
 from fallow.world import group as groups  # noqa: E402
 from fallow.world import peers  # noqa: E402
-from fallow.world.group import Group, GroupBroken  # noqa: E402
+from fallow.world.collectives import Group, GroupBroken  # noqa: E402
 from fallow.world.meeting import Meeting  # noqa: E402
 from tests.fallow.crew import LIMITS, run, training  # noqa: E402
 from tests.fallow.ranks import CPU  # noqa: E402

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 
 import fallow  # noqa: E402
 from fallow.mistakes import StateMistake  # noqa: E402
-from fallow.world.group import Group  # noqa: E402
+from fallow.world.collectives import Group  # noqa: E402
 from fallow.world.handover import check_portable, receive_state, send_state  # noqa: E402
 from tests.fallow.crew import run, training  # noqa: E402
 from tests.fallow.driven import Resize, drive  # noqa: E402

@@ -15,6 +15,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
 import fallow  # noqa: E402
+from fallow.world import collectives  # noqa: E402
 from fallow.world import group as groups  # noqa: E402
 
 pytestmark = pytest.mark.gpu
@@ -143,7 +144,7 @@ def test_released_memory_is_the_drivers_again_and_a_limit_holds(gpu: "torch.devi
 def test_a_world_of_one_needs_no_communicator(gpu: "torch.device") -> None:
     store = torch.distributed.HashStore()
     before = torch.cuda.mem_get_info(gpu)[0]
-    assert isinstance(groups.connect(store, 0, 1, gpu), groups.Alone)
+    assert isinstance(groups.connect(store, 0, 1, gpu), collectives.Alone)
     assert torch.cuda.mem_get_info(gpu)[0] == before
 
 
