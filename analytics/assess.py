@@ -293,6 +293,7 @@ def _used(claim: Claim, row: Row | None) -> Claim:
         process_started_ms=row["process_started_ms"],
         idle_gpu_hours=row["idle_gpu_hours"],
         processes_started=row["processes_started"],
+        listening_unknown=row["listening_unknown"],
     )
 
 

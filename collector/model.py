@@ -134,6 +134,7 @@ class Process:
     ``environment`` holds allow-listed keys only. ``frameworks`` is ranked, the likeliest first. ``tree`` is
     the process at the head of its job: the notebook kernel, the launcher or script, else itself.
     ``cuda_mapped`` (libcuda.so.1) and ``device_open`` (/dev/nvidiaN) together show that it uses a GPU.
+    ``listens``: the TCP ports on which it, or a parent or child of it, waits for requests as a server does.
     """
 
     key: ProcessKey
@@ -156,6 +157,7 @@ class Process:
     kind: JobKind | None = None
     cuda_mapped: bool | None = None
     device_open: bool | None = None
+    listens: tuple[int, ...] | None = None
 
 
 class ProcessType(StrEnum):

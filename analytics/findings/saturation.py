@@ -1,5 +1,6 @@
 """Used, but hardly: low saturation, and memory that is taken and not needed."""
 
+from analytics.findings.reserving import kind_of_server
 from analytics.findings.window import (
     bins_in,
     contradictions,
@@ -23,6 +24,7 @@ HOUR_MS = 3_600_000
 LOOKS_BUSY_RATIO = 0.5
 HARDLY_ANY_RATIO = 0.1
 UNSEEN = "no process of it is seen: a server would reserve its memory on purpose"
+UNHEARD = "whether its processes listen could not be read: a server would reserve its memory on purpose"
 
 
 def low_saturation(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Finding | Unknown | None:
@@ -75,14 +77,27 @@ def memory_hog(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Findi
     unsure = doubt(past, window, expected, t, kind)
     if unsure is not None:
         return unsure
-    if not serves and claim.holder.command is None and not known(window.processes):
-        return Unknown(uuid=past.uuid, kinds=(kind, FindingKind.RESERVED_BY_DESIGN), reason=UNSEEN)
-    used, touched = mean(known(window.utilization)), percentile(known(window.memory_controller), 0.95)
+    unseen = None if serves else _unseen(claim, window)
+    if unseen is not None:
+        return Unknown(uuid=past.uuid, kinds=(kind, FindingKind.RESERVED_BY_DESIGN), reason=unseen)
+    controller = known(window.memory_controller)
+    # A request reads all of a model's weights: a server's peaks say how often it is asked, not what it needs.
+    used, touched = (
+        mean(known(window.utilization)),
+        mean(controller) if serves else percentile(controller, 0.95),
+    )
     if used is None or touched is None:
         return Unknown(uuid=past.uuid, kinds=(kind,), reason="its memory controller is not measured")
     if used >= t.hog_utilization_ratio or touched >= t.hog_controller_ratio:
         return None
     return _hog_finding(past, claim, window, taken=taken, used=used, touched=touched, t=t)
+
+
+def _unseen(claim: Claim, window: Bins) -> str | None:
+    """Why it may be a server all the same."""
+    if claim.listening_unknown:
+        return UNHEARD
+    return UNSEEN if claim.holder.command is None and not known(window.processes) else None
 
 
 def _active(past: GpuPast, window: Bins, t: Thresholds) -> list[int]:
@@ -168,6 +183,8 @@ def _reserved_finding(
     past: GpuPast, claim: Claim, window: Bins, *, taken: float, used: float, touched: float
 ) -> Finding:
     hours = len(window.covered) * BIN_MS / HOUR_MS * past.share_of_device * claim.share
+    name, remedy = kind_of_server(claim.holder)
+    design = "as model servers do" if name is None else f"as {name} does"
     return _finding(
         past,
         claim,
@@ -176,14 +193,15 @@ def _reserved_finding(
         wasted_gpu_hours=hours * (1.0 - used),
         sentence=(
             f"{holder_name(claim)} serves on {gpu_name(past)} and reserves {percent(taken)} of its memory, "
-            f"as model servers do by design: {percent(used)} busy ({measured_by(past.rung)}), memory read or "
-            f"written {percent(touched)} of the time at most. What the server is told to reserve "
-            f"(--gpu-memory-utilization of vLLM), a share of a GPU or a scale to zero would free it."
+            f"{design} by design: {percent(used)} busy ({measured_by(past.rung)}), memory "
+            f"read or written {percent(touched)} of the time. It would be freed by changing {remedy}, "
+            f"by a share of a GPU or by a scale to zero."
         ),
         evidence=(
             Evidence(name="memory_used_p5_ratio", value=taken),
             Evidence(name="utilization_mean_ratio", value=used),
-            Evidence(name="memory_controller_p95_ratio", value=touched),
+            Evidence(name="memory_controller_mean_ratio", value=touched),
+            Evidence(name="server", value=name),
             Evidence(name="framework", value=claim.holder.framework),
             Evidence(name="share", value=claim.share),
         ),

@@ -15,6 +15,7 @@
 -- @column idle_gpu_hours double (GPU-hours): allocated-empty and held-idle since then
 -- @column process_started_ms bigint (ms): start of the newest process on the GPU that was seen in the last two hours
 -- @column processes_started bigint: processes seen on the GPU that started in the last six hours
+-- @column listening_unknown boolean: whether the newest processes on the GPU listen could not be read of any of them
 -- @null first_used_ms, busy_until_ms: never; process_started_ms: no process was seen
 WITH claims AS (
     SELECT gpu_id, holder_id, from_ts FROM holds_at($as_of) WHERE gpu_id IN (SELECT unnest($gpu_ids))
@@ -72,7 +73,8 @@ WITH claims AS (
     WHERE ts > $as_of - INTERVAL 2 HOUR AND ts <= $as_of AND gpu_id IN (SELECT gpu_id FROM claims)
     GROUP BY gpu_id
 ), started AS (
-    SELECT s.gpu_id, max(p.started_at) AS started_at
+    SELECT s.gpu_id, max(p.started_at) AS started_at, bool_and(p.listens IS NULL AND coalesce(len(
+            list_filter(p.unreadable, lambda x: x.starts_with('fd:') OR x.starts_with('listens:'))) > 0, false)) AS unheard
     FROM process_samples AS s
     JOIN looks AS k ON k.gpu_id = s.gpu_id AND k.ts = s.ts
     JOIN processes AS p USING (process_id)
@@ -96,7 +98,7 @@ WITH claims AS (
 SELECT
     c.gpu_id, c.holder_id, epoch_ms(u.first_ts) AS first_used_ms, epoch_ms(b.until_ts) AS busy_until_ms,
     coalesce(i.idle_gpu_hours, 0.0) AS idle_gpu_hours, epoch_ms(s.started_at) AS process_started_ms,
-    coalesce(n.processes, 0) AS processes_started
+    coalesce(n.processes, 0) AS processes_started, coalesce(s.unheard, false) AS listening_unknown
 FROM claims AS c
 LEFT JOIN computed AS u USING (holder_id)
 LEFT JOIN busy AS b ON b.gpu_id = c.gpu_id AND b.holder_id = c.holder_id

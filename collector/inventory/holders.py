@@ -142,13 +142,13 @@ def holder_of(
 
 
 def _kind(said: list[JobKind | None], own: list[Process]) -> JobKind | None:
-    """A notebook in a batch job is still somebody's notebook; else what was said, else what is seen."""
+    """What was said, else what is seen; but a notebook or server in a batch job is a notebook or a server."""
     seen = {process.kind for process in own}
     if any(process.notebook is not None for process in own):
         return JobKind.INTERACTIVE
     for kind in said:
         if kind is not None:
-            return kind
+            return JobKind.INFERENCE if kind is JobKind.BATCH and JobKind.INFERENCE in seen else kind
     ranked = (JobKind.INTERACTIVE, JobKind.INFERENCE, JobKind.BATCH)
     return next((kind for kind in ranked if kind in seen), None)
 

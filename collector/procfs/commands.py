@@ -65,7 +65,8 @@ _SERVERS = re.compile(
     r"(?:^|/)(?:tritonserver|trtserver|torchserve|tensorflow_model_server|ollama|llama-server)\b"
     r"|(?:^|/)text-generation-(?:launcher|server)\b"
     r"|\bvllm serve\b|\bvllm\.entrypoints\b|^VLLM::|\bsglang\.(?:launch_server|srt)\b|\bsglang::"
-    r"|\blmdeploy serve\b|\bbentoml serve\b|\btrtllm-serve\b|\bts\.model_service_worker\b"
+    r"|^ray::ServeReplica\b|\blmdeploy serve\b"
+    r"|\bbentoml serve\b|\btrtllm-serve\b|\bts\.model_service_worker\b"
 )
 
 

@@ -4,8 +4,9 @@ As another user ``environ``, ``maps`` and ``fd`` are denied (ptrace access, proc
 ``status``, ``cmdline``, ``cgroup`` and ``loginuid`` are readable; as root all of them are.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypeVar
 
 from collector.model import JobKind, NodeName, Process, ProcessKey
@@ -15,7 +16,8 @@ from collector.procfs.commands import arguments, bounded, launcher, notebook_ker
 from collector.procfs.environment import allowed_environment
 from collector.procfs.files import Denied, Folder
 from collector.procfs.frameworks import Mapped, mapped
-from collector.procfs.kinship import Kin, family, job_kind
+from collector.procfs.kinship import Family, Kin, family, job_kind
+from collector.procfs.listening import served_ports
 from collector.procfs.stat import Stat, parse_stat, parse_uid
 
 GPU_DEVICE = "/dev/nvidia"
@@ -23,18 +25,21 @@ GPU_DEVICE = "/dev/nvidia"
 
 T = TypeVar("T", bytes, bool)
 
+Ancestors = Callable[[Kin], list[Kin]]
+
 NO_LOGIN = 2**32 - 1
 NAME_CHARS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What is the same for every process of one /proc: its node, its boot, its clock, its user names.
+    """What is the same for every process of one /proc: where it lies, its node, boot, clock and user names.
 
     ``user_name`` may block on a directory service, so its caller caches. ``group_folders`` says whose the
     folders of a control group are (``collector.procfs.cgroups``); ``None`` where nobody can.
     """
 
+    root: Path
     node: NodeName
     boot_ms: int
     ticks_per_s: int
@@ -73,7 +78,7 @@ def read_kin(folder: Folder, machine: Machine) -> Kin | Denied:
     )
 
 
-def describe(folder: Folder, stat: Stat, machine: Machine, ancestors: Callable[[Kin], list[Kin]]) -> Process:
+def describe(folder: Folder, stat: Stat, machine: Machine, ancestors: Ancestors) -> Process:
     """All that may be learned of the process behind ``folder`` now; ``ancestors`` brings its line."""
     notes = _Notes()
     own = read_kin(folder, machine)
@@ -83,6 +88,9 @@ def describe(folder: Folder, stat: Stat, machine: Machine, ancestors: Callable[[
     place = _place(folder, notes, machine)
     relatives = family([own, *ancestors(own)])
     head = relatives.head
+    environment = _environment(folder, notes)
+    opened = notes.keep("fd", folder.holds_open(GPU_DEVICE))
+    listens = _listens(folder, relatives, dict(environment), machine, notes)
     return Process(
         key=ProcessKey(node=machine.node, pid=own.pid, started_ms=own.started_ms),
         user=_user(folder, own.uid, place, machine),
@@ -96,12 +104,17 @@ def describe(folder: Folder, stat: Stat, machine: Machine, ancestors: Callable[[
         slurm_step=place.slurm_step,
         notebook=relatives.notebook or notebook_kernel(own.argv),
         parent_pid=own.parent_pid,
-        environment=_environment(folder, notes),
+        environment=environment,
         tree=ProcessKey(node=machine.node, pid=head.pid, started_ms=head.started_ms),
         launcher=relatives.launcher or launcher(own.argv),
-        kind=job_kind(relatives, at_terminal=stat.tty != 0 and stat.foreground_group == stat.group),
+        kind=job_kind(
+            relatives,
+            at_terminal=stat.tty != 0 and stat.foreground_group == stat.group,
+            listens=bool(listens),
+        ),
         cuda_mapped=libraries.cuda if libraries else None,
-        device_open=notes.keep("fd", folder.holds_open(GPU_DEVICE)),
+        device_open=opened,
+        listens=listens,
         unreadable=notes.unreadable(),
     )
 
@@ -125,8 +138,22 @@ def looked_again(before: Process, now: Process) -> Process:
     )
 
 
+def looked_for_ports(before: Process, folder: Folder, machine: Machine, ancestors: Ancestors) -> Process:
+    """The process, a server if it listens by now; the same object where nothing is new."""
+    own = read_kin(folder, machine)
+    if before.listens or before.notebook or isinstance(own, Denied):
+        return before
+    relatives = family([own, *ancestors(own)])
+    variables = dict(before.environment)
+    listens = served_ports(folder, relatives.above, variables, before.launcher, machine.root)
+    if isinstance(listens, Denied) or not listens:
+        return before
+    return replace(before, listens=listens, kind=_steadier(before.kind, JobKind.INFERENCE))
+
+
 def _steadier(before: JobKind | None, now: JobKind | None) -> JobKind | None:
-    return now if before in (None, JobKind.BATCH) else before
+    """A batch job can turn out to be anything, and what sits at a terminal a server."""
+    return now if before in (None, JobKind.BATCH) or now is JobKind.INFERENCE else before
 
 
 class _Notes:
@@ -140,6 +167,9 @@ class _Notes:
             self._denied.append(f"{name}: {value.reason}")
             return None
         return value
+
+    def has(self, name: str) -> bool:
+        return any(note.startswith(f"{name}:") for note in self._denied)
 
     def unreadable(self) -> tuple[str, ...]:
         return tuple(self._denied)
@@ -155,6 +185,18 @@ def _place(folder: Folder, notes: _Notes, machine: Machine) -> Placement:
     if groups is None:
         return Placement()
     return placement(groups.decode("utf-8", "replace"), machine.group_folders)
+
+
+def _listens(
+    folder: Folder, relatives: Family, variables: Mapping[str, str], machine: Machine, notes: "_Notes"
+) -> tuple[int, ...] | None:
+    """The ports it serves on; what keeps them from being known is noted, unless it is noted already."""
+    found = served_ports(folder, relatives.above, variables, relatives.launcher, machine.root)
+    if not isinstance(found, Denied):
+        return found
+    if not notes.has("fd"):
+        notes.keep("listens", found)
+    return None
 
 
 def _environment(folder: Folder, notes: _Notes) -> tuple[tuple[str, str], ...]:

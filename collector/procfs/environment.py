@@ -49,6 +49,7 @@ ALLOWED = frozenset(
         "LOCAL_RANK",
         "WORLD_SIZE",
         "LOCAL_WORLD_SIZE",
+        "MASTER_PORT",
         "TORCHELASTIC_RUN_ID",
         "TF_FORCE_GPU_ALLOW_GROWTH",
         "PYTORCH_CUDA_ALLOC_CONF",

@@ -8,6 +8,7 @@ through it fails, even if the pid was given to another one meanwhile. So nothing
 
 import errno
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,8 @@ LARGEST_BYTES = 64 * 1024 * 1024
 
 MOST_DESCRIPTORS = 4096
 """How many open files of a process are looked at: a server may have a hundred thousand."""
+
+_SOCKET = "socket:["
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +48,31 @@ class Folder:
                 return _read_all(file.fileno())
         except OSError as error:
             return _denied(error)
+
+    def read_start(self, name: str, most: int, is_enough: Callable[[bytes], bool]) -> bytes | Denied:
+        """The first ``most`` bytes of a file, or fewer once ``is_enough`` of what a read(2) brought."""
+        try:
+            descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.descriptor)
+            with os.fdopen(descriptor, "rb", buffering=0) as file:
+                return _read_all(file.fileno(), most, is_enough)
+        except OSError as error:
+            return _denied(error)
+
+    def sockets(self) -> tuple[int, ...] | Denied:
+        """The inodes of its sockets, among its first MOST_DESCRIPTORS files: who listens, did so early."""
+        try:
+            descriptor = os.open("fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor)
+        except OSError as error:
+            return _denied(error)
+        try:
+            names = os.listdir(descriptor)  # noqa: PTH208 (a descriptor, not a path)
+            targets = [_target(name, descriptor) for name in names[:MOST_DESCRIPTORS]]
+        except OSError as error:
+            return _denied(error)
+        finally:
+            os.close(descriptor)
+        inodes = [each[len(_SOCKET) : -1] for each in targets if each.startswith(_SOCKET)]
+        return tuple(int(inode) for inode in inodes if inode.isdigit())
 
     def holds_open(self, prefix: str) -> bool | Denied:
         """Whether one of its open files starts with ``prefix`` followed by a digit."""
@@ -94,20 +122,28 @@ def read_link(path: Path) -> str | None:
         return None
 
 
-def _read_all(descriptor: int) -> bytes:
+def _read_all(
+    descriptor: int, most: int = LARGEST_BYTES, is_enough: Callable[[bytes], bool] | None = None
+) -> bytes:
     parts: list[bytes] = []
     size = 0
-    while size < LARGEST_BYTES and (part := os.read(descriptor, 1 << 16)):
+    while size < most and (part := os.read(descriptor, 1 << 16)):
         parts.append(part)
         size += len(part)
+        if is_enough is not None and is_enough(part):
+            break
     return b"".join(parts)
 
 
-def _points_at(name: str, folder: int, prefix: str) -> bool:
+def _target(name: str, folder: int) -> str:
     try:
-        target = os.readlink(name, dir_fd=folder)
+        return os.readlink(name, dir_fd=folder)
     except FileNotFoundError:  # closed since it was listed
-        return False
+        return ""
+
+
+def _points_at(name: str, folder: int, prefix: str) -> bool:
+    target = _target(name, folder)
     return target.startswith(prefix) and target[len(prefix) : len(prefix) + 1].isdigit()
 
 

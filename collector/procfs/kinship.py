@@ -37,9 +37,10 @@ class Kin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """The head of the job, and what the line of ancestors told on the way up."""
+    """The head of the job, and what the line of ancestors told on the way up; ``above``: their pids."""
 
     head: Kin
+    above: tuple[int, ...] = ()
     notebook: str | None
     launcher: str | None
     is_inference: bool
@@ -55,17 +56,18 @@ def family(line: Sequence[Kin]) -> Family:
     launchers = (launcher(kin.argv) for kin in climbed)
     return Family(
         head=climbed[-1],
+        above=tuple(kin.pid for kin in climbed[1:]),
         notebook=None,
         launcher=next((name for name in launchers if name), None),
         is_inference=any(is_inference_server(kin.argv) for kin in climbed),
     )
 
 
-def job_kind(relatives: Family, *, at_terminal: bool) -> JobKind:
+def job_kind(relatives: Family, *, at_terminal: bool, listens: bool = False) -> JobKind:
     """How the job is used: somebody waits at a notebook or a terminal; a server waits for requests."""
     if relatives.notebook is not None:
         return JobKind.INTERACTIVE
-    if relatives.is_inference:
+    if relatives.is_inference or listens:
         return JobKind.INFERENCE
     return JobKind.INTERACTIVE if at_terminal else JobKind.BATCH
 

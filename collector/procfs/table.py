@@ -1,5 +1,6 @@
 """The door from pids to processes: looks each process up once, again after 30 s, and then only that it lives.
 
+Whether it listens meanwhile is looked for every ten minutes, which reads no libraries.
 Sixteen known processes cost sixteen access(2) calls a look. Use it from one thread; it holds one
 descriptor a process and gives it back when the process is gone or was not asked for in ten minutes.
 """
@@ -14,7 +15,15 @@ from collector.model import NodeName, Process, ProcessKey
 from collector.procfs.absence import Gone, Hidden, absence, view_of
 from collector.procfs.accounts import account_name
 from collector.procfs.cgroup_folders import GroupFolders
-from collector.procfs.describe import Machine, describe, looked_again, read_kin, read_stat, unseen
+from collector.procfs.describe import (
+    Machine,
+    describe,
+    looked_again,
+    looked_for_ports,
+    read_kin,
+    read_stat,
+    unseen,
+)
 from collector.procfs.files import Denied, Folder, open_folder, read_link
 from collector.procfs.kinship import Kin
 from collector.procfs.stat import parse_boot_ms
@@ -25,6 +34,10 @@ SECOND_LOOK_MS = 30_000
 """Frameworks are imported lazily: what a process maps in its first seconds is not all of it."""
 
 FORGET_MS = 600_000
+
+LOOK_FOR_PORTS_MS = 600_000
+"""A server listens once its model is loaded, minutes after it started; until then one looks again."""
+
 MOST_ANCESTORS = 16
 
 NOT_SHOWN_TO_USE_A_GPU = (
@@ -52,6 +65,7 @@ class _Known:
     folder: Folder | None
     asked_ms: int
     look_again_ms: int | None
+    ports_again_ms: int
 
 
 class ProcessTable:
@@ -74,6 +88,7 @@ class ProcessTable:
     ) -> None:
         self._root = root
         self._machine = Machine(
+            root=root,
             node=node,
             boot_ms=parse_boot_ms((root / "stat").read_bytes()),
             ticks_per_s=os.sysconf("SC_CLK_TCK"),
@@ -104,7 +119,7 @@ class ProcessTable:
         return found
 
     def has_settled(self, pids: Iterable[int]) -> bool:
-        """Whether another look can say nothing new of these pids for as long as their processes run."""
+        """Whether a look within ten minutes can say nothing new of these pids while their processes run."""
         known = [self._known.get(pid) for pid in pids]
         return all(one is not None and one.folder and one.look_again_ms is None for one in known)
 
@@ -116,11 +131,13 @@ class ProcessTable:
     def _is_current(self, known: _Known, now_ms: int) -> bool:
         if known.folder is None or not known.folder.is_there():
             return False
-        return known.look_again_ms is None or now_ms < known.look_again_ms
+        return now_ms < (known.ports_again_ms if known.look_again_ms is None else known.look_again_ms)
 
     def _look_up(self, pid: int, before: _Known | None, now_ms: int) -> _Known | None:
         if before is not None and before.folder is not None and before.folder.is_there():
-            return self._second_look(before, before.folder)
+            if before.look_again_ms is not None:
+                return self._second_look(before, before.folder)
+            return self._look_for_ports(before, before.folder, now_ms)
         folder = open_folder(self._root, pid)
         if isinstance(folder, Denied):
             return self._remember(pid, self._absent(pid, before, now_ms), None, now_ms)
@@ -135,6 +152,11 @@ class ProcessTable:
         process = self._describe(folder)
         if process is not None:
             known.process = looked_again(known.process, process)
+        return known
+
+    def _look_for_ports(self, known: _Known, folder: Folder, now_ms: int) -> _Known:
+        known.ports_again_ms = now_ms + LOOK_FOR_PORTS_MS
+        known.process = looked_for_ports(known.process, folder, self._machine, self._ancestors)
         return known
 
     def _describe(self, folder: Folder) -> Process | None:
@@ -184,7 +206,13 @@ class ProcessTable:
         if process is None:
             return None
         again_ms = None if folder is None else now_ms + SECOND_LOOK_MS
-        known = _Known(process=process, folder=folder, asked_ms=now_ms, look_again_ms=again_ms)
+        known = _Known(
+            process=process,
+            folder=folder,
+            asked_ms=now_ms,
+            look_again_ms=again_ms,
+            ports_again_ms=now_ms + LOOK_FOR_PORTS_MS,
+        )
         self._known[pid] = known
         return known
 

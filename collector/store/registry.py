@@ -268,6 +268,7 @@ _PROCESS_ARROW = pa.schema(
         ("environment_keys", pa.list_(pa.string())),
         ("environment_values", pa.list_(pa.string())),
         ("unreadable", pa.list_(pa.string())),
+        ("listens", pa.list_(pa.int32())),
         ("at_ms", pa.int64()),
     ]
 )
@@ -286,7 +287,8 @@ def _merged(old: _T, new: _T) -> _T:
     learnt = {
         column.name: value
         for column in fields(new)
-        if (value := getattr(new, column.name)) is not None and value != ()
+        if (value := getattr(new, column.name)) is not None
+        and (value != () or getattr(old, column.name) is None)
     }
     return replace(old, **learnt)
 
@@ -325,12 +327,13 @@ def _process_row(process: Process) -> dict[str, object]:
         "environment_keys": [key for key, _ in process.environment],
         "environment_values": [value for _, value in process.environment],
         "unreadable": list(process.unreadable),
+        "listens": None if process.listens is None else list(process.listens),
     }
 
 
 def _process_from(row: tuple[object, ...]) -> Process:
     _, node, pid, started_ms, user, uid, name, command, frameworks, *rest = row
-    container, pod, namespace, slurm_job, notebook, parent_pid, environment, unreadable = rest
+    container, pod, namespace, slurm_job, notebook, parent_pid, environment, unreadable, listens = rest
     return Process(
         key=ProcessKey(node=node, pid=pid, started_ms=started_ms),  # type: ignore[arg-type]
         user=user,  # type: ignore[arg-type]
@@ -346,4 +349,5 @@ def _process_from(row: tuple[object, ...]) -> Process:
         parent_pid=parent_pid,  # type: ignore[arg-type]
         environment=tuple((environment or {}).items()),  # type: ignore[attr-defined]
         unreadable=tuple(unreadable or ()),  # type: ignore[arg-type]
+        listens=None if listens is None else tuple(listens),  # type: ignore[arg-type]
     )

@@ -1,5 +1,7 @@
 """Used but hardly: low saturation, memory hogs, and what marks TensorFlow."""
 
+from dataclasses import replace
+
 import pytest
 
 from analytics.findings import judge
@@ -215,3 +217,33 @@ def test_full_memory_of_what_nobody_sees_may_be_a_servers() -> None:
     assert FindingKind.MEMORY_HOG not in {finding.kind for finding in verdict.findings}
     (unknown,) = verdict.unknown
     assert unknown.kinds == (FindingKind.MEMORY_HOG, FindingKind.RESERVED_BY_DESIGN)
+
+
+@pytest.mark.parametrize(
+    ("command", "framework", "remedy"),
+    [
+        ("vllm serve m", "PyTorch", "--gpu-memory-utilization"),
+        ("python -m sglang.launch_server --model-path m", "PyTorch", "--mem-fraction-static"),
+        ("text-generation-launcher --model-id m", None, "--cuda-memory-fraction"),
+        ("tritonserver --model-repository=/m", "TensorRT", "kv_cache_free_gpu_mem_fraction"),
+        ("llama-server -m m.gguf", "llama.cpp", "--ctx-size"),
+        ("python api.py", "JAX", "XLA_PYTHON_CLIENT_MEM_FRACTION"),
+        ("python api.py", None, "told to reserve"),
+    ],
+)
+def test_the_remedy_is_the_servers_own_setting(command: str, framework: str | None, remedy: str) -> None:
+    server = claim(kind=JobKind.INFERENCE, rhythm=Rhythm(busy_ratio=0.05))
+    server = replace(server, holder=replace(server.holder, command=command, framework=framework))
+    full = bins(utilization=0.05, memory_bytes=72 * GIB)
+    found = {each.kind: each.sentence for each in judged(past(server, bins=full)).findings}
+    assert remedy in found[FindingKind.RESERVED_BY_DESIGN]
+
+
+def test_whether_it_listens_could_not_be_read_so_it_may_be_a_server() -> None:
+    unheard = replace(claim(), listening_unknown=True)
+    full = bins(utilization=0.05, memory_bytes=72 * GIB)
+    verdict = judged(past(unheard, bins=full))
+    assert FindingKind.MEMORY_HOG not in kinds(verdict)
+    assert [each.kinds for each in verdict.unknown] == [
+        (FindingKind.MEMORY_HOG, FindingKind.RESERVED_BY_DESIGN)
+    ]

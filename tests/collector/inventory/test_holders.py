@@ -230,3 +230,12 @@ def test_a_job_of_which_two_words_differ_is_nobody_s() -> None:
     job = JobId("slurm:9")
     assert users_of([Holder(job=job, user="ann"), Holder(job=job)]) == {job: "ann"}
     assert users_of([Holder(job=job, user="ann"), Holder(job=job, user="bob")]) == {job: None}
+
+
+def test_a_server_in_a_batch_job_is_a_server_and_a_terminal_s_stays_what_was_said() -> None:
+    serving = [Process(key=KEY, kind=JobKind.INFERENCE, listens=(8000,))]
+    for said, kind in ((JobKind.BATCH, JobKind.INFERENCE), (JobKind.INTERACTIVE, JobKind.INTERACTIVE)):
+        found = holder_of(
+            JobId("slurm:8"), [Holder(job=JobId("slurm:8"), kind=said)], serving, lambda user: None
+        )
+        assert found.kind is kind

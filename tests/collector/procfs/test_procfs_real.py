@@ -1,9 +1,11 @@
 """Real processes, really of another user, really hidden, really in another pid namespace."""
 
+import contextlib
 import getpass
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -101,6 +103,45 @@ def test_a_real_process_tells_its_run_and_keeps_its_keys() -> None:
         ("WANDB_RUN_ID", "3k2"),
     )
     assert "secret" not in repr(found) and said["WANDB_API_KEY"] not in repr(found)
+
+
+LISTENER = """
+import os, socket, sys, time
+own = socket.socket(socket.AF_INET6 if sys.argv[1] == "6" else socket.AF_INET)
+own.bind(("::1" if sys.argv[1] == "6" else "127.0.0.1", int(sys.argv[2])))
+own.listen()
+child = os.fork()
+if child == 0:
+    own.close()
+    time.sleep(60)
+print(child, flush=True)
+sys.stdin.read()
+os.kill(child, 9)
+"""
+
+
+def free_port() -> int:
+    """A port that nobody listens on, of those that the kernel gives to nobody."""
+    for port in range(20_001, 21_000):
+        with socket.socket() as own, contextlib.suppress(OSError):
+            own.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("every port is taken")
+
+
+@pytest.mark.parametrize("version", ["4", "6"])
+def test_a_real_socket_makes_a_server_of_its_process_and_of_its_child(version: str) -> None:
+    port = free_port()
+    command = [sys.executable, "-c", LISTENER, version, str(port)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None and parent.stdin is not None
+        child = int(parent.stdout.readline())
+        table = ProcessTable(NODE)
+        found = table.look([parent.pid, child], now_ms())
+        table.close()
+        parent.stdin.close()
+    assert [found[pid].listens for pid in (parent.pid, child)] == [(port,), (port,)]
+    assert {found[pid].kind for pid in (parent.pid, child)} == {JobKind.INFERENCE}
 
 
 def test_a_real_late_import_is_seen_at_the_second_look(tmp_path: Path) -> None:
