@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from collector.inventory.bystanders import Presence, presence
 from collector.inventory.environment import environment_claims
 from collector.inventory.holders import JobUsers, holder_of, job_among, tree_job, users_of
 from collector.inventory.ownership import Nobody, Owned, Unknown, Verdict, verdict_on
@@ -26,7 +27,6 @@ from collector.model import (
     Process,
     ProcessKey,
     ProcessSample,
-    ProcessType,
     Reading,
 )
 
@@ -35,23 +35,6 @@ STRENGTH = {source: rank for rank, source in enumerate(ClaimSource)}
 
 GIVEN = frozenset({ClaimSource.LEASE, ClaimSource.SLURM, ClaimSource.KUBERNETES})
 """The words of those who hand out GPUs: a process that they do not mean is an orphan."""
-
-BYSTANDERS = frozenset(
-    {
-        "nvidia-cuda-mps-server",
-        "nvidia-cuda-mps-control",
-        "nvidia-cuda-mps",  # both, cut to the 15 characters of /proc/PID/comm
-        "nv-hostengine",
-        "nv-fabricmanage",
-        "nvidia-persiste",
-        "Xorg",
-        "Xwayland",
-        "gnome-shell",
-        "kwin_wayland",
-        "kwin_x11",
-    }
-)
-"""Processes that stand on a GPU on behalf of all; they are nobody's job."""
 
 Claims = Mapping[GpuUuid, tuple[Allocation, ...]]
 Verdicts = Mapping[tuple[ProcessKey, GpuUuid], Verdict]
@@ -119,16 +102,17 @@ def attribute(
     A sample without its process, or on a GPU that is not among ``gpus``, has an unknown owner.
     """
     hardware, people = _hardware(gpus), _people(processes)
-    on, bystanders = _presence(tuple(process_samples), people)
+    present = presence(tuple(process_samples), people)
+    on = present.on
     placed = as_on_gpus(node_claims, hardware.values(), people, on)
     said = _ordered((*claims, *placed))
     winning = _winners(said, hardware)
     named = (*(claim.holder for claim in said), *_in_words_order(claim.holder for claim in node_claims))
     known_jobs = {holder.job for holder in named}
     given = {uuid: words for uuid, words in winning.items() if words[0].source in GIVEN}
-    verdicts = _verdicts(on, people, given, known_jobs)
+    verdicts = _verdicts(present, people, given, known_jobs)
     owners = _owners(on, people, hardware, verdicts, users_of(named))
-    holding = _with_those_present(winning, on, owners, hardware)
+    holding = _with_those_present(winning, present, owners, hardware)
     holding_jobs = {claim.holder.job for claims in holding.values() for claim in claims}
     left = on.keys() - owners.keys()
     unknown = frozenset(key for key in left if not _is_orphan(key, on[key], verdicts))
@@ -138,7 +122,7 @@ def attribute(
         owners=owners,
         orphans=frozenset(left - unknown),
         unknown=unknown,
-        bystanders=bystanders,
+        bystanders=present.bystanders,
         intrusions=tuple(
             sorted(Intrusion(key=k, uuid=u) for (k, u), v in verdicts.items() if isinstance(v, Nobody))
         ),
@@ -163,20 +147,6 @@ def _people(processes: Iterable[Process]) -> dict[ProcessKey, Process]:
         if known != process:
             found[process.key] = min(known, process, key=lambda each: (len(each.unreadable), repr(each)))
     return found
-
-
-def _presence(
-    samples: Sequence[ProcessSample], people: Mapping[ProcessKey, Process]
-) -> tuple[Where, frozenset[ProcessKey]]:
-    """The GPUs that each computing process is on, and the processes that are nobody's job."""
-    on: defaultdict[ProcessKey, set[GpuUuid]] = defaultdict(set)
-    bystanders: set[ProcessKey] = {sample.key for sample in samples}
-    for sample in samples:
-        process = people.get(sample.key)
-        name = process.name if process else None
-        if sample.type is not ProcessType.GRAPHICS and name not in BYSTANDERS:
-            on[sample.key].add(sample.uuid)
-    return {key: frozenset(uuids) for key, uuids in on.items()}, frozenset(bystanders - on.keys())
 
 
 def _ordered(claims: Iterable[Allocation]) -> tuple[Allocation, ...]:
@@ -222,15 +192,17 @@ def _winners(
 
 
 def _verdicts(
-    on: Where, people: Mapping[ProcessKey, Process], given: Claims, known_jobs: set[JobId]
+    present: Presence, people: Mapping[ProcessKey, Process], given: Claims, known_jobs: set[JobId]
 ) -> dict[tuple[ProcessKey, GpuUuid], Verdict]:
     """What each process is to those who were given the GPU it is on."""
     found: dict[tuple[ProcessKey, GpuUuid], Verdict] = {}
-    for key, uuids in on.items():
+    for key, uuids in present.on.items():
         process = people.get(key)
         for uuid in uuids & given.keys():
             holders = [claim.holder for claim in given[uuid]]
-            found[key, uuid] = verdict_on(process, holders, known_jobs) if process else Unknown()
+            verdict = verdict_on(process, holders, known_jobs) if process else Unknown()
+            is_doubtful = (key, uuid) in present.doubtful and isinstance(verdict, Nobody)
+            found[key, uuid] = Unknown() if is_doubtful else verdict
     return found
 
 
@@ -257,16 +229,17 @@ def _is_orphan(key: ProcessKey, uuids: frozenset[GpuUuid], verdicts: Verdicts) -
 
 
 def _with_those_present(
-    winning: Claims, on: Where, owners: Mapping[ProcessKey, JobId], hardware: Mapping[GpuUuid, Gpu]
+    winning: Claims, present: Presence, owners: Mapping[ProcessKey, JobId], hardware: Mapping[GpuUuid, Gpu]
 ) -> dict[GpuUuid, tuple[Allocation, ...]]:
     """The winners, and on GPUs that nobody gave away the jobs that are on them, on the same word.
 
     A process of which nothing is known still holds its GPU, under its own pid.
     """
     holding = {uuid: list(claims) for uuid, claims in winning.items()}
-    for key in sorted(on):
+    for key in sorted(present.on):
         job = owners.get(key, tree_job(key))
-        for uuid in on[key] & hardware.keys():
+        drawn = {uuid for one, uuid in present.drawn if one == key}
+        for uuid in (present.on[key] & hardware.keys()) - drawn:
             claims = holding.setdefault(uuid, [])
             source = claims[0].source if claims else ClaimSource.PROCESS
             if source not in GIVEN and all(claim.holder.job != job for claim in claims):

@@ -135,6 +135,8 @@ class Process:
     the process at the head of its job: the notebook kernel, the launcher or script, else itself.
     ``cuda_mapped`` (libcuda.so.1) and ``device_open`` (/dev/nvidiaN) together show that it uses a GPU.
     ``listens``: the TCP ports on which it, or a parent or child of it, waits for requests as a server does.
+    ``at_seat``: logind has its owner at one of the machine's own seats; ``None``: nobody can tell.
+    ``parent_of_root`` is its parent's name, where that runs as root: then the name is root's word.
     """
 
     key: ProcessKey
@@ -158,6 +160,8 @@ class Process:
     cuda_mapped: bool | None = None
     device_open: bool | None = None
     listens: tuple[int, ...] | None = None
+    at_seat: bool | None = None
+    parent_of_root: str | None = None
 
 
 class ProcessType(StrEnum):

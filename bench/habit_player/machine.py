@@ -56,6 +56,7 @@ class Machine:
             host_pids=True,
             user_name=self._users.get,
             exists=lambda _: False,
+            seated=self._seated,
         )
 
     @property
@@ -78,6 +79,10 @@ class Machine:
     def look(self, pids: tuple[int, ...], at_ms: int) -> dict[int, Process]:
         """What can be learned of these pids."""
         return self._table.look(pids, at_ms)
+
+    def _seated(self) -> frozenset[int]:
+        """Whoever draws on a screen of this machine sits before it."""
+        return frozenset(uid_of(one.plan.user) for one in self._there.values() if one.plan.graphics)
 
     def close(self) -> None:
         """Give the descriptors back."""

@@ -36,7 +36,8 @@ class Machine:
     """What is the same for every process of one /proc: where it lies, its node, boot, clock and user names.
 
     ``user_name`` may block on a directory service, so its caller caches. ``group_folders`` says whose the
-    folders of a control group are (``collector.procfs.cgroups``); ``None`` where nobody can.
+    folders of a control group are (``collector.procfs.cgroups``); ``None`` where nobody can. ``seated``: who
+    sits at the machine's own seats (``collector.procfs.seats``).
     """
 
     root: Path
@@ -45,6 +46,7 @@ class Machine:
     ticks_per_s: int
     user_name: Callable[[int], str | None]
     group_folders: Look | None = None
+    seated: Callable[[], frozenset[int] | None] = lambda: None
 
     def started_ms(self, stat: Stat) -> int:
         """When the process started, UTC; the kernel counts in ticks (10 ms) from boot."""
@@ -86,7 +88,8 @@ def describe(folder: Folder, stat: Stat, machine: Machine, ancestors: Ancestors)
         raise ProcessLookupError(f"process {folder.pid} ended while it was read")
     libraries = _libraries(folder, notes)
     place = _place(folder, notes, machine)
-    relatives = family([own, *ancestors(own)])
+    line = ancestors(own)
+    relatives = family([own, *line])
     head = relatives.head
     environment = _environment(folder, notes)
     opened = notes.keep("fd", folder.holds_open(GPU_DEVICE))
@@ -115,6 +118,8 @@ def describe(folder: Folder, stat: Stat, machine: Machine, ancestors: Ancestors)
         cuda_mapped=libraries.cuda if libraries else None,
         device_open=opened,
         listens=listens,
+        at_seat=_at_seat(own.uid, place, machine),
+        parent_of_root=bounded(line[0].name, NAME_CHARS) if line and line[0].uid == 0 else None,
         unreadable=notes.unreadable(),
     )
 
@@ -216,6 +221,16 @@ def _user(folder: Folder, uid: int | None, place: Placement, machine: Machine) -
     if uid == 0:
         uid = _login_uid(folder) or 0
     return None if uid is None else machine.user_name(uid)
+
+
+def _at_seat(uid: int | None, place: Placement, machine: Machine) -> bool | None:
+    """Whether its owner sits at this machine; in a container only a rootless one has an owner."""
+    seated = machine.seated()
+    if place.container is not None or place.pod is not None:
+        uid = place.slice_uid
+    if seated is None:
+        return None
+    return uid in seated
 
 
 def _login_uid(folder: Folder) -> int | None:

@@ -26,6 +26,7 @@ from collector.procfs.describe import (
 )
 from collector.procfs.files import Denied, Folder, open_folder, read_link
 from collector.procfs.kinship import Kin
+from collector.procfs.seats import seated
 from collector.procfs.stat import parse_boot_ms
 
 PROC = Path("/proc")
@@ -85,6 +86,7 @@ class ProcessTable:
         host_pids: bool | None = None,
         user_name: Callable[[int], str | None] = account_name,
         exists: Callable[[int], bool | None] = signal_zero,
+        seated: Callable[[], frozenset[int] | None] = seated,
     ) -> None:
         self._root = root
         self._machine = Machine(
@@ -94,6 +96,7 @@ class ProcessTable:
             ticks_per_s=os.sysconf("SC_CLK_TCK"),
             user_name=lru_cache(maxsize=4096)(user_name),
             group_folders=GroupFolders(root).look,
+            seated=seated,
         )
         self._view = view_of(root)
         self._has_host_pids = self._view.has_host_pids if host_pids is None else host_pids

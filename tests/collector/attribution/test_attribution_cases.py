@@ -304,7 +304,7 @@ def test_a_daemon_is_a_bystander_and_holds_nothing(name: str) -> None:
 
 
 def test_a_desktop_s_graphics_hold_nothing() -> None:
-    found = run([process(71, name="blender")], on(0, 71, type=ProcessType.GRAPHICS))
+    found = run([process(71, name="blender", at_seat=True)], on(0, 71, type=ProcessType.GRAPHICS))
     assert (found.bystanders, found.allocations) == ({key(71)}, ())
 
 
