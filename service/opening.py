@@ -28,7 +28,7 @@ def open_to_read(data: Path) -> "Store":
     try:
         return open_read_only(store_file(data), Limits(memory=READING_MEMORY))
     except StoreLocked as locked:
-        raise StoreRefused(_locked(data)) from locked
+        raise StoreRefused(in_use(data)) from locked
     except StoreError as error:
         raise StoreRefused(str(error)) from error
 
@@ -43,7 +43,7 @@ def own_store(data: Path, config: "Config") -> "Iterator[Store]":
     try:
         store = open_store(store_file(data), limits)
     except StoreLocked as locked:
-        raise StoreRefused(_locked(data)) from locked
+        raise StoreRefused(in_use(data)) from locked
     except StoreError as error:
         raise StoreRefused(str(error)) from error
     with store:
@@ -63,7 +63,8 @@ def write_export(
     return tuple(zip(written.files, written.rows, strict=True))
 
 
-def _locked(data: Path) -> str:
+def in_use(data: Path) -> str:
+    """Who has the store of a folder, and what to do about it."""
     said = announced(data)
     if said is None:
         return (

@@ -73,6 +73,21 @@ class StoreFull(StoreError):
     """The disk is full: the tick in flight is lost, everything before it is kept."""
 
 
+SALVAGED = ".salvaged"
+"""Behind the store's name: the new file of a salvage, whole, until it takes that name."""
+
+
+def refuse_half_salvaged(path: Path) -> None:
+    """Raise StoreDamaged where a salvage was cut short between two renames: a store opened now would be the
+    damaged one, or an empty new one."""
+    ready = path.with_name(path.name + SALVAGED)
+    if ready.exists():
+        raise StoreDamaged(
+            f"opening the store: a salvage of {path} was cut short, and {ready} is to take its place; "
+            "`fallow store salvage --yes` ends it"
+        )
+
+
 @contextmanager
 def translated(doing: str, path: Path) -> Iterator[None]:
     """Turn the engine's and the system's exceptions into ours; ``doing`` is what was attempted."""
@@ -124,8 +139,8 @@ def _classify(doing: str, path: Path, found: str, error: duckdb.Error) -> StoreE
         or any(sign in found for sign in _CUT)
     ):
         return StoreDamaged(
-            f"{doing}: {path} cannot be read; keep a copy of it, move it away and restore a backup or start "
-            "afresh (sealed days in Parquet are not affected). "
+            f"{doing}: {path} cannot be read. `fallow store check` says what is damaged, `fallow store "
+            "salvage` keeps what can be read; or keep a copy of it, and restore a backup or start afresh. "
             f"Found: {found.partition(chr(10))[0]}"
         )
     return None

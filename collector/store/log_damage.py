@@ -18,6 +18,7 @@ import duckdb
 
 from collector.model import Gap
 from collector.store.connection import Limits, connect, connect_soon
+from collector.store.errors import refuse_half_salvaged
 from collector.store.gaps import write_gaps
 from collector.store.statements import statement
 from collector.store.ticks import Live
@@ -76,15 +77,17 @@ def is_log_damage(error: BaseException) -> bool:
 def connect_past_damage(path: Path, limits: Limits) -> tuple[duckdb.DuckDBPyConnection, DamagedLog | None]:
     """The owner's connection; a log that cannot be played back is set aside, and said. Raises duckdb.Error.
 
-    First its sound beginning takes its place; where that cannot be played back either, none does.
+    First its sound beginning takes its place; where that cannot be played back either, none does. Raises
+    StoreDamaged beside what an interrupted salvage left.
     """
+    refuse_half_salvaged(path)
     try:
         return connect_soon(path, limits), None
     except duckdb.Error as error:
         if not is_log_damage(error):
             raise
-        damaged = _set_aside(path, str(error))
-    log.error("the store's log cannot be played back, and is kept as %s: %s", damaged.aside, damaged.found)
+        damaged = cut_damaged_log(path, str(error))
+    note_damaged_log(damaged)
     try:
         connection = connect(path, limits, read_only=False)
     except duckdb.Error as error:
@@ -123,10 +126,15 @@ def write_lost(connection: duckdb.DuckDBPyConnection, live: Live, lost: LostTail
         live.book.last_ticks[gap.source] = gap.to_ms
 
 
-def _set_aside(path: Path, found: str) -> DamagedLog:
+def note_damaged_log(damaged: DamagedLog) -> None:
+    """Say in the log where a damaged one is kept."""
+    log.error("the store's log cannot be played back, and is kept as %s: %s", damaged.aside, damaged.found)
+
+
+def cut_damaged_log(path: Path, found: str) -> DamagedLog:
     """Rename the log, and put what lies before its first wrong entry in its place."""
     wal = log_path(path)
-    aside = _free_name(wal.with_name(f"{wal.name}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"))
+    aside = free_name(wal.with_name(f"{wal.name}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"))
     wal.rename(aside)
     position = _POSITION.search(found)
     if position is not None:
@@ -146,7 +154,8 @@ def _copy_beginning(source: Path, target: Path, count: int) -> None:
     shutil.copymode(source, target)
 
 
-def _free_name(wanted: Path) -> Path:
+def free_name(wanted: Path) -> Path:
+    """The name, or with a number behind it where it is taken."""
     number, name = 1, wanted
     while name.exists():
         number += 1

@@ -7,7 +7,7 @@ import duckdb
 from collector.store.errors import StoreNewer, StoreOlder
 from collector.store.statements import migrations
 
-_RECORD = """
+RECORD = """
 CREATE TABLE IF NOT EXISTS schema_migrations (
     number INTEGER PRIMARY KEY,
     name VARCHAR NOT NULL,
@@ -26,7 +26,7 @@ def migrate(connection: duckdb.DuckDBPyConnection, path: Path) -> tuple[int, ...
             continue
         connection.execute("BEGIN")
         try:
-            connection.execute(_RECORD)
+            connection.execute(RECORD)
             connection.execute(script)
             connection.execute("INSERT INTO schema_migrations (number, name) VALUES (?, ?)", (number, name))
             connection.execute("COMMIT")

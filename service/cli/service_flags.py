@@ -11,9 +11,10 @@ ROLES = ("viewer", "user", "operator")
 
 
 def add_verbs(add: AddVerb) -> None:
-    """Both; ``add`` makes a verb with the flags that every verb has."""
+    """All three; ``add`` makes a verb with the flags that every verb has."""
     _service(add)
     _token(add)
+    _store(add)
 
 
 def _service(add: AddVerb) -> None:
@@ -50,6 +51,13 @@ def _token(add: AddVerb) -> None:
     _json(_order(orders, "list", "the tokens that were made, without their secrets"))
     gone = _order(orders, "revoke", "end a token, or all of a user, at once")
     gone.add_argument("name", metavar="ID|USER", help="as `fallow token list` shows it")
+
+
+def _store(add: AddVerb) -> None:
+    orders = _orders(add("store", "look through the store for damage, and mend it: check, salvage"))
+    _json(_order(orders, "check", "read all of it, sealed days too; nothing is changed"))
+    salvage = _order(orders, "salvage", "keep what can be read; what is damaged is set aside")
+    salvage.add_argument("--yes", action="store_true", help="do it; without, say what would be done")
 
 
 def _orders(verb: argparse.ArgumentParser) -> Any:
