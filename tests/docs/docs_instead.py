@@ -73,6 +73,12 @@ def as_root(site: Site, text: str) -> None:
     assert done.status == 0, done.text
 
 
+def as_account(site: Site, text: str) -> None:
+    """It is run as who runs the tests: the folder is theirs."""
+    done = site.shell(site.real(text.removeprefix("sudo -u fallow ")))
+    assert done.status == 0, done.text
+
+
 def trained(site: Site, text: str) -> None:
     """It is started in the background, takes steps, and prints its socket."""
     site.train(text)
@@ -139,6 +145,7 @@ INSTEAD = (
     Instead(pattern=r"sudo systemctl (start|stop|restart) fallow", why="the same: no systemd", check=served),
     Instead(pattern=r"journalctl .*", why="the same: no journal", check=logged),
     Instead(pattern=r"sudo (tar|cp|mv|sh -c 'umask) .*", why="tests are not root everywhere", check=as_root),
+    Instead(pattern=r"sudo -u fallow fallow .*", why="no machine has that account", check=as_account),
     Instead(pattern=r"git (pull|worktree .*)", why="needs the place that it was cloned from", check=nothing),
     Instead(
         pattern=r"python -m fallow\.controller --min 1 --max 4 -- examples/text\.py",
