@@ -32,7 +32,7 @@ from collector.store.origin import Origin, refuse_other
 from collector.store.ownership import Ownership
 from collector.store.retention import Dropped, Retention, drop_expired
 from collector.store.rollups import any_finished, read_marks
-from collector.store.sealed_check import damaged_days, replace_damaged, set_aside
+from collector.store.sealed_check import damaged_days, refuse_damaged, replace_damaged, set_aside
 from collector.store.sealing import (
     SealedDay,
     broken_days,
@@ -113,11 +113,7 @@ class Store:
         with ExitStack() as undo:
             if ownership is not None:
                 undo.callback(ownership.release)
-            damaged: DamagedLog | None = None
-            if self.read_only:
-                self._connection = connect(path, limits, read_only=True)
-            else:
-                self._connection, damaged = connect_past_damage(path, limits)
+            damaged = self._connect()
             undo.callback(self._connection.close)
             self._prepare()
             self._tell_lost(damaged)
@@ -209,11 +205,11 @@ class Store:
                     sealed.append(day)
         return tuple(sealed)
 
-    def mend_sealed(self) -> tuple[str, ...]:
-        """Look through every page of the sealed days; of a damaged one use the rest. What to tell of it."""
+    def mend_sealed(self, span: tuple[int, int] | None = None) -> tuple[str, ...]:
+        """Look through the sealed days (of a span, UTC ms); of a damaged one use the rest. What to tell."""
         told = []
         with self._chores, translated("looking through sealed days", self.path), self.reader() as connection:
-            for found in damaged_days(connection, self.folder):
+            for found in damaged_days(connection, self.folder, span):
                 with transaction(connection):
                     told.append(replace_damaged(connection, self.folder, found))
                 set_aside(self.folder, found)
@@ -257,16 +253,13 @@ class Store:
 
     def export(self, out: Path, kind: Format, from_ms: int, to_ms: int) -> Exported:
         """Write samples, allocations and gpus of a span to files in ``out``; see ``docs/schema.md``."""
-        simulated = self.origin is Origin.SIMULATED
         with translated("exporting", out):
-            try:
-                with self.reader() as connection:
-                    return export(connection, out, kind, (from_ms, to_ms), simulated=simulated)
-            except duckdb.Error:
-                if self.read_only or not self.mend_sealed():
-                    raise
+            if not self.read_only:
+                self.mend_sealed((from_ms, to_ms))
             with self.reader() as connection:
-                return export(connection, out, kind, (from_ms, to_ms), simulated=simulated)
+                if self.read_only:
+                    refuse_damaged(connection, self.folder, (from_ms, to_ms))
+                return export(connection, out, kind, (from_ms, to_ms), simulated=self.origin is Origin.SIMULATED)
 
     def write_judgement(self, judgement: Judgement, at_ms: int) -> FindingsWritten:
         """Make the newest judgement this one, all of it or nothing: findings are opened, refreshed or closed
@@ -294,6 +287,13 @@ class Store:
         """Record that a range of an origin is imported."""
         with self._writing("noting an import"):
             ledger_inputs.note_import(self._connection, origin, (from_ms, to_ms), rows_added)
+
+    def _connect(self) -> DamagedLog | None:
+        if self.read_only:
+            self._connection, damaged = connect(self.path, self._limits, read_only=True), None
+        else:
+            self._connection, damaged = connect_past_damage(self.path, self._limits)
+        return damaged
 
     def _prepare(self) -> None:
         """Bring the file up to date, clear up after a crash, and learn where things stand."""
@@ -394,6 +394,7 @@ class Store:
         """Open an engine that gave up again; where that fails as well, the next change tries once more."""
         self._lost = True
         self._connection.close()
-        self._connection = connect(self.path, self._limits, read_only=self.read_only)
+        damaged = self._connect()
         self._remember()
+        self._tell_lost(damaged)
         self._lost = False

@@ -115,7 +115,9 @@ def lost_tail(
 
 
 def write_lost(connection: duckdb.DuckDBPyConnection, live: Live, lost: LostTail) -> None:
-    """A gap for each source, in the caller's transaction; what comes after is told as any other stop."""
+    """A gap for each source, in the caller's transaction, and a line in the log; what comes after is told as
+    any other stop."""
+    log.error("%s", lost.sentence)
     gaps = [
         Gap(source=source, from_ms=last_ms, to_ms=lost.to_ms, reason=REASON)
         for source, last_ms in sorted(live.book.last_ticks.items())

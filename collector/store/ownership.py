@@ -17,7 +17,8 @@ READ_BYTES = 64
 class Ownership:
     """The lock ``FILE.lock``, held until released. Raises StoreLocked when somebody else has it.
 
-    ``noted_ms`` is the newest tick that the owner before committed, ``None`` where it noted none.
+    ``noted_ms`` is the newest tick that was committed, at first by the owner before; ``None`` where none is
+    noted.
     """
 
     def __init__(self, path: Path) -> None:
@@ -37,6 +38,7 @@ class Ownership:
     def note_tick(self, at_ms: int | None) -> None:
         """The tick of ``at_ms`` is committed; ``None``: nothing is to be missed at the next opening."""
         if self._descriptor >= 0:
+            self.noted_ms = at_ms
             self._write(at_ms)
 
     def release(self) -> None:

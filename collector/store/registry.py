@@ -5,6 +5,7 @@ tick in which nothing changed costs look-ups only. After a rollback it must be t
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
@@ -226,7 +227,8 @@ class Registry:
         try:
             return cursor.execute(statement(name)).fetchall()
         finally:
-            cursor.unregister("incoming")
+            with suppress(duckdb.Error):  # where the statement failed, that is what is to be said
+                cursor.unregister("incoming")
 
 
 _GPU_FIELDS = tuple(column.name for column in fields(Gpu))

@@ -16,6 +16,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from collector.store.errors import StoreDamaged
 from collector.store.sealing import free_name, renew_view, write_whole
 from collector.store.statements import statement
 
@@ -45,15 +46,37 @@ class LostSpan:
     to_ms: int
 
 
-def damaged_days(connection: duckdb.DuckDBPyConnection, folder: Path) -> Iterator[DamagedDay]:
-    """The recorded files with pages that are wrong. Reads every byte of each; one that is gone is no case."""
+def damaged_days(
+    connection: duckdb.DuckDBPyConnection, folder: Path, span: tuple[int, int] | None = None
+) -> Iterator[DamagedDay]:
+    """The recorded files, or those of a span (UTC ms), with pages that are wrong.
+
+    Reads every byte of each; one that is gone is no case.
+    """
+    from_ms, to_ms = span or (None, None)
     rows = connection.execute(
-        "SELECT path, CAST(day AS VARCHAR), widest_ms FROM sealed ORDER BY day"
+        "SELECT path, CAST(day AS VARCHAR), widest_ms FROM sealed "
+        "WHERE $from_ms IS NULL OR day BETWEEN CAST(epoch_ms(CAST($from_ms AS BIGINT)) AS DATE) "
+        "AND CAST(epoch_ms(CAST($to_ms AS BIGINT)) AS DATE) ORDER BY day",
+        {"from_ms": from_ms, "to_ms": to_ms},
     ).fetchall()
     for path, day, widest_ms in rows:
         groups = damaged_groups(folder / path)
         if groups:
             yield DamagedDay(path=path, day=day, widest_ms=widest_ms or 0, groups=groups)
+
+
+def refuse_damaged(
+    connection: duckdb.DuckDBPyConnection, folder: Path, span: tuple[int, int] | None = None
+) -> None:
+    """Raise StoreDamaged where a sealed day of the span is damaged: reading it may fail, or tell what never
+    was, for DuckDB looks at no page's checksum (2.0.0)."""
+    for found in damaged_days(connection, folder, span):
+        raise StoreDamaged(
+            f"the sealed day {folder / found.path} is damaged: {len(found.groups)} of its row groups cannot "
+            "be read. The service uses the rest once it has looked through it, at the latest after a day; "
+            "`fallow store salvage --yes` does so without it"
+        )
 
 
 def damaged_groups(file: Path) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ What they are joined to is wiring's. All that they are made of is imported here,
 import logging
 import os
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -31,6 +32,7 @@ from service.daemon.ending import Ending
 from service.daemon.front import open_front, own_version
 from service.daemon.health import CYCLE, DELIVERY, Component, HealthBoard
 from service.daemon.health_watch import HealthWatch
+from service.daemon.mending import Mending
 from service.daemon.notify import notify
 from service.daemon.sampling import SamplingPace, watched
 from service.daemon.server import Server
@@ -68,7 +70,7 @@ def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
     audit = Audit(SecurityLog(lambda: clock.monotonic_ms() / 1000))
     answers = Answers(
         desk=desk,
-        run=answer,
+        run=Mending(answer, store.mend_sealed, time.monotonic).answer,
         catalogue=catalogue,
         exports=_exports(store, orders.data),
         questions=bounds.questions,

@@ -126,3 +126,29 @@ def test_a_store_whose_log_is_damaged_is_read_by_nobody_and_the_reader_is_told(k
     with pytest.raises(StoreDamaged, match="cannot be read"):
         open_read_only(killed)
     assert log_path(killed).read_bytes() == content
+
+
+def test_damage_that_is_met_while_it_runs_takes_no_restart(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An engine that gave up (here: its connection is gone) is opened again, and plays the log back."""
+    path = at_path(tmp_path)
+    with open_store(path) as store:
+        with store.writing("keeping the log") as connection:
+            connection.execute("PRAGMA disable_checkpoint_on_shutdown")
+        store.checkpoint()
+        for n in range(TICKS):
+            at = T0 + n * TICK_MS
+            store.write_tick(tick(at, [sample(0, at)], source="nvml"))
+        damage(path, flipped(0.6))
+        with pytest.raises(OSError, match="gone"), store.writing("losing the engine") as connection:
+            connection.close()
+            raise OSError("gone")
+        kept = ticks(store)
+        assert 0 < kept < TICKS
+        last_ms, end_ms = T0 + (kept - 1) * TICK_MS, T0 + (TICKS - 1) * TICK_MS
+        assert lost_gaps(store) == [("nvml", last_ms, end_ms)]
+        assert "is lost" in caplog.text and len(list(path.parent.glob("*.wal.damaged-*"))) == 1
+        later = end_ms + TICK_MS
+        store.write_tick(tick(later, [sample(0, later)], source="nvml"))
+        assert ticks(store) == kept + 1

@@ -7,7 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from collector.store import sealing
-from collector.store.database import Store
+from collector.store.database import Store, open_read_only
+from collector.store.errors import StoreDamaged
 from collector.store.sealed_check import ASIDE, damaged_groups
 from tests.collector.store.store_parts import ask, at_path, history, sample
 from tests.stores import open_store
@@ -99,3 +100,32 @@ def test_an_export_of_a_damaged_day_brings_what_can_be_read(
     exported = store.export(tmp_path / "out", "parquet", D0, D0 + DAY_MS)
     assert exported.rows[0] == 0
     assert ask(store, "SELECT count(*) FROM sealed") == [(0,)]
+
+
+def test_an_export_looks_at_the_days_it_takes_first(sealed: tuple[Store, Path], tmp_path: Path) -> None:
+    """DuckDB checks no page: a damaged one may be read as numbers that never were."""
+    store, file = sealed
+    (before,) = ask(store, "SELECT count(*) FROM samples_all")[0]
+    content = bytearray(file.read_bytes())
+    column = pq.read_metadata(file).row_group(0)
+    power = next(
+        column.column(n) for n in range(column.num_columns) if column.column(n).path_in_schema == "power_mw"
+    )
+    content[power.data_page_offset + power.total_compressed_size - 40] ^= 0x01
+    file.write_bytes(bytes(content))
+    path = store.path
+    store.close()
+    with open_read_only(path) as reading, pytest.raises(StoreDamaged, match="fallow store salvage"):
+        reading.export(tmp_path / "out", "parquet", D0, D0 + DAY_MS)
+    with open_store(path) as again:
+        exported = again.export(tmp_path / "out", "parquet", D0, D0 + DAY_MS)
+    assert exported.rows[0] == before - column.num_rows
+
+
+def test_an_export_of_other_days_reads_no_damaged_one(sealed: tuple[Store, Path], tmp_path: Path) -> None:
+    store, file = sealed
+    spoil(file, 0)
+    path = store.path
+    store.close()
+    with open_read_only(path) as reading:
+        assert reading.export(tmp_path / "out", "parquet", D0 - DAY_MS, D0 - 1).rows[0] == 0
