@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from collector.store import database
+from collector.store import connection
 from collector.store.database import Limits, Store, open_read_only, open_store
 from collector.store.errors import (
     StoreClosed,
@@ -114,7 +114,7 @@ def test_a_file_from_a_newer_fallow_is_left_alone(tmp_path: Path) -> None:
 def test_an_engine_that_cannot_be_opened_again_at_once_is_tried_at_the_next_tick(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failures, connect = [duckdb.OutOfMemoryException("full")] * 2, database.connect
+    failures, connect = [duckdb.OutOfMemoryException("full")] * 2, connection.connect
 
     def sometimes(*given: Any, **named: Any) -> duckdb.DuckDBPyConnection:
         if failures:
@@ -123,7 +123,7 @@ def test_an_engine_that_cannot_be_opened_again_at_once_is_tried_at_the_next_tick
 
     with open_store(at_path(tmp_path)) as store:
         fill(store)
-        monkeypatch.setattr(database, "connect", sometimes)
+        monkeypatch.setattr(connection, "connect", sometimes)
         store._connection.close()
         for _ in range(2):
             with pytest.raises(
