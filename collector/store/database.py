@@ -7,7 +7,6 @@ writers take turns, and every ``reader()`` is a connection of its own with its o
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -23,10 +22,11 @@ from collector.store.connection import Limits, connect, transaction
 from collector.store.doubts import DoubtBook, read_doubts, write_doubts, write_intruded
 from collector.store.errors import StoreClosed, StoreMissing, StoreUnwritable, translated
 from collector.store.export import Exported, Format, export
+from collector.store.file_size import FileSize, file_size
 from collector.store.gaps import stopped_gaps
 from collector.store.judgements import Judgement
 from collector.store.ledger_inputs import FindingsWritten
-from collector.store.log_damage import DamagedLog, connect_past_damage, log_path, lost_tail, write_lost
+from collector.store.log_damage import DamagedLog, connect_past_damage, lost_tail, write_lost
 from collector.store.migrations import applied_migrations, migrate, refuse_newer, refuse_older
 from collector.store.origin import Origin, refuse_other
 from collector.store.ownership import Ownership
@@ -43,7 +43,6 @@ from collector.store.sealing import (
     sweep,
 )
 from collector.store.standing import StandingBook, write_standings
-from collector.store.statements import statement
 from collector.store.together import Together
 
 __all__ = ["FileSize", "Limits", "Store", "open_read_only", "open_store"]
@@ -52,15 +51,6 @@ T = TypeVar("T")
 
 FILE_NAME = "fallow.duckdb"
 KEPT_AT_HAND = "16MiB"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileSize:
-    """What the store's file takes; ``free_bytes`` of it are free for reuse."""
-
-    file_bytes: int
-    free_bytes: int
-    log_bytes: int
 
 
 def open_store(path: Path, limits: Limits | None = None) -> "Store":
@@ -232,7 +222,7 @@ class Store:
         with self._lock, translated("folding the log into the file", self.path):
             with suppress(duckdb.TransactionException):
                 self._connection.execute("CHECKPOINT")
-            return self._size()
+            return file_size(self._connection, self.path)
 
     def shed(self) -> bool:
         """Have the engine drop the file's blocks that it keeps at hand; false, with nothing done, while
@@ -259,7 +249,9 @@ class Store:
             with self.reader() as connection:
                 if self.read_only:
                     refuse_damaged(connection, self.folder, (from_ms, to_ms))
-                return export(connection, out, kind, (from_ms, to_ms), simulated=self.origin is Origin.SIMULATED)
+                return export(
+                    connection, out, kind, (from_ms, to_ms), simulated=self.origin is Origin.SIMULATED
+                )
 
     def write_judgement(self, judgement: Judgement, at_ms: int) -> FindingsWritten:
         """Make the newest judgement this one, all of it or nothing: findings are opened, refreshed or closed
@@ -328,16 +320,6 @@ class Store:
             DoubtBook(intruding=frozenset(), unread=frozenset(), looked_ms=None)
             if self.read_only
             else read_doubts(self._connection, self._live.ticked_ms)
-        )
-
-    def _size(self) -> FileSize:
-        row = self._connection.execute(statement("file_size")).fetchone()
-        block, _, free = row if row else (0, 0, 0)
-        wal = log_path(self.path)
-        return FileSize(
-            file_bytes=self.path.stat().st_size,
-            free_bytes=block * free,
-            log_bytes=wal.stat().st_size if wal.exists() else 0,
         )
 
     @contextmanager

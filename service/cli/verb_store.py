@@ -38,10 +38,10 @@ def run(flags: argparse.Namespace) -> int:
     must_trust(settings.data)
     if flags.order == "salvage":
         return _salvage(settings, is_meant=flags.yes)
-    return _check(settings, as_json=flags.json)
+    return _check(settings, flags)
 
 
-def _check(settings: Settings, *, as_json: bool) -> int:
+def _check(settings: Settings, flags: argparse.Namespace) -> int:
     from collector.store.salvage import look_through
 
     path, screen, rows = store_file(settings.data), console(), []
@@ -50,13 +50,13 @@ def _check(settings: Settings, *, as_json: bool) -> int:
     with _told(settings.data):
         for each in look_through(path, _limits(settings)):
             rows.append({"part": each.part, "content": each.content, "trouble": each.trouble})
-            if not as_json:
+            if not flags.json:
                 mark, style = ("✓", "green") if each.trouble is None else ("✗", "bold red")
                 why = "" if each.trouble is None else f": {each.trouble}"
                 screen.print(Text.assemble((f"{mark} ", style), f"{each.part}: {each.content}{why}"))
     bad = sum(row["trouble"] is not None for row in rows)
-    if as_json:
-        print_json(rows)
+    if flags.json:
+        print_json(rows, flags)
     else:
         told = "1 part is damaged" if bad == 1 else f"{bad} parts are damaged"
         screen.print("All of it can be read." if not bad else f"{told}: {ADVICE}.")
