@@ -224,7 +224,8 @@ class Finding:
     """A fact about waste or a fault, with all that it rests on.
 
     ``since_ms`` is when what was found began, as far back as the store tells; ``rung`` is the measure behind
-    its utilization; ``wasted_gpu_hours`` is ``None`` where waste is not the point.
+    its utilization; ``wasted_gpu_hours`` was idle or empty since then, ``None`` where waste
+    is not the point; what was wasted in a range is the ledger's to say (query ``waste``).
     """
 
     kind: FindingKind

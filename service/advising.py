@@ -67,7 +67,8 @@ def consult(client: "Client", config: "Config", wanted: "Sequence[Job]" = ()) ->
     limits = limits_of(config)
     at = newest(client)
     minute = at.replace(second=0, microsecond=0)
-    span = {"from_ts": minute - timedelta(days=30), "to_ts": minute + timedelta(minutes=2)}
+    # What is open is so whenever it began; the hours of the window, which few need, are kept few.
+    span = {"from_ts": minute - timedelta(minutes=1), "to_ts": minute + timedelta(minutes=2)}
     findings = client.rows("findings", open=True, **span)
     judged = Judged.of(client.rows("judgement"), judged_good_for_ms(config))
     analysis = recorded_analysis(findings, client.rows("unjudged"), moment_ms(at), judged=judged)

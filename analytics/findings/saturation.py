@@ -131,7 +131,6 @@ def _low_finding(past: GpuPast, claim: Claim, window: Bins, active: list[int], a
         claim,
         window,
         FindingKind.LOW_SATURATION,
-        wasted_gpu_hours=hours * (1.0 - average),
         sentence=(
             f"{holder_name(claim)} has run on {gpu_name(past)} for {held_for} and fills {percent(average)} "
             f"of it while it works ({measured_by(past.rung)}).{tail}"
@@ -139,6 +138,7 @@ def _low_finding(past: GpuPast, claim: Claim, window: Bins, active: list[int], a
         evidence=(
             Evidence(name="utilization_active_mean_ratio", value=average),
             Evidence(name="active_bins", value=len(active)),
+            Evidence(name="unused_gpu_hours", value=hours * (1.0 - average)),
             Evidence(name="gpu_utilization_active_mean_ratio", value=shown),
             Evidence(name="looks_busy", value=looks_busy),
             Evidence(name="run_minutes", value=(window.end_ms - claim.from_ms) // 60_000),
@@ -162,7 +162,6 @@ def _hog_finding(
         claim,
         window,
         FindingKind.MEMORY_HOG,
-        wasted_gpu_hours=hours * (1.0 - used),
         sentence=(
             f"{holder_name(claim)} keeps {percent(taken)} of the memory of {gpu_name(past)} and hardly "
             f"touches it: {percent(used)} busy ({measured_by(past.rung)}), memory read or written "
@@ -171,6 +170,7 @@ def _hog_finding(
         evidence=(
             Evidence(name="memory_used_p5_ratio", value=taken),
             Evidence(name="utilization_mean_ratio", value=used),
+            Evidence(name="unused_gpu_hours", value=hours * (1.0 - used)),
             Evidence(name="memory_controller_p95_ratio", value=touched),
             Evidence(name="tensorflow_signature", value=signature),
             Evidence(name="framework", value=claim.holder.framework),
@@ -190,7 +190,6 @@ def _reserved_finding(
         claim,
         window,
         FindingKind.RESERVED_BY_DESIGN,
-        wasted_gpu_hours=hours * (1.0 - used),
         sentence=(
             f"{holder_name(claim)} serves on {gpu_name(past)} and reserves {percent(taken)} of its memory, "
             f"{design} by design: {percent(used)} busy ({measured_by(past.rung)}), memory "
@@ -200,6 +199,7 @@ def _reserved_finding(
         evidence=(
             Evidence(name="memory_used_p5_ratio", value=taken),
             Evidence(name="utilization_mean_ratio", value=used),
+            Evidence(name="unused_gpu_hours", value=hours * (1.0 - used)),
             Evidence(name="memory_controller_mean_ratio", value=touched),
             Evidence(name="server", value=name),
             Evidence(name="framework", value=claim.holder.framework),
@@ -223,7 +223,6 @@ def _finding(
     window: Bins,
     kind: FindingKind,
     *,
-    wasted_gpu_hours: float,
     sentence: str,
     evidence: tuple[Evidence, ...],
 ) -> Finding:
@@ -238,7 +237,7 @@ def _finding(
         window_to_ms=window.end_ms,
         coverage=cover(window, len(window.covered)),
         rung=past.rung,
-        wasted_gpu_hours=wasted_gpu_hours,
+        wasted_gpu_hours=None,  # used, if hardly: waste is what was not used at all
         sentence=sentence,
         evidence=evidence,
     )

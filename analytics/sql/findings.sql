@@ -1,4 +1,7 @@
--- What was found about waste and faults, the dearest first.
+-- What was found about waste and faults, and what its holder wasted on its GPU in the window, the dearest first.
+--
+-- Several findings about one GPU and one holder bear the same hours: what they come to together is in `waste`, where
+-- an hour counts once. A finding about a whole job bears what the job wasted on all its GPUs.
 --
 -- @param from_ts minute: start of the window
 -- @param to_ts minute: end of the window, exclusive
@@ -7,6 +10,8 @@
 -- @param user text = NULL: only what this user held
 -- @param model text = NULL: only GPUs of this model
 -- @param open flag = NULL: true: only what is still so; false: only what is over; NULL: both
+-- @mark hours_to rollup_1h
+-- @mark days_to rollup_1d
 -- @column finding_id integer: its number
 -- @column kind text: held-idle, allocated-empty, ...
 -- @column uuid text: the GPU
@@ -24,22 +29,50 @@
 -- @column window_to timestamp: end of it
 -- @column coverage double (ratio): the share of that time with samples
 -- @column rung tinyint: the measure behind its utilization (1 GPU utilization: an upper bound; 3 SM active)
--- @column wasted_gpu_hours double (GPU-hours): given and not used since the finding's subject began
--- @column wasted_cost double (currency): what they cost
+-- @column wasted_gpu_hours double (GPU-hours): allocated-empty and held-idle by its holder on its GPU, in the window
+-- @column low_saturation_gpu_hours double (GPU-hours): low saturation likewise, which is no waste
+-- @column wasted_cost double (currency): of wasted_gpu_hours
 -- @column currency text: of the cost
 -- @column sentence text: the finding in words
+-- @column judged_gpu_hours double (GPU-hours): idle or empty since it began, as judged last
 -- @column evidence json: the numbers behind it
--- @null closed_at: still so; user_name, project, job: nobody holds it; cost: no price
+-- @null closed_at: still so; user_name, project, job: nobody holds it, or not known; cost: no price; hours: no waste
+WITH chosen AS (
+    SELECT
+        f.*, g.uuid, g.node, g.gpu_index, g.model, h.user_name, h.project, h.job, h.job_name,
+        f.kind IN ('uses-part', 'straggler') AS is_of_job,
+        f.kind IN ('suspect-counters', 'zombie-memory', 'falling-gpu', 'intruder', 'unproven-claim') AS is_no_waste
+    FROM findings AS f
+    JOIN gpus AS g USING (gpu_id)
+    LEFT JOIN holders AS h USING (holder_id)
+    WHERE f.opened_at < $to_ts AND (f.closed_at IS NULL OR f.closed_at > $from_ts)
+        AND ($open IS NULL OR (f.closed_at IS NULL) = $open)
+        AND ($node IS NULL OR g.node = $node) AND ($model IS NULL OR g.model = $model)
+        AND ($project IS NULL OR h.project = $project) AND ($user IS NULL OR h.user_name = $user)
+), spent AS (
+    SELECT
+        gpu_id, holder_id, sum(allocated_empty_ms + held_idle_ms)::BIGINT AS wasted_ms,
+        sum(low_saturation_ms)::BIGINT AS low_ms
+    FROM usage($from_ts, $to_ts, $hours_to, $days_to)
+    WHERE holder_id IN (SELECT holder_id FROM chosen)
+    GROUP BY gpu_id, holder_id
+), sums AS (
+    SELECT
+        c.finding_id, coalesce(sum_hours(s.wasted_ms, g.share_of_device), 0.0) AS wasted_gpu_hours,
+        coalesce(sum_hours(s.low_ms, g.share_of_device), 0.0) AS low_saturation_gpu_hours,
+        sum_money(s.wasted_ms, g.share_of_device, p.per_gpu_hour, p.currency) AS wasted_cost,
+        one_currency(p.currency) AS currency
+    FROM chosen AS c
+    JOIN spent AS s ON s.holder_id = c.holder_id AND (c.is_of_job OR s.gpu_id = c.gpu_id)
+    JOIN gpus AS g ON g.gpu_id = s.gpu_id
+    JOIN gpu_prices AS p ON p.gpu_id = s.gpu_id
+    WHERE NOT c.is_no_waste
+    GROUP BY c.finding_id
+)
 SELECT
-    f.finding_id, f.kind, g.uuid, g.node, g.gpu_index, g.model, h.user_name, h.project, h.job, h.job_name,
-    f.opened_at, f.last_seen_at, f.closed_at, f.window_from, f.window_to, f.coverage, f.rung, f.wasted_gpu_hours,
-    f.wasted_gpu_hours * p.per_gpu_hour AS wasted_cost, p.currency, f.sentence, f.evidence
-FROM findings AS f
-JOIN gpus AS g USING (gpu_id)
-JOIN gpu_prices AS p USING (gpu_id)
-LEFT JOIN holders AS h USING (holder_id)
-WHERE f.opened_at < $to_ts AND (f.closed_at IS NULL OR f.closed_at > $from_ts)
-    AND ($open IS NULL OR (f.closed_at IS NULL) = $open)
-    AND ($node IS NULL OR g.node = $node) AND ($model IS NULL OR g.model = $model)
-    AND ($project IS NULL OR h.project = $project) AND ($user IS NULL OR h.user_name = $user)
-ORDER BY f.wasted_gpu_hours DESC NULLS LAST, f.opened_at, f.finding_id;
+    c.finding_id, c.kind, c.uuid, c.node, c.gpu_index, c.model, c.user_name, c.project, c.job, c.job_name,
+    c.opened_at, c.last_seen_at, c.closed_at, c.window_from, c.window_to, c.coverage, c.rung, s.wasted_gpu_hours,
+    s.low_saturation_gpu_hours, s.wasted_cost, s.currency, c.sentence, c.wasted_gpu_hours AS judged_gpu_hours, c.evidence
+FROM chosen AS c
+LEFT JOIN sums AS s USING (finding_id)
+ORDER BY s.wasted_gpu_hours DESC NULLS LAST, c.opened_at, c.finding_id;

@@ -169,7 +169,8 @@ class Observing:
                 return Live(state=empty, observed=Observed(analysis=_nothing(now_ms)))
             at_ms = moment_ms(last)
             minute = datetime.fromtimestamp(at_ms / 1000, UTC).replace(second=0, microsecond=0)
-            span = {"from_ts": minute - timedelta(days=30), "to_ts": minute + timedelta(minutes=2)}
+            # What is open is so whenever it began; the hours of the window, which few need, are kept few.
+            span = {"from_ts": minute - timedelta(minutes=1), "to_ts": minute + timedelta(minutes=2)}
             judged = Judged.of(ask("judgement", {}), judged_good_for_ms(self._config))
             found, unjudged = ask("findings", {"open": True, **span}), ask("unjudged", {})
             analysis = recorded_analysis(found, unjudged, at_ms, judged=judged)

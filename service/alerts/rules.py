@@ -205,7 +205,9 @@ def _hog(facts: Facts, job: Job, found: list[Finding]) -> Condition:
     place = where(gpus, facts)
     own = facts.limits.within(job.project, facts.state.projects)
     mode = own.mode(ActionClass.CAP_MEMORY)
-    wasted = sum(each.wasted_gpu_hours or 0.0 for each in found)
+    unused = sum(
+        float(e.value or 0.0) for each in found for e in each.evidence if e.name == "unused_gpu_hours"
+    )
     then = {
         Mode.ASK: "A smaller setting is proposed for its next launch; nothing is done without a yes.",
         Mode.AUTO: "A smaller setting is put in place for its next launch, where Fallow launches it.",
@@ -223,8 +225,8 @@ def _hog(facts: Facts, job: Job, found: list[Finding]) -> Condition:
         + f" The running job is left alone; `fallow explain {job.id}` names the setting.",
         do=keeping(job.id),
         evidence=(
-            *found[0].evidence,
-            Evidence(name="unused_gpu_hours", value=wasted),
+            *(each for each in found[0].evidence if each.name != "unused_gpu_hours"),
+            Evidence(name="unused_gpu_hours", value=unused),
             *measured(facts, job.id, (FindingKind.MEMORY_HOG,)),
         ),
         job=job.id,

@@ -51,6 +51,7 @@ def run(flags: argparse.Namespace) -> int:
         unjudged = [] if flags.json else _unjudged(client, filters)
         late = None if flags.json else judged.lateness(client, datetime.now(UTC))
         rows = client.rows("findings", from_ts=start, to_ts=end, open=only_open, **filters)
+        waste = None if flags.json else _waste(client, {"from_ts": start, "to_ts": end, **filters})
     if flags.json:
         print_json(rows, flags)
         return 0
@@ -62,8 +63,10 @@ def run(flags: argparse.Namespace) -> int:
         return 0
     if late is not None:
         screen.print(f"{late}: what was open then may be over", style="yellow")
-    none = "No open findings." if only_open else f"No findings in the last {flags.since}."
-    screen.print(_heading(rows, bool(only_open)) if rows else none, style="bold" if rows else None)
+    screen.print(_heading(rows, bool(only_open), flags.since), style="bold" if rows else None)
+    if waste is not None and (waste["wasted_gpu_hours"] or waste["low_saturation_gpu_hours"]):
+        of = f"In the last {flags.since}" if flags.until is None else f"{flags.since} to {flags.until}"
+        screen.print(_wasted(waste, bool(only_open), of))
     for row in rows:
         screen.print(_draw(row, now))
     screen.print(not_judged(unjudged), style="bright_black")
@@ -139,13 +142,31 @@ def _list_intruders(rows: list[dict[str, Any]], flags: argparse.Namespace) -> in
     return 0
 
 
-def _heading(rows: list[dict[str, Any]], only_open: bool) -> str:
-    wasted = sum(row["wasted_gpu_hours"] or 0 for row in rows)
-    cost = sum(row["wasted_cost"] or 0 for row in rows)
-    currency = next((row["currency"] for row in rows if row["currency"]), None)
-    priced = f", {words.money(cost, currency)}" if currency and cost else ""
-    kind = "open findings" if only_open else "findings"
-    return f"{len(rows)} {kind}: {words.hours(wasted)} GPU-hours wasted{priced}"
+def _heading(rows: list[dict[str, Any]], only_open: bool, since: str) -> str:
+    if not rows:
+        return "No open findings." if only_open else f"No findings in the last {since}."
+    return f"{len(rows)} {'open ' if only_open else ''}finding{'' if len(rows) == 1 else 's'}"
+
+
+def _wasted(waste: dict[str, Any], only_open: bool, of: str) -> str:
+    """What was wasted in the range, the ledger's sum, and how much of it is about what was found."""
+    named = waste["open_gpu_hours" if only_open else "found_gpu_hours"]
+    cost = words.money(waste["wasted_cost"], waste["currency"])
+    priced = "" if cost == words.NOTHING else f", {cost}"
+    about = "about something open" if only_open else "about these"
+    wasted, low = words.hours(waste["wasted_gpu_hours"]), words.hours(waste["low_saturation_gpu_hours"])
+    return (
+        f"{of}: {wasted} GPU-hours wasted{priced}, {words.hours(named)} of them {about}; "
+        f"{low} GPU-hours at low saturation beside it"
+    )
+
+
+def _waste(client: Client, asked: dict[str, Any]) -> dict[str, Any] | None:
+    """The range's waste; ``None`` where the store or the service is older than the question."""
+    try:
+        return client.rows("waste", **asked)[0]
+    except (StoreOlder, UnknownQuery):
+        return None
 
 
 def _draw(row: dict[str, Any], now: datetime) -> RenderableType:
@@ -154,9 +175,11 @@ def _draw(row: dict[str, Any], now: datetime) -> RenderableType:
     head = Text.assemble(
         (row["kind"], KIND_STYLES.get(row["kind"], "bold")),
         f"  {place(row)}",
-        f" · {'given to ' if row['kind'] == 'intruder' else ''}{row['user_name'] or 'nobody'}",
+        f" · {'given to ' if row['kind'] == 'intruder' else ''}{words.owner(row)}",
         f" · {row['project']}" if row["project"] else "",
         (f" · found {lasted} ago{over}", "bright_black"),
-        (f" · {words.hours(row['wasted_gpu_hours'])} GPU-hours", "red") if row["wasted_gpu_hours"] else "",
+        (f" · {words.hours(row['wasted_gpu_hours'])} GPU-hours wasted", "red")
+        if row["wasted_gpu_hours"]
+        else "",
     )
     return Group(head, Padding(Text(words.localized(row["sentence"])), (0, 0, 0, 2), expand=False))

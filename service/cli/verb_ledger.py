@@ -15,7 +15,7 @@ from service.spans import window
 
 HARDWARE_KEYS = ("node", "gpu", "model", "hour", "day")
 NAMED = ("gpu", "job")
-NOBODY = "(nobody)"
+NOBODY, NOT_KNOWN = "(nobody)", "(not known)"
 Row = dict[str, Any]
 
 
@@ -121,7 +121,7 @@ def _keys(rows: Sequence[Row], by: str) -> Any:
 
 def _key_line(row: Row, by: str, hardware: bool, priced: bool) -> list[str | Text]:
     return [
-        _key(row["key"], by, hardware),
+        _key(row, by, hardware),
         *([row["name"]] if by in NAMED else []),
         words.hours(row["gpu_hours"]),
         *([words.hours(row["held_gpu_hours"])] if hardware else []),
@@ -134,9 +134,11 @@ def _key_line(row: Row, by: str, hardware: bool, priced: bool) -> list[str | Tex
     ]
 
 
-def _key(key: str | None, by: str, hardware: bool) -> str:
+def _key(row: Row, by: str, hardware: bool) -> str:
+    """The key in words; without one, what nobody held is told from what somebody unnamed did."""
+    key: str | None = row["key"]
     if key is None:
-        return NOBODY if not hardware else "(unknown)"
+        return NOBODY if not hardware and not row["held_gpu_hours"] else NOT_KNOWN
     match by:
         case "hour":
             return words.clock_time(key)

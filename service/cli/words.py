@@ -1,7 +1,9 @@
 """How values read on a screen: percent, GPU-hours, memory, money, spans. Pure; never part of an answer."""
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 NOTHING = "-"
 FULL, EMPTY = "█", "░"
@@ -23,6 +25,11 @@ def hours(value: float | None) -> str:
     if value and abs(value) < 0.05:
         return "<0.1"
     return f"{value:,.1f}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def owner(row: Mapping[str, Any]) -> str:
+    """Whose something is: a person, somebody where a job has it and no person is named, or nobody."""
+    return str(row["user_name"] or ("nobody" if row["job"] is None else "somebody"))
 
 
 def money(value: float | None, currency: str | None) -> str:

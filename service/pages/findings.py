@@ -28,7 +28,7 @@ def show(site: Site) -> None:
 def _body(scene: Scene) -> None:
     open_only = scene.view.closed != "yes"
     found = feed.ask("findings", open=True if open_only else None, **scene.asked_until_now)
-    _head(found, open_only)
+    _head(scene, found, open_only)
     with st.container(horizontal=True, vertical_alignment="center"):
         _kinds(scene, found)
         _closed(open_only)
@@ -45,22 +45,44 @@ def _body(scene: Scene) -> None:
     unknowns(scene)
 
 
-def _head(found: pd.DataFrame, open_only: bool) -> None:
+def _head(scene: Scene, found: pd.DataFrame, open_only: bool) -> None:
+    waste = feed.ask_if_kept("waste", **scene.asked)
     if found.empty:
-        st.header(judged.calm(), anchor=False)
-        return
-    st.header(sentence(found, open_only=open_only), anchor=False)
+        st.header(f"{judged.calm()}{wasted(waste, open_only=open_only)}", anchor=False)
+    else:
+        st.header(sentence(found, waste, open_only=open_only), anchor=False)
+    if waste is not None and not waste.empty:
+        st.caption(beside(waste))
 
 
-def sentence(found: pd.DataFrame, *, open_only: bool) -> str:
-    """How many findings there are, and the hours and money they speak of."""
-    hours = found["wasted_gpu_hours"].sum()
-    costs = found["wasted_cost"].dropna()
-    worth = f", {wording.money(costs.sum(), found['currency'].dropna().iloc[0])}" if len(costs) else ""
+def sentence(found: pd.DataFrame, waste: pd.DataFrame | None, *, open_only: bool) -> str:
+    """How many findings there are, and what was wasted in the range: the ledger's sum, an hour once."""
     many = wording.many(len(found), "open finding" if open_only else "finding")
-    speak = "speaks" if len(found) == 1 else "speak"
-    told_of = f" {speak} of {wording.hours(hours)}{worth}" if hours else ""
-    return f"{many}{'' if open_only else ', open and closed,'}{told_of}".rstrip(",")
+    return f"{many}{'' if open_only else ', open and closed'}{wasted(waste, open_only=open_only)}"
+
+
+def wasted(waste: pd.DataFrame | None, *, open_only: bool) -> str:
+    """The range's waste as the end of a sentence, and how much of it findings are about."""
+    if waste is None or waste.empty or not waste["wasted_gpu_hours"].iloc[0]:
+        return ""
+    row = waste.iloc[0]
+    cost = row["wasted_cost"]
+    worth = "" if wording.missing(cost) else f", {wording.money(cost, row['currency'])},"
+    named = row["open_gpu_hours" if open_only else "found_gpu_hours"]
+    about = "what is open" if open_only else "these"
+    return (
+        f"; {wording.hours(row['wasted_gpu_hours'])}{worth} were wasted in this time, "
+        f"{wording.hours(named)} of them about {about}"
+    )
+
+
+def beside(waste: pd.DataFrame) -> str:
+    """What the sum is made of, and the figure that is no part of it."""
+    low = wording.hours(waste["low_saturation_gpu_hours"].iloc[0])
+    return (
+        "Wasted is held with no process on it, or with one that did nothing; each GPU-hour counts once, "
+        f"whatever is found about it. {low} at low saturation are beside it."
+    )
 
 
 def _kinds(scene: Scene, found: pd.DataFrame) -> None:
@@ -117,9 +139,13 @@ def _finding(scene: Scene, row: Any) -> None:
 
 def _facts(scene: Scene, row: Any) -> list[tuple[str, str]]:
     who = " · ".join(str(each) for each in (row.user_name, row.project) if not wording.missing(each))
-    items = [("held by", who or "nobody"), ("wasted", wording.hours(row.wasted_gpu_hours))]
-    if not wording.missing(row.wasted_cost):
-        items.append(("cost", wording.money(row.wasted_cost, row.currency)))
+    items = [("held by", who or ("nobody" if wording.missing(row.job) else "somebody"))]
+    if not wording.missing(row.wasted_gpu_hours):
+        items.append(("wasted in this time", wording.hours(row.wasted_gpu_hours)))
+    if not wording.missing(row.low_saturation_gpu_hours) and row.low_saturation_gpu_hours:
+        items.append(("low saturation", wording.hours(row.low_saturation_gpu_hours)))
+    if not wording.missing(row.wasted_cost) and row.wasted_cost:
+        items.append(("cost of the waste", wording.money(row.wasted_cost, row.currency)))
     items += [
         ("found", scene.when(row.opened_at)),
         ("judged on", f"{scene.when(row.window_from)} to {scene.when(row.window_to)}"),

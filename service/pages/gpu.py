@@ -55,7 +55,8 @@ def _head(scene: Scene, row: Any) -> None:
     memory = (
         f"{wording.gibibytes(row['memory_used_bytes'])} of {wording.gibibytes(row['memory_total_bytes'])}"
     )
-    held = "nobody" if wording.missing(row["user_name"]) else f"{row['user_name']} · {row['job_name']}"
+    who = [str(row[name]) for name in ("user_name", "job_name") if not wording.missing(row[name])]
+    held = " · ".join(who) or ("nobody" if wording.missing(row["job"]) else "somebody")
     facts(
         (
             ("model", str(row["model"])),

@@ -15,6 +15,7 @@ from service.pages.chart_frame import rows
 from service.pages.chart_ranks import PARTS, most_wasted, part_colours, waste_bars
 from service.pages.chart_usage import allocated_and_used
 from service.pages.enlarged import enlarged
+from service.pages.findings import sentence as findings_sentence
 from service.pages.headline import Headline, headline, sentence
 from service.pages.kiosk_pieces import figures_html, lines_html, tiles_html
 from service.pages.naming import named
@@ -75,10 +76,8 @@ def findings(scene: Scene) -> None:
     if found.empty:
         st.header(judged.calm(), anchor=False)
         return
-    hours = found["wasted_gpu_hours"].sum()
-    many = "1 open finding" if len(found) == 1 else f"{len(found)} open findings"
-    worth = f", {wording.hours(hours)} of waste" if hours else ""
-    st.header(f"{many}{worth}", anchor=False)
+    waste = feed.ask_if_kept("waste", **scene.asked)
+    st.header(findings_sentence(found, waste, open_only=True), anchor=False)
     counts = found["kind"].value_counts()
     st.html(figures_html([(kind_label(str(kind)), wording.count(n)) for kind, n in counts.items()][:6]))
     largest = found.sort_values("wasted_gpu_hours", ascending=False, na_position="last")

@@ -78,13 +78,23 @@ def _ranked(scene: Scene, head: Any, by: str) -> None:
 
 def _sentence(frame: pd.DataFrame, by: str) -> str:
     wasted, held = frame["wasted_gpu_hours"].sum(), frame["gpu_hours"].sum()
-    who = str(frame["name"].iloc[0]) if len(frame) == 1 else f"{len(frame)} {by}"
+    who = told_who(frame, by)
     if not held or not wasted:
         return f"{plain(who)} held {wording.hours(held)} and wasted nothing outright"
     top = frame.nlargest(3, "wasted_gpu_hours")["wasted_gpu_hours"].sum()
     share = wording.percent(wasted / held)
     more = f"; three of them {wording.percent(top / wasted)} of that" if len(frame) > 3 else ""
     return f"{plain(who)} held {wording.hours(held)} and wasted {share} of them{more}"
+
+
+def told_who(frame: pd.DataFrame, by: str) -> str:
+    """How many they are; who is not known is nobody to be counted."""
+    if len(frame) == 1:
+        return str(frame["name"].iloc[0])
+    column, one = ("user_name", "person") if by == "people" else ("project", "project")
+    many = frame[column].nunique()
+    told = wording.many(many, one, by)
+    return f"{told} and some unknown" if frame[column].isna().any() else told
 
 
 def _choice(by: str) -> None:

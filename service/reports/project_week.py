@@ -37,12 +37,14 @@ def project_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
     held = sum(row["gpu_hours"] or 0.0 for row in people)
     wasted = sum(row["wasted_gpu_hours"] or 0.0 for row in people)
     frame = named(source.frame("people"), "people")
+    persons = len({row["user_name"] for row in people if row["user_name"] is not None})
+    unnamed = any(row["user_name"] is None for row in people)
+    who = wording.many(persons, "person", "people") + (" and some unknown" if unnamed else "")
     return Report(
         kind=ReportKind.PROJECT_WEEK,
         title=f"The GPUs of {project}",
         opening=(
-            f"{wording.many(len(people), 'person', 'people')} of {project} held {wording.hours(held)}; "
-            f"{wording.hours(wasted)} of them did nothing."
+            f"{who} of {project} held {wording.hours(held)}; {wording.hours(wasted)} of them did nothing."
             if people
             else f"{project} held no GPU in this time."
         ),

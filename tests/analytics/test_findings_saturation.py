@@ -49,7 +49,8 @@ def test_low_saturation_counts_active_bins_alone() -> None:
     (finding,) = judged(past(claim(), bins=bins(utilization=low))).findings
     assert evidence(finding)["utilization_active_mean_ratio"] == pytest.approx(0.2)
     assert evidence(finding)["active_bins"] == 120
-    assert finding.wasted_gpu_hours == pytest.approx(1.0 * 0.8)
+    assert {e.name: e.value for e in finding.evidence}["unused_gpu_hours"] == pytest.approx(1.0 * 0.8)
+    assert finding.wasted_gpu_hours is None, "used, if hardly: no waste"
 
 
 @pytest.mark.parametrize(("active", "told"), [(60, True), (59, False)])

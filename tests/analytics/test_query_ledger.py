@@ -32,6 +32,9 @@ HALF = (0.50, 0.50, 0.2, 0.0, 0.00, 0.0, 0.0, 0.5, 0.0, 0.0, 0.00, 0.00)
 SHELL = (0.75, 0.75, 0.0, 0.0, 0.75, 0.0, 0.0, 0.0, 0.0, 0.0, 0.00, 0.75)
 
 
+UNNAMED = "somebody"
+
+
 def plus(*rows: tuple[float, ...]) -> tuple[float, ...]:
     return tuple(sum(column) for column in zip(*rows, strict=True))
 
@@ -41,7 +44,12 @@ def hours(row: dict[str, Any]) -> tuple[float, ...]:
 
 
 def by_key(rows: list[dict[str, Any]]) -> dict[Any, tuple[float, ...]]:
-    return {row["key"]: hours(row) for row in rows}
+    """By key; what somebody held of whom the key is not known has a row of its own beside nobody's."""
+    return {_key(row): hours(row) for row in rows}
+
+
+def _key(row: dict[str, Any]) -> Any:
+    return UNNAMED if row["key"] is None and row["held_gpu_hours"] else row["key"]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +64,7 @@ def by_key(rows: list[dict[str, Any]]) -> dict[Any, tuple[float, ...]]:
             "ledger_by_job",
             {"slurm:1": A0, "slurm:2": HALF, "pod:lm/x": HALF, "slurm:3": SHELL, None: NOBODY},
         ),
-        ("ledger_by_framework", {"PyTorch": A0, "JAX": plus(HALF, HALF), None: plus(SHELL, NOBODY)}),
+        ("ledger_by_framework", {"PyTorch": A0, "JAX": plus(HALF, HALF), UNNAMED: SHELL, None: NOBODY}),
         ("ledger_by_day", {NOON.replace(tzinfo=None): plus(A0, A1, B0)}),
     ],
 )

@@ -191,7 +191,10 @@ def test_findings(tmp_path: Path) -> None:
             "ana",
             "H100",
         )
-        assert (row["wasted_gpu_hours"], row["wasted_cost"], row["currency"]) == (1.5, 6.0, "EUR")
+        idle = 62 / 60  # from 13:00 on; rolled up until 14:02
+        assert row["wasted_gpu_hours"] == pytest.approx(idle), "of the window, not of the judgement"
+        assert (row["wasted_cost"], row["currency"]) == (pytest.approx(4 * idle), "EUR")
+        assert (row["judged_gpu_hours"], row["low_saturation_gpu_hours"]) == (1.5, 0.0)
         assert json.loads(row["evidence"]) == {"idle_bins": 120}
         assert row["closed_at"] is None
         store.write_judgement(Judgement(), END_MS + 60_000)

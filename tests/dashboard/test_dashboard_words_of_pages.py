@@ -77,14 +77,23 @@ def test_a_person_in_two_projects_is_two_rows_with_their_own_names() -> None:
 @pytest.mark.parametrize(
     ("many", "open_only", "said"),
     [
-        (1, True, f"1 open finding speaks of 2.0{G}GPU-h, 3.00{G}EUR"),
-        (2, True, f"2 open findings speak of 4.0{G}GPU-h, 6.00{G}EUR"),
-        (1, False, f"1 finding, open and closed, speaks of 2.0{G}GPU-h, 3.00{G}EUR"),
+        (1, True, "1 open finding; {w} were wasted in this time, 2.0{g}GPU-h of them about what is open"),
+        (2, True, "2 open findings; {w} were wasted in this time, 2.0{g}GPU-h of them about what is open"),
+        (
+            1,
+            False,
+            "1 finding, open and closed; {w} were wasted in this time, 3.0{g}GPU-h of them about these",
+        ),
     ],
 )
-def test_one_finding_speaks_and_several_speak(many, open_only, said) -> None:
-    found = pd.DataFrame([{"wasted_gpu_hours": 2.0, "wasted_cost": 3.0, "currency": "EUR"}] * many)
-    assert sentence(found, open_only=open_only) == said
+def test_the_sum_of_the_findings_is_the_ledgers(many, open_only, said) -> None:
+    """Two findings about one GPU bear the same hours: no sum of theirs is shown."""
+    found = pd.DataFrame([{"wasted_gpu_hours": 2.0}] * many)
+    row = {"wasted_gpu_hours": 7.5, "wasted_cost": 30.0, "currency": "EUR"}
+    waste = pd.DataFrame([row | {"open_gpu_hours": 2.0, "found_gpu_hours": 3.0}])
+    expected = said.format(w=f"7.5{G}GPU-h, 30.00{G}EUR,", g=G)
+    assert sentence(found, waste, open_only=open_only) == expected
+    assert sentence(found, None, open_only=open_only) == expected.partition(";")[0]
 
 
 def test_a_job_without_a_name_is_found_by_its_id() -> None:

@@ -1,0 +1,140 @@
+"""Four GPUs and three hours, whose waste is counted on paper; the newest minutes are left to be rolled up.
+
+=====  ====================  ==================================  ==================================
+GPU    whose                 12:00 to 13:00                      13:00 to 15:00
+=====  ====================  ==================================  ==================================
+g0     ana's slurm:1         80%                                 a process that does nothing
+g1     ana's slurm:1         10%: low saturation                 a process that does nothing
+g2     bo's slurm:2          no process                          no process until 13:30, then free
+g3     nobody knows: pod:x   a process that does nothing         the same until 14:00, then 80%
+=====  ====================  ==================================  ==================================
+
+By hand, in GPU-hours:
+
+*wasted* = allocated-empty + held-idle
+  g0 2.0 (13:00 to 15:00) + g1 2.0 + g2 1.5 (12:00 to 13:30) + g3 2.0 (12:00 to 14:00) = 7.5
+*low saturation*, beside it: g1 1.0
+*held* = g0 3.0 + g1 3.0 + g2 1.5 + g3 3.0 = 10.5; *installed* = 4 * 3 = 12.0
+*cost of the waste* at 4 EUR = 30 EUR
+*by person*: ana 4.0, bo 1.5, unknown 2.0; *by job*: slurm:1 4.0, slurm:2 1.5, pod:x 2.0
+*from 13:00 to 14:00*: g0 1.0 + g1 1.0 + g2 0.5 + g3 1.0 = 3.5
+*open findings* at the end name g0 and g1 (g1 twice, and the job): 2.0 + 2.0 = 4.0; with what is over, g2: 5.5
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from collector.batch import HeldInterval, History, to_table
+from collector.model import (
+    Allocation,
+    ClaimSource,
+    Gpu,
+    GpuSample,
+    GpuUuid,
+    Holder,
+    JobId,
+    JobKind,
+    NodeName,
+    Rung,
+)
+from collector.store.judgements import Judgement
+from tests.stores import open_store
+
+GIB, MINUTE_MS = 1 << 30, 60_000
+NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
+NOON_MS = int(NOON.timestamp() * 1000)
+END = NOON.replace(hour=15)
+END_MS = NOON_MS + 180 * MINUTE_MS
+LAST_MS = END_MS + 3 * MINUTE_MS
+GPUS = tuple(GpuUuid(f"GPU-{place}") for place in range(4))
+NODE = NodeName("n1")
+ANA = Holder(job=JobId("slurm:1"), user="ana", project="vision", name="fit", kind=JobKind.BATCH)
+BO = Holder(job=JobId("slurm:2"), user="bo", project="lm", name="shell", kind=JobKind.INTERACTIVE)
+UNKNOWN = Holder(job=JobId("pod:x"), name="x", kind=JobKind.BATCH)
+
+WASTED, OPEN, FOUND, LOW, HELD = 7.5, 4.0, 5.5, 1.0, 10.5
+COST = 30.0
+BY_USER = {"ana": 4.0, "bo": 1.5, None: 2.0}
+BY_JOB = {"slurm:1": 4.0, "slurm:2": 1.5, "pod:x": 2.0}
+SECOND_HOUR = 3.5
+
+
+def fill(folder: Path) -> Path:
+    """The data folder with the store in it, judged once with everything open, and once more."""
+    folder.mkdir(exist_ok=True)
+    with open_store(folder / "fallow.duckdb") as store:
+        store.write_history(
+            History(
+                source="hand",
+                gpus=tuple(
+                    Gpu(uuid=uuid, node=NODE, index=n, model="H100", memory_total_bytes=80 * GIB)
+                    for n, uuid in enumerate(GPUS)
+                ),
+                samples=to_table(_samples()),
+                held=(
+                    _held(0, ANA, None),
+                    _held(1, ANA, None),
+                    _held(2, BO, NOON_MS + 90 * MINUTE_MS),
+                    _held(3, UNKNOWN, None),
+                ),
+            )
+        )
+        store.set_prices({"*": (4.0, "EUR")})
+        still = [
+            _finding(0, "held-idle", ANA, 2.0),
+            _finding(1, "held-idle", ANA, 2.0),
+            _finding(1, "low-saturation", ANA, None),
+            _finding(1, "uses-part", ANA, None),
+        ]
+        over = _finding(2, "allocated-empty", BO, 1.0)
+        store.write_judgement(Judgement(findings=[*still, over]), NOON_MS + 80 * MINUTE_MS)
+        store.write_judgement(Judgement(findings=still), END_MS)
+    return folder
+
+
+def _samples() -> Iterator[GpuSample]:
+    for at_ms in range(NOON_MS + MINUTE_MS, LAST_MS + 1, MINUTE_MS):
+        minute = (at_ms - NOON_MS) // MINUTE_MS
+        yield _sample(0, at_ms, 0.8 if minute <= 60 else 0.0, 1)
+        yield _sample(1, at_ms, 0.1 if minute <= 60 else 0.0, 1)
+        yield _sample(2, at_ms, 0.0, 0)
+        yield _sample(3, at_ms, 0.0 if minute <= 120 else 0.8, 1)
+
+
+def _sample(place: int, at_ms: int, level: float, processes: int) -> GpuSample:
+    return GpuSample(
+        uuid=GPUS[place],
+        at_ms=at_ms,
+        width_ms=MINUTE_MS,
+        rung=Rung.SM_ACTIVE,
+        utilization_ratio=level,
+        gpu_utilization_ratio=level,
+        sm_active_ratio=level,
+        memory_used_bytes=processes * 30 * GIB,
+        power_mw=200_000,
+        process_count=processes,
+    )
+
+
+def _held(place: int, holder: Holder, to_ms: int | None) -> HeldInterval:
+    return HeldInterval(
+        allocation=Allocation(uuid=GPUS[place], holder=holder, source=ClaimSource.SLURM),
+        from_ms=NOON_MS,
+        to_ms=to_ms,
+    )
+
+
+def _finding(place: int, kind: str, holder: Holder, hours: float | None) -> dict[str, object]:
+    return {
+        "kind": kind,
+        "uuid": GPUS[place],
+        "job": holder.job,
+        "window_from_ms": END_MS - 60 * MINUTE_MS,
+        "window_to_ms": END_MS,
+        "coverage": 1.0,
+        "rung": 3,
+        "wasted_gpu_hours": hours,
+        "sentence": f"{holder.user} (job {holder.name}) has done nothing on GPU {place} of n1.",
+        "evidence": {},
+    }

@@ -1,0 +1,163 @@
+"""Wasted is one thing: every query, verb, report and page gives the sum that was counted on paper."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from service.cli import main
+from service.client import Client, connect
+from service.pages import findings as findings_page
+from service.pages import people as people_page
+from service.pages import wording
+from service.pages.headline import headline
+from service.pages.naming import named
+from service.pages.view import Window
+from service.reports.making import Wanted, make
+from service.reports.model import ReportKind, Span
+from service.reports.render import plain
+from tests.service import one_sum_world as world
+
+RANGE = {"from_ts": world.NOON, "to_ts": world.END}
+FLAGS = ["--since", "2026-11-01T12:00", "--until", "2026-11-01T15:00"]
+LEDGERS = ("gpu", "node", "model", "user", "project", "job", "framework", "day", "hour")
+TOTALS = (*(f"ledger_by_{key}" for key in LEDGERS), "jobs", "people", "projects", "waste")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return world.fill(tmp_path_factory.mktemp("one-sum") / "data")
+
+
+@pytest.fixture(scope="module")
+def client(data: Path) -> Iterator[Client]:
+    with connect(data) as opened:
+        yield opened
+
+
+def said(data: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main([*words, "--data", str(data)]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", TOTALS)
+def test_every_query_has_the_sum(client: Client, name: str) -> None:
+    rows = client.rows(name, **RANGE)
+    assert sum(row["wasted_gpu_hours"] for row in rows) == pytest.approx(world.WASTED)
+    costs = [row["wasted_cost"] for row in rows if "wasted_cost" in row and row["wasted_gpu_hours"]]
+    assert sum(costs) == pytest.approx(world.COST if costs else 0.0)
+
+
+def test_the_states_have_the_sum(client: Client) -> None:
+    hours = {row["state"]: row["gpu_hours"] for row in client.rows("ledger_by_state", **RANGE)}
+    assert hours["allocated-empty"] + hours["held-idle"] == pytest.approx(world.WASTED)
+    assert hours["low-saturation"] == pytest.approx(world.LOW)
+    assert sum(hours.values()) == pytest.approx(12.0)
+
+
+def test_waste_says_what_findings_name_and_counts_an_hour_once(client: Client) -> None:
+    (row,) = client.rows("waste", **RANGE)
+    assert (row["open_gpu_hours"], row["found_gpu_hours"]) == pytest.approx((world.OPEN, world.FOUND))
+    assert (row["low_saturation_gpu_hours"], row["held_gpu_hours"]) == pytest.approx((world.LOW, world.HELD))
+    assert (row["wasted_cost"], row["currency"]) == (pytest.approx(world.COST), "EUR")
+    (part,) = client.rows("waste", **RANGE, user="bo")
+    assert (part["wasted_gpu_hours"], part["open_gpu_hours"]) == pytest.approx((1.5, 0.0))
+
+
+def test_a_range_has_its_own_sum(client: Client) -> None:
+    hour = {"from_ts": world.NOON.replace(hour=13), "to_ts": world.NOON.replace(hour=14)}
+    for name in TOTALS:
+        rows = client.rows(name, **hour)
+        assert sum(row["wasted_gpu_hours"] for row in rows) == pytest.approx(world.SECOND_HOUR), name
+    found = client.rows("findings", **hour)
+    assert {row["kind"]: row["wasted_gpu_hours"] for row in found if row["uuid"] != "GPU-0"} == pytest.approx(
+        {"held-idle": 1.0, "low-saturation": 1.0, "uses-part": 2.0, "allocated-empty": 0.5}
+    )
+
+
+def test_a_finding_bears_what_its_holder_wasted_there_and_a_jobs_what_the_job_did(client: Client) -> None:
+    found = {(row["uuid"], row["kind"]): row for row in client.rows("findings", **RANGE)}
+    hours = {key: row["wasted_gpu_hours"] for key, row in found.items()}
+    assert hours == pytest.approx(
+        {
+            ("GPU-0", "held-idle"): 2.0,
+            ("GPU-1", "held-idle"): 2.0,
+            ("GPU-1", "low-saturation"): 2.0,
+            ("GPU-1", "uses-part"): 4.0,
+            ("GPU-2", "allocated-empty"): 1.5,
+        }
+    )
+    low = found["GPU-1", "low-saturation"]
+    assert (low["low_saturation_gpu_hours"], low["wasted_cost"], low["currency"]) == (1.0, 8.0, "EUR")
+
+
+@pytest.mark.parametrize(("flag", "named"), [([], world.OPEN), (["--all"], world.FOUND)])
+def test_the_verb_findings_has_the_sum_of_the_range(
+    data: Path, capsys: pytest.CaptureFixture[str], flag: list[str], named: float
+) -> None:
+    head = " ".join(said(data, capsys, "findings", *FLAGS, *flag).splitlines()[:5])
+    assert "7.5 GPU-hours wasted, 30.00 EUR" in head
+    assert f"{named} of them" in head
+    assert "1.0 GPU-hours at low saturation" in head
+
+
+@pytest.mark.parametrize("key", ["state", *LEDGERS])
+def test_the_verb_ledger_has_the_sum(data: Path, capsys: pytest.CaptureFixture[str], key: str) -> None:
+    rows = json.loads(said(data, capsys, "ledger", "--by", key, *FLAGS, "--json"))
+    wasted = [
+        row["gpu_hours"] if key == "state" else row["wasted_gpu_hours"]
+        for row in rows
+        if key != "state" or row["state"] in ("allocated-empty", "held-idle")
+    ]
+    assert sum(wasted) == pytest.approx(world.WASTED)
+
+
+def _report(client: Client, kind: ReportKind, **who: str) -> dict[str, Any]:
+    span = Span(start=world.NOON, end=world.END)
+    return plain(make(client, Wanted(kind=kind, span=span, zone=UTC, **who), made_at=world.END))
+
+
+def test_who_is_not_known_is_no_person_and_not_nobody(
+    client: Client, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = {(row["key"], bool(row["held_gpu_hours"])): row for row in client.rows("ledger_by_user", **RANGE)}
+    wasted = {who: rows[who, True]["wasted_gpu_hours"] for who in world.BY_USER}
+    assert wasted == pytest.approx(world.BY_USER)
+    assert (rows[None, False]["gpu_hours"], rows[None, False]["wasted_gpu_hours"]) == (1.5, 0.0)
+    shown = said(data, capsys, "ledger", "--by", "user", *FLAGS)
+    (unknown,) = (line for line in shown.splitlines() if "(not known)" in line)
+    (nobody,) = (line for line in shown.splitlines() if "(nobody)" in line)
+    assert " 2.0 " in unknown and " 1.5 " in nobody
+    people = client.query("people", **RANGE)
+    assert people_page.told_who(named(people, "people"), "people") == "2 people and some unknown"
+
+
+@pytest.mark.slow
+def test_reports_have_the_sum(client: Client) -> None:
+    week = _report(client, ReportKind.CLUSTER_WEEK)
+    assert week["figures"]["wasted_gpu_hours"] == pytest.approx(world.WASTED)
+    assert week["figures"]["wasted_cost"] == pytest.approx(world.COST)
+    ana = _report(client, ReportKind.MY_WEEK, user="ana")
+    assert ana["figures"]["wasted_gpu_hours"] == pytest.approx(world.BY_USER["ana"])
+    vision = _report(client, ReportKind.PROJECT_WEEK, project="vision")
+    assert vision["figures"]["wasted_gpu_hours"] == pytest.approx(world.BY_USER["ana"])
+
+
+def test_pages_have_the_sum(client: Client) -> None:
+    window = Window(
+        from_ts=pd.Timestamp(world.NOON.replace(tzinfo=None)),
+        to_ts=pd.Timestamp(world.END.replace(tzinfo=None)),
+        step_s=3600,
+    )
+    usage = client.query("usage_over_time", **RANGE, step_s=3600)
+    usage = usage.assign(ts=usage["ts"].dt.tz_localize("UTC"))
+    head = headline(usage, client.query("ledger_by_state", **RANGE), window)
+    assert (head.wasted_gpu_hours, head.wasted_cost) == pytest.approx((world.WASTED, world.COST))
+    waste = client.query("waste", **RANGE)
+    found = client.query("findings", **RANGE, open=True)
+    told = findings_page.sentence(found, waste, open_only=True)
+    assert wording.hours(world.WASTED) in told and wording.hours(world.OPEN) in told
