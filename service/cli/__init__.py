@@ -29,6 +29,7 @@ def _run(argv: Sequence[str] | None) -> int:
     from service.cli.arguments import parse
     from service.cli.refusals import in_words
     from service.cli.streams import forgive_signs, open_closed, quiet_stdout
+    from service.client.printable import in_lines
 
     open_closed()
     forgive_signs()
@@ -40,7 +41,7 @@ def _run(argv: Sequence[str] | None) -> int:
         sys.stdout.flush()
         return status
     except Trouble as trouble:
-        print(f"fallow: {trouble}", file=sys.stderr)
+        print(f"fallow: {in_lines(str(trouble))}", file=sys.stderr)
         return TROUBLE
     except BrokenPipeError:
         quiet_stdout()
@@ -51,5 +52,5 @@ def _run(argv: Sequence[str] | None) -> int:
             raise
         if error.filename is None:
             quiet_stdout()
-        print(f"fallow: {refused}", file=sys.stderr)
+        print(f"fallow: {in_lines(refused)}", file=sys.stderr)
         return TROUBLE

@@ -1,5 +1,7 @@
 """Whom a verb asks, and what is said first of the answers: on every screen that they are invented, if so.
 
+Names in the answers are made fit for a terminal here, before any verb lays out a line with them.
+
 Each verb that shows what a store or a service holds comes through here, so that none can forget it
 (tests/service/test_cli_simulated.py goes through all verbs).
 """
@@ -24,6 +26,8 @@ def asked(flags: argparse.Namespace, aside: IO[str] | None = None) -> Client:
     for programs. With ``--json`` the rows say it instead (``marked``).
     """
     client = connect(flags.data)
+    if not getattr(flags, "json", False):
+        client.for_people()
     if not _is_known(flags):
         _say(flags, aside, simulated=client.is_simulated())
     return client
@@ -34,6 +38,8 @@ def asked_to_act(
 ) -> ActingClient:
     """A client of the service's acting half, in the same manner. Blocks. Raises ``ClientError``."""
     client = connect_acting(flags.data, timeout_s=timeout_s)
+    if not getattr(flags, "json", False):
+        client.for_people()
     if not _is_known(flags):
         _say(flags, aside, simulated=client.is_simulated())
     return client

@@ -19,7 +19,7 @@ def end_of(job: JobId, about: About, data: Path | None) -> str | None:
     """
     lives = about.launcher is not None and is_alive(about.launcher)
     try:
-        entry = connect_acting(data).job(job)
+        entry = connect_acting(data).for_people().job(job)
     except UnknownJob:
         return None if lives else _unknown(job)
     except ClientError as error:

@@ -9,15 +9,19 @@ from typing import Any, Literal
 
 from rich import box
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from service.cli.asking import marked
+from service.client.printable import escaped_json, in_lines, on_a_line
 
 PIPE_WIDTH = 100_000
 GUTTER = 2
 SHORT_UUID = 12
+LONGEST_CELL = 1_000
+"""More than any name or command that means something; lines in a pipe are as wide as the widest."""
 
 STATE_STYLES = {
     "free": "cyan",
@@ -41,6 +45,14 @@ class Column:
 
 
 class _Screen(Console):
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Called by rich for all that is printed: whatever it is, none of its text steers the terminal.
+
+        Colours and the cursor's moves are rich's own, and come after this or as control segments.
+        """
+        for each in super().render(renderable, options):
+            yield each if each.control else each._replace(text=in_lines(each.text))
+
     def on_broken_pipe(self) -> None:
         """A reader that has seen enough is no trouble: it ends the verb as it does without colours."""
         raise BrokenPipeError
@@ -69,8 +81,8 @@ def console(*, stderr: bool = False) -> Console:
 def print_json(rows: Sequence[dict[str, Any]], flags: argparse.Namespace) -> None:
     """A list of objects whose keys are the table's columns; where they are invented, each says so."""
     speaks_all = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
-    json.dump(marked(rows, flags), sys.stdout, indent=1, ensure_ascii=not speaks_all)
-    print()
+    text = json.dumps(marked(rows, flags), indent=1, ensure_ascii=not speaks_all)
+    print(escaped_json(text))
 
 
 def table(
@@ -80,7 +92,7 @@ def table(
 
     ``width`` is the terminal's unless given.
     """
-    lines = [tuple(row) for row in rows]
+    lines = [tuple(map(_cell, row)) for row in rows]
     widths = fitted(columns, lines, console().width if width is None else width)
     made = Table(
         box=box.SIMPLE_HEAD,
@@ -122,6 +134,12 @@ def place(gpu: dict[str, Any]) -> str:
     """Where a GPU is, as people say it: its node and its index there, else the start of its UUID."""
     mark = gpu["uuid"][:SHORT_UUID] if gpu["gpu_index"] is None else gpu["gpu_index"]
     return f"{gpu['node']}:{mark}"
+
+
+def _cell(cell: str | Text) -> str | Text:
+    if isinstance(cell, str):
+        return on_a_line(cell, LONGEST_CELL)
+    return cell if len(cell) <= LONGEST_CELL else cell[:LONGEST_CELL]
 
 
 def _width(cell: str | Text) -> int:

@@ -12,6 +12,7 @@ from service.cli import words
 from service.cli.asking import say_simulated
 from service.cli.screen import Column, console, place, print_json, table
 from service.cli.settings import settle
+from service.client.printable import on_a_line, shown_rows
 
 NOTHING_READ = 1
 MEASURES = (
@@ -39,11 +40,11 @@ def run(flags: argparse.Namespace) -> int:
     if any(each.source == SIMULATED_SOURCE for each in tick.outcomes):
         say_simulated(flags)
     for each in (*remarks, *unread(tick)):
-        print(f"fallow: {each}", file=sys.stderr)
+        print(f"fallow: {on_a_line(each)}", file=sys.stderr)
     if flags.json:
         print_json(rows, flags)
     elif rows:
-        console().print(_draw(rows))
+        console().print(_draw(shown_rows(rows)))
     else:
         console().print("No GPU was seen.")
     return NOTHING_READ if all(isinstance(each, Unavailable) for each in tick.outcomes) else 0

@@ -18,13 +18,13 @@ from service.cli.asking import asked_to_act
 from service.cli.streams import quiet_stdout
 from service.client.acting import ActingClient, connect_acting
 from service.client.errors import ClientError, JobEnded
+from service.client.printable import on_a_line
 from service.launcher import detaching
 from service.launcher import order as orders
 from service.launcher.calling_off import calling_off, why
 from service.launcher.folder import Meeting, check_logs, meeting
 from service.launcher.order import PROJECT_VARIABLE, Order
 from service.launcher.submitting import submit
-from service.launcher.voice import plain
 from service.trouble import Trouble
 
 CANCEL_LIMIT_S = 5.0
@@ -136,8 +136,8 @@ def _in_own_project(order: Order, client: ActingClient) -> Order:
     own = names.as_project(user)
     if own != user:
         print(
-            f"fallow: the job's project is {own}, because your own name, {plain(user)}, cannot be one; name "
-            f"another with --project or ${PROJECT_VARIABLE}",
+            f"fallow: the job's project is {own}, because your own name, {on_a_line(user)}, cannot be one; "
+            f"name another with --project or ${PROJECT_VARIABLE}",
             file=sys.stderr,
         )
     return replace(order, submission=replace(order.submission, user=user, project=ProjectName(own)))

@@ -100,7 +100,7 @@ def _watch(flags: argparse.Namespace, filters: dict[str, object]) -> int:
     with Live(console=screen, screen=screen.is_terminal, auto_refresh=False) as live:
         while True:
             try:
-                with connect(flags.data) as client:
+                with connect(flags.data).for_people() as client:
                     drawn = _marked(client, draw(look(client, filters), rows=max(screen.height - 8, 3)))
             except ClientError as error:
                 drawn = Text(f"{error}\n\nLooking again every {every_s:g} s; Ctrl-C ends.", style="yellow")

@@ -19,6 +19,7 @@ from urllib.parse import quote, urlencode
 from service.client import place as client_place
 from service.client.errors import ServiceDown
 from service.client.local import is_alive, machine_service, named_socket, own_data, token_beside
+from service.client.printable import shown_rows
 from service.client.wire import TOTAL, UNIX, Wire
 
 TIMEOUT_S = 30.0
@@ -44,6 +45,12 @@ class ActingClient:
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
+        self._for_people = False
+
+    def for_people(self) -> "ActingClient":
+        """This client, whose answers from now on hold only text that can be shown (``printable``)."""
+        self._for_people = True
+        return self
 
     @property
     def url(self) -> str:
@@ -56,8 +63,11 @@ class ActingClient:
         return time.time_ns() // 1_000_000 if found is None else int(found)
 
     def is_simulated(self) -> bool:
-        """Whether its GPUs are invented: a simulated cluster's."""
-        return self._health("simulated") is True
+        """Whether its GPUs are invented: a simulated cluster's; not where it cannot be asked that."""
+        try:
+            return self._health("simulated") is True
+        except ServiceDown:  # a busy one may yet take an order
+            return False
 
     def whoami(self) -> Row:
         """Whom the service takes the asker for: ``name``, ``uid``, ``role``."""
@@ -186,7 +196,7 @@ class ActingClient:
 
     def _row(self, path: str, given: dict[str, object] | None = None) -> Row:
         found: Row = self._wire.told(path, given)
-        return found
+        return shown_rows(found) if self._for_people else found
 
     def _rows(self, path: str, **params: object) -> list[Row]:
         return self._listed(path, **params).rows
@@ -195,6 +205,7 @@ class ActingClient:
         given = {key: value for key, value in params.items() if value is not None}
         rows, headers = self._wire.answered(f"{path}?{urlencode(given)}" if given else path)
         total = str(headers.get(TOTAL, ""))
+        rows = shown_rows(rows) if self._for_people else rows
         return Listed(rows=rows, total=int(total) if total.isdigit() else len(rows))
 
 

@@ -23,6 +23,7 @@ ClientError
 └── QueryFailed     the service met an error of its own
 """
 
+from service.client.printable import in_lines
 from service.trouble import Trouble
 
 
@@ -133,5 +134,5 @@ KINDS: tuple[tuple[str, type[ClientError]], ...] = (
 
 def by_kind(kind: str, message: str) -> ClientError:
     """The exception for an error that came over the wire; nothing in its message steers a terminal."""
-    shown = "".join(each if each.isprintable() or each == "\n" else "?" for each in message)
+    shown = in_lines(message)
     return next((made(shown) for name, made in KINDS if name == kind), QueryFailed(shown))

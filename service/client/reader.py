@@ -21,6 +21,7 @@ from service.client.errors import (
 from service.client.file import FileDoor
 from service.client.http import HttpDoor
 from service.client.local import is_alive, machine_service, named_socket, own_data, token_beside
+from service.client.printable import shown_rows
 from service.client.wire import UNIX
 
 if TYPE_CHECKING:
@@ -64,7 +65,13 @@ class Client:
     def __init__(self, door: Door, *, data: Path | None, reopen: Callable[[], Door] | None = None) -> None:
         self._door = door
         self._reopen = reopen
+        self._for_people = False
         self.data = data
+
+    def for_people(self) -> "Client":
+        """This client, whose ``rows`` from now on hold only text that can be shown (``printable``)."""
+        self._for_people = True
+        return self
 
     @property
     def mode(self) -> Literal["service", "file"]:
@@ -90,7 +97,8 @@ class Client:
 
     def rows(self, name: str, **params: object) -> list[dict[str, Any]]:
         """The rows of a named query as JSON-ready objects, times as ISO 8601 text; needs no pandas."""
-        return self._ask(lambda door: door.rows(name, params))
+        rows = self._ask(lambda door: door.rows(name, params))
+        return shown_rows(rows) if self._for_people else rows
 
     def is_simulated(self) -> bool:
         """Whether what is shown is invented: a simulated cluster's. Blocks. Raises ``ClientError``."""

@@ -8,6 +8,8 @@ import os
 import shutil
 from typing import TextIO
 
+from service.client.printable import on_a_line
+
 PREFIX = "fallow: "
 
 
@@ -23,11 +25,11 @@ class Voice:
         """A line that stays."""
         self._clear()
         for line in text.splitlines() or [""]:
-            self._write(f"{PREFIX}{plain(line)}{self._end}")
+            self._write(f"{PREFIX}{on_a_line(line)}{self._end}")
 
     def wait(self, text: str) -> None:
         """The live line; said again only when it differs."""
-        text = f"{PREFIX}{plain(text)}"
+        text = f"{PREFIX}{on_a_line(text)}"
         if text == self._live:
             return
         if self._is_terminal:
@@ -56,8 +58,3 @@ class Voice:
             os.write(self._stream.fileno(), text.encode(errors="replace"))
         except (OSError, ValueError):
             return
-
-
-def plain(text: str) -> str:
-    """Text that can't steer a terminal: what isn't printable shows as a question mark."""
-    return "".join(each if each.isprintable() else "?" for each in text)

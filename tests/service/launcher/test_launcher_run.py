@@ -217,7 +217,7 @@ def test_a_directive_that_comes_twice_is_carried_out_once(
     until(lambda: starts(tmp_path), "it runs")
     service.tell(Begin(number=4, gpus=(B,)))
     service.tell(Say(number=6, message="are you \x1b[31mthere?"))
-    job.hears("are you ?[31mthere?")
+    job.hears("are you \\x1b[31mthere?")
     assert starts(tmp_path) == ["GPU-a"]
     (tmp_path / "finish").touch()
     assert job.end() == 0

@@ -119,6 +119,9 @@ class WireService:
         if request.path == "/v1/whoami":
             self.answer(request, 200, {"name": self.caller, "uid": None, "role": "user"})
             return
+        if request.path == "/healthz":
+            self.answer(request, 200, {"service": "fallow", "status": "ok", "simulated": False})
+            return
         path, _, query = request.path.partition("?")
         assert path.endswith("/directives"), path
         asked = parse_qs(query)
