@@ -23,10 +23,13 @@ _UTILIZATION = MEASURES.index("gpu_utilization")
 class Gathering:
     """Turns answers into samples; owns the process descriptors."""
 
-    def __init__(self, node: NodeName, starts: ProcessStarts, *, foreign: bool) -> None:
+    def __init__(
+        self, node: NodeName, starts: ProcessStarts, *, foreign: bool, are_host_pids: bool = True
+    ) -> None:
         self._node = node
         self._starts = starts
         self._foreign = foreign
+        self._are_host_pids = are_host_pids and not foreign
         self._processes: dict[int, Process] = {}
         self._idle_power: dict[GpuUuid, int | None] = {}
         self._done: dict[GpuUuid, tuple[float, int]] = {}
@@ -62,16 +65,17 @@ class Gathering:
             idle = self._idle_power.get(uuid)
             doubts = reading.suspicions(row, count, idle)
             self._idle_power[uuid] = reading.idle_power(row, idle)
+            measured = reading.sample(
+                uuid,
+                at_ms,
+                width_ms,
+                row,
+                flags=(*flags, *doubts),
+                process_count=count,
+                xid=xids.get(uuid),
+            )
             samples.append(
-                reading.sample(
-                    uuid,
-                    at_ms,
-                    width_ms,
-                    row,
-                    flags=(*flags, *doubts),
-                    process_count=count,
-                    xid=xids.get(uuid),
-                )
+                measured if entries is None else reading.with_unified_memory(measured, verdict.held)
             )
         if not looked:
             return self._without_parts(samples), None
@@ -96,7 +100,13 @@ class Gathering:
         return Process(key=key, unreadable=(HIDDEN,) if seen.presence is Presence.HIDDEN else ())
 
     def _judge(self, row: Sequence[Any], entries: Sequence[process_list.Entry]) -> Verdict:
-        return process_list.judge(entries, row[_MEMORY_TOTAL], self._processes.keys(), foreign=self._foreign)
+        return process_list.judge(
+            entries,
+            row[_MEMORY_TOTAL],
+            self._processes.keys(),
+            foreign=self._foreign,
+            are_host_pids=self._are_host_pids,
+        )
 
     def _shares(
         self, uuid: GpuUuid, verdict: Verdict, uses: Sequence[tuple[int, float]] | None

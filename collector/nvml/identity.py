@@ -108,12 +108,12 @@ class ProcessStarts:
         os.close(descriptor)
 
 
-def shares_host_pids(proc: Path = Path("/proc")) -> bool:
-    """Whether pids here are the host's; elsewhere the driver's pids mean nothing. True if unknown."""
+def shares_host_pids(proc: Path = Path("/proc")) -> bool | None:
+    """Whether pids here are the host's; elsewhere the driver's pids mean nothing. ``None`` if unknown."""
     try:
         return (proc / "self" / "ns" / "pid").readlink().name == HOST_PID_NAMESPACE
     except OSError:
-        return True
+        return None
 
 
 def _runs(pid: int) -> bool:

@@ -21,6 +21,7 @@ GARBLED = "process-list-garbled"
 FOREIGN = "pids-of-another-namespace"
 UNSEEN = "process-list-of-unseen-pids"
 GONE = "gone-process-listed"
+DEAD = "dead-process-holds-memory"
 SCALED = "process-shares-scaled"
 USES_OF_STRANGERS = "uses-of-another-namespace"
 USES_BY_SERVER = "uses-by-mps-server"
@@ -60,12 +61,14 @@ def judge(
     there: Container[int],
     *,
     foreign: bool = False,
+    are_host_pids: bool = True,
 ) -> Verdict:
     """Believe, drop or cut a list; ``there`` are the pids that exist, hidden ones included.
 
-    ``foreign`` says that our pid namespace is not the driver's. A single pid that is gone has just ended,
-    or died with its memory; a list of nothing but such pids is not about this machine, and nothing is
-    concluded from it.
+    ``foreign`` says that our pid namespace is not the driver's, ``are_host_pids`` that it surely is. A single
+    pid that is gone has just ended, or died with its memory. Nothing but such pids: where pids are surely the
+    host's and each of them holds memory, no process is there; else the list is not about this machine, and
+    nothing is concluded from it.
     """
     if not entries:
         return Verdict()
@@ -79,6 +82,8 @@ def judge(
         return Verdict(alive, len(alive), () if len(alive) == len(held) else (GONE,))
     if foreign:
         return Verdict(total=len(held), flags=(FOREIGN,))
+    if are_host_pids and all(one.memory_used_bytes for one in held):
+        return Verdict(flags=(DEAD,))
     return Verdict(total=None, flags=(UNSEEN,))
 
 

@@ -5,10 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 from collector.model import Gpu, GpuSample, GpuUuid, MigPlace, NodeName, Rung
+from collector.nvml.process_list import Held
 from collector.nvml.wire import MEASURES
 
 INSTANT = "instant"
 MIG_PARENT = "mig-parent"
+UNIFIED = "memory-of-processes"
 MIG_BY_INSTANCE = "processes-by-mig-instance"
 BUSY_WITHOUT_PROCESS = "busy-without-process"
 BUSY_AT_IDLE_POWER = "busy-at-idle-power"
@@ -122,6 +124,19 @@ def above_one(activities: Sequence[float | None]) -> tuple[str, ...]:
     """Flags for activities above 100%: seen on MIG, where 1.29 was reported (DCGM issue 152)."""
     pairs = zip(_ACTIVITIES, activities, strict=True)
     return tuple(f"{name}-above-1" for name, value in pairs if value is not None and value > 100)
+
+
+def with_unified_memory(board: GpuSample, held: Sequence[Held]) -> GpuSample:
+    """A sample of a board that reports no memory of its own, with the sum of what its processes hold.
+
+    GB10, Grace: CPU and GPU share one memory, and nvmlDeviceGetMemoryInfo is not supported (lablup/all-smi
+    issue 80). Unchanged where a process's memory is not known, or there is no process.
+    """
+    memories = [one.memory_used_bytes for one in held if one.memory_used_bytes is not None]
+    is_unified = board.memory_used_bytes is None and board.memory_total_bytes is None
+    if not is_unified or not held or len(memories) < len(held) or board.uuid.startswith("MIG-"):
+        return board
+    return replace(board, memory_used_bytes=sum(memories), flags=(*board.flags, UNIFIED))
 
 
 def without_parts(board: GpuSample, parts: Iterable[GpuSample]) -> GpuSample:

@@ -65,8 +65,9 @@ class NvmlSource:
         self._last_ms: int | None = None
         self._began = 0.0
         self._ticks = 0
-        foreign = not (shares_host_pids() if self._options.host_pids is None else self._options.host_pids)
-        self._gathering = Gathering(node, ProcessStarts(foreign=foreign), foreign=foreign)
+        shares = shares_host_pids() if self._options.host_pids is None else self._options.host_pids
+        starts = ProcessStarts(foreign=shares is False)
+        self._gathering = Gathering(node, starts, foreign=shares is False, are_host_pids=shares is True)
 
     @property
     def name(self) -> str:

@@ -1,6 +1,8 @@
 """Processes: what the driver's lists and samples get wrong, and what is made of them."""
 
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +12,8 @@ import pytest
 from collector.model import NodeName, ProcessType
 from collector.nvml.gathering import Gathering
 from collector.nvml.identity import ProcessStarts
-from collector.nvml.process_list import FOREIGN, GARBLED, GONE, SCALED, UNSEEN, Presence
+from collector.nvml.process_list import DEAD, FOREIGN, GARBLED, GONE, SCALED, UNSEEN, Presence, judge
+from collector.nvml.reading import UNIFIED
 from collector.nvml.wire import MEASURES
 from tests.collector.nvml.conftest import Watch, of
 from tests.driver.driver import (
@@ -25,6 +28,7 @@ from tests.driver.driver import (
     MPS,
     NO_PERMISSION,
     NOT_AVAILABLE,
+    NOT_SUPPORTED,
     UNKNOWN,
 )
 
@@ -195,9 +199,54 @@ def test_a_garbled_list_costs_only_its_own_gpu(watch: Watch, process: Start) -> 
     assert len(of(reading, pid)) == 1
 
 
+def test_a_dead_pid_that_still_holds_memory_is_no_process(watch: Watch) -> None:
+    # nvtop issue 70: the driver lists a pid that has ended, and its memory is not free.
+    w = watch(host_pids=True)
+    w.driver.gpu(0).process(UNUSED_PID, 10 * GIB)
+    row = w.sample()
+    assert row.process_count == 0
+    assert DEAD in row.flags
+
+
+def test_a_defunct_process_that_holds_memory_is_no_process(watch: Watch) -> None:
+    w = watch(host_pids=True)
+    with subprocess.Popen([sys.executable, "-c", "pass"], stdin=subprocess.PIPE) as child:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # ended, and nobody has asked for its code
+        w.driver.gpu(0).process(child.pid, 10 * GIB)
+        row = w.sample()
+    assert row.process_count == 0
+
+
+def test_dead_pids_are_unknown_where_they_may_be_another_namespaces() -> None:
+    dead = [(7, GIB, "C")]
+    assert judge(dead, 80 * GIB, set(), are_host_pids=False).total is None
+    assert judge(dead, 80 * GIB, set(), foreign=True).total == 1
+    assert judge([(7, None, "C")], 80 * GIB, set()).total is None
+
+
+def test_unified_memory_is_the_sum_of_the_processes(watch: Watch, process: Start) -> None:
+    # GB10: nvmlDeviceGetMemoryInfo is not supported, the processes' own memory is told.
+    w = watch()
+    for name in ("nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"):
+        w.driver.fail(name, NOT_SUPPORTED)
+    for _ in range(2):
+        w.driver.gpu(0).process(process(), 19 * GIB)
+    row = w.sample()
+    assert (row.memory_used_bytes, row.memory_total_bytes) == (38 * GIB, None)
+    assert UNIFIED in row.flags
+
+
+def test_unified_memory_of_a_process_that_tells_none_is_unknown(watch: Watch, process: Start) -> None:
+    w = watch()
+    for name in ("nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"):
+        w.driver.fail(name, NOT_SUPPORTED)
+    w.driver.gpu(0).process(process(), NOT_AVAILABLE)
+    assert w.sample().memory_used_bytes is None
+
+
 def test_a_list_of_nothing_but_unseen_pids_says_nothing(watch: Watch) -> None:
     w = watch()
-    w.driver.gpu(0).process(UNUSED_PID)
+    w.driver.gpu(0).process(UNUSED_PID, NOT_AVAILABLE)
     row = w.sample()
     assert row.process_count is None
     assert UNSEEN in row.flags
