@@ -38,6 +38,7 @@ MINUTE_MS = 60_000
 DAY_MS = 86_400_000
 REACH_MS = 30 * DAY_MS
 """How far back a holder's use is looked for; a job that never computed in a month may be told so."""
+LATELY_BINS = 600_000 // BIN_MS
 Row = Mapping[str, Any]
 
 
@@ -274,8 +275,9 @@ def _with_use(
 
 
 def _needs_use(past: GpuPast, t: Thresholds) -> bool:
-    busy = newest(past.bins.busiest)
-    return busy is None or busy <= t.idle_ratio or _is_full(past, t)
+    """Idle now, or at any time in the last ten minutes: a crash loop computes for a moment at each try."""
+    recent = [busy for busy in past.bins.busiest[-LATELY_BINS:] if busy is not None]
+    return newest(past.bins.busiest) is None or min(recent, default=0.0) <= t.idle_ratio or _is_full(past, t)
 
 
 def _is_full(past: GpuPast, t: Thresholds) -> bool:
@@ -293,6 +295,7 @@ def _used(claim: Claim, row: Row | None) -> Claim:
         process_started_ms=row["process_started_ms"],
         idle_gpu_hours=row["idle_gpu_hours"],
         processes_started=row["processes_started"],
+        longest_life_ms=row["longest_life_ms"],
         listening_unknown=row["listening_unknown"],
     )
 

@@ -92,7 +92,8 @@ class Claim:
     GPU was last busy for it beyond a blip; both ``None`` when it never was. ``process_started_ms`` is the
     start of its newest process here. ``idle_gpu_hours`` counts this GPU's allocated-empty and held-idle time
     since ``busy_until_ms``, or since it was given. ``processes_started`` is how many processes
-    were seen to start here in the last six hours. ``listening_unknown``: whether its processes listen, as
+    were seen to start here in the last six hours, ``longest_life_ms`` how long the oldest of
+    those hours was seen to live. ``listening_unknown``: whether its processes listen, as
     servers do, could be read of none. ``holder_id`` is the holder's number in the store.
     """
 
@@ -104,6 +105,7 @@ class Claim:
     process_started_ms: int | None = None
     idle_gpu_hours: float | None = None
     processes_started: int = 0
+    longest_life_ms: int | None = None
     listening_unknown: bool = False
     rhythm: Rhythm = field(default_factory=Rhythm)
     holder_id: int | None = None

@@ -1,6 +1,6 @@
 """All judgements about one GPU, in order: can anything be said, is it faulty, how is it used."""
 
-from analytics.findings import faults, holding, intruders, rare, saturation, unproven
+from analytics.findings import faults, holding, intruders, loops, rare, saturation, unproven
 from analytics.findings.window import stale
 from analytics.model import Finding, FindingKind, GpuPast, StartingUp, Unknown, Verdict
 from analytics.thresholds import Thresholds
@@ -28,9 +28,10 @@ def judge(past: GpuPast, now_ms: int, thresholds: Thresholds, tick_ms: int) -> V
         intruders.intruder(past, thresholds),
     ]
     for claim in past.claims:
+        looping = loops.crash_loop(past, claim, thresholds)
         about_holder = (
             holding.held(past, claim, now_ms, thresholds),
-            rare.rarely_used(past, claim, thresholds),
+            rare.rarely_used(past, claim, thresholds) if looping is None else looping,
             saturation.low_saturation(past, claim, now_ms, thresholds),
             saturation.memory_hog(past, claim, now_ms, thresholds),
         )

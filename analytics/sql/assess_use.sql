@@ -15,8 +15,9 @@
 -- @column idle_gpu_hours double (GPU-hours): allocated-empty and held-idle since then
 -- @column process_started_ms bigint (ms): start of the newest process on the GPU that was seen in the last two hours
 -- @column processes_started bigint: processes seen on the GPU that started in the last six hours
+-- @column longest_life_ms bigint (ms): how long the longest-lived process of the last six hours was seen to live
 -- @column listening_unknown boolean: whether the newest processes on the GPU listen could not be read of any of them
--- @null first_used_ms, busy_until_ms: never; process_started_ms: no process was seen
+-- @null first_used_ms, busy_until_ms: never; process_started_ms, longest_life_ms: no process was seen
 WITH claims AS (
     SELECT gpu_id, holder_id, from_ts FROM holds_at($as_of) WHERE gpu_id IN (SELECT unnest($gpu_ids))
 ), jobs AS (
@@ -81,11 +82,12 @@ WITH claims AS (
     WHERE s.ts > $as_of - INTERVAL 2 HOUR AND s.ts <= $as_of
     GROUP BY s.gpu_id
 ), begun AS (
-    SELECT s.gpu_id, count(DISTINCT s.process_id) AS processes
+    SELECT
+        s.gpu_id, count(DISTINCT s.process_id) FILTER (WHERE p.started_at > $as_of - INTERVAL 6 HOUR) AS processes,
+        max(epoch_ms(s.ts) - epoch_ms(p.started_at)) AS longest_life_ms
     FROM process_samples AS s
     JOIN processes AS p USING (process_id)
-    WHERE s.ts > $as_of - INTERVAL 6 HOUR AND s.ts <= $as_of AND p.started_at > $as_of - INTERVAL 6 HOUR
-        AND s.gpu_id IN (SELECT gpu_id FROM claims)
+    WHERE s.ts > $as_of - INTERVAL 6 HOUR AND s.ts <= $as_of AND s.gpu_id IN (SELECT gpu_id FROM claims)
     GROUP BY s.gpu_id
 ), idle AS (
     SELECT r.gpu_id, r.holder_id, sum(r.idle_ms * g.share_of_device) / 3600000.0 AS idle_gpu_hours
@@ -98,7 +100,7 @@ WITH claims AS (
 SELECT
     c.gpu_id, c.holder_id, epoch_ms(u.first_ts) AS first_used_ms, epoch_ms(b.until_ts) AS busy_until_ms,
     coalesce(i.idle_gpu_hours, 0.0) AS idle_gpu_hours, epoch_ms(s.started_at) AS process_started_ms,
-    coalesce(n.processes, 0) AS processes_started, coalesce(s.unheard, false) AS listening_unknown
+    coalesce(n.processes, 0) AS processes_started, n.longest_life_ms, coalesce(s.unheard, false) AS listening_unknown
 FROM claims AS c
 LEFT JOIN computed AS u USING (holder_id)
 LEFT JOIN busy AS b ON b.gpu_id = c.gpu_id AND b.holder_id = c.holder_id
