@@ -24,7 +24,7 @@ from fallow.batches.open_step import ONCE_EACH, OpenStep
 from fallow.batches.sampling import Order, Piece
 from fallow.gradients import choosing
 from fallow.gradients.losses import checked, finite
-from fallow.gradients.reduction import Local, Reducer, Summed
+from fallow.gradients.reduction import MARKS, Local, Reducer, Summed
 from fallow.mistakes import LoopMistake
 from fallow.recipe import Recipe, Step
 from fallow.reports.measuring import measurements
@@ -322,7 +322,7 @@ class Trainer:
         if self.recipe.balance_by_speed:
             notes += [self._busy_s_per_sample if at == self.rank else 0.0 for at in range(self.world_size)]
         try:
-            summed = self._reducer.finish(opened.shape.blocks, notes)
+            summed = self._reducer.finish(opened.shape.blocks, notes, 1 + opened.number % MARKS)
             self._seat.prove()
         except GroupBroken:
             return None

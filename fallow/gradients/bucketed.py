@@ -14,7 +14,7 @@ from torch import nn
 
 from fallow.gradients import oddities
 from fallow.gradients.flat import Flat, Storage, on_wire, put
-from fallow.gradients.reduction import TALLIES, Summed
+from fallow.gradients.reduction import TALLIES, Summed, check_whole
 from fallow.state.buffers import Buffers
 from fallow.world.collectives import Group, GroupBroken, Work
 
@@ -89,26 +89,30 @@ class Plain:
                 self._pack(self._sent)
                 self._send()
 
-    def finish(self, blocks: Sequence[tuple[int, int]], notes: Sequence[float]) -> Summed:
+    def finish(self, blocks: Sequence[tuple[int, int]], notes: Sequence[float], mark: int = 1) -> Summed:
         """Send what hasn't been sent, and wait for all of it."""
         flat, storage = self._flat, self._storage
         late = {n: p.grad for n, p in enumerate(flat.parameters) if p.grad is not None and self._is_sent(n)}
         for bucket in range(self._sent, len(storage)):
             self._pack(bucket)
         present = [has or number in late for number, has in enumerate(self._present)]
-        extras = [float(self._loss), self._count, self._counted, *notes]
+        extras = [float(self._loss), self._count, self._counted, mark, *notes]
         fraction = self._fraction if self._group.world_size > 1 else 1.0  # not 0.9999…
         flat.write_rest(storage, fraction, extras, present, len(late) + len(self._sparse))
         while self._sent < len(storage):
             self._send()
         self._wait()
-        totals = flat.read(storage)
+        numbers = flat.numbers(storage)
+        self._check_whole(numbers[TALLIES - 1], mark * self._group.world_size)
+        totals = flat.read(storage, numbers)
         if totals.odd:
             oddities.mend(self._group, flat.parameters, self._views, late, self._sparse)
         if totals.tables:
             oddities.add_up(self._group, flat.buffers, totals.tables, flat.device)
+        if totals.odd or totals.tables:
+            self._group.settle()
         self._absent = frozenset([n for n, has in enumerate(totals.present) if not has])
-        loss, count, counted, *summed = totals.extras
+        loss, count, counted, _, *summed = totals.extras
         return Summed(loss, count, round(counted), tuple(summed))
 
     def close(self) -> Storage:
@@ -154,6 +158,13 @@ class Plain:
                 self._works.append(self._group.start_all_reduce(on_wire(bucket)))
             except GroupBroken as error:
                 self._failure = str(error)  # not the error: its traceback would keep the group alive
+
+    def _check_whole(self, told: float, expected: float) -> None:
+        try:
+            check_whole(self._group, told, expected)
+        except GroupBroken as error:
+            self._failure = str(error)
+            raise
 
     def _wait(self) -> None:
         """Until all sums are there. Keeps no work of a broken group: it would keep its sockets open."""

@@ -124,11 +124,15 @@ class Flat:
         tail = _view(storage, self.layout.tail)
         tail.copy_(torch.tensor(self._tail(extras, present, odd), dtype=tail.dtype))
 
-    def read(self, storage: Storage) -> Totals:
+    def numbers(self, storage: Storage) -> list[float]:
+        """What the tail says, to be looked at and given to ``read``. Waits for the device, once."""
+        told: list[float] = _view(storage, self.layout.tail).tolist()
+        return told
+
+    def read(self, storage: Storage, numbers: list[float]) -> Totals:
         """Give each parameter its summed gradient, if any worker had one, and settle the buffers, except for
         tables. The gradients are views of ``storage``.
         """
-        numbers: list[float] = _view(storage, self.layout.tail).tolist()
         extras, (odd, *rest) = numbers[: self._extras], numbers[self._extras :]
         present = tuple([mark > 0 for mark in rest[: len(self.parameters)]])
         changes = rest[len(self.parameters) :]

@@ -12,9 +12,10 @@ from torch import nn
 
 from fallow.gradients import oddities
 from fallow.gradients.flat import Flat, Storage, on_wire
-from fallow.gradients.reduction import TALLIES, Summed
+from fallow.gradients.reduction import TALLIES, Summed, check_whole
 from fallow.gradients.tree import Node, Stack, block_nodes, push, root
 from fallow.state.buffers import Buffers
+from fallow.transfers import to_device
 from fallow.world.collectives import Group, Work
 
 PIECE_ELEMENTS = 1024 * 1024
@@ -37,7 +38,7 @@ class Tree:
     ):
         self._group = group
         self._flat = Flat(model, TALLIES + notes, buffers=buffers)
-        self._no_notes = [0.0] * notes
+        self._no_notes = [0.0] * (1 + notes)
         self._stack: Stack[Storage] = []
         self._left = list(spare or ())
         self._spare: list[Storage] = []
@@ -71,23 +72,27 @@ class Tree:
             push(self._stack, leaf, storage, self._add)
         self._flat.drop_gradients()
 
-    def finish(self, blocks: Sequence[tuple[int, int]], notes: Sequence[float]) -> Summed:
-        """Exchange, finish the tree, hand round; the notes are added to the first leaf's part, so a
+    def finish(self, blocks: Sequence[tuple[int, int]], notes: Sequence[float], mark: int = 1) -> Summed:
+        """Exchange, finish the tree, hand round; mark and notes are added to the first leaf's part, so a
         worker without a leaf gives none.
         """
-        if self._stack and any(notes):
-            own = self._flat.extras(self._stack[0][1])[TALLIES:]
-            own.add_(torch.tensor(notes, dtype=own.dtype, device=own.device))
+        if self._stack:
+            own = self._flat.extras(self._stack[0][1])[TALLIES - 1 :]
+            own.add_(to_device([mark, *notes], own.dtype, own.device))
         total = self._total(blocks)
         self.begin_micro_batch(last=True)
-        totals = self._flat.read(total)
+        numbers = self._flat.numbers(total)
+        check_whole(self._group, numbers[TALLIES - 1], mark * sum(start < stop for start, stop in blocks))
+        totals = self._flat.read(total, numbers)
         if totals.odd:
             summed = self._flat.gradients(total)
             oddities.mend(self._group, self._flat.parameters, summed, {}, self._sparse)
         if totals.tables:
             oddities.add_up(self._group, self._flat.buffers, totals.tables, self._flat.device)
+        if totals.odd or totals.tables:
+            self._group.settle()
         self._spare.append(total)
-        loss, count, counted, *rest = totals.extras
+        loss, count, counted, _, *rest = totals.extras
         return Summed(loss, count, round(counted), tuple(rest))
 
     def close(self) -> Storage:

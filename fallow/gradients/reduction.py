@@ -13,8 +13,13 @@ import torch
 from torch import nn
 
 from fallow.gradients.flat import Storage
+from fallow.world.collectives import Group, GroupBroken
 
-TALLIES = 3  # the loss, the count, the micro-batches that were counted
+TALLIES = 4
+"""Of the numbers that ride with the gradients: the loss, the count, the micro-batches that were counted, and
+the marks of all who gave their notes."""
+MARKS = 4093
+"""Marks are below it: a prime, and 4,096 workers' sum is still exact in float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +53,10 @@ class Reducer(Protocol):
         """
         ...
 
-    def finish(self, blocks: Sequence[tuple[int, int]], notes: Sequence[float]) -> Summed:
+    def finish(self, blocks: Sequence[tuple[int, int]], notes: Sequence[float], mark: int = 1) -> Summed:
         """Exchange; ``blocks`` are all ranks' micro-batch ranges, ``notes`` this worker's own numbers, as
-        many as the reducer was made for. Raises GroupBroken.
+        many as the reducer was made for. All workers give the same ``mark``, from 1 to MARKS, and another one
+        in the next step: a sum of them that is not theirs is no sum. Raises GroupBroken.
         """
         ...
 
@@ -59,6 +65,17 @@ class Reducer(Protocol):
         reducer may use; gradients may still lie in it.
         """
         ...
+
+
+def check_whole(group: Group, told: float, expected: float) -> None:
+    """After a step's numbers were read, before any is used. Raises GroupBroken when they are no whole sum.
+
+    NCCL ends an aborted sum as if well, and leaves whatever was in the buffer: a part of this sum, or the one
+    before it. The marks of all are there only when everything before them is there too.
+    """
+    group.settle()
+    if told != expected:
+        raise GroupBroken(f"a step's marks came to {told:g}, not {expected:g}: its sum is not whole")
 
 
 class Local:
@@ -85,7 +102,7 @@ class Local:
         self._count += count or 0.0
         self._counted += count is not None
 
-    def finish(self, blocks: Sequence[tuple[int, int]], notes: Sequence[float]) -> Summed:
+    def finish(self, blocks: Sequence[tuple[int, int]], notes: Sequence[float], mark: int = 1) -> Summed:
         """Nothing to exchange."""
         return Summed(float(self._loss), self._count, self._counted, tuple(notes))
 

@@ -81,6 +81,12 @@ class Group(Protocol):
         """
         ...
 
+    def settle(self) -> None:
+        """Block until all exchanges that were waited for are over. To be called after a number was read that
+        hangs on one, and before it is believed: raises GroupBroken if it may be no sum but a remainder.
+        """
+        ...
+
     def abort(self) -> None:
         """Drop all connections, so that peers waiting for us fail at once; safe to call twice."""
         ...
@@ -135,6 +141,9 @@ class Alone:
         """There is nobody to exchange anything with: over at once."""
         assert not sends and not receives
         return Done()
+
+    def settle(self) -> None:
+        """Nothing was under way."""
 
     def abort(self) -> None:
         """Nothing is connected."""

@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 
 from fallow.mistakes import Mistake
+from fallow.world import nccl_group
 from fallow.world.collectives import Alone, Group, GroupBroken
 from fallow.world.meeting import Meeting, local_copy
 from fallow.world.staged_group import StagedGroup
@@ -36,6 +37,8 @@ ENV_BACKEND = "FALLOW_BACKEND"
 """``gloo``: sums go over copies on the host though every worker has a GPU of its own. If one member says so,
 all do."""
 BACKENDS = ("gloo", "nccl")
+OWN_SUMS: dict[str, Callable[..., Group]] = {"cuda": nccl_group.connect}
+"""Devices that sum among themselves, and what connects them."""
 
 
 def connect(
@@ -57,13 +60,15 @@ def connect(
     if world_size == 1:
         return Alone()
     try:
-        if device.type == "cuda" and not _goes_over_the_host(store, rank, world_size, device):
+        own_sums = OWN_SUMS.get(device.type)
+        if own_sums is not None and not _goes_over_the_host(store, rank, world_size, device):
             met = local_copy(store, rank, CONNECT_TIMEOUT) if isinstance(store, Meeting) else store
-            return TorchGroup(_nccl(met, rank, world_size, device), met)
+            times = {"timeout_s": _step_timeout_s(), "connect_timeout_s": CONNECT_TIMEOUT.total_seconds()}
+            return own_sums(met, rank, world_size, device, **times)
         made = _gloo(store, rank, world_size, host)
         group = (TorchGroup if device.type == "cpu" else StagedGroup)(made, store)
         _prove(group, prove)
-        made.set_timeout(_step_timeout())
+        made.set_timeout(timedelta(seconds=_step_timeout_s()))
         _connected.add(group)
         return group
     except RuntimeError as error:
@@ -110,23 +115,8 @@ def _prove(group: TorchGroup, prove: Callable[[Group], None]) -> None:
         raise
 
 
-def _step_timeout() -> timedelta:
-    return timedelta(seconds=float(os.environ.get(ENV_STEP_TIMEOUT, STEP_TIMEOUT_S)))
-
-
-def _nccl(store: dist.Store, rank: int, world_size: int, device: torch.device) -> dist.Backend:
-    """A communicator that is built now and not in the first sum, and whose init cannot block for ever.
-
-    Non-blocking init polls with NCCL's own time limit, so that a peer that died meanwhile is an error (NCCL
-    user guide, "Fault Tolerance"); ``abort`` may then be called from the thread that watches the controller.
-    Written by the documentation: no machine with several GPUs has run it.
-    """
-    options = dist.ProcessGroupNCCL.Options()
-    options._timeout = _step_timeout()
-    options.config.blocking = 0
-    group = dist.ProcessGroupNCCL(store, rank, world_size, options)
-    group.eager_connect_single_device(torch.device("cuda", device.index or 0))
-    return group
+def _step_timeout_s() -> float:
+    return float(os.environ.get(ENV_STEP_TIMEOUT, STEP_TIMEOUT_S))
 
 
 def _gloo(store: dist.Store, rank: int, world_size: int, host: str | None) -> dist.ProcessGroupGloo:

@@ -87,6 +87,7 @@ def send_state(group: Group, to: int, state: Any, device: torch.device) -> int:
             if not takes:
                 _send_all(group, to, offered, device)
             _hear(group, to, device)  # that all who read here have read
+    group.settle()
     return sum(parcels.nbytes(tensor) for tensor in tensors)
 
 
@@ -109,6 +110,7 @@ def receive_state(
         _pass_on(group, source, tensors, device, onward)
     else:
         _take(group, Route(source=source, onward=onward), tensors, made, device)
+    group.settle()
     with _sense_from(source):
         return skeleton.restore(node, tensors)
 

@@ -302,7 +302,7 @@ class Proof:
     """
 
     def __init__(self, group: Group, step: int, device: torch.device):
-        self._step = step
+        self._step, self._group = step, group
         self._expected = [step * group.world_size, step * step * group.world_size]
         self._sums = torch.tensor([step, step * step], dtype=torch.int64, device=device)
         self._work = group.start_all_reduce(self._sums)
@@ -310,5 +310,7 @@ class Proof:
     def check(self) -> None:
         """Wait for all, and compare. Raises GroupBroken."""
         self._work.wait()
-        if self._sums.tolist() != self._expected:
+        sums = self._sums.tolist()
+        self._group.settle()
+        if sums != self._expected:
             raise GroupBroken(f"members of the new group are at different steps; this one is at {self._step}")

@@ -1,6 +1,6 @@
 """Several workers on one GPU, or on a device that has no sums of its own: gloo, over copies on the host.
 
-NCCL refuses two members on one GPU ("Duplicate GPU detected"), and gloo sends no tensor that lies on a device.
+NCCL refuses two members on one GPU ("Duplicate GPU detected"), and gloo sends no tensor that lies on one.
 So each tensor is copied to page-locked memory, travels from there, and what came is copied back. The host
 waits for the device once a tensor that it sends: meant for trying every path of an elastic training on one
 GPU, and for devices that are shared on purpose, not for speed.

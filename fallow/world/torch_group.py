@@ -96,6 +96,10 @@ class TorchGroup:
             works += [group.recv([tensor], source, 0) for tensor, source in receives]
             return Started([group._end_coalescing()] if together else works, *tensors)
 
+    def settle(self) -> None:
+        """Raises GroupBroken if the group was aborted: gloo's waits have seen to everything else."""
+        self._alive()
+
     def abort(self) -> None:
         """Drop all connections."""
         if self._group is not None:
@@ -117,8 +121,11 @@ class TorchGroup:
 
     def _alive(self) -> dist.Backend:
         if self._group is None:
-            raise GroupBroken("this group was aborted")
+            raise self._broken()
         return self._group
+
+    def _broken(self) -> GroupBroken:
+        return GroupBroken("this group was aborted")
 
 
 def _end_last(held: list[dist.Backend]) -> None:

@@ -250,18 +250,16 @@ def test_buckets_leave_while_the_backward_pass_still_runs() -> None:
     """The last layer's sum is begun before the first layer's gradient is there."""
     order: list[str] = []
 
-    class Watched:
+    class Watched(Alone):
         """A world of one that notes when sums begin."""
-
-        rank, world_size = 0, 1
 
         def start_all_reduce(self, buffer: torch.Tensor) -> Work:
             order.append("sum")
-            return Alone().start_all_reduce(buffer)
+            return super().start_all_reduce(buffer)
 
     model = nn.Sequential(*[nn.Linear(8, 8).double() for _ in range(3)])
     model[0].weight.register_hook(lambda _: order.append("first layer"))
-    reducer = Plain(model, Watched(), 0, None, bucket_bytes=8)  # type: ignore[arg-type]
+    reducer = Plain(model, Watched(), 0, None, bucket_bytes=8)
     compute(reducer, model, (0, 2), lambda layers, index: layers(samples(index)).sum())
     reducer.finish([(0, 2)], [])
     assert order[0] == "first layer", "nothing may leave before the last micro-batch"
