@@ -13,7 +13,7 @@ from collector.inventory.bystanders import Presence, presence
 from collector.inventory.environment import environment_claims
 from collector.inventory.holders import JobUsers, holder_of, job_among, tree_job, users_of
 from collector.inventory.ownership import Nobody, Owned, Unknown, Verdict, verdict_on
-from collector.inventory.placement import Where, as_on_gpus
+from collector.inventory.placement import Where, as_on_gpus, withheld
 from collector.inventory.projects import ProjectOf
 from collector.model import (
     Allocation,
@@ -28,6 +28,7 @@ from collector.model import (
     ProcessKey,
     ProcessSample,
     Reading,
+    Withheld,
 )
 
 STRENGTH = {source: rank for rank, source in enumerate(ClaimSource)}
@@ -45,7 +46,8 @@ class Attribution:
     """Who holds each GPU at ``at_ms``; every process is in exactly one of the four that follow.
 
     ``allocations`` are sorted by GPU and job, of one source a GPU, with shares of at most 1 in sum.
-    ``unclear`` says which environments could not be read as a claim, and why.
+    ``unclear`` says which environments could not be read as a claim, and why. ``withheld``: the GPUs that
+    nobody holds and that are not free.
     """
 
     at_ms: int
@@ -56,6 +58,7 @@ class Attribution:
     bystanders: frozenset[ProcessKey] = frozenset()
     intrusions: tuple[Intrusion, ...] = ()
     unclear: tuple[tuple[ProcessKey, str], ...] = ()
+    withheld: tuple[Withheld, ...] = ()
 
 
 def no_project(user: str) -> None:
@@ -66,7 +69,7 @@ def effective(
     readings: Sequence[Reading], now_ms: int, *, project_of: ProjectOf = no_project
 ) -> Attribution | None:
     """The attribution of all that the readings know, or ``None`` when not one of them looked."""
-    if all((r.allocations, r.claims, r.processes) == (None, None, None) for r in readings):
+    if all((r.allocations, r.claims, r.processes, r.nodes) == (None,) * 4 for r in readings):
         return None
     gpus = tuple(gpu for reading in readings for gpu in reading.gpus)
     processes = tuple(process for reading in readings for process in reading.processes or ())
@@ -84,7 +87,10 @@ def effective(
         node_claims=node_claims,
         project_of=project_of,
     )
-    return replace(found, unclear=environments.unclear)
+    nodes = tuple(node for reading in readings for node in reading.nodes or ())
+    held = frozenset(allocation.uuid for allocation in found.allocations)
+    free = (gpu for gpu in _hardware(gpus).values() if gpu.uuid not in held)
+    return replace(found, unclear=environments.unclear, withheld=withheld(nodes, free))
 
 
 def attribute(

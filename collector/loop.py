@@ -7,14 +7,15 @@ tick that comes late, or is lost to a failing sink, becomes a ``Gap`` here.
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Protocol, TypeVar
 
 from collector.attribution import Attribution
 from collector.clock import Clock
-from collector.model import Gap, MigPlace, Reading, Tick, Unavailable
+from collector.model import Gap, MigPlace, NodeName, NodeState, OutOfService, Reading, Tick, Unavailable
 from collector.reconcile import names_of, reconciled
 from collector.snapshot import Snapshot, after
 from collector.source import Source
@@ -59,10 +60,12 @@ class Ports:
     """What the loop is joined to. ``inventories`` are sources of allocations that are asked more seldom.
 
     The sink gets each whole tick and may block; its failure costs that tick, and is told to the next.
+    ``given_out`` are the nodes whose GPUs each source was known to give out before the loop began.
     """
 
     sources: Sequence[Source]
     inventories: Sequence[Source] = ()
+    given_out: Mapping[str, Sequence[NodeName]] = field(default_factory=dict)
     attribute: Attribute
     sink: Callable[[Tick], None]
 
@@ -75,6 +78,8 @@ class Loop:
         every_ms = timing.inventory_every_ms
         self._feeds = [_Feed(source, self._ending, every_ms=0) for source in ports.sources]
         self._feeds += [_Feed(source, self._ending, every_ms=every_ms) for source in ports.inventories]
+        for feed in self._feeds:
+            feed.gives = tuple(ports.given_out.get(feed.name, ()))
         self._attribute = ports.attribute
         self._sink = ports.sink
         self._clock = clock
@@ -111,6 +116,7 @@ class Loop:
             owners=() if found is None else tuple(found.owners.items()),
             intrusions=() if found is None else found.intrusions,
             unclear=() if found is None else found.unclear,
+            withheld=() if found is None else found.withheld,
             gaps=(*self._owed, *self._lateness(now_ms)),
         )
         self._last_ms = now_ms
@@ -163,8 +169,9 @@ class Loop:
 
     def _known(self, now_ms: int) -> tuple[Reading, ...]:
         oldest_ms = now_ms - self._timing.remember_ms
-        known = (feed.remember(self._newest.get(feed.name), oldest_ms) for feed in self._feeds)
-        return tuple(reading for reading in known if reading is not None)
+        known = [feed.remember(self._newest.get(feed.name), oldest_ms) for feed in self._feeds]
+        silent = (feed.unasked(now_ms) for feed, each in zip(self._feeds, known, strict=True) if each is None)
+        return tuple(reading for reading in (*known, *silent) if reading is not None)
 
     def _lateness(self, now_ms: int) -> tuple[Gap, ...]:
         width_ms = self._timing.tick_ms
@@ -186,6 +193,8 @@ class _Feed:
         self._every_ms = every_ms
         self._asked_ms: int | None = None
         self._known: Reading | None = None
+        self._told_ms: int | None = None
+        self.gives: tuple[NodeName, ...] = ()
 
     def take(self) -> Outcome | None:
         """What came after its tick had given up on it."""
@@ -227,8 +236,20 @@ class _Feed:
         known = self._known if self._known is not None and self._known.at_ms >= oldest_ms else None
         if isinstance(outcome, Reading) and outcome.at_ms >= oldest_ms:
             known = _merged(outcome, known)
+            self._told_ms = outcome.at_ms
+            told = (*(each.node for each in known.nodes or ()), *(each.node for each in known.claims or ()))
+            self.gives = tuple(dict.fromkeys(told)) or self.gives
         self._known = known
         return known
+
+    def unasked(self, now_ms: int) -> Reading | None:
+        """Of a source that gives out nodes' GPUs and has long been silent: nobody knows who holds them."""
+        if not self.gives:
+            return None
+        since = "the start" if self._told_ms is None else _clock(self._told_ms)
+        reason = f"no answer from {self.name} since {since}"
+        nodes = (NodeState(node=node, state=OutOfService.UNASKED, reason=reason) for node in self.gives)
+        return Reading(source=self.name, at_ms=now_ms, nodes=tuple(nodes))
 
     def close(self) -> None:
         if self.future is None or self.future.done():
@@ -253,6 +274,10 @@ def _read_into(
     future.set_result(outcome if outcome.duration_ms else replace(outcome, duration_ms=took_ms))
 
 
+def _clock(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
 def _by(outcome: T, now_ms: int) -> T:
     """The outcome, dated now at the latest."""
     return replace(outcome, at_ms=min(outcome.at_ms, now_ms))
@@ -269,6 +294,7 @@ def _merged(newest: Reading, known: Reading | None) -> Reading:
         process_samples=newest.process_samples if looked else known.process_samples,
         allocations=known.allocations if newest.allocations is None else newest.allocations,
         claims=known.claims if newest.claims is None else newest.claims,
+        nodes=known.nodes if newest.nodes is None else newest.nodes,
     )
 
 

@@ -41,6 +41,15 @@ class GpuState(StrEnum):
     UNKNOWN = "unknown"
 
 
+class OutOfService(StrEnum):
+    """Why a GPU that nobody holds is not free: its node gets no jobs, or nobody says who holds it."""
+
+    DRAINED = "drained"
+    DOWN = "down"
+    RESERVED = "reserved"
+    UNASKED = "unasked"
+
+
 class ClaimSource(StrEnum):
     """Who says that a GPU was given to somebody, strongest word first."""
 
@@ -225,6 +234,24 @@ class NodeClaim:
     source: ClaimSource = ClaimSource.SLURM
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeState:
+    """A node whose GPUs a workload manager gives out, or for now does not (``state``), and why, for people."""
+
+    node: NodeName
+    state: OutOfService | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withheld:
+    """A GPU that nobody holds and that is not free, and why, for people."""
+
+    uuid: GpuUuid
+    state: OutOfService
+    reason: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Intrusion:
     """A process on a GPU that was given to others, whatever it owns elsewhere."""
@@ -268,8 +295,9 @@ class MigPlace:
 class Reading:
     """What one source saw at one tick; it owns all its data and never reaches back to the driver.
 
-    ``processes``, ``process_samples``, ``allocations`` and ``claims`` are ``None`` when the source did not
-    look, and empty when it looked and found none. ``mig_places``: where its MIG instances lie, if it knows.
+    ``processes``, ``process_samples``, ``allocations``, ``claims`` and ``nodes`` are ``None`` when the source
+    did not look, and empty when it looked and found none. ``nodes`` are those whose GPUs it gives out.
+    ``mig_places``: where its MIG instances lie, if it knows.
     """
 
     source: str
@@ -282,6 +310,7 @@ class Reading:
     events: tuple[Event, ...] = ()
     gaps: tuple[Gap, ...] = ()
     claims: tuple[NodeClaim, ...] | None = None
+    nodes: tuple[NodeState, ...] | None = None
     mig_places: tuple[MigPlace, ...] = ()
     duration_ms: float = 0.0
 
@@ -307,7 +336,7 @@ class Tick:
     ``allocations`` are the effective ones, after attribution; ``None`` means that nobody looked and the
     open intervals stay open. A GPU missing from a tuple is held by nobody. ``owners`` says whose job each
     process is, where that is known. ``unclear`` says which environments could not be read as
-    a claim, and why.
+    a claim, and why. ``withheld`` are the GPUs of these that nobody holds and that are not free.
     """
 
     at_ms: int
@@ -318,3 +347,4 @@ class Tick:
     owners: tuple[tuple[ProcessKey, JobId], ...] = ()
     intrusions: tuple[Intrusion, ...] = ()
     unclear: tuple[tuple[ProcessKey, str], ...] = ()
+    withheld: tuple[Withheld, ...] = ()

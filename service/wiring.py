@@ -3,7 +3,7 @@
 The only file that knows them all. Imports sit inside the functions, so that a verb pays for what it uses.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from service.daemon.state import Beat, Chore
 if TYPE_CHECKING:
     from collector.clock import Clock
     from collector.loop import Loop, Timing
-    from collector.model import Tick
+    from collector.model import NodeName, Tick
     from collector.store.database import Store
     from service.config.model import Config
     from service.sources.backfill import Backfill
@@ -55,6 +55,7 @@ def clock_of(config: "Config") -> "Clock":
 
 def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
     """A service's parts, joined; nothing moves yet. Raises ``Trouble`` for a source that cannot be."""
+    from collector.store.withheld import given_out
     from service.daemon.chores import make_chores
     from service.sources.making import make_sources, refuse_no_gpus, refuse_other_origin
 
@@ -65,7 +66,9 @@ def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
     store.set_prices({model: (price, prices.currency) for model, price in prices.per_gpu_hour.items()})
     if sources.recording is not None:
         return _replayed(config, store, clock, sources)
-    loop = _loop(config, sources, store.write_tick, clock)
+    with store.reader() as reader:
+        known = given_out(reader, clock.now_ms())
+    loop = _loop(config, sources, store.write_tick, clock, given_out=known)
     past, now_ms = _past(config, store, sources), clock.now_ms()
     return Body(
         loop=loop,
@@ -140,12 +143,17 @@ def _loop(
     sink: "Callable[[Tick], None]",
     clock: "Clock",
     pace: "Timing | None" = None,
+    given_out: "Mapping[str, Sequence[NodeName]] | None" = None,
 ) -> "Loop":
     from collector.loop import Loop, Ports
     from service.sources.making import make_attribute
 
     ports = Ports(
-        sources=sources.live, inventories=sources.inventories, attribute=make_attribute(config), sink=sink
+        sources=sources.live,
+        inventories=sources.inventories,
+        given_out=given_out or {},
+        attribute=make_attribute(config),
+        sink=sink,
     )
     return Loop(ports, clock=clock, timing=pace or timing(config))
 

@@ -9,6 +9,7 @@
 -- @column held_gpus double (GPUs): given to somebody
 -- @column idle_held_gpus double (GPUs): given to somebody, and allocated-empty or held-idle
 -- @column free_gpus double (GPUs): held by nobody, with nothing on them
+-- @column withheld_gpus double (GPUs): held by nobody, and drained, down or reserved
 -- @column unknown_gpus double (GPUs): no sample that is new enough
 -- @column used_gpus double (GPUs): GPUs times utilization
 -- @column utilization_ratio double (ratio): mean over the GPUs whose utilization is known
@@ -25,6 +26,7 @@ SELECT
     coalesce(sum(share_of_device) FILTER (WHERE is_held), 0) AS held_gpus,
     coalesce(sum(share_of_device) FILTER (WHERE is_held AND state IN ('allocated-empty', 'held-idle')), 0) AS idle_held_gpus,
     coalesce(sum(share_of_device) FILTER (WHERE state = 'free'), 0) AS free_gpus,
+    coalesce(sum(share_of_device) FILTER (WHERE withheld <> 'unasked' AND state = withheld), 0) AS withheld_gpus,
     coalesce(sum(share_of_device) FILTER (WHERE NOT known), 0) AS unknown_gpus,
     sum(counted_e4 * share_of_device) / 10000.0 AS used_gpus,
     sum(counted_e4 * share_of_device) / 10000.0 / sum(share_of_device) FILTER (WHERE counted_e4 IS NOT NULL)

@@ -14,7 +14,7 @@
 -- @column is_taken boolean: it did something then, or a process was on it, or memory above its idle floor
 -- @column per_gpu_hour double (currency): the price of an hour
 -- @column currency text: of the price
--- @null newest_ms, memory_used_bytes, is_busy, is_taken: not measured; part_of_device: a whole device; prices: none
+-- @null newest_ms, memory_used_bytes, is_busy: not measured; is_taken: not measured, or withheld from everybody; part_of_device: a whole device; prices: none
 --   is configured
 WITH newest AS (
     SELECT
@@ -32,11 +32,14 @@ SELECT
         WHERE i.parent_uuid = g.uuid AND i.installed_from <= $as_of
             AND (i.installed_to IS NULL OR i.installed_to > $as_of)) AS is_parent,
     epoch_ms(n.ts) AS newest_ms, n.memory_used_bytes, n.utilization_e4 > 100 AS is_busy,
-    coalesce(n.utilization_e4 > 100, false)
-        OR process_is_present(n.process_count, n.memory_used_bytes, g.memory_total_bytes) AS is_taken,
+    CASE WHEN w.gpu_id IS NULL THEN coalesce(n.utilization_e4 > 100, false)
+        OR process_is_present(n.process_count, n.memory_used_bytes, g.memory_total_bytes) END AS is_taken,
     p.per_gpu_hour, p.currency
 FROM gpus AS g
 JOIN gpu_prices AS p USING (gpu_id)
 LEFT JOIN newest AS n USING (gpu_id)
+LEFT JOIN (
+    SELECT DISTINCT gpu_id FROM withheld WHERE from_ts <= $as_of AND (to_ts IS NULL OR to_ts > $as_of)
+) AS w ON w.gpu_id = g.gpu_id
 WHERE g.installed_from <= $as_of AND (g.installed_to IS NULL OR g.installed_to > $as_of)
 ORDER BY g.node, g.gpu_index, g.uuid;

@@ -10,7 +10,8 @@
 -- @column gpu_index integer: its index there
 -- @column model text: its model
 -- @column mig_profile text: the profile of a MIG instance
--- @column state text: its state at its newest sample; unknown when that is over two ticks old
+-- @column state text: its state at its newest sample; unknown when that is over two ticks old; drained, down or reserved where its node is given to nobody
+-- @column state_reason text: why it is given to nobody, or why nobody knows whether it is
 -- @column state_since timestamp: since when it is mostly in that state, to the minute within two hours, to the hour within 24; the oldest when longer
 -- @column user_name text: who holds it, comma-separated when shared
 -- @column project text: for which project
@@ -27,7 +28,7 @@
 -- @column temperature_c smallint (°C): of the GPU
 -- @column process_count smallint: processes on it
 -- @column as_of timestamp: its newest sample
--- @null not measured; user_name to framework: nobody holds it; state_since: the newest whole minute was in another state
+-- @null state_reason: there is none; not measured; user_name to framework: nobody holds it; state_since: the newest whole minute was in another state
 WITH now_rows AS (
     SELECT * FROM gpus_at_newest_tick($node, $project, $user, $model)
 ), stretches AS (
@@ -47,8 +48,9 @@ WITH now_rows AS (
     GROUP BY s.gpu_id
 )
 SELECT
-    n.uuid, n.node, n.gpu_index, n.model, n.mig_profile, n.state,
+    n.uuid, n.node, n.gpu_index, n.model, n.mig_profile, n.state, n.withheld_reason AS state_reason,
     CASE
+        WHEN n.state = n.withheld THEN n.withheld_from
         WHEN s.other_ts IS NULL THEN s.oldest_ts
         WHEN s.other_ts < s.newest_ts THEN s.other_ts
     END AS state_since,

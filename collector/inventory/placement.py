@@ -9,7 +9,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from collector.inventory.holders import claimed_by, is_of
-from collector.model import Allocation, Gpu, GpuUuid, JobId, NodeClaim, NodeName, Process, ProcessKey
+from collector.model import (
+    Allocation,
+    Gpu,
+    GpuUuid,
+    JobId,
+    NodeClaim,
+    NodeName,
+    NodeState,
+    Process,
+    ProcessKey,
+    Withheld,
+)
 
 Where = Mapping[ProcessKey, frozenset[GpuUuid]]
 """The GPUs that each process is on."""
@@ -37,6 +48,20 @@ def as_on_gpus(
             allocation = Allocation(uuid=uuid, holder=claim.holder, share=claim.share, source=claim.source)
             found[allocation] = None
     return tuple(found)
+
+
+def withheld(nodes: Iterable[NodeState], gpus: Iterable[Gpu]) -> tuple[Withheld, ...]:
+    """Of ``gpus``, which nobody holds, those on nodes that are given to nobody, and why."""
+    states = {each.node: each for each in nodes if each.state is not None}
+    if not states:
+        return ()
+    by_short_name = _by_short_name(states)
+    found = []
+    for gpu in gpus:
+        each = states.get(gpu.node) or by_short_name.get(_short(gpu.node))
+        if each is not None and each.state is not None:
+            found.append(Withheld(uuid=gpu.uuid, state=each.state, reason=each.reason))
+    return tuple(sorted(found, key=lambda each: each.uuid))
 
 
 def _uuids(claim: NodeClaim, node: Sequence[Gpu], seen: Seen) -> Iterator[GpuUuid]:

@@ -10,9 +10,10 @@ import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 
+from collector.inventory.sinfo import node_states
 from collector.inventory.slurm_rights import hidden_jobs
 from collector.inventory.squeue import HOLDING_STATES, NotAnswered, NotSqueue, claims
-from collector.model import Reading, Unavailable
+from collector.model import NodeState, Reading, Unavailable
 
 TIMEOUT_S = 6.0
 """Below the loop's own limit for a source, so that the reason is ours."""
@@ -27,7 +28,7 @@ RIGHTS_MS = 600_000
 class SlurmSource:
     """Node claims of all running jobs. ``command`` is what to run, for sites that wrap squeue.
 
-    ``hidden`` says why other people's jobs may be missing from the list.
+    ``hidden`` says why other people's jobs may be missing from the list, ``nodes`` which nodes there are.
     """
 
     name = "slurm"
@@ -38,10 +39,12 @@ class SlurmSource:
         *,
         timeout_s: float = TIMEOUT_S,
         hidden: Callable[[], str | None] = hidden_jobs,
+        nodes: Callable[[], tuple[NodeState, ...] | None] = node_states,
     ) -> None:
         self._command = tuple(command)
         self._timeout_s = timeout_s
         self._hidden = hidden
+        self._nodes = nodes
         self._rights: tuple[int, str | None] | None = None
 
     def read(self, now_ms: int) -> Reading | Unavailable:
@@ -59,7 +62,7 @@ class SlurmSource:
         partial = self._why_partial(now_ms)
         if partial is not None:
             return Unavailable(source=self.name, at_ms=now_ms, reason=partial)
-        return Reading(source=self.name, at_ms=now_ms, claims=found)
+        return Reading(source=self.name, at_ms=now_ms, claims=found, nodes=self._nodes())
 
     def _why_partial(self, now_ms: int) -> str | None:
         known = self._rights

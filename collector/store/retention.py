@@ -82,6 +82,7 @@ _LEVELS = (
     ("expire_gaps", "hours"),
     ("expire_events", "hours"),
     ("expire_allocations", "hours"),
+    ("expire_withheld", "hours"),
     ("expire_findings", "hours"),
     ("expire_intents", "hours"),
     ("expire_directives", "hours"),

@@ -40,6 +40,7 @@ from collector.store.rollups import (
     start_marks,
 )
 from collector.store.statements import feed, statement
+from collector.store.withheld import Open, read_withheld, write_withheld
 
 LEAST_WIDTH_MS = 10_000
 _Ids = np.ndarray[tuple[int], np.dtype[np.int32]]
@@ -61,6 +62,7 @@ class Live:
     widest_ms: int
     book: GapBook
     origin: OriginMark
+    withheld: Open = field(default_factory=dict)
     said: Said | None = None
     owned: Mapping[ProcessKey, JobId] = field(default_factory=dict)
     recent_ms: int = 0
@@ -92,6 +94,7 @@ def read_live(connection: duckdb.DuckDBPyConnection) -> Live:
         widest_ms=_widest_ms(connection),
         book=GapBook(last_ticks=last_ticks),
         origin=read_mark(connection),
+        withheld=read_withheld(connection),
     )
 
 
@@ -103,6 +106,9 @@ def write_tick(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick) ->
     live.newest = follow(connection, live.newest, ends_by(connection, live.newest_ms, tick.at_ms))
     if live.ticked_ms is not None and tick.at_ms < live.ticked_ms:
         set_back(connection, tick.at_ms)
+    live.withheld = write_withheld(
+        connection, live.withheld, tick, live.registry.gpu_ids, looked_ms=live.looked_ms
+    )
     _write_allocations(connection, live, tick)
     _write_owners(connection, live, tick)
     write_gaps(connection, gaps_of(tick, live.book), live.registry.gpu_ids, live.book)

@@ -121,9 +121,11 @@ def _summary(picture: Picture) -> list[Text]:
     head = Text.assemble((f"{words.count(total)} GPUs", "bold"), " · ", age, f" · {picture.sight}")
     stale = age_s is None or age_s > STALE_S
     power = f" · {words.watts(now['power_w'])}" if now["power_w"] is not None else ""
+    withheld = now.get("withheld_gpus") or 0
     counts = Text.assemble(
         (f"{words.count(now['idle_held_gpus'])} held and idle", "red" if now["idle_held_gpus"] else ""),
         f" · {words.count(now['free_gpus'])} free",
+        f" · {words.count(withheld)} drained, down or reserved" if withheld else "",
         f" · {words.count(total if stale else now['unknown_gpus'])} unknown{power} · ",
         (f"{picture.open_findings} open findings", "yellow" if picture.open_findings else ""),
         (f", {picture.late}" if picture.late else "", "yellow"),
@@ -174,7 +176,7 @@ def _line(gpu: dict[str, Any], now: datetime) -> list[str | Text]:
         words.memory(gpu["memory_used_bytes"], gpu["memory_total_bytes"]),
         words.watts(gpu["power_w"]),
         gpu["user_name"] or "",
-        gpu["job_name"] or gpu["job"] or "",
+        gpu["job_name"] or gpu["job"] or words.localized(gpu.get("state_reason") or ""),
     ]
 
 
@@ -187,6 +189,9 @@ def _urgency(gpu: dict[str, Any]) -> int:
         "low-saturation",
         "moderate",
         "good",
+        "drained",
+        "down",
+        "reserved",
         "free",
     )
     return order.index(gpu["state"]) if gpu["state"] in order else 0

@@ -79,6 +79,14 @@ held AS (
     )
     GROUP BY gpu_id, holder_id, bin
 ),
+out_of_service AS (
+    SELECT DISTINCT gpu_id, unnest(range(
+        greatest((epoch_ms(from_ts) + 14999) // 30000, $from_ms // 30000),
+        least((coalesce(epoch_ms(to_ts), $to_ms + 30000) + 14999) // 30000, $to_ms // 30000)
+    )) AS bin
+    FROM withheld
+    WHERE from_ts < epoch_ms(CAST($to_ms AS BIGINT)) AND (to_ts IS NULL OR to_ts > epoch_ms(CAST($from_ms AS BIGINT)))
+),
 -- Most GPUs have one holder, who has all of it: no windows for those.
 alone AS (
     SELECT gpu_id FROM held GROUP BY gpu_id HAVING min(holder_id) = max(holder_id)
@@ -115,10 +123,13 @@ judged AS (
                 utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, power_mw, idle_power_mw
             )
             ELSE 0
-        END AS state
+        END AS seen_state,
+        -- what is withheld from everybody is not free
+        CASE WHEN seen_state = 1 AND w.bin IS NOT NULL THEN 0 ELSE seen_state END AS state
     FROM bins
     JOIN gpus USING (gpu_id)
     LEFT JOIN claims USING (gpu_id, bin)
+    LEFT JOIN out_of_service AS w ON w.gpu_id = bins.gpu_id AND w.bin = bins.bin
 ),
 split AS (
     SELECT

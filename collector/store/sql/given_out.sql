@@ -1,0 +1,10 @@
+-- The nodes whose GPUs a workload manager was seen to give out since since_ms (UTC ms), or not to give out. Rows: the
+-- name of the source that says so, node.
+SELECT DISTINCT a.source, g.node
+FROM allocations AS a JOIN gpus AS g USING (gpu_id)
+WHERE a.source = 'slurm' AND (a.to_ts IS NULL OR a.to_ts >= epoch_ms(CAST($since_ms AS BIGINT)))
+UNION
+SELECT 'slurm', g.node
+FROM withheld AS w JOIN gpus AS g USING (gpu_id)
+WHERE w.to_ts IS NULL OR w.to_ts >= epoch_ms(CAST($since_ms AS BIGINT))
+ORDER BY ALL;
