@@ -64,6 +64,7 @@ SHOWS_NO_DATA = {
     "import": "real data only, which a simulated store refuses",
     "service": "systemd's units",
     "token": "who may ask",
+    "store": "whether its files can be read, not what they hold; a service has to be stopped for it",
     "logs": "what somebody's own job has printed, byte for byte",
     "stop-acting": "the kill switch: it waits for nothing",
     "start-acting": "the same",
