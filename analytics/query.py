@@ -19,6 +19,8 @@ from analytics.parameter import Kind, convert
 
 FOLDER = Path(__file__).parent / "sql"
 STEPS_MOST = 3000
+BATCH_ROWS = 16_384
+"""A few MiB: by so much may an answer go beyond its bound before that is noticed."""
 NOTHING_COMPLETE = convert(Kind.INSTANT, 0)
 
 # A relation (``sql``) would spare a copy of the result, which is small here, but it binds a query twice, and
@@ -43,8 +45,15 @@ class BadParameterError(QueryError):
     """A parameter is missing, unknown or out of bounds."""
 
 
+class AnswerTooLargeError(BadParameterError):
+    """The parameters choose more rows than an answer may hold."""
+
+
 class Answer(Protocol):
     """What a connection's ``execute`` returns, once the query has run."""
+
+    def to_arrow_reader(self, batch_size: int, /) -> pa.RecordBatchReader:
+        """All rows, a batch at a time."""
 
     def to_arrow_table(self) -> pa.Table:
         """Hand over the whole result."""
@@ -96,8 +105,13 @@ class QuerySpec:
     marks: tuple[tuple[str, str], ...] = ()
 
 
-def run(connection: Connection, name: str, params: Mapping[str, Any] | None = None) -> pa.Table:
-    """The whole result of the query ``name``; blocks while it runs.
+def run(
+    connection: Connection,
+    name: str,
+    params: Mapping[str, Any] | None = None,
+    most_bytes: int | None = None,
+) -> pa.Table:
+    """The whole result of the query ``name``; blocks while it runs. Raises AnswerTooLargeError past a bound.
 
     Timestamps come back as UTC without a zone. Raises UnknownQueryError and BadParameterError; what the store
     itself raises goes through.
@@ -106,7 +120,9 @@ def run(connection: Connection, name: str, params: Mapping[str, Any] | None = No
     values = checked(spec, params or {})
     if spec.marks:
         values |= _marks(connection, spec)
-    return _table(connection, spec, values)
+    if most_bytes is None:
+        return _table(connection, spec, values)
+    return _bounded(connection, spec, values, most_bytes)
 
 
 def catalogue() -> dict[str, QuerySpec]:
@@ -138,6 +154,29 @@ def checked(spec: QuerySpec, given: Mapping[str, Any]) -> dict[str, object]:
 
 def _table(connection: Connection, spec: QuerySpec, values: Mapping[str, object]) -> pa.Table:
     return connection.execute(spec.sql, values).to_arrow_table()
+
+
+def _bounded(
+    connection: Connection, spec: QuerySpec, values: Mapping[str, object], most_bytes: int
+) -> pa.Table:
+    """The same, taken a batch at a time: what is too large is never held whole."""
+    reader = connection.execute(spec.sql, values).to_arrow_reader(BATCH_ROWS)
+    batches, taken = [], 0
+    for batch in reader:
+        taken += batch.nbytes
+        if taken > most_bytes:
+            raise AnswerTooLargeError(f"query {spec.name!r}: {too_large(most_bytes)}")
+        batches.append(batch)
+    return pa.Table.from_batches(batches, schema=reader.schema)
+
+
+def too_large(most_bytes: int) -> str:
+    """What to do about an answer that is larger than it may be."""
+    return (
+        f"the answer has more than {most_bytes / 2**20:.3g} MiB (api.answer_mib, a quarter of it as JSON); "
+        "ask for a shorter window or longer steps, or for one GPU, user, project or node; all of it: `fallow "
+        "export`"
+    )
 
 
 def _marks(connection: Connection, spec: QuerySpec) -> dict[str, object]:

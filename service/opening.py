@@ -9,7 +9,8 @@ from service.client.place import announced, store_file
 from service.trouble import Trouble
 
 if TYPE_CHECKING:
-    from collector.store.database import Store
+    from collector.store.database import Limits, Store
+    from collector.store.export import ExportBounds
     from service.config.model import Config
 
 READING_MEMORY = "128MiB"
@@ -33,15 +34,25 @@ def open_to_read(data: Path) -> "Store":
         raise StoreRefused(str(error)) from error
 
 
+def store_limits(config: "Config") -> "Limits":
+    """What the configuration lets the store's engine take."""
+    from collector.store.database import Limits
+
+    return Limits(
+        memory=f"{config.store.memory_mib}MiB",
+        threads=config.store.threads,
+        temporary=f"{config.store.temporary_mib}MiB",
+    )
+
+
 @contextmanager
 def own_store(data: Path, config: "Config") -> "Iterator[Store]":
     """The store's file, owned until the end of the block. Raises ``StoreRefused``."""
-    from collector.store.database import Limits, open_store
+    from collector.store.database import open_store
     from collector.store.errors import StoreError, StoreLocked
 
-    limits = Limits(memory=f"{config.store.memory_mib}MiB", threads=config.store.threads)
     try:
-        store = open_store(store_file(data), limits)
+        store = open_store(store_file(data), store_limits(config))
     except StoreLocked as locked:
         raise StoreRefused(in_use(data)) from locked
     except StoreError as error:
@@ -51,13 +62,17 @@ def own_store(data: Path, config: "Config") -> "Iterator[Store]":
 
 
 def write_export(
-    store: "Store", out: Path, kind: str, from_ms: int, to_ms: int
+    store: "Store",
+    out: Path,
+    kind: str,
+    span_ms: tuple[int, int],
+    bounds: "ExportBounds | None" = None,
 ) -> tuple[tuple[Path, int], ...]:
     """The span's files in ``out``, made if missing, and their rows. Raises ``StoreRefused``, OSError."""
     from collector.store.errors import StoreError
 
     try:
-        written = store.export(out, "csv" if kind == "csv" else "parquet", from_ms, to_ms)
+        written = store.export(out, "csv" if kind == "csv" else "parquet", *span_ms, bounds)
     except StoreError as error:
         raise StoreRefused(str(error)) from error
     return tuple(zip(written.files, written.rows, strict=True))

@@ -19,6 +19,9 @@ class Limits:
 
     memory: str = "1GB"
     threads: int = 2
+    temporary: str = "4GiB"
+    """The most that questions which need more than ``memory`` put aside on the disk, all together: four times
+    the usual memory. DuckDB's own bound is nine tenths of what the disk has free."""
     wal_bytes: int = 256 * 1024 * 1024
     """The length of the write-ahead log at which a tick pays for a checkpoint; call ``checkpoint`` before."""
 
@@ -41,6 +44,7 @@ def connect(path: Path, limits: Limits, *, read_only: bool) -> duckdb.DuckDBPyCo
         "threads": limits.threads,
         "memory_limit": limits.memory,
         "temp_directory": str(path.parent / "tmp"),
+        "max_temp_directory_size": limits.temporary,
         "file_search_path": str(path.parent),
         "wal_autocheckpoint": f"{limits.wal_bytes}B",
         "autoinstall_known_extensions": False,

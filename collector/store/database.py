@@ -21,7 +21,7 @@ from collector.store import judgements, ledger_inputs, ticks
 from collector.store.connection import Limits, connect, transaction
 from collector.store.doubts import DoubtBook, read_doubts, write_doubts, write_intruded
 from collector.store.errors import StoreClosed, StoreMissing, StoreUnwritable, translated
-from collector.store.export import Exported, Format, export
+from collector.store.export import ExportBounds, Exported, Format, export
 from collector.store.file_size import FileSize, file_size
 from collector.store.gaps import stopped_gaps
 from collector.store.judgements import Judgement
@@ -241,7 +241,9 @@ class Store:
                 self._connection.execute(f"SET memory_limit = '{self._limits.memory}'")
             return True
 
-    def export(self, out: Path, kind: Format, from_ms: int, to_ms: int) -> Exported:
+    def export(
+        self, out: Path, kind: Format, from_ms: int, to_ms: int, bounds: ExportBounds | None = None
+    ) -> Exported:
         """Write samples, allocations and gpus of a span to files in ``out``; see ``docs/schema.md``."""
         with translated("exporting", out):
             if not self.read_only:
@@ -249,9 +251,9 @@ class Store:
             with self.reader() as connection:
                 if self.read_only:
                     refuse_damaged(connection, self.folder, (from_ms, to_ms))
-                return export(
-                    connection, out, kind, (from_ms, to_ms), simulated=self.origin is Origin.SIMULATED
-                )
+                simulated = self.origin is Origin.SIMULATED
+                span = (from_ms, to_ms)
+                return export(connection, out, kind, span, simulated=simulated, bounds=bounds)
 
     def write_judgement(self, judgement: Judgement, at_ms: int) -> FindingsWritten:
         """Make the newest judgement this one, all of it or nothing: findings are opened, refreshed or closed

@@ -3,6 +3,7 @@
 Columns and units are in ``docs/schema.md``. Streams: memory does not grow with the span.
 """
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +17,19 @@ import pyarrow.parquet as pq
 
 from collector.batch import SIMULATED_COLUMN
 from collector.spreadsheet import FORMULA, MARK
+from collector.store.errors import ExportTooLarge
 from collector.store.statements import statement
 
 Format = Literal["parquet", "csv"]
 BATCH_ROWS = 122_880
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportBounds:
+    """The most that an export's files take together, and what they leave free of the disk."""
+
+    most_bytes: int
+    least_free_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,21 +47,24 @@ def export(
     span_ms: tuple[int, int],
     *,
     simulated: bool = False,
+    bounds: ExportBounds | None = None,
 ) -> Exported:
     """Write samples, allocations and gpus of a span into the folder ``out``, made if missing.
 
     Where they are ``simulated``, each row says so in a last column of that name.
-    Existing files of the same names are replaced; each appears whole or not at all.
+    Existing files of the same names are replaced; each appears whole or not at all. Raises ExportTooLarge
+    past the bounds.
     """
     out.mkdir(parents=True, exist_ok=True)
     span = dict(zip(("from_ms", "to_ms"), span_ms, strict=True))
     jobs: tuple[tuple[str, Mapping[str, int]], ...] = (("samples", span), ("allocations", span), ("gpus", {}))
-    files, rows = [], []
+    files: list[Path] = []
+    rows: list[int] = []
     for name, parameters in jobs:
         found = connection.sql(statement(f"export_{name}"), params=dict(parameters) or None)
         target = out / f"{name}.{kind}"
         batches = found.to_arrow_reader(BATCH_ROWS)
-        rows.append(_write(_invented(batches) if simulated else batches, target, kind))
+        rows.append(_write(_invented(batches) if simulated else batches, target, kind, (files, bounds)))
         files.append(target)
     return Exported(files=tuple(files), rows=tuple(rows))
 
@@ -65,7 +78,11 @@ def _invented(batches: pa.RecordBatchReader) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(schema, rows)
 
 
-def _write(batches: pa.RecordBatchReader, target: Path, kind: Format) -> int:
+Fill = tuple[list[Path], ExportBounds | None]
+"""The files that are there already, and the bounds of all."""
+
+
+def _write(batches: pa.RecordBatchReader, target: Path, kind: Format, fill: Fill) -> int:
     temporary = target.with_name(f".{target.name}.writing")
     rows = 0
     try:
@@ -73,10 +90,29 @@ def _write(batches: pa.RecordBatchReader, target: Path, kind: Format) -> int:
             for batch in batches:
                 writer.write_batch(_marked(batch) if kind == "csv" else batch)
                 rows += batch.num_rows
+                _must_fit(temporary, fill)
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
     return rows
+
+
+def _must_fit(growing: Path, fill: Fill) -> None:
+    files, bounds = fill
+    if bounds is None:
+        return
+    taken = sum(each.stat().st_size for each in (*files, growing))
+    if taken > bounds.most_bytes:
+        raise ExportTooLarge(
+            f"the export would have more than {bounds.most_bytes / 2**30:.3g} GiB (api.export_gib); ask for "
+            "a shorter span, several one after the other, or Parquet instead of CSV"
+        )
+    free = shutil.disk_usage(growing.parent).free
+    if free < bounds.least_free_bytes:
+        raise ExportTooLarge(
+            f"the export would leave the service's disk less than {bounds.least_free_bytes / 2**30:.3g} GiB; "
+            "ask for a shorter span"
+        )
 
 
 def _writer(path: Path, schema: pa.Schema, kind: Format) -> pq.ParquetWriter | pyarrow.csv.CSVWriter:

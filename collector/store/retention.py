@@ -24,14 +24,17 @@ class Retention:
 
     ``samples_days`` also holds for the record of ticks, ``process_samples_days`` for ended intrusions and
     unclear claims, ``hours_days`` for the days made of them, gaps, events, ended allocations, closed findings
-    and the journal; plans that nobody settled go with the samples. Nothing goes before something was measured
-    ``settled_days`` ago: a clock that is years ahead would empty the store, and is noticed by then.
+    and the journal; plans that nobody settled go with the samples. ``jobs_days`` holds for submitted jobs that
+    ended, their pauses and leases, ``consents_days`` for words that hold no more. Nothing goes before something
+    was measured ``settled_days`` ago: a clock that is years ahead would empty the store, and is noticed by then.
     """
 
     samples_days: float = 30.0
     process_samples_days: float = 30.0
     minutes_days: float = 90.0
     hours_days: float = 1825.0
+    jobs_days: float = 730.0
+    consents_days: float = 365.0
     settled_days: float = 0.0
 
 
@@ -54,6 +57,8 @@ def drop_expired(
         "process_samples": _cut_ms(now_ms, retention.process_samples_days),
         "minutes": _cut_ms(now_ms, max(retention.minutes_days, 2.0)),
         "hours": _cut_ms(now_ms, retention.hours_days),
+        "jobs": _cut_ms(now_ms, retention.jobs_days),
+        "consents": _cut_ms(now_ms, retention.consents_days),
     }
     files = connection.execute(statement("expired_sealed"), {"before_ms": cuts["samples"]}).fetchall()
     if files:
@@ -94,6 +99,11 @@ _LEVELS = (
     ("expire_keeps", "hours"),
     ("expire_intrusions", "process_samples"),
     ("expire_unclear_claims", "process_samples"),
+    ("expire_jobs", "jobs"),
+    ("expire_undelivered", "jobs"),
+    ("expire_leases", "jobs"),
+    ("expire_checkpoints", "jobs"),
+    ("expire_consents", "consents"),  # after the jobs, whose end it asks for
 )
 
 

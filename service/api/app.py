@@ -15,6 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
+from analytics.query import too_large
 from service.acting import errors
 from service.api.acting import Hands, acting_routes
 from service.api.answers import REFUSALS, Refusal
@@ -37,6 +38,8 @@ from service.client.values import plain_rows
 from service.importing import ImportRefused, Imports
 
 PIECE_BYTES = 256 * 1024
+JSON_SHARE = 4
+"""As objects of Python, on the way to JSON, rows take 4 to 20 times what they take as Arrow data."""
 CSP = "default-src 'none'; style-src 'unsafe-inline'"
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -109,6 +112,8 @@ class Answers:
     metrics: Callable[[], bytes]
     health: Callable[[], dict[str, object]]
     acting: Acting | None = None
+    json_bytes: int | None = None
+    """The largest answer that is written as JSON, in bytes of Arrow data; ``None``: any."""
     private: bool = False
     simulated: bool = False
 
@@ -237,6 +242,8 @@ def _queries(app: FastAPI, answers: Answers) -> None:
 
         def rows(connection: Any) -> bytes:
             table = answers.run(connection, name, params)
+            if kind == JSON and answers.json_bytes is not None and table.nbytes > answers.json_bytes:
+                raise BadParameter(f"query {name!r}: {too_large(answers.json_bytes * JSON_SHARE)}")
             if answers.simulated:
                 table = marked_table(table)
             return encode(concealed(table, name, caller) if answers.private else table)

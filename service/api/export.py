@@ -12,15 +12,16 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
-from service.client.errors import ServiceBusy
+from service.client.errors import BadParameter, ServiceBusy
+from service.trouble import Trouble
 
 MANIFEST = "manifest.json"
 EXPORTED = re.compile(r"[a-z][a-z0-9_-]*\.(parquet|csv)")
 """How the files of an export are called: whatever else came would be written beside a person's own files."""
 PIECE_BYTES = 256 * 1024
 
-WriteFiles = Callable[[Path, str, int, int], tuple[tuple[Path, int], ...]]
-"""(folder, parquet or csv, from ms, to ms) to the files written and their rows; blocks."""
+WriteFiles = Callable[[Path, str, tuple[int, int]], tuple[tuple[Path, int], ...]]
+"""(folder, parquet or csv, (from ms, to ms)) to the files and their rows. Blocks. Raises ``Trouble``."""
 
 
 LIMIT_S = 3600.0
@@ -40,7 +41,7 @@ class Exports:
 def pack(exports: Exports, kind: str, from_ms: int, to_ms: int) -> Path:
     """A tar with the files and, first, how many rows each has; blocks. The caller removes its folder.
 
-    Raises ``ServiceBusy`` where the disk has no room for it.
+    Raises ``ServiceBusy`` where the disk has no room for it, ``BadParameter`` where it is too large.
     """
     free = shutil.disk_usage(exports.folder).free
     if free < LEAST_FREE_BYTES:
@@ -50,7 +51,7 @@ def pack(exports: Exports, kind: str, from_ms: int, to_ms: int) -> Path:
         )
     work = Path(tempfile.mkdtemp(prefix=".sending-", dir=exports.folder))
     try:
-        written = exports.write(work / "files", kind, from_ms, to_ms)
+        written = _written(exports, work / "files", kind, (from_ms, to_ms))
         target = work / "export.tar"
         with tarfile.open(target, "w") as tar:
             manifest = json.dumps({path.name: rows for path, rows in written}).encode()
@@ -64,6 +65,15 @@ def pack(exports: Exports, kind: str, from_ms: int, to_ms: int) -> Path:
         shutil.rmtree(work, ignore_errors=True)
         raise
     return target
+
+
+def _written(
+    exports: Exports, out: Path, kind: str, span_ms: tuple[int, int]
+) -> tuple[tuple[Path, int], ...]:
+    try:
+        return exports.write(out, kind, span_ms)
+    except Trouble as refused:
+        raise BadParameter(str(refused)) from refused
 
 
 async def pieces(packed: Path) -> AsyncIterator[bytes]:

@@ -14,10 +14,10 @@ from service.cli.screen import console, print_json
 from service.cli.settings import Settings, settle
 from service.client.place import store_file
 from service.client.trust import must_trust
+from service.opening import in_use, store_limits
 from service.trouble import Trouble
 
 if TYPE_CHECKING:
-    from collector.store.database import Limits
     from collector.store.table_copy import LostRows, TableCopy
 
 DAMAGED = 1
@@ -48,7 +48,7 @@ def _check(settings: Settings, flags: argparse.Namespace) -> int:
     if not path.exists():
         raise StoreTrouble(f"there is no {path}; give the store's folder with --data")
     with _told(settings.data):
-        for each in look_through(path, _limits(settings)):
+        for each in look_through(path, store_limits(settings.effective.config)):
             rows.append({"part": each.part, "content": each.content, "trouble": each.trouble})
             if not flags.json:
                 mark, style = ("✓", "green") if each.trouble is None else ("✗", "bold red")
@@ -78,8 +78,8 @@ def _salvage(settings: Settings, *, is_meant: bool) -> int:
         )
         return 0
     with _told(settings.data):
-        result = salvage(path, _limits(settings))
-        with open_store(path, _limits(settings)) as store:
+        result = salvage(path, store_limits(settings.effective.config))
+        with open_store(path, store_limits(settings.effective.config)) as store:
             remarks = (*store.remarks, *store.mend_sealed())
     for table in result.tables:
         for sentence in _lost(table):
@@ -122,17 +122,9 @@ def _must_own(data: Path) -> None:
         )
 
 
-def _limits(settings: Settings) -> "Limits":
-    from collector.store.database import Limits
-
-    store = settings.effective.config.store
-    return Limits(memory=f"{store.memory_mib}MiB", threads=store.threads)
-
-
 @contextmanager
 def _told(data: Path) -> Iterator[None]:
     from collector.store.errors import StoreError, StoreLocked
-    from service.opening import in_use
 
     try:
         yield

@@ -12,13 +12,16 @@ INTERRUPTED = "Query interrupted"
 """DuckDB's RuntimeError when Ctrl-C comes amid a query, in place of KeyboardInterrupt."""
 
 
-def answer(connection: Any, name: str, params: Mapping[str, object]) -> "pa.Table":
-    """The rows of a named query; blocks while it runs. Parameters may be text. Raises ``ClientError``."""
+def answer(
+    connection: Any, name: str, params: Mapping[str, object], most_bytes: int | None = None
+) -> "pa.Table":
+    """The rows of a named query; blocks while it runs. Parameters may be text. Raises ``ClientError``, also
+    for more than ``most_bytes`` of rows."""
     from analytics import query
 
     try:
         spec = query.load(name)
-        return query.run(connection, name, _listed(spec, params))
+        return query.run(connection, name, _listed(spec, params), most_bytes)
     except query.UnknownQueryError as error:
         raise UnknownQuery(str(error)) from error
     except query.BadParameterError as error:

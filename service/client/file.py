@@ -38,7 +38,7 @@ class FileDoor:
         from service.opening import write_export
 
         with self._opened() as store:
-            return write_export(store, out, kind, from_ms, to_ms)
+            return write_export(store, out, kind, (from_ms, to_ms))
 
     def health(self) -> dict[str, Any]:
         """That the file can be read; there is no service to say more."""

@@ -121,6 +121,16 @@ class RetentionConfig:
         36500,
         "the roll-ups of hours and days, and ended allocations, events, gaps, closed findings",
     )
+    jobs_days: float = bounded(
+        730.0,
+        30,
+        36500,
+        "submitted jobs that ended, with their commands, pauses and leases, so that this year can be held "
+        "against the last; who used what stays with the hours",
+    )
+    consents_days: float = bounded(
+        365.0, 30, 36500, "what owners allowed and then took back, or of jobs that ended; what holds stays"
+    )
     seal_after_days: float = bounded(1.0, 1, 30, "how long after its end a UTC day is moved to Parquet")
 
 
@@ -168,6 +178,20 @@ class ApiConfig:
         64, 1, 10_000, "questions that may wait beyond those; more are refused at once"
     )
     query_timeout_s: float = bounded(30.0, 0.1, 3600, "after so long a question is interrupted")
+    answer_mib: int = bounded(
+        64,
+        1,
+        4096,
+        "the largest answer to a question, in MiB of Arrow data, a quarter as JSON: 600,000 rows of a "
+        "hundred bytes; what is larger is refused, with how to ask for less",
+    )
+    export_gib: float = bounded(
+        16.0,
+        0.001,
+        4096,
+        "the largest export, in GiB: a month of a thousand GPUs in Parquet takes four; each person has one "
+        "at a time on the disk, until it is sent",
+    )
     send_timeout_s: float = bounded(60.0, 1, 3600, "a reader that takes nothing for so long is given up on")
     receive_timeout_s: float = bounded(
         20.0, 1, 3600, "a request that has not come whole by then is given up on"
@@ -218,6 +242,12 @@ class StoreConfig:
 
     memory_mib: int = bounded(1024, 256, 1_048_576, "the most memory that the store's engine takes")
     threads: int = bounded(2, 1, 64, "and the most threads: it is a guest beside other people's jobs")
+    temporary_mib: int = bounded(
+        4096,
+        64,
+        1_048_576,
+        "the most that questions which need more memory put aside on the disk meanwhile, all together",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

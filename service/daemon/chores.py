@@ -82,6 +82,8 @@ def _keep(config: "RetentionConfig", store: "Store", now_ms: int) -> None:
         process_samples_days=config.process_samples_days,
         minutes_days=config.minutes_days,
         hours_days=config.hours_days,
+        jobs_days=config.jobs_days,
+        consents_days=config.consents_days,
         settled_days=SETTLED_DAYS,
     )
     store.apply_retention(retention, now_ms)

@@ -9,19 +9,21 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from collector.clock import Clock, SystemClock
+from collector.store.export import ExportBounds
 from service import wiring
 from service.acting.gpu_locks import GpuLocks, lock_folder
 from service.acting.joining import Acting, Ground, join_acting
 from service.acting.metrics import ServiceFacts, service_exposition
 from service.alerts.fallback import DirectSender, FallbackAlerts
+from service.api.app import JSON_SHARE, Answers
 from service.api.app import Acting as Doors
-from service.api.app import Answers
 from service.api.audit import Audit
-from service.api.export import Exports, sweep
+from service.api.export import LEAST_FREE_BYTES, Exports, sweep
 from service.api.export_desk import ExportDesk
 from service.api.queries import DeskLimits, QueryDesk
 from service.api.stream import Closing
@@ -70,9 +72,10 @@ def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
     audit = Audit(SecurityLog(lambda: clock.monotonic_ms() / 1000))
     answers = Answers(
         desk=desk,
-        run=Mending(answer, store.mend_sealed, time.monotonic).answer,
+        run=_answers(orders.config, store),
+        json_bytes=(orders.config.api.answer_mib << 20) // JSON_SHARE,
         catalogue=catalogue,
-        exports=_exports(store, orders.data),
+        exports=_exports(orders.config, store, orders.data),
         questions=bounds.questions,
         imports=imports,
         metrics=lambda: _metrics(body, acting) + _own_metrics(store, server, audit),
@@ -130,8 +133,16 @@ def _bounds(config: Config, connections: int, acting: Acting | None) -> Bounds:
     return bounds
 
 
-def _exports(store: Any, data: Path) -> ExportDesk:
-    return ExportDesk(Exports(write=lambda *span: write_export(store, *span), folder=data))
+def _answers(config: Config, store: Any) -> Callable[[Any, str, dict[str, object]], Any]:
+    bounded = partial(answer, most_bytes=config.api.answer_mib << 20)
+    return Mending(bounded, store.mend_sealed, time.monotonic).answer
+
+
+def _exports(config: Config, store: Any, data: Path) -> ExportDesk:
+    bounds = ExportBounds(most_bytes=round(config.api.export_gib * 2**30), least_free_bytes=LEAST_FREE_BYTES)
+    return ExportDesk(
+        Exports(write=lambda out, kind, span: write_export(store, out, kind, span, bounds), folder=data)
+    )
 
 
 def _metrics(body: Body, acting: Acting | None) -> bytes:

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from collector.batch import SAMPLE_SCHEMA, to_table
 from collector.replay.file import read_raw
+from collector.store.errors import ExportTooLarge
+from collector.store.export import ExportBounds
 from tests.collector.store.store_parts import T0, TICK_MS, at_path, held, sample, tick
 from tests.stores import open_store
 
@@ -59,6 +62,28 @@ def test_no_name_that_somebody_chose_is_a_formula_in_a_csv_file(tmp_path: Path) 
     (same,) = read_raw(done.files[1]).table.to_pylist()
     assert same["name"] == command, "what is replayed is what was exported"
     assert pq.read_table(whole.files[1]).to_pylist()[0]["name"] == command, "nobody runs a Parquet cell"
+
+
+@pytest.mark.parametrize(
+    ("most_bytes", "least_free_bytes", "why"),
+    [
+        (500, 0, r"api.export_gib.* Parquet instead of CSV"),
+        (1 << 40, 1 << 60, "leave the service's disk less"),
+    ],
+)
+def test_an_export_that_is_too_large_is_refused_and_leaves_nothing(
+    tmp_path: Path, most_bytes: int, least_free_bytes: int, why: str
+) -> None:
+    bounds = ExportBounds(most_bytes=most_bytes, least_free_bytes=least_free_bytes)
+    with open_store(at_path(tmp_path)) as store:
+        for n in range(20):
+            at = T0 + n * TICK_MS
+            store.write_tick(tick(at, [sample(0, at)]))
+        with pytest.raises(ExportTooLarge, match=why):
+            store.export(tmp_path / "out", "csv", T0, T0 + 20 * TICK_MS, bounds)
+        assert list((tmp_path / "out").iterdir()) == []
+        few = ExportBounds(most_bytes=1 << 20, least_free_bytes=0)
+        assert store.export(tmp_path / "out", "csv", T0, T0 + 20 * TICK_MS, few).rows[0] > 0
 
 
 def _to_e4(table: pa.Table) -> pa.Table:
