@@ -62,7 +62,6 @@ def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
     front = open_front(orders.config.api, orders.data, port_fixed=orders.port_fixed)
     pulse = _pulse(orders.config, clock.now_ms())
     body = wiring.assemble(orders.config, store, clock)
-    sweep(orders.data)
     imports = Imports(store)
     desk = _desk(orders.config, store)
     locks = _locks(orders)
@@ -139,6 +138,7 @@ def _answers(config: Config, store: Any) -> Callable[[Any, str, dict[str, object
 
 
 def _exports(config: Config, store: Any, data: Path) -> ExportDesk:
+    sweep(data)
     bounds = ExportBounds(most_bytes=round(config.api.export_gib * 2**30), least_free_bytes=LEAST_FREE_BYTES)
     return ExportDesk(
         Exports(write=lambda out, kind, span: write_export(store, out, kind, span, bounds), folder=data)
