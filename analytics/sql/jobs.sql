@@ -23,18 +23,40 @@
 -- @column wasted_gpu_hours double (GPU-hours): held, and empty or idle
 -- @column utilization_ratio double (ratio): used over measured time
 -- @column memory_used_max_bytes bigint (bytes): the most used on one of its GPUs
+-- @column unknown_gpu_hours double (GPU-hours): of those held, not measured
+-- @column busy_gpu_hours double (GPU-hours): in which its GPUs were in use, however little
+-- @column gpus_used bigint (GPUs): on how many it computed for two minutes or more
+-- @column rung tinyint: the lowest rung that went in (1 GPU utilization: an upper bound; 3 SM active)
+-- @column found text: the kinds of what was found about it in the window, comma-separated
 -- @column cost double (currency): of gpu_hours
 -- @column currency text: of the cost
--- @null to_ts: it still holds one; cost: no price; else: not known or not measured
+-- @null to_ts: it still holds one; found: nothing; cost: no price; else: not known or not measured
 WITH sums AS (
     SELECT
         holder_id, sum_hours(total_ms, share_of_device) AS gpu_hours,
         sum_hours(used_ms, share_of_device) AS used_gpu_hours, sum_hours(wasted_ms, share_of_device) AS wasted_gpu_hours,
         sum_ratio(used_ms, measured_ms, share_of_device) AS utilization_ratio,
-        max(memory_used_max_bytes) AS memory_used_max_bytes,
+        max(memory_used_max_bytes) AS memory_used_max_bytes, sum_hours(unknown_ms, share_of_device) AS unknown_gpu_hours,
+        sum_hours(low_saturation_ms + moderate_ms + good_ms, share_of_device) AS busy_gpu_hours,
         sum_money(total_ms, share_of_device, per_gpu_hour, currency) AS cost, one_currency(currency) AS currency
     FROM holder_rows($from_ts, $to_ts, $hours_to, $days_to, $node, $project, $user, $model)
     WHERE holder_id IS NOT NULL
+    GROUP BY holder_id
+), each_gpu AS (
+    SELECT
+        holder_id, gpu_id, sum(low_saturation_ms + moderate_ms + good_ms) AS busy_ms,
+        min(rung) FILTER (WHERE measured_ms > 0) AS rung
+    FROM usage($from_ts, $to_ts, $hours_to, $days_to) SEMI JOIN sums USING (holder_id)
+    WHERE ($node IS NULL AND $model IS NULL) OR gpu_id IN (
+        SELECT gpu_id FROM gpus WHERE ($node IS NULL OR node = $node) AND ($model IS NULL OR model = $model))
+    GROUP BY holder_id, gpu_id
+), used AS (
+    SELECT holder_id, count(*) FILTER (WHERE busy_ms >= 120000) AS gpus_used, min(rung) AS rung
+    FROM each_gpu GROUP BY holder_id
+), said AS (
+    SELECT holder_id, string_agg(DISTINCT kind, ', ' ORDER BY kind) AS found
+    FROM findings
+    WHERE holder_id IS NOT NULL AND opened_at < $to_ts AND (closed_at IS NULL OR closed_at > $from_ts)
     GROUP BY holder_id
 ), spans AS (
     SELECT
@@ -44,8 +66,11 @@ WITH sums AS (
 )
 SELECT
     h.job, h.job_name, h.user_name, h.project, h.framework, h.kind, h.command, a.gpus, a.from_ts, a.to_ts, s.gpu_hours,
-    s.used_gpu_hours, s.wasted_gpu_hours, s.utilization_ratio, s.memory_used_max_bytes, s.cost, s.currency
+    s.used_gpu_hours, s.wasted_gpu_hours, s.utilization_ratio, s.memory_used_max_bytes,
+    s.unknown_gpu_hours, s.busy_gpu_hours, u.gpus_used, u.rung::TINYINT AS rung, f.found, s.cost, s.currency
 FROM sums AS s
 JOIN holders AS h USING (holder_id)
 LEFT JOIN spans AS a USING (holder_id)
+LEFT JOIN used AS u USING (holder_id)
+LEFT JOIN said AS f USING (holder_id)
 ORDER BY s.wasted_gpu_hours DESC, s.gpu_hours DESC, h.job;

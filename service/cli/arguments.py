@@ -68,6 +68,7 @@ def make_parser() -> argparse.ArgumentParser:
         _status,
         _collect,
         _ledger,
+        _job,
         _findings,
         _alerts,
         _advise,
@@ -206,6 +207,13 @@ def _ledger(verbs: Verbs) -> None:
     )
     _window(verb, "24h")
     _filters(verb)
+    _json(verb)
+
+
+def _job(verbs: Verbs) -> None:
+    verb = _verb(verbs, "job", "one job, running or ended: given, used, wasted, its verdict and each GPU")
+    verb.add_argument("job", metavar="JOB", help="a job's id, or its name where only one has it")
+    _window(verb, "30d")
     _json(verb)
 
 

@@ -46,7 +46,8 @@ def _body(scene: Scene) -> None:
 
 
 def _head(scene: Scene, found: pd.DataFrame, open_only: bool) -> None:
-    waste = feed.ask_if_kept("waste", **scene.asked)
+    # To this moment, as the findings: what was opened since the newest whole minute is open too.
+    waste = feed.ask_if_kept("waste", **scene.asked_until_now)
     if found.empty:
         st.header(f"{judged.calm()}{wasted(waste, open_only=open_only)}", anchor=False)
     else:

@@ -6,12 +6,13 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from service.client.job_verdicts import efficiency, verdict
 from service.pages import acting, feed, launched, wording
 from service.pages.allowed import allowed
 from service.pages.chart_frame import rows
 from service.pages.chart_heat import PICK, heat_map
 from service.pages.chart_lanes import lanes_chart, measured_lanes
-from service.pages.measures import banded, lanes_of, over_gpus
+from service.pages.measures import RUNGS, banded, lanes_of, over_gpus
 from service.pages.notice import NO_SUCH_JOB
 from service.pages.orders import keep_button
 from service.pages.patterns import pattern_of_job
@@ -38,6 +39,7 @@ COLUMNS = {
     "used_gpu_hours": "Used",
     "wasted_gpu_hours": "Wasted",
     "utilization": "Utilization",
+    "verdict": "Verdict",
     "job": "Id",
 }
 
@@ -138,6 +140,7 @@ def _list(scene: Scene, jobs: pd.DataFrame) -> None:
     )
     shown = jobs.assign(
         utilization=jobs["utilization_ratio"] * 100,
+        verdict=[verdict(row) for row in jobs.to_dict("records")],
         from_ts=jobs["from_ts"].dt.tz_convert(scene.zone),
         to_ts=jobs["to_ts"].dt.tz_convert(scene.zone),
     )
@@ -176,6 +179,7 @@ def _one(scene: Scene, row: Any) -> None:
     _back(scene.view)
     acting.say_what_came()
     st.header(_told(row), anchor=False)
+    st.markdown(plain(f"{efficiency(row)}."))
     _facts(scene, row)
     run_line(str(row["job"]))
     if wording.missing(row["to_ts"]) and scene.view.live:
@@ -184,6 +188,7 @@ def _one(scene: Scene, row: Any) -> None:
         allowed(scene.when, str(row["job"]))
     if not wording.missing(row["command"]):
         st.code(str(row["command"]), language="shell", wrap_lines=True)
+    _each_gpu(scene, str(row["job"]))
     timeline = feed.ask("job_timeline", job=row["job"], **scene.window.steps)
     if timeline.empty:
         st.caption("No sample of its GPUs lies in this time.")
@@ -194,8 +199,7 @@ def _one(scene: Scene, row: Any) -> None:
 
 def _told(row: Any) -> str:
     name = plain(row["job_name"] if not wording.missing(row["job_name"]) else row["job"])
-    share = wording.percent(row["utilization_ratio"])
-    return f"{name} used {share} of {wording.hours(row['gpu_hours'])}"
+    return f"{name}: {verdict(row)}"
 
 
 def _facts(scene: Scene, row: Any) -> None:
@@ -213,8 +217,6 @@ def _facts(scene: Scene, row: Any) -> None:
     items += [
         ("GPUs", wording.count(row["gpus"])),
         ("held", f"{scene.when(row['from_ts'])} to {until}"),
-        ("wasted", wording.hours(row["wasted_gpu_hours"])),
-        ("most memory on a GPU", wording.gibibytes(row["memory_used_max_bytes"])),
         ("id", str(row["job"])),
     ]
     if not wording.missing(row["cost"]):
@@ -225,8 +227,46 @@ def _facts(scene: Scene, row: Any) -> None:
         facts([("worked in the last 24 hours", told)])
 
 
+def _each_gpu(scene: Scene, job: str) -> None:
+    """A row for each GPU, under the verdict that is over all of them."""
+    gpus = feed.ask_if_kept("job_gpus", job=job, **scene.window.span)
+    if gpus is None or gpus.empty:
+        return
+    shown = pd.DataFrame(
+        {
+            "GPU": [wording.short_gpu(row.node, row.gpu_index, row.uuid) for row in rows(gpus)],
+            "Given": gpus["gpu_hours"],
+            "Used": gpus["used_gpu_hours"],
+            "Wasted": gpus["wasted_gpu_hours"],
+            "Not measured": gpus["unknown_gpu_hours"],
+            "Utilization": gpus["utilization_ratio"] * 100,
+            "Most memory": [wording.gibibytes(each) for each in gpus["memory_used_max_bytes"]],
+            "Measure": [_measure(each) for each in gpus["rung"]],
+            "Found": gpus["found"],
+        }
+    )
+    st.subheader("Each GPU", anchor=False)
+    hours = {
+        name: st.column_config.NumberColumn(name, format="%.1f")
+        for name in ("Given", "Used", "Wasted", "Not measured")
+    }
+    bar = st.column_config.ProgressColumn("Utilization", format="%.0f %%", min_value=0, max_value=100)
+    grid(
+        shown,
+        hide_index=True,
+        column_config={**hours, "Utilization": bar},
+        placeholder=wording.DASH,
+        key="job-each-gpu",
+        alt="What the job made of each of its GPUs in this time range",
+    )
+
+
+def _measure(rung: float | None) -> str:
+    return RUNGS.get(0 if wording.missing(rung) else int(rung or 0), "no measure")
+
+
 def _gpus(scene: Scene, timeline: pd.DataFrame) -> None:
-    st.subheader("Its GPUs", anchor=False)
+    st.subheader("Its GPUs over time", anchor=False)
     heat_keys(scene.colours)
     cells = timeline.assign(held_ratio=1.0, state=None)
     picked = charted(

@@ -76,7 +76,7 @@ def findings(scene: Scene) -> None:
     if found.empty:
         st.header(judged.calm(), anchor=False)
         return
-    waste = feed.ask_if_kept("waste", **scene.asked)
+    waste = feed.ask_if_kept("waste", **scene.asked_until_now)
     st.header(findings_sentence(found, waste, open_only=True), anchor=False)
     counts = found["kind"].value_counts()
     st.html(figures_html([(kind_label(str(kind)), wording.count(n)) for kind, n in counts.items()][:6]))

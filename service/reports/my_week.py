@@ -16,6 +16,7 @@ JOBS = (
     Column(key="job", title="Id"),
     Column(key="gpus", title="GPUs", measure=Measure.COUNT),
     *HELD_COLUMNS,
+    Column(key="verdict", title="Verdict"),
 )
 SHOWN = 20
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from service.client.job_verdicts import verdict
 from service.pages import wording
 from service.pages.chart_ranks import PARTS, part_colours, waste_bars
 from service.pages.chart_usage import allocated_and_used, ledger_bars
@@ -39,6 +40,7 @@ JOB_COLUMNS = (
     Column(key="project", title="Project"),
     Column(key="gpus", title="GPUs", measure=Measure.COUNT),
     *HELD_COLUMNS,
+    Column(key="verdict", title="Verdict"),
 )
 
 
@@ -160,8 +162,11 @@ def waste_chart(frame: Any, name: str) -> Chart | None:
 
 
 def job_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Jobs as tables show them, with a name for each."""
-    return [{**row, "name": row["job_name"] or row["command"] or row["job"]} for row in rows]
+    """Jobs as tables show them, with a name and a verdict for each."""
+    return [
+        {**row, "name": row["job_name"] or row["command"] or row["job"], "verdict": verdict(row)}
+        for row in rows
+    ]
 
 
 def worst_jobs(rows: Sequence[Mapping[str, Any]], top: int = TOP) -> list[dict[str, Any]]:

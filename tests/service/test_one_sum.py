@@ -136,11 +136,42 @@ def test_who_is_not_known_is_no_person_and_not_nobody(
     assert people_page.told_who(named(people, "people"), "people") == "2 people and some unknown"
 
 
+@pytest.mark.parametrize("job", world.BY_JOB)
+def test_the_verb_job_has_the_jobs_sum_and_each_gpus(
+    data: Path, capsys: pytest.CaptureFixture[str], job: str
+) -> None:
+    (row,) = json.loads(said(data, capsys, "job", job, *FLAGS, "--json"))
+    assert row["wasted_gpu_hours"] == pytest.approx(world.BY_JOB[job])
+    assert sum(gpu["wasted_gpu_hours"] for gpu in row["on"]) == pytest.approx(world.BY_JOB[job])
+    assert sum(gpu["gpu_hours"] for gpu in row["on"]) == pytest.approx(row["gpu_hours"])
+
+
+def test_the_verb_job_says_it_in_one_line_with_a_verdict(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """ana's: 2 GPUs for 3 h = 6.0; used 0.8 + 0.1 = 0.9, 15%; wasted 4.0, 67%."""
+    head, line, verdict, *rest = said(data, capsys, "job", "fit", *FLAGS).splitlines()
+    assert head == "slurm:1 fit · ana · vision · batch"
+    assert line == (
+        "  2 GPUs · 6.0 GPU-hours given, 0.9 used (15%), 4.0 wasted (67%) · most memory on a GPU 30.0 GiB"
+    )
+    assert verdict == "  idle for 67% of its time"
+    assert [row.split()[0] for row in rest if row.startswith("n1:")] == ["n1:0", "n1:1"]
+    assert main(["job", "nobody's", "--data", str(data)]) == 2
+    assert 'no job "nobody\'s" held a GPU' in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_reports_have_the_sum(client: Client) -> None:
     week = _report(client, ReportKind.CLUSTER_WEEK)
     assert week["figures"]["wasted_gpu_hours"] == pytest.approx(world.WASTED)
     assert week["figures"]["wasted_cost"] == pytest.approx(world.COST)
+    verdicts = {row["job"]: row["verdict"] for row in week["tables"]["wastes"]}
+    assert verdicts == {
+        "slurm:1": "idle for 67% of its time",
+        "slurm:2": "did not compute",
+        "pod:x": "idle for 67% of its time",
+    }
     ana = _report(client, ReportKind.MY_WEEK, user="ana")
     assert ana["figures"]["wasted_gpu_hours"] == pytest.approx(world.BY_USER["ana"])
     vision = _report(client, ReportKind.PROJECT_WEEK, project="vision")

@@ -1,0 +1,91 @@
+"""One verdict for a job over all its GPUs, and its efficiency in one line, running or ended. Pure.
+
+From a row of the query ``jobs``: the ledger's hours of the window that is looked at, and the kinds of what
+was found. The order of the questions is that of what a person would want to know first.
+"""
+
+from collections.abc import Mapping
+from math import isnan
+from typing import Any
+
+from analytics.findings.words import gib, percent, percent_covered
+from collector.model import Rung
+
+ENOUGH_MEASURED = 0.95
+"""As findings are judged: with less, the answer is unknown."""
+IDLE_RATIO = 0.5
+"""Idle for half of its time: more than anything else it did, it waited."""
+SOME_IDLE_RATIO = 0.1
+"""Under a tenth is what starts, checkpoints and ends take."""
+LOW_RATIO = 0.25
+"""Low saturation, as the ledger has it."""
+YOUNG_GPU_HOURS = 2.0
+"""A GPU is forgiven two hours of preparing (the policy's start-up limit)."""
+
+Row = Mapping[Any, Any]
+
+
+def verdict(row: Row) -> str:
+    """What became of a job's GPUs, in a few words without a subject: "used 1 of 4 GPUs"."""
+    held, unknown = row["gpu_hours"] or 0.0, row["unknown_gpu_hours"] or 0.0
+    if held <= 0:
+        return "held nothing in this time"
+    if unknown > (1 - ENOUGH_MEASURED) * held:
+        return f"not judged: {percent_covered(1 - unknown / held)} of its time was measured"
+    found = kinds(row)
+    gpus, used = _count(row["gpus"]), _count(row["gpus_used"])
+    if "crash-loop" in found:
+        return "crashed and started again and again, and never computed"
+    if not used:
+        young = _is_there(row) and held <= YOUNG_GPU_HOURS * max(gpus, 1)
+        return "has not computed yet" if young else "did not compute"
+    if used < gpus:
+        return f"used {used} of {gpus} GPUs"
+    if "straggler" in found:
+        return "worked unevenly: one part of its GPUs may wait for the other"
+    return _worked(row, held)
+
+
+def kinds(row: Row) -> frozenset[str]:
+    """The kinds of what was found about it."""
+    found = row["found"]
+    return frozenset(found.split(", ")) if isinstance(found, str) and found else frozenset()
+
+
+def efficiency(row: Row) -> str:
+    """Given, used and wasted in one line, of one denominator, and the most memory on a GPU."""
+    held, gpus = row["gpu_hours"] or 0.0, _count(row["gpus"])
+    bound = "at most " if row["rung"] == Rung.GPU_UTILIZATION else ""
+    memory = _count(row["memory_used_max_bytes"])
+    peak = f" · most memory on a GPU {gib(memory)}" if memory else ""
+    return (
+        f"{gpus} GPU{'' if gpus == 1 else 's'} · {held:,.1f} GPU-hours given, "
+        f"{bound}{row['used_gpu_hours'] or 0.0:,.1f} used{_of(row['used_gpu_hours'], held)}, "
+        f"{row['wasted_gpu_hours'] or 0.0:,.1f} wasted{_of(row['wasted_gpu_hours'], held)}{peak}"
+    )
+
+
+def _worked(row: Row, held: float) -> str:
+    wasted, busy = row["wasted_gpu_hours"] or 0.0, row["busy_gpu_hours"] or 0.0
+    level = (row["used_gpu_hours"] or 0.0) / busy if busy else 0.0
+    if wasted >= IDLE_RATIO * held:
+        return f"idle for {percent(wasted / held)} of its time"
+    if level < LOW_RATIO:
+        return f"worked, and filled {percent(level)} of its GPUs while it did"
+    if wasted >= SOME_IDLE_RATIO * held:
+        return f"worked, and was idle for {percent(wasted / held)} of its time"
+    return "worked"
+
+
+def _is_there(row: Row) -> bool:
+    """Whether it still holds a GPU; frames have NaT for None."""
+    return row["to_ts"] is None or str(row["to_ts"]) == "NaT"
+
+
+def _count(value: Any) -> int:
+    """A whole number; of a frame's NaN, as of None, nothing is known and nothing counted."""
+    return 0 if value is None or isnan(value) else int(value)
+
+
+def _of(part: float | None, held: float) -> str:
+    return f" ({percent((part or 0.0) / held)})" if held > 0 else ""

@@ -1,0 +1,65 @@
+-- What one job made of each of its GPUs in the window.
+--
+-- @param job text: the job's id
+-- @param from_ts minute: start of the window
+-- @param to_ts minute: end of the window, exclusive
+-- @mark hours_to rollup_1h
+-- @mark days_to rollup_1d
+-- @column uuid text: the GPU
+-- @column node text: its machine
+-- @column gpu_index integer: its index there
+-- @column model text: its model
+-- @column mig_profile text: the profile of a MIG instance
+-- @column from_ts timestamp: given since
+-- @column to_ts timestamp: given until
+-- @column gpu_hours double (GPU-hours): held in the window
+-- @column used_gpu_hours double (GPU-hours): utilization times measured time
+-- @column wasted_gpu_hours double (GPU-hours): of those held, empty or idle
+-- @column low_saturation_gpu_hours double (GPU-hours): busy, under 25%
+-- @column busy_gpu_hours double (GPU-hours): in use, however little
+-- @column unknown_gpu_hours double (GPU-hours): not measured
+-- @column utilization_ratio double (ratio): used over measured time
+-- @column rung tinyint: the lowest rung that went in (1 GPU utilization: an upper bound; 3 SM active)
+-- @column memory_used_max_bytes bigint (bytes): the most used
+-- @column memory_total_bytes bigint (bytes): the memory of it
+-- @column found text: the kinds of what was found about the job on it in the window, comma-separated
+-- @null to_ts: it still holds it; found: nothing; else: not known or not measured
+WITH own AS (
+    SELECT holder_id FROM holders WHERE job = $job
+), given AS (
+    SELECT gpu_id, min(from_ts) AS from_ts, CASE WHEN bool_and(to_ts IS NOT NULL) THEN max(to_ts) END AS to_ts
+    FROM allocations SEMI JOIN own USING (holder_id)
+    WHERE from_ts < $to_ts AND (to_ts IS NULL OR to_ts > $from_ts)
+    GROUP BY gpu_id
+), rolled AS (
+    SELECT
+        gpu_id, sum(free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms + good_ms + suspect_ms
+            + unknown_ms)::BIGINT AS total_ms,
+        sum(used_ms)::BIGINT AS used_ms, sum(measured_ms)::BIGINT AS measured_ms,
+        sum(allocated_empty_ms + held_idle_ms)::BIGINT AS wasted_ms, sum(low_saturation_ms)::BIGINT AS low_ms,
+        sum(low_saturation_ms + moderate_ms + good_ms)::BIGINT AS busy_ms, sum(unknown_ms)::BIGINT AS unknown_ms,
+        min(rung) FILTER (WHERE measured_ms > 0)::TINYINT AS rung, max(memory_used_max_bytes) AS memory_used_max_bytes
+    FROM usage($from_ts, $to_ts, $hours_to, $days_to)
+    WHERE holder_id IN (SELECT holder_id FROM own)
+    GROUP BY gpu_id
+), said AS (
+    SELECT gpu_id, string_agg(DISTINCT kind, ', ' ORDER BY kind) AS found
+    FROM findings SEMI JOIN own USING (holder_id)
+    WHERE opened_at < $to_ts AND (closed_at IS NULL OR closed_at > $from_ts)
+        AND kind NOT IN ('uses-part', 'straggler')
+    GROUP BY gpu_id
+)
+SELECT
+    g.uuid, g.node, g.gpu_index, g.model, g.mig_profile, a.from_ts, a.to_ts,
+    coalesce(total_ms * share_of_device / 3600000.0, 0.0) AS gpu_hours,
+    coalesce(used_ms * share_of_device / 3600000.0, 0.0) AS used_gpu_hours,
+    coalesce(wasted_ms * share_of_device / 3600000.0, 0.0) AS wasted_gpu_hours,
+    coalesce(low_ms * share_of_device / 3600000.0, 0.0) AS low_saturation_gpu_hours,
+    coalesce(busy_ms * share_of_device / 3600000.0, 0.0) AS busy_gpu_hours,
+    coalesce(unknown_ms * share_of_device / 3600000.0, 0.0) AS unknown_gpu_hours,
+    used_ms / nullif(measured_ms, 0) AS utilization_ratio, r.rung, r.memory_used_max_bytes, g.memory_total_bytes, f.found
+FROM given AS a
+JOIN gpus AS g USING (gpu_id)
+LEFT JOIN rolled AS r USING (gpu_id)
+LEFT JOIN said AS f USING (gpu_id)
+ORDER BY g.node, g.gpu_index, g.uuid;

@@ -1,0 +1,118 @@
+"""``fallow job JOB``: what one job was given and made of it, a verdict, and each GPU's row below.
+
+Of any job that held a GPU in the window, running or ended; ``fallow jobs JOB`` is about one that was
+submitted here, with its settings and what was done to it.
+"""
+
+import argparse
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.padding import Padding
+
+from service.cli import words
+from service.cli.job_words import job_id
+from service.cli.screen import Column, console, place, print_json, table
+from service.client import Client, connect
+from service.spans import window
+from service.trouble import Trouble
+
+COLUMNS = (
+    Column(title="GPU"),
+    Column(title="given", right=True),
+    Column(title="used", right=True),
+    Column(title="wasted", right=True),
+    Column(title="unknown", right=True),
+    Column(title="utilization", right=True),
+    Column(title="memory", right=True),
+    Column(title="found", least=12),
+)
+UPPER_BOUND = 1
+"""The rung of GPU utilization: the share of time in which any kernel ran."""
+
+
+class NoSuchJob(Trouble):
+    """No job of that name held a GPU in the window."""
+
+
+def run(flags: argparse.Namespace) -> int:
+    """Print one job's efficiency, verdict and GPUs."""
+    start, end = window(flags.since, flags.until, datetime.now(UTC))
+    span = {"from_ts": start, "to_ts": end}
+    with connect(flags.data) as client:
+        row = _named(client, flags, span)
+        gpus = client.rows("job_gpus", job=row["job"], **span)
+        said = client.rows("findings", **span)
+    found = [each for each in said if each["job"] == row["job"]]
+    if flags.json:
+        print_json([_record(row, gpus, found)], flags)
+        return 0
+    _draw(row, gpus, found, start)
+    return 0
+
+
+def _named(client: Client, flags: argparse.Namespace, span: dict[str, datetime]) -> dict[str, Any]:
+    """The job's row, by its id, or by its name where only one has it. Raises ``NoSuchJob``."""
+    rows, name = client.rows("jobs", **span), job_id(flags.job)
+    own = [row for row in rows if row["job"] in (name, flags.job)]
+    own = own or [row for row in rows if row["job_name"] == flags.job]
+    if len(own) == 1:
+        return own[0]
+    if own:
+        ids = ", ".join(sorted(row["job"] for row in own)[:8])
+        raise NoSuchJob(f"{len(own)} jobs are called {flags.job!r}; name one by its id: {ids}")
+    raise NoSuchJob(
+        f"no job {flags.job!r} held a GPU in this time; `fallow ledger --by job --since {flags.since}` lists "
+        "those that did, and --since goes further back"
+    )
+
+
+def _record(row: dict[str, Any], gpus: list[dict[str, Any]], found: list[dict[str, Any]]) -> dict[str, Any]:
+    from analytics.job_verdict import verdict
+
+    findings = [{name: each[name] for name in ("kind", "uuid", "sentence", "closed_at")} for each in found]
+    return {**row, "verdict": verdict(row), "on": gpus, "findings": findings}
+
+
+def _draw(
+    row: dict[str, Any], gpus: list[dict[str, Any]], found: list[dict[str, Any]], start: datetime
+) -> None:
+    from analytics.job_verdict import efficiency, verdict
+
+    screen = console()
+    who = " · ".join(str(each) for each in (row["user_name"], row["project"], row["kind"]) if each)
+    name = f" {row['job_name']}" if row["job_name"] else ""
+    screen.print(f"{row['job']}{name}{f' · {who}' if who else ''}", style="bold")
+    screen.print(f"  {efficiency(row)}")
+    screen.print(f"  {verdict(row)}", style="bold")
+    screen.print(f"  {_when(row, start)}", style="bright_black")
+    screen.print(table(COLUMNS, [_line(each) for each in gpus]))
+    if any(each["rung"] == UPPER_BOUND for each in gpus):
+        screen.print(
+            "used and utilization marked ≤ are GPU utilization: an upper bound", style="bright_black"
+        )
+    for each in found:
+        over = "" if each["closed_at"] is None else " (over)"
+        screen.print(f"{each['kind']}{over}", style="bold")
+        screen.print(Padding(each["sentence"], (0, 0, 0, 2), expand=False))
+
+
+def _when(row: dict[str, Any], start: datetime) -> str:
+    began = datetime.fromisoformat(row["from_ts"]).replace(tzinfo=UTC)
+    until = "now" if row["to_ts"] is None else words.clock_time(row["to_ts"])
+    part = "" if began >= start else f"; hours are of the time since {start.astimezone():%Y-%m-%d %H:%M}"
+    return f"held {words.clock_time(row['from_ts'])} to {until}{part}"
+
+
+def _line(row: dict[str, Any]) -> tuple[str, ...]:
+    bound = "≤" if row["rung"] == UPPER_BOUND else ""
+    return (
+        place(row),
+        words.hours(row["gpu_hours"]),
+        f"{bound}{words.hours(row['used_gpu_hours'])}",
+        words.hours(row["wasted_gpu_hours"]),
+        words.hours(row["unknown_gpu_hours"]),
+        f"{bound}{words.percent(row['utilization_ratio'])}" if row["rung"] else words.NOTHING,
+        words.memory(row["memory_used_max_bytes"], row["memory_total_bytes"]),
+        row["found"] or "",
+    )

@@ -1,0 +1,64 @@
+"""One verdict a job, and its efficiency in one line."""
+
+from typing import Any
+
+import pytest
+
+from analytics.job_verdict import efficiency, verdict
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    """A job that ended after nine hours on four GPUs, of which it used one well."""
+    values: dict[str, Any] = {
+        "gpus": 4,
+        "gpus_used": 1,
+        "gpu_hours": 36.0,
+        "used_gpu_hours": 5.9,
+        "wasted_gpu_hours": 27.0,
+        "busy_gpu_hours": 9.0,
+        "unknown_gpu_hours": 0.0,
+        "memory_used_max_bytes": 52 << 30,
+        "rung": 3,
+        "found": None,
+        "to_ts": "2026-11-20T10:00:00",
+    }
+    return values | changes
+
+
+ALL = {"gpus_used": 4, "wasted_gpu_hours": 0.0, "busy_gpu_hours": 36.0, "used_gpu_hours": 30.0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "used 1 of 4 GPUs"),
+        (ALL, "worked"),
+        (ALL | {"found": "straggler"}, "worked unevenly: one part of its GPUs may wait for the other"),
+        (ALL | {"wasted_gpu_hours": 20.0, "busy_gpu_hours": 16.0}, "idle for 56% of its time"),
+        (ALL | {"wasted_gpu_hours": 7.2}, "worked, and was idle for 20% of its time"),
+        (ALL | {"used_gpu_hours": 3.6}, "worked, and filled 10% of its GPUs while it did"),
+        ({"gpus_used": 0}, "did not compute"),
+        ({"gpus_used": 0, "to_ts": None, "gpu_hours": 4.0}, "has not computed yet"),
+        ({"gpus_used": 0, "to_ts": None}, "did not compute"),
+        (
+            {"gpus_used": 0, "found": "crash-loop, uses-part"},
+            "crashed and started again and again, and never computed",
+        ),
+        ({"unknown_gpu_hours": 3.6}, "not judged: 90% of its time was measured"),
+        ({"gpu_hours": 0.0}, "held nothing in this time"),
+    ],
+)
+def test_the_verdict_is_of_all_its_gpus(changes: dict[str, Any], said: str) -> None:
+    assert verdict(row(**changes)) == said
+
+
+def test_the_efficiency_has_one_denominator() -> None:
+    assert efficiency(row()) == (
+        "4 GPUs · 36.0 GPU-hours given, 5.9 used (16%), 27.0 wasted (75%) · most memory on a GPU 52.0 GiB"
+    )
+
+
+def test_an_upper_bound_is_shown_as_one_and_what_is_not_measured_not_at_all() -> None:
+    said = efficiency(row(rung=1, memory_used_max_bytes=None, gpus=1))
+    assert said == "1 GPU · 36.0 GPU-hours given, at most 5.9 used (16%), 27.0 wasted (75%)"
+    assert efficiency(row(memory_used_max_bytes=float("nan"))).endswith("wasted (75%)")
