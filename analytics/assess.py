@@ -11,7 +11,7 @@ from typing import Any
 
 from analytics.bin_table import bins_by_gpu
 from analytics.findings import judge, judge_jobs
-from analytics.findings.unproven import LASTS_S
+from analytics.findings.unproven import LASTS_S, unproven_claims
 from analytics.findings.window import newest, stale
 from analytics.model import (
     BIN_MS,
@@ -65,7 +65,7 @@ def assess(connection: Connection, now_ms: int, thresholds: Thresholds, tick_ms:
         as_of_ms=now_ms,
         window_from_ms=from_ms,
         coverage=_coverage(pasts, now_ms, thresholds, tick_ms),
-        findings=(*judge_jobs(pasts, verdicts, thresholds), *by_gpu),
+        findings=(*unproven_claims(pasts), *judge_jobs(pasts, verdicts, thresholds), *by_gpu),
         unknown=tuple(entry for verdict in verdicts for entry in verdict.unknown),
         starting=tuple(entry for verdict in verdicts for entry in verdict.starting),
         patterns=patterns(connection, now_ms, thresholds),

@@ -1,6 +1,6 @@
 """All judgements about one GPU, in order: can anything be said, is it faulty, how is it used."""
 
-from analytics.findings import faults, holding, intruders, loops, rare, saturation, unproven
+from analytics.findings import faults, holding, intruders, loops, rare, saturation
 from analytics.findings.window import stale
 from analytics.model import Finding, FindingKind, GpuPast, StartingUp, Unknown, Verdict
 from analytics.thresholds import Thresholds
@@ -14,15 +14,13 @@ def judge(past: GpuPast, now_ms: int, thresholds: Thresholds, tick_ms: int) -> V
     A silent GPU is judged by its silence alone: about everything else the answer is Unknown.
     """
     silence = stale(past, now_ms, thresholds, tick_ms)
-    claimed = unproven.unproven_claim(past)
     if silence is not None:
         fallen = faults.falling(past, now_ms, thresholds)
         return Verdict(
-            findings=tuple(each for each in (fallen, claimed) if each is not None),
+            findings=() if fallen is None else (fallen,),
             unknown=(Unknown(uuid=past.uuid, kinds=EVERY_KIND, reason=silence),),
         )
     answers: list[Finding | Unknown | StartingUp | None] = [
-        claimed,
         faults.suspect(past, thresholds),
         faults.zombie(past, thresholds),
         intruders.intruder(past, thresholds),

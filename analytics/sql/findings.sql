@@ -18,7 +18,7 @@
 -- @column node text: its machine
 -- @column gpu_index integer: its index there
 -- @column model text: its model
--- @column user_name text: who holds it
+-- @column user_name text: who holds it; of an unproven claim, who claims it
 -- @column project text: for which project
 -- @column job text: the job's id
 -- @column job_name text: the job's name
@@ -39,7 +39,8 @@
 -- @null closed_at: still so; user_name, project, job: nobody holds it, or not known; cost: no price; hours: no waste
 WITH chosen AS (
     SELECT
-        f.*, g.uuid, g.node, g.gpu_index, g.model, h.user_name, h.project, h.job, h.job_name,
+        f.*, g.uuid, g.node, g.gpu_index, g.model, h.project, h.job, h.job_name,
+        CASE WHEN f.kind = 'unproven-claim' THEN json_extract_string(f.evidence, '$.user') ELSE h.user_name END AS user_name,
         f.kind IN ('uses-part', 'straggler') AS is_of_job,
         f.kind IN ('suspect-counters', 'zombie-memory', 'falling-gpu', 'intruder', 'unproven-claim') AS is_no_waste
     FROM findings AS f
@@ -48,7 +49,8 @@ WITH chosen AS (
     WHERE f.opened_at < $to_ts AND (f.closed_at IS NULL OR f.closed_at > $from_ts)
         AND ($open IS NULL OR (f.closed_at IS NULL) = $open)
         AND ($node IS NULL OR g.node = $node) AND ($model IS NULL OR g.model = $model)
-        AND ($project IS NULL OR h.project = $project) AND ($user IS NULL OR h.user_name = $user)
+        AND ($project IS NULL OR h.project = $project) AND ($user IS NULL OR h.user_name = $user
+            OR (f.kind = 'unproven-claim' AND json_extract_string(f.evidence, '$.user') = $user))
 ), spent AS (
     SELECT
         gpu_id, holder_id, sum(allocated_empty_ms + held_idle_ms)::BIGINT AS wasted_ms,

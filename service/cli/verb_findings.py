@@ -15,6 +15,9 @@ from service.client import Client
 from service.client.errors import StoreOlder, UnknownQuery
 from service.spans import window
 
+ABOUT = {"intruder": "given to ", "unproven-claim": "claimed by "}
+"""What the person in a finding's first line is to it, where it isn't what that person does with the GPU."""
+
 KIND_STYLES = {
     "held-idle": "red",
     "allocated-empty": "magenta",
@@ -175,7 +178,7 @@ def _draw(row: dict[str, Any], now: datetime) -> RenderableType:
     head = Text.assemble(
         (row["kind"], KIND_STYLES.get(row["kind"], "bold")),
         f"  {place(row)}",
-        f" · {'given to ' if row['kind'] == 'intruder' else ''}{words.owner(row)}",
+        f" · {ABOUT.get(row['kind'], '')}{words.owner(row)}",
         f" · {row['project']}" if row["project"] else "",
         (f" · found {lasted} ago{over}", "bright_black"),
         (f" · {words.hours(row['wasted_gpu_hours'])} GPU-hours wasted", "red")

@@ -12,10 +12,11 @@ import pytest
 from advisor.statements import statement
 from analytics.assess import assess
 from analytics.findings import judge
-from analytics.findings.unproven import LASTS_S
+from analytics.findings.unproven import LASTS_S, unproven_claims
 from analytics.model import FindingKind, GpuPast, UnprovenClaim, Verdict
 from analytics.query import run
 from analytics.thresholds import Thresholds
+from collector.model import GpuUuid
 from collector.store.database import Store
 from collector.store.retention import Retention
 from tests.analytics.pasts import NOON_MS, TICK_MS, bins, claim, minutes_before_noon, past
@@ -35,23 +36,45 @@ def judged(gpu: GpuPast) -> Verdict:
 
 
 def test_a_claim_is_told_with_whose_it_is_and_what_is_wrong_with_it() -> None:
-    (finding,) = judged(past(claim(), bins=bins(utilization=0.6), unproven=(claimed(),))).findings
+    (finding,) = unproven_claims([past(claim(), bins=bins(utilization=0.6), unproven=(claimed(),))])
     assert (finding.kind, finding.since_ms) == (FindingKind.UNPROVEN_CLAIM, minutes_before_noon(9))
     assert finding.sentence == (
         "GPU 3 of node1 is claimed by ben's fallow:7, and was not given to it: it says that it carried out "
         "order 500, and cannot show that order. It holds nothing by that."
     )
-    assert finding.wasted_gpu_hours is None and finding.holder is not None
-    several = past(unproven=(claimed(), claimed("eve", "fallow:8"), claimed("eve", "fallow:9")))
-    assert "fallow:7, and 2 more, and was not given" in judged(several).findings[0].sentence
+    assert finding.wasted_gpu_hours is None
+    assert finding.holder is None, "whose GPU it names has no part in it"
+    several = past(unproven=(claimed(), claimed("ben", "fallow:8"), claimed("ben", "fallow:9")))
+    assert "fallow:7, and 2 more, and was not given" in unproven_claims([several])[0].sentence
+
+
+def test_one_claim_to_every_gpu_is_one_finding_of_who_claims() -> None:
+    gpus = [
+        replace(past(claim(), unproven=(claimed(),)), uuid=GpuUuid(f"GPU-{i}"), gpu_index=i) for i in range(8)
+    ]
+    (finding,) = unproven_claims(gpus)
+    assert finding.sentence.startswith("GPU 0, 1, ") and "were not given to it" in finding.sentence
+    assert {each.name: each.value for each in finding.evidence} == {
+        "claims": 1,
+        "gpus": 8,
+        "user": "ben",
+        "job": "fallow:7",
+    }
+
+
+def test_two_who_claim_the_same_gpus_have_a_finding_each_while_there_are_gpus() -> None:
+    both = (claimed(), claimed("eve", "fallow:8"))
+    gpus = [replace(past(unproven=both), uuid=GpuUuid(f"GPU-{i}"), gpu_index=i) for i in range(2)]
+    found = unproven_claims(gpus)
+    assert [each.uuid for each in found] == ["GPU-0", "GPU-1"]
+    assert ["ben's" in each.sentence for each in found] == [True, False]
+    (shared,) = unproven_claims(gpus[:1])
+    assert "ben's fallow:7, and one more, and was not" in shared.sentence
 
 
 def test_nobody_is_judged_differently_for_what_somebody_claims() -> None:
     for gpu in (past(claim(), bins=bins(utilization=0.0)), past(bins=bins(utilization=0.0)), past()):
-        plain, beside = judged(gpu), judged(replace(gpu, unproven=(claimed(),)))
-        others = tuple(each for each in beside.findings if each.kind is not FindingKind.UNPROVEN_CLAIM)
-        assert (others, beside.unknown, beside.starting) == (plain.findings, plain.unknown, plain.starting)
-        assert len(beside.findings) == len(others) + 1
+        assert judged(replace(gpu, unproven=(claimed(),))) == judged(gpu)
 
 
 @pytest.fixture
