@@ -12,19 +12,20 @@ from datetime import UTC, datetime
 from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
-from advisor.engines.telling import plain
 from advisor.policies.sayings import gib, lasting, percent
 from service.alerts.hours import is_working, next_digest, next_hours
 from service.alerts.model import AlertKind, Case, Change, Condition, Turn
+from service.client.printable import on_a_line
 from service.config.alerting import EVERYTHING, AlertsConfig, ReceiverConfig
 from service.config.telling import DeliveryConfig
 from service.delivery.addresses import receiver_of
+from service.delivery.dialects import uncalled, unlinked
 
 OWNERS_KINDS = frozenset({AlertKind.HELD_IDLE, AlertKind.MEMORY_HOG, AlertKind.QUOTA_STARVED})
 PROJECT_KINDS = OWNERS_KINDS
 FALLEN = "falling"
 USER, PROJECT, OPERATOR = "user", "project", "to"
-PIECE, MOST_CHARS = 500, 4_000
+MOST_CHARS = 4_000
 """Names and commands in a text can be as long as somebody likes."""
 
 
@@ -235,7 +236,6 @@ def link_of(condition: Condition, dashboard_url: str) -> str:
 
 
 _STAMP = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d) UTC\b")
-_CALL = re.compile(r"@(?=(?:everyone|here|channel|all)\b)|<(?=[!@#])", re.IGNORECASE)
 
 
 def in_zone(text: str, zone: str) -> str:
@@ -254,12 +254,12 @@ def in_zone(text: str, zone: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """Words in which users' names for their jobs stand: one line, nothing unprintable, and no call to all.
+    """Words in which users' names for their jobs stand: one line, nothing unprintable, no call, no link.
 
-    A job called ``@everyone`` or ``<!channel>`` must not ring a whole chat.
+    A job called ``@everyone`` or ``<!channel>`` must not ring a whole chat, nor one called ``http://...``
+    lead anybody there.
     """
-    pieces = (text[at : at + PIECE] for at in range(0, min(len(text), MOST_CHARS), PIECE))
-    return _CALL.sub(lambda found: f"{found[0]}\N{WORD JOINER}", "".join(map(plain, pieces)))
+    return unlinked(uncalled(on_a_line(text, MOST_CHARS)))
 
 
 def _intent(condition: Condition) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from service.delivery.addresses import harmless
+from service.delivery.dialects import prepared
 from service.delivery.message import Body, Event, Message, What, standing
 from service.delivery.outbox import locked, note, read, read_log
 
@@ -51,22 +52,15 @@ def spare_loopback(environment: MutableMapping[str, str]) -> None:
 
 def send(message: Message, address: str, place: Path) -> str:
     """What went wrong, empty when nothing did. Blocks; raises nothing for what a server does."""
-    return _sent(
-        address,
-        lambda target: _pass_over(target, place / TAKEN),
-        title=message.title,
-        body=message.text,
-        body_format=_FORMATS[message.body],
-        attach=[str(place / name) for name in message.attachments] or None,
-    )
+    return _sent(address, lambda target: _pass_over(target, place / TAKEN), message, place)
 
 
 def send_plain(address: str, title: str, text: str) -> str:
     """The same for a plain text of which nothing is kept: a second try may reach somebody twice."""
-    return _sent(address, lambda target: None, title=title, body=text, body_format=_FORMATS[Body.TEXT])
+    return _sent(address, lambda target: None, Message(key="", to="", title=title, text=text), None)
 
 
-def _sent(address: str, prepare: Callable[[Any], None], **message: Any) -> str:
+def _sent(address: str, prepare: Callable[[Any], None], message: Message, place: Path | None) -> str:
     import apprise
 
     said = _Said()
@@ -77,8 +71,22 @@ def _sent(address: str, prepare: Callable[[Any], None], **message: Any) -> str:
     prepare(target)
     one = apprise.Apprise()
     one.add(target)
-    done = one.notify(**message)
+    title, text = prepared(message.title, message.text, message.body, _schemas(target))
+    done = one.notify(
+        title=title,
+        body=text,
+        body_format=_FORMATS[message.body],
+        attach=None if place is None else [str(place / name) for name in message.attachments] or None,
+    )
     return "" if done else f"{harmless(address)}: {said.newest or 'it was refused, or nobody answered'}"
+
+
+def _schemas(target: Any) -> frozenset[str]:
+    """What the addresses of such a receiver begin with."""
+    named = (target.protocol, target.secure_protocol)
+    return frozenset(
+        schema for each in named for schema in ((each,) if isinstance(each, str) else tuple(each or ()))
+    )
 
 
 _FORMATS = {Body.HTML: "html", Body.MARKDOWN: "markdown", Body.TEXT: "text"}

@@ -336,8 +336,10 @@ def test_the_commands_of_all_other_kinds_can_be_typed() -> None:
         ("@everyone look", "@\u2060everyone look"),
         ("<!channel>", "<\u2060!channel>"),
         ("<@U123>", "<\u2060@U123>"),
+        ("see http://evil.example", "see http:\u2060//evil.example"),
+        ("[x](y) @ada ada@example.org", "[x]\u2060(y) @\u2060ada ada@example.org"),
         ("pid:node1/7@1", "pid:node1/7@1"),
-        ("a\x1b]0;owned\x07b\r\nBcc: x", "a?]0;owned?b  Bcc: x"),
+        ("a\x1b]0;owned\x07b\r\nBcc: x", "a\\x1b]0;owned\\x07b\\r\\nBcc: x"),
     ],
 )
 def test_a_name_that_somebody_gave_a_job_does_nothing(said: str, shown: str) -> None:
