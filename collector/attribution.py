@@ -31,6 +31,9 @@ from collector.model import (
     Withheld,
 )
 
+PEERS = "fallow"
+"""The name of the source that reads other machines' Fallow (``collector.peer``)."""
+
 STRENGTH = {source: rank for rank, source in enumerate(ClaimSource)}
 """0 is the strongest, as the enum is written."""
 
@@ -71,10 +74,11 @@ def effective(
     """The attribution of all that the readings know, or ``None`` when not one of them looked."""
     if all((r.allocations, r.claims, r.processes, r.nodes) == (None,) * 4 for r in readings):
         return None
-    gpus = tuple(gpu for reading in readings for gpu in reading.gpus)
+    own = [reading for reading in readings if reading.source != PEERS]
+    gpus, others = _with_peers(own, [reading for reading in readings if reading.source == PEERS])
     processes = tuple(process for reading in readings for process in reading.processes or ())
     samples = tuple(sample for reading in readings for sample in reading.process_samples or ())
-    said = tuple(allocation for reading in readings for allocation in reading.allocations or ())
+    said = tuple(allocation for reading in own for allocation in reading.allocations or ())
     node_claims = tuple(claim for reading in readings for claim in reading.claims or ())
     users = users_of((*(claim.holder for claim in said), *(claim.holder for claim in node_claims)))
     environments = environment_claims(_hardware(gpus).values(), processes, samples, users)
@@ -85,12 +89,25 @@ def effective(
         samples,
         now_ms,
         node_claims=node_claims,
+        others=others,
         project_of=project_of,
     )
     nodes = tuple(node for reading in readings for node in reading.nodes or ())
     held = frozenset(allocation.uuid for allocation in found.allocations)
     free = (gpu for gpu in _hardware(gpus).values() if gpu.uuid not in held)
     return replace(found, unclear=environments.unclear, withheld=withheld(nodes, free))
+
+
+def _with_peers(
+    own: Sequence[Reading], peers: Sequence[Reading]
+) -> tuple[tuple[Gpu, ...], tuple[Allocation, ...]]:
+    """All GPUs, and what peers say of theirs; a peer has no word on a GPU or a node that is measured here."""
+    here = tuple(gpu for reading in own for gpu in reading.gpus)
+    uuids, nodes = {gpu.uuid for gpu in here}, {gpu.node for gpu in here}
+    theirs = (gpu for reading in peers for gpu in reading.gpus)
+    away = tuple(gpu for gpu in theirs if gpu.uuid not in uuids and gpu.node not in nodes)
+    said = (allocation for reading in peers for allocation in reading.allocations or ())
+    return (*here, *away), tuple(each for each in said if each.uuid not in uuids)
 
 
 def attribute(
@@ -101,24 +118,28 @@ def attribute(
     now_ms: int,
     *,
     node_claims: Sequence[NodeClaim] = (),
+    others: Iterable[Allocation] = (),
     project_of: ProjectOf = no_project,
 ) -> Attribution:
     """Effective allocations and owners at ``now_ms``; the same for any order of the arguments.
 
+    ``others`` are another machine's words about its own GPUs: of a job that is known here they say nothing.
     A sample without its process, or on a GPU that is not among ``gpus``, has an unknown owner.
     """
     hardware, people = _hardware(gpus), _people(processes)
     present = presence(tuple(process_samples), people)
     on = present.on
     placed = as_on_gpus(node_claims, hardware.values(), people, on)
-    said = _ordered((*claims, *placed))
-    winning = _winners(said, hardware)
+    said, elsewhere = _ordered((*claims, *placed)), _ordered(others)
+    winning = _winners(_ordered((*said, *elsewhere)), hardware)
     named = (*(claim.holder for claim in said), *_in_words_order(claim.holder for claim in node_claims))
     known_jobs = {holder.job for holder in named}
     given = {uuid: words for uuid, words in winning.items() if words[0].source in GIVEN}
     verdicts = _verdicts(present, people, given, known_jobs)
     owners = _owners(on, people, hardware, verdicts, users_of(named))
     holding = _with_those_present(winning, present, owners, hardware)
+    here = known_jobs | set(owners.values())
+    named = (*named, *(claim.holder for claim in elsewhere if claim.holder.job not in here))
     holding_jobs = {claim.holder.job for claims in holding.values() for claim in claims}
     left = on.keys() - owners.keys()
     unknown = frozenset(key for key in left if not _is_orphan(key, on[key], verdicts))

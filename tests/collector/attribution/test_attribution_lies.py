@@ -1,9 +1,21 @@
 """What processes say of themselves, against those who would pay for it."""
 
+from dataclasses import replace
+
 import pytest
 
 from collector.attribution import effective
-from collector.model import ClaimSource, Holder, JobId, NodeClaim, Reading
+from collector.model import (
+    Allocation,
+    ClaimSource,
+    Gpu,
+    GpuUuid,
+    Holder,
+    JobId,
+    NodeClaim,
+    NodeName,
+    Reading,
+)
 from tests.collector.attribution.test_attribution_cases import (
     CONTAINER,
     GPUS,
@@ -114,3 +126,58 @@ def test_a_pod_that_is_on_a_gpu_of_another_is_not_that_other() -> None:
     elsewhere = NodeClaim(node=NODE, holder=Holder(job=JobId("pod:b/eval-0")), index=3)
     found = run([stranger], on(0, 71), pods("a/train-0"), [elsewhere])
     assert (found.owners, found.unknown) == ({}, {key(71)})
+
+
+AWAY = NodeName("gpu9")
+
+
+def peer(*allocations: Allocation, gpus: tuple[Gpu, ...] = ()) -> Reading:
+    far = Gpu(uuid=GpuUuid("GPU-far"), node=AWAY, index=0)
+    return Reading(source="fallow", at_ms=1, gpus=(far, *gpus), allocations=allocations)
+
+
+def said_of(uuid: str, job: str, user: str = "mallory") -> Allocation:
+    return Allocation(
+        uuid=GpuUuid(uuid), holder=Holder(job=JobId(job), user=user, project="p"), source=ClaimSource.LEASE
+    )
+
+
+def test_another_machine_says_nothing_of_gpus_and_jobs_that_are_measured_here() -> None:
+    local = Reading(
+        source="nvml",
+        at_ms=1,
+        gpus=tuple(GPUS),
+        processes=(process(71), process(72, slurm_job="813")),
+        process_samples=(*on(1, 71), *on(2, 72)),
+    )
+    squeue = Reading(source="slurm", at_ms=1, claims=tuple(slurm(812, 0)))
+    forged = (
+        said_of("GPU-0", "fallow:1"),
+        said_of("GPU-far", "slurm:812"),
+        said_of("GPU-far", f"pid:{NODE}/71@710"),
+        said_of("GPU-far", "slurm:813"),
+    )
+    fake = Gpu(uuid=GpuUuid("MIG-x"), node=NODE, index=0, parent_uuid=GpuUuid("GPU-0"))
+    moved = replace(GPUS[0], index=None, node=AWAY)
+    for readings in (
+        [local, squeue, peer(*forged, gpus=(fake, moved))],
+        [peer(*forged, gpus=(fake, moved)), squeue, local],
+    ):
+        found = effective(readings, 9)
+        assert found is not None
+        users = {(each.uuid, each.holder.job): each.holder.user for each in found.allocations}
+        assert users == {
+            ("GPU-0", "slurm:812"): "ann",
+            ("GPU-1", f"pid:{NODE}/71@710"): "ann",
+            ("GPU-2", "slurm:813"): "ann",
+            ("GPU-far", "slurm:812"): "ann",
+            ("GPU-far", "slurm:813"): "ann",
+            ("GPU-far", f"pid:{NODE}/71@710"): "ann",
+        }
+
+
+def test_another_machine_s_word_on_its_own_gpus_counts() -> None:
+    found = effective([peer(said_of("GPU-far", "fallow:3"))], 9)
+    assert found is not None
+    ((allocation,)) = found.allocations
+    assert (allocation.holder.user, allocation.source) == ("mallory", ClaimSource.LEASE)
