@@ -1,0 +1,50 @@
+"""A small training by ``fallow``, as ``two`` and ``two_gpus`` drive it; a line of JSON for each step.
+
+python -m fallow.controller ... -- tests/gpu/loads/elastic.py LOG STEPS [deterministic]
+"""
+
+import json
+import os
+import sys
+import time
+
+sys.path.insert(0, os.environ["PYTHONPATH"].split(os.pathsep)[0])
+
+from tests.gpu import place
+
+WIDTH = 16 if place.dry else 2048
+
+
+def main(log: str, steps: int, *, deterministic: bool) -> None:
+    """Train; what each step came to goes to the log, a line by whoever is first."""
+    torch, device = place.torch(), place.torch_device()
+    import fallow
+
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(16, WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, 4)).to(
+        device
+    )
+    generator = torch.Generator().manual_seed(1)
+    x, y = torch.randn(512, 16, generator=generator), torch.randint(0, 4, (512,), generator=generator)
+    data = torch.utils.data.TensorDataset(x, y)
+    job = fallow.connect(device=str(device))
+    trainer = job.elastic(
+        net,
+        torch.optim.SGD(net.parameters(), lr=0.05),
+        global_batch=32,
+        max_micro_batch=8,
+        deterministic=deterministic,
+    )
+    for step, batches in trainer.steps(data, steps):
+        for inputs, wanted in batches:
+            loss = torch.nn.functional.cross_entropy(net(inputs.to(device)), wanted.to(device))
+            trainer.backward(loss)
+        done = trainer.step()
+        row = {"step": step, "pid": os.getpid(), "world": trainer.world_size, "at_s": time.monotonic()}
+        with open(log, "a") as file:  # noqa: PTH123 - one write of a short line is whole
+            file.write(json.dumps(row | {"loss": None if done is None else done.loss}) + "\n")
+        time.sleep(0.02)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), deterministic="deterministic" in sys.argv)

@@ -1,0 +1,26 @@
+"""A JAX program as it comes: it takes three quarters of the GPU ahead, unless told otherwise."""
+
+import os
+from typing import Any
+
+from tests.gpu import place
+from tests.gpu.loads.pipe import serve
+
+
+def main() -> None:
+    """Compute once, and hold what was taken."""
+    kept: Any = None
+    if place.dry:
+        ahead = os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE") != "false"
+        place.pretend_process(os.getpid(), (60 if ahead else 2) * place.GIB)
+    else:
+        import jax.numpy as jnp
+
+        kept = jnp.ones((1024, 1024))
+        (kept @ kept).block_until_ready()
+    serve(lambda words: {"kept": kept is not None})
+    place.pretend_process(os.getpid(), None)
+
+
+if __name__ == "__main__":
+    main()

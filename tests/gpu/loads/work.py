@@ -1,0 +1,139 @@
+"""A program that computes, copies, trains or only holds, and says how fast it was when asked.
+
+    python -m tests.gpu.loads.work product N | copy MIB | train BATCH [IDLE] | hold MIB
+
+``rest`` stops it and ``go`` lets it go on; ``rate`` answers units a second since it was last asked (operations, bytes, samples); ``sum`` a number over
+what it holds, which has to be the same after any pause; ``drop`` gives up what it holds, and keeps the cache.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tests.gpu import place
+from tests.gpu.loads.pipe import Words, serve
+
+REST_S = 0.01
+CONTEXT_MIB = 500
+"""What the dry run says of a context; the step ``holders`` measures a real one."""
+
+
+class Work:
+    """Something that is done again and again; ``units`` of it a time."""
+
+    def __init__(self, once: Callable[[], object], units: float, held: Any, idle: float = 0.0) -> None:
+        self._once, self._units, self._held, self._idle = once, units, held, idle
+        self._done, self._since_s, self._rests = 0, time.monotonic(), False
+
+    def work(self) -> None:
+        """Ten times, and wait for the device; then rest for its share of the time, or all of it."""
+        if self._rests:
+            time.sleep(REST_S)
+            return
+        begun_s = time.monotonic()
+        for _ in range(10):
+            self._once()
+        place.synchronize()
+        self._done += 10
+        if self._idle:
+            time.sleep((time.monotonic() - begun_s) * self._idle / (1 - self._idle))
+
+    def told(self, words: Words) -> dict[str, Any]:
+        """``go``, ``rest``, ``rate``, ``sum`` or ``drop``."""
+        if words[0] in ("go", "rest"):
+            self._rests = words[0] == "rest"
+            return {"rests": self._rests}
+        if words[0] == "drop":
+            self._held = None
+            return {"dropped": True}
+        if words[0] == "sum":
+            return {
+                "sum": None if self._held is None else float(self._held[:: 1 << 10].double().sum().item())
+            }
+        now_s = time.monotonic()
+        rate = self._done * self._units / (now_s - self._since_s)
+        self._done, self._since_s = 0, now_s
+        return {"rate": rate}
+
+
+def main(kind: str, *arguments: str) -> None:
+    """Work of that kind, until the pipe closes."""
+    torch, device = place.torch(), place.torch_device()
+    mib = 0
+    torch.manual_seed(0)
+    rests = kind == "hold"
+    if kind == "product":
+        n = 64 if place.dry else int(arguments[0])
+        x, y = (_random(torch, device, n, n) for _ in range(2))
+        work = Work(lambda: x @ y, 2.0 * n**3, x)
+    elif kind == "copy":
+        mib = int(arguments[0])
+        source = _filled(torch, device, mib)
+        into = torch.empty_like(source)
+        work = Work(lambda: into.copy_(source), 2.0 * mib * place.MIB, source)
+    elif kind == "train":
+        batch = int(arguments[0])
+        work = _training(torch, device, batch, float(arguments[1]) if len(arguments) > 1 else 0.0)
+    else:
+        mib = int(arguments[0])
+        work = Work(lambda: None, 1.0, _filled(torch, device, mib))
+    place.synchronize()
+    place.pretend_process(os.getpid(), (mib + CONTEXT_MIB) * place.MIB)
+    if place.dry and "STANDIN_CUDA" in os.environ:
+        _known_to_libcuda(0)
+    try:
+        serve(work.told, None if rests else work.work)
+    finally:
+        place.pretend_process(os.getpid(), None)
+
+
+def _random(torch: Any, device: Any, *shape: int) -> Any:
+    made = torch.randn(*shape).to(device)
+    return made if place.dry else made.bfloat16()
+
+
+def _filled(torch: Any, device: Any, mib: int) -> Any:
+    """So many MiB of different numbers; a dry run's device is the host's memory, and holds a thousandth."""
+    count = mib * place.MIB // 4
+    if place.dry:
+        return torch.arange(max(count >> 10, 1 << 10)).to(device)
+    return torch.arange(count, dtype=torch.int32, device=device)
+
+
+def _training(torch: Any, device: Any, batch: int, idle: float) -> Work:
+    """ResNet-50 where torchvision is, else four convolutions; bf16 on a GPU."""
+    try:
+        if place.dry:
+            raise ImportError
+        from torchvision.models import resnet50
+
+        net = resnet50().to(device)
+        x = torch.randn(batch, 3, 224, 224, device=device)
+    except ImportError:
+        width = 4 if place.dry else 128
+        layers = [torch.nn.Conv2d(3, width, 3), torch.nn.ReLU()]
+        layers += [torch.nn.Conv2d(width, width, 3), torch.nn.ReLU()]
+        net = torch.nn.Sequential(*layers, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()).to(device)
+        side = 8 if place.dry else 224
+        x = torch.randn(batch, 3, side, side).to(device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+
+    def once() -> None:
+        optimizer.zero_grad()
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=not place.dry):
+            loss = net(x).square().mean()
+        loss.backward()
+        optimizer.step()
+
+    return Work(once, batch, x.flatten(), idle)
+
+
+def _known_to_libcuda(state: int) -> None:
+    with open(f"{os.environ['STANDIN_CUDA']}/{os.getpid()}", "w") as file:  # noqa: PTH123
+        file.write(f"{state}\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,91 @@
+"""Strangers off the GPU and back: how long it takes, what goes along, and what breaks.
+
+Host memory is touched first: a VM whose memory grows with use tells too little of it.
+"""
+
+import time
+from typing import Any
+
+from collector.procfs.entanglements import available_bytes, entanglement
+from tests.gpu import place, strangers
+from tests.gpu.answers import Figure, Missing, is_so, told
+
+SIZES_MIB = (1024,) if place.dry else (1024, 4096, 16384, 40960)
+GONE_S = 30.0
+SHORT_BYTES = 8 << 30
+
+
+def main() -> dict[str, Any]:
+    """Held memory of several sizes, then kinds of programs."""
+    figures: list[Figure] = []
+    for mib in SIZES_MIB:
+        if (available_bytes() or 0) < mib * place.MIB * 2 + SHORT_BYTES and not place.dry:
+            figures.append(told(f"hold {mib} MiB", "not tried: too little host memory"))
+            continue
+        figures += _to_and_fro(f"hold {mib} MiB", mib, "hold", mib)
+    kinds: dict[str, tuple[str, ...]] = {"training": ("train", "16")}
+    if not place.dry:
+        kinds["expandable segments"] = ("hold", "4096")
+    for name, arguments in kinds.items():
+        settings = {"PYTORCH_ALLOC_CONF": "expandable_segments:True"} if "expandable" in name else {}
+        figures += _to_and_fro(name, 0, *arguments, environment=settings)
+    return {"figures": figures}
+
+
+def _to_and_fro(
+    name: str, mib: int, kind: str, *arguments: object, environment: dict[str, str] | None = None
+) -> list[Figure]:
+    local = strangers.checkpointer()
+    load = place.Load("work", kind, *arguments, environment=environment)
+    back = True
+    try:
+        before = load.ask("sum")["sum"]
+        process = strangers.seen(load.pid)
+        now = entanglement(load.pid)
+        signs = [told(f"{name}: unified memory mapped", None if now is None else now.managed_bytes, "bytes")]
+        why = strangers.refusal(local, process)
+        if why is not None:
+            return [*signs, told(f"{name}: refused by us", why)]
+        paused = strangers.moved(local, "pause", process)
+        back = False
+        if not paused.ok:
+            back = paused.undone
+            return [*signs, is_so(f"{name}: pause", paused.found, "done")]
+        gone = _is_gone(load.pid)
+        resumed = strangers.moved(local, "resume", process)
+        back = resumed.ok
+        figures = [
+            is_so(f"{name}: memory left the GPU", gone, True),
+            is_so(f"{name}: resume", resumed.ok, True),
+        ]
+        if resumed.ok:
+            figures.append(is_so(f"{name}: the same numbers", load.ask("sum")["sum"], before))
+        gib = (process.memory_bytes or 0) / place.GIB
+        for verb, deed in (("off", paused), ("back", resumed)):
+            spent = sum(deed.seconds.values())
+            figures.append(told(f"{name}: {verb}, a GiB", spent / gib, "s"))
+        figures.append(told(f"{name}: lock", paused.seconds.get("lock"), "s"))
+        if mib and not place.dry:
+            took = strangers.resident_bytes(load.pid) / place.MIB
+            figures.append(told(f"{name}: its host memory afterwards", took, "MiB"))
+        return [*signs, *figures]
+    finally:
+        _let_go(load, back=back)
+
+
+def _is_gone(pid: int) -> bool:
+    until_s = time.monotonic() + GONE_S
+    while place.held_bytes(pid):
+        if time.monotonic() > until_s:
+            return False
+        time.sleep(0.2)
+    return True
+
+
+def _let_go(load: place.Load, *, back: bool) -> None:
+    """By its pipe alone: one that CUDA restored is not killed, and one that is paused ends when it is asked."""
+    status = load.end()
+    if status is None:
+        raise Missing(
+            f"process {load.pid} does not end{'' if back else ' while it is paused'}: leave it alone"
+        )

@@ -1,0 +1,141 @@
+"""What a step of ``fallow`` costs beside a plain loop's, alone and as a world of one that may grow."""
+
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import fallow
+from tests.gpu import place
+from tests.gpu.answers import Figure, at_most, told
+
+STEPS, WARM = (4, 3) if place.dry else (60, 10)
+LONG_S, RATIO, SHORT_S = 0.020, 1.01, 50e-6
+"""A hundredth of steps over 20 ms; 50 us more of shorter ones, where a hundredth is less than a launch."""
+
+
+def main() -> dict[str, Any]:
+    """Three sizes; ResNet-50 where torchvision is."""
+    torch = place.torch()
+    models: dict[str, Callable[[], tuple[Any, Any, int]]] = {"MLP of 0.3 M": lambda: _mlp(torch)}
+    if not place.dry:
+        models |= {"transformer of 124 M, bf16": lambda: _transformer(torch)}
+        try:
+            from torchvision.models import resnet50
+
+            models["ResNet-50 of 64, bf16"] = lambda: (
+                resnet50().to(place.torch_device()),
+                torch.randn(64, 3, 224, 224),
+                1000,
+            )
+        except ImportError:
+            pass
+    figures: list[Figure] = []
+    for name, make in models.items():
+        figures += _compared(torch, name, make)
+    return {"figures": figures}
+
+
+def _compared(torch: Any, name: str, make: Callable[[], tuple[Any, Any, int]]) -> list[Figure]:
+    plain, waits_plain = _steps(torch, *make(), elastic=False, amp="bf16" in name)
+    ours, waits = _steps(torch, *make(), elastic=True, amp="bf16" in name)
+    figures = [told(f"{name}: a plain step", plain * 1000, "ms"), told(f"{name}: ours", ours * 1000, "ms")]
+    if not place.dry:
+        bar = plain * RATIO if plain > LONG_S else plain + SHORT_S
+        figures.append(at_most(f"{name}: ours beside its bar", ours / bar, 1.0))
+    return [*figures, at_most(f"{name}: waits a step more than a plain loop's", waits - waits_plain, 0.0)]
+
+
+def _steps(torch: Any, net: Any, x: Any, classes: int, *, elastic: bool, amp: bool) -> tuple[float, float]:
+    """Median seconds a step, and how often a step waited for the device."""
+    device = place.torch_device()
+    y = torch.randint(0, classes, x.shape[:1] if x.is_floating_point() else x.shape)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+
+    def loss(inputs: Any, wanted: Any) -> Any:
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=amp):
+            out = net(inputs.to(device))
+            return torch.nn.functional.cross_entropy(out.flatten(0, -2), wanted.to(device).flatten())
+
+    took: list[float] = []
+    counted: list[int] = []
+    data = [(x, y)] * (STEPS + WARM)
+    if elastic:
+        whole = torch.utils.data.TensorDataset(x, y)
+        job = fallow.connect(device=str(device))
+        trainer = job.elastic(net, optimizer, global_batch=len(x), max_micro_batch=len(x))
+        for _, batches in trainer.steps(whole, STEPS + WARM, shuffle=False):
+            with _Counting(counted), _Timing(took):
+                for inputs, wanted in batches:
+                    trainer.backward(loss(inputs, wanted))
+                trainer.step()
+    else:
+        for inputs, wanted in data:
+            with _Counting(counted), _Timing(took):
+                optimizer.zero_grad()
+                value = loss(inputs, wanted)
+                value.backward()
+                optimizer.step()
+                float(value.detach().item())  # what a plain loop prints; fallow's step gives it too
+    place.synchronize()
+    return statistics.median(took[WARM:]), statistics.mean(counted[1:WARM])
+
+
+class _Timing:
+    def __init__(self, into: list[float]) -> None:
+        self._into = into
+
+    def __enter__(self) -> None:
+        self._begun_s = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self._into.append(time.perf_counter() - self._begun_s)
+
+
+class _Counting:
+    """How often the host waited in a step, by the pretend device's own count or by torch's warnings on a GPU.
+
+    Those take time, so only the steps that warm up are counted, but the first.
+    """
+
+    def __init__(self, into: list[int]) -> None:
+        self._into, self._counts = into, len(into) < WARM
+
+    def __enter__(self) -> None:
+        if self._counts and place.dry:
+            from tests.fallow import pretend
+
+            pretend.waits.clear()
+        elif self._counts:
+            self._caught = warnings.catch_warnings(record=True)
+            self._seen = self._caught.__enter__()
+            warnings.simplefilter("always")
+            place.torch().cuda.set_sync_debug_mode("warn")
+
+    def __exit__(self, *error: Any) -> None:
+        count = 0
+        if self._counts and place.dry:
+            from tests.fallow import pretend
+
+            count = len(pretend.waits)
+        elif self._counts:
+            place.torch().cuda.set_sync_debug_mode("default")
+            count = sum("synchronizing" in str(each.message) for each in self._seen)
+            self._caught.__exit__(*error)
+        self._into.append(count)
+
+
+def _mlp(torch: Any) -> tuple[Any, Any, int]:
+    width = 32 if place.dry else 384
+    layers = [torch.nn.Linear(64, width), torch.nn.ReLU(), torch.nn.Linear(width, width), torch.nn.ReLU()]
+    net = torch.nn.Sequential(*layers, torch.nn.Linear(width, 10)).to(place.torch_device())
+    return net, torch.randn(64, 64), 10
+
+
+def _transformer(torch: Any) -> tuple[Any, Any, int]:
+    layer = torch.nn.TransformerEncoderLayer(768, 12, 3072, batch_first=True)
+    net = torch.nn.Sequential(
+        torch.nn.Embedding(50257, 768), torch.nn.TransformerEncoder(layer, 12), torch.nn.Linear(768, 50257)
+    )
+    return net.to(place.torch_device()), torch.randint(0, 50257, (4, 512)), 50257

@@ -1,0 +1,56 @@
+"""Jobs that could not come back: refused by Fallow before the driver is asked, which is never tried."""
+
+from typing import Any
+
+from advisor.engines.checkpoint_child import free_memory
+from advisor.engines.gpu_room import SPARE_BYTES
+from tests.gpu import place, strangers
+from tests.gpu.answers import Figure, is_so, told
+from tests.gpu.mps import daemon
+
+
+def main() -> dict[str, Any]:
+    """A restore with the GPU filled by another; a client of MPS."""
+    return {"figures": [*_filled(), *_client()]}
+
+
+def _filled() -> list[Figure]:
+    """Paused, then its GPU is filled up to the last GiB: the restore is not begun, and works afterwards."""
+    local = strangers.checkpointer()
+    load = place.Load("work", "hold", 2048)
+    try:
+        before = load.ask("sum")["sum"]
+        process = strangers.seen(load.pid)
+        why = strangers.refusal(local, process)
+        if why is not None:
+            return [told("a process that holds 2 GiB", f"refused: {why}")]
+        paused = strangers.moved(local, "pause", process)
+        if not paused.ok:
+            return [is_so("pause", paused.found, "done")]
+        free = free_memory([process.uuids[0]])[process.uuids[0]] or 0
+        fills = (free - (process.memory_bytes or 0) - SPARE_BYTES // 2) // place.MIB
+        other = place.Load("work", "hold", fills)
+        try:
+            refused = strangers.moved(local, "resume", process)
+        finally:
+            other.end()
+        resumed = strangers.moved(local, "resume", process)
+        return [
+            is_so("with the GPU filled: refused by us", refused.found.startswith("nothing was done"), True),
+            is_so("afterwards it comes back", resumed.ok, True),
+            is_so("with the same numbers", resumed.ok and load.ask("sum")["sum"] == before, True),
+        ]
+    finally:
+        load.end()
+
+
+def _client() -> list[Figure]:
+    if place.dry or place.lacking("mps") is not None:
+        return [told("a client of MPS", "not tried: no MPS here")]
+    with daemon() as variables:
+        load = place.Load("work", "product", 1024, environment=variables)
+        try:
+            why = strangers.refusal(strangers.checkpointer(), strangers.seen(load.pid))
+        finally:
+            load.end()
+    return [is_so("a client of MPS is refused", "multi-process service" in (why or ""), True)]

@@ -1,0 +1,62 @@
+"""A process that Fallow did not start, taken off the GPU and brought back by Fallow's own checkpointer."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from advisor.engines.checkpoint import Deed, unfit
+from advisor.engines.checkpointer import LONGEST_S, LocalCheckpointer
+from advisor.register.foreign import Seen
+from collector.model import GpuUuid, NodeName
+from collector.procfs.entanglements import entanglement
+from service.examined import driver_version
+from tests.gpu import place
+from tests.gpu.answers import Missing
+
+LOCK_S = 10.0
+DRY_DRIVER = "580.95.05"
+
+
+def checkpointer() -> LocalCheckpointer:
+    """This machine's."""
+    return LocalCheckpointer(lambda: DRY_DRIVER if place.dry else driver_version(), LOCK_S)
+
+
+def seen(pid: int) -> Seen:
+    """As the collector hands it to the engine. Raises Missing when the driver says not what it holds."""
+    now, held = entanglement(pid), place.held_bytes(pid)
+    if now is None or held is None:
+        raise Missing(f"the driver does not say what process {pid} holds (another pid namespace?)")
+    uuid = GpuUuid(place.uuid())
+    return Seen(
+        node=NodeName("here"),
+        pid=pid,
+        started_ms=now.started_ms,
+        uid=now.uid,
+        uuids=(uuid,),
+        memory_bytes=held,
+        held={uuid: held},
+    )
+
+
+def refusal(local: LocalCheckpointer, *processes: Seen) -> str | None:
+    """Why these would not be paused; ``None``: they would."""
+    return unfit(local.host(), local.targets(processes))
+
+
+def moved(local: LocalCheckpointer, verb: str, process: Seen) -> Deed:
+    """``pause`` or ``resume``, waited for."""
+    held: Mapping[int, Mapping[GpuUuid, int]] = {process.pid: process.held}
+    begun = (local.pause if verb == "pause" else local.resume)([process.pid], held)
+    deed = begun.ended(LONGEST_S)
+    if deed is None:
+        raise TimeoutError(f"the driver has not finished to {verb} process {process.pid}")
+    if place.dry and deed.ok:
+        place.pretend_process(process.pid, None if verb == "pause" else process.memory_bytes)
+    return deed
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory of a process on the host, which grows by what left the GPU."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,109 @@
+"""Makes docs/hardware.md: ``python -m tests.gpu.written DIR/*.json > docs/hardware.md``.
+
+One table a section, a column a machine; whatever was not tried stands at the end with the command that will
+show it. Pure but for reading the files.
+"""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.gpu.answers import shown
+from tests.gpu.table import STEPS, Step
+
+Document = Mapping[str, Any]
+HEAD = """# On real GPUs
+
+Figures of `python -m tests.gpu.run`, written by `python -m tests.gpu.written`: not edited by hand. **No**
+marks a bar that was not met. What nobody has seen yet is listed at the end, with the command that shows it.
+"""
+RUN = "python -m tests.gpu.run --out hardware --only {name}"
+
+
+def page(documents: Sequence[Document]) -> str:
+    """The whole page, with a column for each document."""
+    parts = [HEAD]
+    if documents:
+        parts.append(_machines(documents))
+    sections = dict.fromkeys(step.section for step in STEPS)
+    for section in sections:
+        table = _section(section, [step for step in STEPS if step.section == section], documents)
+        if table:
+            parts.append(table)
+    parts.append(_unseen(documents))
+    return "\n".join(parts)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print the page of these files; of none it is a list of what is unseen."""
+    sys.stdout.write(page([json.loads(Path(path).read_text()) for path in argv]))
+    return 0
+
+
+def _machines(documents: Sequence[Document]) -> str:
+    lines = ["## Machines\n", "| | " + " | ".join(_title(each) for each in documents) + " |"]
+    lines.append("|---|" + "---|" * len(documents))
+    names = dict.fromkeys(name for each in documents for name in each["machine"])
+    for name in names:
+        cells = (_cell(shown(each["machine"].get(name))) for each in documents)
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _section(section: str, steps: Sequence[Step], documents: Sequence[Document]) -> str:
+    rows = []
+    for step in steps:
+        found = [_step_of(each, step.name) for each in documents]
+        figures = [{f["name"]: f for f in one.get("figures", ())} for one in found]
+        for name in dict.fromkeys(name for each in figures for name in each):
+            one = next(each[name] for each in figures if name in each)
+            cells = " | ".join(_figure_cell(each.get(name)) for each in figures)
+            rows.append(f"| {step.name}: {_cell(name)} | {_cell(one['bar'])} | {cells} |")
+        broken = [each["error"] for each in found if each.get("error")]
+        rows += [f"| {step.name} | | {_cell('**No**: ' + error)} |" for error in broken]
+    if not rows:
+        return ""
+    head = " | ".join(_title(each) for each in documents)
+    return "\n".join(
+        [f"## {section}\n", f"| figure | bar | {head} |", "|---|---|" + "---|" * len(documents), *rows, ""]
+    )
+
+
+def _unseen(documents: Sequence[Document]) -> str:
+    lines = ["## Unseen\n", "| what it would settle | why it was not seen | command |", "|---|---|---|"]
+    for step in STEPS:
+        found = [_step_of(each, step.name) for each in documents]
+        if any(one.get("verdict") in ("held", "broke") for one in found):
+            continue
+        why = next((one["why"] for one in found if one.get("why")), "no GPU was at hand")
+        command = RUN.format(name=step.name)
+        lines.append(f"| {_cell(step.settles)} | {_cell(why)} | `{command}` |")
+    if len(lines) == 3:
+        return "Everything was seen.\n"
+    return "\n".join(lines) + "\n"
+
+
+def _step_of(document: Document, name: str) -> Mapping[str, Any]:
+    return next((each for each in document["steps"] if each["name"] == name), {})
+
+
+def _title(document: Document) -> str:
+    machine = document["machine"]
+    return f"{machine.get('GPU') or 'unknown GPU'}, {document['at'][:10]}"
+
+
+def _figure_cell(figure: Mapping[str, Any] | None) -> str:
+    if figure is None:
+        return "-"
+    value = _cell(f"{shown(figure['value'])} {figure['unit']}".strip())
+    return f"**No**: {value}" if figure["held"] is False else value
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
