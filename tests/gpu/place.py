@@ -236,7 +236,7 @@ def loads(*wanted: tuple[object, ...], environment: dict[str, str] | None = None
 
 
 def pretends(**fields: float) -> None:
-    """Set fields of the stand-in GPU; ``sm``, ``occupancy``, ``graphics``, ``tensor``, ``dram`` are percent."""
+    """Set fields of the stand-in GPU; GPM's (``sm``, ``occupancy``, ``graphics`` and so on) in percent."""
     metrics = {"graphics": 1, "sm": 2, "occupancy": 3, "tensor": 5, "dram": 10}
     with _standin() as gpu:
         for name, value in fields.items():

@@ -61,8 +61,10 @@ def _section(section: str, steps: Sequence[Step], documents: Sequence[Document])
             one = next(each[name] for each in figures if name in each)
             cells = " | ".join(_figure_cell(each.get(name)) for each in figures)
             rows.append(f"| {step.name}: {_cell(name)} | {_cell(one['bar'])} | {cells} |")
-        broken = [each["error"] for each in found if each.get("error")]
-        rows += [f"| {step.name} | | {_cell('**No**: ' + error)} |" for error in broken]
+        errors = [each.get("error") for each in found]
+        if any(errors):
+            cells = " | ".join(_cell(f"**No**: {error}") if error else "-" for error in errors)
+            rows.append(f"| {step.name} | | {cells} |")
     if not rows:
         return ""
     head = " | ".join(_title(each) for each in documents)

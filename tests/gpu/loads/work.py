@@ -2,8 +2,9 @@
 
     python -m tests.gpu.loads.work product N | copy MIB | train BATCH [IDLE] | hold MIB
 
-``rest`` stops it and ``go`` lets it go on; ``rate`` answers units a second since it was last asked (operations, bytes, samples); ``sum`` a number over
-what it holds, which has to be the same after any pause; ``drop`` gives up what it holds, and keeps the cache.
+``rest`` stops it and ``go`` lets it go on; ``rate`` answers units a second since it was last asked
+(operations, bytes, samples); ``sum`` a number over what it holds, which has to be the same after any pause;
+``drop`` gives up what it holds, and keeps the cache.
 """
 
 import os

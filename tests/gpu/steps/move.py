@@ -83,7 +83,7 @@ def _is_gone(pid: int) -> bool:
 
 
 def _let_go(load: place.Load, *, back: bool) -> None:
-    """By its pipe alone: one that CUDA restored is not killed, and one that is paused ends when it is asked."""
+    """By its pipe alone: one that CUDA restored is not killed, and one that is paused ends when asked."""
     status = load.end()
     if status is None:
         raise Missing(

@@ -1,0 +1,192 @@
+"""The script for the first half hour on a GPU: its table, how it ends steps, its file, and all of it dry."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gpu import run, torch_names
+from tests.gpu.answers import at_most, near, told, verdict_of
+from tests.gpu.table import BUDGET_S, DRY_BUDGET_S, NAMES, SEES, STEPS, Step, step_named
+
+ROOT = Path(__file__).parents[2]
+NOTHING = dict(os.environ, PYTHONPATH=str(ROOT))
+MOST_LINES = 150
+
+
+def made(name: str, limit_s: int = 20, *, restores: bool = False) -> Step:
+    return Step(name=name, part=1, limit_s=limit_s, section=SEES, settles="nothing", restores=restores)
+
+
+def played(folder: Path, scripts: dict[str, str], *steps: Step, budget_s: float = 60.0) -> dict[str, Any]:
+    """Steps that are one script each."""
+
+    def command(step: Step) -> Sequence[str]:
+        return (sys.executable, "-c", scripts[step.name])
+
+    return run.run(steps, folder / "gpu.json", NOTHING, budget_s, dry=False, command_of=command)
+
+
+def says(**answer: object) -> str:
+    return f"import json; print({json.dumps(answer)!r})"
+
+
+def test_every_step_has_its_module_and_every_module_its_step() -> None:
+    modules = {path.stem for path in (ROOT / "tests" / "gpu" / "steps").glob("*.py")}
+    built = {step.name for step in STEPS if "burst" not in step.needs}
+    assert modules == built and len(NAMES) == len(set(NAMES))
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "tests" / "gpu" / "steps").glob("*.py")), ids=lambda p: p.stem
+)
+def test_a_step_can_be_read_in_one_go(path: Path) -> None:
+    assert len(path.read_text().splitlines()) < MOST_LINES
+
+
+@pytest.mark.parametrize("part", [1, 2])
+def test_a_part_fits_into_nine_minutes(part: int) -> None:
+    assert sum(step.limit_s for step in STEPS if step.part == part) <= BUDGET_S
+
+
+def test_an_unknown_step_is_named_with_those_that_there_are() -> None:
+    with pytest.raises(KeyError, match="no step is named 'spn'; there are machine, idle"):
+        step_named("spn")
+
+
+def test_what_was_not_measured_meets_no_bar() -> None:
+    assert verdict_of([near("a", 1.02, 1.0, 0.03), told("b", None)]) == "held"
+    assert verdict_of([near("a", None, 1.0, 0.03)]) == "broke"
+    assert verdict_of([at_most("a", 2.0, 1.0)]) == "broke"
+
+
+def test_the_file_is_written_anew_after_each_step_and_a_later_part_keeps_the_first(tmp_path: Path) -> None:
+    first, second = made("one"), made("two")
+    path = str(tmp_path / "gpu.json")
+    peek = f"import json; print(json.dumps({{'figures': [], 'before': open({path!r}).read()}}))"
+    found = played(
+        tmp_path,
+        {"one": says(figures=[at_most("a", 1, 2)], facts={"GPU": "H100"}), "two": peek},
+        first,
+        second,
+    )
+    assert json.loads(found["steps"][1]["before"])["steps"][0]["verdict"] == "held"
+    again = played(tmp_path, {"two": says(missing="no MPS here")}, second)
+    assert again["machine"] == {"GPU": "H100"}
+    assert [(row["name"], row["verdict"]) for row in again["steps"]] == [("one", "held"), ("two", "missing")]
+    assert json.loads((tmp_path / "gpu.json").read_text()) == again
+
+
+def test_a_step_that_fails_leaves_its_error_and_its_last_40_lines(tmp_path: Path) -> None:
+    script = "import sys\nfor i in range(100): print('line', i, file=sys.stderr)\nraise ValueError('torn')"
+    found = played(tmp_path, {"one": script, "two": says(figures=[])}, made("one"), made("two"))
+    row, after = found["steps"]
+    assert row["verdict"] == "broke" and row["error"] == "status 1: ValueError: torn"
+    assert len(row["tail"]) == 40 and "line 99" in row["tail"]
+    assert after["verdict"] == "held", "the rest goes on"
+
+
+def test_nothing_is_started_that_does_not_fit_into_what_is_left(tmp_path: Path) -> None:
+    found = played(tmp_path, {"short": says(figures=[])}, made("long", 50), made("short", 5), budget_s=20)
+    assert [row["verdict"] for row in found["steps"]] == ["no time", "held"]
+
+
+ENDS_BY_PIPE = "import sys; sys.stdin.read()"
+ENDS_BY_TERM = "import time; time.sleep(600)"
+ENDS_BY_KILL = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+
+
+@pytest.mark.parametrize(
+    ("script", "how"),
+    [(ENDS_BY_PIPE, "its pipe"), (ENDS_BY_TERM, "SIGTERM"), (ENDS_BY_KILL, "SIGKILL")],
+    ids=["pipe", "SIGTERM", "SIGKILL"],
+)
+def test_a_step_over_its_limit_is_ended_as_gently_as_it_lets_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, how: str
+) -> None:
+    monkeypatch.setattr(run, "GRACE_S", 1.0)
+    found = played(tmp_path, {"one": script, "two": says(figures=[])}, made("one", 1), made("two"))
+    assert found["steps"][0]["error"] == f"over its limit of 1 s: ended by {how}"
+    assert found["steps"][1]["verdict"] == "held"
+
+
+def test_where_cuda_restores_processes_nothing_is_killed_and_the_run_ends_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "GRACE_S", 0.5)
+    script = f"import os; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\n{ENDS_BY_KILL}"
+    found = played(tmp_path, {"one": script}, made("one", 3, restores=True), made("two", 1))
+    pid = int((tmp_path / "pid").read_text())
+    os.kill(pid, 0)
+    os.killpg(pid, signal.SIGKILL)
+    assert "is not killed where CUDA restores" in found["steps"][0]["error"]
+    assert found["steps"][1]["why"] == "a step before it did not end"
+
+
+def test_a_load_that_outlives_its_step_is_ended_with_its_group(tmp_path: Path) -> None:
+    script = (
+        "import subprocess, sys, json\n"
+        "child = subprocess.Popen(['sleep', '600'])\n"
+        "print(json.dumps({'figures': [], 'pid': child.pid}))"
+    )
+    pid = played(tmp_path, {"one": script}, made("one"))["steps"][0]["pid"]
+    until_s = time.monotonic() + 10
+    while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]:
+        assert time.monotonic() < until_s
+        time.sleep(0.05)
+
+
+def test_the_table_at_the_end_fits_a_screen_and_keeps_what_broke(tmp_path: Path) -> None:
+    rows = [
+        {"name": step.name, "verdict": "held", "figures": [at_most(f"f{i}", i, 3) for i in range(5)]}
+        for step in STEPS
+    ]
+    lines = run.table({"steps": rows}, STEPS)
+    assert len(lines) <= 60 and sum(" NO " in line for line in lines) == len(STEPS)
+
+
+def test_the_names_of_torch_that_fallow_uses_are_in_this_torch() -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    assert "torch.distributed.ProcessGroupGloo" in torch_names.used()
+    assert torch_names.absent() == ()
+
+
+def test_a_name_that_torch_lacks_is_found(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    (tmp_path / "one.py").write_text(
+        "import torch\nimport torch.distributed as dist\nfrom torch import nn\n"
+        "nn.Linear, dist.TCPStore, torch.nn.functional.gelu, torch.nothing.here, dist.Nobody\n"
+    )
+    assert torch_names.absent(tmp_path) == ("torch.distributed.Nobody", "torch.nothing", "torch.nothing.here")
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.timeout(700)
+def test_all_steps_are_played_dry_and_none_breaks(tmp_path: Path) -> None:
+    """A slip in the script costs a whole run. What burst, NCCL and a second GPU would show is missing."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler (cc) for the stand-in drivers; on Debian: apt-get install gcc")
+    command = [sys.executable, "-m", "tests.gpu.run", "--dry", "--out", str(tmp_path), "--budget", "600"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = {row["name"]: row for row in json.loads((tmp_path / "gpu.json").read_text())["steps"]}
+    assert tuple(rows) == NAMES
+    missing = {"nccl", "two_gpus"} | {step.name for step in STEPS if "burst" in step.needs}
+    verdicts = {name: row["verdict"] for name, row in rows.items()}
+    assert verdicts == {name: "missing" if name in missing else "held" for name in NAMES}, [
+        row.get("tail") for row in rows.values() if row["verdict"] == "broke"
+    ]
+    assert not any("left_bytes" in row for row in rows.values())
+    print(
+        f"seconds: {sum(row['seconds'] for row in rows.values()):.0f}, of {DRY_BUDGET_S} on a quiet machine"
+    )
