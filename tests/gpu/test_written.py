@@ -4,9 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.gpu.answers import at_most, told
 from tests.gpu.table import STEPS
 from tests.gpu.written import main, page
+
+pytestmark = pytest.mark.quick
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "tests" / "gpu" / "kept"

@@ -1,0 +1,36 @@
+"""All steps of the first half hour on a GPU, played on the pretend device and the stand-in drivers."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.gpu.table import DRY_BUDGET_S, NAMES, STEPS
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(700)
+def test_all_steps_are_played_dry_and_none_breaks(tmp_path: Path) -> None:
+    """A slip in the script costs a whole run. What burst, NCCL and a second GPU would show is missing."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler (cc) for the stand-in drivers; on Debian: apt-get install gcc")
+    command = [sys.executable, "-m", "tests.gpu.run", "--dry", "--out", str(tmp_path), "--budget", "600"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = {row["name"]: row for row in json.loads((tmp_path / "gpu.json").read_text())["steps"]}
+    assert tuple(rows) == NAMES
+    missing = {"nccl", "two_gpus"} | {step.name for step in STEPS if "burst" in step.needs}
+    verdicts = {name: row["verdict"] for name, row in rows.items()}
+    assert verdicts == {name: "missing" if name in missing else "held" for name in NAMES}, [
+        row.get("tail") for row in rows.values() if row["verdict"] == "broke"
+    ]
+    assert not any("left_bytes" in row for row in rows.values())
+    print(
+        f"seconds: {sum(row['seconds'] for row in rows.values()):.0f}, of {DRY_BUDGET_S} on a quiet machine"
+    )
