@@ -236,7 +236,7 @@ class NodeClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeState:
-    """A node whose GPUs a workload manager gives out, or for now does not (``state``), and why, for people."""
+    """A node whose GPUs a workload manager gives out, or for now does not (``state``), and why, in words."""
 
     node: NodeName
     state: OutOfService | None = None
