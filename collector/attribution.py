@@ -72,7 +72,8 @@ def effective(
     readings: Sequence[Reading], now_ms: int, *, project_of: ProjectOf = no_project
 ) -> Attribution | None:
     """The attribution of all that the readings know, or ``None`` when not one of them looked."""
-    if all((r.allocations, r.claims, r.processes, r.nodes) == (None,) * 4 for r in readings):
+    looked = ((r.allocations, r.claims, r.processes, r.nodes, r.withheld or None) for r in readings)
+    if all(each == (None,) * 5 for each in looked):
         return None
     own = [reading for reading in readings if reading.source != PEERS]
     gpus, others = _with_peers(own, [reading for reading in readings if reading.source == PEERS])
@@ -94,8 +95,10 @@ def effective(
     )
     nodes = tuple(node for reading in readings for node in reading.nodes or ())
     held = frozenset(allocation.uuid for allocation in found.allocations)
-    free = (gpu for gpu in _hardware(gpus).values() if gpu.uuid not in held)
-    return replace(found, unclear=environments.unclear, withheld=withheld(nodes, free))
+    free = {uuid: gpu for uuid, gpu in _hardware(gpus).items() if uuid not in held}
+    told = {each.uuid: each for reading in readings for each in reading.withheld if each.uuid in free}
+    told |= {each.uuid: each for each in withheld(nodes, free.values())}
+    return replace(found, unclear=environments.unclear, withheld=tuple(told.values()))
 
 
 def _with_peers(

@@ -89,6 +89,7 @@ GPU_METRICS = (
 INFO = _m("", "info", "What the GPU is; always 1.")
 FLAG = _m("", "flag", "A doubt about the newest sample, in words; 1 while it lasts.")
 ALLOCATION = _m("share", "allocation_ratio", "Share of the GPU given to a holder, and who says so.")
+WITHHELD = _m("", "withheld", "Held by nobody and not free: drained, down, reserved or unasked; always 1.")
 EVENTS = _m("", "events_total", "Events of a kind that befell the GPU since the start.", COUNTER)
 LAST_EVENT = _m("", "last_event_timestamp_seconds", "When an event of a kind was last, with its detail.")
 LOOKED = Metric(field="", name="fallow_allocations_known", says="Whether anybody was asked who holds what.")
@@ -190,6 +191,8 @@ def _allocations(snapshot: Snapshot) -> Iterator[str]:
             for a in snapshot.allocations
         ),
     )
+    rows = (({"uuid": w.uuid, "state": w.state.value, "reason": w.reason}, 1) for w in snapshot.withheld)
+    yield from family(WITHHELD, rows)
 
 
 def _processes(snapshot: Snapshot) -> Iterator[str]:

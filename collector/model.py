@@ -297,7 +297,8 @@ class Reading:
 
     ``processes``, ``process_samples``, ``allocations``, ``claims`` and ``nodes`` are ``None`` when the source
     did not look, and empty when it looked and found none. ``nodes`` are those whose GPUs it gives out.
-    ``mig_places``: where its MIG instances lie, if it knows.
+    ``withheld``: what another collector says of GPUs that nobody holds. ``mig_places``: where its MIG
+    instances lie, if it knows.
     """
 
     source: str
@@ -311,6 +312,7 @@ class Reading:
     gaps: tuple[Gap, ...] = ()
     claims: tuple[NodeClaim, ...] | None = None
     nodes: tuple[NodeState, ...] | None = None
+    withheld: tuple[Withheld, ...] = ()
     mig_places: tuple[MigPlace, ...] = ()
     duration_ms: float = 0.0
 

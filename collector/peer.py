@@ -14,7 +14,7 @@ from os import environ
 from pathlib import Path
 from typing import Any, cast
 
-from collector.dcgm.endpoint import Endpoint, News
+from collector.dcgm.endpoint import Endpoint, News, nobody_says, unlooked
 from collector.dcgm.fetch import Limits
 from collector.dcgm.scrape import ScrapedSource, endpoints
 from collector.dcgm.text import MalformedText, Row, names_in, parse
@@ -29,6 +29,7 @@ from collector.exposition import (
     SAMPLE_METRICS,
     SIMULATED,
     SOURCE_UP,
+    WITHHELD,
     Labels,
     Metric,
 )
@@ -45,7 +46,9 @@ from collector.model import (
     JobId,
     JobKind,
     NodeName,
+    OutOfService,
     Rung,
+    Withheld,
 )
 
 TOKEN_VARIABLE = "FALLOW_PEER_TOKEN"
@@ -55,6 +58,7 @@ FRESH_MS = 30_000
 """At the first contact, older events are history that an earlier run may have told already."""
 CLOCK_AHEAD = "peer-clock-ahead"
 CLOCK_TOLERANCE_MS = 1_000
+NOT_LOOKED = "does not say who holds its GPUs: has nobody been asked there yet?"
 WIDEST_MS = 86_400_000
 """Ours: no tick is as wide as a day, so what says so was not measured."""
 
@@ -91,13 +95,15 @@ def heard(endpoint: Endpoint, content: bytes, now_ms: int, source: str) -> tuple
         if uuid not in endpoint.samples or endpoint.samples[uuid].at_ms != sample.at_ms
     )
     oldest_ms = now_ms - FRESH_MS if endpoint.seen_ms is None else 0
-    allocations = tuple(_allocations(rows)) if any(row.name == LOOKED.name for row in rows) else None
+    looked = any(row.name == LOOKED.name for row in rows)
+    allocations = tuple(_allocations(rows)) if looked else unlooked(endpoint, now_ms)
     after = replace(
         endpoint,
         gpus=gpus,
         samples=samples,
         allocations=allocations,
         events={(event.uuid, event.kind): event.at_ms for event in events},
+        named_ms=now_ms if looked else endpoint.named_ms,
         seen_ms=now_ms,
         asked_ms=now_ms,
     )
@@ -111,6 +117,7 @@ def heard(endpoint: Endpoint, content: bytes, now_ms: int, source: str) -> tuple
             if event.at_ms > max(endpoint.events.get((event.uuid, event.kind), 0), oldest_ms)
         ),
         gaps=_gaps(endpoint, rows, now_ms, source),
+        withheld=tuple(_withheld(rows)) if looked else nobody_says(endpoint, after, NOT_LOOKED),
     )
     return after, news
 
@@ -253,6 +260,15 @@ def _allocations(rows: Iterable[Row]) -> Iterable[Allocation]:
                 share=row.value,
                 source=_claim_source(row.labels.get("source", "")),
             )
+
+
+def _withheld(rows: Iterable[Row]) -> Iterable[Withheld]:
+    """GPUs that are not free though nobody holds them; a state that only a newer Fallow knows is down."""
+    for row in rows:
+        if row.name == WITHHELD.name:
+            told = row.labels.get("state", "")
+            state = OutOfService(told) if told in set(OutOfService) else OutOfService.DOWN
+            yield Withheld(uuid=_uuid(row.labels), state=state, reason=row.labels.get("reason", ""))
 
 
 def _claim_source(told: str) -> ClaimSource:

@@ -19,6 +19,7 @@ from collector.model import (
     Reading,
     Tick,
     Unavailable,
+    Withheld,
 )
 
 KEPT_MS = 90_000
@@ -58,6 +59,7 @@ class Snapshot:
     processes: tuple[Process, ...] = ()
     process_samples: tuple[ProcessSample, ...] = ()
     allocations: tuple[Allocation, ...] | None = None
+    withheld: tuple[Withheld, ...] = ()
     owners: tuple[tuple[ProcessKey, JobId], ...] = ()
     events: tuple[EventCount, ...] = ()
     sources: tuple[SourceHealth, ...] = ()
@@ -84,6 +86,7 @@ def after(before: Snapshot, tick: Tick, *, duration_ms: float) -> Snapshot:
         processes=_processes(before, looked),
         process_samples=_process_samples(before, looked, oldest),
         allocations=before.allocations if tick.allocations is None else tick.allocations,
+        withheld=before.withheld if tick.allocations is None else tick.withheld,
         owners=before.owners if tick.allocations is None else tick.owners,
         events=_events(before, readings),
         sources=_health(before, tick),

@@ -86,7 +86,7 @@ class Workload:
     """The jobs of a trace in the order of their submission, and what was left out of it.
 
     ``left_out`` counts rows that are well formed and were not asked for, by why: another day, no GPU wanted.
-    ``cut_off`` counts jobs that are played in part, by why.
+    ``cut_off`` counts jobs that are played in part, by why; ``not_played`` are sentences on what is not.
     """
 
     origin: str
@@ -94,6 +94,7 @@ class Workload:
     bad_rows: tuple[BadRow, ...] = ()
     left_out: tuple[tuple[str, int], ...] = ()
     cut_off: tuple[tuple[str, int], ...] = ()
+    not_played: tuple[str, ...] = ()
 
 
 def rigid(job: TraceJob) -> TraceJob:

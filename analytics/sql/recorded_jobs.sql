@@ -18,6 +18,7 @@
 -- @column began_before boolean: it held one when the window began
 -- @column is_open boolean: it held one when the window ended, and went on
 -- @column utilization_ratio double (ratio): used over measured time
+-- @column idle_gpu_hours double (GPU-hours): of its time, allocated-empty or held-idle
 -- @null gpus, share, from_ms, run_ms: in the ledger, and which GPUs it had is not kept; else: not known or not measured
 WITH spells AS (
     SELECT
@@ -42,14 +43,16 @@ WITH spells AS (
         sum(part * (epoch_ms(to_ts) - epoch_ms(from_ts))) AS part_ms
     FROM spells GROUP BY holder_id
 ), used AS (
-    SELECT holder_id, sum_ratio(used_ms, measured_ms, share_of_device) AS utilization_ratio
+    SELECT
+        holder_id, sum_ratio(used_ms, measured_ms, share_of_device) AS utilization_ratio,
+        sum_hours(allocated_empty_ms + held_idle_ms, share_of_device) AS idle_gpu_hours
     FROM holder_rows($from_ts, $to_ts, $hours_to, $days_to, NULL, NULL, NULL, NULL)
     WHERE holder_id IS NOT NULL
     GROUP BY holder_id
 )
 SELECT
     h.job, h.user_name, h.project, h.job_name, z.gpus, least(1.0, s.part_ms / nullif(s.gpu_ms, 0)) AS share, s.from_ms,
-    nullif(s.gpu_ms, 0) / z.gpus AS run_ms, s.began_before, s.is_open, u.utilization_ratio
+    nullif(s.gpu_ms, 0) / z.gpus AS run_ms, s.began_before, s.is_open, u.utilization_ratio, u.idle_gpu_hours
 FROM sums AS s
 JOIN sizes AS z USING (holder_id)
 FULL JOIN used AS u USING (holder_id)

@@ -16,7 +16,7 @@ from collector.dcgm.labels import identity
 from collector.dcgm.readout import Readout, read_out
 from collector.dcgm.text import MalformedText, Row, names_in, parse
 from collector.dcgm.vocabulary import is_dcgm, is_known
-from collector.model import Allocation, Event, Gap, Gpu, GpuSample, GpuUuid, NodeName
+from collector.model import Allocation, Event, Gap, Gpu, GpuSample, GpuUuid, NodeName, OutOfService, Withheld
 from collector.nvml.reasons import xid as xid_words
 
 XID = "xid"
@@ -27,6 +27,9 @@ _REFRESHED = 0.9
 _STRETCH = 1.5
 _NAMED = 3
 """Nodes in a sentence: a page of a Prometheus can tell of thousands."""
+IDLE_RATIO, FLOOR_BYTES = 0.01, 1 << 30
+"""Above either somebody is on a GPU: the noise of reading it, and what its driver keeps."""
+UNNAMED = "names no pods any more though their GPUs are in use: does the exporter reach the kubelet's socket?"
 BELIEVED_MS = 600_000
 """How long holders are believed after their exporter fell silent: we are deaf, the GPU is not free."""
 
@@ -36,7 +39,7 @@ class Endpoint:
     """One exporter or peer, and what is remembered of it from scrape to scrape.
 
     ``events`` is when a peer's GPU last had an event of a kind; an exporter tells of none. ``digest`` is of
-    the answer that was last read through, at ``read_ms``.
+    the answer that was last read through, at ``read_ms``. ``named_ms``: when it last said who holds what.
     """
 
     url: str
@@ -48,6 +51,7 @@ class Endpoint:
     events: Mapping[tuple[GpuUuid, str], int] = field(default_factory=dict)
     digest: bytes = b""
     read_ms: int = 0
+    named_ms: int | None = None
     seen_ms: int | None = None
     asked_ms: int | None = None
 
@@ -61,6 +65,7 @@ class News:
     allocations: tuple[Allocation, ...] | None = None
     events: tuple[Event, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    withheld: tuple[Withheld, ...] = ()
 
 
 def heard(endpoint: Endpoint, content: bytes, now_ms: int, source: str = "dcgm") -> tuple[Endpoint, News]:
@@ -89,11 +94,13 @@ def heard(endpoint: Endpoint, content: bytes, now_ms: int, source: str = "dcgm")
         if (timed := _timed(endpoint.samples.get(sample.uuid), sample, endpoint.interval_ms)) is not None
     )
     unseen = _unseen(endpoint, readout, stale, now_ms)
+    unnamed = _lost_its_labels(endpoint, readout)
     after = replace(
         endpoint,
         gpus=readout.gpus,
         samples={**endpoint.samples, **{sample.uuid: sample for sample in fresh}},
-        allocations=_believed(endpoint, readout, unseen, now_ms),
+        allocations=unlooked(endpoint, now_ms) if unnamed else _believed(endpoint, readout, unseen, now_ms),
+        named_ms=endpoint.named_ms if readout.allocations is None else now_ms,
         digest=digest,
         read_ms=now_ms,
         seen_ms=now_ms,
@@ -105,6 +112,7 @@ def heard(endpoint: Endpoint, content: bytes, now_ms: int, source: str = "dcgm")
         allocations=after.allocations,
         events=tuple(_events(endpoint.samples, fresh)),
         gaps=_gaps(endpoint, unseen, source, now_ms),
+        withheld=nobody_says(endpoint, after, UNNAMED) if unnamed else (),
     )
     return after, news
 
@@ -121,6 +129,38 @@ def missed(endpoint: Endpoint, source: str, reason: str, now_ms: int) -> tuple[E
     deaf = endpoint.seen_ms is None or now_ms - endpoint.seen_ms > BELIEVED_MS
     held = None if deaf else endpoint.allocations
     return replace(endpoint, allocations=held, asked_ms=now_ms), News(allocations=held, gaps=gaps)
+
+
+def unlooked(endpoint: Endpoint, now_ms: int) -> tuple[Allocation, ...] | None:
+    """The holders last named, believed for a while by one that names nobody now; then ``None``."""
+    named_ms = endpoint.named_ms
+    return endpoint.allocations if named_ms is not None and now_ms - named_ms <= BELIEVED_MS else None
+
+
+def nobody_says(endpoint: Endpoint, after: Endpoint, why: str) -> tuple[Withheld, ...]:
+    """The GPUs of one that once named holders, where those are believed no longer: nobody knows whose."""
+    if endpoint.named_ms is None or after.allocations is not None:
+        return ()
+    reason = f"{place(endpoint.url)} {why}"
+    return tuple(Withheld(uuid=gpu.uuid, state=OutOfService.UNASKED, reason=reason) for gpu in after.gpus)
+
+
+def _lost_its_labels(endpoint: Endpoint, readout: Readout) -> bool:
+    """Whether no row names a holder any more while what holders left on their GPUs is still there.
+
+    An exporter whose kubelet cannot be asked writes the page of one with no pods (dcgm-exporter,
+    internal/pkg/transformation/kubernetes.go). Where all pods did end, their memory went with them.
+    """
+    if readout.allocations is not None:
+        return False
+    if endpoint.allocations is None:
+        return endpoint.named_ms is not None
+    held = {allocation.uuid for allocation in endpoint.allocations}
+    return any(_is_in_use(sample) for sample in readout.samples if sample.uuid in held)
+
+
+def _is_in_use(sample: GpuSample) -> bool:
+    return (sample.utilization_ratio or 0.0) > IDLE_RATIO or (sample.memory_used_bytes or 0) > FLOOR_BYTES
 
 
 def _rows(content: bytes) -> tuple[Row, ...]:

@@ -113,6 +113,7 @@ def _reading(source: str, now_ms: int, news: Sequence[News], took_ms: float) -> 
         allocations=_allocations(news),
         events=tuple({event: None for part in news for event in part.events}),
         gaps=tuple(gap for part in news for gap in part.gaps),
+        withheld=tuple(each for part in news for each in part.withheld),
         duration_ms=took_ms,
     )
 

@@ -202,6 +202,7 @@ def _row(found: "Comparison", score: "Score") -> dict[str, Any]:
         "bad_rows": [asdict(row) for row in (*workload.bad_rows, *found.too_large)],
         "left_out": dict(workload.left_out),
         "cut_off": dict(workload.cut_off),
+        "not_played": list(workload.not_played),
         "alone_bound_s": found.alone_bound_s,
         "fluid_bound_s": found.fluid_bound_s,
     }
@@ -216,7 +217,7 @@ def _show(found: "Comparison", setting: "Setting", html: Path | None) -> None:
         f"{cluster.gpus_per_node} GPUs",
         style="bold",
     )
-    for line in _left_out(found):
+    for line in (*_left_out(found), *found.workload.not_played):
         screen.print(line, style="yellow")
     screen.print(table(_TIME_COLUMNS, [_times(score) for score in scores]))
     screen.print(

@@ -57,6 +57,23 @@ def test_whole_gpus_stay_whole_for_the_time_that_they_were_held_in_the_window(re
     ]
 
 
+def test_idle_times_that_are_not_played_are_told_with_their_hours(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    samples = [
+        sample(0, at, 0.5 if at < T0 - 2 * HOUR_MS else 0.0, width_ms=MINUTE_MS)
+        for at in range(T0 - 6 * HOUR_MS, T0 + 1, MINUTE_MS)
+    ]
+    with open_store(at_path(tmp_path)) as store:
+        store.write_history(history(samples, [interval(0, "rests", 6, None)]))
+    assert simulate(tmp_path) == 0
+    assert "Idle times are not played" in (told := " ".join(capsys.readouterr().out.split()))
+    assert "2.0 of the GPU-hours that these jobs held were idle or empty" in told
+    assert simulate(tmp_path, "--json") == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert len(row["not_played"]) == 1
+
+
 def test_the_same_window_gives_the_same_bytes(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
     window = ("--since", (END - timedelta(hours=6)).isoformat(), "--until", END.isoformat(), "--json")
     assert simulate(recorded, *window) == 0

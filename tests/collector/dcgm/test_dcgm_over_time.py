@@ -9,7 +9,7 @@ import pytest
 from collector.dcgm.endpoint import BELIEVED_MS, Endpoint, heard
 from collector.dcgm.scrape import ScrapedSource
 from collector.dcgm.source import DcgmSettings, dcgm_source
-from collector.model import Reading, Unavailable
+from collector.model import OutOfService, Reading, Unavailable
 from tests.collector.dcgm.dcgm_writer import CLASSIC, Board, Facts, exposition
 from tests.collector.dcgm.loopback import Answer, serving, text
 
@@ -137,9 +137,37 @@ def test_gpu_let_go_is_free_even_when_the_labels_vanish() -> None:
         exporter.boards = [replace(BOARD, holders={"pod": "p", "namespace": "ns"})]
         held = tick(source, 0).allocations
         assert held is not None and len(held) == 1
-        exporter.boards = [BOARD]
+        exporter.boards = [replace(BOARD, facts=Facts(gpu_utilization_ratio=0.0, memory_used_bytes=4 << 20))]
         assert tick(source, 10).allocations == ()
         assert tick(source, 20).allocations == ()
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        Facts(gpu_utilization_ratio=0.0, memory_used_bytes=30 << 30),
+        Facts(gpu_utilization_ratio=0.5, memory_used_bytes=0),
+    ],
+    ids=["memory", "work"],
+)
+def test_labels_that_vanish_from_gpus_in_use_free_none_of_them(left: Facts) -> None:
+    """The kubelet's socket was away: the page is that of an exporter without pods."""
+    with running() as (exporter, source):
+        idle = replace(BOARD, uuid="GPU-b", index=1, facts=Facts(gpu_utilization_ratio=0.0))
+        exporter.boards = [replace(BOARD, facts=left, holders={"pod": "p", "namespace": "ns"}), idle]
+        held = tick(source, 0).allocations
+        exporter.boards = [replace(BOARD, facts=left), idle]
+        assert tick(source, 10).allocations == held, "it is believed for a while"
+        late = tick(source, 11 + BELIEVED_MS // S)
+        assert late.allocations is None
+        assert {each.uuid: each.state for each in late.withheld} == {
+            "GPU-a": OutOfService.UNASKED,
+            "GPU-b": OutOfService.UNASKED,
+        }
+        assert all("kubelet" in each.reason for each in late.withheld)
+        exporter.boards = [replace(BOARD, facts=left, holders={"pod": "q", "namespace": "ns"}), idle]
+        again = tick(source, 20 + BELIEVED_MS // S)
+        assert again.withheld == () and again.allocations is not None and len(again.allocations) == 1
 
 
 def test_holder_is_believed_for_a_while_when_the_exporter_falls_silent() -> None:

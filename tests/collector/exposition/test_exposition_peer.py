@@ -18,9 +18,11 @@ from collector.model import (
     GpuUuid,
     Holder,
     JobId,
+    OutOfService,
     Reading,
     Tick,
     Unavailable,
+    Withheld,
 )
 from collector.peer import PeerSettings, peer_source, token_for
 from collector.snapshot import EventCount, Snapshot, SourceHealth, after
@@ -171,6 +173,32 @@ def test_peer_whose_own_source_is_blind_is_a_gap_here_too() -> None:
         (gap,) = read(peer).gaps
         peer.close()
     assert "cannot read its source nvml" in gap.reason
+
+
+def test_what_is_withheld_travels_with_its_reason() -> None:
+    shown = Shown()
+    drained = Withheld(uuid=GpuUuid("GPU-a"), state=OutOfService.DRAINED, reason='bad "DIMM" by root')
+    shown.snapshot = replace(_one(NOW_MS), allocations=(), withheld=(drained,))
+    with serving(shown.answer) as url:
+        peer = source(url)
+        assert read(peer).withheld == (drained,)
+        peer.close()
+
+
+def test_peer_that_asks_nobody_any_more_frees_no_gpu() -> None:
+    """It began anew and has not looked yet, or its own inventory is away."""
+    shown = Shown()
+    held = Allocation(uuid=GpuUuid("GPU-a"), holder=Holder(job=JobId("slurm:1")))
+    shown.snapshot = replace(_one(NOW_MS), allocations=(held,))
+    with serving(shown.answer) as url:
+        peer = source(url)
+        assert read(peer).allocations == (held,)
+        shown.snapshot = _one(NOW_MS + 10_000)
+        assert read(peer, NOW_MS + 10_000).allocations == (held,)
+        late = read(peer, NOW_MS + 700_000)
+        peer.close()
+    assert late.allocations is None
+    assert [(each.uuid, each.state) for each in late.withheld] == [("GPU-a", OutOfService.UNASKED)]
 
 
 def test_dead_peer_keeps_its_holders_for_a_while_and_says_why() -> None:
