@@ -23,10 +23,11 @@ class Retention:
     """Days to keep; samples count whether sealed or not.
 
     ``samples_days`` also holds for the record of ticks, ``process_samples_days`` for ended intrusions and
-    unclear claims, ``hours_days`` for the days made of them, gaps, events, ended allocations, closed findings
-    and the journal; plans that nobody settled go with the samples. ``jobs_days`` holds for submitted jobs that
-    ended, their pauses and leases, ``consents_days`` for words that hold no more. Nothing goes before something
-    was measured ``settled_days`` ago: a clock that is years ahead would empty the store, and is noticed by then.
+    unclear claims, ``hours_days`` for the days made of them, gaps, events, ended allocations, closed
+    findings and the journal; plans that nobody settled go with the samples. ``jobs_days`` holds for
+    submitted jobs that ended, their pauses and leases, ``consents_days`` for words that hold no more.
+    Nothing goes before something was measured ``settled_days`` ago: a clock that is years ahead would empty
+    the store, and is noticed by then.
     """
 
     samples_days: float = 30.0

@@ -35,6 +35,8 @@ class Kind(Enum):
     ORDER = "order"
     CHANGE = "change"
     CONNECTION = "connection"
+    KEPT = "kept"
+    """MiB of orders' text: it is kept for years, however few jobs wait at a time."""
 
 
 @dataclass(slots=True)
@@ -56,8 +58,8 @@ class Allowance:
         self.jobs_of = jobs_of
         self._buckets: OrderedDict[tuple[str, Kind], _Bucket] = OrderedDict()
 
-    def take(self, person: str, kind: Kind) -> None:
-        """Count one. Raises ``OverLimit``, with when the next is due."""
+    def take(self, person: str, kind: Kind, amount: float = 1.0) -> None:
+        """Count one, or so much. Raises ``OverLimit``, with when that is due."""
         rate, now_s = self._rates[kind], self._now_s()
         jobs = self.jobs_of(person) if rate.per_job else 0
         per_minute, at_once = rate.per_minute + jobs * rate.per_job, rate.at_once + jobs * rate.per_job
@@ -70,14 +72,14 @@ class Allowance:
         self._buckets.move_to_end(key)
         bucket.level = min(at_once, bucket.level + (now_s - bucket.at_s) * per_minute / 60)
         bucket.at_s = now_s
-        if bucket.level < 1:
-            wait_s = math.ceil((1 - bucket.level) * 60 / per_minute)
+        if bucket.level < amount:
+            wait_s = math.ceil((amount - bucket.level) * 60 / per_minute)
             raise OverLimit(
-                f"too many {rate.what}: one person has {at_once:,.0f} at once and {per_minute:,.0f} a minute "
-                f"({rate.setting}); ask again in {wait_s} s",
+                f"too many {rate.what}: one person has {at_once:,.0f} at once and {_short(per_minute)} a "
+                f"minute ({rate.setting}); ask again in {wait_s} s",
                 retry_after_s=wait_s,
             )
-        bucket.level -= 1
+        bucket.level -= amount
 
     def has(self, person: str, kind: Kind) -> bool:
         """Count one, and say whether it was still theirs."""
@@ -86,3 +88,7 @@ class Allowance:
         except OverLimit:
             return False
         return True
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1 else f"{value:.2g}"

@@ -126,9 +126,18 @@ def _excess(found: Caller | _Refused, scope: Message, allowance: Allowance) -> _
         allowance.take(person, Kind.CALL)
         if scope["method"] not in READING and not scope["path"].endswith(REPORTS):
             allowance.take(person, Kind.ORDER)
+            allowance.take(person, Kind.KEPT, _body_mib(scope))
     except OverLimit as error:
         return _Refused(status=429, kind="over-limit", message=str(error), retry_after_s=error.retry_after_s)
     return None
+
+
+def _body_mib(scope: Message) -> float:
+    """How long an order says that it is; the longest there may be, where it comes in pieces."""
+    headers = {name.lower(): value for name, value in scope["headers"]}
+    length = headers.get(b"content-length", b"0")
+    is_told = length.isdigit() and b"transfer-encoding" not in headers
+    return (int(length) if is_told else MOST_BODY_BYTES) / (1 << 20)
 
 
 def _peer(scope: Message) -> Peer | None:

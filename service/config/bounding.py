@@ -38,6 +38,13 @@ class LimitsConfig:
     orders_at_once: int = bounded(
         1000, 1, 1_000_000, "orders that may come at once after a rest, as when a script submits its jobs"
     )
+    kept_mib_per_day: int = bounded(
+        16,
+        1,
+        65_536,
+        "MiB of submissions, consents and other orders in a day, for they are kept (`[retention] "
+        "jobs_days`); a thousand ordinary jobs take one",
+    )
     calls_per_minute: int = bounded(
         3000,
         60,

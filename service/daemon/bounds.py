@@ -25,6 +25,7 @@ CHANGES_PER_JOB = 6.0
 """A job that checkpoints every 10 s says as often that something is new."""
 CONNECTIONS_AT_ONCE = 200
 """To take one in costs up to a millisecond on a busy machine: what anybody can make others wait at once."""
+MINUTES_OF_A_DAY = 1440
 QUESTIONS_IN_LINE = 16
 """A page of the dashboard asks ten questions at once."""
 
@@ -98,6 +99,12 @@ def _rates(limits: "LimitsConfig") -> dict[Kind, Rate]:
             at_once=limits.orders_at_once,
             what="orders",
             setting="limits.orders_per_minute and orders_at_once",
+        ),
+        Kind.KEPT: Rate(
+            per_minute=limits.kept_mib_per_day / MINUTES_OF_A_DAY,
+            at_once=limits.kept_mib_per_day,
+            what="MiB of orders, which are kept",
+            setting="limits.kept_mib_per_day",
         ),
         Kind.CHANGE: Rate(
             per_minute=limits.changes_per_minute,

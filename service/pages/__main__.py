@@ -52,8 +52,8 @@ def _stand_before_it() -> None:
             f"fallow: the dashboard cannot be guarded in Streamlit {streamlit.__version__}: pages of other "
             "sites could read it; install the version that constraints.txt names"
         )
-    with suppress(AttributeError):  # another Streamlit: slower, and all there
-        starlette_server._bind_socket = at_once(starlette_server._bind_socket)
+    with suppress(AttributeError):  # another Streamlit: slower, unbounded, and all there
+        starlette_server._bind_socket = with_places(at_once(starlette_server._bind_socket))
 
 
 def behind_guard(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -64,6 +64,16 @@ def behind_guard(make: Callable[..., Any]) -> Callable[..., Any]:
         return guarded(make(*given, **named))
 
     return made
+
+
+def with_places(bind: Callable[..., socket]) -> Callable[..., socket]:
+    """``bind``, whose socket accepts as many connections as there are places, and as one person may have."""
+    from service.pages.connections import bounded
+
+    def bound(*given: Any, **named: Any) -> socket:
+        return bounded(bind(*given, **named))
+
+    return bound
 
 
 def at_once(bind: Callable[..., socket]) -> Callable[..., socket]:

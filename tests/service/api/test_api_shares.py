@@ -227,3 +227,19 @@ def test_who_is_elsewhere_is_an_address_or_a_network() -> None:
     assert person_at("2001:db8:1:2:3::4") == person_at("2001:db8:1:2:ffff::") == "network 2001:0db8:0001:0002"
     assert person_at("2001:db8:1:3::4") != person_at("2001:db8:1:2::4")
     assert person_at("") == "somebody"
+
+
+def test_what_is_kept_is_counted_by_its_length() -> None:
+    clock = Clock()
+    rate = Rate(per_minute=16 / 1440, at_once=16, what="MiB of orders", setting="limits.kept_mib_per_day")
+    bucket = Allowance({Kind.KEPT: rate}, now_s=clock)
+    for _ in range(32):
+        bucket.take("eve", Kind.KEPT, 0.5)
+    bucket.take("eve", Kind.KEPT, 0.0)
+    why = r"16 at once and 0\.011 a minute \(limits\.kept_mib_per_day\)"
+    with pytest.raises(OverLimit, match=why) as refused:
+        bucket.take("eve", Kind.KEPT, 0.5)
+    assert refused.value.retry_after_s == 2700
+    clock.now_s += 2700
+    bucket.take("eve", Kind.KEPT, 0.5)
+    bucket.take("ann", Kind.KEPT, 16)
