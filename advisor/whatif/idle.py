@@ -61,6 +61,13 @@ def pause_s(kind: JobKind, rules: AdviceRules) -> float:
     return max(clock, tell_s(kind, rules) + rules.grace_s)
 
 
+def given_back_after(
+    stretches: Iterable[IdleStretch], after_s: Callable[[JobKind], float], cost_s: float = 0.0
+) -> float:
+    """GPU-hours that are left of idle times once they have lasted so long, and it has cost so much."""
+    return sum(max(0.0, each.length_s - after_s(each.kind) - cost_s) / 3600 * each.gpus for each in stretches)
+
+
 def _known_at(stretches: Iterable[IdleStretch], at_ms: int, left_out: IdleStretch) -> list[IdleStretch]:
     known = []
     for each in stretches:
@@ -78,8 +85,6 @@ def _held(
     after_s: Callable[[JobKind], float],
     cost_s: float = 0.0,
 ) -> Given:
-    hours = sum(
-        max(0.0, each.length_s - after_s(each.kind) - cost_s) / 3600 * each.gpus for each in stretches
-    )
+    hours = given_back_after(stretches, after_s, cost_s)
     jobs = len({each.job for each in stretches})
     return Given(action=action, how=how, gpu_hours=hours, jobs=jobs, times=len(stretches))

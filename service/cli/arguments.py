@@ -245,6 +245,10 @@ def _advise(verbs: Verbs) -> None:
         "--all", action="store_true", help="also every job that nothing is advised for, and why"
     )
     verb.add_argument("--only", choices=ADVICE_CLASSES, metavar="CLASS", help=", ".join(ADVICE_CLASSES))
+    verb.add_argument(
+        "--recurring", action="store_true", help="only what recurs in the range, whoever is idle now"
+    )
+    _window(verb, "7d")
     _json(verb)
 
 

@@ -1,7 +1,11 @@
-"""``fallow advise``: what would give GPU-hours back, what it may cost whom, and why nothing else is said."""
+"""``fallow advise``: what would give GPU-hours back, what it may cost whom, and why nothing else is said.
+
+Beside what is so now stands the range's waste, ended jobs included, and what of it recurs.
+"""
 
 import argparse
-from datetime import datetime
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from service.advice_rows import abstain_row, advice_row
@@ -10,6 +14,10 @@ from service.cli import advice_lines, words
 from service.cli.asking import asked
 from service.cli.screen import console, print_json
 from service.cli.settings import settle
+from service.client import Client
+from service.client.errors import StoreOlder, UnknownQuery
+from service.client.recurring import Recurred, known_gain, recurred, told
+from service.spans import window
 
 if TYPE_CHECKING:
     from advisor.advice import Advice
@@ -21,6 +29,9 @@ def run(flags: argparse.Namespace) -> int:
 
     settings = settle(flags)
     with asked(flags) as client:
+        range_ = _recurred(client, flags) if flags.recurring or not flags.json else None
+        if flags.recurring:
+            return _recurring(range_, flags)
         desk = consult(client, settings.effective.config)
     answers = [each for each in desk.said.answers if flags.only in (None, each.action.value)]
     advised = [each for each in answers if isinstance(each, Advice)]
@@ -31,6 +42,7 @@ def run(flags: argparse.Namespace) -> int:
         return 0
     screen = console()
     screen.print(_heading(desk, advised), style="bold")
+    _say_range(range_, flags)
     for each in advised:
         screen.print(advice_lines.draw_advice(each, desk.currency))
     if flags.all:
@@ -47,7 +59,45 @@ def _heading(desk: Desk, advised: "list[Advice]") -> str:
     count = f"{len(advised)} piece{'' if len(advised) == 1 else 's'} of advice"
     if not advised:
         return f"No advice, as of {at:%Y-%m-%d %H:%M}."
-    hours = sum(each.gain_gpu_hours for each in advised)
-    money = sum(each.gain_money or 0.0 for each in advised)
+    hours, unknown = known_gain([advice_row(each, desk.currency) for each in advised])
+    money = sum(each.gain_money or 0.0 for each in advised) if not unknown else 0.0
     priced = f", {words.money(money, desk.currency)}" if money and desk.currency else ""
-    return f"{count} as of {at:%Y-%m-%d %H:%M}: {words.hours(hours)} GPU-hours{priced}, if all were followed"
+    more = f"; of {unknown} nothing recorded says how much" if unknown else ""
+    worth = f"{words.hours(hours)} GPU-hours{priced}, if all were followed{more}"
+    return f"{count} as of {at:%Y-%m-%d %H:%M}: {worth}"
+
+
+def _recurred(client: Client, flags: argparse.Namespace) -> Recurred | None:
+    """The range's waste and what recurs in it; ``None`` where the store or the service is older."""
+    start, end = window(flags.since, flags.until, datetime.now(UTC))
+    try:
+        return recurred(client, start, end)
+    except (StoreOlder, UnknownQuery):
+        return None
+
+
+def _recurring(range_: Recurred | None, flags: argparse.Namespace) -> int:
+    if flags.json:
+        print_json([] if range_ is None else range_.habits, flags)
+        return 0
+    _say_range(range_, flags)
+    return 0
+
+
+def _say_range(range_: Recurred | None, flags: argparse.Namespace) -> None:
+    screen = console()
+    for line in _range_lines(range_, flags):
+        screen.print(line)
+
+
+def _range_lines(range_: Recurred | None, flags: argparse.Namespace) -> Sequence[str]:
+    if range_ is None:
+        return ()
+    of = f"In the last {flags.since}" if flags.until is None else f"{flags.since} to {flags.until}"
+    cost = words.money(range_.wasted_cost, range_.currency)
+    priced = "" if cost == words.NOTHING else f", {cost}"
+    recurs = "." if range_.habits else "; nothing that recurs."
+    head = (
+        f"{of}: {words.hours(range_.wasted_gpu_hours)} GPU-hours wasted{priced}, ended jobs included{recurs}"
+    )
+    return head, *(f"  recurs: {told(each)}" for each in range_.habits)

@@ -11,9 +11,10 @@ from typing import Any
 from rich.padding import Padding
 
 from service.cli import words
+from service.cli.asking import asked
 from service.cli.job_words import job_id
 from service.cli.screen import Column, console, place, print_json, table
-from service.client import Client, connect
+from service.client import Client
 from service.spans import window
 from service.trouble import Trouble
 
@@ -39,7 +40,7 @@ def run(flags: argparse.Namespace) -> int:
     """Print one job's efficiency, verdict and GPUs."""
     start, end = window(flags.since, flags.until, datetime.now(UTC))
     span = {"from_ts": start, "to_ts": end}
-    with connect(flags.data) as client:
+    with asked(flags) as client:
         row = _named(client, flags, span)
         gpus = client.rows("job_gpus", job=row["job"], **span)
         said = client.rows("findings", **span)

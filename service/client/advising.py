@@ -78,10 +78,10 @@ def advised(client: "Client") -> Advised:
     from service.advice_rows import abstain_row, advice_row, refusal_row
     from service.advising import CannotAdvise, consult, newest
 
-    effective = _effective(client)
+    in_force = effective(client)
     try:
         as_of = newest(client)
-        desk = consult(client, effective.config)
+        desk = consult(client, in_force.config)
     except CannotAdvise as error:
         raise NoData(str(error)) from error
     answers = desk.said.answers
@@ -91,7 +91,7 @@ def advised(client: "Client") -> Advised:
         advice=tuple(advice_row(each, desk.currency) for each in answers if isinstance(each, Advice)),
         abstained=tuple(abstain_row(each) for each in answers if not isinstance(each, Advice)),
         refused=tuple(refusal_row(each) for each in (*desk.said.plan.refused, *desk.ruling.refused)),
-        lines=_lines(effective),
+        lines=_lines(in_force),
         modes={action.value: mode.value for action, mode in desk.limits.modes.items()},
     )
 
@@ -100,7 +100,7 @@ def rules(client: "Client") -> tuple[Rule, ...]:
     """The numbers of ``[advice]``, with what holds now. Reads the configuration file."""
     from dataclasses import fields
 
-    in_force = _effective(client).config.advice
+    in_force = effective(client).config.advice
     return tuple(
         Rule(
             name=item.name,
@@ -124,7 +124,7 @@ def replayed(
     from advisor.whatif.replay import everybody, what_if
     from service.advising import limits_of, recorded_past
 
-    config = _effective(client).config
+    config = effective(client).config
     past = recorded_past(client, start, end, config)
     found = what_if(
         past,
@@ -149,7 +149,7 @@ def charged(client: "Client", as_of: datetime) -> tuple[dict[str, Any], ...]:
     """
     from service.advising import charged_now
 
-    return tuple(asdict(each) for each in charged_now(client, _effective(client).config, as_of))
+    return tuple(asdict(each) for each in charged_now(client, effective(client).config, as_of))
 
 
 def _row(given: dict[str, Any]) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def _row(given: dict[str, Any]) -> dict[str, Any]:
 def given_back(client: "Client", start: datetime, end: datetime) -> GivenBack:
     """What actions did give back within whole minutes, from the ledger. Blocks. Raises ``ClientError``."""
     rows = client.rows("given_back", from_ts=start, to_ts=end)
-    return judged(rows, _effective(client).config.findings.coverage_ratio)
+    return judged(rows, effective(client).config.findings.coverage_ratio)
 
 
 def settings(client: "Client") -> tuple[SettingRow, ...] | None:
@@ -177,16 +177,16 @@ def settings(client: "Client") -> tuple[SettingRow, ...] | None:
         SettingRow(
             key=each.key, value=_seen(each.value) if _may_hold(each.key) else each.value, origin=each.origin
         )
-        for each in _effective(client).settings
+        for each in effective(client).settings
     )
 
 
 def run_pages(client: "Client") -> dict[str, str]:
     """Where this site's trackers have their pages, as it is configured. Reads the configuration file."""
-    return dict(_effective(client).config.dashboard.run_pages)
+    return dict(effective(client).config.dashboard.run_pages)
 
 
-def _effective(client: "Client") -> "Effective":
+def effective(client: "Client") -> "Effective":
     """Raises ``BadParameter`` where the file cannot be used."""
     from service.config.file import FILE_NAME, load
     from service.config.model import ConfigError

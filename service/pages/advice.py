@@ -1,7 +1,12 @@
-"""Advice: what waits for a yes, what is advised and what it rests on, and what is left alone and why."""
+"""Advice: what waits for a yes, what is advised and what it rests on, and what is left alone and why.
+
+What is advised is of now; what recurs is of the time range, ended jobs included, beside all that was wasted
+in it.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import UTC
 from typing import Any
 
 import pandas as pd
@@ -9,6 +14,7 @@ import streamlit as st
 
 from service.client.advising import Advised
 from service.client.errors import ClientError
+from service.client.recurring import known_gain, told
 from service.pages import acting, feed, wording
 from service.pages.evidence_drawn import evidence_box
 from service.pages.notice import explain_acting
@@ -20,9 +26,11 @@ from service.pages.scene import Site
 from service.pages.stage import Stage, linked, staged
 from service.pages.switch import read_switch, switch_banner
 from service.pages.tabled import grid
+from service.pages.view import window
 
 PER_PAGE = 8
 MOST_REASONS = 8
+MOST_HABITS = 6
 CLASSES: Mapping[str, tuple[str, str]] = {
     "reclaim": ("Give back", "held-idle"),
     "cap-memory": ("Cap memory", "moderate"),
@@ -49,6 +57,7 @@ def _body(stage: Stage) -> None:
     if plans is not None:
         switch_banner(stage, read_switch())
         waiting_plans(stage, plans, found)
+    _recurring(stage, found)
     _advised(stage, found)
     _left_alone(found)
 
@@ -67,14 +76,34 @@ def _plans(stage: Stage) -> tuple[PlanRow, ...] | None:
 
 
 def _sentence(found: Advised, plans: Sequence[PlanRow] | None) -> str:
-    hours = sum(float(each["gain_gpu_hours"] or 0.0) for each in found.advice)
+    hours, unknown = known_gain(found.advice)
     many = len(found.advice)
     waits = sum(len(each.steps) for each in plans or ())
     asks = f"; {waits} {'step waits' if waits == 1 else 'steps wait'} for a yes" if waits else ""
     if not many:
         return f"Nothing is advised now{asks}"
     worth = f", worth {wording.hours(hours)} soon" if hours else ""
+    worth += f", of {unknown} nothing recorded says how much" if unknown else ""
     return f"{many} {'advice' if many == 1 else 'pieces of advice'}{worth}{asks}"
+
+
+def _recurring(stage: Stage, found: Advised) -> None:
+    """All that was wasted in the range, and the habits in it that a limit would help against."""
+    shown = window(stage.view, found.as_of.astimezone(UTC).replace(tzinfo=None))
+    recurred = feed.recurred(shown.from_ts, shown.to_ts)
+    if recurred is None:
+        return
+    st.subheader("In this time range", anchor=False)
+    cost = recurred.wasted_cost
+    worth = "" if cost is None else f", {wording.money(cost, recurred.currency)},"
+    recurs = "." if recurred.habits else "; nothing of it recurs so that a limit would help."
+    st.markdown(
+        plain(f"{wording.hours(recurred.wasted_gpu_hours)}{worth} were wasted, ended jobs included{recurs}")
+    )
+    if recurred.habits:
+        st.markdown("\n".join(f"- {plain(told(each))}" for each in recurred.habits[:MOST_HABITS]))
+    if len(recurred.habits) > MOST_HABITS:
+        st.caption(f"And {len(recurred.habits) - MOST_HABITS} more: `fallow advise --recurring`.")
 
 
 def _advised(stage: Stage, found: Advised) -> None:

@@ -15,9 +15,11 @@ import streamlit as st
 
 from service.client import Client, ServiceDown, connect
 from service.client import advising as client_advising
+from service.client import recurring as client_recurring
 from service.client.advising import Advised, Replayed, Rule, SettingRow
 from service.client.errors import StoreOlder, UnknownQuery
 from service.client.given_back import GivenBack
+from service.client.recurring import Recurred
 from service.pages.answers import Answers, Question
 
 TICK_S = 10
@@ -73,6 +75,18 @@ def charged(as_of: datetime) -> pd.DataFrame:
 def given_back(start: datetime, end: datetime) -> GivenBack:
     """What actions did give back in a window, kept for half a minute. Blocks. Raises ``ClientError``."""
     return client_advising.given_back(_client(), start, end)
+
+
+@st.cache_data(ttl=ADVISED_S, max_entries=64, show_spinner=False)
+def recurred(start: datetime, end: datetime) -> Recurred | None:
+    """What was wasted in a window and what recurs in it, kept for half a minute. Blocks.
+
+    ``None`` where the store, or the service, is older. Raises ``ClientError``.
+    """
+    try:
+        return client_recurring.recurred(_client(), start, end)
+    except (StoreOlder, UnknownQuery):
+        return None
 
 
 def rules() -> tuple[Rule, ...]:

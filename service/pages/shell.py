@@ -20,7 +20,7 @@ from service.pages.view import FILTERS, RANGES, View, address, pinned, shared
 
 MARK = Path(__file__).with_name("fallow.svg")
 EVERYTHING = {"node": "All nodes", "project": "All projects", "user": "Everybody", "model": "All models"}
-OF_NOW = ("queue", "advice", "settings")
+OF_NOW = ("queue", "settings")
 TAKEN = {
     "queue": ("project", "user"),
     "advice": (),

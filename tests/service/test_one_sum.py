@@ -11,6 +11,7 @@ import pytest
 
 from service.cli import main
 from service.client import Client, connect
+from service.client.recurring import known_gain, told
 from service.pages import findings as findings_page
 from service.pages import people as people_page
 from service.pages import wording
@@ -134,6 +135,31 @@ def test_who_is_not_known_is_no_person_and_not_nobody(
     assert " 2.0 " in unknown and " 1.5 " in nobody
     people = client.query("people", **RANGE)
     assert people_page.told_who(named(people, "people"), "people") == "2 people and some unknown"
+
+
+def test_the_verb_advise_stands_beside_the_sum(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Everybody has one idle time: nothing recurs, and the range's waste is said all the same."""
+    shown = " ".join(said(data, capsys, "advise", "--recurring", *FLAGS).split())
+    assert "7.5 GPU-hours wasted, 30.00 EUR, ended jobs included; nothing that recurs" in shown
+    assert json.loads(said(data, capsys, "advise", "--recurring", *FLAGS, "--json")) == []
+
+
+def test_a_gain_of_which_nothing_is_known_is_not_added() -> None:
+    known = {"gain_gpu_hours": 4.6, "evidence": {"expected_idle_s": 3600}}
+    sized = {"gain_gpu_hours": 2.0, "evidence": {"held_gpu_hours": 24.0}}
+    unknown = {"gain_gpu_hours": 8.0, "evidence": {"expected_idle_s": None}}
+    assert known_gain([known, sized, unknown]) == (pytest.approx(6.6), 1)
+    assert known_gain([]) == (0.0, 0)
+
+
+def test_a_habit_is_told_with_its_hours_and_what_a_limit_gives_back() -> None:
+    habit = {"user": "ana", "kind": "interactive", "times": 7, "days": 7, "idle_gpu_hours": 154.0}
+    limit = {"limit_s": 14_400.0, "gives_back_gpu_hours": 98.0}
+    assert told(habit | limit) == (
+        "ana's terminals and notebooks were idle 7 times on 7 days, 154 GPU-hours in all; a limit of 4 h "
+        "idle would have given back 98."
+    )
+    assert told(habit | limit | {"user": None}).startswith("Terminals and notebooks of unknown owners were")
 
 
 @pytest.mark.parametrize("job", world.BY_JOB)

@@ -1,0 +1,74 @@
+"""Idle times that come again and again: whose, how many hours, and what a limit would give back. Pure.
+
+Advice speaks of who is idle now; a week's waste is mostly of times that have ended. The same people are often
+idle in the same way each night, and a limit on idle time helps against that whoever runs now.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from advisor.live.observed import IdleStretch
+from advisor.rules import AdviceRules
+from advisor.whatif.idle import given_back_after
+from collector.model import JobKind
+
+DAY_MS = 86_400_000
+LEAST_TIMES, LEAST_DAYS = 3, 2
+"""Once is a day, twice a repetition; three times on at least two days is a habit."""
+WORTH_GPU_HOURS = 1.0
+"""Less is not worth a limit to anybody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recurring:
+    """A person's idle times of one kind of job over a window, and what a limit of ``limit_s`` gives back.
+
+    ``user`` is ``None`` for all jobs of which no person is named. ``days`` are UTC days on which one began.
+    ``idle_gpu_hours`` are those of the times themselves, in which all GPUs of a job did nothing.
+    """
+
+    user: str | None
+    kind: JobKind
+    times: int
+    days: int
+    jobs: int
+    idle_gpu_hours: float
+    limit_s: float
+    gives_back_gpu_hours: float
+
+
+def recurring(stretches: Sequence[IdleStretch], rules: AdviceRules) -> tuple[Recurring, ...]:
+    """The habits among idle times that are worth a limit, the largest gain first.
+
+    The limit is the time after which the ladder would put a job back in its queue, so that it surprises
+    nobody who knows the ladder; hours are counted as ``fallow whatif`` counts them. Servers have no limit:
+    what waits for a caller scales to zero.
+    """
+    groups: defaultdict[tuple[str | None, JobKind], list[IdleStretch]] = defaultdict(list)
+    for each in stretches:
+        if each.kind is not JobKind.INFERENCE:
+            groups[each.user, each.kind].append(each)
+    found = [_of(user, kind, each, rules) for (user, kind), each in groups.items()]
+    worth = [
+        each
+        for each in found
+        if each.times >= LEAST_TIMES
+        and each.days >= LEAST_DAYS
+        and each.gives_back_gpu_hours >= WORTH_GPU_HOURS
+    ]
+    return tuple(sorted(worth, key=lambda each: (-each.gives_back_gpu_hours, each.user or "", each.kind)))
+
+
+def _of(user: str | None, kind: JobKind, stretches: Sequence[IdleStretch], rules: AdviceRules) -> Recurring:
+    limit_s = float(rules.requeue_interactive_s if kind is JobKind.INTERACTIVE else rules.requeue_batch_s)
+    return Recurring(
+        user=user,
+        kind=kind,
+        times=len(stretches),
+        days=len({each.from_ms // DAY_MS for each in stretches}),
+        jobs=len({each.job for each in stretches}),
+        idle_gpu_hours=given_back_after(stretches, lambda _: 0.0),
+        limit_s=limit_s,
+        gives_back_gpu_hours=given_back_after(stretches, lambda _: limit_s),
+    )
