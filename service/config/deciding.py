@@ -127,7 +127,11 @@ class ProtectConfig:
     """
 
     users: tuple[str, ...] = told((), "people: all their jobs")
-    jobs: tuple[str, ...] = told((), 'patterns of job ids and names, for example `"slurm:*"` or `"demo-*"`')
+    jobs: tuple[str, ...] = told(
+        (),
+        'patterns of job ids and names, for example `"slurm:*"` or `"demo-*"`; a name is what its owner '
+        "calls the job, so whoever calls one `demo-1` has it protected",
+    )
     gpus: tuple[str, ...] = told((), "GPUs by UUID or `node:index`")
 
 

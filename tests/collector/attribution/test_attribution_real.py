@@ -15,7 +15,7 @@ from collector.model import NodeName, Reading
 from collector.nvml.source import NvmlOptions, NvmlSource
 from service.sources.described import Described
 from tests.collector.inventory.squeue_writer import Job, printing
-from tests.driver.driver import CompilerMissing, Driver
+from tests.driver.driver import GRAPHICS, CompilerMissing, Driver
 
 NODE = NodeName("node-a")
 NOW_MS = 1_800_000_000_000
@@ -90,3 +90,67 @@ def test_driver_processes_and_squeue_become_holders(tmp_path: Path, monkeypatch:
 def _job(number: int, index: str) -> Job:
     user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
     return Job(id=number, user=user, nodes=NODE, node_names=(NODE,), gres=(f"gpu:1(IDX:{index})",))
+
+
+LIAR = """
+import ctypes, os, sys
+os.setgroups([])
+os.setgid(int(sys.argv[1]))
+os.setuid(int(sys.argv[1]))
+ctypes.CDLL(None).prctl(15, b"Xorg", 0, 0, 0)
+print(flush=True)
+sys.stdin.read()
+"""
+"""Another account's process under a display server's name: PR_SET_NAME, prctl(2)."""
+EVE = 4_666
+
+
+@contextmanager
+def lying(**environ: str) -> Iterator[int]:
+    """A real process of Eve's that says of itself what she likes; its pid."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", LIAR, str(EVE)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"PATH": os.environ["PATH"], **environ},
+        start_new_session=True,
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "\n"
+        yield child.pid
+    finally:
+        child.communicate("")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to play another account")
+def test_another_account_s_words_put_nothing_on_its_victim(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ExitStack() as stack:
+        try:
+            driver = stack.enter_context(Driver(tmp_path, gpus=4))
+        except CompilerMissing as missing:
+            pytest.skip(str(missing))
+        for name, value in driver.variables().items():
+            monkeypatch.setenv(name, value)
+        driver.clock_us = NOW_MS * 1000
+        words = {"SLURM_JOB_ID": "812", "FALLOW_JOB": "slurm:812", "JUPYTERHUB_USER": "root"}
+        intruding, hiding = stack.enter_context(lying(**words)), stack.enter_context(lying(**words))
+        driver.gpu(0).process(intruding, 8 * GIB)
+        driver.gpu(1).process(hiding, 8 * GIB, GRAPHICS)
+        options = NvmlOptions(processes_every=1, host_pids=True)
+        nvml = Described(NvmlSource(node=NODE, options=options), NODE)
+        stack.callback(nvml.close)
+        queue = SlurmSource([str(printing(tmp_path, [_job(812, "0"), _job(9, "3")], "v41"))])
+        readings = [reading for each in (nvml, queue) if isinstance(reading := each.read(NOW_MS), Reading)]
+        uuids = [driver.gpu(slot).uuid for slot in range(4)]
+
+    found = effective(readings, NOW_MS)
+    assert found is not None
+    assert [(each.key.pid, each.uuid) for each in found.intrusions] == [(intruding, uuids[0])]
+    users = {each.uuid: each.holder.user for each in found.allocations}
+    me = users[uuids[0]]
+    assert users == {uuids[0]: me, uuids[1]: f"uid-{EVE}", uuids[3]: me}
+    assert (found.bystanders, {key.pid for key in found.owners}) == (frozenset(), {hiding})
