@@ -23,10 +23,11 @@ from fallow.batches.intake import Asked, Intake, length, take_in
 from fallow.batches.open_step import ONCE_EACH, OpenStep
 from fallow.batches.sampling import Order, Piece
 from fallow.gradients import choosing
-from fallow.gradients.losses import checked, finite
+from fallow.gradients.losses import checked
 from fallow.gradients.reduction import MARKS, Local, Reducer, Summed
 from fallow.mistakes import LoopMistake
 from fallow.recipe import Recipe, Step
+from fallow.reports.late_steps import LateSteps
 from fallow.reports.measuring import measurements
 from fallow.reports.pace import Pace
 from fallow.reports.reporting import Measurements, Reporter
@@ -47,7 +48,7 @@ class _Outcome:
     """What the step's exchange came to; without ``summed`` it is not to be committed."""
 
     summed: Summed | None
-    loss: float
+    loss: float | torch.Tensor
 
 
 class Trainer:
@@ -71,7 +72,9 @@ class Trainer:
         self._reporter = reporter or Reporter(None)
         keyed = recipe.deterministic or self._seat.driven or self.world_size > 1
         self._key = recipe.seed if keyed else None
-        self._keeper = Keeper(self._replica, recipe.checkpoint, generators=not keyed)
+        checks = not (recipe.scales_losses or recipe.allow_non_finite)
+        self._late = LateSteps(self._replica.device, checks=checks)
+        self._keeper = Keeper(self._replica, recipe.checkpoint, self._late.look, generators=not keyed)
         self._wishes = Wishes(channel, self._replica.device, self._keeper.save)
         self._sits_in: Group | None = None
         self._trainable: tuple[bool, ...] = ()
@@ -249,6 +252,7 @@ class Trainer:
                         f"step {self.next_step}: the loop went on without trainer.step(). {ONCE_EACH}"
                     )
                 self._cross_boundary()
+        self._late.look(wait=True)
 
     def _know(self, order: Order) -> None:
         """What a step's number means is part of the training's state, so it cannot change on the way."""
@@ -345,21 +349,20 @@ class Trainer:
             return _Outcome(None, 0.0)
         scale = opened.scale(summed.count, summed.counted)
         loss = summed.loss * scale
-        if not (self.recipe.scales_losses or self.recipe.allow_non_finite):
-            finite(loss, opened.number)
+        self._late.check(loss, opened.number)
         self._replica.scale(scale)
         randomness.seed(self._key, opened.number, stage=Stage.UPDATE)
         return _Outcome(summed, loss)
 
-    def _commit(self, opened: OpenStep, summed: Summed, loss: float) -> Step:
-        norm, skipped = self._replica.update(loss)
+    def _commit(self, opened: OpenStep, summed: Summed, loss: float | torch.Tensor) -> Step:
         world_size = self.world_size
-        done = Step(number=opened.number, loss=loss, world_size=world_size, grad_norm=norm, skipped=skipped)
+        done = self._late.step(opened.number, world_size, loss, *self._replica.update(loss))
+        self._late.look()
         self._pace = self._pace.after(time.monotonic(), world_size)
         self._reporter.measured(self._pace.last_end_s, self._measure)
         self._notes = summed.notes
         samples = opened.shape.samples(self.rank)
-        if self.recipe.balance_by_speed:
+        if self.recipe.balance_by_speed and world_size > 1:  # alone there is nobody to share with
             self._busy_s_per_sample = self._busy.seconds() / samples if samples else 0.0
         return done
 

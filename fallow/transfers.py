@@ -5,6 +5,8 @@ memory is queued like any other work of the device (CUDA Programming Guide, "Pag
 """
 
 from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
 
 import torch
 
@@ -26,3 +28,46 @@ def to_device(numbers: Sequence[float], dtype: torch.dtype, device: torch.device
     if device.type == "cpu":
         return row
     return page_locked(row.shape, dtype).copy_(row).to(device, non_blocking=True)
+
+
+class Late:
+    """Single numbers on their way from ``device``, with whatever it has yet to compute before them."""
+
+    def __init__(self, numbers: Sequence[torch.Tensor | float], device: torch.device):
+        module: Any = torch.get_device_module(device)
+        row = row_of(numbers, torch.float32 if device.type == "mps" else torch.float64, device)
+        self._came: Any = None
+        self._numbers = row
+        if hasattr(module, "Event") and hasattr(module, "current_stream"):
+            self._numbers = page_locked(row.shape, row.dtype)
+            self._numbers.copy_(row, non_blocking=True)
+            self._came = module.Event()
+            self._came.record(module.current_stream(device))
+
+    def is_here(self) -> bool:
+        """Whether ``values`` would not wait."""
+        return self._came is None or bool(self._came.query())
+
+    def values(self) -> list[float]:
+        """The numbers; blocks until they are here."""
+        if self._came is not None:
+            self._came.synchronize()
+            self._came = None
+        told: list[float] = self._numbers.tolist()
+        return told
+
+
+def row_of(numbers: Sequence[torch.Tensor | float], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Numbers in a row on ``device``; those that are being computed there are not waited for."""
+    if device.type == "cpu":
+        return torch.tensor([float(number) for number in numbers], dtype=dtype)
+    known = [0.0 if isinstance(number, torch.Tensor) else float(number) for number in numbers]
+    row = to_device(known, dtype, device)
+    at = 0
+    for kind, run in groupby(numbers, lambda number: getattr(number, "dtype", None)):
+        alike = list(run)
+        if kind is not None:
+            computed = [number.detach().reshape(()).to(device) for number in alike]  # type: ignore[union-attr]
+            row[at : at + len(alike)].copy_(torch.stack(computed))
+        at += len(alike)
+    return row

@@ -96,7 +96,7 @@ class Plain:
         for bucket in range(self._sent, len(storage)):
             self._pack(bucket)
         present = [has or number in late for number, has in enumerate(self._present)]
-        extras = [float(self._loss), self._count, self._counted, mark, *notes]
+        extras = [self._loss, self._count, self._counted, mark, *notes]
         fraction = self._fraction if self._group.world_size > 1 else 1.0  # not 0.9999…
         flat.write_rest(storage, fraction, extras, present, len(late) + len(self._sparse))
         while self._sent < len(storage):

@@ -13,6 +13,7 @@ from torch import nn
 
 from fallow.gradients.layout import Layout, Place, lay_out
 from fallow.state.buffers import Buffers
+from fallow.transfers import row_of
 
 Storage = list[torch.Tensor]
 """One 1-d tensor a bucket, as ``Flat.allocate`` makes them."""
@@ -79,14 +80,14 @@ class Flat:
         pairs = zip(self.parameters, self.layout.gradients, strict=True)
         return [_view(storage, place).view(parameter.shape) for parameter, place in pairs]
 
-    def write(self, storage: Storage, fraction: float, extras: Sequence[float]) -> None:
+    def write(self, storage: Storage, fraction: float, extras: Sequence[float | torch.Tensor]) -> None:
         """Everything: the gradients as they are, zeros where there are none, and the rest."""
         for parameter, view in zip(self.parameters, self.gradients(storage), strict=True):
             put(view, parameter.grad)
         present = [parameter.grad is not None for parameter in self.parameters]
         self.write_rest(storage, fraction, extras, present, len(self.sparse()))
 
-    def add(self, storage: Storage, fraction: float, extras: Sequence[float]) -> None:
+    def add(self, storage: Storage, fraction: float, extras: Sequence[float | torch.Tensor]) -> None:
         """What ``write`` would write, added to what is there: the same bits in one pass over the memory."""
         for parameter, view in zip(self.parameters, self.gradients(storage), strict=True):
             view.add_(
@@ -97,8 +98,7 @@ class Flat:
                 view.add_(statistic * fraction)
         present = [parameter.grad is not None for parameter in self.parameters]
         tail = _view(storage, self.layout.tail)
-        numbers = self._tail(extras, present, len(self.sparse()))
-        tail.add_(torch.tensor(numbers, dtype=tail.dtype, device=tail.device))
+        tail.add_(row_of(self._tail(extras, present, len(self.sparse())), tail.dtype, tail.device))
 
     def sparse(self) -> set[int]:
         """Which parameters, by their number, have a gradient that isn't dense."""
@@ -109,7 +109,12 @@ class Flat:
         }
 
     def write_rest(
-        self, storage: Storage, fraction: float, extras: Sequence[float], present: Sequence[bool], odd: int
+        self,
+        storage: Storage,
+        fraction: float,
+        extras: Sequence[float | torch.Tensor],
+        present: Sequence[bool],
+        odd: int,
     ) -> None:
         """The statistics times ``fraction``, and the tail. Without a part of the step there is nothing to
         give, not even zero times what is infinite, and what a pass that isn't counted changed is undone.
@@ -122,7 +127,7 @@ class Flat:
             else:
                 torch.mul(statistic, fraction, out=view)
         tail = _view(storage, self.layout.tail)
-        tail.copy_(torch.tensor(self._tail(extras, present, odd), dtype=tail.dtype))
+        tail.copy_(row_of(self._tail(extras, present, odd), tail.dtype, tail.device))
 
     def numbers(self, storage: Storage) -> list[float]:
         """What the tail says, to be looked at and given to ``read``. Waits for the device, once."""
@@ -146,7 +151,9 @@ class Flat:
         """The extra numbers in ``storage``, as a view."""
         return _view(storage, self.layout.tail)[: self._extras]
 
-    def _tail(self, extras: Sequence[float], present: Sequence[bool], odd: int) -> list[float]:
+    def _tail(
+        self, extras: Sequence[float | torch.Tensor], present: Sequence[bool], odd: int
+    ) -> list[float | torch.Tensor]:
         changes = self.buffers.look()
         return [*extras, odd, *present, *changes.marks, *changes.moves]
 

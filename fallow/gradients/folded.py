@@ -60,7 +60,7 @@ class Tree:
     def end_micro_batch(self, index: int, fraction: float, loss: torch.Tensor, count: float | None) -> None:
         """Fold this leaf into the parts held so far; into its sibling's memory where that is here."""
         leaf = Node(0, index)
-        extras = [float(loss), count or 0.0, count is not None, *self._no_notes]
+        extras = [loss, count or 0.0, count is not None, *self._no_notes]
         self._sparse |= self._flat.sparse()
         if self._stack and self._stack[-1][0] == Node(0, index - 1) and index % 2 == 1:
             sibling = self._stack.pop()[1]

@@ -24,10 +24,14 @@ def checked(loss: torch.Tensor, micro: MicroBatch, step: int) -> torch.Tensor:
     return loss
 
 
-def finite(loss: float, step: int) -> None:
-    """Raises LossMistake unless the loss over a global batch is a number that can be learned from."""
+def finite(loss: float, step: int, *, updated: bool = False) -> None:
+    """Raises LossMistake unless the loss over a global batch is a number that can be learned from.
+
+    ``updated``: it was looked at too late to keep it from the parameters.
+    """
     if not math.isfinite(loss):
+        what = "the parameters were updated by it, and are not saved" if updated else "nothing was updated"
         raise LossMistake(
-            f"step {step}: the loss over the global batch is {loss}; nothing was updated. Look "
+            f"step {step}: the loss over the global batch is {loss}; {what}. Look "
             "at the learning rate and at this step's samples, or pass allow_non_finite=True to go on"
         )

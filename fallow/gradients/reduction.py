@@ -27,10 +27,10 @@ class Summed:
     """What came back beside the gradients, summed over all workers.
 
     ``loss`` and ``count`` are the micro-batches', of which ``counted`` had a count; ``notes`` are the
-    workers' own numbers, place by place.
+    workers' own numbers, place by place. The loss stays on its device where nobody had to wait for that.
     """
 
-    loss: float
+    loss: float | torch.Tensor
     count: float
     counted: int
     notes: tuple[float, ...]
@@ -104,7 +104,9 @@ class Local:
 
     def finish(self, blocks: Sequence[tuple[int, int]], notes: Sequence[float], mark: int = 1) -> Summed:
         """Nothing to exchange."""
-        return Summed(float(self._loss), self._count, self._counted, tuple(notes))
+        loss = self._loss
+        told = loss if isinstance(loss, torch.Tensor) and not loss.is_cpu else float(loss)
+        return Summed(told, self._count, self._counted, tuple(notes))
 
     def close(self) -> Storage:
         """Nothing to let go of."""

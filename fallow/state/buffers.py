@@ -22,11 +22,12 @@ class Changes:
     """What became of the buffers since they were kept.
 
     ``marks`` is above zero for each statistic, then each table, that has other bits now; ``moves`` is how far
-    each counter went. Both may be summed over micro-batches and workers.
+    each counter went. Both may be summed over micro-batches and workers. What a device has yet to compute is
+    a tensor of a single number.
     """
 
-    marks: tuple[float, ...]
-    moves: tuple[int, ...]
+    marks: tuple[float | torch.Tensor, ...]
+    moves: tuple[float | torch.Tensor, ...]
 
 
 class Buffers:
@@ -76,7 +77,7 @@ class Buffers:
         _copy(back)
 
     def look(self) -> Changes:
-        """What changed since ``keep``. Waits for the device, once. How far tables went is added up here."""
+        """What changed since ``keep``. Waits for no device. How far tables went is added up here."""
         if not self._all:
             return Changes((), ())
         here = [buffer if buffer.is_here() else None for buffer in self._all]
@@ -84,10 +85,11 @@ class Buffers:
         changed = [buffer.differs() for buffer in marked if buffer is not None]
         went = [buffer.movement().reshape(()) for buffer in counting if buffer is not None]
         answers = iter(_numbers([*changed, *went]))
-        marks = [UNFIT if buffer is None else float(next(answers)) for buffer in marked]
+        marks = [UNFIT if buffer is None else next(answers) for buffer in marked]
         moves = [0 if buffer is None else next(answers) for buffer in counting]
         for number, table in enumerate(self._tables):
-            if marks[len(self._statistics) + number] > 0:
+            mark = marks[len(self._statistics) + number]
+            if isinstance(mark, torch.Tensor) or mark > 0:
                 moved = table.movement()
                 self._moved[number] = self._moved[number] + moved if number in self._moved else moved
         return Changes(tuple(marks), tuple(moves))
@@ -213,8 +215,9 @@ class _Buffer:
         return not torch.equal(now, before) if now.is_cpu else torch.ne(now, before).any()
 
     def movement(self) -> torch.Tensor:
-        """How far whole numbers went."""
-        return self._there().to(torch.int64) - self.memory().to(torch.int64)
+        """How far whole numbers went; yes and no in little room, for they are masks and large."""
+        wide = torch.int16 if self.like.dtype == torch.bool else torch.int64
+        return self._there().to(wide) - self.memory().to(wide)
 
     def _there(self) -> torch.Tensor:
         found = self.now()
@@ -253,14 +256,16 @@ def _copy(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
             torch._foreach_copy_([into for into, _ in pairs], [value for _, value in pairs])
 
 
-def _numbers(answers: Sequence[torch.Tensor | bool]) -> list[int]:
-    """Read in one go: on a GPU, each look would wait for it."""
-    asked = [each for each in answers if isinstance(each, torch.Tensor)]
-    if not asked:
-        return [int(each) for each in answers]
-    device = asked[0].device
-    told = iter(torch.stack([each.to(device, torch.int64) for each in asked]).tolist())
-    return [next(told) if isinstance(each, torch.Tensor) else int(each) for each in answers]
+def _numbers(answers: Sequence[torch.Tensor | bool]) -> list[float | torch.Tensor]:
+    """Those on the CPU read in one go; others stay, because each look would wait for their device."""
+    asked = [each for each in answers if isinstance(each, torch.Tensor) and each.is_cpu]
+    told = iter(torch.stack(asked).tolist() if asked else ())
+    return [
+        each if isinstance(each, torch.Tensor) and not each.is_cpu
+        else next(told) if isinstance(each, torch.Tensor)
+        else float(each)
+        for each in answers
+    ]  # fmt: skip
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,10 +19,12 @@ ENV_SAVED = "FALLOW_SAVED"
 class Keeper:
     """Keeps ``replica`` at ``path``, if there is one; with ``generators`` also where random numbers stood.
 
+    ``look(wait=True)`` raises for a state that must not be saved, whose loss isn't finite.
     ``saved_ms`` is when this worker saved or resumed it last, by its file's time.
     """
 
-    def __init__(self, replica: Replica, path: Path | None, *, generators: bool):
+    def __init__(self, replica: Replica, path: Path | None, look: Callable[..., None], *, generators: bool):
+        self._look = look
         self._replica = replica
         self._path = path
         self._generators = generators
@@ -49,9 +51,12 @@ class Keeper:
                 self.saved_ms = self._path.stat().st_mtime_ns // 1_000_000
 
     def save(self) -> int:
-        """Save; returns the bytes written. Blocks until they are on disk. Raises StateMistake or OSError."""
+        """Save; returns the bytes written. Blocks until they are on disk. Raises StateMistake, LossMistake or
+        OSError.
+        """
         if self._path is None:
             raise StateMistake("this training has no checkpoint path: pass checkpoint=PATH to job.elastic()")
+        self._look(wait=True)
         size = checkpoint.save(self._path, self._replica.state(generators=self._generators))
         self.saved_ms = self._path.stat().st_mtime_ns // 1_000_000
         return size

@@ -121,22 +121,23 @@ class Replica:
         if by != 1.0:
             torch._foreach_mul_([p.grad for p in self._parameters if p.grad is not None], by)
 
-    def update(self, loss: float) -> tuple[float | None, bool]:
+    def update(self, loss: float | torch.Tensor) -> tuple[float | torch.Tensor | None, bool | torch.Tensor]:
         """Commit the gradients in ``grad``.
 
-        Returns their norm, if the recipe clips it, and whether the scaler made the optimizer skip the step.
+        Returns their norm, if the recipe clips it, and whether the scaler made the optimizer skip the step:
+        as tensors where the device has yet to compute them.
         """
         norm = self._shape_gradients()
         skipped = self._step_optimizer()
         for scheduler in self.recipe.schedulers:
             if isinstance(scheduler, ReduceLROnPlateau):
-                scheduler.step(loss)
+                scheduler.step(float(loss))
             else:
                 scheduler.step()
         self.next_step += 1
         return norm, skipped
 
-    def _shape_gradients(self) -> float | None:
+    def _shape_gradients(self) -> float | torch.Tensor | None:
         """What happens to the true global gradient before it is used: the script's hook, then clipping."""
         recipe = self.recipe
         if recipe.scaler is not None and (recipe.max_grad_norm is not None or recipe.on_gradient is not None):
@@ -145,17 +146,17 @@ class Replica:
             recipe.on_gradient(self.model)
         if recipe.max_grad_norm is None:
             return None
-        return float(nn.utils.clip_grad_norm_(self._parameters, recipe.max_grad_norm))
+        return _if_known(nn.utils.clip_grad_norm_(self._parameters, recipe.max_grad_norm))
 
-    def _step_optimizer(self) -> bool:
+    def _step_optimizer(self) -> bool | torch.Tensor:
         scaler = self.recipe.scaler
         if scaler is None:
             self.optimizer.step()
             return False
-        before = scaler.get_scale()
+        before = _scale(scaler)
         scaler.step(self.optimizer)
         scaler.update()
-        return bool(scaler.get_scale() < before)  # it backs off exactly when it skipped
+        return _scale(scaler) < before  # it backs off exactly when it skipped
 
     def _check_identity(self, theirs: Identity) -> None:
         differing = [
@@ -168,6 +169,18 @@ class Replica:
                 f"a state was made by another recipe: {'; '.join(sorted(differing))}. Which samples a step "
                 "has depends on these, so the training cannot go on from it: set them back, or start anew"
             )
+
+
+def _if_known(value: torch.Tensor) -> float | torch.Tensor:
+    """The number, unless a device has yet to compute it."""
+    return float(value) if value.is_cpu else value
+
+
+def _scale(scaler: Any) -> float | torch.Tensor:
+    """Its scale as it is now; ``get_scale`` would wait for the device."""
+    asked = getattr(scaler, "_get_scale_async", None)  # torch 2.11 to 2.13; other scalers may not have it
+    scale = None if asked is None else asked()
+    return float(scaler.get_scale()) if scale is None else _if_known(scale.clone())
 
 
 def _lies_in(given: Mapping[str, Any], own: Mapping[str, Any]) -> bool:

@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,6 +15,8 @@ from torch import nn
 
 import fallow
 from fallow.gradients import choosing
+from fallow.mistakes import LossMistake
+from fallow.state import checkpoint
 from tests.fallow import devices, pretend
 from tests.fallow.crew import Outcome, run, training
 
@@ -42,8 +45,8 @@ def task() -> torch.utils.data.Dataset[tuple[torch.Tensor, ...]]:
     return torch.utils.data.TensorDataset(x, torch.randint(0, 2, (160,), generator=generator))
 
 
-def train(device: str, *, driven: bool = False, **options: Any) -> list[str]:
-    """The losses of a training, exactly, and a sum over its parameters."""
+def train(device: str, *, driven: bool = False, cap: int = 8, **options: Any) -> tuple[list[str], list[int]]:
+    """The losses of a training, exactly, and a sum over each part of its state; and each step's waits."""
     own = choosing.reducer
     if driven:  # as under a controller, which would take processes
 
@@ -54,29 +57,86 @@ def train(device: str, *, driven: bool = False, **options: Any) -> list[str]:
     try:
         net = network().to(device)
         trainer = fallow.connect(device, environment={}).elastic(
-            net, torch.optim.AdamW(net.parameters()), global_batch=16, max_micro_batch=8, seed=3, **options
+            net, torch.optim.AdamW(net.parameters()), global_batch=16, max_micro_batch=cap, seed=3, **options
         )
-        learned = []
+        learned, waits = [], []
         for _, batches in trainer.steps(task(), STEPS):
+            pretend.waits.clear()
             for x, y in batches:
                 trainer.backward(nn.functional.cross_entropy(net(x.to(device)), y.to(device)))
             done = trainer.step()
             assert done is not None
             learned.append(done)
+            waits.append(len(pretend.waits))
     finally:
         choosing.reducer = own
     state = {name: value.cpu() for name, value in net.state_dict().items()}
-    return [step.loss.hex() for step in learned] + [
-        float(value.double().sum()).hex() for value in state.values()
-    ]
+    told = [f"{step.loss.hex()} {step.skipped}" for step in learned]
+    told += [f"{step.grad_norm:.4g}" for step in learned if step.grad_norm is not None]  # no foreach there
+    return told + [float(value.double().sum()).hex() for value in state.values()], waits
+
+
+def plain(cap: int) -> list[int]:
+    """Waits a step of the loop that everybody writes, and reads no loss in."""
+    net = network().to(pretend.NAME)
+    optimizer = torch.optim.AdamW(net.parameters())
+    waits = []
+    for start in range(0, 16 * STEPS, 16):
+        pretend.waits.clear()
+        optimizer.zero_grad()
+        for first in range(start, start + 16, cap):
+            x, y = torch.utils.data.default_collate([task()[at] for at in range(first, first + cap)])
+            loss = nn.functional.cross_entropy(net(x.to(pretend.NAME)), y.to(pretend.NAME)) * (cap / 16)
+            loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+        waits.append(len(pretend.waits))
+    return waits
 
 
 def trainings() -> list[dict[str, Any]]:
     """Every way on both devices, to the bit."""
     return [
-        {"name": name, "cpu": train("cpu", **way), "pretend": train(pretend.NAME, **way)}
+        {"name": name, "cpu": train("cpu", **way)[0], "pretend": train(pretend.NAME, **way)[0]}
         for name, way in WAYS.items()
     ]
+
+
+def waits() -> list[dict[str, Any]]:
+    """How often a step waits, once a training has begun, beyond what a plain loop waits, by micro-batches."""
+    found = []
+    for name, way in WAYS.items():
+        for cap in (16, 8, 4):
+            beyond = [
+                ours - theirs
+                for ours, theirs in zip(train(pretend.NAME, cap=cap, **way)[1], plain(cap), strict=True)
+            ]
+            found.append({"name": name, "micro_batches": 16 // cap, "beyond": max(beyond[2:])})
+    return found
+
+
+def not_finite(path: Path) -> dict[str, Any]:
+    """A training alone whose losses are nan from step 3 on: the step it ends at, why, and what is saved."""
+    net = network().to(pretend.NAME)
+    trainer = fallow.connect(pretend.NAME, environment={}).elastic(
+        net, torch.optim.AdamW(net.parameters()), global_batch=16, max_micro_batch=8, checkpoint=path
+    )
+    step = -1
+    try:
+        for step, batches in trainer.steps(task(), 20):
+            for x, y in batches:
+                loss = nn.functional.cross_entropy(net(x.to(pretend.NAME)), y.to(pretend.NAME))
+                trainer.backward(loss * (float("nan") if step >= 3 else 1.0))
+            trainer.step()
+            if step in (1, 3):
+                trainer.save()
+    except LossMistake as mistake:
+        return {
+            "ended": step,
+            "why": str(mistake),
+            "saved": checkpoint.load(path, torch.device("cpu"))["step"],
+        }
+    raise AssertionError("it trained on")
 
 
 def resized() -> dict[str, Any]:
@@ -102,7 +162,12 @@ def resized() -> dict[str, Any]:
 def main() -> None:
     torch.set_num_threads(1)
     assert devices.NAME == pretend.NAME
-    parts: dict[str, Callable[[], Any]] = {"trainings": trainings, "resized": resized}
+    parts: dict[str, Callable[[], Any]] = {
+        "trainings": trainings,
+        "waits": waits,
+        "resized": resized,
+        "not-finite": lambda: not_finite(Path(sys.argv[2])),
+    }
     print(json.dumps(parts[sys.argv[1]]()))
 
 

@@ -229,7 +229,7 @@ def test_a_group_has_summed_before_it_counts_as_connected() -> None:
 
 
 class Faltering(StandIn):
-    """As NCCL when a peer dies in a step: no word of it, and after the abort this worker's part for the sum."""
+    """As NCCL when a peer dies in a step: no word of it, and after the abort its own part for the sum."""
 
     garbage = staticmethod(lambda buffer: None)
     lingers_s = 0.05

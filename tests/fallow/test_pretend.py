@@ -45,3 +45,21 @@ def test_a_resized_training_on_such_a_device_learns_what_one_on_the_cpu_learns()
     assert set(learned["worlds"]) >= {1, 3}, learned["journal"]
     assert learned["finished"] > 0
     assert learned["furthest"] < 1e-12
+
+
+@pytest.mark.slow
+def test_alone_a_step_waits_for_its_device_no_more_than_a_plain_loop_and_driven_once_more() -> None:
+    """However many micro-batches it has: a wait in each would be hidden on a CPU, and felt on a GPU."""
+    for found in told("waits"):
+        alone = found["name"].startswith("alone") and "deterministic" not in found["name"]
+        assert found["beyond"] == (0 if alone else 1), found
+
+
+@pytest.mark.slow
+def test_a_loss_that_is_not_finite_ends_a_training_that_waits_for_nothing_and_is_never_saved(
+    tmp_path: Path,
+) -> None:
+    found = told("not-finite", str(tmp_path / "state.pt"))
+    assert found["ended"] == 3, "asked to save, it looked"
+    assert "step 3: the loss over the global batch is nan; the parameters were updated by it" in found["why"]
+    assert found["saved"] == 2
