@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,6 @@ from fallow.reports.stopwatch import Stopwatch
 from fallow.requests.wishes import Wishes
 from fallow.state import randomness
 from fallow.state.keeper import Keeper
-from fallow.state.randomness import Stage
 from fallow.state.replica import Replica
 from fallow.world import static_world
 from fallow.world.channel import Channel
@@ -72,8 +72,8 @@ class Trainer:
         self._reporter = reporter or Reporter(None)
         keyed = recipe.deterministic or self._seat.driven or self.world_size > 1
         self._key = recipe.seed if keyed else None
-        checks = not (recipe.scales_losses or recipe.allow_non_finite)
-        self._late = LateSteps(self._replica.device, checks=checks)
+        self._seed = partial(randomness.seed, self._key, device=self._replica.device)
+        self._late = LateSteps(self._replica.device, recipe)
         self._keeper = Keeper(self._replica, recipe.checkpoint, self._late.look, generators=not keyed)
         self._wishes = Wishes(channel, self._replica.device, self._keeper.save)
         self._sits_in: Group | None = None
@@ -291,7 +291,7 @@ class Trainer:
         self._open = OpenStep(self.next_step, shape, tuple(piece.micro for piece in pieces))
         self._reducer.begin()
         self._busy.start()
-        randomness.seed(self._key, self.next_step, stage=Stage.BEFORE)
+        self._seed(self.next_step, stage=randomness.Stage.BEFORE)
         return self._micro_batches(feed, self._open, pieces)
 
     def _micro_batches(self, feed: Feed, opened: OpenStep, pieces: Sequence[Piece]) -> Iterator[Any]:
@@ -300,9 +300,9 @@ class Trainer:
             opened.hand_out(piece.micro)
             self._reducer.begin_micro_batch(piece is pieces[-1])
             fetched = feed.fetch(piece)
-            randomness.seed(self._key, piece.step, piece.micro.index)
+            self._seed(piece.step, piece.micro.index)
             yield fetched
-        randomness.seed(self._key, opened.number, stage=Stage.AFTER)
+        self._seed(opened.number, stage=randomness.Stage.AFTER)
 
     def _settle(self) -> None:
         """Scripts freeze and unfreeze parameters before a step's first pass: what is summed must follow.
@@ -351,7 +351,7 @@ class Trainer:
         loss = summed.loss * scale
         self._late.check(loss, opened.number)
         self._replica.scale(scale)
-        randomness.seed(self._key, opened.number, stage=Stage.UPDATE)
+        self._seed(opened.number, stage=randomness.Stage.UPDATE)
         return _Outcome(summed, loss)
 
     def _commit(self, opened: OpenStep, summed: Summed, loss: float | torch.Tensor) -> Step:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from fallow.gradients.losses import finite
-from fallow.recipe import Step
+from fallow.recipe import Recipe, Step
 from fallow.transfers import Late
 
 LONGEST = 64
@@ -64,11 +64,11 @@ class LateStep(Step):
 
 
 class LateSteps:
-    """Makes the steps of a training on ``device``; with ``checks`` a loss that isn't finite ends it."""
+    """Makes the steps of a training on ``device``, and ends it by a loss that isn't finite and must be."""
 
-    def __init__(self, device: torch.device, *, checks: bool):
+    def __init__(self, device: torch.device, recipe: Recipe):
         self._device = device
-        self._checks = checks
+        self._checks = not (recipe.scales_losses or recipe.allow_non_finite)
         self._behind: deque[tuple[int, Late]] = deque()
 
     def step(

@@ -13,6 +13,7 @@ class Stopwatch:
     """Started and stopped once a step; on a GPU ``seconds`` is known once the step's sum has been read."""
 
     def __init__(self, device: torch.device):
+        self._device = device
         self._events: tuple[Any, Any] | None = None
         if device.type == "cuda":
             self._events = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
@@ -22,13 +23,13 @@ class Stopwatch:
         """The step begins."""
         self._began_s = time.perf_counter()
         if self._events is not None:
-            self._events[0].record()
+            self._events[0].record(torch.cuda.current_stream(self._device))
 
     def stop(self) -> None:
         """This worker's part is done."""
         self._took_s = time.perf_counter() - self._began_s
         if self._events is not None:
-            self._events[1].record()
+            self._events[1].record(torch.cuda.current_stream(self._device))
 
     def seconds(self) -> float:
         """What the last start and stop were apart; blocks on a GPU until the second was reached."""

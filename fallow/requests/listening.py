@@ -132,9 +132,10 @@ def _released_between() -> Answer:
 
 
 def _device() -> torch.device:
+    """The GPU on which this process holds most; the current one is each thread's own, and 0 in a new one."""
     if not torch.cuda.is_initialized():
         return torch.device("cpu")
-    return torch.device("cuda", torch.cuda.current_device())
+    return torch.device("cuda", max(range(torch.cuda.device_count()), key=torch.cuda.memory_reserved))
 
 
 def _close(control: ControlSocket, pid: int) -> None:

@@ -13,6 +13,7 @@ import stat
 import tempfile
 import zlib
 from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Collection
 from pathlib import Path
 from typing import IO, Any
 
@@ -28,6 +29,9 @@ CHUNK_BYTES = 8 * 1024 * 1024
 VALUES = {int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size}
 MAPPINGS = {dict, OrderedDict, Counter, defaultdict}
 SEQUENCES = {list, tuple, set}
+COPIED = frozenset({"model", "buffers", "optimizer"})
+"""Parts of a training's state. ``Optimizer.load_state_dict`` leaves Adam's ``step`` where it is given: on a
+GPU, the host would wait for it twice a parameter in every step."""
 
 
 class CheckpointDamaged(Exception):
@@ -83,6 +87,9 @@ def save(path: Path, state: Any) -> int:
 def load(path: Path, device: torch.device) -> Any | None:
     """The state saved at ``path``, or ``None`` when there is none.
 
+    What is copied to its place when it is loaded (COPIED) stays on the CPU, so that it doesn't lie on a GPU
+    twice; of the rest, what did not lie on the CPU when it was saved lies on ``device``.
+
     Raises CheckpointDamaged, OSError, or StateMistake for a file that any account could have put there.
     """
     try:
@@ -90,13 +97,47 @@ def load(path: Path, device: torch.device) -> Any | None:
             _check_owner(path, os.fstat(file.fileno()))
             _check_sum(path, file)
             file.seek(0)
-            return torch.load(file, map_location=device, weights_only=True)
+            return _read(file, device)
     except FileNotFoundError:
         return None
     except (OSError, CheckpointDamaged, StateMistake):
         raise
     except Exception as error:
         raise _damaged(path, str(error)) from error
+
+
+def _read(file: IO[bytes], device: torch.device) -> Any:
+    away: set[int] = set()
+
+    def stay(storage: Any, location: str) -> Any:
+        if location != "cpu":
+            away.add(storage._cdata)
+        return storage
+
+    state = torch.load(file, map_location=stay, weights_only=True)
+    if device.type == "cpu" or not isinstance(state, dict):
+        return state
+    return {name: part if name in COPIED else _moved(part, away, device) for name, part in state.items()}
+
+
+def _moved(node: Any, away: Collection[int], device: torch.device) -> Any:
+    """``node`` with those of its tensors on ``device`` whose storage is one of those ``away``."""
+    if isinstance(node, torch.Tensor):
+        return node.to(device) if _elements(node).untyped_storage()._cdata in away else node
+    if isinstance(node, dict):
+        for key, value in node.items():
+            node[key] = _moved(value, away, device)
+        return node
+    if type(node) in SEQUENCES:
+        return type(node)([_moved(value, away, device) for value in node])
+    return node
+
+
+def _elements(tensor: torch.Tensor) -> torch.Tensor:
+    """The dense tensor that holds what isn't zero."""
+    if tensor.layout is torch.strided:
+        return tensor
+    return tensor._values() if tensor.layout is torch.sparse_coo else tensor.values()
 
 
 class _Summed(io.RawIOBase):

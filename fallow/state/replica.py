@@ -67,7 +67,7 @@ class Replica:
             "schedulers": [scheduler.state_dict() for scheduler in recipe.schedulers],
             "scaler": recipe.scaler.state_dict() if recipe.scaler is not None else None,
             "extra": {name: part.state_dict() for name, part in (recipe.state or {}).items()},
-            "generators": randomness.snapshot() if generators else None,
+            "generators": randomness.snapshot(self.device) if generators else None,
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -96,7 +96,7 @@ class Replica:
         for name, parameter in self._bare.named_parameters():
             parameter.requires_grad_(name not in frozen)
         if state["generators"] is not None:
-            randomness.restore(state["generators"])
+            randomness.restore(state["generators"], self.device)
         self.next_step = state["step"]
 
     def roll_back(self) -> None:

@@ -80,12 +80,22 @@ def spread(group: Group, holder: Holder) -> None:
 
 
 def place(device: torch.device | str, environment: Mapping[str, str]) -> torch.device:
-    """``device``; for a GPU without a number the one that LOCAL_RANK names, if this process sees several."""
+    """``device``; for a GPU without a number the one that LOCAL_RANK names, if this process sees several.
+
+    A GPU is this thread's current one afterwards: scripts and libraries that name none mean it. Raises
+    Mistake for one that this process doesn't see.
+    """
     asked = torch.device(device)
-    if asked.type != "cuda" or asked.index is not None:
+    if asked.type != "cuda":
         return asked
-    local_rank = int(environment.get("LOCAL_RANK", "0"))
-    index = local_rank if local_rank < torch.cuda.device_count() else torch.cuda.current_device()
+    index, seen = asked.index, torch.cuda.device_count()
+    if index is None:
+        local_rank = int(environment.get("LOCAL_RANK", "0"))
+        index = local_rank if local_rank < seen else torch.cuda.current_device()
+    elif index >= seen:
+        raise Mistake(
+            f"connect({str(asked)!r}): this process sees {seen} GPUs, numbered from 0; name another"
+        )
     torch.cuda.set_device(index)
     return torch.device("cuda", index)
 

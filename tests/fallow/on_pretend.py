@@ -139,6 +139,52 @@ def not_finite(path: Path) -> dict[str, Any]:
     raise AssertionError("it trained on")
 
 
+class Average:
+    """A state of the script's own, which lies where the model does."""
+
+    def __init__(self, net: nn.Module):
+        self.values = [parameter.detach().clone() for parameter in net.parameters()]
+
+    def update(self, net: nn.Module) -> None:
+        for value, parameter in zip(self.values, net.parameters(), strict=True):
+            value.lerp_(parameter.detach(), 0.1)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"values": self.values}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.values = state["values"]
+
+
+def resumed(path: Path) -> dict[str, Any]:
+    """One that was saved after step 4 and resumed, beside one that never stopped."""
+
+    def go(until: int, path: Path | None) -> dict[str, Any]:
+        net = network().to(pretend.NAME)
+        optimizer, average, waits = torch.optim.AdamW(net.parameters()), Average(net), []
+        trainer = fallow.connect(pretend.NAME, environment={}).elastic(
+            net, optimizer, global_batch=16, max_micro_batch=8, checkpoint=path, state={"average": average}
+        )
+        for _, batches in trainer.steps(task(), until):
+            pretend.waits.clear()
+            for x, y in batches:
+                trainer.backward(nn.functional.cross_entropy(net(x.to(pretend.NAME)), y.to(pretend.NAME)))
+            trainer.step()
+            average.update(net)
+            waits.append(len(pretend.waits))
+        if path is not None:
+            trainer.save()
+        return {
+            "parameters": [value.cpu().tolist() for value in net.state_dict().values()],
+            "average": [value.cpu().tolist() for value in average.values],
+            "steps lie on": sorted({state["step"].device.type for state in optimizer.state.values()}),
+            "beyond": max(waits[2:]) - max(plain(8)[2:]),
+        }
+
+    go(4, path)
+    return {"resumed": go(9, path), "unstopped": go(9, None)}
+
+
 def resized() -> dict[str, Any]:
     """A training that grows and shrinks, beside one on the CPU that stays alone."""
     steps = 24
@@ -167,6 +213,7 @@ def main() -> None:
         "waits": waits,
         "resized": resized,
         "not-finite": lambda: not_finite(Path(sys.argv[2])),
+        "resumed": lambda: resumed(Path(sys.argv[2])),
     }
     print(json.dumps(parts[sys.argv[1]]()))
 

@@ -63,3 +63,12 @@ def test_a_loss_that_is_not_finite_ends_a_training_that_waits_for_nothing_and_is
     assert found["ended"] == 3, "asked to save, it looked"
     assert "step 3: the loss over the global batch is nan; the parameters were updated by it" in found["why"]
     assert found["saved"] == 2
+
+
+@pytest.mark.slow
+def test_a_resumed_training_has_all_where_it_was_and_waits_no_more_than_before(tmp_path: Path) -> None:
+    """Saved through copies on the host; a step count that came back to the device would cost waits."""
+    found = told("resumed", str(tmp_path / "state.pt"))
+    assert found["resumed"] == found["unstopped"]
+    assert found["resumed"]["steps lie on"] == ["cpu"]
+    assert found["resumed"]["beyond"] == 0

@@ -1,0 +1,102 @@
+"""A training on GPU 1 has nothing to do with GPU 0, the current one. By stand-ins for calls of torch."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
+
+from fallow.mistakes import Mistake  # noqa: E402
+from fallow.reports.stopwatch import Stopwatch  # noqa: E402
+from fallow.requests import listening  # noqa: E402
+from fallow.state import checkpoint, randomness  # noqa: E402
+from fallow.world import static_world  # noqa: E402
+
+pytestmark = pytest.mark.quick
+
+SECOND = torch.device("cuda:1")
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> "list[torch.Generator]":
+    """Two GPUs, of which the first is the current one; their generators."""
+
+    def asked() -> bool:
+        raise AssertionError("is_available() asks the driver; is_initialized() knows")
+
+    generators = [torch.Generator().manual_seed(1), torch.Generator().manual_seed(2)]
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", asked)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "default_generators", tuple(generators))
+    return generators
+
+
+@pytest.mark.usefixtures("gpus")
+def test_a_gpu_that_is_named_becomes_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    current: list[int] = []
+    monkeypatch.setattr(torch.cuda, "set_device", current.append)
+    assert static_world.place("cuda:1", {}) == SECOND
+    assert static_world.place("cuda", {"LOCAL_RANK": "1"}) == SECOND
+    assert static_world.place("cpu", {}) == torch.device("cpu")
+    assert current == [1, 1]
+    with pytest.raises(Mistake, match="sees 2 GPUs"):
+        static_world.place("cuda:2", {})
+
+
+def test_dropout_is_keyed_on_the_gpu_that_computes_it(gpus: "list[torch.Generator]") -> None:
+    before = torch.get_rng_state()
+    try:
+        randomness.seed(3, 7, 2, device=SECOND)
+        assert [each.initial_seed() for each in gpus] == [1, torch.initial_seed()]
+        randomness.seed(3, 8, 2)
+        assert gpus[0].initial_seed() == torch.initial_seed(), "the current one, where none is named"
+    finally:
+        torch.set_rng_state(before)
+
+
+def test_where_random_numbers_stand_is_saved_of_the_gpu_that_computes(gpus: "list[torch.Generator]") -> None:
+    stood = randomness.snapshot(SECOND)
+    drawn = torch.rand(3, generator=gpus[1])
+    first = gpus[0].get_state()
+    randomness.restore(stood, SECOND)
+    assert torch.equal(torch.rand(3, generator=gpus[1]), drawn)
+    assert torch.equal(gpus[0].get_state(), first)
+
+
+def test_the_stopwatch_marks_the_stream_of_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    marked: list[Any] = []
+
+    class Event:
+        def __init__(self, enable_timing: bool) -> None: ...
+
+        def record(self, stream: Any = "the current GPU's") -> None:
+            marked.append(stream)
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: f"stream of {device}")
+    watch = Stopwatch(SECOND)
+    watch.start()
+    watch.stop()
+    assert marked == ["stream of cuda:1"] * 2
+
+
+@pytest.mark.usefixtures("gpus")
+def test_who_listens_tells_of_the_gpu_that_holds_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked in a thread of its own, whose current GPU is always the first."""
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: [0, 1 << 30][device])
+    assert listening._device() == SECOND
+
+
+def test_what_is_copied_to_its_place_stays_on_the_cpu_when_it_is_read(tmp_path: Path) -> None:
+    """Adam's step count is left where it is given, and a GPU is waited for twice for each, each step."""
+    parameter = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.AdamW([parameter])
+    parameter.grad = torch.ones(2)
+    optimizer.step()
+    checkpoint.save(tmp_path / "state.pt", {"optimizer": optimizer.state_dict()})
+    read = checkpoint.load(tmp_path / "state.pt", torch.device("meta"))
+    assert read is not None
+    assert {value.device.type for value in read["optimizer"]["state"][0].values()} == {"cpu"}
