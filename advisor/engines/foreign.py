@@ -34,6 +34,7 @@ from advisor.steps import (
 )
 from collector.model import GpuUuid, JobId, NodeName
 
+UNDER_WAY = frozenset({"locked", "checkpointing", "restoring"})
 GIVEN_ELSEWHERE = ("slurm:", "pod:")
 """Ids of jobs that another manager gave their GPUs: what a pause frees there, nobody could use."""
 OFF = "jobs that Fallow did not launch are only paused where [foreign] checkpoint is on"
@@ -159,6 +160,10 @@ class ForeignEngine:
             ended = isinstance(step, Resume)
             return Done(note="it was resumed") if ended else Failed(found="it was not paused")
         found = set(self._checkpointer.look(_pids(open_one.paused.processes)).states.values())
+        if found & UNDER_WAY:  # begun by a service that ended since: its lease ended with it
+            self._lease.reserve(step.job, open_one.paused.gpus)
+        else:
+            self._lease.release(step.job)
         if found == {"checkpointed"}:
             return (
                 Done(note="it is off its GPUs")

@@ -73,7 +73,7 @@ STEPS: tuple[Step, ...] = (
         limit_s=60,
         section=HOLDS,
         settles="reclaiming memory that a framework takes ahead",
-        needs=("nvml", "jax"),
+        needs=("nvml", "torch"),
     ),
     Step(
         name="caches",

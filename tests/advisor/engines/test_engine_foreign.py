@@ -287,6 +287,18 @@ def test_its_gpus_are_kept_for_it_from_before_the_restore_until_it_runs_again(wo
     assert lease.held == {}
 
 
+def test_a_restore_that_outlived_its_service_keeps_its_gpus_again(world: World) -> None:
+    world.do(PAUSE)
+    lease = Kept()
+    after_restart = world.made(world.checkpointer, lease)
+    world.driver.states[71] = ProcessState.RESTORING
+    assert isinstance(after_restart.settle(RESUME), Late)
+    assert lease.held == {JOB: (GPU,)}
+    world.driver.states[71] = RUNNING
+    assert isinstance(after_restart.settle(RESUME), Done)
+    assert lease.held == {}
+
+
 def test_where_it_could_not_come_back_its_gpus_are_free_again(world: World) -> None:
     lease = Kept()
     engine = world.made(world.checkpointer, lease)

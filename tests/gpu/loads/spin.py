@@ -2,7 +2,8 @@
 
     python -m tests.gpu.loads.spin [GIB]        then "spin B W DUTY" (0 to 1), "spin 0 0 0" rests
 
-Built by nvcc, else by CuPy. In a dry run it tells the stand-in driver what such a kernel would do.
+Built by nvcc, else by CuPy, else by the NVRTC that torch brings. In a dry run it tells the stand-in driver what
+such a kernel would do.
 """
 
 import ctypes
@@ -25,15 +26,15 @@ PERIOD_S = 0.02
 SMS, WARPS_AN_SM = 132, 64
 """Of an H100 SXM; the dry run's."""
 KERNEL = r"""
-extern "C" __global__ void spin(long long ns) {
-    long long begun, now;
+extern "C" __global__ void spin(int us) {
+    long long begun, now, ns = 1000LL * us;
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begun));
     do { asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)); } while (now - begun < ns);
 }
 """
 HOST = r"""
-extern "C" int turn(int blocks, int warps, long long ns) {
-    spin<<<blocks, warps * 32>>>(ns);
+extern "C" int turn(int blocks, int warps, int us) {
+    spin<<<blocks, warps * 32>>>(us);
     return (int)cudaDeviceSynchronize();
 }
 """
@@ -70,9 +71,9 @@ def main(gib: float) -> None:
         _serve(_pretended)
         place.pretend_process(os.getpid(), None)
         return
-    turn = _by_nvcc() or _by_cupy()
+    turn = _by_nvcc() or _by_cupy() or _by_torch()
     if turn is None:
-        say(missing="neither nvcc nor CuPy is here to build the kernel that spins")
+        say(missing="neither nvcc, CuPy nor torch is here to build the kernel that spins")
         return
     held = _hold(round(gib * place.GIB))
     _serve(turn)
@@ -93,10 +94,10 @@ def _by_nvcc() -> Turn | None:
         command = ["nvcc", "-shared", "-Xcompiler", "-fPIC", "-arch=native", "-o", str(library), str(source)]
         subprocess.run(command, check=True, capture_output=True)
         loaded = ctypes.CDLL(str(library))
-    loaded.turn.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_longlong)
+    loaded.turn.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int)
 
     def turn(blocks: int, warps: int, duty: float) -> None:
-        if blocks and (code := loaded.turn(blocks, warps, round(PERIOD_S * duty * 1e9))):
+        if blocks and (code := loaded.turn(blocks, warps, _us(duty))):
             raise RuntimeError(f"CUDA error {code}")
 
     return turn
@@ -111,10 +112,34 @@ def _by_cupy() -> Turn | None:
 
     def turn(blocks: int, warps: int, duty: float) -> None:
         if blocks:
-            kernel((blocks,), (warps * 32,), (cupy.int64(round(PERIOD_S * duty * 1e9)),))
+            kernel((blocks,), (warps * 32,), (cupy.int32(_us(duty)),))
             cupy.cuda.runtime.deviceSynchronize()
 
     return turn
+
+
+def _by_torch() -> Turn | None:
+    """torch 2.9 and later compile a kernel by NVRTC, by a name that begins with an underscore up to 2.11."""
+    if find_spec("torch") is None:
+        return None
+    torch = place.torch()
+    compile_kernel = getattr(torch.cuda, "compile_kernel", None) or getattr(
+        torch.cuda, "_compile_kernel", None
+    )
+    if compile_kernel is None:
+        return None
+    kernel = compile_kernel(KERNEL, "spin")
+
+    def turn(blocks: int, warps: int, duty: float) -> None:
+        if blocks:
+            kernel(grid=(blocks, 1, 1), block=(warps * 32, 1, 1), args=[_us(duty)])
+            torch.cuda.synchronize()
+
+    return turn
+
+
+def _us(duty: float) -> int:
+    return round(PERIOD_S * duty * 1e6)
 
 
 def _hold(size: int) -> Any:

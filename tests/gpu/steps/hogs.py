@@ -1,4 +1,4 @@
-"""A framework that takes memory ahead: as it comes, and as a lease of Fallow's starts it."""
+"""Frameworks that take memory ahead: as they come, and as a lease of Fallow's starts them."""
 
 import time
 from typing import Any
@@ -6,49 +6,62 @@ from typing import Any
 from advisor.model import ProjectName
 from advisor.register.model import Submission
 from advisor.register.shares import Device, Mps, environment, terms
-from collector.model import GpuUuid
+from collector.model import GpuUuid, NodeName
 from collector.procfs.table import ProcessTable
 from tests.gpu import place
-from tests.gpu.answers import at_least, at_most, is_so, told
+from tests.gpu.answers import Figure, at_least, at_most, is_so, told
+
+JAX, TENSORFLOW = "jaxhog", "tfhog"
+NAMES = {JAX: "JAX", TENSORFLOW: "TensorFlow"}
 
 
 def lease_settings(share: float) -> dict[str, str]:
     """The environment of a job that holds so much of the first GPU."""
-    import pynvml
-
-    total = int(pynvml.nvmlDeviceGetMemoryInfo(place.nvml_handle()).total)
-    device = Device(uuid=GpuUuid(place.uuid()), memory_bytes=total)
+    device = Device(uuid=GpuUuid(place.uuid()), memory_bytes=_total())
     wanted = Submission(command=("train",), user="ann", project=ProjectName("vision"))
     return environment(terms(wanted, share, (device,), (), Mps()).settings, {})
 
 
 def main() -> dict[str, Any]:
     """Both ways, by the driver's own figures."""
+    settings = lease_settings(1.0)
+    figures: list[Figure] = [told("settings", ", ".join(sorted(settings)))]
+    lacking = place.lacking("jax")
+    if lacking is None:
+        figures += _compared(JAX, settings)
+    else:
+        figures.append(told("JAX", f"not tried: {lacking}"))
+    return {"figures": figures + _compared(TENSORFLOW, settings)}
+
+
+def _compared(name: str, settings: dict[str, str]) -> list[Figure]:
+    taken, framework = _held(name, {})
+    taken_again, _ = _held(name, settings)
+    title = NAMES[name]
+    figures = [
+        at_least(f"{title} as it comes, of the GPU", taken, 0.5),
+        at_most(f"{title} with a lease's settings, of the GPU", taken_again, 0.1),
+    ]
+    if not (place.dry and name == JAX):
+        figures.append(is_so(f"{title}: framework by its maps", framework, title))
+    return figures
+
+
+def _held(name: str, settings: dict[str, str]) -> tuple[float, str | None]:
+    """Which part of the GPU it takes, and what it is taken for from outside."""
+    before = place.used_bytes()
+    load = place.Load(name, environment=settings)
+    try:
+        table = ProcessTable(NodeName("here"))
+        process = table.look([load.pid], time.time_ns() // 10**6).get(load.pid)
+        table.close()
+        known = () if process is None else process.frameworks
+        return (place.used_bytes() - before) / _total(), next(iter(known), None)
+    finally:
+        load.end()
+
+
+def _total() -> int:
     import pynvml
 
-    from collector.model import NodeName
-
-    total = int(pynvml.nvmlDeviceGetMemoryInfo(place.nvml_handle()).total)
-    before = place.used_bytes()
-    hog = place.Load("jaxhog")
-    try:
-        taken = (place.used_bytes() - before) / total
-        table = ProcessTable(NodeName("here"))
-        process = table.look([hog.pid], time.time_ns() // 10**6).get(hog.pid)
-        table.close()
-    finally:
-        hog.end()
-    settings = lease_settings(1.0)
-    again = place.Load("jaxhog", environment=settings)
-    try:
-        taken_again = (place.used_bytes() - before) / total
-    finally:
-        again.end()
-    figures = [
-        at_least("JAX as it comes, of the GPU", taken, 0.5),
-        at_most("JAX with a lease's settings, of the GPU", taken_again, 0.1),
-        told("settings", ", ".join(sorted(settings))),
-    ]
-    if not place.dry:
-        figures.append(is_so("framework by its maps", process and process.framework, "jax"))
-    return {"figures": figures}
+    return int(pynvml.nvmlDeviceGetMemoryInfo(place.nvml_handle()).total)

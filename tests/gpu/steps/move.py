@@ -70,7 +70,9 @@ def _to_and_fro(
             figures.append(told(f"{name}: its host memory afterwards", took, "MiB"))
         return [*signs, *figures]
     finally:
-        _let_go(load, back=back)
+        if not back:  # a process that is paused cannot end: its last calls into CUDA would wait
+            strangers.moved(local, "resume", process)
+        _let_go(load)
 
 
 def _is_gone(pid: int) -> bool:
@@ -82,10 +84,8 @@ def _is_gone(pid: int) -> bool:
     return True
 
 
-def _let_go(load: place.Load, *, back: bool) -> None:
-    """By its pipe alone: one that CUDA restored is not killed, and one that is paused ends when asked."""
+def _let_go(load: place.Load) -> None:
+    """By its pipe, or SIGTERM: one that CUDA restored is not killed."""
     status = load.end()
     if status is None:
-        raise Missing(
-            f"process {load.pid} does not end{'' if back else ' while it is paused'}: leave it alone"
-        )
+        raise Missing(f"process {load.pid} does not end, and is not killed: leave it alone")

@@ -18,6 +18,7 @@ def _filled() -> list[Figure]:
     """Paused, then its GPU is filled up to the last GiB: the restore is not begun, and works afterwards."""
     local = strangers.checkpointer()
     load = place.Load("work", "hold", 2048)
+    away = False
     try:
         before = load.ask("sum")["sum"]
         process = strangers.seen(load.pid)
@@ -25,6 +26,7 @@ def _filled() -> list[Figure]:
         if why is not None:
             return [told("a process that holds 2 GiB", f"refused: {why}")]
         paused = strangers.moved(local, "pause", process)
+        away = paused.ok
         if not paused.ok:
             return [is_so("pause", paused.found, "done")]
         free = free_memory([process.uuids[0]])[process.uuids[0]] or 0
@@ -35,12 +37,15 @@ def _filled() -> list[Figure]:
         finally:
             other.end()
         resumed = strangers.moved(local, "resume", process)
+        away = not resumed.ok
         return [
             is_so("with the GPU filled: refused by us", refused.found.startswith("nothing was done"), True),
             is_so("afterwards it comes back", resumed.ok, True),
             is_so("with the same numbers", resumed.ok and load.ask("sum")["sum"] == before, True),
         ]
     finally:
+        if away:  # a process that is paused cannot end: its last calls into CUDA would wait
+            strangers.moved(local, "resume", process)
         load.end()
 
 
