@@ -21,7 +21,15 @@ from service.config.telling import DeliveryConfig
 from service.delivery.addresses import receiver_of
 from service.delivery.dialects import uncalled, unlinked
 
-OWNERS_KINDS = frozenset({AlertKind.HELD_IDLE, AlertKind.MEMORY_HOG, AlertKind.QUOTA_STARVED})
+OWNERS_KINDS = frozenset(
+    {
+        AlertKind.HELD_IDLE,
+        AlertKind.USES_PART,
+        AlertKind.STRAGGLER,
+        AlertKind.MEMORY_HOG,
+        AlertKind.QUOTA_STARVED,
+    }
+)
 PROJECT_KINDS = OWNERS_KINDS
 FALLEN = "falling"
 USER, PROJECT, OPERATOR = "user", "project", "to"

@@ -19,6 +19,8 @@ class AlertKind(StrEnum):
     """What a case is about; the names are those of the configuration."""
 
     HELD_IDLE = "held-idle"
+    USES_PART = "uses-part"
+    STRAGGLER = "straggler"
     MEMORY_HOG = "memory-hog"
     GPU_FAULT = "gpu-fault"
     LOW_UTILIZATION = "low-utilization"

@@ -22,6 +22,7 @@ from service.alerts.facts import Facts
 from service.alerts.idle import ended, idle_jobs
 from service.alerts.model import WORSE, WORTH_A_WORD, AlertKind, Condition, Sighting
 from service.alerts.sayings import keeping, measured, where
+from service.alerts.whole_jobs import whole_jobs
 from service.config.alerting import AlertsConfig
 
 STALE_TICKS = 3
@@ -34,6 +35,8 @@ def sight(facts: Facts, config: AlertsConfig, open_keys: Iterable[str]) -> Sight
     keys = tuple(open_keys)
     made: dict[AlertKind, Callable[[], Sighting]] = {
         AlertKind.HELD_IDLE: lambda: idle_jobs(facts, keys),
+        AlertKind.USES_PART: lambda: whole_jobs(facts, AlertKind.USES_PART, keys),
+        AlertKind.STRAGGLER: lambda: whole_jobs(facts, AlertKind.STRAGGLER, keys),
         AlertKind.MEMORY_HOG: lambda: memory_hogs(facts, keys),
         AlertKind.GPU_FAULT: lambda: gpu_faults(facts),
         AlertKind.LOW_UTILIZATION: lambda: low_utilization(facts, config),

@@ -9,6 +9,8 @@ from service.config.fields import bounded, others, told
 
 ALERT_KINDS = (
     "held-idle",
+    "uses-part",
+    "straggler",
     "memory-hog",
     "gpu-fault",
     "low-utilization",
