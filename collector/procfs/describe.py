@@ -220,7 +220,7 @@ def _user(folder: Folder, uid: int | None, place: Placement, machine: Machine) -
         return None if owner is None else machine.user_name(owner) or nameless(owner)
     if uid == 0:
         uid = _login_uid(folder) or 0
-    return None if uid is None else machine.user_name(uid)
+    return None if uid is None else machine.user_name(uid) or nameless(uid)
 
 
 def _at_seat(uid: int | None, place: Placement, machine: Machine) -> bool | None:
