@@ -102,10 +102,39 @@ def trainings() -> list[dict[str, Any]]:
     ]
 
 
+class Scaler:
+    """Scales as AMP's does where the optimizer asks the device: nothing of it waits but ``get_scale``."""
+
+    def __init__(self) -> None:
+        self._scale: torch.Tensor | None = None
+
+    def is_enabled(self) -> bool:
+        return True
+
+    def scale(self, loss: torch.Tensor) -> torch.Tensor:
+        if self._scale is None:
+            self._scale = torch.full((), 8.0, device=loss.device)
+        return loss * self._scale
+
+    def step(self, optimizer: torch.optim.Optimizer) -> None:
+        optimizer.step()
+
+    def update(self) -> None: ...
+
+    def _get_scale_async(self) -> torch.Tensor | None:
+        return self._scale
+
+    def get_scale(self) -> float:
+        return 8.0 if self._scale is None else float(self._scale)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+
 def waits() -> list[dict[str, Any]]:
     """How often a step waits, once a training has begun, beyond what a plain loop waits, by micro-batches."""
     found = []
-    for name, way in WAYS.items():
+    for name, way in (WAYS | {"alone, with a scaler": {"scaler": Scaler()}}).items():
         for cap in (16, 8, 4):
             beyond = [
                 ours - theirs

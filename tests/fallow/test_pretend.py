@@ -72,3 +72,36 @@ def test_a_resumed_training_has_all_where_it_was_and_waits_no_more_than_before(t
     assert found["resumed"] == found["unstopped"]
     assert found["resumed"]["steps lie on"] == ["cpu"]
     assert found["resumed"]["beyond"] == 0
+
+
+NO_AMP = "no AMP on the pretend device: mixed precision is tried on the CPU, and by tests/gpu on a GPU"
+NOT_COMPILED = "nothing is compiled for the pretend device: tried on the CPU, and by tests/gpu on a GPU"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "test_training.py",
+        "test_combinations.py",
+        "test_crashes.py",
+        "test_checkpoint.py",
+        pytest.param("test_noisy_training.py", marks=pytest.mark.skip(reason=NO_AMP)),
+        pytest.param("test_compiled.py", marks=pytest.mark.skip(reason=NOT_COMPILED)),
+    ],
+)
+def test_resizes_kills_and_checkpoints_hold_there_as_they_do_on_the_cpu(name: str) -> None:
+    """The same tests again, with their trainings on the pretend device, and in groups over host copies."""
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/fallow/{name}"],
+        cwd=ROOT,
+        env={**os.environ, "TEST_DEVICE": "pretend", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=850,
+        check=False,
+    )
+    print(run.stdout[-2000:])
+    assert run.returncode == 0, run.stdout[-5000:]
+    assert " passed" in run.stdout

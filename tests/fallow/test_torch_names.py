@@ -1,4 +1,4 @@
-"""What is used of torch is in torch 2.11 too, not only in the pinned version: machines with GPUs may have it."""
+"""What is used of torch is in torch 2.11 too, not only in the pinned version: GPU machines may have it."""
 
 import ast
 import sys
