@@ -28,7 +28,7 @@
 -- @column temperature_c smallint (°C): of the GPU
 -- @column process_count smallint: processes on it
 -- @column as_of timestamp: its newest sample
--- @null state_reason: there is none; not measured; user_name to framework: nobody holds it; state_since: the newest whole minute was in another state
+-- @null state_reason: there is none; not measured, or too long ago to be so now; user_name to framework: nobody holds it; state_since: the newest whole minute was in another state
 WITH now_rows AS (
     SELECT * FROM gpus_at_newest_tick($node, $project, $user, $model)
 ), stretches AS (
@@ -41,6 +41,14 @@ WITH now_rows AS (
         low_saturation_ms, moderate_ms, good_ms, suspect_ms, unknown_ms)
     FROM rollup_1h
     WHERE ts >= $minutes_to - INTERVAL 24 HOUR AND ts < time_bucket(INTERVAL 1 HOUR, $minutes_to - INTERVAL 2 HOUR)
+), measured AS (
+    SELECT
+        n.gpu_id, l.utilization_e4, l.gpu_utilization_e4, l.sm_active_e4, l.memory_used_bytes, l.power_mw,
+        l.temperature_c, l.process_count
+    FROM now_rows AS n
+    JOIN latest AS l USING (gpu_id)
+    WHERE l.ts >= n.as_of - to_milliseconds(2 * greatest(l.width_ms, 10000)) AND l.ts >= coalesce(
+        (SELECT max(ts) FROM newest_tick), n.as_of) - to_milliseconds(3 * greatest(l.width_ms, 10000))
 ), since AS (
     SELECT s.gpu_id, max(s.end_ts) AS newest_ts, min(s.ts) AS oldest_ts,
         max(s.end_ts) FILTER (WHERE s.state <> n.state) AS other_ts
@@ -54,10 +62,11 @@ SELECT
         WHEN s.other_ts IS NULL THEN s.oldest_ts
         WHEN s.other_ts < s.newest_ts THEN s.other_ts
     END AS state_since,
-    n.user_name, n.project, n.job, n.job_name, n.framework, n.utilization_e4 / 10000.0 AS utilization_ratio, n.rung,
-    n.gpu_utilization_e4 / 10000.0 AS gpu_utilization_ratio, n.sm_active_e4 / 10000.0 AS sm_active_ratio,
-    n.memory_used_bytes, n.memory_total_bytes, n.power_mw / 1000.0 AS power_w, n.temperature_c, n.process_count,
+    n.user_name, n.project, n.job, n.job_name, n.framework, m.utilization_e4 / 10000.0 AS utilization_ratio, n.rung,
+    m.gpu_utilization_e4 / 10000.0 AS gpu_utilization_ratio, m.sm_active_e4 / 10000.0 AS sm_active_ratio,
+    m.memory_used_bytes, n.memory_total_bytes, m.power_mw / 1000.0 AS power_w, m.temperature_c, m.process_count,
     n.ts AS as_of
 FROM now_rows AS n
+LEFT JOIN measured AS m USING (gpu_id)
 LEFT JOIN since AS s USING (gpu_id)
 ORDER BY n.node, n.gpu_index, n.uuid;

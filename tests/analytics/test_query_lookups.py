@@ -1,14 +1,17 @@
 """Queries that look things up, against ``tests/analytics/world.py``: what is there, who, what happened."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from analytics.query import run
+from collector.batch import History, to_table
+from collector.model import GpuSample, Rung
 from collector.store.judgements import Judgement
 from tests.analytics.conftest import Ask
-from tests.analytics.world import END_MS, GIB, NOON, ONE, TWO, WINDOW, fill
+from tests.analytics.world import A0, END_MS, GIB, NOON, ONE, TWO, WINDOW, fill
 
 BARE_NOON, BARE_ONE = NOON.replace(tzinfo=None), ONE.replace(tzinfo=None)
 
@@ -166,6 +169,20 @@ def test_activity(ask: Ask) -> None:
     assert (rows["slurm:3"]["held_gpu_minutes"], rows["slurm:3"]["measured_gpu_minutes"]) == (60, 45.0)
     half = rows["pod:lm/x"]
     assert (half["held_gpu_minutes"], half["measured_gpu_minutes"]) == (60, 60.0), "a share is no coverage"
+
+
+def test_what_was_measured_too_long_ago_is_not_shown_as_measured_now(tmp_path: Path) -> None:
+    later = END_MS + 300_000
+    sample = GpuSample(uuid=A0, at_ms=later, width_ms=60_000, rung=Rung.SM_ACTIVE, utilization_ratio=0.5)
+    with fill(tmp_path) as store:
+        store.write_history(History(source="hand", gpus=(), samples=to_table([sample])))
+        with store.reader() as reader:
+            rows = {row["uuid"]: row for row in run(reader, "gpus_now", {}).to_pylist()}
+    measures = ("utilization_ratio", "memory_used_bytes", "power_w", "process_count", "temperature_c")
+    assert rows["GPU-a0"]["utilization_ratio"] == 0.5
+    silent = rows["GPU-a1"]
+    assert (silent["state"], [silent[name] for name in measures]) == ("unknown", [None] * 5)
+    assert silent["as_of"] == datetime.fromtimestamp(END_MS / 1000, UTC).replace(tzinfo=None)
 
 
 def test_findings(tmp_path: Path) -> None:
