@@ -13,6 +13,7 @@ from service.cli.asking import asked
 from service.cli.screen import console, place, print_json
 from service.client import Client
 from service.client.errors import StoreOlder, UnknownQuery
+from service.client.finding_groups import grouped, once_a_gpu, others
 from service.spans import window
 
 ABOUT = {"intruder": "given to ", "unproven-claim": "claimed by "}
@@ -70,8 +71,8 @@ def run(flags: argparse.Namespace) -> int:
     if waste is not None and (waste["wasted_gpu_hours"] or waste["low_saturation_gpu_hours"]):
         of = f"In the last {flags.since}" if flags.until is None else f"{flags.since} to {flags.until}"
         screen.print(_wasted(waste, bool(only_open), of))
-    for row in rows:
-        screen.print(_draw(row, now))
+    for group in grouped(rows, lambda row: (row["kind"], row["job"], row["closed_at"] is None)):
+        screen.print(_draw(group, now))
     screen.print(not_judged(unjudged), style="bright_black")
     return 0
 
@@ -172,17 +173,20 @@ def _waste(client: Client, asked: dict[str, Any]) -> dict[str, Any] | None:
         return None
 
 
-def _draw(row: dict[str, Any], now: datetime) -> RenderableType:
-    lasted = words.span(words.since(row["opened_at"], now))
+def _draw(group: list[dict[str, Any]], now: datetime) -> RenderableType:
+    """One message a job and kind: the first GPU's sentence, and on which others it is the same."""
+    row, *more = group
+    lasted = words.span(words.since(min(each["opened_at"] for each in group), now))
     over = "" if row["closed_at"] is None else f" · over since {words.clock_time(row['closed_at'])}"
+    wasted = once_a_gpu((each["uuid"], each["wasted_gpu_hours"]) for each in group)
     head = Text.assemble(
         (row["kind"], KIND_STYLES.get(row["kind"], "bold")),
-        f"  {place(row)}",
+        f"  {place(row)}{f' and {len(more)} more' if more else ''}",
         f" · {ABOUT.get(row['kind'], '')}{words.owner(row)}",
         f" · {row['project']}" if row["project"] else "",
         (f" · found {lasted} ago{over}", "bright_black"),
-        (f" · {words.hours(row['wasted_gpu_hours'])} GPU-hours wasted", "red")
-        if row["wasted_gpu_hours"]
-        else "",
+        (f" · {words.hours(wasted)} GPU-hours wasted", "red") if wasted else "",
     )
-    return Group(head, Padding(Text(words.localized(row["sentence"])), (0, 0, 0, 2), expand=False))
+    same = others([place(each) for each in more if each["uuid"] != row["uuid"]])
+    said = f"{words.localized(row['sentence'])}{f' {same}' if same else ''}"
+    return Group(head, Padding(Text(said), (0, 0, 0, 2), expand=False))

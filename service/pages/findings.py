@@ -1,11 +1,13 @@
 """Findings: each in a sentence, with window, coverage, measure and evidence; and what is unknown."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
+from service.client.finding_groups import About, grouped, once_a_gpu, others
 from service.pages import feed, judged, wording
 from service.pages.alerts import alerts
 from service.pages.chart_frame import rows
@@ -36,10 +38,11 @@ def _body(scene: Scene) -> None:
     judged.lateness(scene)
     if shown.empty and not found.empty:
         st.caption("None of this kind in this time.")
-    pages = -(-len(shown) // PER_PAGE)
+    groups = grouped(rows(shown), _about)
+    pages = -(-len(groups) // PER_PAGE)
     at = st.pagination(pages, key="findings-page") - 1 if pages > 1 else 0
-    for row in rows(shown.iloc[at * PER_PAGE : (at + 1) * PER_PAGE]):
-        _finding(scene, row)
+    for group in groups[at * PER_PAGE : (at + 1) * PER_PAGE]:
+        _finding(scene, group)
     alerts(scene)
     unjudged(scene)
     unknowns(scene)
@@ -112,7 +115,13 @@ def _closed(open_only: bool) -> None:
     )
 
 
-def _finding(scene: Scene, row: Any) -> None:
+def _about(row: Any) -> About:
+    return row.kind, None if wording.missing(row.job) else str(row.job), wording.missing(row.closed_at)
+
+
+def _finding(scene: Scene, group: Sequence[Any]) -> None:
+    """One message a job and kind; the other GPUs that it is about are named behind the sentence."""
+    row, *more = group
     carried = address(shared(scene.view))
     with st.container(border=True, key=f"finding-{row.finding_id}", gap="xsmall"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -134,21 +143,31 @@ def _finding(scene: Scene, row: Any) -> None:
             with st.popover("Evidence", type="tertiary", icon=":material/query_stats:"):
                 for what, much in told(row.evidence):
                     st.markdown(f"{plain(what)}: **{plain(much)}**")
-        st.markdown(plain(wording.localized(row.sentence, scene.zone)))
-        facts(_facts(scene, row))
+        same = others([_place(each) for each in more if each.uuid != row.uuid])
+        st.markdown(plain(f"{wording.localized(row.sentence, scene.zone)} {same}".rstrip()))
+        facts(_facts(scene, group))
 
 
-def _facts(scene: Scene, row: Any) -> list[tuple[str, str]]:
+def _place(row: Any) -> str:
+    return wording.short_gpu(row.node, row.gpu_index, row.uuid)
+
+
+def _facts(scene: Scene, group: Sequence[Any]) -> list[tuple[str, str]]:
+    row = group[0]
+    wasted, low, cost = (
+        once_a_gpu((each.uuid, getattr(each, name)) for each in group)
+        for name in ("wasted_gpu_hours", "low_saturation_gpu_hours", "wasted_cost")
+    )
     who = " · ".join(str(each) for each in (row.user_name, row.project) if not wording.missing(each))
     items = [("held by", who or ("nobody" if wording.missing(row.job) else "somebody"))]
-    if not wording.missing(row.wasted_gpu_hours):
-        items.append(("wasted in this time", wording.hours(row.wasted_gpu_hours)))
-    if not wording.missing(row.low_saturation_gpu_hours) and row.low_saturation_gpu_hours:
-        items.append(("low saturation", wording.hours(row.low_saturation_gpu_hours)))
-    if not wording.missing(row.wasted_cost) and row.wasted_cost:
-        items.append(("cost of the waste", wording.money(row.wasted_cost, row.currency)))
+    if wasted is not None:
+        items.append(("wasted in this time", wording.hours(wasted)))
+    if low:
+        items.append(("low saturation", wording.hours(low)))
+    if cost:
+        items.append(("cost of the waste", wording.money(cost, row.currency)))
     items += [
-        ("found", scene.when(row.opened_at)),
+        ("found", scene.when(min(each.opened_at for each in group))),
         ("judged on", f"{scene.when(row.window_from)} to {scene.when(row.window_to)}"),
         ("covered", wording.percent(row.coverage)),
         ("measure", RUNGS.get(int(row.rung), "no measure")),

@@ -11,6 +11,7 @@ import pytest
 
 from service.cli import main
 from service.client import Client, connect
+from service.client.finding_groups import grouped, once_a_gpu, others
 from service.client.recurring import known_gain, told
 from service.pages import findings as findings_page
 from service.pages import people as people_page
@@ -104,6 +105,26 @@ def test_the_verb_findings_has_the_sum_of_the_range(
     assert "7.5 GPU-hours wasted, 30.00 EUR" in head
     assert f"{named} of them" in head
     assert "1.0 GPU-hours at low saturation" in head
+
+
+def test_what_is_found_about_one_job_is_one_message(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """held-idle on both of ana's GPUs: one message of 2.0 + 2.0, which an hour is in once."""
+    shown = said(data, capsys, "findings", *FLAGS).splitlines()
+    (at,) = (place for place, line in enumerate(shown) if line.startswith("held-idle"))
+    assert shown[at].startswith("held-idle  n1:0 and 1 more · ana · vision · found")
+    assert shown[at].endswith("4.0 GPU-hours wasted")
+    assert shown[at + 1].endswith("on GPU 0 of n1. The same on 1 more GPU: n1:1.")
+
+
+def test_findings_are_grouped_by_job_and_kind_and_hours_count_once() -> None:
+    found = [("held-idle", "a", True), ("held-idle", "a", True), ("held-idle", "a", False)]
+    found += [("falling-gpu", None, True), ("falling-gpu", None, True), ("memory-hog", "a", True)]
+    assert [len(group) for group in grouped(found, lambda each: each)] == [2, 1, 1, 1, 1]
+    assert once_a_gpu([("x", 2.0), ("x", 2.0), ("y", 1.0), ("z", None), ("w", float("nan"))]) == 3.0
+    assert once_a_gpu([("x", None)]) is None
+    assert others(["n1:1", "n1:1", "n1:2"]) == "The same on 2 more GPUs: n1:1, n1:2."
+    assert others([str(n) for n in range(7)]) == "The same on 7 more GPUs: 0, 1, 2, 3 and 3 more."
+    assert others([]) == ""
 
 
 @pytest.mark.parametrize("key", ["state", *LEDGERS])
