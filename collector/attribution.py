@@ -136,12 +136,12 @@ def attribute(
     said, elsewhere = _ordered((*claims, *placed)), _ordered(others)
     winning = _winners(_ordered((*said, *elsewhere)), hardware)
     named = (*(claim.holder for claim in said), *_in_words_order(claim.holder for claim in node_claims))
-    known_jobs = {holder.job for holder in named}
     given = {uuid: words for uuid, words in winning.items() if words[0].source in GIVEN}
-    verdicts = _verdicts(present, people, given, known_jobs)
-    owners = _owners(on, people, hardware, verdicts, users_of(named))
+    users = users_of(named)
+    verdicts = _verdicts(present, people, given, users)
+    owners = _owners(on, people, hardware, verdicts, users)
     holding = _with_those_present(winning, present, owners, hardware)
-    here = known_jobs | set(owners.values())
+    here = users.keys() | set(owners.values())
     named = (*named, *(claim.holder for claim in elsewhere if claim.holder.job not in here))
     holding_jobs = {claim.holder.job for claims in holding.values() for claim in claims}
     left = on.keys() - owners.keys()
@@ -222,15 +222,16 @@ def _winners(
 
 
 def _verdicts(
-    present: Presence, people: Mapping[ProcessKey, Process], given: Claims, known_jobs: set[JobId]
+    present: Presence, people: Mapping[ProcessKey, Process], given: Claims, users: JobUsers
 ) -> dict[tuple[ProcessKey, GpuUuid], Verdict]:
     """What each process is to those who were given the GPU it is on."""
     found: dict[tuple[ProcessKey, GpuUuid], Verdict] = {}
     for key, uuids in present.on.items():
         process = people.get(key)
         for uuid in uuids & given.keys():
-            holders = [claim.holder for claim in given[uuid]]
-            verdict = verdict_on(process, holders, known_jobs) if process else Unknown()
+            words = (claim.holder for claim in given[uuid])
+            holders = [replace(each, user=each.user or users.get(each.job)) for each in words]
+            verdict = verdict_on(process, holders, users.keys()) if process else Unknown()
             is_doubtful = (key, uuid) in present.doubtful and isinstance(verdict, Nobody)
             found[key, uuid] = Unknown() if is_doubtful else verdict
     return found

@@ -90,6 +90,14 @@ def test_a_word_about_a_job_of_nobody_known_is_neither_a_proof_nor_a_fault(sourc
     assert found.unknown == {key(71)}
 
 
+def test_a_job_that_one_word_names_without_a_person_is_the_person_s_whom_another_names() -> None:
+    label = given(0, "slurm:812", ClaimSource.SLURM, user=None)
+    words = (("SLURM_JOB_ID", "812"),)
+    people = [process(71, environment=words), process(72, "bob", environment=words)]
+    found = run(people, on(0, 71, 72), [label], slurm(812, 0))
+    assert (found.owners, found.orphans) == ({key(71): "slurm:812"}, {key(72)})
+
+
 def test_a_container_s_word_for_a_person_is_not_that_person_s() -> None:
     words = (("JUPYTERHUB_USER", "ann"), ("FALLOW_JOB", "run-7"), ("SLURM_JOB_ID", "812"))
     liar = process(71, None, uid=1000, container=CONTAINER, environment=words)
