@@ -2,8 +2,8 @@
 
     python -m tests.gpu.loads.spin [GIB]        then "spin B W DUTY" (0 to 1), "spin 0 0 0" rests
 
-Built by nvcc, else by CuPy, else by the NVRTC that torch brings. In a dry run it tells the stand-in driver what
-such a kernel would do.
+Built by nvcc, else by CuPy, else by the NVRTC that torch brings. In a dry run it tells the stand-in driver
+what such a kernel would do.
 """
 
 import ctypes

@@ -1,6 +1,7 @@
 """A program that looks like TensorFlow from outside, for machines without it.
 
-It maps a library of that name, and takes nine tenths of the GPU ahead unless TF_FORCE_GPU_ALLOW_GROWTH is ``true``.
+It maps a library of that name, and takes nine tenths of the GPU ahead unless TF_FORCE_GPU_ALLOW_GROWTH is
+``true``.
 """
 
 import ctypes
