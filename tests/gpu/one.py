@@ -34,6 +34,8 @@ def main(name: str) -> int:
     except Exception:
         traceback.print_exc(limit=FRAMES)
         return 1
+    finally:
+        place.at_rest()
     sys.stdout.write(f"\n{json.dumps(answer)}\n")
     sys.stdout.flush()
     return 0

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.gpu.answers import Missing
-from tests.gpu.standing_in import DRY
+from tests.gpu.standing_in import DRY, IDLE_W
 
 ROOT = Path(__file__).parents[2]
 GIB, MIB = 1 << 30, 1 << 20
@@ -244,6 +244,11 @@ def pretends(**fields: float) -> None:
                 gpu.gpm[metrics[name]] = value
             elif gpu is not None:
                 setattr(gpu, name, int(value))
+
+
+def at_rest() -> None:
+    """The stand-in GPU does nothing any more, as a real one when its loads have ended."""
+    pretends(sm=0, occupancy=0, graphics=0, tensor=0, dram=0, utilization=0, power_mw=IDLE_W * 1000)
 
 
 def pretend_process(pid: int, size: int | None, *, sm: int = 0) -> None:

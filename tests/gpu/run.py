@@ -55,8 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", action="append", metavar="NAME", help="only this step; may be repeated")
     parser.add_argument("--dry", action="store_true", help="on a pretend device and a stand-in driver")
     flags = parser.parse_args(argv)
-    only = [step_named(name) for name in flags.only] if flags.only else STEPS
-    steps = [step for step in only if flags.part in (None, step.part)]
+    only = {step_named(name) for name in flags.only} if flags.only else set(STEPS)
+    steps = [step for step in STEPS if step in only and flags.part in (None, step.part)]
     budget_s = flags.budget or (DRY_BUDGET_S if flags.dry else BUDGET_S * (1 if flags.part else 2))
     flags.out.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:

@@ -60,7 +60,7 @@ def main() -> dict[str, Any]:
         told("what doctor names as trouble", "; ".join(troubles) or "nothing"),
     ]
     if place.lacking("torch") is None:
-        absent = torch_names.absent()
+        absent = torch_names.absent(torch_names.used())
         figures.append(is_so("names of torch that fallow uses and this torch lacks", ", ".join(absent), ""))
     measures = () if board is None else board.measures
     ways = {measure.name: measure.by or f"none: {measure.reason}" for measure in measures}
