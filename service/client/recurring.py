@@ -44,8 +44,20 @@ def recurred(client: "Client", start: datetime, end: datetime) -> Recurred:
 
 def told(habit: Mapping[str, Any]) -> str:
     """One habit in a sentence: whose, how much, how often, and what a limit gives back."""
-    what = KINDS.get(str(habit["kind"]), f"{habit['kind']} jobs")
-    whose = f"{what.capitalize()} of unknown owners" if habit["user"] is None else f"{habit['user']}'s {what}"
+    what, user = _kind(habit), habit["user"]
+    return _told(f"{what.capitalize()} of unknown owners" if user is None else f"{user}'s {what}", habit)
+
+
+def told_to_owner(habit: Mapping[str, Any]) -> str:
+    """The same to the face of whose it is."""
+    return _told(f"Your {_kind(habit)}", habit)
+
+
+def _kind(habit: Mapping[str, Any]) -> str:
+    return KINDS.get(str(habit["kind"]), f"{habit['kind']} jobs")
+
+
+def _told(whose: str, habit: Mapping[str, Any]) -> str:
     days = "one day" if habit["days"] == 1 else f"{habit['days']} days"
     return (
         f"{whose} were idle {habit['times']} times on {days}, {habit['idle_gpu_hours']:,.0f} GPU-hours in "

@@ -95,8 +95,9 @@ def changes(
     measured: Mapping[str, float],
     *,
     name: str | None,
+    habits: Sequence[str] = (),
 ) -> Changes:
-    """What to change, with the exact setting where there is one: advice, then findings, else plain numbers.
+    """What to change, with the exact setting where there is one: advice, habits, findings, else numbers.
 
     ``said`` is the advice about anybody: pieces about these jobs count. ``name`` as in ``told_held``.
     """
@@ -104,7 +105,7 @@ def changes(
     mine = [row for row in said if row["job"] in ids]
     found = [str(row["sentence"]) for row in findings if not _is_told(row, mine)][:MOST_SENTENCES]
     names = {row["job"]: f"{called(row)} ({row['job']})" for row in jobs}
-    sentences = [*(_to_owner(row, names[row["job"]]) for row in mine), *found]
+    sentences = [*(_to_owner(row, names[row["job"]]) for row in mine), *habits, *found]
     if not sentences:
         sentences = _by_numbers(jobs, measured, name)
     unknown = _not_judged(jobs, measured, {row["job"] for row in mine})

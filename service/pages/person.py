@@ -13,6 +13,7 @@ from typing import Any
 import streamlit as st
 
 from service.client import ClientError
+from service.client.recurring import told, told_to_owner
 from service.pages import acting, feed, wording
 from service.pages.changes import Changes, Held, changes, held_of, measured_of, told_held
 from service.pages.headline import headline
@@ -73,7 +74,11 @@ def to_change(scene: Scene, who: Person, jobs: list[dict[Any, Any]]) -> None:
     asked = _asked(scene, who)
     findings = feed.ask("findings", **asked).to_dict("records")
     measured = measured_of(feed.ask("ledger_by_job", **asked).to_dict("records"))
-    _changes(scene, changes(jobs, said, findings, measured, name=who.spoken_of), unsaid)
+    recurs = feed.recurred(scene.window.from_ts, scene.window.to_ts)
+    own = [] if recurs is None else [each for each in recurs.habits if each["user"] == who.name]
+    habits = [told_to_owner(each) if who.you else told(each) for each in own]
+    found = changes(jobs, said, findings, measured, name=who.spoken_of, habits=habits)
+    _changes(scene, found, unsaid)
     st.caption(f"The same as a mail or a page: `fallow report my-week --user {_for_code(who.name)}`.")
 
 
@@ -91,17 +96,17 @@ def _figures(sums: Held) -> list[tuple[str, str]]:
     ]
 
 
-def _advised() -> tuple[Sequence[Mapping[Any, Any]], str | None]:
+def _advised() -> tuple[Sequence[Mapping[Any, Any]], tuple[str, ...]]:
     """What is advised now, of everybody; else why nothing is."""
     try:
-        return feed.advised().advice, None
+        return feed.advised().advice, ()
     except ClientError as error:
-        return (), f"Nothing could be advised about what runs now: {error}"
+        return (), (f"Nothing could be advised about what runs now: {error}",)
 
 
-def _changes(scene: Scene, found: Changes, unsaid: str | None) -> None:
+def _changes(scene: Scene, found: Changes, first: Sequence[str]) -> None:
     st.markdown("**What to change**")
-    lines = (*((unsaid,) if unsaid else ()), *found.sentences)
+    lines = (*first, *found.sentences)
     st.markdown("\n".join(f"- {plain(wording.localized(line, scene.zone))}" for line in lines))
     if found.commands:
         st.code("\n".join(found.commands), language="shell")

@@ -5,6 +5,7 @@ from datetime import datetime, tzinfo
 
 from service.client.advising import Replayed, given_back
 from service.client.given_back import GivenBack
+from service.client.recurring import recurred
 from service.pages.chart_ranks import most_wasted
 from service.pages.giving import told_class, told_total
 from service.pages.headline import sentence
@@ -31,6 +32,15 @@ PROJECT_COLUMNS = (
     Column(key="people", title="People", measure=Measure.COUNT),
     Column(key="jobs", title="Jobs", measure=Measure.COUNT),
     *HELD_COLUMNS,
+)
+HABIT_COLUMNS = (
+    Column(key="user", title="Whose"),
+    Column(key="kind", title="Kind"),
+    Column(key="times", title="Times", measure=Measure.COUNT),
+    Column(key="days", title="Days", measure=Measure.COUNT),
+    Column(key="idle_gpu_hours", title="Idle", measure=Measure.HOURS),
+    Column(key="limit_h", title="Limit, h", measure=Measure.COUNT),
+    Column(key="gives_back_gpu_hours", title="Would have given back", measure=Measure.HOURS),
 )
 GIVEN_COLUMNS = (
     Column(key="action", title="Action"),
@@ -96,6 +106,7 @@ def cluster_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
                     empty=NONE_GOOD,
                 ),
             ),
+            *(() if part else (_recurs(source),)),
             *(() if source.replayed is None else (_given_back(source.replayed()),)),
             *(() if did is None else (_did_give_back(did),)),
         ),
@@ -117,6 +128,21 @@ def _people(source: Source) -> Section:
         heading="People by wasted GPU-hours",
         chart=waste_chart(most_wasted(people, top=TOP), "people-by-waste"),
         sentences=("Who wasted most is often who holds most: look at the shares as well.",),
+    )
+
+
+def _recurs(source: Source) -> Section:
+    """The idle times of the window that come again and again, and what a limit would have given back."""
+    habits = recurred(source.client, source.span.start, source.span.end).habits
+    rows = [{**each, "user": each["user"] or "unknown", "limit_h": each["limit_s"] / 3600} for each in habits]
+    return Section(
+        heading="What recurs",
+        sentences=(
+            "Idle times of one person's that came three times or more on two days or more; a limit is on the "
+            "idle time after which a job goes back to its queue. They overlap with what advice would have "
+            "given back.",
+        ),
+        table=Table(name="recurs", columns=HABIT_COLUMNS, rows=rows, empty="Nothing recurs."),
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from service.client import ClientError
 from service.client.advising import advised
+from service.client.recurring import recurred, told_to_owner
 from service.pages.changes import Held, changes, held_of, measured_of, told_held
 from service.reports.asking import Source
 from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
@@ -75,5 +76,8 @@ def _changes(source: Source, jobs: Sequence[Mapping[str, Any]]) -> Section:
         said = advised(source.client).advice
     except ClientError as error:
         unsaid = (f"Nothing could be advised about what runs now: {error}",)
-    found = changes(jobs, said, source.rows("findings"), measured_of(source.rows("ledger_by_job")), name=None)
+    recurs = recurred(source.client, source.span.start, source.span.end).habits
+    habits = [told_to_owner(each) for each in recurs if each["user"] == source.filters["user"]]
+    measured = measured_of(source.rows("ledger_by_job"))
+    found = changes(jobs, said, source.rows("findings"), measured, name=None, habits=habits)
     return Section(heading="What to change", sentences=(*unsaid, *found.sentences), commands=found.commands)

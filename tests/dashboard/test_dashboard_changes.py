@@ -60,6 +60,14 @@ def test_advice_about_own_jobs_comes_with_its_settings_and_that_of_others_does_n
     assert found.commands == ("export TF_FORCE_GPU_ALLOW_GROWTH=true", "export A='b c; rm'")
 
 
+def test_what_recurs_stands_before_findings_and_instead_of_nothing() -> None:
+    habit = "Your terminals and notebooks were idle 7 times."
+    assert changes([job()], [], [], WHOLE, name=None).sentences == (NOTHING,)
+    assert changes([job()], [], [], WHOLE, name=None, habits=[habit]).sentences == (habit,)
+    found = changes([job()], [], [finding()], WHOLE, name=None, habits=[habit])
+    assert found.sentences == (habit, "A GPU of slurm:1 does little.")
+
+
 def test_the_owner_of_an_idle_job_reads_how_it_makes_way_once() -> None:
     idle = {
         "class": "reclaim",

@@ -93,6 +93,36 @@ def fill(folder: Path) -> Path:
     return folder
 
 
+NIGHTS = datetime(2026, 11, 2, 8, tzinfo=UTC)
+
+
+def fill_nights(folder: Path, days: int) -> None:
+    """One GPU, from eight in the morning: twelve hours at 80%, twelve with a process that does nothing."""
+    folder.mkdir(exist_ok=True)
+    start_ms = int(NIGHTS.timestamp() * 1000)
+    notebook = Holder(job=JobId("pod:lab/nb"), user="ana", project="lab", kind=JobKind.INTERACTIVE)
+    minutes = range(1, days * 1440 + 4)
+    busy = (minute <= days * 1440 and (minute - 1) % 1440 < 720 for minute in minutes)
+    with open_store(folder / "fallow.duckdb") as store:
+        store.write_history(
+            History(
+                source="hand",
+                gpus=(Gpu(uuid=GPUS[0], node=NODE, index=0, model="H100", memory_total_bytes=80 * GIB),),
+                samples=to_table(
+                    _sample(0, start_ms + minute * MINUTE_MS, 0.8 if works else 0.0, 1)
+                    for minute, works in zip(minutes, busy, strict=True)
+                ),
+                held=(
+                    HeldInterval(
+                        allocation=Allocation(uuid=GPUS[0], holder=notebook, source=ClaimSource.SLURM),
+                        from_ms=start_ms,
+                        to_ms=None,
+                    ),
+                ),
+            )
+        )
+
+
 def _samples() -> Iterator[GpuSample]:
     for at_ms in range(NOON_MS + MINUTE_MS, LAST_MS + 1, MINUTE_MS):
         minute = (at_ms - NOON_MS) // MINUTE_MS

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from datetime import UTC
+from datetime import UTC, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from service.cli import main
 from service.client import Client, connect
 from service.client.finding_groups import grouped, once_a_gpu, others
-from service.client.recurring import known_gain, told
+from service.client.recurring import known_gain, recurred, told, told_to_owner
 from service.pages import findings as findings_page
 from service.pages import people as people_page
 from service.pages import wording
@@ -181,6 +181,35 @@ def test_a_habit_is_told_with_its_hours_and_what_a_limit_gives_back() -> None:
         "idle would have given back 98."
     )
     assert told(habit | limit | {"user": None}).startswith("Terminals and notebooks of unknown owners were")
+    assert told_to_owner(habit | limit).startswith("Your terminals and notebooks were idle 7 times")
+
+
+@pytest.fixture(scope="module")
+def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """ana's notebook on one GPU works from 8 to 20 h of three days, and is idle for the 12 h between."""
+    folder = tmp_path_factory.mktemp("nights") / "data"
+    world.fill_nights(folder, days=3)
+    with connect(folder) as opened:
+        yield opened
+
+
+@pytest.mark.slow
+def test_a_persons_nights_are_in_the_range_and_in_the_reports(nights: Client) -> None:
+    """Three nights of 12 h: 36 wasted and idle; past a limit of 4 h are 8 h of each: 24."""
+    span = {"from_ts": world.NIGHTS, "to_ts": world.NIGHTS + timedelta(days=3)}
+    found = recurred(nights, span["from_ts"], span["to_ts"])
+    (habit,) = found.habits
+    assert found.wasted_gpu_hours == pytest.approx(36.0)
+    assert (habit["user"], habit["times"], habit["days"]) == ("ana", 3, 3)
+    assert habit["idle_gpu_hours"] == pytest.approx(36.0, abs=0.2)
+    assert habit["gives_back_gpu_hours"] == pytest.approx(24.0, abs=0.2)
+    wanted = Wanted(kind=ReportKind.MY_WEEK, span=Span(start=span["from_ts"], end=span["to_ts"]), user="ana")
+    week = make(nights, wanted, made_at=span["to_ts"])
+    (change,) = (section for section in week.sections if section.heading == "What to change")
+    assert any("a limit of 4 h idle would have given back 24" in each for each in change.sentences)
+    cluster = make(nights, Wanted(kind=ReportKind.CLUSTER_WEEK, span=wanted.span), made_at=span["to_ts"])
+    (row,) = next(table for table in cluster.tables if table.name == "recurs").rows
+    assert (row["user"], row["limit_h"]) == ("ana", 4.0)
 
 
 @pytest.mark.parametrize("job", world.BY_JOB)
