@@ -48,6 +48,8 @@ SAMPLE_METRICS = (
     _m("memory_controller_ratio", "memory_controller_ratio", "Share of time with memory reads or writes."),
     _m("encoder_ratio", "encoder_ratio", "Share of time the encoder was busy."),
     _m("decoder_ratio", "decoder_ratio", "Share of time the decoder was busy."),
+    _m("jpeg_ratio", "jpeg_ratio", "Share of time the JPEG decoder was busy."),
+    _m("ofa_ratio", "ofa_ratio", "Share of time the optical flow accelerator was busy."),
     _m(
         "graphics_active_ratio",
         "graphics_active_ratio",

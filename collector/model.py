@@ -106,6 +106,8 @@ class GpuSample:
     memory_controller_ratio: float | None = None
     encoder_ratio: float | None = None
     decoder_ratio: float | None = None
+    jpeg_ratio: float | None = None
+    ofa_ratio: float | None = None
     graphics_active_ratio: float | None = None
     sm_active_ratio: float | None = None
     sm_occupancy_ratio: float | None = None

@@ -1,4 +1,5 @@
--- The 30 s bins of every GPU between two instants, from raw samples. A bin that no sample reaches has no row.
+-- The 30 s bins of every GPU between two instants, from raw samples. A bin that no sample reaches has no row. A sample
+-- is in the bin of its own middle; a wider one than a bin in those whose middles it covers.
 --
 -- @param bins_from instant: start of the first bin
 -- @param bins_to instant: end of the last bin
@@ -7,8 +8,8 @@
 -- @column bin bigint: which bin, the first is 0
 -- @column covered boolean: samples cover at least half of it
 -- @column utilization_ratio float (ratio): mean on the best rung
--- @column busiest_ratio float (ratio): the largest mean of any rung, and of the video encoder or decoder
--- @column video_ratio float (ratio): the busier of the video encoder and decoder
+-- @column busiest_ratio float (ratio): the largest mean of any rung, and of the engines below
+-- @column video_ratio float (ratio): the busiest engine beside the SMs: video encoder and decoder, JPEG, optical flow
 -- @column gpu_utilization_ratio float (ratio): share of time in which any kernel ran
 -- @column memory_controller_ratio float (ratio): share of time in which memory was read or written
 -- @column memory_used_bytes bigint (bytes): the most used
@@ -23,9 +24,9 @@ WITH near AS (
     SELECT * EXCLUDE (end_ms), end_ms, width_ms AS ms, (end_ms - width_ms // 2 - 1) // 30000 AS bin
     FROM near WHERE width_ms <= 30000
     UNION ALL
-    SELECT * EXCLUDE (bin), least(end_ms, (bin + 1) * 30000) - greatest(end_ms - width_ms, bin * 30000) AS ms, bin
+    SELECT * EXCLUDE (bin), 30000 AS ms, bin
     FROM (
-        SELECT *, unnest(range((end_ms - width_ms) // 30000, (end_ms - 1) // 30000 + 1)) AS bin
+        SELECT *, unnest(range((end_ms - width_ms + 14999) // 30000, (end_ms + 14999) // 30000)) AS bin
         FROM near WHERE width_ms > 30000)
 ), bins AS (
     SELECT
@@ -36,6 +37,8 @@ WITH near AS (
         sum(sm_active_e4 * ms) / sum(ms) FILTER (WHERE sm_active_e4 IS NOT NULL) AS sm_active_e4,
         sum(encoder_e4 * ms) / sum(ms) FILTER (WHERE encoder_e4 IS NOT NULL) AS encoder_e4,
         sum(decoder_e4 * ms) / sum(ms) FILTER (WHERE decoder_e4 IS NOT NULL) AS decoder_e4,
+        sum(jpeg_e4 * ms) / sum(ms) FILTER (WHERE jpeg_e4 IS NOT NULL) AS jpeg_e4,
+        sum(ofa_e4 * ms) / sum(ms) FILTER (WHERE ofa_e4 IS NOT NULL) AS ofa_e4,
         avg(memory_controller_e4) AS memory_controller_e4, max(memory_used_bytes) AS memory_used_bytes,
         avg(power_mw)::INTEGER AS power_mw, max(process_count) AS process_count
     FROM parts
@@ -44,8 +47,9 @@ WITH near AS (
 )
 SELECT
     gpu_id, bin, covered, (utilization_e4 / 10000)::FLOAT AS utilization_ratio,
-    (greatest(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, encoder_e4, decoder_e4) / 10000)::FLOAT AS busiest_ratio,
-    (greatest(encoder_e4, decoder_e4) / 10000)::FLOAT AS video_ratio,
+    (greatest(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, encoder_e4, decoder_e4, jpeg_e4,
+        ofa_e4) / 10000)::FLOAT AS busiest_ratio,
+    (greatest(encoder_e4, decoder_e4, jpeg_e4, ofa_e4) / 10000)::FLOAT AS video_ratio,
     (gpu_utilization_e4 / 10000)::FLOAT AS gpu_utilization_ratio,
     (memory_controller_e4 / 10000)::FLOAT AS memory_controller_ratio, memory_used_bytes, power_mw, process_count
 FROM bins;

@@ -19,7 +19,8 @@
 WITH newest AS (
     SELECT
         gpu_id, max(ts) AS ts, arg_max(memory_used_bytes, ts) AS memory_used_bytes,
-        arg_max(process_count, ts) AS process_count, arg_max(utilization_e4, ts) AS utilization_e4
+        arg_max(process_count, ts) AS process_count,
+        arg_max(greatest(utilization_e4, encoder_e4, decoder_e4, jpeg_e4, ofa_e4), ts) AS busiest_e4
     FROM samples_all
     WHERE ts > $as_of - INTERVAL 10 MINUTE AND ts <= $as_of
     GROUP BY gpu_id
@@ -31,9 +32,9 @@ SELECT
         SELECT 1 FROM gpus AS i
         WHERE i.parent_uuid = g.uuid AND i.installed_from <= $as_of
             AND (i.installed_to IS NULL OR i.installed_to > $as_of)) AS is_parent,
-    epoch_ms(n.ts) AS newest_ms, n.memory_used_bytes, n.utilization_e4 > 100 AS is_busy,
-    CASE WHEN w.gpu_id IS NULL THEN coalesce(n.utilization_e4 > 100, false)
-        OR process_is_present(n.process_count, n.memory_used_bytes, g.memory_total_bytes) END AS is_taken,
+    epoch_ms(n.ts) AS newest_ms, n.memory_used_bytes, n.busiest_e4 > 100 AS is_busy,
+    CASE WHEN w.gpu_id IS NULL THEN coalesce(n.busiest_e4 > 100, false) OR process_is_present(
+        n.process_count, n.memory_used_bytes, g.memory_total_bytes, g.memory_free_bytes, n.busiest_e4) END AS is_taken,
     p.per_gpu_hour, p.currency
 FROM gpus AS g
 JOIN gpu_prices AS p USING (gpu_id)

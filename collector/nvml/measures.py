@@ -24,12 +24,17 @@ SCALARS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("throttle_reasons", "nvmlDeviceGetCurrentClocksThrottleReasons", ()),
     ("encoder", "nvmlDeviceGetEncoderUtilization", ()),
     ("decoder", "nvmlDeviceGetDecoderUtilization", ()),
+    ("jpeg", "nvmlDeviceGetJpgUtilization", ()),
+    ("ofa", "nvmlDeviceGetOfaUtilization", ()),
     ("power_mw", "nvmlDeviceGetPowerUsage", ()),
     ("energy_mj", "nvmlDeviceGetTotalEnergyConsumption", ()),
     ("ecc_corrected", "nvmlDeviceGetTotalEccErrors", (0, 0)),
     ("ecc_uncorrected", "nvmlDeviceGetTotalEccErrors", (1, 0)),
 )
 """Measure, function and its arguments before the result; volatile ECC errors, corrected and uncorrected."""
+
+ENGINES = ("encoder", "decoder", "jpeg", "ofa")
+"""Their functions take a second result, the period that was sampled."""
 
 SLOT = {name: at for at, name in enumerate(MEASURES)}
 _FIELD = struct.Struct("IIqqIiQ")
@@ -55,7 +60,7 @@ class Scalar:
         self.function = function
         self.slot = SLOT[name]
         self.cell = ctypes.c_ulonglong(0)
-        period = (ctypes.byref(ctypes.c_uint(0)),) if name in ("encoder", "decoder") else ()
+        period = (ctypes.byref(ctypes.c_uint(0)),) if name in ENGINES else ()
         self.get = partial(library.call(function), handle, *arguments, ctypes.byref(self.cell), *period)
 
 

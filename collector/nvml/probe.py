@@ -21,6 +21,8 @@ MEASURES = (
     ("memory", "memory used, reserved and total"),
     ("encoder", "encoder utilization"),
     ("decoder", "decoder utilization"),
+    ("jpeg", "JPEG decoder utilization"),
+    ("ofa", "optical flow utilization"),
     ("power_mw", "power"),
     ("energy_mj", "energy counter"),
     ("temperature_c", "temperature"),
@@ -35,6 +37,7 @@ MEASURES = (
 """Name and words, in the order they are shown."""
 
 _BY_INSTANCE = ("gpm", "memory", "processes")
+_BOARD_ALONE = ("gpu_utilization", "memory_controller", "encoder", "decoder", "jpeg", "ofa")
 _INSTANCE_REASON = "a MIG instance has no such counter of its own; the board's stand with its parent"
 _START_S, _READ_S = 60.0, 20.0
 _TICK_US = 1_000_000
@@ -159,7 +162,7 @@ def _measure(name: str, words: str, told: Mapping[str, Any], *, instance: bool) 
         return Measure(name=name, words=words, by=None, reason=_INSTANCE_REASON)
     code = told["refused"].get(name)
     reason = "the driver did not say" if code is None else explain(code)
-    if told.get("mig") and name in ("gpu_utilization", "memory_controller", "encoder", "decoder"):
+    if told.get("mig") and name in _BOARD_ALONE:
         reason = f"{reason} (not while MIG is on)"
     return Measure(name=name, words=words, by=None, reason=reason)
 
@@ -182,7 +185,7 @@ def _advice(gpus: Iterable[ProbedGpu], failed: Iterable[str], contained: bool) -
         yield "a GPU does not answer: look for Xid messages in the kernel log (dmesg)"
     if contained:
         yield CONTAINER_ADVICE
-        if not shares_host_pids():
+        if shares_host_pids() is False:
             yield "processes cannot be named: pids here are not the host's; run with --pid=host"
 
 

@@ -98,6 +98,8 @@ def sample(
         memory_controller_ratio=None if controller is None else controller / 100,
         encoder_ratio=None if encoder is None else encoder / 100,
         decoder_ratio=None if decoder is None else decoder / 100,
+        jpeg_ratio=None if row[22] is None else row[22] / 100,
+        ofa_ratio=None if row[23] is None else row[23] / 100,
         graphics_active_ratio=None if graphics is None else graphics / 100,
         sm_active_ratio=None if sm is None else sm / 100,
         sm_occupancy_ratio=None if occupancy is None else occupancy / 100,

@@ -36,6 +36,8 @@ MEASURES = (
     "throttle_reasons",
     "ecc_corrected",
     "ecc_uncorrected",
+    "jpeg",
+    "ofa",
 )
 """The order of the values in a device's row. Utilizations are percent here; ``None`` is not measured."""
 

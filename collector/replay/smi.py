@@ -20,6 +20,8 @@ _MEASURES = {
     "utilization.memory [%]": ("memory_controller_ratio", 0.01),
     "utilization.encoder [%]": ("encoder_ratio", 0.01),
     "utilization.decoder [%]": ("decoder_ratio", 0.01),
+    "utilization.jpeg [%]": ("jpeg_ratio", 0.01),
+    "utilization.ofa [%]": ("ofa_ratio", 0.01),
     "memory.used [MiB]": ("memory_used_bytes", 2.0**20),
     "memory.reserved [MiB]": ("memory_reserved_bytes", 2.0**20),
     "memory.total [MiB]": ("memory_total_bytes", 2.0**20),

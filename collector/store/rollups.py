@@ -186,7 +186,8 @@ def add_minutes(connection: duckdb.DuckDBPyConnection, minutes: Stretch, reach: 
 
 
 def learn_idle_power(connection: duckdb.DuckDBPyConnection, from_ms: int, to_ms: int) -> None:
-    """Lower the idle power of GPUs that nothing ran on."""
+    """Lower the idle power of GPUs that nothing ran on, and the memory of those that nobody held."""
+    connection.execute(statement("learn_free_memory"), {"from_ms": from_ms, "to_ms": to_ms})
     connection.execute(statement("learn_idle_power"), {"from_ms": from_ms, "to_ms": to_ms})
 
 

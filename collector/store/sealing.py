@@ -89,7 +89,8 @@ def renew_view(connection: duckdb.DuckDBPyConnection, folder: Path) -> tuple[str
     files = ", ".join("'" + path.replace("'", "''") + "'" for path in usable)
     connection.execute(
         "CREATE OR REPLACE VIEW samples_all AS SELECT * FROM samples UNION ALL BY NAME "
-        f"SELECT * EXCLUDE (uuid) FROM read_parquet([{files}], hive_partitioning = false)"
+        f"SELECT * EXCLUDE (uuid) FROM read_parquet([{files}], hive_partitioning = false, "
+        "union_by_name = true)"
     )
     return remarks
 

@@ -281,3 +281,19 @@ EXPORT ret_t nvmlDeviceGetDecoderUtilization(handle_t *handle, unsigned *out, un
     *period = 167000;
     return SUCCESS;
 }
+
+EXPORT ret_t nvmlDeviceGetJpgUtilization(handle_t *handle, unsigned *out, unsigned *period) {
+    ENTER_DEVICE(handle);
+    if (gpu_of(handle)->mig_mode == 1) return NOT_SUPPORTED;
+    *out = gpu_of(handle)->jpeg;
+    *period = 167000;
+    return SUCCESS;
+}
+
+EXPORT ret_t nvmlDeviceGetOfaUtilization(handle_t *handle, unsigned *out, unsigned *period) {
+    ENTER_DEVICE(handle);
+    if (gpu_of(handle)->mig_mode == 1) return NOT_SUPPORTED;
+    *out = gpu_of(handle)->ofa;
+    *period = 167000;
+    return SUCCESS;
+}

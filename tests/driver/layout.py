@@ -87,6 +87,8 @@ class GpuState(c.Structure):
                 "memory_utilization",
                 "encoder",
                 "decoder",
+                "jpeg",
+                "ofa",
                 "temperature",
                 "sm_clock",
                 "memory_clock",

@@ -81,6 +81,8 @@ typedef struct {
     uint32_t memory_utilization;
     uint32_t encoder;
     uint32_t decoder;
+    uint32_t jpeg;
+    uint32_t ofa;
     uint32_t temperature;
     uint32_t sm_clock;
     uint32_t memory_clock;

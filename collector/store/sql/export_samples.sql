@@ -9,6 +9,8 @@ SELECT
     CAST(memory_controller_e4 / 10000.0 AS FLOAT) AS memory_controller_ratio,
     CAST(encoder_e4 / 10000.0 AS FLOAT) AS encoder_ratio,
     CAST(decoder_e4 / 10000.0 AS FLOAT) AS decoder_ratio,
+    CAST(jpeg_e4 / 10000.0 AS FLOAT) AS jpeg_ratio,
+    CAST(ofa_e4 / 10000.0 AS FLOAT) AS ofa_ratio,
     CAST(graphics_active_e4 / 10000.0 AS FLOAT) AS graphics_active_ratio,
     CAST(sm_active_e4 / 10000.0 AS FLOAT) AS sm_active_ratio,
     CAST(sm_occupancy_e4 / 10000.0 AS FLOAT) AS sm_occupancy_ratio,

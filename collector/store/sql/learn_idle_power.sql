@@ -8,8 +8,9 @@ FROM (
     JOIN gpus USING (gpu_id)
     WHERE ts > epoch_ms(CAST($from_ms AS BIGINT)) AND ts <= epoch_ms(CAST($to_ms AS BIGINT))
       AND power_mw > 0
-      AND NOT process_is_present(process_count, memory_used_bytes, memory_total_bytes)
-      AND greatest(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4) <= 100
+      AND NOT process_is_present(process_count, memory_used_bytes, memory_total_bytes, memory_free_bytes, NULL)
+      AND greatest(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, encoder_e4, decoder_e4,
+        jpeg_e4, ofa_e4) <= 100
     GROUP BY gpu_id
 ) AS seen
 WHERE seen.gpu_id = gpus.gpu_id AND (idle_power_mw IS NULL OR idle_power_mw > seen.power_mw);

@@ -7,7 +7,9 @@
 --   gpu_ids          INTEGER[]: these GPUs only; NULL: all
 -- Rows added: one a (minute, GPU, holder), as the table says. A 30 s bin is wholly in one state; it is
 -- unknown when samples cover less than half of it, and absent when no sample touches it. Its holders are
--- those at its middle, and its milliseconds are split among them by share so that integers add up.
+-- those at its middle, and its milliseconds are split among them by share so that integers add up. A sample as
+-- wide as a bin or wider counts for the bins whose middle it covers, wholly, and is not mixed with its neighbours:
+-- over many bins each sample counts for its own width, once. Energy is split by the time itself.
 -- NULL: memory, energy, utilization_max: not measured.
 INSERT INTO rollup_1m BY NAME
 WITH wanted AS (
@@ -17,7 +19,7 @@ WITH wanted AS (
 near AS (
     SELECT
         gpu_id, width_ms, rung, utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4,
-        power_mw, memory_used_bytes, process_count,
+        encoder_e4, decoder_e4, jpeg_e4, ofa_e4, power_mw, memory_used_bytes, process_count,
         epoch_ms(ts) AS end_ms,
         CASE
             WHEN lag(gpu_id) OVER by_time = gpu_id AND energy_mj - lag(energy_mj) OVER by_time >= 0
@@ -37,7 +39,12 @@ parts AS (
     SELECT
         * EXCLUDE (bin),
         bin,
-        CAST(least(end_ms, (bin + 1) * 30000) - greatest(end_ms - width_ms, bin * 30000) AS DOUBLE) AS ms
+        least(end_ms, (bin + 1) * 30000) - greatest(end_ms - width_ms, bin * 30000) AS within_ms,
+        CASE
+            WHEN width_ms < 30000 THEN within_ms
+            WHEN end_ms - width_ms <= bin * 30000 + 15000 AND end_ms > bin * 30000 + 15000 THEN 30000
+        END AS whole_ms,
+        CAST(whole_ms AS DOUBLE) AS ms
     FROM (
         SELECT *, unnest(range((end_ms - width_ms) // 30000, (end_ms - 1) // 30000 + 1)) AS bin
         FROM near
@@ -48,18 +55,24 @@ bins AS (
     SELECT
         gpu_id,
         bin,
-        sum(ms) >= 15000 AS covered,
+        coalesce(sum(ms), 0) >= 15000 AS covered,
         sum(utilization_e4 * ms) / sum(CASE WHEN utilization_e4 IS NOT NULL THEN ms END) AS utilization_e4,
         sum(gpu_utilization_e4 * ms) / sum(CASE WHEN gpu_utilization_e4 IS NOT NULL THEN ms END) AS gpu_utilization_e4,
         sum(graphics_active_e4 * ms) / sum(CASE WHEN graphics_active_e4 IS NOT NULL THEN ms END) AS graphics_active_e4,
         sum(sm_active_e4 * ms) / sum(CASE WHEN sm_active_e4 IS NOT NULL THEN ms END) AS sm_active_e4,
+        greatest(
+            sum(encoder_e4 * ms) / sum(CASE WHEN encoder_e4 IS NOT NULL THEN ms END),
+            sum(decoder_e4 * ms) / sum(CASE WHEN decoder_e4 IS NOT NULL THEN ms END),
+            sum(jpeg_e4 * ms) / sum(CASE WHEN jpeg_e4 IS NOT NULL THEN ms END),
+            sum(ofa_e4 * ms) / sum(CASE WHEN ofa_e4 IS NOT NULL THEN ms END)
+        ) AS engines_e4,
         sum(power_mw * ms) / sum(CASE WHEN power_mw IS NOT NULL THEN ms END) AS power_mw,
         sum(memory_used_bytes * ms) / sum(CASE WHEN memory_used_bytes IS NOT NULL THEN ms END) AS memory_used_bytes,
-        max(memory_used_bytes) AS memory_used_max_bytes,
-        max(process_count) AS process_count,
-        max(utilization_e4) AS utilization_max_e4,
-        min(rung) FILTER (utilization_e4 IS NOT NULL) AS rung,
-        CAST(round(sum(used_energy_mj * ms / width_ms)) AS BIGINT) AS energy_mj
+        max(memory_used_bytes) FILTER (ms IS NOT NULL) AS memory_used_max_bytes,
+        max(process_count) FILTER (ms IS NOT NULL) AS process_count,
+        max(utilization_e4) FILTER (ms IS NOT NULL) AS utilization_max_e4,
+        min(rung) FILTER (utilization_e4 IS NOT NULL AND ms IS NOT NULL) AS rung,
+        CAST(round(sum(used_energy_mj * CAST(within_ms AS DOUBLE) / width_ms)) AS BIGINT) AS energy_mj
     FROM parts
     GROUP BY gpu_id, bin
 ),
@@ -119,8 +132,9 @@ judged AS (
         coalesce(upper_fraction, 1) AS upper_fraction,
         CASE
             WHEN covered THEN gpu_state_code(
-                holder_id IS NOT NULL, process_count, memory_used_bytes, memory_total_bytes,
-                utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, power_mw, idle_power_mw
+                holder_id IS NOT NULL, process_count, memory_used_bytes, memory_total_bytes, memory_free_bytes,
+                utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, engines_e4, power_mw,
+                idle_power_mw
             )
             ELSE 0
         END AS seen_state,

@@ -22,6 +22,8 @@ VALUES = {
     "throttle_reasons": ("nvmlDeviceGetCurrentClocksEventReasons", 0x44),
     "encoder_ratio": ("nvmlDeviceGetEncoderUtilization", 0.12),
     "decoder_ratio": ("nvmlDeviceGetDecoderUtilization", 0.34),
+    "jpeg_ratio": ("nvmlDeviceGetJpgUtilization", 0.56),
+    "ofa_ratio": ("nvmlDeviceGetOfaUtilization", 0.78),
     "memory_used_bytes": ("nvmlDeviceGetMemoryInfo_v2", 21 * GIB),
     "power_mw": ("field:185", 512_345),
     "energy_mj": ("field:83", 1 << 42),
@@ -34,6 +36,7 @@ def furnish(w: Watched, slot: int = 0) -> None:
     gpu = w.driver.gpu(slot)
     gpu.temperature, gpu.sm_clock, gpu.memory_clock = 71, 1755, 2619
     gpu.throttle_reasons, gpu.encoder, gpu.decoder = 0x44, 12, 34
+    gpu.jpeg, gpu.ofa = 56, 78
     gpu.memory_used, gpu.power_mw, gpu.energy_mj = 21 * GIB, 512_345, 1 << 42
     gpu.ecc_corrected, gpu.ecc_uncorrected = 17, 2
 

@@ -110,6 +110,62 @@ def test_a_wide_sample_fills_all_bins_it_mostly_covers(tmp_path: Path) -> None:
         assert found == [(5, 300_000, 90_000, 90_000_000)]
 
 
+def test_rows_of_57_seconds_are_in_the_states_that_they_measured(tmp_path: Path) -> None:
+    # One row in seven is at 60%, the others do nothing: a seventh of the time is good and the rest is idle.
+    # None of it is low saturation, as the mean of two rows would be at both ends of each busy one.
+    rows = [
+        sample(0, T0 + n * 57_000, 0.0 if n % 7 else 0.6, width_ms=57_000, process_count=1)
+        for n in range(1, 281)
+    ]
+    claim = HeldInterval(allocation=held(0, "a"), from_ms=T0, to_ms=None)
+    mixed_states = "low_saturation_ms + moderate_ms + unknown_ms"
+    with open_store(at_path(tmp_path)) as store:
+        store.write_history(history([*rows, sample(0, T0 + 281 * 57_000 + 180_000, 0.0)], [claim]))
+        ((good, idle, mixed),) = ask(
+            store,
+            f"SELECT sum(good_ms), sum(held_idle_ms), sum({mixed_states}) FROM rollup_1m "
+            "WHERE ts < epoch_ms(?::BIGINT)",
+            T0 + 280 * 57_000,
+        )
+    assert (good, mixed) == (40 * 57_000, 0)
+    assert good + idle == 280 * 57_000
+
+
+@pytest.mark.parametrize("engine", ["encoder_ratio", "decoder_ratio", "jpeg_ratio", "ofa_ratio"])
+def test_an_engine_beside_the_sms_is_work(tmp_path: Path, engine: str) -> None:
+    assert state_of(tmp_path, whole(0.0, **{engine: 0.6}), is_held=True) == "good"
+
+
+@pytest.mark.parametrize(
+    ("memory_mib", "state"), [(400, "allocated_empty"), (700, "held_idle"), (1100, "held_idle")]
+)
+def test_memory_under_the_floor_is_no_proof_that_nobody_is_there(
+    tmp_path: Path, memory_mib: int, state: str
+) -> None:
+    # Nobody counts processes; free, the board shows 380 MiB. A CUDA context takes a few hundred more.
+    uncounted: dict[str, Any] = {"process_count": None, "power_mw": None}
+    free = [
+        sample(0, T0 - n * BIN_MS, 0.0, width_ms=BIN_MS, memory_used_bytes=380 << 20, **uncounted)
+        for n in range(4)
+    ]
+    held_now = [
+        sample(0, T0 + n * BIN_MS, 0.0, width_ms=BIN_MS, memory_used_bytes=memory_mib << 20, **uncounted)
+        for n in range(1, 9)
+    ]
+    claim = HeldInterval(allocation=held(0, "a"), from_ms=T0, to_ms=None)
+    with open_store(at_path(tmp_path)) as store:
+        store.write_history(history([*free, *held_now], [claim]))
+        (row,) = ask(store, f"SELECT {', '.join(STATES)} FROM rollup_1m WHERE ts = epoch_ms(?::BIGINT)", T0)
+    assert row[STATES.index(f"{state}_ms")] == 2 * BIN_MS
+
+
+def test_a_process_of_nobody_that_does_nothing_leaves_its_gpu_free(tmp_path: Path) -> None:
+    # A display server: counted, nobody's job, under the idle floor.
+    assert (
+        state_of(tmp_path, whole(0.005, memory_used_bytes=GIB // 2, process_count=2), is_held=False) == "free"
+    )
+
+
 def test_energy_is_the_difference_of_the_counter_and_survives_a_reset(tmp_path: Path) -> None:
     counter = {1: 1_000_000, 2: 1_010_000, 3: 5_000, 4: 9_000}
     rows = [
@@ -249,7 +305,7 @@ def plain_minutes(samples: list[GpuSample], claims: list[HeldInterval]) -> dict[
     for number in (0, 1):
         for start in range(T0 - 120_000, T0 + 600_000, BIN_MS):
             parts = [
-                (overlap, made)
+                (plain_weight(made, start, overlap), made)
                 for made in samples
                 if made.uuid == uuid(number)
                 and (overlap := min(made.at_ms, start + BIN_MS) - max(made.at_ms - made.width_ms, start)) > 0
@@ -262,6 +318,13 @@ def plain_minutes(samples: list[GpuSample], claims: list[HeldInterval]) -> dict[
                 row = minutes.setdefault((uuid(number), job, start // 60_000 * 60_000), [0] * len(STATES))
                 row[STATES.index(state)] += ms
     return {key: tuple(row) for key, row in minutes.items()}
+
+
+def plain_weight(made: GpuSample, start: int, overlap: int) -> int:
+    """What is as wide as a bin has the bins whose middle it covers to itself."""
+    if made.width_ms < BIN_MS:
+        return overlap
+    return BIN_MS if made.at_ms - made.width_ms <= start + BIN_MS // 2 < made.at_ms else 0
 
 
 def plain_shares(number: int, middle: int, claims: list[HeldInterval]) -> dict[str, Fraction]:
@@ -298,6 +361,7 @@ def plain_state(parts: list[tuple[int, GpuSample]], *, is_held: bool, idle_power
     """The state of a bin with memory above the floor, and the same power in all samples."""
     if sum(ms for ms, _ in parts) < BIN_MS // 2:
         return "unknown_ms"
+    parts = [(ms, made) for ms, made in parts if ms]
     counts = [made.process_count for _, made in parts if made.process_count is not None]
     busy = plain_mean([(ms, made.utilization_ratio) for ms, made in parts])
     kernels = plain_mean([(ms, made.gpu_utilization_ratio) for ms, made in parts])

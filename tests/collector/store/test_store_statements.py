@@ -93,6 +93,7 @@ PARAMETERS = {
     "known_processes": "nodes pids started",
     "last_ticks": "",
     "latest_times": "",
+    "learn_free_memory": "from_ms to_ms",
     "learn_idle_power": "from_ms to_ms",
     "merge_allocations": "gap_ms",
     "newest_samples": "",
@@ -144,7 +145,7 @@ PARAMETERS = {
     "update_process": (
         "command container environment_keys environment_values frameworks node notebook "
         "parent_pid pid pod pod_namespace process_id process_name slurm_job started_ms uid "
-        "unreadable user_name"
+        "unreadable listens user_name"
     ),
 }
 
