@@ -61,6 +61,12 @@ def test_the_states_have_the_sum(client: Client) -> None:
     assert sum(hours.values()) == pytest.approx(12.0)
 
 
+def test_what_the_replay_and_the_simulator_are_fed_has_the_sum(client: Client) -> None:
+    recorded = sum(row["idle_gpu_hours"] for row in client.rows("recorded_jobs", **RANGE))
+    past = sum(row["idle_ms"] * row["share"] for row in client.rows("past_jobs", **RANGE)) / 3_600_000
+    assert (recorded, past) == pytest.approx((world.WASTED, world.WASTED))
+
+
 def test_waste_says_what_findings_name_and_counts_an_hour_once(client: Client) -> None:
     (row,) = client.rows("waste", **RANGE)
     assert (row["open_gpu_hours"], row["found_gpu_hours"]) == pytest.approx((world.OPEN, world.FOUND))

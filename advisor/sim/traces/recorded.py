@@ -57,7 +57,7 @@ def recorded_workload(rows: Iterable[Mapping[str, Any]]) -> Workload:
 def _job(row: Mapping[str, Any]) -> TraceJob:
     return TraceJob(
         name=row["job"],
-        project=row["project"] or row["user_name"] or "(nobody)",
+        project=row["project"] or row["user_name"] or "(unknown)",
         user=row["user_name"],
         submitted_s=row["from_ms"] / 1000,
         gpus=row["gpus"],
