@@ -11,7 +11,6 @@ import json
 import mmap
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import time
@@ -73,13 +72,6 @@ def torch_device() -> Any:
 def synchronize() -> None:
     """Wait until the device has done all."""
     torch().get_device_module(torch_device().type).synchronize()
-
-
-def seconds(call: Callable[[], object], times: int = 5) -> float:
-    """The median of so many, after one to warm up, by device events where there are any."""
-    call()
-    synchronize()
-    return statistics.median(_one(call) for _ in range(times))
 
 
 def nvml_handle() -> Any:
@@ -280,19 +272,6 @@ def _standin() -> Iterator[Any]:
         fcntl.flock(file, fcntl.LOCK_EX)
         memory = mmap.mmap(file.fileno(), 0)  # goes with whoever looks at it last
         yield layout.State.from_buffer(memory).gpus[0]
-
-
-def _one(call: Callable[[], object]) -> float:
-    if dry:
-        begun_s = time.perf_counter()
-        call()
-        return time.perf_counter() - begun_s
-    begun, ended = (torch().cuda.Event(enable_timing=True) for _ in range(2))
-    begun.record()
-    call()
-    ended.record()
-    ended.synchronize()
-    return float(begun.elapsed_time(ended)) / 1000
 
 
 def _without_torch() -> str | None:

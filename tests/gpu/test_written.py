@@ -65,6 +65,15 @@ def test_what_a_machine_missed_says_why_and_what_failed_says_how() -> None:
     assert "| two | | **No**: status 1: a \\| b |" in found
 
 
+def test_a_dry_run_has_no_page(tmp_path: Path, capsys: Any) -> None:
+    dry = document("NVIDIA H100 80GB HBM3", SPUN)
+    dry["machine"]["dry"] = True
+    (tmp_path / "gpu.json").write_text(json.dumps(dry))
+    assert main([str(tmp_path / "gpu.json")]) == 2
+    told = capsys.readouterr()
+    assert told.out == "" and "says nothing of hardware" in told.err
+
+
 def test_the_command_prints_the_page(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "gpu.json").write_text(json.dumps(document("H100", SPUN)))
     assert main([str(tmp_path / "gpu.json")]) == 0

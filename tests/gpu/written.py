@@ -37,8 +37,13 @@ def page(documents: Sequence[Document]) -> str:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print the page of these files; of none it is a list of what is unseen."""
-    sys.stdout.write(page([json.loads(Path(path).read_text()) for path in argv]))
+    """Print the page of these files; of none it is a list of what is unseen. A dry run has no page."""
+    documents = {path: json.loads(Path(path).read_text()) for path in argv}
+    dry = [path for path, document in documents.items() if document["machine"].get("dry")]
+    if dry:
+        sys.stderr.write(f"{', '.join(dry)}: of a dry run, which says nothing of hardware\n")
+        return 2
+    sys.stdout.write(page(list(documents.values())))
     return 0
 
 

@@ -7,8 +7,9 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 
-sys.path.insert(0, os.environ["PYTHONPATH"].split(os.pathsep)[0])
+sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from tests.gpu import place
 

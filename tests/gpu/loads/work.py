@@ -1,6 +1,10 @@
 """A program that computes, copies, trains or only holds, and says how fast it was when asked.
 
-    python -m tests.gpu.loads.work product N | copy MIB | train BATCH [IDLE] | hold MIB
+    python -m tests.gpu.loads.work product N | copy MIB | train BATCH [IDLE]
+    python -m tests.gpu.loads.work hold MIB | loaders MIB | pinned MIB
+
+``loaders`` holds, and has two children that were forked when the GPU was open, as a data loader's are;
+``pinned`` holds as much of the host's memory for the device.
 
 ``rest`` stops it and ``go`` lets it go on; ``rate`` answers units a second since it was last asked
 (operations, bytes, samples); ``sum`` a number over what it holds, which has to be the same after any pause;
@@ -27,6 +31,7 @@ class Work:
     def __init__(self, once: Callable[[], object], units: float, held: Any, idle: float = 0.0) -> None:
         self._once, self._units, self._held, self._idle = once, units, held, idle
         self._done, self._since_s, self._rests = 0, time.monotonic(), False
+        self.pinned: Any = None
 
     def work(self) -> None:
         """Ten times, and wait for the device; then rest for its share of the time, or all of it."""
@@ -64,7 +69,7 @@ def main(kind: str, *arguments: str) -> None:
     torch, device = place.torch(), place.torch_device()
     mib = 0
     torch.manual_seed(0)
-    rests = kind == "hold"
+    rests = kind in ("hold", "loaders", "pinned")
     if kind == "product":
         n = 64 if place.dry else int(arguments[0])
         x, y = (_random(torch, device, n, n) for _ in range(2))
@@ -79,7 +84,13 @@ def main(kind: str, *arguments: str) -> None:
         work = _training(torch, device, batch, float(arguments[1]) if len(arguments) > 1 else 0.0)
     else:
         mib = int(arguments[0])
-        work = Work(lambda: None, 1.0, _filled(torch, device, mib))
+        held = _filled(torch, device, mib)
+        work = Work(lambda: None, 1.0, held)
+        if kind == "loaders":
+            place.synchronize()
+            _fork_two()
+        elif kind == "pinned" and not place.dry:
+            work.pinned = torch.empty(mib * place.MIB, dtype=torch.uint8, pin_memory=True)
     place.synchronize()
     place.pretend_process(os.getpid(), (mib + CONTEXT_MIB) * place.MIB)
     if place.dry and "STANDIN_CUDA" in os.environ:
@@ -88,6 +99,16 @@ def main(kind: str, *arguments: str) -> None:
         serve(work.told, None if rests else work.work)
     finally:
         place.pretend_process(os.getpid(), None)
+
+
+def _fork_two() -> None:
+    """Two children that wait until this process is gone."""
+    parent = os.getpid()
+    for _ in range(2):
+        if os.fork() == 0:
+            while os.getppid() == parent:
+                time.sleep(0.2)
+            os._exit(0)
 
 
 def _random(torch: Any, device: Any, *shape: int) -> Any:
@@ -100,7 +121,7 @@ def _filled(torch: Any, device: Any, mib: int) -> Any:
     count = mib * place.MIB // 4
     if place.dry:
         return torch.arange(max(count >> 10, 1 << 10)).to(device)
-    return torch.arange(count, dtype=torch.int32, device=device)
+    return torch.empty(count, dtype=torch.int32, device=device).random_()
 
 
 def _training(torch: Any, device: Any, batch: int, idle: float) -> Work:

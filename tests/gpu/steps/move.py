@@ -23,9 +23,9 @@ def main() -> dict[str, Any]:
             figures.append(told(f"hold {mib} MiB", "not tried: too little host memory"))
             continue
         figures += _to_and_fro(f"hold {mib} MiB", mib, "hold", mib)
-    kinds: dict[str, tuple[str, ...]] = {"training": ("train", "16")}
+    kinds = {"training": ("train", "16"), "2 loader workers": ("loaders", "1024")}
     if not place.dry:
-        kinds["expandable segments"] = ("hold", "4096")
+        kinds |= {"expandable segments": ("hold", "4096"), "4 GiB pinned": ("pinned", "4096")}
     for name, arguments in kinds.items():
         settings = {"PYTORCH_ALLOC_CONF": "expandable_segments:True"} if "expandable" in name else {}
         figures += _to_and_fro(name, 0, *arguments, environment=settings)
@@ -42,7 +42,14 @@ def _to_and_fro(
         before = load.ask("sum")["sum"]
         process = strangers.seen(load.pid)
         now = entanglement(load.pid)
-        signs = [told(f"{name}: unified memory mapped", None if now is None else now.managed_bytes, "bytes")]
+        signs = [
+            told(f"{name}: unified memory mapped", None if now is None else now.managed_bytes, "bytes"),
+            told(f"{name}: segments of shared CUDA memory", None if now is None else now.shared_tensors),
+            told(
+                f"{name}: children with the GPU open",
+                None if now is None else f"{now.others}, {now.inherited}",
+            ),
+        ]
         why = strangers.refusal(local, process)
         if why is not None:
             return [*signs, told(f"{name}: refused by us", why)]
