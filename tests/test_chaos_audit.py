@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.chaos.audit import Line, Ran, faults, leftovers
+from tests.chaos.audit import Line, Ran, faults, leftovers, tracebacks
 
 
 def line(word: str, at_s: float = 1.0, gpus: tuple[str, ...] = ("GPU-0",)) -> Line:
@@ -48,3 +48,16 @@ def test_growth_beyond_what_is_allowed_is_named() -> None:
     before, after = {"descriptors": 50, "threads": 20}, {"descriptors": 120, "threads": 25}
     (found,) = leftovers(before, after, {"descriptors": 40, "threads": 20})
     assert found.startswith("descriptors: 50 before, 120 after")
+
+
+def test_a_traceback_is_named_by_its_place_and_its_error() -> None:
+    raised = [
+        "Traceback (most recent call last):",
+        '  File "a.py", line 1, in f',
+        "    g()",
+        "ValueError: no",
+    ]
+    assert tracebacks("\n".join(["info a", *raised, "info b"])) == [
+        'File "a.py", line 1, in f: ValueError: no'
+    ]
+    assert tracebacks("info a, info b") == []

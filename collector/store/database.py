@@ -307,7 +307,8 @@ class Store:
         """Write down as gaps what the end of the log should have brought, and say so."""
         if self._ownership is None:
             return
-        lost = lost_tail(self._connection, self._ownership.noted_ms, damaged)
+        owner = self._ownership
+        lost = lost_tail(self._connection, owner.noted_ms, damaged, owner.cut_ms)
         if lost is not None:
             with transaction(self._connection):
                 write_lost(self._connection, self._live, lost)
@@ -361,6 +362,8 @@ class Store:
             except BaseException:
                 self._recover()
                 raise
+            if self._ownership is not None:
+                self._ownership.note_commit()
 
     def _recover(self) -> None:
         """Back to what is committed, without days that broke; an engine that gave up is opened again."""

@@ -51,6 +51,8 @@ class LostTail:
     from_ms: int | None
     to_ms: int
     damaged: DamagedLog | None = None
+    has_ticks: bool = True
+    """Whether a tick is among it: where none is, nothing that was measured is lost."""
 
     @property
     def sentence(self) -> str:
@@ -101,13 +103,21 @@ def connect_past_damage(path: Path, limits: Limits) -> tuple[duckdb.DuckDBPyConn
 
 
 def lost_tail(
-    connection: duckdb.DuckDBPyConnection, noted_ms: int | None, damaged: DamagedLog | None
+    connection: duckdb.DuckDBPyConnection,
+    noted_ms: int | None,
+    damaged: DamagedLog | None,
+    cut_ms: int | None = None,
 ) -> LostTail | None:
-    """What an opening did not find of what was committed: ``noted_ms`` is the newest tick that was."""
+    """What an opening did not find of what was committed.
+
+    ``noted_ms`` is the newest tick that was; ``cut_ms`` when something was, where the log is shorter now.
+    """
     row = connection.execute(statement("newest_tick")).fetchone()
     newest_ms = row[0] if row else None
     if noted_ms is not None and (newest_ms is None or noted_ms > newest_ms):
         return LostTail(from_ms=newest_ms, to_ms=noted_ms, damaged=damaged)
+    if damaged is None and cut_ms is not None:
+        return LostTail(from_ms=newest_ms, to_ms=max(cut_ms, newest_ms or 0), has_ticks=False)
     if damaged is None:
         return None
     written_ms = round(damaged.aside.stat().st_mtime * 1000)
@@ -118,6 +128,8 @@ def write_lost(connection: duckdb.DuckDBPyConnection, live: Live, lost: LostTail
     """A gap for each source, in the caller's transaction, and a line in the log; what comes after is told as
     any other stop."""
     log.error("%s", lost.sentence)
+    if not lost.has_ticks:
+        return
     gaps = [
         Gap(source=source, from_ms=last_ms, to_ms=lost.to_ms, reason=REASON)
         for source, last_ms in sorted(live.book.last_ticks.items())

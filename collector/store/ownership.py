@@ -2,7 +2,8 @@
 
 DuckDB's own lock keeps other processes out, but not a second opening in the same process; this one does both
 and says who holds it. Its second line is the newest tick that was committed: where the file has less when it
-is opened next, the end of its log is lost (``collector.store.log_damage``).
+is opened next, the end of its log is lost (``collector.store.log_damage``). Its third is how long the log was
+after the newest commit, and when the file itself was changed last: folding the log into it changes that.
 """
 
 import fcntl
@@ -11,17 +12,20 @@ from pathlib import Path
 
 from collector.store.errors import locked
 
-READ_BYTES = 64
+READ_BYTES = 96
 
 
 class Ownership:
     """The lock ``FILE.lock``, held until released. Raises StoreLocked when somebody else has it.
 
-    ``noted_ms`` is the newest tick that was committed, at first by the owner before; ``None`` where none is
-    noted.
+    ``noted_ms`` is the newest tick that was committed, first by the owner before; ``None``: none noted.
+    ``cut_ms`` is when that owner committed last, UTC, where the log is shorter now than it was then;
+    ``None``: it is not, as far as can be told.
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
+        self._log_words = ""
         self._descriptor = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -31,15 +35,20 @@ class Ownership:
             raise locked(
                 "opening the store", path, f"process {''.join(holder) or 'unknown'} has it"
             ) from error
-        noted = self._words()[1:2]
-        self.noted_ms = int(noted[0]) if noted and noted[0].isdecimal() else None
+        self.noted_ms, self.cut_ms = self._noted()
         self._write(self.noted_ms)
 
     def note_tick(self, at_ms: int | None) -> None:
         """The tick of ``at_ms`` is committed; ``None``: nothing is to be missed at the next opening."""
         if self._descriptor >= 0:
-            self.noted_ms = at_ms
+            self.noted_ms, self.cut_ms = at_ms, None
             self._write(at_ms)
+
+    def note_commit(self) -> None:
+        """Something is committed: so long is the log now. Some microseconds."""
+        if self._descriptor >= 0:
+            self._log_words = _log_words(self._path)
+            self._write(self.noted_ms)
 
     def release(self) -> None:
         """Let others have the file; safe to call twice."""
@@ -47,10 +56,31 @@ class Ownership:
             os.close(self._descriptor)
             self._descriptor = -1
 
+    def _noted(self) -> tuple[int | None, int | None]:
+        lines = os.pread(self._descriptor, READ_BYTES, 0).decode(errors="replace").split("\n")
+        tick = lines[1] if len(lines) > 1 else ""
+        noted, now = (lines[2] if len(lines) > 2 else "").split(), _log_words(self._path).split()
+        is_cut = len(noted) == len(now) == 2 and noted[1] == now[1] and int(noted[0]) > int(now[0])
+        committed_ms = os.fstat(self._descriptor).st_mtime_ns // 1_000_000
+        return int(tick) if tick.isdecimal() else None, committed_ms if is_cut else None
+
     def _words(self) -> list[str]:
         return os.pread(self._descriptor, READ_BYTES, 0).decode(errors="replace").split()
 
     def _write(self, at_ms: int | None) -> None:
         """One write of a fixed length: a reader never sees half of it."""
-        text = f"{os.getpid()}\n{'' if at_ms is None else at_ms}\n"
+        text = f"{os.getpid()}\n{'' if at_ms is None else at_ms}\n{self._log_words}\n"
         os.pwrite(self._descriptor, text.ljust(READ_BYTES).encode()[:READ_BYTES], 0)
+
+
+def _log_words(path: Path) -> str:
+    """The length of the log and the file's date, in nanoseconds; nothing where there is no file."""
+    try:
+        changed_ns = os.stat(path).st_mtime_ns  # noqa: PTH116  at every commit
+    except OSError:
+        return ""
+    try:
+        size = os.stat(f"{path}.wal").st_size  # noqa: PTH116
+    except OSError:
+        size = 0
+    return f"{size} {changed_ns}"

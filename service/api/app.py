@@ -16,6 +16,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingRes
 from starlette.exceptions import HTTPException
 
 from analytics.query import too_large
+from collector.store.errors import StoreError
 from service.acting import errors
 from service.api.acting import Hands, acting_routes
 from service.api.answers import REFUSALS, Refusal
@@ -158,6 +159,10 @@ def _refusals(app: FastAPI) -> None:
     @app.exception_handler(ClientError)
     async def not_answered(_: Request, error: ClientError) -> JSONResponse:
         return _refused(next((name for name, made in KINDS if isinstance(error, made)), "failed"), str(error))
+
+    @app.exception_handler(StoreError)
+    async def not_kept(_: Request, error: StoreError) -> JSONResponse:
+        return _refused("busy", f"nothing was done, for it could not be kept: {error}")
 
     @app.exception_handler(RequestValidationError)
     async def not_understood(_: Request, error: RequestValidationError) -> JSONResponse:

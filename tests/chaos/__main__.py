@@ -19,8 +19,9 @@ from collections import Counter
 from contextlib import suppress
 
 from tests.chaos import audit
+from tests.chaos.disk import cut_log, flip_log, flip_table, full_disk, mount_small
 from tests.chaos.exporter import Exporter
-from tests.chaos.faults import FAULTS
+from tests.chaos.faults import FAULTS, Fault
 from tests.chaos.namespace import enter
 from tests.chaos.site import GPUS, USERS, Site, UnixHttp, make_folder
 from tests.driver.driver import CompilerMissing
@@ -33,6 +34,13 @@ AT_ONCE = 8
 """Jobs under way or waiting: twice the GPUs."""
 MOST_SHOWN = 40
 """Of what went wrong; the rest is counted."""
+DISK_FAULTS: tuple[tuple[Fault, float], ...] = (
+    (full_disk, 1.0),
+    (cut_log, 1.0),
+    (flip_log, 1.0),
+    (flip_table, 1.0),
+)
+"""How often each comes, beside the others'."""
 MOST_GROWTH = {"descriptors": 40, "threads": 20}
 """From the start to the end of a run, in a service that was started again: connections that close."""
 
@@ -71,6 +79,7 @@ def main() -> int:
     flags = argparse.ArgumentParser(prog="chaos", description=__doc__)
     flags.add_argument("--minutes", type=float, default=3.0)
     flags.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    flags.add_argument("--faults", nargs="+", metavar="NAME", help="these alone, by the names of the table")
     chosen = flags.parse_args()
     if os.geteuid() != 0:
         print("chaos needs root, to play three accounts; nothing was done")
@@ -79,7 +88,7 @@ def main() -> int:
     folder, exporter = make_folder(), Exporter()
     print(f"seed {chosen.seed}, {chosen.minutes:g} min, in {folder}")
     try:
-        with Site(folder, exporter.port) as site:
+        with Site(folder, exporter.port, mount_small) as site:
             return _play(site, exporter, chosen)
     except CompilerMissing as missing:
         print(f"chaos needs the stand-in driver: {missing}")
@@ -95,7 +104,10 @@ def _play(site: Site, exporter: Exporter, chosen: argparse.Namespace) -> int:
     asker.start()
     tried: Counter[str] = Counter()
     wrong: list[tuple[str, str]] = []
-    faults, weights = zip(*FAULTS, strict=True)
+    wanted = [
+        each for each in (*FAULTS, *DISK_FAULTS) if not chosen.faults or each[0].__name__ in chosen.faults
+    ]
+    faults, weights = zip(*wanted, strict=True)
     while time.monotonic() < ends_s:
         while len(site.running()) < AT_ONCE:
             gpus = dice.choice([1, 1, 1, 2, GPUS])
@@ -155,7 +167,7 @@ def _audit(site: Site, before: dict[str, int]) -> list[str]:
         f"action {row['action']} has no result" for row in rows if status == 200 and not row.get("outcome")
     ]
     log = (site.folder / "serve.log").read_text(errors="replace")
-    found += ["the service's log has a traceback"] if "Traceback" in log else []
+    found += [f"the service's log has a traceback: {each}" for each in audit.tracebacks(log)]
     return found
 
 
@@ -173,10 +185,9 @@ def _print(site: Site, tried: Counter[str], wrong: list[tuple[str, str]], asker:
     for name, each in wrong[:MOST_SHOWN]:
         print(f"WRONG {name}: {each}")
     if wrong:
-        log = site.folder / "serve.log"
-        print(
-            subprocess.run(["tail", "-n", "30", str(log)], capture_output=True, text=True, check=False).stdout
-        )
+        logs = [str(site.folder / name) for name in ("launchers.log", "serve.log")]
+        words = ["tail", "-n", "60", *logs]
+        print(subprocess.run(words, capture_output=True, text=True, check=False).stdout)
     print("nothing lost, doubled, leaked or taken" if not wrong else f"{len(wrong)} things went wrong")
 
 

@@ -72,3 +72,14 @@ def leftovers(before: Mapping[str, int], after: Mapping[str, int], most: Mapping
         for name in most
         if name in before and name in after and after[name] - before[name] > most[name]
     ]
+
+
+def tracebacks(log: str) -> list[str]:
+    """Each traceback in a log: where it was raised last, and what."""
+    found = []
+    for piece in log.split("Traceback (most recent call last):")[1:]:
+        lines = piece.splitlines()
+        end = next((n for n, line in enumerate(lines) if line and not line.startswith(" ")), len(lines) - 1)
+        places = [line.strip() for line in lines[:end] if line.startswith("  File ")]
+        found.append(f"{places[-1] if places else 'somewhere'}: {lines[end] if lines else ''}")
+    return found

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
@@ -75,6 +76,8 @@ class Site:
 
     folder: Path
     exporter: int
+    mount: Callable[[Path], None] | None = None
+    """Puts a file system of its own where the service's folder is to be."""
     launched: list[Launched] = field(default_factory=list)
     starts: int = 0
 
@@ -84,6 +87,8 @@ class Site:
         self.socket = self.folder / "run" / "fallow.sock"
         self.socket.parent.mkdir(mode=0o755)
         self.data.mkdir(mode=0o700)
+        if self.mount is not None:
+            self.mount(self.data)
         self.ledger.mkdir()
         self.ledger.chmod(0o1777)
         config = CONFIG.format(exporter=self.exporter, socket=self.socket)
@@ -104,6 +109,8 @@ class Site:
     def __exit__(self, *_: object) -> None:
         self.end_all()
         self.driver.close()
+        if self.mount is not None:
+            subprocess.run(["umount", "--lazy", str(self.data)], check=False)
 
     def environment(self) -> dict[str, str]:
         plain = {key: value for key, value in os.environ.items() if not key.startswith("FALLOW_")}

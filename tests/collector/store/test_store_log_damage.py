@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from collector.store.database import Store, open_read_only, open_store
@@ -25,6 +26,15 @@ for n in range(int(sys.argv[2])):
         store.checkpoint()
     at = T0 + n * TICK_MS
     store.write_tick(tick(at, [sample(0, at)], source="nvml"))
+os._exit(9)
+"""
+KILLED_BETWEEN = """
+import os, sys
+from pathlib import Path
+from collector.store.database import open_store
+store = open_store(Path(sys.argv[1]))
+with store.writing("setting a price") as connection:
+    connection.execute("INSERT INTO prices VALUES ('H100', 2.5, 'EUR')")
 os._exit(9)
 """
 
@@ -152,3 +162,25 @@ def test_damage_that_is_met_while_it_runs_takes_no_restart(
         later = end_ms + TICK_MS
         store.write_tick(tick(later, [sample(0, later)], source="nvml"))
         assert ticks(store) == kept + 1
+
+
+def test_a_log_that_lost_less_than_a_tick_is_said_as_well(killed: Path) -> None:
+    """What is written between two ticks is no less acknowledged: a submitted job, say."""
+    words = [sys.executable, "-c", KILLED_BETWEEN, str(killed)]
+    assert subprocess.run(words, cwd=Path(__file__).parents[3], check=False).returncode == 9
+    whole = log_path(killed).read_bytes()
+    log_path(killed).write_bytes(whole[:-60])
+    with open_store(killed) as store:
+        (remark,) = store.remarks
+        assert "is lost" in remark and lost_gaps(store) == [] and ticks(store) == TICKS
+        assert ask(store, "SELECT count(*) FROM prices") == [(0,)]
+    with open_store(killed) as store:
+        assert store.remarks == ()
+
+
+def test_a_log_that_was_folded_in_is_not_said_to_be_short(killed: Path) -> None:
+    with duckdb.connect(str(killed)) as connection:  # without noting it
+        connection.execute("CHECKPOINT")
+    assert not log_path(killed).exists()
+    with open_store(killed) as store:
+        assert store.remarks == () and ticks(store) == TICKS
