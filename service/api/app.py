@@ -57,6 +57,9 @@ PRIVATE_EXPORT = (
     "operators; named queries, without others' commands, are open to all"
 )
 
+NOT_KEPT = 507
+"""Insufficient Storage (RFC 4918): no bound of the caller's was reached, the store could not be written."""
+
 STATUS = {
     "forbidden": 403,
     "not-allowed": 401,
@@ -162,7 +165,8 @@ def _refusals(app: FastAPI) -> None:
 
     @app.exception_handler(StoreError)
     async def not_kept(_: Request, error: StoreError) -> JSONResponse:
-        return _refused("busy", f"nothing was done, for it could not be kept: {error}")
+        message = f"nothing was done, for it could not be kept: {error}"
+        return JSONResponse({"error": "busy", "message": message}, NOT_KEPT, {"Retry-After": "1"})
 
     @app.exception_handler(RequestValidationError)
     async def not_understood(_: Request, error: RequestValidationError) -> JSONResponse:

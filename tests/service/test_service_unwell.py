@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from service.client import connect, running
+from service.client.acting import connect_acting
+from service.client.errors import ServiceBusy
 from tests.driver.driver import CompilerMissing, Driver
 from tests.service.conftest import Running, fallow, is_well, start, until
 from tests.service.delivery.servers import webhook
@@ -73,6 +75,8 @@ def test_a_full_disk_is_told_to_operators_though_nothing_can_be_written(small_di
             until("the store is said to fail", lambda: states(service)["store"] == "failing")
             status, said = health(service)
             assert status == 503 and "store" in said["reason"] and "no room left" in said["reason"]
+            with pytest.raises(ServiceBusy, match=r"nothing was done, .*: .*no room left"):
+                connect_acting(service.data).submit({"command": ["true"], "project": "p", "name": "full"})
             until("an operator is told", lambda: bool(hook.taken))
             told = hook.taken[0]
             assert "store" in str(told["title"])
