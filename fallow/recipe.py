@@ -11,7 +11,8 @@ class Step:
     """A committed step: the mean loss over the global batch, and in how many workers it was computed.
 
     ``grad_norm`` is the true global gradient's before clipping, if it is clipped. ``skipped`` says that the
-    scaler found an inf or nan in the gradients, so that the optimizer took no step.
+    scaler found an inf or nan in the gradients, so that the optimizer took no step. On a GPU figures may
+    still be under way when the step is returned; whoever reads one then waits for it.
     """
 
     number: int

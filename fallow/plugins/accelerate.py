@@ -271,7 +271,8 @@ class ElasticOptimizer(AcceleratedOptimizer):  # type: ignore[misc]
     def __init__(self, optimizer: Any, accelerator: ElasticAccelerator, placed: bool, scaler: Any):
         super().__init__(optimizer, device_placement=placed, scaler=scaler)
         self._accelerator = accelerator
-        self._skipped = False
+        self._last: Step | None = None
+        self._has_stepped = False
         self.committed: Step | None = None
 
     def step(self, closure: Any = None) -> None:
@@ -281,7 +282,7 @@ class ElasticOptimizer(AcceleratedOptimizer):  # type: ignore[misc]
         if not self.gradient_state.sync_gradients:
             return
         done = self._accelerator.trainer.step()
-        self._skipped = done is None or done.skipped
+        self._last, self._has_stepped = done, True
         self.committed = done or self.committed
 
     def zero_grad(self, set_to_none: bool | None = None) -> None:
@@ -290,4 +291,4 @@ class ElasticOptimizer(AcceleratedOptimizer):  # type: ignore[misc]
     @property
     def step_was_skipped(self) -> bool:
         """Whether nothing was updated: an overflow, a warm-up, or a step that will be taken again."""
-        return self._skipped
+        return self._has_stepped and (self._last is None or self._last.skipped)

@@ -143,7 +143,8 @@ class ElasticStrategy(SingleDeviceStrategy):  # type: ignore[misc]
             scale = self._scale() or 1.0
             done = self.trainer.step()
             if done is not None:
-                self.committed = replace(done, loss=done.loss / scale)
+                # read only if it must be: on a GPU that waits
+                self.committed = done if scale == 1.0 else replace(done, loss=done.loss / scale)
                 return loss
 
     # -- one step ---------------------------------------------------------------------------------------

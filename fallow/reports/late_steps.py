@@ -91,10 +91,10 @@ class LateSteps:
             self._behind.append((number, late))
         return LateStep(
             number=number,
-            loss=lambda: late.values()[0],
+            loss=(lambda: late.values()[0]) if isinstance(loss, torch.Tensor) else loss,
             world_size=world_size,
             grad_norm=None if grad_norm is None else lambda: late.values()[1],
-            skipped=lambda: late.values()[2],
+            skipped=(lambda: late.values()[2]) if isinstance(skipped, torch.Tensor) else skipped,
         )
 
     def check(self, loss: float | torch.Tensor, number: int) -> None:

@@ -41,8 +41,8 @@ SETTINGS = {
 """Read by ProcessGroupNCCL when it is made; torchrun sets the first to 1 for its workers."""
 NEVER = timedelta(days=30)
 """What torch is told for a timeout. Ours are the ones that count."""
-ABORT_S = 10.0
-"""As long as a new communicator may take: who aborts has lost the old one anyway."""
+ABORT_S = 3.0
+"""One that works should take a second (not seen yet); the thread that shows that we live may call it."""
 LOOK_S = 0.25
 """Between two looks at what is under way; a timeout is seconds at least."""
 
@@ -150,7 +150,7 @@ class NcclGroup(TorchGroup):
         with self._lock:
             if self._group is None:
                 return False
-            while self._queued and self._queued[0][1].query():
+            while self._queued and _has_come(self._queued[0][1]):
                 self._queued.popleft()
             until_s = [*self._calls.values(), *[until_s for until_s, _ in self._queued]]
         if until_s and now_s > min(until_s):
@@ -197,6 +197,14 @@ class _Queued:
         """What is queued from now on comes after it."""
         with self._group.in_time():
             self._work.wait()
+
+
+def _has_come(mark: Event) -> bool:
+    """Whether there is nothing to wait for; a device that failed tells the loop so by itself."""
+    try:
+        return mark.query()
+    except RuntimeError:
+        return True
 
 
 def _guard(alive: "weakref.ref[NcclGroup]") -> None:

@@ -67,6 +67,7 @@ def train(device: str, *, driven: bool = False, cap: int = 8, **options: Any) ->
             done = trainer.step()
             assert done is not None
             learned.append(done)
+            assert "scaler" in options or not done.skipped  # known: no wait to read it
             waits.append(len(pretend.waits))
     finally:
         choosing.reducer = own
