@@ -17,8 +17,12 @@ import fallow
 from fallow.gradients import choosing
 from fallow.mistakes import LossMistake
 from fallow.state import checkpoint
+from fallow.world import parcels
+from fallow.world.collectives import Group
+from fallow.world.handover import receive_state, send_state
 from tests.fallow import devices, pretend
 from tests.fallow.crew import Outcome, run, training
+from tests.fallow.ranks import together
 
 STEPS = 6
 WAYS: dict[str, dict[str, Any]] = {
@@ -215,6 +219,46 @@ def resumed(path: Path) -> dict[str, Any]:
     return {"resumed": go(9, path), "unstopped": go(9, None)}
 
 
+def handed() -> dict[str, Any]:
+    """A state handed along a chain of three: what arrived, where it lies, and whether it filled the twins."""
+    device = torch.device(pretend.NAME)
+    elements = parcels.PIECE_BYTES // 4 * 2 + 12_345  # more than two pieces, and no multiple of one
+
+    def state(seed: int) -> dict[str, Any]:
+        generator = torch.Generator().manual_seed(seed)
+        large = torch.randn(elements, generator=generator)
+        on_device = {"large": large, "turned": large[:1_000_000].view(1000, 1000).t(), "apart": large[::2]}
+        on_device |= {"mask": large[:999] > 0, "half": large[:100_000].half(), "single": large[7]}
+        moved = {name: value.to(device) for name, value in on_device.items()}
+        return {"step": 7, "on the CPU": large[:9], **moved, "tied": moved["large"]}
+
+    twins = {rank: state(2) for rank in (1, 2)}
+
+    def work(group: Group) -> Any:
+        if group.rank == 0:
+            return send_state(group, 1, state(1), device)
+        return receive_state(group, group.rank - 1, twins[group.rank], device, 2 if group.rank == 1 else None)
+
+    sent, *received = together(3, work, device)
+    errors = [str(each) for each in (sent, *received) if isinstance(each, BaseException)]
+    if errors:
+        return {"errors": errors}
+    wanted = state(1)
+    names = [name for name, value in wanted.items() if isinstance(value, torch.Tensor)]
+    return {
+        "errors": [],
+        "bytes": sent,
+        "wrong": [n for each in received for n in names if not torch.equal(each[n].cpu(), wanted[n].cpu())],
+        "elsewhere": [n for each in received for n in names if each[n].device != wanted[n].device],
+        "not in place": [
+            name
+            for rank, each in enumerate(received, 1)
+            for name in ("large", "turned", "apart", "half")
+            if each[name].data_ptr() != twins[rank][name].data_ptr()
+        ],
+    }
+
+
 def resized() -> dict[str, Any]:
     """A training that grows and shrinks, beside one on the CPU that stays alone."""
     steps = 24
@@ -241,6 +285,7 @@ def main() -> None:
     parts: dict[str, Callable[[], Any]] = {
         "trainings": trainings,
         "waits": waits,
+        "handed": handed,
         "resized": resized,
         "not-finite": lambda: not_finite(Path(sys.argv[2])),
         "resumed": lambda: resumed(Path(sys.argv[2])),

@@ -15,7 +15,7 @@ T = TypeVar("T")
 CPU = torch.device("cpu")
 
 
-def together(world: int, work: Callable[[Group], T]) -> list[T | BaseException]:
+def together(world: int, work: Callable[[Group], T], device: torch.device = CPU) -> list[T | BaseException]:
     """What each rank's ``work`` returned or raised, in rank order; it begins when all are connected."""
     host = dist.TCPStore(
         "127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=20)
@@ -25,7 +25,7 @@ def together(world: int, work: Callable[[Group], T]) -> list[T | BaseException]:
 
     def run(rank: int) -> None:
         store = dist.TCPStore("127.0.0.1", host.port, is_master=False, timeout=timedelta(seconds=20))
-        group = groups.connect(store, rank, world, CPU)
+        group = groups.connect(store, rank, world, device)
         all_connected.wait()
         try:
             results[rank] = work(group)

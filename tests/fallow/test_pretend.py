@@ -105,3 +105,11 @@ def test_resizes_kills_and_checkpoints_hold_there_as_they_do_on_the_cpu(name: st
     print(run.stdout[-2000:])
     assert run.returncode == 0, run.stdout[-5000:]
     assert " passed" in run.stdout
+
+
+@pytest.mark.slow
+def test_a_state_is_handed_over_from_device_to_device_as_it_was_and_in_place() -> None:
+    found = told("handed")
+    assert found["errors"] == []
+    assert found["bytes"] > 3 * 8 * 1024 * 1024
+    assert found["wrong"] == found["elsewhere"] == found["not in place"] == []
