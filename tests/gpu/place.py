@@ -281,6 +281,8 @@ def _without_torch() -> str | None:
 
 
 def _without_nccl() -> str | None:
+    if dry:
+        return "the pretend device has no NCCL"
     distributed = importlib.import_module("torch.distributed")
     return None if distributed.is_nccl_available() else "this torch was built without NCCL"
 
