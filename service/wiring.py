@@ -124,7 +124,7 @@ def _replayed(config: "Config", store: "Store", clock: "Clock", sources: "Source
     from service.sources.replaying import Replaying
 
     replaying = Replaying.of(sources.recording, clock, config)
-    loop = _loop(config, sources, store.write_tick, replaying.clock, replaying.timing)
+    loop = _loop(config, sources, store.write_tick, replaying.clock, pace=replaying.timing)
     return Body(
         loop=loop,
         beat=None,
@@ -142,6 +142,7 @@ def _loop(
     sources: "Sources",
     sink: "Callable[[Tick], None]",
     clock: "Clock",
+    *,
     pace: "Timing | None" = None,
     given_out: "Mapping[str, Sequence[NodeName]] | None" = None,
 ) -> "Loop":

@@ -13,6 +13,7 @@
 -- @column state text: its state at its newest sample; unknown when that is over two ticks old; drained, down or reserved where its node is given to nobody
 -- @column state_reason text: why it is given to nobody, or why nobody knows whether it is
 -- @column state_since timestamp: since when it is mostly in that state, to the minute within two hours, to the hour within 24; the oldest when longer
+-- @column state_since_is_bound boolean: it has been so for as far back as that is looked at, so since then at least
 -- @column user_name text: who holds it, comma-separated when shared
 -- @column project text: for which project
 -- @column job text: the job's id
@@ -62,6 +63,8 @@ SELECT
         WHEN s.other_ts IS NULL THEN s.oldest_ts
         WHEN s.other_ts < s.newest_ts THEN s.other_ts
     END AS state_since,
+    coalesce(n.state <> coalesce(n.withheld, '') AND s.gpu_id IS NOT NULL AND s.other_ts IS NULL, false)
+        AS state_since_is_bound,
     n.user_name, n.project, n.job, n.job_name, n.framework, m.utilization_e4 / 10000.0 AS utilization_ratio, n.rung,
     m.gpu_utilization_e4 / 10000.0 AS gpu_utilization_ratio, m.sm_active_e4 / 10000.0 AS sm_active_ratio,
     m.memory_used_bytes, n.memory_total_bytes, m.power_mw / 1000.0 AS power_w, m.temperature_c, m.process_count,

@@ -15,6 +15,7 @@ from service.advice_rows import advice_row, step_row
 from service.advising import Desk, consult
 from service.cli import advice_lines
 from service.cli.asking import asked, asked_to_act
+from service.cli.ended import ended
 from service.cli.job_words import job_id
 from service.cli.screen import console, print_json
 from service.cli.settings import settle
@@ -48,15 +49,16 @@ def run(flags: argparse.Namespace) -> int:
         is_job = isinstance(found, NoSuch) or found.kind == "job"
         pages = settings.effective.config.dashboard.run_pages
         more = (*launched, *(_runs(client, job, pages) if is_job else ()))
-    if isinstance(found, NoSuch) and more:
-        found = Explanation(kind="job", name=name, facts=more)
+        past = () if not isinstance(found, NoSuch) else ended(client, name, desk.said.state.as_of_ms)
+    if isinstance(found, NoSuch) and (past or more):
+        found = Explanation(kind="job", name=name, facts=(*past, *more))
     elif not isinstance(found, NoSuch):
         found = replace(found, facts=(*found.facts, *more))
     if isinstance(found, NoSuch):
         near = f"; nearest: {', '.join(found.near)}" if found.near else ""
         raise NothingOfThatName(
-            f"no running job, GPU or advice is called {flags.name!r}{near}; "
-            "`fallow status` and `fallow advise` list them"
+            f"no running job, GPU or advice is called {flags.name!r}{near}, and no job that ended in "
+            "the last 30 days; `fallow status`, `fallow advise` and `fallow ledger --by job` list them"
         )
     if flags.json:
         print_json([_row(found, desk)], flags)

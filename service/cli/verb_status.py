@@ -170,7 +170,7 @@ def _line(gpu: dict[str, Any], now: datetime) -> list[str | Text]:
     return [
         place(gpu),
         state,
-        words.span(words.since(gpu["state_since"], now)),
+        f"{'≥' if gpu.get('state_since_is_bound') else ''}{words.span(words.since(gpu['state_since'], now))}",
         f"{mark}{words.percent(gpu['utilization_ratio'])}",
         Text(words.bar(gpu["utilization_ratio"], 8), style=state.style),
         words.memory(gpu["memory_used_bytes"], gpu["memory_total_bytes"]),

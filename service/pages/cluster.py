@@ -139,10 +139,11 @@ def _table(scene: Scene, gpus: pd.DataFrame, findings: pd.DataFrame) -> None:
 def gpu_table(gpus: pd.DataFrame, scene: Scene, found: Mapping[str, str]) -> pd.DataFrame:
     """``gpus_now`` as it stands on the screen, with what was ``found`` by UUID; ratios as percent."""
     named = zip(gpus["node"], gpus["gpu_index"], gpus["uuid"], strict=True)
+    since = zip(gpus["state_since"], gpus["state_since_is_bound"], strict=True)
     shown = gpus.assign(
         gpu=[wording.short_gpu(*each) for each in named],
         state=gpus["state"].map(label_of),
-        since=["just now" if wording.missing(at) else scene.when(at) for at in gpus["state_since"]],
+        since=[scene.since(at, is_bound=is_bound) for at, is_bound in since],
         utilization=gpus["utilization_ratio"] * 100,
         memory=gpus["memory_used_bytes"] / gpus["memory_total_bytes"] * 100,
         found=gpus["uuid"].map(found),

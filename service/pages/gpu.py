@@ -67,7 +67,7 @@ def _head(scene: Scene, row: Any) -> None:
             ),
             ("memory", memory),
             ("power", wording.watts(row["power_w"])),
-            ("since", "just now" if wording.missing(row["state_since"]) else scene.when(row["state_since"])),
+            ("since", scene.since(row["state_since"], is_bound=row["state_since_is_bound"])),
             ("newest sample", scene.when(row["as_of"])),
             ("UUID", str(row["uuid"])),
         )

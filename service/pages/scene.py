@@ -56,6 +56,12 @@ class Scene:
             else wording.moment(pd.Timestamp(at).to_pydatetime(), self.zone)
         )
 
+    def since(self, at: Any, *, is_bound: Any = False) -> str:
+        """Since when a state lasts, in the viewer's zone; a bound is said to be one."""
+        if wording.missing(at):
+            return "just now"
+        return f"{self.when(at)} or earlier" if not wording.missing(is_bound) and is_bound else self.when(at)
+
 
 def current_view() -> View:
     """The view in the address bar."""

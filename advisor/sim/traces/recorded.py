@@ -19,7 +19,8 @@ PARTS = 1000
 
 NOT_PLAYED = (
     "Idle times are not played: each job works throughout at its mean utilization. {hours:,.1f} of the "
-    "GPU-hours that these jobs held were idle or empty; `fallow whatif` says what of them could have been given back."
+    "GPU-hours that these jobs held were idle or empty; `fallow whatif` says what of them could have been "
+    "given back."
 )
 LEAST_IDLE_H = 0.05
 """Less is shown as 0.0."""
