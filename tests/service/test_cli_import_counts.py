@@ -70,7 +70,7 @@ def test_findings_are_there_with_the_hours_of_the_whole_past(data: Path) -> None
         "pod:nlp/notebook": "held-idle",
         "pod:nlp/debug": "allocated-empty",
     }
-    assert all(HOURS - 0.3 < row["wasted_gpu_hours"] <= HOURS for row in found.values())
+    assert all(HOURS - 0.3 < row["judged_gpu_hours"] <= HOURS for row in found.values())
     assert all(" at least" in row["sentence"] for row in found.values()), (
         "they held it when the records begin"
     )
@@ -79,6 +79,8 @@ def test_findings_are_there_with_the_hours_of_the_whole_past(data: Path) -> None
 def test_nobody_of_an_old_past_is_starting_up(data: Path) -> None:
     advised = {row["job"] for row in rows(data, "advise")}
     assert advised == {"pod:nlp/notebook", "pod:nlp/debug"}
+    shown = fallow("advise", data=data).stdout
+    assert "0.0 GPU-hours" in shown and "of 2 nothing recorded says how much" in shown, "no gain is made up"
     said = fallow("explain", "pod:nlp/notebook", data=data)
     assert "starting up" not in said.stdout
     assert "idle for" in said.stdout
