@@ -1,12 +1,16 @@
 """Jobs that could not come back: refused by Fallow before the driver is asked, which is never tried."""
 
+import time
 from typing import Any
 
 from advisor.engines.checkpoint_child import free_memory
 from advisor.engines.gpu_room import SPARE_BYTES
+from advisor.register.foreign import Seen
 from tests.gpu import place, strangers
 from tests.gpu.answers import Figure, is_so, told
 from tests.gpu.mps import daemon
+
+ROOM_S = 5.0
 
 
 def main() -> dict[str, Any]:
@@ -36,6 +40,7 @@ def _filled() -> list[Figure]:
             refused = strangers.moved(local, "resume", process)
         finally:
             other.end()
+        _wait_for_room(process)
         resumed = strangers.moved(local, "resume", process)
         away = not resumed.ok
         return [
@@ -47,6 +52,14 @@ def _filled() -> list[Figure]:
         if away:  # a process that is paused cannot end: its last calls into CUDA would wait
             strangers.moved(local, "resume", process)
         load.end()
+
+
+def _wait_for_room(process: Seen) -> None:
+    """The driver takes a moment to give back what a process that ended had."""
+    (uuid,) = process.uuids
+    until_s = time.monotonic() + ROOM_S
+    while (free_memory([uuid])[uuid] or 0) < process.held[uuid] + SPARE_BYTES and time.monotonic() < until_s:
+        time.sleep(0.5)
 
 
 def _client() -> list[Figure]:
