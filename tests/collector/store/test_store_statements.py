@@ -143,9 +143,9 @@ PARAMETERS = {
     ),
     "update_holder": "command framework job kind name project user",
     "update_process": (
-        "command container environment_keys environment_values frameworks node notebook "
+        "command container environment_keys environment_values frameworks listens node notebook "
         "parent_pid pid pod pod_namespace process_id process_name slurm_job started_ms uid "
-        "unreadable listens user_name"
+        "unreadable user_name"
     ),
 }
 
