@@ -19,7 +19,7 @@ from collector.model import Gap, Tick
 from collector.store import history as history_rows
 from collector.store import judgements, ledger_inputs, ticks
 from collector.store.connection import Limits, connect, transaction
-from collector.store.doubts import DoubtBook, read_doubts, write_doubts, write_intruded
+from collector.store.doubts import DoubtBook, read_doubts, write_doubts
 from collector.store.errors import StoreClosed, StoreMissing, StoreUnwritable, translated
 from collector.store.export import ExportBounds, Exported, Format, export
 from collector.store.file_size import FileSize, file_size
@@ -178,8 +178,6 @@ class Store:
         with self._writing("writing history"):
             added = history_rows.write_history(self._connection, self._live, history)
             if history.intruded:
-                at_ms = max(each.to_ms or each.from_ms for each in history.intruded)
-                write_intruded(self._connection, self._live.registry, history.intruded, at_ms)
                 self._doubts = read_doubts(self._connection, self._live.ticked_ms)
             return added
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from collector.batch import HeldInterval, History
 from collector.store.allocations import read_open
 from collector.store.columns import stored_rows
+from collector.store.doubts import write_intruded
 from collector.store.gaps import write_gaps
 from collector.store.latest import read_newest, stored_ends
 from collector.store.origin import claim
@@ -33,6 +34,9 @@ def write_history(connection: duckdb.DuckDBPyConnection, live: Live, history: Hi
     write_gaps(connection, history.gaps, live.registry.gpu_ids, live.book)
     if history.processes or history.process_samples:
         write_processes(connection, live, history.processes, history.process_samples, at_ms=last_ms)
+    if history.intruded:  # before the samples: what an intruder used is not rolled up as its holder's
+        at_ms = max(each.to_ms or each.from_ms for each in history.intruded)
+        write_intruded(connection, live.registry, history.intruded, at_ms)
     added = _add_samples(connection, live, history, first_ms, last_ms) if len(history.samples) else 0
     _note(connection, live, history, last_ms)
     return added

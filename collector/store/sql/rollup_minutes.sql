@@ -10,6 +10,8 @@
 -- those at its middle, and its milliseconds are split among them by share so that integers add up. A sample as
 -- wide as a bin or wider counts for the bins whose middle it covers, wholly, and is not mixed with its neighbours:
 -- over many bins each sample counts for its own width, once. Energy is split by the time itself.
+-- Where several hold a GPU, or an intruder is on it, each holder's state and use are those of its own processes, if
+-- the driver tells what each of them used; else all are charged alike, by share.
 -- NULL: memory, energy, utilization_max: not measured.
 INSERT INTO rollup_1m BY NAME
 WITH wanted AS (
@@ -124,26 +126,91 @@ claims AS (
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
         )
 ),
+-- What processes used of the GPUs that several hold or that an intruder is on, as far as the driver tells: it has a
+-- sample of each process that did something, so one without a sample beside others with one did nothing.
+divided AS (
+    SELECT gpu_id FROM held ANTI JOIN alone USING (gpu_id)
+    UNION
+    SELECT gpu_id FROM intrusions
+    WHERE from_ts < epoch_ms(CAST($to_ms AS BIGINT)) AND (to_ts IS NULL OR to_ts > epoch_ms(CAST($from_ms AS BIGINT)))
+),
+touching AS (
+    SELECT
+        gpu_id, process_id, sm_e4, bin,
+        least(end_ms, (bin + 1) * 30000) - greatest(end_ms - width_ms, bin * 30000) AS ms
+    FROM (
+        SELECT *, unnest(range((end_ms - width_ms) // 30000, (end_ms - 1) // 30000 + 1)) AS bin
+        FROM (
+            SELECT gpu_id, process_id, sm_e4, width_ms, epoch_ms(ts) AS end_ms
+            FROM process_samples SEMI JOIN divided USING (gpu_id)
+            WHERE ts > epoch_ms(CAST($from_ms AS BIGINT)) AND ts < epoch_ms(CAST($read_to_ms AS BIGINT))
+              AND gpu_id IN (SELECT gpu_id FROM wanted))
+    )
+    WHERE bin >= $from_ms // 30000 AND bin < $to_ms // 30000
+),
+by_process AS (
+    SELECT gpu_id, bin, process_id, sum(coalesce(sm_e4, 0) * ms) AS work
+    FROM touching GROUP BY gpu_id, bin, process_id
+),
+-- A process is its job's; where that is not known, its person's, if one of the holders is.
+persons AS (
+    SELECT h.gpu_id, h.bin, o.user_name, min(h.holder_id) AS holder_id
+    FROM held AS h SEMI JOIN divided USING (gpu_id) JOIN holders AS o USING (holder_id)
+    WHERE o.user_name IS NOT NULL
+    GROUP BY h.gpu_id, h.bin, o.user_name
+    HAVING count(*) = 1
+),
+intruding AS (
+    SELECT DISTINCT gpu_id, process_id FROM intrusions
+),
+owned AS (
+    SELECT
+        b.gpu_id, b.bin, b.work, i.process_id IS NOT NULL AS intrudes,
+        CASE WHEN i.process_id IS NULL
+            THEN coalesce(j.holder_id, CASE WHEN p.holder_id IS NULL THEN u.holder_id END) END AS owner_id
+    FROM by_process AS b
+    JOIN processes AS p USING (process_id)
+    LEFT JOIN held AS j ON j.gpu_id = b.gpu_id AND j.bin = b.bin AND j.holder_id = p.holder_id
+    LEFT JOIN persons AS u ON u.gpu_id = b.gpu_id AND u.bin = b.bin AND u.user_name = p.user_name
+    LEFT JOIN intruding AS i ON i.gpu_id = b.gpu_id AND i.process_id = b.process_id
+),
+own_work AS (
+    SELECT gpu_id, bin, owner_id AS holder_id, sum(work) AS own_work
+    FROM owned WHERE owner_id IS NOT NULL GROUP BY gpu_id, bin, owner_id
+),
+-- Only where it is known whose each process is.
+all_work AS (
+    SELECT gpu_id, bin, sum(work) AS all_work
+    FROM owned GROUP BY gpu_id, bin
+    HAVING sum(work) > 0 AND bool_and(owner_id IS NOT NULL OR intrudes)
+),
+apart AS (
+    SELECT
+        bins.*, holder_id, coalesce(lower_fraction, 0) AS lower_fraction, coalesce(upper_fraction, 1) AS upper_fraction,
+        CASE WHEN holder_id IS NOT NULL AND coalesce(engines_e4, 0) <= 100 AND all_work IS NOT NULL
+            THEN coalesce(own_work, 0) / all_work END AS part
+    FROM bins
+    LEFT JOIN claims USING (gpu_id, bin)
+    LEFT JOIN all_work USING (gpu_id, bin)
+    LEFT JOIN own_work USING (gpu_id, bin, holder_id)
+),
 judged AS (
     SELECT
-        bins.*,
-        holder_id,
-        coalesce(lower_fraction, 0) AS lower_fraction,
-        coalesce(upper_fraction, 1) AS upper_fraction,
+        apart.*,
         CASE
             WHEN covered THEN gpu_state_code(
                 holder_id IS NOT NULL, process_count, memory_used_bytes, memory_total_bytes, memory_free_bytes,
-                utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, engines_e4, power_mw,
+                utilization_e4 * coalesce(part, 1), gpu_utilization_e4 * coalesce(part, 1),
+                graphics_active_e4 * coalesce(part, 1), sm_active_e4 * coalesce(part, 1), engines_e4, power_mw,
                 idle_power_mw
             )
             ELSE 0
         END AS seen_state,
         -- what is withheld from everybody is not free
         CASE WHEN seen_state = 1 AND w.bin IS NOT NULL THEN 0 ELSE seen_state END AS state
-    FROM bins
+    FROM apart
     JOIN gpus USING (gpu_id)
-    LEFT JOIN claims USING (gpu_id, bin)
-    LEFT JOIN out_of_service AS w ON w.gpu_id = bins.gpu_id AND w.bin = bins.bin
+    LEFT JOIN out_of_service AS w ON w.gpu_id = apart.gpu_id AND w.bin = apart.bin
 ),
 split AS (
     SELECT
@@ -168,7 +235,8 @@ made AS (
         sum(CASE WHEN holder_id IS NOT NULL THEN part_ms ELSE 0 END) AS held_ms,
         sum(CASE WHEN counts THEN part_ms ELSE 0 END) AS measured_ms,
         sum(CASE WHEN counts
-            THEN part_of(round(utilization_e4 * 3), lower_fraction, upper_fraction) ELSE 0 END) AS used_ms,
+            THEN coalesce(CAST(round(utilization_e4 * 3 * part) AS BIGINT),
+                part_of(round(utilization_e4 * 3), lower_fraction, upper_fraction)) ELSE 0 END) AS used_ms,
         max(utilization_max_e4) AS utilization_max_e4,
         coalesce(min(rung) FILTER (counts), 0) AS rung,
         CAST(avg(memory_used_bytes) AS BIGINT) AS memory_used_mean_bytes,
