@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import Any
 
+from service.client.finding_groups import grouped
 from service.pages import wording
 
 Row = Mapping[Any, Any]
@@ -103,7 +104,7 @@ def changes(
     """
     ids = {row["job"] for row in jobs}
     mine = [row for row in said if row["job"] in ids]
-    found = [str(row["sentence"]) for row in findings if not _is_told(row, mine)][:MOST_SENTENCES]
+    found = _found([row for row in findings if not _is_told(row, mine)])[:MOST_SENTENCES]
     names = {row["job"]: f"{called(row)} ({row['job']})" for row in jobs}
     sentences = [*(_to_owner(row, names[row["job"]]) for row in mine), *habits, *found]
     if not sentences:
@@ -157,6 +158,22 @@ def _not_judged(jobs: Sequence[Row], measured: Mapping[str, float], told: set[An
 
 def _is_text(row: Row, key: str) -> bool:
     return not wording.missing(row.get(key)) and bool(row[key])
+
+
+def _found(findings: Sequence[Row]) -> list[str]:
+    """One sentence a job and kind; that a job uses a part of its GPUs stands for those of each idle one."""
+    part = {row["job"] for row in findings if row["kind"] == "uses-part"}
+    told = [row for row in findings if not (row["job"] in part and row["kind"] in TOLD_BY["reclaim"])]
+    sentences = []
+    for first, *more in grouped(told, lambda row: (str(row["kind"]), _job(row), True)):
+        gpus = len({each.get("uuid") for each in more} - {first.get("uuid")})
+        same = f" The same on {gpus} more of its GPUs." if gpus else ""
+        sentences.append(f"{first['sentence']}{same}")
+    return sentences
+
+
+def _job(row: Row) -> str | None:
+    return None if wording.missing(row["job"]) else str(row["job"])
 
 
 def _to_owner(row: Row, name: str) -> str:

@@ -60,6 +60,15 @@ def test_advice_about_own_jobs_comes_with_its_settings_and_that_of_others_does_n
     assert found.commands == ("export TF_FORCE_GPU_ALLOW_GROWTH=true", "export A='b c; rm'")
 
 
+def test_what_is_found_on_several_gpus_of_a_job_is_one_sentence() -> None:
+    idle = [finding("held-idle") | {"uuid": f"GPU-{n}"} for n in range(3)]
+    said = changes([job()], [], idle, WHOLE, name=None).sentences
+    assert said == ("A GPU of slurm:1 does little. The same on 2 more of its GPUs.",)
+    part = finding("uses-part") | {"sentence": "slurm:1 uses 1 of 4 GPUs."}
+    said = changes([job()], [], [*idle, part], WHOLE, name=None).sentences
+    assert said == ("slurm:1 uses 1 of 4 GPUs.",), "which names the GPUs that do nothing"
+
+
 def test_what_recurs_stands_before_findings_and_instead_of_nothing() -> None:
     habit = "Your terminals and notebooks were idle 7 times."
     assert changes([job()], [], [], WHOLE, name=None).sentences == (NOTHING,)
