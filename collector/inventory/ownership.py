@@ -63,7 +63,7 @@ def _among_pods(
     other, and never against a pod that it doesn't name.
     """
     if process.pod is None:
-        is_outside = process.container is None and _could_read(process, "cgroup")
+        is_outside = _is_certain_person(process) and _could_read(process, "cgroup")
         return Nobody() if is_outside and not has_others else Unknown()
     named = [job for job in pods if names_process(job, process)]
     if len(pods) == 1:

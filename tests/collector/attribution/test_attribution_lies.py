@@ -129,6 +129,12 @@ def test_a_name_counts_between_the_pods_of_one_namespace_alone() -> None:
     assert (found.owners, found.unknown) == ({}, {key(71)})
 
 
+def test_a_container_of_one_s_own_is_no_hiding_place_on_a_pod_s_gpu() -> None:
+    own = process(71, "bob", container=CONTAINER)
+    found = run([own, process(72, None, uid=1001, container=CONTAINER)], on(0, 71, 72), pods("a/train-0"))
+    assert (found.orphans, found.unknown) == ({key(71)}, {key(72)})
+
+
 def test_a_pod_that_is_on_a_gpu_of_another_is_not_that_other() -> None:
     stranger = process(71, None, pod=OTHER_POD, environment=(("HOSTNAME", "eval-0"),))
     elsewhere = NodeClaim(node=NODE, holder=Holder(job=JobId("pod:b/eval-0")), index=3)
