@@ -37,7 +37,8 @@ class Machine:
 
     ``user_name`` may block on a directory service, so its caller caches. ``group_folders`` says whose the
     folders of a control group are (``collector.procfs.cgroups``); ``None`` where nobody can. ``seated``: who
-    sits at the machine's own seats (``collector.procfs.seats``).
+    sits at the machine's own seats (``collector.procfs.seats``). ``lender``: whose uids without an account
+    are, by the ranges that people were lent for their namespaces (``collector.procfs.owners``).
     """
 
     root: Path
@@ -47,6 +48,7 @@ class Machine:
     user_name: Callable[[int], str | None]
     group_folders: Look | None = None
     seated: Callable[[], frozenset[int] | None] = lambda: None
+    lender: Callable[[int], str | None] = lambda uid: None
 
     def started_ms(self, stat: Stat) -> int:
         """When the process started, UTC; the kernel counts in ticks (10 ms) from boot."""
@@ -220,7 +222,7 @@ def _user(folder: Folder, uid: int | None, place: Placement, machine: Machine) -
         return None if owner is None else machine.user_name(owner) or nameless(owner)
     if uid == 0:
         uid = _login_uid(folder) or 0
-    return None if uid is None else machine.user_name(uid) or nameless(uid)
+    return None if uid is None else machine.user_name(uid) or machine.lender(uid) or nameless(uid)
 
 
 def _at_seat(uid: int | None, place: Placement, machine: Machine) -> bool | None:

@@ -47,6 +47,18 @@ def lent_uids(uid: int, subuid: Path = SUBUID) -> tuple[range, ...]:
     return tuple(found)
 
 
+def lender_of(uid: int, subuid: Path = SUBUID) -> str | None:
+    """Whom a uid without an account was lent to, by name; ``None``: nobody, or root for its containers."""
+    text = read_file(subuid)
+    for line in () if text is None else text.decode("utf-8", "replace").splitlines():
+        owner, _, numbers = line.partition(":")
+        first, _, count = numbers.partition(":")
+        if first.isdecimal() and count.isdecimal() and 0 <= uid - int(first) < int(count):
+            name = account_name(int(owner)) if owner.isdecimal() else owner
+            return None if name == "root" else name
+    return None
+
+
 def _is_mapped(own: int, uid: int, pid: int, proc: Path) -> bool:
     """Whether its user namespace, another one than ours, maps this person's uid beside its own one."""
     uid_map = read_file(proc / str(pid) / "uid_map") or b""

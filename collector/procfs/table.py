@@ -26,6 +26,7 @@ from collector.procfs.describe import (
 )
 from collector.procfs.files import Denied, Folder, open_folder, read_link
 from collector.procfs.kinship import Kin
+from collector.procfs.owners import lender_of
 from collector.procfs.seats import seated
 from collector.procfs.stat import parse_boot_ms
 
@@ -87,6 +88,7 @@ class ProcessTable:
         user_name: Callable[[int], str | None] = account_name,
         exists: Callable[[int], bool | None] = signal_zero,
         seated: Callable[[], frozenset[int] | None] = seated,
+        lender: Callable[[int], str | None] = lender_of,
     ) -> None:
         self._root = root
         self._machine = Machine(
@@ -97,6 +99,7 @@ class ProcessTable:
             user_name=lru_cache(maxsize=4096)(user_name),
             group_folders=GroupFolders(root).look,
             seated=seated,
+            lender=lru_cache(maxsize=4096)(lender),
         )
         self._view = view_of(root)
         self._has_host_pids = self._view.has_host_pids if host_pids is None else host_pids

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from collector.procfs.owners import belongs_to, lent_uids
+from collector.model import NodeName
+from collector.procfs.owners import belongs_to, lender_of, lent_uids
+from collector.procfs.table import ProcessTable
+from tests.collector.procfs.proc_tree import ProcTree
 from tests.conftest import program
 
 ANN, BEN, LENT = 4001, 4002, 200_000
@@ -89,3 +92,21 @@ def test_a_process_in_a_user_namespace_of_an_account_is_that_accounts() -> None:
         assert not belongs_to(made.pid, BEN)
         assert not belongs_to(made.pid, 0)
         made.stdin.close()
+
+
+def test_a_uid_that_was_lent_is_of_whom_it_was_lent_to(tmp_path: Path) -> None:
+    lent = subuid(tmp_path, f"root:100000:65536\nann:{LENT}:65536\n0:300000:10\nbroken\n:x:y\n")
+    assert lender_of(LENT + 1000, lent) == "ann"
+    assert lender_of(LENT - 1, lent) is None
+    assert lender_of(100_001, lent) is None, "root's are its containers' users"
+    assert lender_of(300_001, lent) is None
+    assert lender_of(LENT, tmp_path / "missing") is None
+
+
+def test_a_process_in_a_namespace_of_ones_own_is_ones_own(tmp_path: Path) -> None:
+    tree = ProcTree(tmp_path / "proc")
+    tree.add(71, uid=LENT + 1000)
+    lent = subuid(tmp_path, f"ann:{LENT}:65536\n")
+    table = ProcessTable(NodeName("a"), tree.root, user_name={}.get, lender=lambda uid: lender_of(uid, lent))
+    assert table.look([71], 1)[71].user == "ann"
+    table.close()
