@@ -15,11 +15,11 @@ from zoneinfo import ZoneInfo
 from advisor.policies.sayings import gib, lasting, percent
 from service.alerts.hours import is_working, next_digest, next_hours
 from service.alerts.model import AlertKind, Case, Change, Condition, Turn
-from service.client.printable import on_a_line
+from service.client.printable import on_a_line, unlinked
 from service.config.alerting import EVERYTHING, AlertsConfig, ReceiverConfig
 from service.config.telling import DeliveryConfig
 from service.delivery.addresses import receiver_of
-from service.delivery.dialects import uncalled, unlinked
+from service.delivery.dialects import uncalled
 
 OWNERS_KINDS = frozenset(
     {

@@ -14,28 +14,12 @@ from service.cli.screen import console, place, print_json
 from service.client import Client
 from service.client.errors import StoreOlder, UnknownQuery
 from service.client.finding_groups import grouped, once_a_gpu, others
+from service.client.kinds import KINDS
 from service.spans import window
 
 ABOUT = {"intruder": "given to ", "unproven-claim": "claimed by "}
 """What the person in a finding's first line is to it, where it isn't what that person does with the GPU."""
 
-KIND_STYLES = {
-    "held-idle": "red",
-    "allocated-empty": "magenta",
-    "sleeping-batch": "red",
-    "crash-loop": "red",
-    "rarely-used": "yellow",
-    "low-saturation": "yellow",
-    "memory-hog": "yellow",
-    "reserved-by-design": "yellow",
-    "suspect-counters": "bold magenta",
-    "zombie-memory": "magenta",
-    "falling-gpu": "bold red",
-    "intruder": "bold red",
-    "unproven-claim": "bold red",
-    "uses-part": "magenta",
-    "straggler": "yellow",
-}
 MOST_REASONS = 3
 
 
@@ -73,8 +57,15 @@ def run(flags: argparse.Namespace) -> int:
         screen.print(_wasted(waste, bool(only_open), of))
     for group in grouped(rows, lambda row: (row["kind"], row["job"], row["closed_at"] is None)):
         screen.print(_draw(group, now))
+    for line in what_to_do({str(row["kind"]) for row in rows}):
+        screen.print(line, style="bright_black")
     screen.print(not_judged(unjudged), style="bright_black")
     return 0
+
+
+def what_to_do(kinds: set[str]) -> list[str]:
+    """A line for each of these kinds, in the order of their list: what it means and what to do about it."""
+    return [f"{kind}: {about.says}. To do: {about.remedy}" for kind, about in KINDS.items() if kind in kinds]
 
 
 def not_judged(rows: list[dict[str, Any]] | None) -> str:
@@ -180,7 +171,7 @@ def _draw(group: list[dict[str, Any]], now: datetime) -> RenderableType:
     over = "" if row["closed_at"] is None else f" · over since {words.clock_time(row['closed_at'])}"
     wasted = once_a_gpu((each["uuid"], each["wasted_gpu_hours"]) for each in group)
     head = Text.assemble(
-        (row["kind"], KIND_STYLES.get(row["kind"], "bold")),
+        (row["kind"], KINDS[row["kind"]].style if row["kind"] in KINDS else "bold"),
         f"  {place(row)}{f' and {len(more)} more' if more else ''}",
         f" · {ABOUT.get(row['kind'], '')}{words.owner(row)}",
         f" · {row['project']}" if row["project"] else "",

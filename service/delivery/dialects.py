@@ -7,7 +7,7 @@ plain ones; for those it is done here. What Apprise 2.2 sends: tests/service/pri
 
 import re
 
-from service.client.printable import in_lines
+from service.client.printable import JOINER, in_lines
 from service.delivery.message import Body
 
 MARKDOWN_UNASKED = frozenset(
@@ -19,12 +19,10 @@ MARKDOWN_TITLES = MARKDOWN_UNASKED | {"workflow", "workflows"}
 PROGRAMS = frozenset(("form", "forms", "json", "jsons", "xml", "xmls"))
 """Webhooks: programs get the words as they are."""
 LONGEST_TITLE = 300
-JOINER = "\N{WORD JOINER}"
 
 _CALLS = re.compile(r"@(?=(?:everyone|here|channel|all|room|team)\b)", re.IGNORECASE)
 _MENTIONS = re.compile(r"(?<![\w@<\u2060])@(?=\w)|<(?=[!@#/:A-Za-z])|\](?=\()")
 """What begins a mention, a tag, or a link with words of its own, in any chat's markup."""
-_LINKS = re.compile(r"(?<=:)(?=//)|(?<=\bwww)(?=\.)", re.IGNORECASE)
 _MARKUP = re.compile(r"([\\`*_{}\[\]~|>])")
 _LINE_STARTS = re.compile(r"^(\s*)([#+-]|\d+(?=[.)]))(?=[\s.)])")
 _OWN_LINK = re.compile(r"https?://[^\s\\`*{}\[\]|<>]+")
@@ -50,11 +48,6 @@ def prepared(title: str, text: str, body: Body, schemas: frozenset[str]) -> tupl
 def uncalled(text: str) -> str:
     """The text with a joiner, which cannot be seen, in whatever a chat takes for a call or a hidden link."""
     return _MENTIONS.sub(_joined, _CALLS.sub(_joined, text))
-
-
-def unlinked(text: str) -> str:
-    """Foreign words in which no address can be clicked: who sends the message would seem to vouch for it."""
-    return _LINKS.sub(JOINER, text)
 
 
 def as_markdown(text: str) -> str:

@@ -16,6 +16,7 @@ import streamlit as st
 
 from service.client import ClientError
 from service.client.acting import ActingClient, connect_acting
+from service.pages.pieces import spoken
 from service.pages.records import Caller
 
 KEPT_S = 4
@@ -92,7 +93,7 @@ def say_what_came() -> None:
         return
     drawn = st.success if came.well else st.error
     with st.container(key="came", horizontal=True, vertical_alignment="center"):
-        drawn(came.sentence, icon=":material/check:" if came.well else ":material/error:")
+        drawn(spoken(came.sentence), icon=":material/check:" if came.well else ":material/error:")
         st.button("Close", key="came-close", type="tertiary", on_click=_unsay)
 
 

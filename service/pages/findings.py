@@ -8,12 +8,13 @@ import pandas as pd
 import streamlit as st
 
 from service.client.finding_groups import About, grouped, once_a_gpu, others
+from service.client.kinds import KINDS
 from service.pages import feed, judged, wording
 from service.pages.alerts import alerts
 from service.pages.chart_frame import rows
 from service.pages.evidence import told
 from service.pages.measures import RUNGS
-from service.pages.pieces import KINDS, facts, kind_label, plain, tag_of_kind
+from service.pages.pieces import facts, kind_label, plain, spoken, tag_of_kind
 from service.pages.scene import Scene, Site, current_view, drawn, go
 from service.pages.unjudged import unjudged
 from service.pages.unknowns import unknowns
@@ -141,6 +142,10 @@ def _finding(scene: Scene, group: Sequence[Any]) -> None:
                 )
             st.space("stretch")
             with st.popover("Evidence", type="tertiary", icon=":material/query_stats:"):
+                if row.kind in KINDS:
+                    words = KINDS[row.kind]
+                    st.markdown(f"**{words.title}:** {spoken(words.says)}.")
+                    st.markdown(f"**To do:** {spoken(words.remedy)}.")
                 for what, much in told(row.evidence):
                     st.markdown(f"{plain(what)}: **{plain(much)}**")
         same = others([_place(each) for each in more if each.uuid != row.uuid])

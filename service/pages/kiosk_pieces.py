@@ -4,12 +4,11 @@ Everything that people named is escaped. Sizes are in ``kiosk.css``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from typing import Any
 
 from service.pages import wording
 from service.pages.palette import Palette, label_of
-from service.pages.pieces import ink_on, striped
+from service.pages.pieces import escape, ink_on, striped
 
 MOST_WRITTEN = 96
 """More GPUs than this are tiles without words: nobody could read them."""

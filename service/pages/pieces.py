@@ -3,39 +3,24 @@
 Text that came from a user's job (names, commands, sentences) is escaped before it meets HTML or Markdown.
 """
 
+import html
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
+from service.client.kinds import KINDS, title_of_kind
+from service.client.printable import on_a_line, unlinked
 from service.pages import wording
 from service.pages.palette import STATES, Palette
 
 IN_A_ROW = 6
+_MARKUP = re.compile(r"([\\`*_{}\[\]#|<>~$:&]|^[-+](?= ))")
+_COMMAND = re.compile(r"(`fallow [a-z -]+`)")
 STYLE = Path(__file__).with_name("dashboard.css")
-KINDS: Mapping[str, str] = {
-    "held-idle": "Held, idle",
-    "allocated-empty": "Held, empty",
-    "not-started": "Not started yet",
-    "sleeping-batch": "Never computed",
-    "crash-loop": "Crash loop",
-    "rarely-used": "Rarely used",
-    "low-saturation": "Low saturation",
-    "memory-hog": "Memory hog",
-    "reserved-by-design": "Reserved by design",
-    "suspect-counters": "Suspect counters",
-    "zombie-memory": "Zombie memory",
-    "falling-gpu": "Falling GPU",
-    "intruder": "Intruder",
-    "unproven-claim": "Unproven claim",
-    "uses-part": "Uses a part",
-    "straggler": "Straggler",
-}
-"""The kinds of finding, as they are called on screens."""
 
 
 def style(colours: Palette) -> None:
@@ -103,7 +88,7 @@ def _figure(figure: Figure) -> str:
     why = ""
     if figure.told:
         code = f"<pre>{escape(figure.code)}</pre>" if figure.code else ""
-        aloud = escape(f"{figure.label}: {figure.told} {figure.code}".strip(), quote=True)
+        aloud = escape(f"{figure.label}: {figure.told} {figure.code}".strip())
         why = (
             f'<span class="why" tabindex="0" role="note" aria-label="{aloud}">?'
             f'<span class="told" aria-hidden="true">{escape(figure.told)}{code}</span></span>'
@@ -142,9 +127,19 @@ def ink_on(ground: str) -> str:
     return "#111517" if (light + 0.05) / 0.05 > 1.05 / (light + 0.05) else "#ffffff"
 
 
+def escape(text: Any) -> str:
+    """Text that HTML, in an attribute too, will show as it stands: on one line, and all of it visible."""
+    return html.escape(on_a_line(str(text)))
+
+
 def plain(text: Any) -> str:
-    """Text that Markdown will show as it stands."""
-    return re.sub(r"([\\`*_{}\[\]#|<>~$:])", r"\\\1", str(text))
+    """Text that Markdown will show as it stands: on one line, and all of it visible."""
+    return _MARKUP.sub(r"\\\1", unlinked(on_a_line(str(text))))
+
+
+def spoken(message: str) -> str:
+    """A message of ours, which may quote somebody, as Markdown: commands stay code, the rest is text."""
+    return "".join(part if place % 2 else plain(part) for place, part in enumerate(_COMMAND.split(message)))
 
 
 def heat_keys(colours: Palette) -> None:
@@ -165,27 +160,11 @@ def heat_keys(colours: Palette) -> None:
 
 def kind_label(kind: str) -> str:
     """What a kind of finding is called; one that only a newer Fallow knows keeps its own name."""
-    return KINDS.get(kind, kind)
+    return title_of_kind(kind)
 
 
 def tag_of_kind(kind: str, label: str, colours: Palette) -> str:
     """The label of a finding's kind, in the colour of the state it is about."""
-    like = {
-        "held-idle": "held-idle",
-        "allocated-empty": "allocated-empty",
-        "sleeping-batch": "held-idle",
-        "crash-loop": "held-idle",
-        "rarely-used": "low-saturation",
-        "low-saturation": "low-saturation",
-        "memory-hog": "moderate",
-        "reserved-by-design": "moderate",
-        "suspect-counters": "suspect",
-        "zombie-memory": "suspect",
-        "falling-gpu": "unknown",
-        "intruder": "held-idle",
-        "unproven-claim": "held-idle",
-        "uses-part": "allocated-empty",
-        "straggler": "low-saturation",
-    }
-    ground = colours.states[like.get(kind, "free")]
+    like = KINDS[kind].like if kind in KINDS else "free"
+    ground = colours.states[like]
     return tag(label, ground, ink_on(ground))

@@ -14,6 +14,7 @@ from service.pages import feed, wording
 from service.pages.chart_frame import TimeAxis
 from service.pages.notice import NO_MATCH, NOTHING_YET, Notice, explain
 from service.pages.palette import Palette, palette
+from service.pages.pieces import spoken
 from service.pages.view import View, Window, address, parse, pinned, shared, window
 
 Site = Mapping[str, Any]
@@ -142,8 +143,8 @@ def show(notice: Notice, *, retry: bool = False) -> None:
     """A notice in the place of what could not be drawn."""
     with st.container(border=True, key="notice"):
         st.subheader(notice.title, anchor=False)
-        st.markdown(notice.found)
-        st.markdown(f"**What to do.** {notice.todo}")
+        st.markdown(spoken(notice.found))
+        st.markdown(f"**What to do.** {spoken(notice.todo)}")
         if notice.command:
             st.code(notice.command, language="shell")
         if retry and st.button("Try again", key="retry"):

@@ -23,7 +23,7 @@ from service.client.place import CODE_VARIABLE
 from service.client.reporting import in_file_name
 from service.pages import acting
 from service.pages.acting import SIGNED, Visitor
-from service.pages.pieces import plain
+from service.pages.pieces import plain, spoken
 from service.pages.records import caller_of
 
 PARAMETER = "code"
@@ -123,7 +123,7 @@ def who() -> None:
                 if acting.visitor() is not None:
                     st.rerun()
         if trouble := st.session_state.get("sign-in-trouble"):
-            st.error(trouble)
+            st.error(spoken(trouble))
 
 
 def _sign_in(given: str) -> None:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from service.client.printable import in_lines, shown_rows
 from service.trouble import Trouble
 
 if TYPE_CHECKING:
@@ -69,8 +70,11 @@ def data_address(picture: str) -> str:
 
 
 def spec_of(drawing: Any) -> dict[str, Any]:
-    """The drawing as the engine takes it, at the width of a report."""
-    spec: dict[str, Any] = drawing.to_dict(validate=False)
+    """The drawing as the engine takes it, at the width of a report.
+
+    Names in it hold no control character: vl-convert 1.x ends the whole process at one (``\\0``, an escape).
+    """
+    spec: dict[str, Any] = shown_rows(drawing.to_dict(validate=False), in_lines)
     spec["width"] = WIDTH
     spec["background"] = "#ffffff"
     spec["padding"] = {"left": MARGIN, "right": 5, "top": 5, "bottom": 5}

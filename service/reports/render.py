@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from service.client.printable import on_a_line, unlinked
 from service.pages import wording
 from service.reports import charts
 from service.reports.model import Chart, Column, Format, Measure, Report, Table
@@ -138,18 +139,19 @@ def _picture(chart: Chart, pictures: Pictures, drawings: charts.Drawings) -> Any
 
     if not isinstance(chart, Chart):
         raise TemplateRuntimeError("picture() draws a section's chart, and nothing else")
+    says = on_a_line(chart.says)
     if pictures is Pictures.SVG:
         drawn = drawings.text(chart, charts.Form.SVG)
-        labelled = drawn.replace("<svg ", f'<svg role="img" aria-label="{escape(chart.says)}" ', 1)
+        labelled = drawn.replace("<svg ", f'<svg role="img" aria-label="{escape(says)}" ', 1)
         return Markup(labelled)
     attached = pictures is Pictures.ATTACHED
     address = f"cid:{chart.name}" if attached else charts.data_address(drawings.text(chart, charts.Form.PNG))
-    return Markup('<img src="{}" alt="{}" width="{}">').format(address, chart.says, charts.WIDTH)
+    return Markup('<img src="{}" alt="{}" width="{}">').format(address, says, charts.WIDTH)
 
 
 def _as_typed(text: str) -> str:
     """One line that Markdown shows as it stands, in a table too; entities where readers know no backslash."""
-    plain_text = re.sub(r"&(?=#?\w+;)", "&amp;", " ".join(text.splitlines()))
+    plain_text = re.sub(r"&(?=#?\w+;)", "&amp;", unlinked(on_a_line(text)))
     marked = re.sub(r"([\\`*_\[\]~$|])", r"\\\1", plain_text)
     return marked.replace("<", "&lt;").replace(">", "&gt;")
 

@@ -15,7 +15,9 @@ from typing import Any
 from jinja2 import BaseLoader, ChoiceLoader, Environment, FileSystemLoader, StrictUndefined, TemplateNotFound
 from jinja2.loaders import split_template_path
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from markupsafe import Markup
 
+from service.client.printable import on_a_line
 from service.client.trust import read_text
 from service.reports import model
 
@@ -59,7 +61,13 @@ def environment(site: Path | None, ours: Path, *, html: bool) -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_visible,
     )
+
+
+def _visible(value: Any) -> Any:
+    """What an expression gives, names in it on one line that can be seen; our own markup as it is."""
+    return on_a_line(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _may_be_read(obj: Any, attr: str) -> bool:

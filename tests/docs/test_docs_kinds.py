@@ -1,5 +1,6 @@
 """What there is kinds of, every page that lists them lists whole."""
 
+import re
 from collections.abc import Iterable
 from enum import StrEnum
 
@@ -7,17 +8,29 @@ import pytest
 
 from analytics.model import FindingKind
 from service.alerts.model import AlertKind
-from service.pages.pieces import KINDS
+from service.cli.verb_findings import what_to_do
+from service.client.kinds import KINDS
+from service.pages.palette import STATES
+from service.pages.pieces import kind_label
 from tests.docs.docs_reading import ROOT
 
 
 def first_cells(page: str) -> set[str]:
-    """The words between backticks that a row of a page's tables begins with."""
+    """The words between backticks in the first cells of a page's tables."""
     lines = (ROOT / "docs" / page).read_text().splitlines()
-    return {line.split("`")[1] for line in lines if line.startswith("| `")}
+    cells = [line.split("|")[1] for line in lines if line.startswith("| `")]
+    return {word for cell in cells for word in cell.split("`")[1::2]}
 
 
-@pytest.mark.parametrize(("page", "kinds"), [("findings.md", FindingKind), ("alerts.md", AlertKind)])
+@pytest.mark.parametrize(
+    ("page", "kinds"),
+    [
+        ("findings.md", FindingKind),
+        ("alerts.md", AlertKind),
+        ("alerts.md", FindingKind),
+        ("prometheus.md", FindingKind),
+    ],
+)
 def test_every_kind_has_a_row_on_its_page(page: str, kinds: Iterable[StrEnum]) -> None:
     missing = {each.value for each in kinds} - first_cells(page)
     assert not missing, f"docs/{page} has no row for {sorted(missing)}"
@@ -25,3 +38,30 @@ def test_every_kind_has_a_row_on_its_page(page: str, kinds: Iterable[StrEnum]) -
 
 def test_every_kind_of_finding_has_a_name_on_screens() -> None:
     assert {each.value for each in FindingKind} == set(KINDS)
+
+
+@pytest.mark.parametrize("kind", FindingKind)
+def test_every_kind_of_finding_has_a_title_a_sentence_and_a_remedy(kind: FindingKind) -> None:
+    words = KINDS[kind.value]
+    for text in (words.title, words.says, words.remedy):
+        assert len(text) > 4 and text == text.strip() and not text.endswith(".")
+    assert words.like in {state.key for state in STATES}
+    assert kind_label(kind.value) == words.title
+    assert what_to_do({kind.value}) == [f"{kind.value}: {words.says}. To do: {words.remedy}"]
+
+
+@pytest.mark.parametrize("kind", FindingKind)
+def test_a_kind_has_a_rule_or_says_what_prometheus_would_need_to_know(kind: FindingKind) -> None:
+    page = (ROOT / "docs" / "prometheus.md").read_text().splitlines()
+    (row,) = [line for line in page if line.startswith("| `") and f"`{kind.value}`" in line.split("|")[1]]
+    rules = (ROOT / "packaging" / "prometheus" / "fallow-rules.yml").read_text()
+    named = re.findall(r"`(Fallow\w+)`", row)
+    assert all(f"alert: {name}" in rules for name in named), named
+    assert bool(named) or KINDS[kind.value].beyond, "neither a rule nor why there is none"
+
+
+def test_the_page_of_findings_tells_each_kind_from_another() -> None:
+    text = (ROOT / "docs" / "findings.md").read_text()
+    told = text[text.index("## Told from their neighbours") :].split("\n## ")[0]
+    missing = [kind.value for kind in FindingKind if f"| `{kind.value}` |" not in told]
+    assert not missing, missing

@@ -8,6 +8,7 @@ import argparse
 import csv
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -39,6 +40,7 @@ ASKED = {
     "report": "cluster-week --out {out}/report.html",
     "report --preview": "cluster-week",
     "export": "--out {out}",
+    "job": "{held}",
     "jobs": "--all",
     "jobs JOB": "{job}",
     "queue": "",
@@ -127,7 +129,9 @@ def words(way: str, service: Running, job: str, out: Path) -> list[str]:
     name, *more = way.split()
     with service.client() as client:
         gpu = str(client.rows("gpus_now")[0]["uuid"])
-    typed = ASKED[way].format(out=out, job=job, gpu=gpu).split()
+        now = datetime.now(UTC)
+        held = str(client.rows("jobs", from_ts=now - timedelta(hours=20), to_ts=now)[0]["job"])
+    typed = ASKED[way].format(out=out, job=job, gpu=gpu, held=held).split()
     return [name, *(each for each in more if each.startswith("-")), *typed]
 
 

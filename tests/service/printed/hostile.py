@@ -62,8 +62,11 @@ def gpus(name: str) -> tuple[Gpu, ...]:
     )
 
 
-def fill(folder: Path, name: str = HOSTILE) -> None:
-    """The last three quarters of an hour: both GPUs held and idle, an intruder on one, all of it judged."""
+def fill(folder: Path, name: str = HOSTILE, process: Process | None = None) -> None:
+    """The last three quarters of an hour: both GPUs held and idle, an intruder on one, all of it judged.
+
+    ``process`` is the intruder, where it isn't one of that name.
+    """
     now_ms = time.time_ns() // 1_000_000 // MINUTE_MS * MINUTE_MS
     boards = gpus(name)
     held = tuple(
@@ -71,7 +74,8 @@ def fill(folder: Path, name: str = HOSTILE) -> None:
         for number, (uuid, who) in enumerate(((EVIL, name), (NEAR, PLAIN)))
     )
     key = ProcessKey(node=NodeName("node1"), pid=7, started_ms=now_ms - 3_600_000)
-    process = Process(key=key, user=name, uid=7, name=name, command=name, container=name, pod=name)
+    process = process or Process(key=key, user=name, uid=7, name=name, command=name, container=name, pod=name)
+    key = process.key
     with open_store(folder / "fallow.duckdb") as store:
         for minute in range(-MINUTES, 1):
             at_ms = now_ms + minute * MINUTE_MS

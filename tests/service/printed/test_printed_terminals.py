@@ -1,12 +1,19 @@
 """Every verb over a store of hostile names: nothing in its output steers a terminal or forges a line."""
 
 import json
+import os
 import re
+import subprocess
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from collector.model import NodeName
+from collector.procfs.table import ProcessTable
+from service.alerts.letters import harmless
 from service.cli.screen import Column, console, table
 from tests.service.conftest import verb
 from tests.service.printed.hostile import EVIL, HOSTILE, MARKER, PLAIN, fill
@@ -90,3 +97,39 @@ def test_a_table_keeps_its_columns_whatever_is_in_it(capsys: pytest.CaptureFixtu
         line.rstrip() for line in capsys.readouterr().out.split("\n") if re.search(r"\d$", line.rstrip())
     ]
     assert len({len(line) for line in lines}) == 1, lines
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("name", ["\x1b]0;x\x07", "<!channel> [x](http://evil)"])
+def test_a_real_process_of_another_account_names_itself_and_steers_nobody(tmp_path: Path, name: str) -> None:
+    """From the kernel's word on it, by the store and the judgement, to the terminal and to a chat's text."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can start a process of another account")
+    with other_account(["bash", "-c", 'exec -a "$1" sleep 600', "-", name]) as pid:
+        until_it_is("sleep", pid)
+        process = ProcessTable(NodeName("node1")).look([pid], time.time_ns() // 1_000_000)[pid]
+    assert (process.uid, process.name) == (65534, "sleep")
+    assert process.command is not None and process.command.endswith(" 600")
+    fill(tmp_path, process=process)
+    shown = verb("findings", "--intruders", data=tmp_path).stdout
+    assert "sleep" in shown and all(line.isprintable() for line in shown.split("\n"))
+    assert "\x1b" not in shown
+    told = harmless(f"a process ({process.command}) is on a GPU of yours")
+    assert told.replace("\u2060", "").isprintable() and "<!" not in told and "](" not in told
+
+
+@contextmanager
+def other_account(command: list[str]) -> Iterator[int]:
+    process = subprocess.Popen(command, user=65534, group=65534, extra_groups=[], cwd="/")
+    try:
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait()
+
+
+def until_it_is(name: str, pid: int) -> None:
+    deadline = time.monotonic() + 30
+    while Path(f"/proc/{pid}/comm").read_text().strip() != name:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
