@@ -129,7 +129,7 @@ def _finding(scene: Scene, group: Sequence[Any]) -> None:
             st.html(tag_of_kind(row.kind, kind_label(row.kind), scene.colours), width="content")
             st.page_link(
                 scene.site["gpu"],
-                label=wording.short_gpu(row.node, row.gpu_index, row.uuid),
+                label=plain(wording.short_gpu(row.node, row.gpu_index, row.uuid)),
                 icon=":material/memory:",
                 query_params=carried | {"gpu": row.uuid},
             )
