@@ -31,6 +31,7 @@ from analytics.model import (
 from analytics.profiles import pattern_of
 from analytics.query import Connection, run
 from analytics.rhythm import with_rhythm
+from analytics.sharing import with_own_bins
 from analytics.thresholds import Thresholds
 from collector.model import Holder, JobId, JobKind, Rung
 
@@ -170,6 +171,7 @@ def _pasts(connection: Connection, at: Moment, t: Thresholds) -> list[GpuPast]:
         for row in gpus
     }
     used = with_rhythm(connection, now_ms, _with_use(connection, now_ms, plain, t), t)
+    used = with_own_bins(connection, window, used, t)
     onsets = _onsets(connection, now_ms, used, t)
     fresh = {gpu_id for gpu_id, past in used.items() if stale(past, now_ms, t, at.tick_ms) is None}
     return [
@@ -276,6 +278,8 @@ def _with_use(
 
 def _needs_use(past: GpuPast, t: Thresholds) -> bool:
     """Idle now, or at any time in the last ten minutes: a crash loop computes for a moment at each try."""
+    if len(past.claims) > 1:
+        return True
     recent = [busy for busy in past.bins.busiest[-LATELY_BINS:] if busy is not None]
     return newest(past.bins.busiest) is None or min(recent, default=0.0) <= t.idle_ratio or _is_full(past, t)
 

@@ -95,6 +95,7 @@ class Claim:
     were seen to start here in the last six hours, ``longest_life_ms`` how long the oldest of
     those hours was seen to live. ``listening_unknown``: whether its processes listen, as
     servers do, could be read of none. ``holder_id`` is the holder's number in the store.
+    ``bins``: what the holder did on a GPU that others hold too, where that is told apart.
     """
 
     holder: Holder
@@ -109,6 +110,7 @@ class Claim:
     listening_unknown: bool = False
     rhythm: Rhythm = field(default_factory=Rhythm)
     holder_id: int | None = None
+    bins: "Bins | None" = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,9 @@ def with_rhythm(
 
 
 def _is_plainly_busy(past: GpuPast, t: Thresholds) -> bool:
-    """Busy in most bins, and well used: neither idle nor rarely used, and no hog."""
+    """Busy in most bins, and well used, by one holder alone: neither idle nor rarely used, and no hog."""
+    if len(past.claims) > 1:
+        return False
     busy = [value > t.idle_ratio for value in past.bins.busiest if value is not None]
     levels = [value for value in past.bins.utilization if value is not None]
     mostly = sum(busy) > 0.5 * len(busy) > 0

@@ -1,0 +1,78 @@
+"""What each holder of a shared GPU did on it, where the driver tells the use of single processes. Blocks."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+
+from analytics.model import Bins, Claim, GpuPast
+from analytics.query import Connection, run
+from analytics.thresholds import Thresholds
+
+BLIP_MS = 120_000
+"""Less work than this is the making of a context, as for a holder that has its GPU alone."""
+
+
+def with_own_bins(
+    connection: Connection, window: Mapping[str, int], pasts: Mapping[int, GpuPast], t: Thresholds
+) -> dict[int, GpuPast]:
+    """The pasts, with bins of their own for the holders of shared GPUs. ``window``: as of ``assess_bins``.
+
+    A holder of whom nothing can be told apart has none, and is judged by the GPU. Needs the rhythms.
+    """
+    shared = sorted(gpu_id for gpu_id, past in pasts.items() if len(past.claims) > 1)
+    if not shared:
+        return dict(pasts)
+    parts: dict[tuple[int, int], dict[int, float]] = defaultdict(dict)
+    for row in run(connection, "assess_shared", {**window, "gpu_ids": shared}).to_pylist():
+        parts[row["gpu_id"], row["holder_id"]][row["bin"]] = row["part"]
+    return {
+        gpu_id: past
+        if gpu_id not in shared
+        else replace(past, claims=tuple(_owning(past, claim, parts, gpu_id, t) for claim in past.claims))
+        for gpu_id, past in pasts.items()
+    }
+
+
+def own_bins(bins: Bins, part_of: Mapping[int, float], idle_ratio: float) -> Bins:
+    """The bins as one holder used them: its part of what was done, idle where all was, else not known."""
+
+    def own(values: tuple[float | None, ...]) -> tuple[float | None, ...]:
+        return tuple(_own(value, at, bins, part_of, idle_ratio) for at, value in enumerate(values))
+
+    return replace(
+        bins,
+        utilization=own(bins.utilization),
+        busiest=own(bins.busiest),
+        video=own(bins.video),
+        gpu_utilization=own(bins.gpu_utilization),
+    )
+
+
+def _own(
+    value: float | None, at: int, bins: Bins, part_of: Mapping[int, float], idle_ratio: float
+) -> float | None:
+    engines = bins.video[at] if bins.video else None
+    if value is None or (bins.busiest[at] or 0.0) <= idle_ratio:
+        return value
+    if at not in part_of or (engines or 0.0) > idle_ratio:  # whose work an engine does is not told
+        return None
+    return value * part_of[at]
+
+
+def _owning(
+    past: GpuPast,
+    claim: Claim,
+    parts: Mapping[tuple[int, int], Mapping[int, float]],
+    gpu_id: int,
+    t: Thresholds,
+) -> Claim:
+    part_of = parts.get((gpu_id, claim.holder_id or 0))
+    if not part_of:
+        return claim
+    worked_ms = claim.rhythm.active_until_ms if claim.rhythm.busy_ms >= BLIP_MS else None
+    return replace(
+        claim,
+        bins=own_bins(past.bins, part_of, t.idle_ratio),
+        first_used_ms=claim.first_used_ms or worked_ms,
+        busy_until_ms=claim.busy_until_ms or worked_ms,
+    )

@@ -1,0 +1,55 @@
+-- What part of the work on GPUs that several hold is each holder's own, bin by bin, as the driver tells it of processes.
+--
+-- The driver has a sample of each process that did something, so one without a sample beside others with one did
+-- nothing. A process is its job's; where that is not known, its person's, if one of the holders is. A bin in which
+-- nothing was told, or in which a process is of unknown owner, has no row.
+--
+-- @param bins_from instant: start of the first bin
+-- @param bins_to instant: end of the last bin
+-- @param as_of instant: samples up to here
+-- @param gpu_ids counts: the GPUs
+-- @column gpu_id integer: the GPU
+-- @column holder_id integer: the holder
+-- @column bin bigint: which bin, the first is 0
+-- @column part double (fraction): of all the work on the GPU
+-- @null nothing
+WITH claims AS (
+    SELECT a.gpu_id, a.holder_id, any_value(h.user_name) AS user_name
+    FROM allocations AS a JOIN holders AS h USING (holder_id)
+    WHERE a.from_ts <= $as_of AND (a.to_ts IS NULL OR a.to_ts > $as_of) AND a.gpu_id IN (SELECT unnest($gpu_ids))
+    GROUP BY a.gpu_id, a.holder_id
+), persons AS (
+    SELECT gpu_id, user_name, min(holder_id) AS holder_id
+    FROM claims WHERE user_name IS NOT NULL GROUP BY ALL HAVING count(*) = 1
+), touching AS (
+    SELECT gpu_id, process_id, sm_e4, bin,
+        least(end_ms, (bin + 1) * 30000) - greatest(end_ms - width_ms, bin * 30000) AS ms
+    FROM (
+        SELECT *, unnest(range((end_ms - width_ms) // 30000, (end_ms - 1) // 30000 + 1)) AS bin
+        FROM (
+            SELECT gpu_id, process_id, sm_e4, width_ms, epoch_ms(ts) - epoch_ms($bins_from) AS end_ms
+            FROM process_samples
+            WHERE ts > $bins_from AND ts <= $as_of AND gpu_id IN (SELECT unnest($gpu_ids))))
+    WHERE bin >= 0 AND bin < (epoch_ms($bins_to) - epoch_ms($bins_from)) // 30000
+), owned AS (
+    SELECT t.gpu_id, t.bin, i.process_id IS NOT NULL AS intrudes,
+        CASE WHEN i.process_id IS NULL
+            THEN coalesce(j.holder_id, CASE WHEN p.holder_id IS NULL THEN u.holder_id END) END AS holder_id,
+        coalesce(t.sm_e4, 0) * t.ms AS work
+    FROM touching AS t
+    JOIN processes AS p USING (process_id)
+    LEFT JOIN claims AS j ON j.gpu_id = t.gpu_id AND j.holder_id = p.holder_id
+    LEFT JOIN persons AS u ON u.gpu_id = t.gpu_id AND u.user_name = p.user_name
+    LEFT JOIN (SELECT DISTINCT gpu_id, process_id FROM intrusions) AS i
+        ON i.gpu_id = t.gpu_id AND i.process_id = t.process_id
+), totals AS (
+    SELECT gpu_id, bin, sum(work) AS all_work
+    FROM owned GROUP BY ALL
+    HAVING sum(work) > 0 AND bool_and(holder_id IS NOT NULL OR intrudes)
+)
+SELECT c.gpu_id, c.holder_id, t.bin, coalesce(sum(o.work), 0) / t.all_work AS part
+FROM totals AS t
+JOIN claims AS c USING (gpu_id)
+LEFT JOIN owned AS o ON o.gpu_id = t.gpu_id AND o.bin = t.bin AND o.holder_id = c.holder_id
+GROUP BY c.gpu_id, c.holder_id, t.bin, t.all_work
+ORDER BY c.gpu_id, c.holder_id, t.bin;

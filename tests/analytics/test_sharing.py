@@ -1,0 +1,129 @@
+"""Two on one GPU: who does nothing is idle, whatever the other does."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from analytics.assess import assess
+from analytics.model import FindingKind
+from analytics.query import run
+from analytics.sharing import own_bins
+from analytics.thresholds import Thresholds
+from collector.batch import HeldInterval, History, to_table
+from collector.model import (
+    Allocation,
+    ClaimSource,
+    Gpu,
+    GpuSample,
+    GpuUuid,
+    Holder,
+    JobId,
+    JobKind,
+    NodeName,
+    Process,
+    ProcessKey,
+    ProcessSample,
+    Rung,
+)
+from collector.store.database import Store
+from tests.analytics.pasts import bins
+from tests.stores import open_store
+
+START_MS = int(datetime(2026, 11, 1, 12, tzinfo=UTC).timestamp() * 1000)
+STEP_MS = 30_000
+STEPS = 4 * 120
+END_MS = START_MS + STEPS * STEP_MS
+UUID = GpuUuid("GPU-x")
+NODE = NodeName("n")
+
+
+@pytest.fixture
+def empty_store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(tmp_path / "fallow.duckdb") as store:
+        yield store
+
+
+def fill(store: Store, uses: dict[str, float | None], owner: str = "bob") -> None:
+    """Four hours of a GPU at 80% that ann and bob hold, half each; ``uses`` are their processes'."""
+    steps = [START_MS + (n + 1) * STEP_MS for n in range(STEPS)]
+    people = dict(zip(uses, ("ann", owner), strict=True))
+    keys = {name: ProcessKey(node=NODE, pid=70 + at, started_ms=START_MS) for at, name in enumerate(uses)}
+    store.write_history(
+        History(
+            source="x",
+            gpus=(Gpu(uuid=UUID, node=NODE, index=0, memory_total_bytes=80 << 30),),
+            samples=to_table(
+                GpuSample(
+                    uuid=UUID,
+                    at_ms=at_ms,
+                    width_ms=STEP_MS,
+                    rung=Rung.SM_ACTIVE,
+                    utilization_ratio=0.8,
+                    sm_active_ratio=0.8,
+                    gpu_utilization_ratio=0.95,
+                    memory_used_bytes=30 << 30,
+                    process_count=2,
+                )
+                for at_ms in steps
+            ),
+            held=tuple(
+                HeldInterval(
+                    allocation=Allocation(
+                        uuid=UUID,
+                        holder=Holder(job=JobId(f"slurm:{name}"), user=name, kind=JobKind.INTERACTIVE),
+                        share=0.5,
+                        source=ClaimSource.SLURM,
+                    ),
+                    from_ms=START_MS,
+                    to_ms=None,
+                )
+                for name in ("ann", "bob")
+            ),
+            processes=tuple(Process(key=keys[name], user=people[name]) for name in uses),
+            process_samples=tuple(
+                ProcessSample(uuid=UUID, key=keys[name], at_ms=at_ms, width_ms=STEP_MS, sm_ratio=use)
+                for at_ms in steps
+                for name, use in uses.items()
+            ),
+        )
+    )
+
+
+def idle(store: Store) -> list[str | None]:
+    with store.reader() as reader:
+        found = assess(reader, END_MS + 10_000, Thresholds(), STEP_MS).findings
+    return [each.holder and each.holder.user for each in found if each.kind is FindingKind.HELD_IDLE]
+
+
+@pytest.mark.parametrize("use", [0.0, None], ids=["measured", "no sample beside one with work"])
+def test_who_does_nothing_beside_one_who_works_is_idle(empty_store: Store, use: float | None) -> None:
+    fill(empty_store, {"one": 0.95, "two": use})
+    assert idle(empty_store) == ["bob"]
+
+
+def test_two_who_both_work_are_not_idle(empty_store: Store) -> None:
+    fill(empty_store, {"one": 0.5, "two": 0.1})
+    assert idle(empty_store) == []
+
+
+def test_nobody_is_idle_while_a_process_of_unknown_owner_works(empty_store: Store) -> None:
+    fill(empty_store, {"one": 0.5, "two": 0.4}, owner="zoe")
+    assert idle(empty_store) == []
+
+
+def test_the_parts_of_the_work_are_those_of_the_processes(empty_store: Store) -> None:
+    fill(empty_store, {"one": 0.6, "two": 0.2})
+    window = {"bins_from": END_MS - 2 * STEP_MS, "bins_to": END_MS, "as_of": END_MS}
+    with empty_store.reader() as reader:
+        rows = run(reader, "assess_shared", {**window, "gpu_ids": [1]}).to_pylist()
+    assert [(row["bin"], row["part"]) for row in rows] == [(0, 0.75), (1, 0.75), (0, 0.25), (1, 0.25)]
+
+
+def test_own_bins_are_unknown_where_the_gpu_worked_and_nobody_says_for_whom() -> None:
+    shared = bins(utilization=0.8, busiest=0.8)
+    own = own_bins(shared, {len(shared.covered) - 1: 0.25}, 0.01)
+    assert own.busiest[-1] == pytest.approx(0.2)
+    assert set(own.busiest[:-1]) == {None}
+    assert set(own_bins(bins(utilization=0.0, busiest=0.0), {}, 0.01).busiest) == {0.0}
