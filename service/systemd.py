@@ -8,11 +8,12 @@ import pwd
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.file_trust import distrust
+from collector.file_trust import distrust, distrust_inside
+from collector.procfs.accounts import uid_of
 from service.client.trust import ONLY_ROOT, SYSTEM_FILE, system
 from service.trouble import Trouble
 from service.units import ACCOUNT, FAILED, HAND, MACHINE_DATA, PROBE, SERVICE
@@ -20,6 +21,8 @@ from service.units import ACCOUNT, FAILED, HAND, MACHINE_DATA, PROBE, SERVICE
 RUNNING_SYSTEMD = Path("/run/systemd/system")
 MACHINE_SERVICES = Path("/etc/systemd/system")
 PATIENCE_S = 30
+PACKAGES = ("advisor", "analytics", "collector", "fallow", "service")
+"""This program's own, which lie beside each other in a checkout, with much there that nothing loads."""
 NO_BUS = "Failed to connect to bus"
 NOT_LOGGED_IN = (
     "no systemd of yours runs: log in to this machine itself (not by su or sudo), or have root run "
@@ -70,20 +73,37 @@ def beyond_account(program: Path) -> Path | None:
     return None
 
 
-def strangers_program(program: Path) -> str | None:
-    """Why somebody but root could change what root would run as a unit; ``None`` where nobody can.
+def strangers_program(program: Path, trusted: frozenset[int] = ONLY_ROOT) -> str | None:
+    """Why somebody else than ``trusted`` uids could change what root would run as a unit; ``None``: nobody
+    can.
 
-    Looked at are the program, the interpreter, the packages beside it and this program's own code.
+    Looked at are the program, the interpreter, and every folder of code that it could load: its own packages,
+    and all that Python finds modules in. Blocks for a second or two where there is much.
     """
-    code = Path(__file__).resolve().parent
-    for path in (program.resolve(), Path(sys.executable).resolve(), Path(sys.prefix), code):
-        try:
-            fault = distrust(path, ONLY_ROOT)
-        except OSError as error:
-            return f"{path} cannot be looked at: {error.strerror}"
-        if fault is not None:
-            return str(fault)
+    code = Path(__file__).resolve().parents[1]
+    single = (program.resolve(), Path(sys.executable).resolve(), Path(sys.prefix), code)
+    searched = {Path(each).resolve() for each in sys.path if Path(each).is_absolute()} - {code}
+    trees = [code / name for name in PACKAGES] + sorted(each for each in searched if each.is_dir())
+    try:
+        for path in single:
+            if (fault := distrust(path, trusted)) is not None:
+                return str(fault)
+        for tree in trees:
+            for folder, _, _ in os.walk(tree):
+                if (fault := distrust_inside(Path(folder), trusted)) is not None:
+                    return str(fault)
+    except OSError as error:
+        return f"{error.filename} cannot be looked at: {error.strerror}"
     return None
+
+
+def trusted_by_root(names: Sequence[str]) -> frozenset[int]:
+    """Root's uid, and those of the accounts of these names. Raises ``SystemdTrouble``."""
+    uids = {name: uid_of(name) for name in names}
+    unknown = sorted(name for name, uid in uids.items() if uid is None)
+    if unknown:
+        raise SystemdTrouble(f"--trust names {', '.join(unknown)}, and there is no such account")
+    return ONLY_ROOT | {uid for uid in uids.values() if uid is not None}
 
 
 def make_account(name: str = ACCOUNT, home: Path = MACHINE_DATA) -> bool:

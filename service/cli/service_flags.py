@@ -26,6 +26,13 @@ def _service(add: AddVerb) -> None:
         action="store_true",
         help="run the service itself as root, without an account of its own",
     )
+    install.add_argument(
+        "--trust",
+        action="append",
+        default=[],
+        metavar="ACCOUNT",
+        help="root may run files of this account, who could have it run anything (repeatable)",
+    )
     uninstall = _order(orders, "uninstall", "stop it and remove the unit; what was measured stays")
     for order in (install, uninstall):
         order.add_argument("--yes", action="store_true", help="do it; without, say what would be done")

@@ -49,6 +49,8 @@ def _install(flags: argparse.Namespace, unit: Path) -> int:
         print("\n".join(f"# {unit.with_name(name)}\n{text}" for name, text in texts.items()), end="")
         return 0
     systemd.must_have_systemd()
+    if not flags.user:
+        _must_be_roots(Path(wanted.program[0]), flags.trust)
     if in_parts:
         closed = systemd.beyond_account(Path(wanted.program[0]))
         if closed is not None:
@@ -59,6 +61,8 @@ def _install(flags: argparse.Namespace, unit: Path) -> int:
             )
     if not flags.yes:
         parts = PARTS if in_parts else ""
+        if not flags.user:
+            parts += f"Root runs files of {' and '.join(['root', *flags.trust])} for that.\n"
         files = ", ".join(str(unit.with_name(name)) for name in texts)
         print(
             f"This would write {files}, enable and start anew:\n{parts}Jobs that run go on meanwhile. "
@@ -77,6 +81,17 @@ def _install(flags: argparse.Namespace, unit: Path) -> int:
     status = "fallow service status --user" if flags.user else "fallow service status"
     print(f"Installed {unit}; it runs, and starts {starts}. See `{status}`.")
     return 0
+
+
+def _must_be_roots(program: Path, trust: list[str]) -> None:
+    """What root is to run may be changed by root and ``trust`` alone. Raises ``SystemdTrouble``."""
+    fault = systemd.strangers_program(program, systemd.trusted_by_root(trust))
+    if fault is not None:
+        raise systemd.SystemdTrouble(
+            f"root would run {program}, and others could change what that is: {fault}. Install Fallow as "
+            "root where nobody else can write (/opt/fallow, say), or say with --trust ACCOUNT that this "
+            "account may have root run anything"
+        )
 
 
 def _uninstall(flags: argparse.Namespace, unit: Path) -> int:

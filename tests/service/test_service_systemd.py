@@ -13,6 +13,7 @@ from service.systemd import (
     strangers_program,
     tell_accounts,
     this_program,
+    trusted_by_root,
     unit_file,
 )
 from service.units import FAILED, HAND, PROBE, SERVICE, WITHIN_S, Deployment, UnitTrouble, quoted, units
@@ -86,6 +87,7 @@ def test_a_program_that_the_account_cannot_reach_is_found(tmp_path: Path) -> Non
     assert found is not None and (found == closed or closed.is_relative_to(found))
 
 
+@pytest.mark.slow
 def test_a_program_that_somebody_else_can_change_is_found(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("giving a file to another account needs root")
@@ -95,6 +97,39 @@ def test_a_program_that_somebody_else_can_change_is_found(tmp_path: Path) -> Non
     os.chown(program, 4001, 4001)
     found = strangers_program(program)
     assert found is not None and str(program) in found
+    assert strangers_program(program, trusted_by_root(())) == found
+    assert strangers_program(program, frozenset({0, 4001})) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["owned by another", "a link to another's"])
+def test_a_module_that_others_can_change_is_found_wherever_python_would_load_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("giving a file to another account needs root")
+    program, place = tmp_path / "fallow", tmp_path / "modules" / "deep"
+    program.write_text("#!/bin/sh\n")
+    place.mkdir(parents=True)
+    monkeypatch.syspath_prepend(str(tmp_path / "modules"))
+    assert strangers_program(program) is None
+    module = place / "planted.py"
+    module.write_text("pass\n")
+    if how == "owned by another":
+        os.chown(module, 4001, 4001)
+    else:
+        module.unlink()
+        module.symlink_to(tmp_path / "theirs.py")
+        (tmp_path / "theirs.py").touch()
+        os.chown(tmp_path / "theirs.py", 4001, 4001)
+    found = strangers_program(program)
+    assert found is not None and ("planted.py" in found or "theirs.py" in found)
+
+
+def test_who_is_trusted_by_root_is_an_account() -> None:
+    assert trusted_by_root(("daemon",)) == {0, 1}
+    with pytest.raises(SystemdTrouble, match="--trust names nobody-here"):
+        trusted_by_root(("nobody-here",))
 
 
 def test_root_names_the_account_that_everybody_believes_once(tmp_path: Path) -> None:
