@@ -5,6 +5,7 @@ A systemd of its own in namespaces, which root alone can make; the machine's own
 
 import contextlib
 import os
+import pwd
 import re
 import subprocess
 import sys
@@ -121,6 +122,11 @@ def _removed(group: Path) -> None:
             return
 
 
+OWNER = Path(__file__).stat().st_uid
+TRUST = () if OWNER == 0 else ("--trust", pwd.getpwuid(OWNER).pw_name)
+"""Whose checkout is tested is no matter here."""
+
+
 def _until(run: Run, words: tuple[str, ...], holds: Callable[[str], bool]) -> str:
     deadline = time.monotonic() + COMES_WITHIN_S
     while not holds(told := run(*words).stdout):
@@ -143,7 +149,7 @@ def _simulated(run: Run, data: str, more: str = "") -> None:
 def test_the_machines_service_lives_as_systemd_wants_it(inside: Run) -> None:
     _simulated(inside, "/var/lib/fallow")
     assert inside("fallow", "service", "status").returncode == 1
-    installed = inside("fallow", "service", "install", "--yes")
+    installed = inside("fallow", "service", "install", "--yes", *TRUST)
     assert (installed.returncode, "starts with the machine" in installed.stdout) == (0, True), (
         installed.stderr
     )
@@ -174,12 +180,12 @@ def test_the_machines_service_lives_as_systemd_wants_it(inside: Run) -> None:
 
 
 def test_what_ran_as_root_before_is_the_services_own_afterwards(inside: Run) -> None:
-    installed = inside("fallow", "service", "install", "--yes", "--as-root")
+    installed = inside("fallow", "service", "install", "--yes", "--as-root", *TRUST)
     assert installed.returncode == 0, installed.stderr
     _until(inside, ("fallow", "status"), lambda told: " GPUs " in told)
     assert inside("sh", "-c", f"ps -o user= -p {_pid(inside)}").stdout.strip() == "root"
     assert inside("stat", "-c", "%U", "/var/lib/fallow/fallow.duckdb").stdout.strip() == "root"
-    upgraded = inside("fallow", "service", "install", "--yes")
+    upgraded = inside("fallow", "service", "install", "--yes", *TRUST)
     assert upgraded.returncode == 0, upgraded.stderr
     _until(inside, ("fallow", "status"), lambda told: " GPUs " in told)
     assert inside("sh", "-c", f"ps -o user= -p {_pid(inside)}").stdout.strip() == "fallow"
@@ -191,7 +197,7 @@ def test_what_ran_as_root_before_is_the_services_own_afterwards(inside: Run) -> 
 def test_a_service_that_never_starts_is_told_of_and_not_given_up(inside: Run) -> None:
     with webhook() as hook:
         _simulated(inside, "/var/lib/fallow", BLOCKED.format(port=hook.port))
-        refused = inside("fallow", "service", "install", "--yes")
+        refused = inside("fallow", "service", "install", "--yes", *TRUST)
         assert refused.returncode == 2, refused
         deadline = time.monotonic() + GIVES_UP_WITHIN_S
         while not hook.taken and time.monotonic() < deadline:
