@@ -83,7 +83,7 @@ def test_nobody_of_an_old_past_is_starting_up(data: Path) -> None:
     assert "0.0 GPU-hours" in shown and "of 2 nothing recorded says how much" in shown, "no gain is made up"
     said = fallow("explain", "pod:nlp/notebook", data=data)
     assert "starting up" not in said.stdout
-    assert "idle for" in said.stdout
+    assert "It has been idle for at least 20 h" in said.stdout
 
 
 def test_what_never_worked_would_have_been_given_back(data: Path) -> None:
