@@ -133,7 +133,7 @@ class NcclGroup(TorchGroup):
             last = self._queued[-1][1] if self._queued else None
         if last is not None and not last.query():
             last.synchronize()
-        super().settle()
+        self._alive()
 
     def abort(self) -> None:
         """Drop all connections; what is read from now on counts for nothing. Blocks for ABORT_S at most."""
