@@ -62,6 +62,11 @@ def served(site: Site, text: str) -> None:
         site.start()
 
 
+def installed(site: Site, text: str) -> None:
+    """It asks for a unit that would be installed."""
+    assert f"/{text.rsplit(maxsplit=1)[-1]}\n" in site.verb("service", "install", "--dry-run").text
+
+
 def logged(_: Site, text: str) -> None:
     """It asks for the unit that is installed."""
     assert f"--unit {UNIT.removesuffix('.service')}" in text
@@ -138,12 +143,13 @@ INSTEAD = (
         check=parsed,
     ),
     Instead(
-        pattern=r"(sudo \S+/)?fallow service (install|uninstall|status)( --user)?( --yes)?",
+        pattern=r"(sudo )?(\S+/)?fallow service (install|uninstall|status)( --user)?( --yes| --dry-run)?",
         why="needs a systemd to serve; tests/service/test_service_systemd_real.py boots one of its own",
         check=unit_shown,
     ),
     Instead(pattern=r"sudo systemctl (start|stop|restart) fallow", why="the same: no systemd", check=served),
     Instead(pattern=r"journalctl .*", why="the same: no journal", check=logged),
+    Instead(pattern=r"systemd-analyze security \S+", why="the same: no systemd", check=installed),
     Instead(pattern=r"sudo (tar|cp|mv|sh -c 'umask) .*", why="tests are not root everywhere", check=as_root),
     Instead(pattern=r"sudo -u fallow fallow .*", why="no machine has that account", check=as_account),
     Instead(pattern=r"git (pull|worktree .*)", why="needs the place that it was cloned from", check=nothing),

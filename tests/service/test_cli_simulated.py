@@ -129,7 +129,7 @@ def words(way: str, service: Running, job: str, out: Path) -> list[str]:
     name, *more = way.split()
     with service.client() as client:
         gpu = str(client.rows("gpus_now")[0]["uuid"])
-        now = datetime.now(UTC)
+        now = datetime.now(UTC).replace(second=0, microsecond=0)
         held = str(client.rows("jobs", from_ts=now - timedelta(hours=20), to_ts=now)[0]["job"])
     typed = ASKED[way].format(out=out, job=job, gpu=gpu, held=held).split()
     return [name, *(each for each in more if each.startswith("-")), *typed]
