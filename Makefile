@@ -51,7 +51,7 @@ hooks: $(VENV)/.tested ## have git run lint and types on what changed, before ea
 	$(BIN)/pre-commit install
 
 MINUTES ?= 3
-chaos: $(VENV)/.tested ## random faults on a busy queue for MINUTES minutes, as root: kills, floods, forgeries, garbage
+chaos: $(VENV)/.tested ## random faults on a busy queue for MINUTES minutes, as root: kills, floods, forgeries, garbage, full and failing disks
 	@tests/real_parts.sh
 	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
