@@ -20,8 +20,6 @@ VARIABLES = {
     "FALLOW_SOCKET": "for readers and launchers: the Unix socket of the service to ask",
     "FALLOW_URL": "for readers and launchers: a service elsewhere, instead of the one of DATA",
     "FALLOW_TOKEN": "for readers and launchers: the token for it, instead of `DATA/token`",
-    "FALLOW_BACKEND": "for trainings with `fallow`: `gloo` sends their sums over copies on the host, where "
-    "NCCL does not work ([elastic](elastic.md#not-there-yet))",
     "FALLOW_PROJECT": "for `fallow run`: the project, where `--project` is not given",
     "FALLOW_BACKEND": "for elastic trainings: `gloo` sums over copies on the host though each worker has a "
     "GPU of its own ([why one might](elastic.md#not-there-yet))",
