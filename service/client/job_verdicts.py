@@ -1,5 +1,19 @@
 """A job's verdict and efficiency, for pages and reports: the words are analytics' own, in one place."""
 
-from analytics.job_verdict import efficiency, verdict
+from collections.abc import Mapping
+from typing import Any
 
-__all__ = ["efficiency", "verdict"]
+from analytics import job_verdict
+
+TOLD = ("gpus_used", "unknown_gpu_hours", "busy_gpu_hours", "rung", "found")
+"""What a verdict needs and an older service does not tell of a job."""
+
+
+def verdict(row: Mapping[Any, Any]) -> str | None:
+    """What became of a job's GPUs; ``None`` where the service is older than the question."""
+    return job_verdict.verdict(row) if all(name in row for name in TOLD) else None
+
+
+def efficiency(row: Mapping[Any, Any]) -> str | None:
+    """Given, used and wasted in one line; ``None`` where the service is older than the question."""
+    return job_verdict.efficiency(row) if all(name in row for name in TOLD) else None

@@ -140,7 +140,7 @@ def _list(scene: Scene, jobs: pd.DataFrame) -> None:
     )
     shown = jobs.assign(
         utilization=jobs["utilization_ratio"] * 100,
-        verdict=[verdict(row) for row in jobs.to_dict("records")],
+        verdict=[verdict(row) or wording.DASH for row in jobs.to_dict("records")],
         from_ts=jobs["from_ts"].dt.tz_convert(scene.zone),
         to_ts=jobs["to_ts"].dt.tz_convert(scene.zone),
     )
@@ -179,7 +179,8 @@ def _one(scene: Scene, row: Any) -> None:
     _back(scene.view)
     acting.say_what_came()
     st.header(_told(row), anchor=False)
-    st.markdown(plain(f"{efficiency(row)}."))
+    if (line := efficiency(row)) is not None:
+        st.markdown(plain(f"{line}."))
     _facts(scene, row)
     run_line(str(row["job"]))
     if wording.missing(row["to_ts"]) and scene.view.live:
@@ -199,7 +200,8 @@ def _one(scene: Scene, row: Any) -> None:
 
 def _told(row: Any) -> str:
     name = plain(row["job_name"] if not wording.missing(row["job_name"]) else row["job"])
-    return f"{name}: {verdict(row)}"
+    told = verdict(row)
+    return name if told is None else f"{name}: {told}"
 
 
 def _facts(scene: Scene, row: Any) -> None:

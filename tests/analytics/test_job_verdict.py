@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from analytics.job_verdict import efficiency, verdict
+from service.client import job_verdicts
 
 
 def row(**changes: Any) -> dict[str, Any]:
@@ -62,3 +63,10 @@ def test_an_upper_bound_is_shown_as_one_and_what_is_not_measured_not_at_all() ->
     said = efficiency(row(rung=1, memory_used_max_bytes=None, gpus=1))
     assert said == "1 GPU · 36.0 GPU-hours given, at most 5.9 used (16%), 27.0 wasted (75%)"
     assert efficiency(row(memory_used_max_bytes=float("nan"))).endswith("wasted (75%)")
+
+
+def test_of_a_job_as_an_older_service_tells_it_nothing_is_said() -> None:
+    older = {name: value for name, value in row().items() if name not in job_verdicts.TOLD}
+    assert (job_verdicts.verdict(older), job_verdicts.efficiency(older)) == (None, None)
+    assert job_verdicts.verdict(row()) == verdict(row())
+    assert job_verdicts.efficiency(row()) == efficiency(row())
