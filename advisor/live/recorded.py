@@ -84,7 +84,8 @@ def _finding(row: Row) -> Finding:
         window_to_ms=moment_ms(row["window_to"]),
         coverage=row["coverage"],
         rung=Rung(row["rung"]),
-        wasted_gpu_hours=row["judged_gpu_hours"],
+        # An older service says in this column what a newer one says in the other.
+        wasted_gpu_hours=row.get("judged_gpu_hours", row["wasted_gpu_hours"]),
         sentence=row["sentence"],
         evidence=tuple(Evidence(name=name, value=value) for name, value in evidence.items()),
     )

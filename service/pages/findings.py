@@ -160,7 +160,7 @@ def _place(row: Any) -> str:
 def _facts(scene: Scene, group: Sequence[Any]) -> list[tuple[str, str]]:
     row = group[0]
     wasted, low, cost = (
-        once_a_gpu((each.uuid, getattr(each, name)) for each in group)
+        once_a_gpu((each.uuid, getattr(each, name, None)) for each in group)
         for name in ("wasted_gpu_hours", "low_saturation_gpu_hours", "wasted_cost")
     )
     who = " · ".join(str(each) for each in (row.user_name, row.project) if not wording.missing(each))
