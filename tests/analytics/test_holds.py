@@ -89,6 +89,7 @@ def test_imported_past_is_judged_as_of_its_newest_sample(tmp_path: Path) -> None
     assert [finding.wasted_gpu_hours for finding in found] == pytest.approx([9.95] * 3, abs=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hole_minutes", [0, 5, 12, 90])
 def test_who_held_a_gpu_before_nobody_looked_is_not_starting_up_after_it(
     tmp_path: Path, hole_minutes: int
@@ -103,6 +104,7 @@ def test_who_held_a_gpu_before_nobody_looked_is_not_starting_up_after_it(
     assert finding.wasted_gpu_hours == pytest.approx(10 + 0.2, abs=0.1), "a hole is no waste"
 
 
+@pytest.mark.slow
 def test_who_was_seen_to_be_away_or_was_away_for_over_a_day_has_begun_anew(tmp_path: Path) -> None:
     with open_store(at_path(tmp_path)) as store, store.reader() as reader:
         import_past(store)
