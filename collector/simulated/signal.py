@@ -198,6 +198,8 @@ def _columns(
         "memory_controller_ratio": _ratio(controller),
         "encoder_ratio": _ratio(0.0 * sm),
         "decoder_ratio": _ratio(0.0 * sm),
+        "jpeg_ratio": _ratio(0.0 * sm),
+        "ofa_ratio": _ratio(0.0 * sm),
         "graphics_active_ratio": _ratio(np.maximum(sm, 0.985 * util) * (processes > 0)),
         "sm_active_ratio": _ratio(sm),
         "sm_occupancy_ratio": _ratio(np.minimum(occupancy, sm)),
