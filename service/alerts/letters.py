@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from advisor.policies.sayings import gib, lasting, percent
 from service.alerts.hours import is_working, next_digest, next_hours
 from service.alerts.model import AlertKind, Case, Change, Condition, Turn
-from service.client.printable import on_a_line, unlinked
+from service.client.printable import OUR_SPACES, on_a_line, unlinked
 from service.config.alerting import EVERYTHING, AlertsConfig, ReceiverConfig
 from service.config.telling import DeliveryConfig
 from service.delivery.addresses import receiver_of
@@ -267,7 +267,8 @@ def harmless(text: str) -> str:
     A job called ``@everyone`` or ``<!channel>`` must not ring a whole chat, nor one called ``http://...``
     lead anybody there.
     """
-    return unlinked(uncalled(on_a_line(text, MOST_CHARS)))
+    plain_spaces = text.translate(dict.fromkeys(map(ord, OUR_SPACES), " "))
+    return unlinked(uncalled(on_a_line(plain_spaces, MOST_CHARS)))
 
 
 def _intent(condition: Condition) -> str:

@@ -19,6 +19,8 @@ LONGEST = 4_000
 MARKS = 4
 """Marks on one letter: no language stacks more; a tower of them is drawn over the lines above."""
 CUT = "\u2026"
+OUR_SPACES = "\u00a0\u202f"
+"""Spaces that keep a number and its unit on one line; screens write them, and they look like spaces."""
 JOINER = "\N{WORD JOINER}"
 
 _UNSEEN = frozenset((0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0, 0x16FE4, 0x034F))
@@ -76,8 +78,8 @@ def _seen(text: str) -> str:
     made: list[str] = []
     marks = 0
     for each in text:
-        if unicodedata.category(each)[0] == "Z":
-            made.append(" " if unicodedata.category(each) == "Zs" else ascii(each)[1:-1])
+        if unicodedata.category(each) == "Zs":
+            made.append(each if each in OUR_SPACES else " ")
             marks = 0
             continue
         marks = marks + 1 if unicodedata.combining(each) else 0

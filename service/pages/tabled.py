@@ -12,6 +12,7 @@ import streamlit as st
 from pandas.api.types import is_datetime64_any_dtype, is_numeric_dtype
 from pandas.io.formats.style import Styler
 
+from service.client.printable import on_a_line
 from service.pages import wording
 from service.pages.chart_kept import Filled
 
@@ -72,7 +73,16 @@ def grid(frame: pd.DataFrame | Styler, **options: Any) -> Any:
     Streamlit's own download and copy write cells as they are, so what a spreadsheet would run is marked here;
     who makes a ``Styler`` marks its frame.
     """
-    return st.dataframe(marked(frame) if isinstance(frame, pd.DataFrame) else frame, **options)
+    return st.dataframe(marked(visible(frame)) if isinstance(frame, pd.DataFrame) else frame, **options)
+
+
+def visible(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with every text in it on one line that can be seen: people choose the names in it."""
+    made = frame.copy(deep=False)
+    for name, values in frame.items():
+        if not (is_numeric_dtype(values) or is_datetime64_any_dtype(values)):
+            made[name] = values.map(lambda value: on_a_line(value) if isinstance(value, str) else value)
+    return made
 
 
 def csv_of(frame: pd.DataFrame) -> str:

@@ -6,11 +6,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from markdown_it import MarkdownIt
 from streamlit.testing.v1 import AppTest
 
-from tests.service.printed.hostile import EVIL, MARKER, PLAIN, fill
+from service.pages.tabled import visible
+from tests.service.printed.hostile import EVIL, HOSTILE, MARKER, PLAIN, fill
 
 pytestmark = pytest.mark.slow
 
@@ -111,3 +113,11 @@ def markdown_is_ours(text: str) -> None:
             assert not re.search(r"http://|www\.evil", inner.content), text
             if inner.type == "text":
                 assert not inner.content.lstrip().startswith(MARKER), text
+
+
+def test_cells_of_a_table_are_whole_visible_lines() -> None:
+    frame = pd.DataFrame({"name": [HOSTILE, PLAIN, None], "hours": [1.0, 2.0, None]})
+    shown = visible(frame)
+    assert shown["name"].iloc[0].isprintable() and shown["name"].iloc[1] == PLAIN
+    assert shown["name"].isna().tolist() == [False, False, True]
+    assert shown["hours"].equals(frame["hours"]) and frame["name"].iloc[0] == HOSTILE
