@@ -25,10 +25,16 @@ SELECT state, round(gpu_hours, 6) FROM (
     SELECT sum(free_ms) AS free, sum(allocated_empty_ms) AS empty, sum(held_idle_ms) AS idle,
         sum(low_saturation_ms) AS low, sum(moderate_ms) AS moderate, sum(good_ms) AS good,
         sum(suspect_ms) AS suspect, sum(held_ms) AS held, sum(used_ms) AS used
-    FROM rollup_1m
+    FROM rollup_1m JOIN gpus USING (gpu_id)
+    WHERE NOT list_contains(?, uuid)
 ) UNPIVOT (gpu_hours FOR state IN (free, empty, idle, low, moderate, good, suspect, held, used))
 ORDER BY state
 """
+DIVIDED = """
+SELECT uuid FROM intrusions JOIN gpus USING (gpu_id)
+UNION SELECT uuid FROM allocations JOIN gpus USING (gpu_id) WHERE share < 1
+"""
+"""Exports have no single processes: read back, what they did on such GPUs can't be told apart."""
 
 
 @pytest.fixture(scope="module", params=["parquet", "csv"])
@@ -43,9 +49,9 @@ def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return folder / f"samples.{request.param}"
 
 
-def rows(store: Store, question: str) -> list[tuple[object, ...]]:
+def rows(store: Store, question: str, *values: object) -> list[tuple[object, ...]]:
     with store.reader() as connection:
-        return connection.execute(question).fetchall()
+        return connection.execute(question, values).fetchall()
 
 
 def test_an_export_comes_back_as_it_was_recorded(exported: Path) -> None:
@@ -69,7 +75,8 @@ def test_replaying_an_export_fills_a_store_with_the_same_states(exported: Path, 
     with open_store(exported.with_name("first.duckdb")) as first, open_store(tmp_path / "b.duckdb") as second:
         for history in histories(recording):
             second.write_history(history)
-        assert rows(second, TOTALS) == rows(first, TOTALS)
+        divided = [uuid for (uuid,) in rows(first, DIVIDED)]
+        assert rows(second, TOTALS, divided) == rows(first, TOTALS, divided)
 
 
 @pytest.mark.slow
