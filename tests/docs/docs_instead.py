@@ -91,7 +91,7 @@ def trained(site: Site, text: str) -> None:
 
 def helped(site: Site, text: str) -> None:
     """The program's own help knows every option that it is given."""
-    module = re.search(r"-m (fallow\.\w+)", text)
+    module = re.search(r"-m ((?:fallow|tests)(?:\.\w+)+)", text)
     assert module is not None
     done = site.shell(f"python -m {module[1]} --help")
     own = text.split(" -- ", maxsplit=1)[0]
@@ -161,6 +161,11 @@ INSTEAD = (
     Instead(
         pattern=r"(FALLOW_TOKEN=\S+ )?python -m fallow\.(controller|agent) .*(--min|--max|--slots|-- ).*",
         why="trains for minutes; tests/fallow/test_driving.py drives such trainings",
+        check=helped,
+    ),
+    Instead(
+        pattern=r"python -m tests\.gpu\.(run|written) .*",
+        why="needs a GPU, or writes a page of this checkout; tests/gpu/test_dry.py plays both",
         check=helped,
     ),
     Instead(

@@ -4,6 +4,7 @@ One table a section, a column a machine; whatever was not tried stands at the en
 show it. Pure but for reading the files.
 """
 
+import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -38,7 +39,14 @@ def page(documents: Sequence[Document]) -> str:
 
 def main(argv: Sequence[str]) -> int:
     """Print the page of these files; of none it is a list of what is unseen. A dry run has no page."""
-    documents = {path: json.loads(Path(path).read_text()) for path in argv}
+    parser = argparse.ArgumentParser(prog="python -m tests.gpu.written", description=main.__doc__)
+    parser.add_argument("files", nargs="*", metavar="FILE", help="a gpu.json that tests.gpu.run wrote")
+    documents = {}
+    for path in parser.parse_args(argv).files:
+        try:
+            documents[path] = json.loads(Path(path).read_text())
+        except (OSError, ValueError) as error:
+            parser.error(f"{path} is no file that tests.gpu.run wrote: {error}")
     dry = [path for path, document in documents.items() if document["machine"].get("dry")]
     if dry:
         sys.stderr.write(f"{', '.join(dry)}: of a dry run, which says nothing of hardware\n")
