@@ -116,7 +116,7 @@ def test_the_verb_findings_has_the_sum_of_the_range(
 def test_what_is_found_about_one_job_is_one_message(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """held-idle on both of ana's GPUs: one message of 2.0 + 2.0, which an hour is in once."""
     shown = said(data, capsys, "findings", *FLAGS).splitlines()
-    (at,) = (place for place, line in enumerate(shown) if line.startswith("held-idle"))
+    (at,) = (place for place, line in enumerate(shown) if line.startswith("held-idle  "))
     assert shown[at].startswith("held-idle  n1:0 and 1 more · ana · vision · found")
     assert shown[at].endswith("4.0 GPU-hours wasted")
     assert shown[at + 1].endswith("on GPU 0 of n1. The same on 1 more GPU: n1:1.")

@@ -123,7 +123,7 @@ def test_ones_own_service_and_roots_and_the_named_accounts_are_asked(there: Path
     door = owned(there / "run", 0, 0o1777) / "s"
     with listening(uid, there, door) as service:
         typed("queue", here=there, there=there, uid=ANN, FALLOW_SOCKET=str(door))
-        assert service.text.startswith("GET /v1/queue"), NAMES[uid]
+        assert "GET /v1/queue" in service.text, NAMES[uid]
 
 
 @needs_root
