@@ -30,8 +30,6 @@ COLUMNS = {
     "job_name": "Job",
     "user_name": "Person",
     "project": "Project",
-    "framework": "Framework",
-    "kind": "Kind",
     "gpus": "GPUs",
     "from_ts": "From",
     "to_ts": "To",
@@ -40,6 +38,8 @@ COLUMNS = {
     "wasted_gpu_hours": "Wasted",
     "utilization": "Utilization",
     "verdict": "Verdict",
+    "framework": "Framework",
+    "kind": "Kind",
     "job": "Id",
 }
 
