@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from collector.inventory.holders import person_behind
 from collector.inventory.placement import Where
 from collector.model import GpuUuid, Process, ProcessKey, ProcessSample, ProcessType
 
@@ -141,4 +142,11 @@ def _serves_its_person(key: ProcessKey, on: Where, people: Mapping[ProcessKey, P
 
 
 def _is_client(process: Process | None, server: Process) -> bool:
-    return process is not None and process.uid == server.uid and process.name not in MPS_SERVERS
+    """Of the server's person; a uid in a container is nobody's but of what is in the same one."""
+    if process is None or process.name in MPS_SERVERS:
+        return False
+    person, inside = person_behind(process), process.container or process.pod
+    if person != person_behind(server):
+        return False
+    is_together = inside is not None and inside == (server.container or server.pod)
+    return person is not None or (is_together and process.uid == server.uid)

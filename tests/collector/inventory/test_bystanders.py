@@ -86,6 +86,20 @@ def test_a_person_s_own_mps_server_stands_for_its_clients_alone() -> None:
     assert run([server, twin], on(0, 71, 74)).bystanders == frozenset()
 
 
+@pytest.mark.parametrize("container", [CONTAINER, None])
+def test_a_uid_inside_a_container_makes_nobody_outside_its_mps_server(container: str | None) -> None:
+    liar = process(71, "eve", uid=1000, name=CUT)
+    inside = process(72, None, uid=1000, name="python", container=CONTAINER)
+    found = run([replace(liar, container=container), inside], on(0, 71, 72))
+    assert key(71) not in found.bystanders
+    other = replace(liar, user=None, container="f" * 64)
+    assert key(71) not in run([other, inside], on(0, 71, 72)).bystanders
+    own = replace(liar, user=None, container=CONTAINER)
+    assert run([own, inside], on(0, 71, 72)).bystanders == {key(71)}, "of one container are of one person"
+    rootless = replace(inside, uid=200_999, user="eve")
+    assert run([liar, rootless], on(0, 71, 72)).bystanders == {key(71)}
+
+
 def test_drawing_on_another_s_gpu_beside_one_s_own_job_is_an_intrusion() -> None:
     miner = process(71, "bob", at_seat=False)
     samples = [*on(1, 71), *holding(0, 71, DRAWS, DESKTOP_BYTES)]
