@@ -33,6 +33,7 @@ from collector.exposition import (
     Labels,
     Metric,
 )
+from collector.inventory.visible_devices import MOST_DIGITS
 from collector.model import (
     SIMULATED_SOURCE,
     Allocation,
@@ -181,7 +182,7 @@ def _known(labels: Labels) -> dict[str, Any]:
     return {
         "uuid": _uuid(labels),
         "node": NodeName(labels.get("node", "")),
-        "index": int(index) if index.isdecimal() else None,
+        "index": int(index) if index.isdecimal() and len(index) <= MOST_DIGITS else None,
         "model": labels.get("model") or None,
     } | {name: labels.get(name) or None for name in INFO_LABELS}
 

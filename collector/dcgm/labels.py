@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from collector.inventory.kubernetes import pod_holder
+from collector.inventory.visible_devices import MOST_DIGITS
 from collector.model import ClaimSource, GpuUuid, Holder, JobId, NodeName
 
 Labels = Mapping[str, str]
@@ -159,4 +160,4 @@ def _node(labels: Labels) -> str:
 
 def _index(text: str) -> int | None:
     digits = text.removeprefix("nvidia")
-    return int(digits) if digits.isdecimal() else None
+    return int(digits) if digits.isdecimal() and len(digits) <= MOST_DIGITS else None

@@ -30,6 +30,9 @@ NAME_CHARS = 256
 ERROR_CHARS = 300
 """Of Slurm's own words on why it did not answer."""
 
+NUMBER_DIGITS = 18
+"""Slurm's numbers have 64 bits at most; ``int`` refuses a text of over 4,300 digits."""
+
 _GRES = re.compile(
     r"(?<![^,])(?P<kind>gpu|shard|mps)(?::(?P<type>[^:(),]+))??(?::(?P<count>\d+))?"
     r"(?:\((?P<bracket>[^)]*)\))?(?=,|$)"
@@ -194,7 +197,7 @@ def _number(value: object) -> int | None:
     """A number of either shape; ``None`` when it is not set, or infinite."""
     if isinstance(value, Mapping):
         value = value.get("number") if value.get("set") and not value.get("infinite") else None
-    if isinstance(value, str) and value.isdigit():
+    if isinstance(value, str) and value.isdecimal() and len(value) <= NUMBER_DIGITS:
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 

@@ -6,10 +6,20 @@ devices, inside a Slurm job perhaps those of its cgroup. Where two readings are 
 MIG User Guide, device enumeration; NVIDIA Container Toolkit, driver capabilities; sbatch(1).
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from collector.model import Gpu, GpuUuid
+
+MOST_DIGITS = 6
+"""Of an index: no node has a million devices, and ``int`` refuses what has over 4,300 digits."""
+
+REASON_CHARS = 60
+"""How much of a variable is quoted where it could not be read: whoever wrote it chose its length."""
+
+
+_DIGITS = re.compile(r"\+?([0-9]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +55,10 @@ def sight(environment: Mapping[str, str], gpus: Sequence[Gpu], *, in_container: 
         return Visible(uuids=())  # CUDA shows no device at all when one is named twice
     if not _leading_number(tokens[0]).isdigit():
         return Visible(uuids=_by_uuid(tokens, gpus))
-    return _by_index(_indices(tokens), environment, gpus, outer)
+    indices = _indices(tokens)
+    if indices is None:
+        return Unclear(reason="CUDA_VISIBLE_DEVICES names an index that no node has")
+    return _by_index(indices, environment, gpus, outer)
 
 
 def _by_index(
@@ -74,7 +87,7 @@ def _in_slurm(
     """SLURM_JOB_GPUS counts the node's devices; CUDA's own variable counts them or the job's, by site."""
     tokens = [token.strip() for token in slurm.split(",")]
     if not all(_is_index(token) for token in tokens):
-        return Unclear(reason=f"SLURM_JOB_GPUS={slurm} is not a list of indices")
+        return Unclear(reason=f"SLURM_JOB_GPUS={slurm[:REASON_CHARS]} is not a list of indices")
     given = sorted(int(token) for token in tokens)
     readings = []
     if set(indices) <= set(given):
@@ -82,7 +95,8 @@ def _in_slurm(
     if all(index < len(given) for index in indices):
         readings.append([given[index] for index in indices])
     if not readings or any(reading != readings[0] for reading in readings):
-        return Unclear(reason=f"indices {list(indices)} do not fit SLURM_JOB_GPUS={slurm} in one way only")
+        words = f"indices {list(indices[:8])} do not fit SLURM_JOB_GPUS={slurm[:REASON_CHARS]}"
+        return Unclear(reason=f"{words} in one way only")
     pci_order = {**environment, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}  # Slurm counts as the driver does
     return _numbered(readings[0], gpus, pci_order, gpus)
 
@@ -107,10 +121,13 @@ def _named_by_runtime(tokens: Sequence[str], gpus: Sequence[Gpu]) -> Sight:
     found: list[GpuUuid] = []
     for token in tokens:
         if ":" in token:
-            return Unclear(reason=f"NVIDIA_VISIBLE_DEVICES names a MIG instance by position ({token})")
+            return Unclear(
+                reason=f"NVIDIA_VISIBLE_DEVICES names a MIG instance by position ({token[:REASON_CHARS]})"
+            )
         gpu = _at_index(int(token), gpus) if _is_index(token) else _with_prefix(token, gpus)
         if gpu is None:
-            return Unclear(reason=f"NVIDIA_VISIBLE_DEVICES names {token}, which this node does not have")
+            named = token[:REASON_CHARS]
+            return Unclear(reason=f"NVIDIA_VISIBLE_DEVICES names {named}, which this node does not have")
         found.append(gpu.uuid)
     return Visible(uuids=tuple(gpu.uuid for gpu in _in_order(gpus) if gpu.uuid in found))
 
@@ -160,28 +177,29 @@ def _at_index(index: int, gpus: Iterable[Gpu]) -> Gpu | None:
 
 
 def _is_index(token: str) -> bool:
-    """Whether it is digits alone; ``isdigit`` also says so of ``²``, which no ``int`` can read."""
-    return token.isascii() and token.isdigit()
+    """Whether it is a few digits alone; ``isdigit`` also says so of ``²``, which no ``int`` can read."""
+    return token.isascii() and token.isdigit() and len(token) <= MOST_DIGITS
 
 
-def _indices(tokens: Sequence[str]) -> tuple[int, ...]:
-    """The numbers, up to the first token that is none; CUDA reads the digits at the front of a token."""
+def _indices(tokens: Sequence[str]) -> tuple[int, ...] | None:
+    """The numbers, up to the first token that is none; CUDA reads the digits at the front of a token.
+
+    ``None`` where one of them has more than MOST_DIGITS.
+    """
     found: list[int] = []
     for token in tokens:
         digits = _leading_number(token)
         if not digits.isdigit():
             break
+        if len(digits) > MOST_DIGITS:
+            return None
         found.append(int(digits))
     return tuple(found)
 
 
 def _leading_number(token: str) -> str:
-    digits = ""
-    for character in token.removeprefix("+"):
-        if not (character.isascii() and character.isdigit()):
-            break
-        digits += character
-    return digits
+    match = _DIGITS.match(token)
+    return match[1] if match else ""
 
 
 def _in_order(gpus: Iterable[Gpu]) -> list[Gpu]:

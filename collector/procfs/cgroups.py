@@ -47,7 +47,7 @@ _SLURM_V1 = re.compile(r"slurm(?:_[\w.-]+)?")
 _SLURM_USER = re.compile(r"uid_\d+")
 _JOB, _STEP = re.compile(r"job_(\d+)"), re.compile(r"step_(\w+)")
 
-_PERSON = re.compile(r"user-(?P<slice>\d+)\.slice|user@(?P<service>\d+)\.service")
+_PERSON = re.compile(r"user-(?P<slice>[0-9]{1,10})\.slice|user@(?P<service>[0-9]{1,10})\.service")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

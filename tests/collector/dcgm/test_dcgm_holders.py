@@ -154,3 +154,8 @@ def test_a_row_without_uuid_is_nobodys() -> None:
 def test_node_is_the_host_and_not_the_exporters_pod(labels: dict[str, str], node: str) -> None:
     who = identity({"UUID": "GPU-a", **labels}, fallback_node="10.0.0.7")
     assert who is not None and who.node == node
+
+
+def test_a_label_of_five_thousand_digits_is_no_index() -> None:
+    who = identity({"UUID": "GPU-1", "Hostname": "n1", "gpu": "9" * 5_000}, fallback_node="n1")
+    assert who is not None and who.index is None

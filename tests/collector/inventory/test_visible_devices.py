@@ -215,3 +215,32 @@ def test_a_process_on_an_instance_is_on_its_device() -> None:
 def test_a_slurm_job_known_from_its_cgroup_alone_makes_indices_unclear() -> None:
     held = process(71, environment={"CUDA_VISIBLE_DEVICES": "0"}, slurm_job="8")
     assert environment_claims(GPUS, [held], [on(held, 0)]).allocations == ()
+
+
+@pytest.mark.parametrize("digits", ["9" * 7, "9" * 5_000, "0" * 16_000])
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"CUDA_VISIBLE_DEVICES": "{}"},
+        {"CUDA_VISIBLE_DEVICES": "0,{}"},
+        {"CUDA_VISIBLE_DEVICES": "+{}x"},
+        {"CUDA_VISIBLE_DEVICES": "0", "SLURM_JOB_GPUS": "{}"},
+        {"CUDA_VISIBLE_DEVICES": "0", "SLURM_STEP_GPUS": "0,{}"},
+        {"NVIDIA_VISIBLE_DEVICES": "{}"},
+        {"NVIDIA_VISIBLE_DEVICES": "{}:0"},
+    ],
+)
+def test_an_index_that_no_node_has_is_unclear_however_long_it_is(
+    digits: str, variables: dict[str, str]
+) -> None:
+    named = {name: value.format(digits) for name, value in variables.items()}
+    seen = see(in_container="NVIDIA_VISIBLE_DEVICES" in named, **named)
+    assert isinstance(seen, Unclear) and len(seen.reason) < 200
+
+
+def test_an_index_of_five_thousand_digits_takes_no_claim_from_anybody_else() -> None:
+    eves = process(70, environment={"CUDA_VISIBLE_DEVICES": "9" * 5_000})
+    anns = process(71, environment={"CUDA_VISIBLE_DEVICES": "1"})
+    found = environment_claims(GPUS, [eves, anns], [on(eves, 0), on(anns, 1)])
+    assert [key for key, _ in found.unclear] == [eves.key]
+    assert [claim.uuid for claim in found.allocations] == [UUIDS[1]]
