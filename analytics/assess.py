@@ -220,6 +220,7 @@ def _intruders(rows: list[Row]) -> Mapping[int, list[Intruder]]:
                 from_ms=row["from_ms"],
                 to_ms=row["to_ms"],
                 user=row["user_name"],
+                uid=row["uid"],
                 name=row["process_name"],
                 command=row["command"],
                 memory_used_bytes=row["memory_used_bytes"],

@@ -166,6 +166,7 @@ class Intruder:
     from_ms: int
     to_ms: int | None = None
     user: str | None = None
+    uid: int | None = None
     name: str | None = None
     command: str | None = None
     memory_used_bytes: int | None = None

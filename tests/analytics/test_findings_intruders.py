@@ -65,6 +65,38 @@ def test_a_short_visit_is_no_finding(minutes: float, told: bool) -> None:
     assert bool(found) == told
 
 
+def restarting(gap: float, **changes: Any) -> tuple[Intruder, ...]:
+    """A program that starts anew every four minutes, with so many minutes between; the newest is there."""
+    starts = (30.0, 26.0, 22.0, 18.0, 14.0, 10.0, 6.0, 2.0)
+    return tuple(
+        stranger(at, until=None if at == starts[-1] else at - 4 + gap, pid=n, **changes)
+        for n, at in enumerate(starts)
+    )
+
+
+@pytest.mark.parametrize("whose", [{"uid": 1007}, {"uid": 1007, "user": None}, {"user": "ben"}])
+def test_an_intruder_that_starts_anew_has_been_there_since_it_first_came(whose: dict[str, Any]) -> None:
+    gpu = past(claim(), bins=bins(utilization=0.6), intruders=restarting(0.5, **whose))
+    (finding,) = judged(gpu).findings
+    assert (finding.kind, finding.since_ms) == (FindingKind.INTRUDER, minutes_before_noon(30))
+    assert "(pid 7) has been on it for 30 min, in 8 processes that came one after another" in finding.sentence
+    evidence = {each.name: each.value for each in finding.evidence}
+    assert (evidence["processes"], evidence["processes_since"]) == (1, 8)
+
+
+@pytest.mark.parametrize(
+    "visits",
+    [
+        restarting(2.0),
+        restarting(0.5, user=None),
+        (stranger(20, until=3, uid=1), stranger(3, uid=2, pid=7)),
+    ],
+    ids=["away too long", "nobody knows whose", "two persons"],
+)
+def test_short_visits_that_nothing_joins_are_no_finding(visits: tuple[Intruder, ...]) -> None:
+    assert judged(past(claim(), bins=bins(utilization=0.6), intruders=visits)).findings == ()
+
+
 def test_an_intruder_that_left_is_no_finding() -> None:
     gpu = past(claim(), bins=bins(utilization=0.6), intruders=(stranger(60, until=1),))
     assert judged(gpu) == Verdict()

@@ -115,6 +115,29 @@ def test_unclear_claims_say_why(store: Store) -> None:
     assert over["to_ts"] is not None
 
 
+def test_a_training_that_starts_anew_is_one_intruder(tmp_path: Path) -> None:
+    """Every ten ticks a new process of ben's is there, and none at the tick between."""
+    with open_store(at_path(tmp_path)) as store:
+        for number in range(1, TICKS + 1):
+            key = replace(KEY, pid=100 + number // 10, started_ms=T0 + number // 10 * 10 * TICK_MS)
+            store.write_tick(with_process(tick(number), key, away=number % 10 == 0 and number < TICKS))
+        with store.reader() as reader:
+            (finding,) = assess(reader, END_MS, Thresholds(), TICK_MS).findings
+    assert (finding.kind.value, finding.since_ms) == ("intruder", T0)
+    assert "ben's python (pid 104) has been on it for 6 min, in 5 processes" in finding.sentence
+
+
+def with_process(plain: Tick, key: ProcessKey, *, away: bool) -> Tick:
+    """The tick with another process of ben's on the GPU, or with none."""
+    (reading,) = plain.outcomes
+    assert isinstance(reading, Reading)
+    processes = tuple(replace(each, key=key, uid=1007) for each in reading.processes)
+    on = tuple(replace(each, key=key) for each in reading.process_samples)
+    seen = replace(reading, processes=() if away else processes, process_samples=() if away else on)
+    there = () if away else (Intrusion(key=key, uuid=uuid(0)),)
+    return replace(plain, outcomes=(seen,), intrusions=there, unclear=())
+
+
 @pytest.mark.slow
 def test_command_line_lists_intruders(folder: Path) -> None:
     span = ["--since", WINDOW["from_ts"].isoformat(), "--until", WINDOW["to_ts"].isoformat()]
