@@ -184,7 +184,12 @@ class _Notes:
 
 def _libraries(folder: Folder, notes: _Notes) -> Mapped | None:
     maps = notes.keep("maps", folder.read("maps"))
-    return None if maps is None else mapped(maps)
+    if maps is None:
+        return None
+    found = mapped(maps)
+    if not found.is_whole:
+        notes.keep("maps", Denied(reason="more mappings than are looked at"))
+    return found
 
 
 def _place(folder: Folder, notes: _Notes, machine: Machine) -> Placement:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from collector.procfs.frameworks import Mapped, mapped
+from collector.procfs.frameworks import MOST_LIBRARIES, MOST_LINES, Mapped, mapped
 
 SITE = "/opt/env/lib/python3.11/site-packages"
 
@@ -101,3 +101,30 @@ def test_a_library_replaced_on_disk_still_counts() -> None:
 
 def test_a_process_with_nothing_mapped_has_no_framework() -> None:
     assert mapped(b"") == Mapped(frameworks=(), cuda=False)
+
+
+@pytest.mark.parametrize("name", ["libtorch.so2", "libtorch.sox", "libtorch.so.x"])
+def test_what_only_begins_like_a_library_is_none(name: str) -> None:
+    assert mapped(maps(f"/opt/{name}")).frameworks == ()
+
+
+def test_a_path_of_thousands_of_folders_is_read_for_its_end_alone() -> None:
+    """Once for each of its folders took 50 ms a mapping: this test, minutes of processor time."""
+    deep = "/d" * 1_950
+    seen = mapped(maps(*[f"{deep}/{i}.bin" for i in range(2_000)], f"{deep}/torch/lib/libtorch.so"))
+    assert seen == Mapped(frameworks=("PyTorch",), cuda=False)
+
+
+def test_what_lies_beyond_the_mappings_looked_at_is_unknown() -> None:
+    seen = mapped(maps(*["/srv/data.bin"] * MOST_LINES, "/usr/lib/libcuda.so.1"))
+    assert seen == Mapped(frameworks=(), cuda=None, is_whole=False)
+
+
+def test_what_lies_beyond_the_libraries_looked_at_is_unknown() -> None:
+    names = [f"/opt/lib{i}.so" for i in range(MOST_LIBRARIES)]
+    seen = mapped(maps("/usr/lib/libcuda.so.1", f"{SITE}/torch/lib/libtorch.so", *names))
+    assert seen == Mapped(frameworks=("PyTorch",), cuda=True, is_whole=False)
+
+
+def test_as_many_mappings_as_are_looked_at_are_all_of_them() -> None:
+    assert mapped(maps(*["/srv/data.bin"] * (MOST_LINES - 1))) == Mapped(frameworks=(), cuda=False)
