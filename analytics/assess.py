@@ -279,7 +279,7 @@ def _with_use(
 
 def _needs_use(past: GpuPast, t: Thresholds) -> bool:
     """Idle now, or at any time in the last ten minutes: a crash loop computes for a moment at each try."""
-    if len(past.claims) > 1:
+    if len(past.claims) > 1 or past.intruders:
         return True
     recent = [busy for busy in past.bins.busiest[-LATELY_BINS:] if busy is not None]
     return newest(past.bins.busiest) is None or min(recent, default=0.0) <= t.idle_ratio or _is_full(past, t)

@@ -35,7 +35,7 @@ def with_rhythm(
 
 def _is_plainly_busy(past: GpuPast, t: Thresholds) -> bool:
     """Busy in most bins, and well used, by one holder alone: neither idle nor rarely used, and no hog."""
-    if len(past.claims) > 1:
+    if len(past.claims) > 1 or past.intruders:
         return False
     busy = [value > t.idle_ratio for value in past.bins.busiest if value is not None]
     levels = [value for value in past.bins.utilization if value is not None]

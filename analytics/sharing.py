@@ -1,4 +1,4 @@
-"""What each holder of a shared GPU did on it, where the driver tells the use of single processes. Blocks."""
+"""What each holder did on a GPU that others use too, where the driver tells single processes' use. Blocks."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -15,11 +15,15 @@ BLIP_MS = 120_000
 def with_own_bins(
     connection: Connection, window: Mapping[str, int], pasts: Mapping[int, GpuPast], t: Thresholds
 ) -> dict[int, GpuPast]:
-    """The pasts, with bins of their own for the holders of shared GPUs. ``window``: as of ``assess_bins``.
+    """The pasts, with bins of their own for the holders of GPUs that others are on, intruders too.
+
+    ``window``: as of ``assess_bins``.
 
     A holder of whom nothing can be told apart has none, and is judged by the GPU. Needs the rhythms.
     """
-    shared = sorted(gpu_id for gpu_id, past in pasts.items() if len(past.claims) > 1)
+    shared = sorted(
+        gpu_id for gpu_id, past in pasts.items() if len(past.claims) > 1 or (past.claims and past.intruders)
+    )
     if not shared:
         return dict(pasts)
     parts: dict[tuple[int, int], dict[int, float]] = defaultdict(dict)

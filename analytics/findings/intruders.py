@@ -1,22 +1,37 @@
 """Processes on GPUs that were given to others: told in themselves, and a bar to judging the holder.
 
 Attribution calls a process an intruder only where everything that could tie it to a holder was looked at
-(``collector.attribution``). What such a GPU does is not its holder's alone, so nobody is accused by it.
+(``collector.attribution``). What such a GPU does is not its holder's alone, so nobody is accused by it. Where
+it does nothing, neither does its holder: a process that sits on an idle GPU hides nobody.
 """
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from analytics.findings.window import MS_PER_S, bins_in, cover, doubt
-from analytics.findings.words import gib, gpu_name, holder_name, lasting
-from analytics.model import BIN_MS, Evidence, Finding, FindingKind, GpuPast, Intruder, Unknown
+from analytics.findings.words import MINUTE_MS, gib, gpu_name, holder_name, lasting
+from analytics.model import (
+    BIN_MS,
+    Claim,
+    Evidence,
+    Finding,
+    FindingKind,
+    GpuPast,
+    Intruder,
+    StartingUp,
+    Unknown,
+)
 from analytics.thresholds import Thresholds
 
 NAMED_MOST = 3
 RESTART_MS = 120_000
 """Whoever is back sooner than this never left: a training that starts anew loads its libraries, model and
 data for a minute or so before it is on the GPU again."""
+Measure = tuple[float | None, ...]
+"""One measure of the bins, oldest first."""
+Held = Finding | Unknown | StartingUp | None
+"""What is said of a hold."""
 SPOILT = "a process that is not its holder's was on it: what it did is not the holder's alone"
 
 
@@ -60,10 +75,86 @@ def intruder(past: GpuPast, t: Thresholds) -> Finding | Unknown | None:
     )
 
 
+def own_past(past: GpuPast, claim: Claim, t: Thresholds) -> GpuPast:
+    """The past as far as it is known to be this holder's own, by which it is idle or not.
+
+    On a shared GPU, and while an intruder is there, that is the holder's part of the work, where the driver
+    tells the use of single processes. Where nobody tells it apart, what an intruder may have done is unknown;
+    where the GPU did nothing, nobody did.
+    """
+    parts = past.bins if claim.bins is None else claim.bins
+    claims = past.claims if claim.bins is None else (claim,)
+    intruded = _intruded(past)
+    if not any(intruded):
+        return replace(past, bins=parts, claims=claims)
+    clean = past.bins if len(past.claims) == 1 else parts
+
+    def own(mine: Measure, part: Measure) -> Measure:
+        rows = zip(mine, part, intruded, past.bins.busiest, strict=True)
+        return tuple(
+            value if not spoilt or (busy or 0.0) <= t.idle_ratio else None if claim.bins is None else told
+            for value, told, spoilt, busy in rows
+        )
+
+    bins = replace(
+        parts,
+        utilization=own(clean.utilization, parts.utilization),
+        busiest=own(clean.busiest, parts.busiest),
+        video=own(clean.video, parts.video) if parts.video else (),
+        gpu_utilization=own(clean.gpu_utilization, parts.gpu_utilization),
+    )
+    return replace(past, bins=bins, claims=claims)
+
+
+def unless_hidden(past: GpuPast, own: GpuPast, claim: Claim, answer: Held, t: Thresholds) -> Held:
+    """What ``own`` says of a hold; unknown where its holder may have done what an intruder did."""
+    kinds: tuple[FindingKind, ...]
+    if isinstance(answer, Finding):
+        from_ms, kinds = answer.window_from_ms, (answer.kind,)
+    elif isinstance(answer, Unknown):
+        from_ms, kinds = past.bins.end_ms - t.idle_window_s * MS_PER_S, answer.kinds
+    else:
+        return answer
+    newest = max(1, (past.bins.end_ms - from_ms) // BIN_MS)
+    rows = zip(own.bins.busiest, past.bins.busiest, _intruded(past), strict=True)
+    hidden = [mine is None and (busy or 0.0) > t.idle_ratio and spoilt for mine, busy, spoilt in rows]
+    if any(hidden[-newest:]) or (isinstance(answer, Finding) and _began_hidden(past, claim, t)):
+        return Unknown(uuid=past.uuid, kinds=kinds, reason=SPOILT)
+    return answer
+
+
+def _began_hidden(past: GpuPast, claim: Claim, t: Thresholds) -> bool:
+    """Whether a job that is excused until it computes seems to have begun only by what an intruder did."""
+    began_ms = claim.first_used_ms
+    if (
+        claim.bins is not None
+        or began_ms is None
+        or past.bins.end_ms - claim.from_ms >= t.forgive_s * MS_PER_S
+    ):
+        return False
+    return any(
+        each.from_ms < began_ms + MINUTE_MS and (each.to_ms is None or each.to_ms > began_ms)
+        for each in past.intruders
+    )
+
+
 def unless_intruded(past: GpuPast, answer: Finding) -> Finding | Unknown:
-    """A finding about a holder; unknown where an intruder was there at any time of its window."""
+    """A finding by how a GPU worked; unknown where an intruder was there at any time of its window."""
     overlaps = any(each.to_ms is None or each.to_ms > answer.window_from_ms for each in past.intruders)
     return Unknown(uuid=past.uuid, kinds=(answer.kind,), reason=SPOILT) if overlaps else answer
+
+
+def _intruded(past: GpuPast) -> list[bool]:
+    """Bin by bin: was an intruder there?"""
+    count = len(past.bins.covered)
+    first_ms = past.bins.end_ms - count * BIN_MS
+    there = [False] * count
+    for each in past.intruders:
+        first = min(count, max(0, (each.from_ms - first_ms) // BIN_MS))
+        until = count if each.to_ms is None else min(count, -((first_ms - each.to_ms) // BIN_MS))
+        if until > first:
+            there[first:until] = [True] * (until - first)
+    return there
 
 
 def _stays(intruders: Iterable[Intruder]) -> list[Stay]:

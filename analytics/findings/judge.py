@@ -1,7 +1,5 @@
 """All judgements about one GPU, in order: can anything be said, is it faulty, how is it used."""
 
-from dataclasses import replace
-
 from analytics.findings import faults, holding, intruders, loops, rare, saturation
 from analytics.findings.window import stale
 from analytics.model import Finding, FindingKind, GpuPast, StartingUp, Unknown, Verdict
@@ -28,18 +26,17 @@ def judge(past: GpuPast, now_ms: int, thresholds: Thresholds, tick_ms: int) -> V
         intruders.intruder(past, thresholds),
     ]
     for claim in past.claims:
-        # Where the driver tells holders of a shared GPU apart, whether one is idle is judged by its own work.
-        own = past if claim.bins is None else replace(past, bins=claim.bins, claims=(claim,))
+        own = intruders.own_past(past, claim, thresholds)
+        hold = holding.held(own, claim, now_ms, thresholds)
+        answers.append(intruders.unless_hidden(past, own, claim, hold, thresholds))
         looping = loops.crash_loop(past, claim, thresholds)
-        about_holder = (
-            holding.held(own, claim, now_ms, thresholds),
+        about_use = (
             rare.rarely_used(own, claim, thresholds) if looping is None else looping,
             saturation.low_saturation(past, claim, now_ms, thresholds),
             saturation.memory_hog(past, claim, now_ms, thresholds),
         )
         answers += [
-            intruders.unless_intruded(past, each) if isinstance(each, Finding) else each
-            for each in about_holder
+            intruders.unless_intruded(past, each) if isinstance(each, Finding) else each for each in about_use
         ]
     return Verdict(
         findings=tuple(answer for answer in answers if isinstance(answer, Finding)),

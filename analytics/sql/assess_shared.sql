@@ -1,8 +1,9 @@
--- What part of the work on GPUs that several hold is each holder's own, bin by bin, as the driver tells it of processes.
+-- What part of the work on GPUs that several use, intruders too, is each holder's own, bin by bin, as the driver tells it of processes.
 --
 -- The driver has a sample of each process that did something, so one without a sample beside others with one did
 -- nothing. A process is its job's; where that is not known, its person's, if one of the holders is. A bin in which
--- nothing was told, or in which a process is of unknown owner, has no row.
+-- nothing was told, or in which a process is of unknown owner, has no row. An intruder's work is nobody's here, but only
+-- where it is known to be of another person than the holders.
 --
 -- @param bins_from instant: start of the first bin
 -- @param bins_to instant: end of the last bin
@@ -19,8 +20,8 @@ WITH claims AS (
     WHERE a.from_ts <= $as_of AND (a.to_ts IS NULL OR a.to_ts > $as_of) AND a.gpu_id IN (SELECT unnest($gpu_ids))
     GROUP BY a.gpu_id, a.holder_id
 ), persons AS (
-    SELECT gpu_id, user_name, min(holder_id) AS holder_id
-    FROM claims WHERE user_name IS NOT NULL GROUP BY ALL HAVING count(*) = 1
+    SELECT gpu_id, user_name, CASE WHEN count(*) = 1 THEN min(holder_id) END AS holder_id
+    FROM claims WHERE user_name IS NOT NULL GROUP BY ALL
 ), touching AS (
     SELECT gpu_id, process_id, sm_e4, bin,
         least(end_ms, (bin + 1) * 30000) - greatest(end_ms - width_ms, bin * 30000) AS ms
@@ -32,7 +33,8 @@ WITH claims AS (
             WHERE ts > $bins_from AND ts <= $as_of AND gpu_id IN (SELECT unnest($gpu_ids))))
     WHERE bin >= 0 AND bin < (epoch_ms($bins_to) - epoch_ms($bins_from)) // 30000
 ), owned AS (
-    SELECT t.gpu_id, t.bin, i.process_id IS NOT NULL AS intrudes,
+    SELECT t.gpu_id, t.bin, i.process_id IS NOT NULL AND u.user_name IS NULL
+            AND (p.user_name IS NOT NULL OR p.uid IS NOT NULL) AS intrudes,
         CASE WHEN i.process_id IS NULL
             THEN coalesce(j.holder_id, CASE WHEN p.holder_id IS NULL THEN u.holder_id END) END AS holder_id,
         coalesce(t.sm_e4, 0) * t.ms AS work

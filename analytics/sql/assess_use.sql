@@ -3,6 +3,7 @@
 -- Two minutes of activity are needed to count as use: less is a blip, such as the making of a context. A job has
 -- computed when one of the GPUs that it had to itself was busy that long; a GPU is busy until the end of the last
 -- minute of activity that had another one in the ten minutes before it, or of the last hour with two such minutes.
+-- An intruder's processes are not counted among the holder's.
 --
 -- @param as_of instant: the instant
 -- @param use_from minute: nobody of interest held anything before this
@@ -68,15 +69,19 @@ WITH claims AS (
         UNION ALL
         SELECT gpu_id, holder_id, ts + INTERVAL 1 HOUR FROM hours WHERE busy_ms >= 120000)
     GROUP BY ALL
+), own_samples AS (
+    SELECT gpu_id, process_id, ts
+    FROM process_samples ANTI JOIN intrusions USING (gpu_id, process_id)
+    WHERE ts > $as_of - INTERVAL 6 HOUR AND ts <= $as_of AND gpu_id IN (SELECT gpu_id FROM claims)
 ), looks AS (
     SELECT gpu_id, max(ts) AS ts
-    FROM process_samples
+    FROM own_samples
     WHERE ts > $as_of - INTERVAL 2 HOUR AND ts <= $as_of AND gpu_id IN (SELECT gpu_id FROM claims)
     GROUP BY gpu_id
 ), started AS (
     SELECT s.gpu_id, max(p.started_at) AS started_at, bool_and(p.listens IS NULL AND coalesce(len(
             list_filter(p.unreadable, lambda x: x.starts_with('fd:') OR x.starts_with('listens:'))) > 0, false)) AS unheard
-    FROM process_samples AS s
+    FROM own_samples AS s
     JOIN looks AS k ON k.gpu_id = s.gpu_id AND k.ts = s.ts
     JOIN processes AS p USING (process_id)
     WHERE s.ts > $as_of - INTERVAL 2 HOUR AND s.ts <= $as_of
@@ -85,7 +90,7 @@ WITH claims AS (
     SELECT
         s.gpu_id, count(DISTINCT s.process_id) FILTER (WHERE p.started_at > $as_of - INTERVAL 6 HOUR) AS processes,
         max(epoch_ms(s.ts) - epoch_ms(p.started_at)) AS longest_life_ms
-    FROM process_samples AS s
+    FROM own_samples AS s
     JOIN processes AS p USING (process_id)
     WHERE s.ts > $as_of - INTERVAL 6 HOUR AND s.ts <= $as_of AND s.gpu_id IN (SELECT gpu_id FROM claims)
     GROUP BY s.gpu_id

@@ -6,6 +6,7 @@ import pytest
 
 from analytics.findings import judge
 from analytics.model import FindingKind, GpuPast, Intruder, Verdict
+from analytics.sharing import own_bins
 from analytics.thresholds import Thresholds
 from tests.analytics.pasts import (
     BINS,
@@ -14,6 +15,7 @@ from tests.analytics.pasts import (
     TICK_MS,
     bins,
     claim,
+    fresh,
     minutes_before_noon,
     past,
     then,
@@ -113,7 +115,6 @@ def test_several_are_told_together_and_the_crowd_is_counted() -> None:
 @pytest.mark.parametrize(
     ("gpu", "kind"),
     [
-        (past(claim(), bins=bins(utilization=0.0)), FindingKind.HELD_IDLE),
         (past(claim(), bins=bins(utilization=0.1)), FindingKind.LOW_SATURATION),
         (past(claim(), bins=bins(utilization=0.2, memory_bytes=70 * GIB)), FindingKind.MEMORY_HOG),
     ],
@@ -126,6 +127,65 @@ def test_holder_is_not_judged_by_what_an_intruder_did(gpu: GpuPast, kind: Findin
     (unknown,) = intruded.unknown
     assert kind in unknown.kinds
     assert unknown.reason.startswith("a process that is not its holder's was on it")
+
+
+ACCOMPLICE = stranger(200, sm_ratio=0.0)
+TOUCHED = then(*[(9, 0.0), (1, 0.4)] * 24)
+
+
+@pytest.mark.parametrize("visit", [stranger(1), stranger(45, until=2), ACCOMPLICE])
+def test_a_process_that_sits_on_an_idle_gpu_hides_nobody(visit: Intruder) -> None:
+    gpu = past(claim(), bins=bins(utilization=0.0), intruders=(visit,))
+    assert FindingKind.HELD_IDLE in {finding.kind for finding in judged(gpu).findings}
+
+
+def test_an_empty_gpu_with_an_idle_intruder_is_found_too() -> None:
+    gpu = past(fresh(7), bins=bins(utilization=0.0), intruders=(ACCOMPLICE,))
+    assert FindingKind.SLEEPING_BATCH in {finding.kind for finding in judged(gpu).findings}
+
+
+def test_work_that_nobody_tells_from_an_intruder_s_is_unknown() -> None:
+    verdict = judged(past(claim(), bins=bins(utilization=TOUCHED), intruders=(ACCOMPLICE,)))
+    assert FindingKind.HELD_IDLE not in {finding.kind for finding in verdict.findings}
+    assert any(
+        FindingKind.HELD_IDLE in each.kinds and each.reason.startswith("a process that is not its holder's")
+        for each in verdict.unknown
+    )
+
+
+def test_one_bin_that_may_be_the_holder_s_is_enough_for_unknown() -> None:
+    once = then((BINS - 10, 0.0), (1, 0.4), (9, 0.0))
+    verdict = judged(past(claim(), bins=bins(utilization=once), intruders=(ACCOMPLICE,)))
+    assert FindingKind.HELD_IDLE not in {finding.kind for finding in verdict.findings}
+
+
+@pytest.mark.parametrize(("part", "told"), [(0.0, True), (1.0, False)])
+def test_work_that_is_told_apart_is_judged_by_the_holder_s_own(part: float, told: bool) -> None:
+    whole = bins(utilization=TOUCHED)
+    own = own_bins(whole, {at: part for at, value in enumerate(TOUCHED) if value}, T.idle_ratio)
+    gpu = past(claim(bins=own), bins=whole, intruders=(ACCOMPLICE,))
+    assert (FindingKind.HELD_IDLE in {finding.kind for finding in judged(gpu).findings}) == told
+
+
+def test_work_without_an_intruder_there_is_the_holder_s() -> None:
+    worked = then((BINS - 60, 0.0), (20, 0.5), (40, 0.0))
+    whole = bins(utilization=worked)
+    own = own_bins(whole, {BINS - 1: 0.0}, T.idle_ratio)
+    for mine in (claim(), claim(bins=own)):
+        verdict = judged(past(mine, bins=whole, intruders=(stranger(10),)))
+        assert FindingKind.HELD_IDLE not in {finding.kind for finding in verdict.findings}
+        assert FindingKind.HELD_IDLE not in {kind for each in verdict.unknown for kind in each.kinds}
+
+
+@pytest.mark.parametrize(("hours", "told"), [(5, False), (7, True)])
+def test_a_job_has_not_begun_by_what_an_intruder_did(hours: int, told: bool) -> None:
+    began = minutes_before_noon(180)
+    gpu = past(
+        claim(hours, first_used_ms=began, busy_until_ms=began),
+        bins=bins(utilization=0.0),
+        intruders=(stranger(185, until=150),),
+    )
+    assert (FindingKind.HELD_IDLE in {finding.kind for finding in judged(gpu).findings}) == told
 
 
 def test_holder_is_judged_again_when_the_window_is_the_holder_s_own() -> None:

@@ -115,6 +115,7 @@ def test_unclear_claims_say_why(store: Store) -> None:
     assert over["to_ts"] is not None
 
 
+@pytest.mark.slow
 def test_a_training_that_starts_anew_is_one_intruder(tmp_path: Path) -> None:
     """Every ten ticks a new process of ben's is there, and none at the tick between."""
     with open_store(at_path(tmp_path)) as store:

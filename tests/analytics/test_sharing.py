@@ -11,7 +11,7 @@ from analytics.model import FindingKind
 from analytics.query import run
 from analytics.sharing import own_bins
 from analytics.thresholds import Thresholds
-from collector.batch import HeldInterval, History, to_table
+from collector.batch import HeldInterval, History, IntrudedInterval, to_table
 from collector.model import (
     Allocation,
     ClaimSource,
@@ -19,6 +19,7 @@ from collector.model import (
     GpuSample,
     GpuUuid,
     Holder,
+    Intrusion,
     JobId,
     JobKind,
     NodeName,
@@ -111,6 +112,77 @@ def test_two_who_both_work_are_not_idle(empty_store: Store) -> None:
 def test_nobody_is_idle_while_a_process_of_unknown_owner_works(empty_store: Store) -> None:
     fill(empty_store, {"one": 0.5, "two": 0.4}, owner="zoe")
     assert idle(empty_store) == []
+
+
+def intrude(store: Store, user: str | None, own_use: float | None, level: float = 0.8) -> None:
+    """Four hours of a GPU that ann alone holds; for the last half hour a process of ``user`` is on it."""
+    steps = [START_MS + (n + 1) * STEP_MS for n in range(STEPS)]
+    mine = ProcessKey(node=NODE, pid=70, started_ms=START_MS)
+    came_ms = END_MS - 60 * STEP_MS
+    other = ProcessKey(node=NODE, pid=71, started_ms=came_ms)
+    store.write_history(
+        History(
+            source="x",
+            gpus=(Gpu(uuid=UUID, node=NODE, index=0, memory_total_bytes=80 << 30),),
+            samples=to_table(
+                GpuSample(
+                    uuid=UUID,
+                    at_ms=at_ms,
+                    width_ms=STEP_MS,
+                    rung=Rung.SM_ACTIVE,
+                    utilization_ratio=level if at_ms > came_ms else 0.0,
+                    sm_active_ratio=level if at_ms > came_ms else 0.0,
+                    gpu_utilization_ratio=level if at_ms > came_ms else 0.0,
+                    memory_used_bytes=30 << 30,
+                    process_count=2,
+                )
+                for at_ms in steps
+            ),
+            held=(
+                HeldInterval(
+                    allocation=Allocation(
+                        uuid=UUID,
+                        holder=Holder(job=JobId("slurm:one"), user="ann", kind=JobKind.INTERACTIVE),
+                        share=1.0,
+                        source=ClaimSource.SLURM,
+                    ),
+                    from_ms=START_MS,
+                    to_ms=None,
+                ),
+            ),
+            processes=(Process(key=mine, user="ann"), Process(key=other, user=user)),
+            process_samples=tuple(
+                ProcessSample(uuid=UUID, key=key, at_ms=at_ms, width_ms=STEP_MS, sm_ratio=use)
+                for at_ms in steps
+                for key, use in ((mine, own_use), (other, level))
+                if key == mine or at_ms > came_ms
+            ),
+            intruded=(
+                IntrudedInterval(intrusion=Intrusion(key=other, uuid=UUID), from_ms=came_ms, to_ms=None),
+            ),
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("user", "own_use", "found"),
+    [("eve", 0.0, ["ann"]), ("eve", 0.4, []), ("ann", 0.0, []), (None, 0.0, [])],
+    ids=["does nothing", "works", "may be the holder's own", "nobody knows whose"],
+)
+def test_an_accomplice_who_works_hides_no_idle_holder(
+    empty_store: Store, user: str | None, own_use: float, found: list[str]
+) -> None:
+    intrude(empty_store, user, own_use)
+    assert idle(empty_store) == found
+
+
+def test_an_accomplice_s_new_process_gives_the_holder_no_new_grace(empty_store: Store) -> None:
+    intrude(empty_store, "eve", None, level=0.0)
+    assert idle(empty_store) == ["ann"]
+    with empty_store.reader() as reader:
+        asked = {"as_of": END_MS, "use_from": START_MS, "gpu_ids": [1]}
+        (use,) = run(reader, "assess_use", asked).to_pylist()
+    assert (use["process_started_ms"], use["processes_started"]) == (START_MS, 1)
 
 
 def test_the_parts_of_the_work_are_those_of_the_processes(empty_store: Store) -> None:
