@@ -13,6 +13,12 @@ COMMAND_CHARS = 512
 ARGUMENT_CHARS = 4096
 """How much of one argument is searched for secrets: a script given on the command line may have megabytes."""
 
+SEARCHED_CHARS = 4 * ARGUMENT_CHARS
+"""How much of a whole command line is searched: of it COMMAND_CHARS are kept, and masks shorten it."""
+
+HEAD_CHARS = 1024
+"""Of each of the first arguments, by which launchers and servers are known: a path and a name."""
+
 HIDDEN = "***"
 
 _SECRET_WORD = (
@@ -34,7 +40,7 @@ _SECRET_SHAPES = re.compile(
     r"|xox[abprs]-[\w-]{10,}"
     r"|(?:AKIA|ASIA)[A-Z0-9]{16}"
     r"|AIza[\w-]{30,}"
-    r"|eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*"
+    r"|(?<![\w-])(?=[\w-]*eyJ)[\w-]{11,}\.eyJ[\w-]{8,}\.[\w-]*"  # from a word's start: once a word
     r"|(?<=earer )[\w.~+/=-]{8,}"
     r"|(?<=asic )[A-Za-z0-9+/=]{12,}"
 )
@@ -80,7 +86,13 @@ def storable(argv: Sequence[str]) -> str | None:
     """The command line as it may be stored: secrets hidden, one line, at most COMMAND_CHARS."""
     if not argv:
         return None
-    searched = [argument[:ARGUMENT_CHARS] for argument in argv[:COMMAND_CHARS]]
+    searched: list[str] = []
+    left = SEARCHED_CHARS
+    for argument in argv[:COMMAND_CHARS]:
+        searched.append(argument[: min(ARGUMENT_CHARS, left)])
+        left -= len(searched[-1])
+        if left <= 0:
+            break
     return bounded(" ".join(masked(searched)), COMMAND_CHARS)
 
 
@@ -145,4 +157,4 @@ def is_inference_server(argv: Sequence[str]) -> bool:
 
 def _head(argv: Sequence[str]) -> str:
     """Enough of the command line to know the program: a script's own arguments never name its launcher."""
-    return " ".join(argv[:4])
+    return " ".join(argument[:HEAD_CHARS] for argument in argv[:4])

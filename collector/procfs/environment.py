@@ -11,6 +11,9 @@ VALUE_CHARS = 1024
 DEVICES_CHARS = 16_384
 """A list of devices is kept whole: seven MIG instances of each of sixteen GPUs, by UUID, are 5,000."""
 
+SECRET_CHARS = 256
+"""Searched for secrets beyond what is kept: one at the end is still known by its shape."""
+
 ALLOWED = frozenset(
     {
         "CUDA_VISIBLE_DEVICES",
@@ -82,7 +85,7 @@ def allowed_environment(block: bytes) -> tuple[tuple[str, str], ...]:
         name = name_bytes.decode("utf-8", "replace")
         if equals and _is_allowed(name) and name not in kept:
             most = DEVICES_CHARS if name in DEVICES else VALUE_CHARS
-            text = value[: 4 * most].decode("utf-8", "replace")
+            text = value[: 4 * most].decode("utf-8", "replace")[: most + SECRET_CHARS]
             text = _without_sign_in(text) if name in ADDRESSES else text
             kept[name] = bounded(without_secrets(text), most)
     return tuple(sorted(kept.items()))

@@ -15,6 +15,7 @@ from collector.procfs.commands import (
     masked,
     notebook_kernel,
     storable,
+    without_secrets,
 )
 from collector.procfs.environment import ALLOWED, ALLOWED_PREFIXES, allowed_environment
 
@@ -293,3 +294,50 @@ def test_a_list_of_all_mig_instances_of_a_machine_is_kept_whole() -> None:
     devices = ",".join(f"MIG-{number:08x}-0000-4000-8000-{number:012x}" for number in range(112))
     block = f"CUDA_VISIBLE_DEVICES={devices}\0".encode()
     assert allowed_environment(block) == (("CUDA_VISIBLE_DEVICES", devices),)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "eyJ",
+        "eyJ-",
+        "eyJaaaaaaaa.",
+        "hf_",
+        "sk-",
+        "xoxb-",
+        "earer ",
+        "token",
+        "token ",
+        "-token-",
+        "a.",
+        "--x-",
+        "token='",
+        '--token "',
+        "://",
+        "://a:",
+        ":",
+        "AKIA",
+        " ",
+        "glpat-",
+    ],
+)
+def test_masking_reads_a_text_once_however_it_repeats_itself(piece: str) -> None:
+    """Anew from each repetition took 0.1 s for 8,000 characters, and would take minutes for these."""
+    assert without_secrets(piece * (300_000 // len(piece))) is not None
+
+
+def test_a_jwt_is_hidden_behind_any_word() -> None:
+    jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abc-def"
+    assert without_secrets(f"run {jwt} end") == "run *** end"
+    assert "eyJ" not in without_secrets(f"run --x=1,id_{jwt}/{jwt}")
+
+
+def test_a_command_of_megabytes_is_kept_by_its_beginning() -> None:
+    kept = storable(["python", *["/fallow -a" * 20_000] * 400])
+    assert kept is not None and len(kept) == COMMAND_CHARS
+
+
+def test_a_launcher_is_looked_for_at_the_head_alone() -> None:
+    """Anew from each repetition took minutes for these."""
+    assert launcher(["python", "/fallow -" * 100_000]) is None
+    assert not is_inference_server(["python", "/x" * 500_000])
