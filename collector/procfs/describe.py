@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from collector.model import JobKind, NodeName, Process, ProcessKey
-from collector.procfs.accounts import nameless
 from collector.procfs.cgroups import Look, Placement, placement
 from collector.procfs.commands import arguments, bounded, launcher, notebook_kernel, storable
 from collector.procfs.environment import allowed_environment
@@ -18,6 +17,7 @@ from collector.procfs.files import Denied, Folder
 from collector.procfs.frameworks import Mapped, mapped
 from collector.procfs.kinship import Family, Kin, family, job_kind
 from collector.procfs.listening import served_ports
+from collector.procfs.owners import whose_uid
 from collector.procfs.stat import Stat, parse_stat, parse_uid
 
 GPU_DEVICE = "/dev/nvidia"
@@ -224,10 +224,10 @@ def _user(folder: Folder, uid: int | None, place: Placement, machine: Machine) -
     """
     if place.container is not None or place.pod is not None:
         owner = place.slice_uid
-        return None if owner is None else machine.user_name(owner) or nameless(owner)
+        return None if owner is None else whose_uid(owner, machine.user_name, machine.lender)
     if uid == 0:
         uid = _login_uid(folder) or 0
-    return None if uid is None else machine.user_name(uid) or machine.lender(uid) or nameless(uid)
+    return None if uid is None else whose_uid(uid, machine.user_name, machine.lender)
 
 
 def _at_seat(uid: int | None, place: Placement, machine: Machine) -> bool | None:

@@ -6,10 +6,10 @@ Where such ranges come from elsewhere, the map of the process's user namespace s
 was lent.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from collector.procfs.accounts import account_name
+from collector.procfs.accounts import account_name, name_of, nameless
 from collector.procfs.files import read_file
 from collector.procfs.stat import parse_uid
 
@@ -54,9 +54,26 @@ def lender_of(uid: int, subuid: Path = SUBUID) -> str | None:
         owner, _, numbers = line.partition(":")
         first, _, count = numbers.partition(":")
         if first.isdecimal() and count.isdecimal() and 0 <= uid - int(first) < int(count):
-            name = account_name(int(owner)) if owner.isdecimal() else owner
+            name = name_of(int(owner)) if owner.isdecimal() else owner
             return None if name == "root" else name
     return None
+
+
+def whose_uid(
+    uid: int,
+    user_name: Callable[[int], str | None] = account_name,
+    lender: Callable[[int], str | None] = lender_of,
+) -> str:
+    """The person whose uid it is, of a process as of a caller: its account, who was lent it, or its number.
+
+    Blocks as ``account_name`` does.
+    """
+    return user_name(uid) or lender(uid) or nameless(uid)
+
+
+def is_lent(uid: int | None, subuid: Path = SUBUID) -> bool:
+    """Whether a uid is called as the person who was lent it, and is no account of its own. Blocks so too."""
+    return uid is not None and lender_of(uid, subuid) is not None and account_name(uid) is None
 
 
 def _is_mapped(own: int, uid: int, pid: int, proc: Path) -> bool:

@@ -9,9 +9,12 @@ from advisor.register.model import Entry, Sharing
 from advisor.register.shares import Device, Mps, Sharer, Terms, terms
 from advisor.register.state import is_ours
 from collector.model import GpuUuid
+from collector.procfs.accounts import name_of
+from collector.procfs.owners import is_lent
 
 if TYPE_CHECKING:
     from advisor.model import ClusterState
+    from advisor.register.model import Submission
     from advisor.register.register import Register
 
 INSTANCE = "MIG-"
@@ -45,7 +48,8 @@ class Granting:
             )
             for uuid in gpus
         )
-        return terms(entry.submission, share, devices, self._sharers(entry, gpus), self._mps_beside(entry))
+        wanted = replace(entry.submission, user=_account(entry.submission))
+        return terms(wanted, share, devices, self._sharers(entry, gpus), self._mps_beside(entry))
 
     def _sharers(self, entry: Entry, gpus: tuple[GpuUuid, ...]) -> tuple[Sharer, ...]:
         holders, entries = self._register.holders(), self._register.entries()
@@ -53,7 +57,7 @@ class Granting:
         strangers = sorted({user for uuid in gpus for user in self._strangers.get(uuid, ())})
         return (
             *(
-                Sharer(user=entries[job].submission.user, sharing=entries[job].sharing)
+                Sharer(user=_account(entries[job].submission), sharing=entries[job].sharing)
                 for job in sorted(others)
                 if job in entries
             ),
@@ -64,8 +68,14 @@ class Granting:
         """The machine's daemon, and whom it serves already: one user at a time."""
         found = self._mps()
         others = [each for each in self._register.entries().values() if each.id != entry.id]
-        under = {each.submission.user for each in others if each.sharing is Sharing.MPS and leased(each)}
+        under = {_account(each.submission) for each in others if each.sharing is Sharing.MPS and leased(each)}
         return replace(found, users=found.users | under)
+
+
+def _account(wanted: "Submission") -> str:
+    """The user as MPS tells them apart: by the uid, even where one person has both (subuid(5))."""
+    uid = wanted.uid
+    return name_of(uid) if uid is not None and is_lent(uid) else wanted.user
 
 
 def _strangers(state: "ClusterState") -> dict[GpuUuid, frozenset[str]]:

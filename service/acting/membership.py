@@ -18,6 +18,7 @@ from advisor.register.life import in_flight
 from collector.inventory.projects import unix_groups
 from collector.model import JobId
 from collector.procfs.accounts import uid_of
+from collector.procfs.owners import is_lent, whose_uid
 from service import names
 from service.acting.waiting import never_began
 from service.api.port import acts_for_all
@@ -115,7 +116,7 @@ def hold_strangers(register: "Register", membership: "Membership", operators: fr
     for entry in register.entries().values():
         asked = entry.submission
         if never_began(entry) and not entry.held_by_user and not in_flight(entry):
-            if acts_for_all(asked.uid, asked.user, operators):
+            if acts_for_all(asked.uid, asked.user, operators) and not is_lent(asked.uid):
                 continue
             why = membership.against(asked.user, asked.uid, asked.project)
             if why is not None:
@@ -165,7 +166,7 @@ class Membership:
         kept = self._kept.get(user)
         if kept is not None and now_s - kept[0] < KEPT_S:
             return kept[1]
-        is_theirs = uid is not None and uid_of(user) == uid
+        is_theirs = uid is not None and (uid_of(user) == uid or whose_uid(uid) == user)
         found = (
             frozenset(f"{GROUP_SIGN}{each}" for each in self._groups_of(user)) if is_theirs else frozenset()
         )

@@ -2,7 +2,8 @@
 
 A local caller needs no password, because the kernel names the uid at the other end (SO_PEERCRED, unix(7)) and
 nobody can speak for another. Root, the user that the service runs as, and whom the configuration names are
-operators; all others users.
+operators; all others users. A uid that a person was lent for containers (subuid(5)) is called as that person,
+as its processes are; it is no operator by that name, since what runs in a container is less than its owner.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from collector.procfs.accounts import name_of, uid_of, unmapped_uid
+from collector.procfs.owners import whose_uid
 from service.api.port import Caller, Role, acts_for_all
 from service.tokens import Tokens, TokenTrouble
 
@@ -62,7 +64,8 @@ class Identity:
         """Who is at the other end of the Unix socket."""
         name = await self._name(peer.uid)
         pid = peer.pid if peer.pid > 0 else None
-        return Caller(name=name, uid=peer.uid, role=self._role(peer.uid, name), pid=pid)
+        account = await self._kept(("account", peer.uid), lambda: name_of(peer.uid))
+        return Caller(name=name, uid=peer.uid, role=self._role(peer.uid, str(account)), pid=pid)
 
     async def by_token(self, headers: Mapping[bytes, str]) -> Caller | Unknown:
         """Whom the request's token stands for."""
@@ -89,13 +92,13 @@ class Identity:
             )
         return Caller(name=found.user, uid=await self._uid(found.user), role=found.role)
 
-    def _role(self, uid: int, name: str) -> Role:
-        if acts_for_all(uid, name, self._keys.operators):
+    def _role(self, uid: int, account: str) -> Role:
+        if acts_for_all(uid, account, self._keys.operators):
             return Role.OPERATOR
         return Role.VIEWER if uid == self._unmapped else Role.USER
 
     async def _name(self, uid: int) -> str:
-        found = await self._kept(("name", uid), lambda: name_of(uid))
+        found = await self._kept(("name", uid), lambda: whose_uid(uid))
         return str(found)
 
     async def _uid(self, name: str) -> int | None:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from advisor.consent import Kind
 from advisor.register.model import Report, Stand, Submission
 from collector.model import JobId
+from collector.procfs.owners import is_lent
 
 
 class Role(StrEnum):
@@ -42,12 +43,17 @@ class Caller:
     pid: int | None = None
 
     def may_act_for(self, user: str, uid: int | None = None) -> bool:
-        """Whether this caller may act on a job of that user: an own one, or any one as operator."""
+        """Whether this caller may act on a job of that user: an own one, or any one as operator.
+
+        Two uids of one name are one person where one was lent the other (else an account was made anew).
+        """
         if self.role is Role.OPERATOR:
             return True
         if self.role is Role.VIEWER:
             return False
-        return self.uid == uid if self.uid is not None and uid is not None else self.name == user
+        if self.uid is None or uid is None:
+            return self.name == user
+        return self.uid == uid or (self.name == user and (is_lent(uid) or is_lent(self.uid)))
 
 
 def acts_for_all(uid: int | None, name: str, operators: frozenset[str]) -> bool:

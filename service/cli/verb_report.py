@@ -10,7 +10,7 @@ from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collector.procfs.accounts import name_of
+from collector.procfs.owners import whose_uid
 from service.cli.asking import asked
 from service.cli.screen import Column, console, print_json, table
 from service.cli.settings import settle
@@ -94,7 +94,7 @@ def _make(flags: argparse.Namespace, drawings: "Drawings | None") -> "Report":
     now = datetime.now(UTC)
     start, end = window(flags.since, flags.until, now)
     kind = ReportKind(flags.kind)
-    user = flags.user or (name_of(os.getuid()) if kind is ReportKind.MY_WEEK else None)
+    user = flags.user or (whose_uid(os.getuid()) if kind is ReportKind.MY_WEEK else None)
     wanted = Wanted(
         kind=kind, span=Span(start=start, end=end), zone=_zone(flags.zone), user=user, project=flags.project
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from advisor.model import ProjectName
 from collector.model import JobId
-from collector.procfs.accounts import name_of
+from collector.procfs.owners import whose_uid
 from service import names
 from service.cli.asking import asked_to_act
 from service.cli.streams import quiet_stdout
@@ -100,7 +100,7 @@ def _cancel(order: Order, known: Sequence[JobId], data: Path | None, error: Base
 
 def _read(flags: argparse.Namespace) -> Order:
     """The order; without a project named, this machine's own idea of one. Raises ``BadOrder``, ``NoHere``."""
-    user = name_of(os.getuid())
+    user = whose_uid(os.getuid())
     return orders.read(
         flags,
         user=user,

@@ -9,7 +9,7 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-from collector.procfs.accounts import name_of
+from collector.procfs.owners import whose_uid
 from service.client import place as client_place
 from service.client.acting import connect_acting
 from service.client.errors import ClientError
@@ -39,7 +39,7 @@ def run(flags: argparse.Namespace) -> int:
 
 def whoami() -> str:
     """Who runs this, as the service would call them."""
-    return name_of(os.getuid())
+    return whose_uid(os.getuid())
 
 
 def _by_file(data: Path, because: str) -> tuple[Path | None, str]:
