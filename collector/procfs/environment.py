@@ -65,29 +65,46 @@ ALLOWED = frozenset(
         "POD_NAMESPACE",
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
+        "XLA_PYTHON_CLIENT_PREALLOCATE",
+        "XLA_PYTHON_CLIENT_MEM_FRACTION",
+        "XLA_PYTHON_CLIENT_ALLOCATOR",
+        "FALLOW_JOB",
+        "FALLOW_PROJECT",
+        "FALLOW_MEMBER",
+        "FALLOW_ROLE",
+        "FALLOW_MEMORY_FRACTION",
     }
 )
 DEVICES = frozenset({"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS"})
-ALLOWED_PREFIXES = ("XLA_PYTHON_CLIENT_", "FALLOW_")
+
+MOST_BYTES = 16_384
+"""Of one process's names and values together: three such lists of devices, and all the rest as it is seen."""
 
 ADDRESSES = frozenset({"WANDB_BASE_URL", "MLFLOW_TRACKING_URI"})
 """Who may sign in is often written into these: what stands before the ``@`` of the host is not kept."""
 
 _SIGN_IN = re.compile(r"(?<=://)[^\s/?#@]*@")
-_SECRET_NAME = re.compile(r"TOKEN|KEY|SECRET|PASSW|CREDENTIAL|AUTH|CODE")
 
 
 def allowed_environment(block: bytes) -> tuple[tuple[str, str], ...]:
-    """The allow-listed variables in ``/proc/PID/environ``, sorted by name; the first wins as in getenv(3)."""
+    """The allow-listed variables in ``/proc/PID/environ``, sorted by name; the first wins as in getenv(3).
+
+    At most MOST_BYTES in all: the longest are left out until the rest is within it.
+    """
     kept: dict[str, str] = {}
     for entry in block.split(b"\0"):
         name_bytes, equals, value = entry.partition(b"=")
         name = name_bytes.decode("utf-8", "replace")
-        if equals and _is_allowed(name) and name not in kept:
+        if equals and name in ALLOWED and name not in kept:
             most = DEVICES_CHARS if name in DEVICES else VALUE_CHARS
             text = value[: 4 * most].decode("utf-8", "replace")[: most + SECRET_CHARS]
             text = _without_sign_in(text) if name in ADDRESSES else text
             kept[name] = bounded(without_secrets(text), most)
+    sizes = {name: len(name) + len(value.encode("utf-8", "replace")) for name, value in kept.items()}
+    for name in sorted(sizes, key=lambda each: (-sizes[each], each)):
+        if sum(sizes.values()) <= MOST_BYTES:
+            break
+        del kept[name], sizes[name]
     return tuple(sorted(kept.items()))
 
 
@@ -95,9 +112,3 @@ def _without_sign_in(address: str) -> str:
     """The address alone: no user, password or query; nothing of one in which an ``@`` is left over."""
     bare = _SIGN_IN.sub("", address, count=1).partition("?")[0].partition("#")[0]
     return "" if "@" in bare else bare
-
-
-def _is_allowed(name: str) -> bool:
-    if name in ALLOWED:
-        return True
-    return name.startswith(ALLOWED_PREFIXES) and _SECRET_NAME.search(name) is None

@@ -8,23 +8,30 @@ that are on the allow-list; never a whole environment, and no file of anybody.
 """
 
 import argparse
+import json
 import os
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from advisor.engines.mps import find_mps
 from advisor.register.shares import PIPE_DIRECTORY
 from advisor.written import to_tree
-from collector.model import NodeName
+from collector.model import NodeName, Process
 from collector.procfs.accounts import uid_of
 from collector.procfs.table import ProcessTable
-from service.privileged.wire import Handler, Refused, Request, serve, server
+from service.privileged.wire import MOST_BYTES, Handler, Refused, Request, serve, server
 
 MOST_PIDS = 20_000
 """Asked for at once: more than one machine's GPUs have processes."""
+
+MOST_PROCESSES_BYTES = MOST_BYTES - (64 << 10)
+"""Of an answer, for its processes; the rest of it is a few words."""
+
+TOO_MUCH = "environ: left out, for the answer about all processes was too long"
 
 
 def handler(table: ProcessTable) -> Handler:
@@ -41,11 +48,26 @@ def handler(table: ProcessTable) -> Handler:
             raise Refused(f"at most {MOST_PIDS} pids, each a positive number")
         found = table.look(pids, time.time_ns() // 1_000_000)
         return {
-            "processes": {str(pid): to_tree(process) for pid, process in found.items()},
+            "processes": within(found, MOST_PROCESSES_BYTES),
             "settled": table.has_settled(pids),
         }
 
     return handle
+
+
+def within(processes: Mapping[int, Process], most_bytes: int) -> dict[str, Any]:
+    """The processes as they are sent; the longest without variables and command, until all fit."""
+    trees = {str(pid): to_tree(process) for pid, process in processes.items()}
+    sizes = {pid: len(json.dumps(tree)) for pid, tree in trees.items()}
+    total = sum(sizes.values()) + 16 * len(sizes)  # a pid, its quotes and the commas
+    for pid in sorted(sizes, key=lambda each: (-sizes[each], each)):
+        if total <= most_bytes:
+            break
+        fat = processes[int(pid)]
+        slim = replace(fat, environment=(), command=None, unreadable=(*fat.unreadable, TOO_MUCH))
+        trees[pid] = to_tree(slim)
+        total += len(json.dumps(trees[pid])) - sizes[pid]
+    return trees
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -17,7 +17,7 @@ from collector.procfs.commands import (
     storable,
     without_secrets,
 )
-from collector.procfs.environment import ALLOWED, ALLOWED_PREFIXES, allowed_environment
+from collector.procfs.environment import ALLOWED, MOST_BYTES, allowed_environment
 
 SECRET = "s3cr3t-Value_9"
 
@@ -263,7 +263,7 @@ def test_no_key_of_a_tracker_is_ever_kept(name: str, value: str) -> None:
 def test_the_page_for_users_lists_exactly_what_is_kept() -> None:
     page = (Path(__file__).parents[3] / "docs" / "who-and-what.md").read_text()
     table = page[page.index("| for | variables |") :].split("\n\n")[0]
-    assert set(re.findall(r"`([A-Z_*]+)`", table)) == ALLOWED | {f"{prefix}*" for prefix in ALLOWED_PREFIXES}
+    assert set(re.findall(r"`([A-Z_*]+)`", table)) == ALLOWED
 
 
 @given(st.binary(max_size=300))
@@ -341,3 +341,22 @@ def test_a_launcher_is_looked_for_at_the_head_alone() -> None:
     """Anew from each repetition took minutes for these."""
     assert launcher(["python", "/fallow -" * 100_000]) is None
     assert not is_inference_server(["python", "/x" * 500_000])
+
+
+def test_a_process_has_no_more_variables_than_are_listed() -> None:
+    block = b"\0".join(
+        b"%sX%d=%s" % (start, i, b"x" * 1_000)
+        for i in range(500)
+        for start in (b"FALLOW_", b"XLA_PYTHON_CLIENT_")
+    )
+    assert allowed_environment(block + b"\0FALLOW_JOB=a1") == (("FALLOW_JOB", "a1"),)
+    assert len(ALLOWED) <= 64
+
+
+def test_the_longest_variables_are_left_out_where_all_are_too_long() -> None:
+    """What ties a process to a job is short, and stays."""
+    names = sorted(ALLOWED - {"FALLOW_JOB", "SLURM_JOB_ID"})
+    said = dict.fromkeys(names, "é" * 20000) | {"FALLOW_JOB": "a1", "SLURM_JOB_ID": "7"}
+    kept = dict(allowed_environment("\0".join(f"{name}={value}" for name, value in said.items()).encode()))
+    assert kept["FALLOW_JOB"] == "a1" and kept["SLURM_JOB_ID"] == "7"
+    assert sum(len(name) + len(value.encode()) for name, value in kept.items()) <= MOST_BYTES
