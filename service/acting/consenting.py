@@ -51,7 +51,7 @@ class Consents:
 
     def against(self, step: "Step") -> str | None:
         """Why a step that was planned must not be done any more: its job's owner has said no since."""
-        user = self._user(step.job)
+        user = self.user_of(step.job)
         if user is None:
             return None
         return withdrawn(step, user, self._parts.book.words(), self._parts.clock.now_ms())
@@ -112,7 +112,8 @@ class Consents:
             )
         return found
 
-    def _user(self, job: JobId) -> str | None:
+    def user_of(self, job: JobId) -> str | None:
+        """Whose job it is; ``None`` for one that Fallow neither launched nor saw at its newest look."""
         if not is_ours(job):
             found = self._foreign.get(job)
             return None if found is None else found.user

@@ -114,8 +114,6 @@ class Organs:
     doubts: "Doubts"
     forced: "ForcedEnd"
     agree: "Agree | None" = None
-    private: bool = False
-    """Commands and names of jobs are for their owners and operators."""
 
 
 class Desk:
@@ -128,7 +126,7 @@ class Desk:
         self._reports = organs.reports
 
     def _row(self, entry: Entry, caller: Caller, *, listed: bool = False) -> Row:
-        return entry_row(entry, caller, listed=listed, private=self._organs.private)
+        return entry_row(entry, caller, listed=listed)
 
     def submit(self, caller: Caller, submission: Submission) -> tuple[Row, bool]:
         """The entry of a job for its caller; the same nonce again is the same job. Blocks for a commit."""
@@ -283,7 +281,7 @@ class Desk:
         line = islice(in_line(self._organs.loop.waits, entries), limit)
         total = sum(map(stands, entries.values()))  # the line is read no further than asked
         return Listed(
-            rows=[queue_row(entry, wait, caller, private=self._organs.private) for entry, wait in line],
+            rows=[queue_row(entry, wait) for entry, wait in line],
             total=total,
         )
 
@@ -323,7 +321,8 @@ class Desk:
 
     def actions(self, caller: Caller, *, since_ms: int | None, job: JobId | None) -> list[Row]:
         """The journal, the newest first."""
-        return self._organs.papers.actions(caller, since_ms=since_ms, job=job)
+        rows = self._organs.papers.actions(caller, since_ms=since_ms, job=job)
+        return [{**row, "user": self._organs.consents.user_of(JobId(row["job"]))} for row in rows]
 
     def undo(self, caller: Caller, action: int) -> Row:
         """Take an action back."""

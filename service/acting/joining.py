@@ -346,7 +346,6 @@ def _organs(
         admission=roots.admission,
         keeping=Keeping(roots.foreign, journal, observing.look, clock, config.advice),
         agree=roots.granting.agree,
-        private=config.api.private,
         reports=LauncherReports(roots.register, clock, eyes, attended_s),
         doubts=roots.doubts,
         forced=ForcedEnd(register=roots.register, orders=orders, eyes=eyes, snapshot=ground.snapshot),

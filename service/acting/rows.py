@@ -41,19 +41,17 @@ def unfit(wanted: Submission, inner_projects: frozenset[str] = frozenset()) -> s
     return None
 
 
-def entry_row(entry: Entry, caller: Caller, *, listed: bool = False, private: bool = False) -> Row:
+def entry_row(entry: Entry, caller: Caller, *, listed: bool = False) -> Row:
     """An entry for the API: whole for its owner and for operators, for others without what is not theirs.
 
     A command line can be read by everybody on the machine while its process runs, but what is kept outlives
     it: others see it with its secrets hidden, as a measured process's, and neither the folder nor the nonce.
-    In a list every command is cut. With ``private`` others see neither command nor name.
+    In a list every command is cut. What private mode hides is decided in ``service.api.privacy``.
     """
     asked = entry.submission
     if not caller.may_act_for(asked.user, asked.uid):
         command = _masked(_cut(asked.command, 2 * COMMAND_CHARS) if listed else asked.command)
         asked = replace(asked, command=command, folder="", nonce="")
-        if private:
-            asked = replace(asked, command=(), name="")
     if listed:
         asked = replace(asked, command=_cut(asked.command, COMMAND_CHARS))
     named = {"job": entry.id, "name": asked.name, "user": asked.user, "project": asked.project}
@@ -108,13 +106,12 @@ def _on_terms(entry: Entry, held: Terms | None) -> tuple[str, ...]:
     return (why, *rest)
 
 
-def queue_row(entry: Entry, wait: Wait, caller: Caller, *, private: bool = False) -> Row:
-    """A row of the queue; ``gpus`` is the least that it starts on. With ``private`` others see no name."""
+def queue_row(entry: Entry, wait: Wait) -> Row:
+    """A row of the queue; ``gpus`` is the least that it starts on."""
     wanted = entry.submission
-    is_shown = not private or caller.may_act_for(wanted.user, wanted.uid)
     return {
         "job": entry.id,
-        "name": wanted.name if is_shown else "",
+        "name": wanted.name,
         "user": wanted.user,
         "project": wanted.project,
         "gpus": wanted.min_gpus * wanted.share,

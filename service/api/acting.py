@@ -71,16 +71,23 @@ Nonce = Annotated[
 ]
 
 
+def seen_whole(answer: Any, asker: Caller) -> Any:
+    """An answer as the desk gave it: without private mode everybody sees all of it."""
+    return answer
+
+
 class Hands:
     """Threads that do what blocks, a bounded crowd before them, and of one person few at once.
 
     ``changed`` counts a report that says something new, and raises where its sender has sent too many.
+    ``seen`` makes of an answer what its asker may see of it.
     """
 
     def __init__(
         self, at_once: int = THREADS, changed: Callable[[Caller], None] = lambda caller: None
     ) -> None:
         self.changed = changed
+        self.seen: Callable[[Any, Caller], Any] = seen_whole
         self._pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="acting")
         self._turns = Turns(at_once=at_once, waiting=IN_LINE, what="requests", setting="limits.calls_at_once")
         self._busy = 0
@@ -215,7 +222,7 @@ def _orders(router: APIRouter, desk: Desk, hands: Hands) -> None:
         responses=answers.of(answers.Job),
     )
     async def job(asker: Asker, job: Job) -> Response:
-        return await _answer(hands, asker, lambda: desk.job(asker, JobId(job)))
+        return await _shown(hands, asker, lambda: desk.job(asker, JobId(job)))
 
 
 def _consents(router: APIRouter, desk: Desk, hands: Hands) -> None:
@@ -225,7 +232,7 @@ def _consents(router: APIRouter, desk: Desk, hands: Hands) -> None:
         responses=answers.of(list[answers.Consent]),
     )
     async def consents(asker: Asker, job: Named = None) -> Response:
-        return await _answer(hands, asker, lambda: desk.consents(asker, None if job is None else JobId(job)))
+        return await _shown(hands, asker, lambda: desk.consents(asker, None if job is None else JobId(job)))
 
     @router.post("/consents", summary="An owner's word on own jobs", responses=answers.of(answers.Done))
     async def consent(asker: Asker, order: ConsentOrder) -> Response:
@@ -239,13 +246,13 @@ def _lists(router: APIRouter, desk: Desk, hands: Hands) -> None:
 
     @router.get("/leases", summary="Who was given which GPU", responses=answers.of(list[answers.Lease]))
     async def leases(asker: Asker) -> Response:
-        return await _answer(hands, asker, lambda: desk.leases(asker))
+        return await _shown(hands, asker, lambda: desk.leases(asker))
 
 
 def _plans(router: APIRouter, desk: Desk, hands: Hands) -> None:
     @router.get("/plans", summary="Plans, those that wait first", responses=answers.of(list[answers.Plan]))
     async def plans(asker: Asker) -> Response:
-        return await _answer(hands, asker, lambda: desk.plans(asker))
+        return await _shown(hands, asker, lambda: desk.plans(asker))
 
     @router.post("/plans/{plan}/apply", summary="Do a waiting plan", responses=answers.of(answers.Row))
     async def apply(asker: Asker, plan: Number, order: ApplyOrder) -> Response:
@@ -265,7 +272,7 @@ def _journal(router: APIRouter, desk: Desk, hands: Hands) -> None:
         asker: Asker, since_ms: Annotated[int | None, Query(ge=0, le=MOST_MS)] = None, job: Filter = None
     ) -> Response:
         named = None if job is None else JobId(job)
-        return await _answer(hands, asker, lambda: desk.actions(asker, since_ms=since_ms, job=named))
+        return await _shown(hands, asker, lambda: desk.actions(asker, since_ms=since_ms, job=named))
 
     @router.post("/actions/{action}/undo", summary="Take an action back", responses=answers.of(answers.Row))
     async def undo(asker: Asker, action: Number, order: Nothing) -> Response:
@@ -273,6 +280,7 @@ def _journal(router: APIRouter, desk: Desk, hands: Hands) -> None:
 
     @router.get("/acting", summary="Whether the service acts", responses=answers.of(answers.Switch))
     async def acting(asker: Asker) -> Response:
+        # Whole for everybody: it is about no job, and what stands there was said by operators.
         return await _answer(hands, asker, lambda: desk.acting(asker))
 
     @router.post("/acting/stop", summary="The kill switch", responses=answers.of(answers.Switch))
@@ -284,8 +292,16 @@ def _journal(router: APIRouter, desk: Desk, hands: Hands) -> None:
         return await _answer(hands, asker, lambda: desk.start_acting(asker))
 
 
+async def _shown(hands: Hands, asker: Caller, call: Callable[[], Any]) -> Response:
+    """What the asker may see of the desk's answer."""
+    return await _answer(hands, asker, lambda: hands.seen(call(), asker))
+
+
 async def _answer(hands: Hands, asker: Caller, call: Callable[[], Any], status: int = 200) -> Response:
-    """The desk's answer, written as JSON on the same thread: a long list must not hold up the streams."""
+    """The desk's answer to who ordered something, whole.
+
+    Written as JSON on the same thread: a long list must not hold up the streams.
+    """
     body, turn = await hands.begun(asker, lambda: written(call()))
     return Ending(Response(body, status_code=status, media_type=JSON), (turn,))
 
@@ -295,7 +311,7 @@ async def _listed(hands: Hands, asker: Caller, call: Callable[[], Listed]) -> Re
 
     def whole() -> tuple[bytes, int]:
         found = call()
-        return written(found.rows), found.total
+        return written(hands.seen(found.rows, asker)), found.total
 
     (body, total), turn = await hands.begun(asker, whole)
     return Ending(Response(body, media_type=JSON, headers={TOTAL: str(total)}), (turn,))

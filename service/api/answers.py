@@ -98,6 +98,7 @@ class Act(Row):
     job: str
     verb: str
     actor: str
+    user: str | None
     outcome: str | None
 
 

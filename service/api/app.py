@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from analytics.query import too_large
 from collector.store.errors import StoreError
 from service.acting import errors
-from service.api.acting import Hands, acting_routes
+from service.api.acting import Hands, acting_routes, seen_whole
 from service.api.answers import REFUSALS, Refusal
 from service.api.audit import Audit
 from service.api.export import pieces
@@ -27,7 +27,7 @@ from service.api.gate import App, GateRules, gate
 from service.api.orders import MEANT, MOST_MS, shown
 from service.api.page import page
 from service.api.port import Desk, Role
-from service.api.privacy import concealed, concealed_metrics
+from service.api.privacy import concealed, concealed_answer, concealed_metrics
 from service.api.queries import QueryDesk
 from service.api.roles import RuledRoute, caller_of, methods_at
 from service.api.simulated import marked, marked_table
@@ -140,8 +140,10 @@ def make_app(answers: Answers, rules: GateRules, version: str, audit: Audit | No
     _state(app, answers)
     if answers.acting is not None:
         acting = answers.acting
+        acting.hands.seen = concealed_answer if answers.private else seen_whole
+        routes = acting_routes(acting.desk, acting.hands, acting.closing).routes
         # Not included but added: each route is made once, and found without a second table.
-        app.router.routes.extend(acting_routes(acting.desk, acting.hands, acting.closing).routes)
+        app.router.routes.extend(routes)
     _document(app)
     _refusals(app)
     guarded = gate(marked(app) if answers.simulated else app, rules)

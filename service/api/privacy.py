@@ -1,10 +1,12 @@
 """Private mode (`[api] private`): what of other people's jobs is kept from everybody but operators. Pure.
 
-A machine that mounts ``/proc`` with ``hidepid`` keeps people's commands from each other; without this, Fallow
-would tell them. Hidden are commands, process names and job names, also within sentences; who holds which GPU,
-since when, and every figure stay.
+A machine that mounts ``/proc`` with ``hidepid`` keeps people's commands from each other; without this,
+Fallow would tell them. A text in an answer is hidden from others unless its column or field is one of
+``SHOWN``, so a new one is hidden until somebody has read where it comes from. Who holds which GPU, since
+when, and every figure stay.
 """
 
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -13,19 +15,103 @@ from service.api.port import Caller, Role
 if TYPE_CHECKING:
     import pyarrow as pa
 
+SHOWN = frozenset(
+    {
+        # whose, where, on what
+        "job",
+        "job_id",
+        "id",
+        "user",
+        "user_name",
+        "project",
+        "uuid",
+        "gpu",
+        "gpus",
+        "node",
+        "part_of_device",
+        "model",
+        "mig_profile",
+        "given_to",
+        "holders",
+        "paused_on",
+        "promised_gpus",
+        "gpu_model",
+        "gpu_models",
+        "host",
+        "guest",
+        # words that Fallow chooses from a fixed list
+        "is",
+        "kind",
+        "kinds",
+        "state",
+        "stand",
+        "mode",
+        "modes",
+        "project_modes",
+        "mobility",
+        "sharing",
+        "origin",
+        "ending",
+        "outcome",
+        "verb",
+        "action",
+        "class",
+        "rule",
+        "rung",
+        "verdict",
+        "framework",
+        "frameworks",
+        "source",
+        "currency",
+        "dimension",
+        "opted_out",
+        "checkpoint_signal",
+        # who did or was told something
+        "actor",
+        "settled_by",
+        "by_user",
+        "told",
+        "missed",
+        "waiting",
+        "reached",
+        # made of numbers, ids and the words above
+        "undo",
+        "no_undo",
+        "apply",
+        "step_s",
+        # of a node or a GPU, not of a job
+        "state_reason",
+        "detail",
+        # of one query, where another's column of that name says something else
+        "gaps.reason",
+        "sources.reason",
+        "unjudged.reason",
+        "jobs.found",
+        "job_gpus.found",
+        "marks.name",
+        "run_ids.name",
+        "options.value",
+        "ledger_by_framework.key",
+        "ledger_by_gpu.key",
+        "ledger_by_job.key",
+        "ledger_by_model.key",
+        "ledger_by_node.key",
+        "ledger_by_project.key",
+        "ledger_by_user.key",
+    }
+)
+"""Texts that say nothing of what somebody runs."""
+
 NAMES = ("job_name", "process_name", "command")
-"""Columns that say what somebody runs."""
+"""Columns that say what somebody runs; ``None`` in their place, as where it isn't known."""
 
-TEXTS = ("sentence", "reason")
-"""Columns of sentences that may quote one of those."""
+QUOTING = frozenset({"findings.sentence", "patterns.reason"})
+"""Sentences that quote no name but those of their row: these are taken out of them, the rest stays."""
 
-CLOSED = {"alerts": ("title", "says", "evidence", "command"), "run_ids": ("value",)}
-"""Queries whose rows don't carry the names that their texts quote: these columns are hidden whole."""
+BLANK = frozenset({"name", "command", "folder", "nonce"})
+"""Fields of a submission that are empty where they are hidden, as they are where nothing was said."""
 
 HIDDEN = "(hidden)"
-
-NO_EVIDENCE = "{}"
-"""In place of evidence that names what somebody runs: its readers expect an object."""
 
 _NAME_LABEL = re.compile(rb',name="(?:[^"\\]|\\.)*"|name="(?:[^"\\]|\\.)*",?')
 _ALLOCATION = b"fallow_gpu_allocation_ratio{"
@@ -35,21 +121,33 @@ def concealed(table: "pa.Table", query: str, caller: Caller) -> "pa.Table":
     """The rows of a named query as this caller may see them; an operator sees all."""
     if caller.role is Role.OPERATOR:
         return table
-    closed = CLOSED.get(query, ())
-    columns = [each for each in (*NAMES, *TEXTS, "evidence", *closed) if each in table.column_names]
-    if not columns:
+    closed = [
+        each.name
+        for each in table.schema
+        if _may_hold_text(each.type)
+        and (f"{query}.{each.name}" in QUOTING or not {each.name, f"{query}.{each.name}"} & SHOWN)
+    ]
+    if not closed:
         return table
     rows = table.to_pylist()
     for row in rows:
         if not _is_own(row, caller):
-            _conceal(row, closed)
+            names = sorted({str(row[each]) for each in NAMES if row.get(each)}, key=len, reverse=True)
+            for each in closed:
+                is_quoting = f"{query}.{each}" in QUOTING
+                row[each] = _unquoted(row, each, names) if is_quoting else _hidden(row[each], each)
     import pyarrow as pa
 
-    for each in dict.fromkeys(columns):
+    for each in closed:
         place = table.column_names.index(each)
         kind = table.schema.field(each)
         table = table.set_column(place, kind, pa.array([row[each] for row in rows], kind.type))
     return table
+
+
+def concealed_answer(answer: Any, caller: Caller) -> Any:
+    """An answer of the desk, a row or a list of rows, as this caller may see it; an operator sees all."""
+    return answer if caller.role is Role.OPERATOR else _bare(answer, "", caller)
 
 
 def concealed_metrics(page: bytes, caller: Caller) -> bytes:
@@ -63,23 +161,65 @@ def concealed_metrics(page: bytes, caller: Caller) -> bytes:
 
 
 def _is_own(row: dict[str, Any], caller: Caller) -> bool:
-    """Whether it is about the caller's own job; what is nobody's is not."""
-    return caller.role is Role.USER and row.get("user_name") == caller.name
+    """Whether it is about the caller's own job, or an order of the caller's; what is nobody's is not."""
+    if caller.role is not Role.USER:
+        return False
+    asked = row.get("submission")
+    uid = asked.get("uid") if isinstance(asked, dict) else None
+    user = row.get("user_name", row.get("user"))
+    is_order = row.get("actor") == f"user {caller.name}"
+    return is_order or (user is not None and caller.may_act_for(str(user), uid))
 
 
-def _conceal(row: dict[str, Any], closed: tuple[str, ...]) -> None:
-    names = sorted({str(row[each]) for each in NAMES if row.get(each)}, key=len, reverse=True)
-    for each in TEXTS:
-        if row.get(each):
-            text = str(row[each])
-            for name in names:
-                text = text.replace(name, str(row.get("job") or HIDDEN))
-            row[each] = text
-    if row.get("evidence") and any(name in str(row["evidence"]) for name in (*names, '"command"')):
-        row["evidence"] = NO_EVIDENCE
-    for each in NAMES:
-        if each in row:
-            row[each] = None
-    for each in closed:
-        if row.get(each):
-            row[each] = NO_EVIDENCE if each == "evidence" else HIDDEN
+def _may_hold_text(kind: "pa.DataType") -> bool:
+    from pyarrow import types
+
+    plain = (types.is_integer, types.is_floating, types.is_boolean, types.is_temporal, types.is_null)
+    return not any(is_so(kind) for is_so in plain)
+
+
+def _hidden(value: Any, column: str) -> Any:
+    """What stands in place of a value of a table; the kind that its readers expect."""
+    if column in NAMES or value is None:
+        return None
+    if column == "evidence":
+        return _figures(str(value))
+    return HIDDEN if isinstance(value, str) else []
+
+
+def _figures(evidence: str) -> str:
+    """The evidence without its texts."""
+    try:
+        read = json.loads(evidence)
+    except ValueError:
+        return "{}"
+    if not isinstance(read, dict):
+        return "{}"
+    kept = {
+        name: value
+        for name, value in read.items()
+        if value is None or isinstance(value, int | float) or name in SHOWN
+    }
+    return evidence if len(kept) == len(read) else json.dumps(kept)
+
+
+def _unquoted(row: dict[str, Any], column: str, names: list[str]) -> str | None:
+    if row[column] is None:
+        return None
+    text = str(row[column])
+    for name in names:
+        text = text.replace(name, str(row.get("job") or HIDDEN))
+    return text
+
+
+def _bare(value: Any, name: str, caller: Caller) -> Any:
+    """A field of an answer without the texts that are not shown; what is below a shown field is shown."""
+    if isinstance(value, dict):
+        if _is_own(value, caller):
+            return value
+        return {key: each if key in SHOWN else _bare(each, key, caller) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [] if name in BLANK else [_bare(each, name, caller) for each in value]
+    if isinstance(value, str) and value:
+        return "" if name in BLANK else HIDDEN
+    return value
