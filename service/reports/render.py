@@ -107,6 +107,7 @@ def _csv(report: Report) -> str:
 
 def _templated(name: str, report: Report, style: Style, drawings: charts.Drawings) -> str:
     from jinja2 import TemplateError
+    from markupsafe import Markup
 
     from service.reports.sandbox import environment
 
@@ -115,7 +116,7 @@ def _templated(name: str, report: Report, style: Style, drawings: charts.Drawing
         "written": lambda value, measure: written(value, measure, report.currency),
         "day": lambda at: day(at, report.zone),
         "told": lambda sentence: wording.localized(sentence, report.zone),
-        "cell": _as_typed,
+        "cell": lambda text: Markup(_as_typed(text)),  # what it made visible is not made so once more
     }
     try:
         template = made.get_template(name)

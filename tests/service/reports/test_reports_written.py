@@ -16,6 +16,7 @@ from markdown_it import MarkdownIt
 
 from collector.clock import SystemClock
 from service import wiring
+from service.cli.asking import SIMULATED as SAID
 from service.client import Client, connect
 from service.config.model import Config
 from service.opening import own_store
@@ -244,7 +245,8 @@ def test_markdown_shows_names_as_they_were_typed(cluster: Report) -> None:
     tokens = [inline for block in reader.parse(text) for inline in block.children or ()]
     assert {token.type for token in tokens} <= {"text", "text_special", "softbreak"}
     said = "".join(token.content for token in tokens)
-    assert said.count(MARKED) == 7
+    unlinked = MARKED.replace("http://", "http:\N{WORD JOINER}//")  # no reader makes a link of it
+    assert said.count(unlinked) == 7
     assert "<!channel>" not in text and text.endswith("\n")
 
 
@@ -278,7 +280,7 @@ def test_a_broken_template_is_named_with_its_line(
 def test_the_verb_writes_the_file_it_names(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "deep" / "week.md"
     done = fallow("report", "cluster-week", "--since", "3d", "--out", str(out), data=data)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, f"{SAID}\n")
     assert str(out.name) in done.stdout.replace("\n", "")
     assert out.read_text().startswith("# Simulated: The cluster's GPUs")
 
@@ -288,7 +290,7 @@ def test_a_terminal_without_the_letters_ends_nothing(data: Path, tmp_path: Path)
     out = tmp_path / "week.md"
     for target in ("-", str(out)):
         done = fallow("report", "chargeback", "--format", "md", "--out", target, data=data, env=narrow)
-        assert (done.returncode, done.stderr) == (0, "")
+        assert (done.returncode, done.stderr) == (0, f"{SAID}\n")
     assert "\N{NO-BREAK SPACE}GPU-h" in out.read_text(encoding="utf-8")
 
 
