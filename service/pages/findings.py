@@ -75,10 +75,8 @@ def wasted(waste: pd.DataFrame | None, *, open_only: bool) -> str:
     worth = "" if wording.missing(cost) else f", {wording.money(cost, row['currency'])},"
     named = row["open_gpu_hours" if open_only else "found_gpu_hours"]
     about = "what is open" if open_only else "these"
-    return (
-        f"; {wording.hours(row['wasted_gpu_hours'])}{worth} were wasted in this time, "
-        f"{wording.hours(named)} of them about {about}"
-    )
+    told = f"; {wording.hours(row['wasted_gpu_hours'])}{worth} were wasted in this time"
+    return f"{told}, {wording.hours(named)} of them about {about}" if named else told
 
 
 def beside(waste: pd.DataFrame) -> str:
