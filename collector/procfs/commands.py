@@ -22,7 +22,7 @@ HEAD_CHARS = 1024
 HIDDEN = "***"
 
 _SECRET_WORD = (
-    r"(?:[\w.-]*[-_.])?(?:token|password|passwd|passphrase|pwd|secret|credentials?|auth|apikey|api[-_]?key"
+    r"(?:[\w.-]*[-_.])?(?:token\d*|password|passwd|passphrase|pass|pgpass|pwd|jwt|bearer|secret|credentials?|auth|apikey|api[-_]?key"
     r"|(?:access|secret|private|account|signing|encryption|license|master|storage|shared|ssh)[-_]?key"
     r"|signature|sig)"
 )
