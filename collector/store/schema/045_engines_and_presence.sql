@@ -85,7 +85,6 @@ CREATE OR REPLACE MACRO gpu_state_code(
         utilization_e4, engines_e4, gpu_utilization_e4, power_mw, idle_power_mw
     );
 
--- With ten arguments, as it is called where neither engines nor the free memory are at hand: they are not known there.
 CREATE OR REPLACE MACRO gpu_state(
     held, process_count, memory_used_bytes, memory_total_bytes, memory_free_bytes, utilization_e4, gpu_utilization_e4,
     graphics_active_e4, sm_active_e4, engines_e4, power_mw, idle_power_mw
@@ -93,12 +92,4 @@ CREATE OR REPLACE MACRO gpu_state(
     gpu_state_name(gpu_state_code(
         held, process_count, memory_used_bytes, memory_total_bytes, memory_free_bytes, utilization_e4,
         gpu_utilization_e4, graphics_active_e4, sm_active_e4, engines_e4, power_mw, idle_power_mw
-    )),
-(
-    held, process_count, memory_used_bytes, memory_total_bytes, utilization_e4, gpu_utilization_e4, graphics_active_e4,
-    sm_active_e4, power_mw, idle_power_mw
-) AS
-    gpu_state_name(gpu_state_code(
-        held, process_count, memory_used_bytes, memory_total_bytes, NULL, utilization_e4, gpu_utilization_e4,
-        graphics_active_e4, sm_active_e4, NULL, power_mw, idle_power_mw
     ));

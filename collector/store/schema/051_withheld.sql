@@ -9,7 +9,8 @@ CREATE TABLE withheld (
 );
 
 -- As before, and: what is withheld from everybody is not free, but in a state of its own, or unknown where nobody
--- could be asked; an imported past holds up to its own GPU's newest sample, not up to the newest of all.
+-- could be asked; an imported past holds up to its own GPU's newest sample, not up to the newest of all; engines beside
+-- the SMs are activity, and presence is told by the memory of when the GPU is free, as in the roll-ups.
 CREATE OR REPLACE MACRO gpus_at_newest_tick(only_node, only_project, only_user, only_model) AS TABLE
 WITH newest AS (
     SELECT max(ts) AS as_of, coalesce((SELECT max(ts) FROM newest_tick), max(ts)) AS ticked_at FROM latest
@@ -38,8 +39,9 @@ WITH newest AS (
             WHEN l.ts IS NULL OR l.ts < n.as_of - to_milliseconds(2 * greatest(l.width_ms, 10000))
                 OR l.ts < n.ticked_at - to_milliseconds(3 * greatest(l.width_ms, 10000)) THEN 'unknown'
             ELSE gpu_state(
-                h.gpu_id IS NOT NULL, l.process_count, l.memory_used_bytes, g.memory_total_bytes, l.utilization_e4,
-                l.gpu_utilization_e4, l.graphics_active_e4, l.sm_active_e4, l.power_mw, g.idle_power_mw)
+                h.gpu_id IS NOT NULL, l.process_count, l.memory_used_bytes, g.memory_total_bytes, g.memory_free_bytes,
+                l.utilization_e4, l.gpu_utilization_e4, l.graphics_active_e4, l.sm_active_e4, l.engines_e4, l.power_mw,
+                g.idle_power_mw)
         END AS state
     FROM gpus AS g
     CROSS JOIN newest AS n
