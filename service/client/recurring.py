@@ -62,7 +62,7 @@ def _told(whose: str, habit: Mapping[str, Any]) -> str:
     return (
         f"{whose} were idle {habit['times']} times on {days}, {habit['idle_gpu_hours']:,.0f} GPU-hours in "
         f"all; a limit of {habit['limit_s'] / 3600:g} h idle would have given back "
-        f"{habit['gives_back_gpu_hours']:,.0f}."
+        f"{habit['gives_back_gpu_hours']:,.0f} of them."
     )
 
 

@@ -184,7 +184,7 @@ def test_a_habit_is_told_with_its_hours_and_what_a_limit_gives_back() -> None:
     limit = {"limit_s": 14_400.0, "gives_back_gpu_hours": 98.0}
     assert told(habit | limit) == (
         "ana's terminals and notebooks were idle 7 times on 7 days, 154 GPU-hours in all; a limit of 4 h "
-        "idle would have given back 98."
+        "idle would have given back 98 of them."
     )
     assert told(habit | limit | {"user": None}).startswith("Terminals and notebooks of unknown owners were")
     assert told_to_owner(habit | limit).startswith("Your terminals and notebooks were idle 7 times")
@@ -212,7 +212,7 @@ def test_a_persons_nights_are_in_the_range_and_in_the_reports(nights: Client) ->
     wanted = Wanted(kind=ReportKind.MY_WEEK, span=Span(start=span["from_ts"], end=span["to_ts"]), user="ana")
     week = make(nights, wanted, made_at=span["to_ts"])
     (change,) = (section for section in week.sections if section.heading == "What to change")
-    assert any("a limit of 4 h idle would have given back 24" in each for each in change.sentences)
+    assert any("a limit of 4 h idle would have given back 24 of them" in each for each in change.sentences)
     cluster = make(nights, Wanted(kind=ReportKind.CLUSTER_WEEK, span=wanted.span), made_at=span["to_ts"])
     (row,) = next(table for table in cluster.tables if table.name == "recurs").rows
     assert (row["user"], row["limit_h"]) == ("ana", 4.0)

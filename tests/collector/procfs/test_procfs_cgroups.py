@@ -143,7 +143,7 @@ def test_a_container_below_one_s_own_folder_is_one_s_own(name: str) -> None:
         f"0::/things/pod{UID}",
         "0::/job_7/step_0",
         "0::/../web.service/job_7/step_0",
-        "0::/work/slurm/uid_0/job_7/step_0",
+        "0::/batch/slurm/uid_0/job_7/step_0",
     ],
 )
 def test_a_known_name_at_a_place_that_is_not_its_own_is_nobody_s(path: str) -> None:
