@@ -126,7 +126,8 @@ def _excess(found: Caller | _Refused, scope: Message, allowance: Allowance) -> _
         allowance.take(person, Kind.CALL)
         if scope["method"] not in READING and not scope["path"].endswith(REPORTS):
             allowance.take(person, Kind.ORDER)
-            allowance.take(person, Kind.KEPT, _body_mib(scope))
+            if isinstance(found, Caller):  # of what is refused nothing is kept, and its length is anything
+                allowance.take(person, Kind.KEPT, _body_mib(scope))
     except OverLimit as error:
         return _Refused(status=429, kind="over-limit", message=str(error), retry_after_s=error.retry_after_s)
     return None

@@ -36,7 +36,12 @@ def door(tmp_path_factory: pytest.TempPathFactory, traversable: Path) -> Iterato
     try:
         until("the service is well", lambda: is_well(made))
         found = Door(running=made, socket=path)
-        for name, role in (("bob", Role.USER), ("eve", Role.USER), ("owen", Role.OPERATOR)):
+        for name, role in (
+            ("bob", Role.USER),
+            ("eve", Role.USER),
+            ("ann", Role.USER),
+            ("owen", Role.OPERATOR),
+        ):
             _, found.secrets[name] = tokens.add(
                 data, user=name, role=role, span_ms=DAY_MS, now_ms=time.time_ns() // 1_000_000
             )
@@ -61,3 +66,10 @@ def test_who_submits_much_text_waits_and_others_do_not(door: Door) -> None:
     assert submitted(door, "bob")[0] < 300
     assert [submitted(door, "owen")[0] < 300 for _ in range(20)] == [True] * 20
     assert door.ask("GET", "/v1/jobs", who="eve")[0] == 200, "nobody is kept from asking"
+
+
+def test_what_is_too_long_to_be_taken_is_said_to_be_so_and_takes_nothing(door: Door) -> None:
+    for length in ("1048577", "9" * 19):
+        status, answer = door.ask("POST", "/v1/jobs", who="ann", **{"Content-Length": length})
+        assert (status, "bytes at most" in str(answer)) == (413, True), answer
+    assert submitted(door, "ann")[0] < 300
