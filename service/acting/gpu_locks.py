@@ -99,14 +99,15 @@ class GpuLocks:
         ``leased`` is what this service has given out.
         """
         with self._guard:
-            for uuid in uuids:
-                if uuid in leased or self._reserved.get(uuid, job) != job:
+            wanted = tuple(uuid for uuid in uuids if self._reserved.get(uuid) != job)
+            for uuid in wanted:
+                if uuid in leased:
                     return f"{uuid} is leased to somebody else"
-                if uuid in self._held and self._is_fresh(uuid):
+                if uuid in self._held and uuid not in self._reserved and self._is_fresh(uuid):
                     return f"{uuid} is being leased to somebody else"
-            refused = self._take(tuple(uuids))
+            refused = self._take(wanted)
             if refused is None:
-                self._reserved |= dict.fromkeys(uuids, job)
+                self._reserved |= dict.fromkeys(wanted, job)
             return refused
 
     def release(self, job: JobId) -> None:
@@ -120,12 +121,11 @@ class GpuLocks:
 
     def keep(self, uuids: Collection[GpuUuid]) -> None:
         """Let go of the locks of all others, but those that were only just taken."""
-        oldest_ms = self._monotonic_ms() - JUST_TAKEN_S * 1000
         with self._guard:
             gone = [
                 each
-                for each, (_, at_ms) in self._held.items()
-                if each not in uuids and each not in self._reserved and at_ms < oldest_ms
+                for each in self._held
+                if each not in uuids and each not in self._reserved and not self._is_fresh(each)
             ]
             for uuid in gone:
                 os.close(self._held.pop(uuid)[0])

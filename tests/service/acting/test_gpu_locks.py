@@ -68,6 +68,19 @@ def test_gpus_of_a_job_that_comes_back_are_leased_to_nobody_meanwhile(
     assert lease.reserve(JOB, [A]) is not None, "another service's now"
 
 
+def test_what_is_kept_for_a_job_is_kept_for_it_however_often_that_is_asked(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    """A service that meets a restore under way keeps its GPUs, and then is told to resume the job."""
+    locks = locks_in(tmp_path, clock)
+    assert locks.reserve(JOB, [A, B], ()) is None
+    assert locks.reserve(JOB, [A, B], ()) is None
+    refused = locks.reserve(JobId("pid:n/8@1"), [A], ())
+    assert refused is not None and f"is kept for {JOB}" in refused
+    locks.release(JOB)
+    assert locks.take([A, B]) is None
+
+
 def test_without_a_folder_a_gpu_is_kept_from_this_services_own_leases(clock: HandClock) -> None:
     locks = GpuLocks()
     assert locks.reserve(JOB, [A], ()) is None
