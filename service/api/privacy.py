@@ -160,12 +160,10 @@ def concealed_metrics(page: bytes, caller: Caller) -> bytes:
     return b"\n".join(lines)
 
 
-def _is_own(row: dict[str, Any], caller: Caller) -> bool:
+def _is_own(row: dict[str, Any], caller: Caller, uid: int | None = None) -> bool:
     """Whether it is about the caller's own job, or an order of the caller's; what is nobody's is not."""
     if caller.role is not Role.USER:
         return False
-    asked = row.get("submission")
-    uid = asked.get("uid") if isinstance(asked, dict) else None
     user = row.get("user_name", row.get("user"))
     is_order = row.get("actor") == f"user {caller.name}"
     return is_order or (user is not None and caller.may_act_for(str(user), uid))
@@ -174,7 +172,14 @@ def _is_own(row: dict[str, Any], caller: Caller) -> bool:
 def _may_hold_text(kind: "pa.DataType") -> bool:
     from pyarrow import types
 
-    plain = (types.is_integer, types.is_floating, types.is_boolean, types.is_temporal, types.is_null)
+    plain = (
+        types.is_integer,
+        types.is_floating,
+        types.is_decimal,
+        types.is_boolean,
+        types.is_temporal,
+        types.is_null,
+    )
     return not any(is_so(kind) for is_so in plain)
 
 
@@ -215,7 +220,8 @@ def _unquoted(row: dict[str, Any], column: str, names: list[str]) -> str | None:
 def _bare(value: Any, name: str, caller: Caller) -> Any:
     """A field of an answer without the texts that are not shown; what is below a shown field is shown."""
     if isinstance(value, dict):
-        if _is_own(value, caller):
+        asked = value.get("submission")
+        if _is_own(value, caller, (asked if isinstance(asked, dict) else value).get("uid")):
             return value
         return {key: each if key in SHOWN else _bare(each, key, caller) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -120,4 +120,6 @@ def test_submitted_jobs_and_the_queue_hide_names_and_commands() -> None:
         assert (row["name"] == "secret") is is_shown
         assert ("train.py" in str(row)) is is_shown
         assert (concealed_answer([queue_row(entry, wait)], caller)[0]["name"] == "secret") is is_shown
+    anew = Caller(name="ada", uid=9, role=Role.USER)
+    assert "secret" not in str(concealed_answer(entry_row(entry, anew), anew)), "another of an old name"
     assert entry_row(entry, BO)["name"] == "secret", "without private mode names are seen"
