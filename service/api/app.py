@@ -116,8 +116,8 @@ class Answers:
     metrics: Callable[[], bytes]
     health: Callable[[], dict[str, object]]
     acting: Acting | None = None
-    json_bytes: int | None = None
-    """The largest answer that is written as JSON, in bytes of Arrow data; ``None``: any."""
+    most_bytes: int | None = None
+    """The largest answer in bytes of Arrow data, to which ``run`` keeps; ``None``: any."""
     private: bool = False
     simulated: bool = False
 
@@ -253,8 +253,9 @@ def _queries(app: FastAPI, answers: Answers) -> None:
 
         def rows(connection: Any) -> bytes:
             table = answers.run(connection, name, params)
-            if kind == JSON and answers.json_bytes is not None and table.nbytes > answers.json_bytes:
-                raise BadParameter(f"query {name!r}: {too_large(answers.json_bytes * JSON_SHARE)}")
+            most_bytes = answers.most_bytes
+            if kind == JSON and most_bytes is not None and table.nbytes * JSON_SHARE > most_bytes:
+                raise BadParameter(f"query {name!r}: {too_large(most_bytes)}")
             if answers.simulated:
                 table = marked_table(table)
             return encode(concealed(table, name, caller) if answers.private else table)

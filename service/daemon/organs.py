@@ -20,8 +20,8 @@ from service.acting.gpu_locks import GpuLocks, lock_folder
 from service.acting.joining import Acting, Ground, join_acting
 from service.acting.metrics import ServiceFacts, service_exposition
 from service.alerts.fallback import DirectSender, FallbackAlerts
-from service.api.app import JSON_SHARE, Answers
 from service.api.app import Acting as Doors
+from service.api.app import Answers
 from service.api.audit import Audit
 from service.api.export import LEAST_FREE_BYTES, Exports, sweep
 from service.api.export_desk import ExportDesk
@@ -72,7 +72,7 @@ def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
     answers = Answers(
         desk=desk,
         run=_answers(orders.config, store),
-        json_bytes=(orders.config.api.answer_mib << 20) // JSON_SHARE,
+        most_bytes=orders.config.api.answer_mib << 20,
         catalogue=catalogue,
         exports=_exports(orders.config, store, orders.data),
         questions=bounds.questions,
