@@ -124,6 +124,7 @@ REASONS = {
     500: "an error of the service's own",
     503: "too many ask at once, or nothing is measured",
     504: "it took too long",
+    507: "it could not be written down, and so was not done",
 }
 
 REFUSALS: Responses = {

@@ -118,7 +118,7 @@ class Hand:
         with self._acting:
             now_s = self._now_s()
             if not self._processes.take("all", now_s, len(processes)):
-                raise Refused(f"{PROCESSES_AN_HOUR} processes were paused within the hour at most")
+                raise Refused(f"fallow-hand pauses {PROCESSES_AN_HOUR} processes within the hour at most")
             if not self._pauses.take("all", now_s):
                 raise Refused(f"{PAUSES_AN_HOUR} pauses were made within the hour; fallow-hand makes no more")
             number = self._journal.begun("pause", processes, uid)
