@@ -56,24 +56,24 @@ class Group(Protocol):
         """Fill a contiguous tensor from rank ``source``."""
         ...
 
-    def start_all_reduce(self, buffer: torch.Tensor) -> "Work":
+    def start_all_reduce(self, buffer: torch.Tensor) -> Work:
         """Begin to sum one flat buffer in place; all workers must begin their sums in the same order.
 
         Doesn't block. The buffer belongs to the group until the work is over.
         """
         ...
 
-    def start_send(self, tensor: torch.Tensor, to: int) -> "Work":
+    def start_send(self, tensor: torch.Tensor, to: int) -> Work:
         """Begin to hand a contiguous tensor to rank ``to``. Doesn't block; the tensor must not change."""
         ...
 
-    def start_receive(self, tensor: torch.Tensor, source: int) -> "Work":
+    def start_receive(self, tensor: torch.Tensor, source: int) -> Work:
         """Begin to fill a contiguous tensor from rank ``source``. Doesn't block."""
         ...
 
     def start_exchange(
         self, sends: Sequence[tuple[torch.Tensor, int]], receives: Sequence[tuple[torch.Tensor, int]]
-    ) -> "Work":
+    ) -> Work:
         """Begin to send contiguous tensors to ranks and to fill others from ranks. Doesn't block.
 
         All ranks must begin their exchanges in the same order, and between two ranks tensors are matched in

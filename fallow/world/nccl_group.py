@@ -78,11 +78,6 @@ class NcclGroup(TorchGroup):
         self._reason = "this group was aborted"
         threading.Thread(target=_guard, args=(weakref.ref(self),), name="fallow-nccl", daemon=True).start()
 
-    def all_reduce(self, buffers: Sequence[torch.Tensor]) -> None:
-        """Sum each flat buffer over all workers, in place."""
-        for work in [self.start_all_reduce(buffer) for buffer in buffers]:
-            work.wait()
-
     def all_to_all(
         self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]
     ) -> None:
@@ -94,16 +89,6 @@ class NcclGroup(TorchGroup):
         """Fill ``whole`` with every rank's equally long ``part``, in rank order; flat tensors."""
         with self.in_time():
             super().all_gather(whole, part)
-
-    def send(self, tensor: torch.Tensor, to: int) -> None:
-        """Queue a contiguous tensor for rank ``to``."""
-        with self.in_time():
-            super().send(tensor, to)
-
-    def receive(self, tensor: torch.Tensor, source: int) -> None:
-        """Queue that a contiguous tensor be filled from rank ``source``."""
-        with self.in_time():
-            super().receive(tensor, source)
 
     def start_all_reduce(self, buffer: torch.Tensor) -> Work:
         """Queue the sum of one flat buffer over all workers, in place."""

@@ -20,11 +20,6 @@ Copies = list[tuple[torch.Tensor, torch.Tensor]]
 class StagedGroup(TorchGroup):
     """A gloo group for tensors of any device; what lies on the host travels from where it lies."""
 
-    def all_reduce(self, buffers: Sequence[torch.Tensor]) -> None:
-        """Sum each flat buffer over all workers, in place; the buffers travel concurrently."""
-        for work in [self.start_all_reduce(buffer) for buffer in buffers]:
-            work.wait()
-
     def all_to_all(
         self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]
     ) -> None:
@@ -38,16 +33,6 @@ class StagedGroup(TorchGroup):
         landing = _room(whole)
         super().all_gather(landing, _copied(part))
         _back([(whole, landing)])
-
-    def send(self, tensor: torch.Tensor, to: int) -> None:
-        """Hand a contiguous tensor to rank ``to``."""
-        super().send(_copied(tensor), to)
-
-    def receive(self, tensor: torch.Tensor, source: int) -> None:
-        """Fill a contiguous tensor from rank ``source``."""
-        landing = _room(tensor)
-        super().receive(landing, source)
-        _back([(tensor, landing)])
 
     def start_all_reduce(self, buffer: torch.Tensor) -> Work:
         """Begin to sum one flat buffer in place, once the device has computed it."""

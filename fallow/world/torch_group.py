@@ -40,10 +40,8 @@ class TorchGroup:
 
     def all_reduce(self, buffers: Sequence[torch.Tensor]) -> None:
         """Sum each flat buffer over all workers, in place; the buffers travel concurrently."""
-        with breaking():
-            works = [self._alive().allreduce([buffer]) for buffer in buffers]
-            for work in works:
-                work.wait()
+        for work in [self.start_all_reduce(buffer) for buffer in buffers]:
+            work.wait()
 
     def all_to_all(
         self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]
@@ -59,13 +57,11 @@ class TorchGroup:
 
     def send(self, tensor: torch.Tensor, to: int) -> None:
         """Hand a contiguous tensor to rank ``to``."""
-        with breaking():
-            self._alive().send([tensor], to, 0).wait()
+        self.start_send(tensor, to).wait()
 
     def receive(self, tensor: torch.Tensor, source: int) -> None:
         """Fill a contiguous tensor from rank ``source``."""
-        with breaking():
-            self._alive().recv([tensor], source, 0).wait()
+        self.start_receive(tensor, source).wait()
 
     def start_all_reduce(self, buffer: torch.Tensor) -> Work:
         """Begin to sum one flat buffer over all workers, in place."""
