@@ -22,6 +22,11 @@ def page_locked(shape: Sequence[int] | torch.Size, dtype: torch.dtype) -> torch.
         return torch.empty(shape, dtype=dtype)
 
 
+def if_known(value: torch.Tensor | float) -> torch.Tensor | float:
+    """The number, unless a device has yet to compute it: a look at it there would wait."""
+    return value if isinstance(value, torch.Tensor) and not value.is_cpu else float(value)
+
+
 def to_device(numbers: Sequence[float], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """``numbers`` in a row on ``device``; they may still be under way when it returns."""
     row = torch.tensor(numbers, dtype=dtype)

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from fallow.gradients.flat import Storage
+from fallow.transfers import if_known
 from fallow.world.collectives import Group, GroupBroken
 
 TALLIES = 4
@@ -104,9 +105,7 @@ class Local:
 
     def finish(self, blocks: Sequence[tuple[int, int]], notes: Sequence[float], mark: int = 1) -> Summed:
         """Nothing to exchange."""
-        loss = self._loss
-        told = loss if isinstance(loss, torch.Tensor) and not loss.is_cpu else float(loss)
-        return Summed(told, self._count, self._counted, tuple(notes))
+        return Summed(if_known(self._loss), self._count, self._counted, tuple(notes))
 
     def close(self) -> Storage:
         """Nothing to let go of."""

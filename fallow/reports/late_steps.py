@@ -42,8 +42,8 @@ class LateStep(Step):
             "world_size": world_size,
             "_loss": loss,
             "_grad_norm": grad_norm,
+            "_skipped": skipped,
         }
-        values["_skipped"] = skipped
         for name, value in values.items():
             object.__setattr__(self, name, value)
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from fallow.transfers import if_known
+
 WHOLE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 UNFIT = -(2.0**20)
 """Outweighs what all workers together say of a buffer: it is left alone where one of them has lost it."""
@@ -82,11 +84,8 @@ class Buffers:
             return Changes((), ())
         here = [buffer if buffer.is_here() else None for buffer in self._all]
         marked, counting = here[: self.marks], here[self.marks :]
-        changed = [buffer.differs() for buffer in marked if buffer is not None]
-        went = [buffer.movement().reshape(()) for buffer in counting if buffer is not None]
-        answers = iter(_numbers([*changed, *went]))
-        marks = [UNFIT if buffer is None else next(answers) for buffer in marked]
-        moves = [0 if buffer is None else next(answers) for buffer in counting]
+        marks = [UNFIT if buffer is None else if_known(buffer.differs()) for buffer in marked]
+        moves = [0 if buffer is None else if_known(buffer.movement().reshape(())) for buffer in counting]
         for number, table in enumerate(self._tables):
             mark = marks[len(self._statistics) + number]
             if isinstance(mark, torch.Tensor) or mark > 0:
@@ -254,18 +253,6 @@ def _copy(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
     if pairs:
         with torch.no_grad():
             torch._foreach_copy_([into for into, _ in pairs], [value for _, value in pairs])
-
-
-def _numbers(answers: Sequence[torch.Tensor | bool]) -> list[float | torch.Tensor]:
-    """Those on the CPU read in one go; others stay, because each look would wait for their device."""
-    asked = [each for each in answers if isinstance(each, torch.Tensor) and each.is_cpu]
-    told = iter(torch.stack(asked).tolist() if asked else ())
-    return [
-        each if isinstance(each, torch.Tensor) and not each.is_cpu
-        else next(told) if isinstance(each, torch.Tensor)
-        else float(each)
-        for each in answers
-    ]  # fmt: skip
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:

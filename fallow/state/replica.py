@@ -16,6 +16,7 @@ from fallow.mistakes import Mistake, StateMistake
 from fallow.recipe import Recipe
 from fallow.state import buffers, moments, randomness
 from fallow.state.buffers import Buffers
+from fallow.transfers import if_known
 
 Identity = dict[str, int | float | bool | None]
 
@@ -146,7 +147,7 @@ class Replica:
             recipe.on_gradient(self.model)
         if recipe.max_grad_norm is None:
             return None
-        return _if_known(nn.utils.clip_grad_norm_(self._parameters, recipe.max_grad_norm))
+        return if_known(nn.utils.clip_grad_norm_(self._parameters, recipe.max_grad_norm))
 
     def _step_optimizer(self) -> bool | torch.Tensor:
         scaler = self.recipe.scaler
@@ -171,16 +172,11 @@ class Replica:
             )
 
 
-def _if_known(value: torch.Tensor) -> float | torch.Tensor:
-    """The number, unless a device has yet to compute it."""
-    return float(value) if value.is_cpu else value
-
-
 def _scale(scaler: Any) -> float | torch.Tensor:
     """Its scale as it is now; ``get_scale`` would wait for the device."""
     asked = getattr(scaler, "_get_scale_async", None)  # torch 2.11 to 2.13; other scalers may not have it
     scale = None if asked is None else asked()
-    return float(scaler.get_scale()) if scale is None else _if_known(scale.clone())
+    return float(scaler.get_scale()) if scale is None else if_known(scale.clone())
 
 
 def _lies_in(given: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
