@@ -9,6 +9,7 @@ from math import isnan
 from typing import Any
 
 from analytics.findings.words import gib, percent, percent_covered
+from analytics.model import FindingKind
 from collector.model import Rung
 
 ENOUGH_MEASURED = 0.95
@@ -34,14 +35,14 @@ def verdict(row: Row) -> str:
         return f"not judged: {percent_covered(1 - unknown / held)} of its time was measured"
     found = kinds(row)
     gpus, used = _count(row["gpus"]), _count(row["gpus_used"])
-    if "crash-loop" in found:
-        return "crashed and started again and again, and never computed"
+    if FindingKind.CRASH_LOOP in found:
+        return "crashed and started again and again" + ("" if used else ", and never computed")
     if not used:
         young = _is_there(row) and held <= YOUNG_GPU_HOURS * max(gpus, 1)
         return "has not computed yet" if young else "did not compute"
     if used < gpus:
         return f"used {used} of {gpus} GPUs"
-    if "straggler" in found:
+    if FindingKind.STRAGGLER in found:
         return "worked unevenly: one part of its GPUs may wait for the other"
     return _worked(row, held)
 

@@ -45,6 +45,7 @@ ALL = {"gpus_used": 4, "wasted_gpu_hours": 0.0, "busy_gpu_hours": 36.0, "used_gp
             {"gpus_used": 0, "found": "crash-loop, uses-part"},
             "crashed and started again and again, and never computed",
         ),
+        ({"found": "crash-loop"}, "crashed and started again and again"),
         ({"unknown_gpu_hours": 3.6}, "not judged: 90% of its time was measured"),
         ({"gpu_hours": 0.0}, "held nothing in this time"),
     ],
