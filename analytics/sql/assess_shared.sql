@@ -15,10 +15,9 @@
 -- @column part double (fraction): of all the work on the GPU
 -- @null nothing
 WITH claims AS (
-    SELECT a.gpu_id, a.holder_id, any_value(h.user_name) AS user_name
-    FROM allocations AS a JOIN holders AS h USING (holder_id)
-    WHERE a.from_ts <= $as_of AND (a.to_ts IS NULL OR a.to_ts > $as_of) AND a.gpu_id IN (SELECT unnest($gpu_ids))
-    GROUP BY a.gpu_id, a.holder_id
+    SELECT a.gpu_id, a.holder_id, h.user_name
+    FROM holds_at($as_of) AS a JOIN holders AS h USING (holder_id)
+    WHERE a.gpu_id IN (SELECT unnest($gpu_ids))
 ), persons AS (
     SELECT gpu_id, user_name, CASE WHEN count(*) = 1 THEN min(holder_id) END AS holder_id
     FROM claims WHERE user_name IS NOT NULL GROUP BY ALL

@@ -46,7 +46,9 @@ def empty_store(tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
-def fill(store: Store, uses: dict[str, float | None], owner: str = "bob") -> None:
+def fill(
+    store: Store, uses: dict[str, float | None], owner: str = "bob", until_ms: int | None = None
+) -> None:
     """Four hours of a GPU at 80% that ann and bob hold, half each; ``uses`` are their processes'."""
     steps = [START_MS + (n + 1) * STEP_MS for n in range(STEPS)]
     people = dict(zip(uses, ("ann", owner), strict=True))
@@ -78,7 +80,7 @@ def fill(store: Store, uses: dict[str, float | None], owner: str = "bob") -> Non
                         source=ClaimSource.SLURM,
                     ),
                     from_ms=START_MS,
-                    to_ms=None,
+                    to_ms=until_ms,
                 )
                 for name in ("ann", "bob")
             ),
@@ -101,6 +103,11 @@ def idle(store: Store) -> list[str | None]:
 @pytest.mark.parametrize("use", [0.0, None], ids=["measured", "no sample beside one with work"])
 def test_who_does_nothing_beside_one_who_works_is_idle(empty_store: Store, use: float | None) -> None:
     fill(empty_store, {"one": 0.95, "two": use})
+    assert idle(empty_store) == ["bob"]
+
+
+def test_holds_that_end_with_an_imported_past_are_told_apart_too(empty_store: Store) -> None:
+    fill(empty_store, {"one": 0.95, "two": 0.0}, until_ms=END_MS)
     assert idle(empty_store) == ["bob"]
 
 
