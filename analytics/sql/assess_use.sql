@@ -76,7 +76,7 @@ WITH claims AS (
 ), looks AS (
     SELECT gpu_id, max(ts) AS ts
     FROM own_samples
-    WHERE ts > $as_of - INTERVAL 2 HOUR AND ts <= $as_of AND gpu_id IN (SELECT gpu_id FROM claims)
+    WHERE ts > $as_of - INTERVAL 2 HOUR
     GROUP BY gpu_id
 ), started AS (
     SELECT s.gpu_id, max(p.started_at) AS started_at, bool_and(p.listens IS NULL AND coalesce(len(
@@ -84,7 +84,6 @@ WITH claims AS (
     FROM own_samples AS s
     JOIN looks AS k ON k.gpu_id = s.gpu_id AND k.ts = s.ts
     JOIN processes AS p USING (process_id)
-    WHERE s.ts > $as_of - INTERVAL 2 HOUR AND s.ts <= $as_of
     GROUP BY s.gpu_id
 ), begun AS (
     SELECT
@@ -92,7 +91,6 @@ WITH claims AS (
         max(epoch_ms(s.ts) - epoch_ms(p.started_at)) AS longest_life_ms
     FROM own_samples AS s
     JOIN processes AS p USING (process_id)
-    WHERE s.ts > $as_of - INTERVAL 6 HOUR AND s.ts <= $as_of AND s.gpu_id IN (SELECT gpu_id FROM claims)
     GROUP BY s.gpu_id
 ), idle AS (
     SELECT r.gpu_id, r.holder_id, sum(r.idle_ms * g.share_of_device) / 3600000.0 AS idle_gpu_hours

@@ -44,7 +44,7 @@ WITH spells AS (
     GROUP BY holder_id
 ), hours AS (
     SELECT
-        ts, gpu_id, holder_id, low_saturation_ms + moderate_ms + good_ms AS work_ms, held_idle_ms AS idle_ms,
+        ts, gpu_id, holder_id, low_saturation_ms + moderate_ms + good_ms AS work_ms,
         free_ms + allocated_empty_ms + held_idle_ms + work_ms AS own_ms
     FROM rollup_1h
     WHERE ts >= time_bucket(INTERVAL 1 HOUR, $from_ts + INTERVAL 59 MINUTE)
@@ -53,7 +53,7 @@ WITH spells AS (
     SELECT gpu_id, ts FROM hours GROUP BY ALL HAVING count(*) > 1
 ), judged AS (
     SELECT
-        u.holder_id, u.ts, sum(u.work_ms) AS work_ms, sum(u.idle_ms) AS idle_ms, sum(u.own_ms) AS known_ms,
+        u.holder_id, u.ts, sum(u.work_ms) AS work_ms, sum(u.own_ms) AS known_ms,
         max(u.work_ms) >= 3600000 OR (sum(u.work_ms) = 0 AND count(d.ts) = 0 AND u.ts >= min(h.from_ts)) AS alike
     FROM hours AS u JOIN held AS h USING (holder_id) LEFT JOIN divided AS d ON d.gpu_id = u.gpu_id AND d.ts = u.ts
     GROUP BY u.holder_id, u.ts
@@ -77,14 +77,14 @@ WITH spells AS (
     SELECT m.* FROM rollup_1m AS m SEMI JOIN unmarked AS d ON d.gpu_id = m.gpu_id AND d.ts = date_trunc('hour', m.ts)
 ), rows AS (
     SELECT
-        ts, gpu_id, holder_id, low_saturation_ms + moderate_ms + good_ms AS work_ms, held_idle_ms AS idle_ms,
+        ts, gpu_id, holder_id, low_saturation_ms + moderate_ms + good_ms AS work_ms,
         free_ms + allocated_empty_ms + held_idle_ms + work_ms AS own_ms, own_ms + suspect_ms + unknown_ms AS part_ms
     FROM read
 ), whole AS (
     SELECT gpu_id, ts, sum(part_ms) AS whole_ms FROM rows GROUP BY ALL
 ), pieces AS (
     SELECT
-        u.holder_id, u.ts, u.ts + INTERVAL 1 MINUTE AS end_ts, sum(u.work_ms) AS work_ms, sum(u.idle_ms) AS idle_ms,
+        u.holder_id, u.ts, u.ts + INTERVAL 1 MINUTE AS end_ts, sum(u.work_ms) AS work_ms,
         sum(u.own_ms * w.whole_ms / nullif(u.part_ms, 0)) AS known_ms
     FROM rows AS u JOIN whole AS w USING (gpu_id, ts)
     ANTI JOIN (
@@ -95,12 +95,12 @@ WITH spells AS (
     UNION ALL
     SELECT
         holder_id, ts + to_minutes(n) AS ts, ts + to_minutes(n + 1) AS end_ts, sum((worked >> n) & 1) AS work_ms,
-        max(idle_ms) AS idle_ms, sum((known >> n) & 1) * 60000 AS known_ms
+        sum((known >> n) & 1) * 60000 AS known_ms
     FROM unlike, range(60) AS minutes(n)
     WHERE marked
     GROUP BY ALL
     UNION ALL
-    SELECT holder_id, ts, ts + INTERVAL 1 HOUR AS end_ts, work_ms, idle_ms, known_ms FROM judged WHERE alike
+    SELECT holder_id, ts, ts + INTERVAL 1 HOUR AS end_ts, work_ms, known_ms FROM judged WHERE alike
 ), near AS (
     SELECT
         holder_id, ts, end_ts, lag(end_ts) OVER w AS before_ts, lead(ts) OVER w AS after_ts
