@@ -75,7 +75,8 @@ def checkpoint(config: "Config", driver_version: str | None) -> Finding:
 
 def checkpoint_found(host: "Host", *, on: bool) -> Finding:
     """What this machine means for checkpoints of foreign jobs. Pure."""
-    from advisor.engines.checkpoint import GIB, unfit_host
+    from advisor.engines.checkpoint import unfit_host
+    from advisor.engines.gpu_room import GIB
 
     why = "no NVIDIA driver is loaded" if host.driver_major is None else unfit_host(host)
     if why is not None:

@@ -17,11 +17,10 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
-from advisor.engines.gpu_room import FreeMemory, Held, no_room
+from advisor.engines.gpu_room import GIB, FreeMemory, Held, no_room
 from collector.model import GpuUuid
 from collector.procfs.entanglements import Entanglement
 
-GIB = 1 << 30
 FIRST_DRIVER, LOCK_TIMEOUT_DRIVER = 550, 570
 TRIED_DRIVERS = frozenset({570, 575, 580})
 """Major versions under which checkpoints and restores of one process are told to work (cuda-checkpoint issues

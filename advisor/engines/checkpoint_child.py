@@ -13,7 +13,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 
 from advisor.engines.checkpoint import Deed, Driver, DriverRefused, pause, resume
-from advisor.engines.cuda_driver import NoDriver, open_driver
+from advisor.engines.cuda_driver import LibraryDriver, NoDriver
 from advisor.engines.gpu_room import Held
 from advisor.written import to_text
 from collector.model import GpuUuid
@@ -28,7 +28,7 @@ def main(argv: Sequence[str]) -> int:
     verb, timeout_ms, pids = argv[0], int(argv[1]), tuple(map(int, argv[3:]))
     held = {int(pid): sizes for pid, sizes in json.loads(argv[2]).items()}
     try:
-        driver = open_driver()
+        driver = LibraryDriver()
     except NoDriver as error:
         deed = Deed(ok=False, found=str(error), undone=True)
     else:

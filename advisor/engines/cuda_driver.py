@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Mapping
 from typing import Any
 
-from advisor.engines.checkpoint import Driver, DriverRefused, ProcessState
+from advisor.engines.checkpoint import DriverRefused, ProcessState
 
 LIBRARY = "libcuda.so.1"
 SUCCESS = 0
@@ -19,11 +19,6 @@ CALLS = ("Lock", "Checkpoint", "Restore", "Unlock", "GetState")
 
 class NoDriver(Exception):
     """There is no CUDA driver here that can checkpoint processes; the message says what was found."""
-
-
-def open_driver() -> Driver:
-    """The driver of this machine, ready. Raises ``NoDriver``."""
-    return LibraryDriver()
 
 
 class _LockArgs(ctypes.Structure):
@@ -49,7 +44,7 @@ ARGUMENTS: Mapping[str, tuple[Any, ...]] = {
 
 
 class LibraryDriver:
-    """The driver API itself."""
+    """The driver of this machine, ready: ``advisor.engines.checkpoint.Driver``. Raises ``NoDriver``."""
 
     def __init__(self) -> None:
         try:

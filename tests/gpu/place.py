@@ -288,10 +288,10 @@ def _without_nccl() -> str | None:
 
 
 def _without_libcuda() -> str | None:
-    from advisor.engines.cuda_driver import NoDriver, open_driver
+    from advisor.engines.cuda_driver import LibraryDriver, NoDriver
 
     try:
-        open_driver()
+        LibraryDriver()
     except NoDriver as error:
         return str(error)
     return None

@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from advisor.engines.checkpoint import ProcessState
-from advisor.engines.cuda_driver import open_driver
+from advisor.engines.cuda_driver import LibraryDriver
 from tests.gpu import place
 from tests.gpu.answers import is_so, told
 
@@ -14,7 +14,7 @@ TIMES, HELD_S, TIMEOUT_MS = (5, 0.01, 5000) if place.dry else (100, 0.05, 5000)
 
 def main() -> dict[str, Any]:
     """Lock, wait, unlock; the first refusal ends it."""
-    driver = open_driver()
+    driver = LibraryDriver()
     took: list[float] = []
     with place.loads(("work", "train", 8)) as (training,):
         training.ask("rate")
