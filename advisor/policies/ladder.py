@@ -93,10 +93,24 @@ def standing(
 def clock_ms(rung: Rung, job: Job, rules: AdviceRules) -> int:
     """When the clock of ``rung`` runs out for this idle job; the requeue's is also counted from its start."""
     idle_ms = job.idle_since_ms or 0
-    at_ms = idle_ms + _clock_s(rung, job.kind, rules) * MS_PER_S
+    at_ms = idle_ms + clock_s(rung, job.kind, rules) * MS_PER_S
     if rung >= Rung.REQUEUE and job.started_ms is not None:
         return max(at_ms, job.started_ms + rules.requeue_start_s * MS_PER_S)
     return at_ms
+
+
+def clock_s(rung: Rung, kind: JobKind, rules: AdviceRules) -> int:
+    """How long a job has to be idle before the rung is due, in seconds."""
+    interactive = kind is JobKind.INTERACTIVE
+    return {
+        Rung.NONE: 0,
+        Rung.SHOW: rules.show_s,
+        Rung.TELL: rules.tell_interactive_s if interactive else rules.tell_batch_s,
+        Rung.RELEASE: rules.release_interactive_s if interactive else rules.release_batch_s,
+        Rung.PAUSE: rules.pause_interactive_s if interactive else rules.pause_batch_s,
+        Rung.REQUEUE: rules.requeue_interactive_s if interactive else rules.requeue_batch_s,
+        Rung.TERMINATE: rules.terminate_s,
+    }[rung]
 
 
 def told_too_late(rules: AdviceRules) -> str:
@@ -119,19 +133,6 @@ def keep(
         return NotKept(reason=f"it was kept {job.keeps} times already; now an administrator has to")
     until_ms = max(job.keep_until_ms or 0, now_ms + hours * 3600 * MS_PER_S)
     return replace(job, keep_until_ms=until_ms, keeps=job.keeps + (not by_administrator))
-
-
-def _clock_s(rung: Rung, kind: JobKind, rules: AdviceRules) -> int:
-    interactive = kind is JobKind.INTERACTIVE
-    return {
-        Rung.NONE: 0,
-        Rung.SHOW: rules.show_s,
-        Rung.TELL: rules.tell_interactive_s if interactive else rules.tell_batch_s,
-        Rung.RELEASE: rules.release_interactive_s if interactive else rules.release_batch_s,
-        Rung.PAUSE: rules.pause_interactive_s if interactive else rules.pause_batch_s,
-        Rung.REQUEUE: rules.requeue_interactive_s if interactive else rules.requeue_batch_s,
-        Rung.TERMINATE: rules.terminate_s,
-    }[rung]
 
 
 def _refusal(

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from advisor.live.observed import IdleStretch
+from advisor.policies.ladder import Rung, clock_s
 from advisor.rules import AdviceRules
 from advisor.whatif.idle import given_back_after
 from collector.model import JobKind
@@ -61,7 +62,7 @@ def recurring(stretches: Sequence[IdleStretch], rules: AdviceRules) -> tuple[Rec
 
 
 def _of(user: str | None, kind: JobKind, stretches: Sequence[IdleStretch], rules: AdviceRules) -> Recurring:
-    limit_s = float(rules.requeue_interactive_s if kind is JobKind.INTERACTIVE else rules.requeue_batch_s)
+    limit_s = float(clock_s(Rung.REQUEUE, kind, rules))
     return Recurring(
         user=user,
         kind=kind,
