@@ -10,6 +10,7 @@ from advisor.limits import Limits
 from advisor.live.observed import Observed
 from advisor.model import ClusterState
 from advisor.rules import AdviceRules
+from analytics.model import FindingKind
 from collector.model import GpuUuid, JobId
 
 
@@ -67,3 +68,10 @@ class Facts:
     blind: tuple[Blindness, ...] = ()
     away: Away | None = None
     day: Day | None = None
+
+    def unjudged(self, kind: FindingKind) -> set[str]:
+        """The UUIDs of GPUs that were not judged for this kind: all of them, while analyses are overdue."""
+        analysis = self.observed.analysis
+        if analysis.overdue:
+            return set(self.state.gpus)
+        return {entry.uuid for entry in analysis.unknown if kind in entry.kinds}

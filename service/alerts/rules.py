@@ -61,7 +61,7 @@ def memory_hogs(facts: Facts, open_keys: Iterable[str]) -> Sighting:
             by_job[finding.holder.job].append(finding)
     prefix = f"{AlertKind.MEMORY_HOG.value}:"
     open_jobs = {JobId(key.removeprefix(prefix)) for key in open_keys if key.startswith(prefix)}
-    unjudged = _unjudged(facts, FindingKind.MEMORY_HOG)
+    unjudged = facts.unjudged(FindingKind.MEMORY_HOG)
     holds: dict[str, Condition] = {}
     unknown, calm = set(), {}
     for id in sorted({*by_job, *open_jobs}):
@@ -92,7 +92,7 @@ def gpu_faults(facts: Facts) -> Sighting:
         made = _fault(facts, finding, levels[finding.kind])
         holds[made.key] = made
     prefix = AlertKind.GPU_FAULT.value
-    unknown = {f"{prefix}:{uuid}" for uuid in _unjudged(facts, FindingKind.SUSPECT_COUNTERS)}
+    unknown = {f"{prefix}:{uuid}" for uuid in facts.unjudged(FindingKind.SUSPECT_COUNTERS)}
     calm = {f"{prefix}:{uuid}": "it answers, and its counters agree" for uuid in facts.state.gpus}
     return Sighting(at_ms=facts.now_ms, holds=holds, unknown=frozenset(unknown - set(holds)), calm=calm)
 
@@ -194,13 +194,6 @@ def blindness(facts: Facts, config: AlertsConfig) -> Sighting:
 
 def _kind(key: str) -> str:
     return key.partition(":")[0]
-
-
-def _unjudged(facts: Facts, kind: FindingKind) -> set[str]:
-    analysis = facts.observed.analysis
-    if analysis.overdue:
-        return set(facts.state.gpus)
-    return {entry.uuid for entry in analysis.unknown if kind in entry.kinds}
 
 
 def _hog(facts: Facts, job: Job, found: list[Finding]) -> Condition:

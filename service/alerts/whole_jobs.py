@@ -43,7 +43,7 @@ def whole_jobs(facts: Facts, kind: AlertKind, open_keys: Iterable[str]) -> Sight
         if each.kind is finding_kind and each.holder is not None
     }
     open_jobs = {JobId(key.removeprefix(prefix)) for key in open_keys if key.startswith(prefix)}
-    dark = _unjudged(facts, finding_kind)
+    unjudged = facts.unjudged(finding_kind)
     holds: dict[str, Condition] = {}
     unknown, calm = set(), {}
     for id in sorted({*found, *open_jobs}):
@@ -56,7 +56,7 @@ def whole_jobs(facts: Facts, kind: AlertKind, open_keys: Iterable[str]) -> Sight
             calm[key] = silent.reason
         elif id in found:
             holds[key] = _condition(facts, kind, job, found[id])
-        elif silent is not None or set(placement.gpus) & dark:
+        elif silent is not None or set(placement.gpus) & unjudged:
             unknown.add(key)
         else:
             calm[key] = CALM[kind]
@@ -81,10 +81,3 @@ def _condition(facts: Facts, kind: AlertKind, job: Job, finding: Finding) -> Con
         node=finding.node,
         gpus=facts.state.placements[job.id].gpus,
     )
-
-
-def _unjudged(facts: Facts, kind: FindingKind) -> set[str]:
-    analysis = facts.observed.analysis
-    if analysis.overdue:
-        return set(facts.state.gpus)
-    return {entry.uuid for entry in analysis.unknown if kind in entry.kinds}
