@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import IO, Any
 
 from service.client import Client, connect
-from service.client.acting import TIMEOUT_S, ActingClient, connect_acting
+from service.client.acting import ActingClient, connect_acting
 
 SIMULATED = "SIMULATED: these GPUs, people and jobs are invented"
 MARK = "simulated"
@@ -26,22 +26,14 @@ def asked(flags: argparse.Namespace, aside: IO[str] | None = None) -> Client:
     for programs. With ``--json`` the rows say it instead (``marked``).
     """
     client = connect(flags.data)
-    if not getattr(flags, "json", False):
-        client.for_people()
-    if not _is_known(flags):
-        _say(flags, aside, simulated=client.is_simulated())
+    _prepare(client, flags, aside)
     return client
 
 
-def asked_to_act(
-    flags: argparse.Namespace, aside: IO[str] | None = None, timeout_s: float = TIMEOUT_S
-) -> ActingClient:
+def asked_to_act(flags: argparse.Namespace, aside: IO[str] | None = None) -> ActingClient:
     """A client of the service's acting half, in the same manner. Blocks. Raises ``ClientError``."""
-    client = connect_acting(flags.data, timeout_s=timeout_s)
-    if not getattr(flags, "json", False):
-        client.for_people()
-    if not _is_known(flags):
-        _say(flags, aside, simulated=client.is_simulated())
+    client = connect_acting(flags.data)
+    _prepare(client, flags, aside)
     return client
 
 
@@ -60,11 +52,18 @@ def is_simulated(flags: argparse.Namespace) -> bool:
     return bool(getattr(flags, MARK, False))
 
 
-def _is_known(flags: argparse.Namespace) -> bool:
-    return hasattr(flags, MARK)
+def _prepare(client: Client | ActingClient, flags: argparse.Namespace, aside: IO[str] | None) -> None:
+    if not _is_json(flags):
+        client.for_people()
+    if not hasattr(flags, MARK):  # else another client of this verb has said it
+        _say(flags, aside, simulated=client.is_simulated())
 
 
 def _say(flags: argparse.Namespace, aside: IO[str] | None, *, simulated: bool) -> None:
     setattr(flags, MARK, simulated)
-    if simulated and not getattr(flags, "json", False):
+    if simulated and not _is_json(flags):
         print(SIMULATED, file=sys.stdout if aside is None else aside, flush=True)
+
+
+def _is_json(flags: argparse.Namespace) -> bool:
+    return bool(getattr(flags, "json", False))  # not every verb has it

@@ -4,7 +4,6 @@ from datetime import datetime
 
 from service.cli import words
 from service.client import Client
-from service.client.errors import StoreOlder, UnknownQuery
 
 NEVER = "nothing was judged yet"
 LATE_S = 300.0
@@ -13,9 +12,8 @@ LATE_S = 300.0
 
 def lateness(client: Client, now: datetime) -> str | None:
     """What to say where nobody has looked for a while, or ever; an older store does not tell."""
-    try:
-        rows = client.rows("judgement")
-    except (StoreOlder, UnknownQuery):
+    rows = client.rows_if_kept("judgement")
+    if rows is None:
         return None
     age_s = words.since(rows[0]["judged_at"], now) if rows else None
     if age_s is None:

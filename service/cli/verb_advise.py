@@ -79,8 +79,8 @@ def _recurred(client: Client, flags: argparse.Namespace) -> Recurred | None:
 def _recurring(range_: Recurred | None, flags: argparse.Namespace) -> int:
     if flags.json:
         print_json([] if range_ is None else range_.habits, flags)
-        return 0
-    _say_range(range_, flags)
+    else:
+        _say_range(range_, flags)
     return 0
 
 
@@ -93,9 +93,8 @@ def _say_range(range_: Recurred | None, flags: argparse.Namespace) -> None:
 def _range_lines(range_: Recurred | None, flags: argparse.Namespace) -> Sequence[str]:
     if range_ is None:
         return ()
-    of = f"In the last {flags.since}" if flags.until is None else f"{flags.since} to {flags.until}"
-    cost = words.money(range_.wasted_cost, range_.currency)
-    priced = "" if cost == words.NOTHING else f", {cost}"
+    of = words.in_range(flags.since, flags.until)
+    priced = words.priced(range_.wasted_cost, range_.currency)
     recurs = "." if range_.habits else "; nothing that recurs."
     head = (
         f"{of}: {words.hours(range_.wasted_gpu_hours)} GPU-hours wasted{priced}, ended jobs included{recurs}"

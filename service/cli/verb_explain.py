@@ -19,8 +19,7 @@ from service.cli.ended import ended
 from service.cli.job_words import job_id
 from service.cli.screen import console, print_json
 from service.cli.settings import settle
-from service.client import Client, ClientError, UnknownQuery
-from service.client.errors import StoreOlder
+from service.client import Client, ClientError
 from service.client.run_ids import runs_of, told_runs
 from service.trouble import Trouble
 
@@ -79,10 +78,7 @@ def _launched(flags: argparse.Namespace, name: str) -> tuple[str, ...]:
 
 def _runs(client: Client, job: str, pages: Mapping[str, str]) -> tuple[str, ...]:
     """The runs that a job's processes say they are; nothing where the service is older."""
-    try:
-        return told_runs(runs_of(client.rows("run_ids", job=job), pages))
-    except (UnknownQuery, StoreOlder):
-        return ()
+    return told_runs(runs_of(client.rows_if_kept("run_ids", job=job) or (), pages))
 
 
 def _draw(found: "Explanation", desk: Desk) -> None:

@@ -11,8 +11,6 @@ from rich.text import Text
 from service.cli import judged, patterns, words
 from service.cli.asking import asked
 from service.cli.screen import console, place, print_json
-from service.client import Client
-from service.client.errors import StoreOlder, UnknownQuery
 from service.client.finding_groups import grouped, once_a_gpu, others
 from service.client.kinds import KINDS
 from service.spans import window
@@ -36,10 +34,11 @@ def run(flags: argparse.Namespace) -> int:
             return _list_intruders(client.rows("intrusions", **which), flags)
         if flags.patterns:
             return _list_patterns(client.rows("patterns", **filters), flags)
-        unjudged = [] if flags.json else _unjudged(client, filters)
+        unjudged = [] if flags.json else client.rows_if_kept("unjudged", **filters)
         late = None if flags.json else judged.lateness(client, datetime.now(UTC))
         rows = client.rows("findings", from_ts=start, to_ts=end, open=only_open, **filters)
-        waste = None if flags.json else _waste(client, {"from_ts": start, "to_ts": end, **filters})
+        span = {"from_ts": start, "to_ts": end}
+        waste = None if flags.json else client.rows_if_kept("waste", **span, **filters)
     if flags.json:
         print_json(rows, flags)
         return 0
@@ -52,9 +51,8 @@ def run(flags: argparse.Namespace) -> int:
     if late is not None:
         screen.print(f"{late}: what was open then may be over", style="yellow")
     screen.print(_heading(rows, bool(only_open), flags.since), style="bold" if rows else None)
-    if waste is not None and (waste["wasted_gpu_hours"] or waste["low_saturation_gpu_hours"]):
-        of = f"In the last {flags.since}" if flags.until is None else f"{flags.since} to {flags.until}"
-        screen.print(_wasted(waste, bool(only_open), of))
+    if waste and (waste[0]["wasted_gpu_hours"] or waste[0]["low_saturation_gpu_hours"]):
+        screen.print(_wasted(waste[0], bool(only_open), words.in_range(flags.since, flags.until)))
     for group in grouped(rows, lambda row: (row["kind"], row["job"], row["closed_at"] is None)):
         screen.print(_draw(group, now))
     for line in what_to_do({str(row["kind"]) for row in rows}):
@@ -86,13 +84,6 @@ def not_judged(rows: list[dict[str, Any]] | None) -> str:
 
 def _reason(row: dict[str, Any]) -> str:
     return "starting up" if row["verdict"] == "starting" else str(row["reason"])
-
-
-def _unjudged(client: Client, filters: dict[str, Any]) -> list[dict[str, Any]] | None:
-    try:
-        return client.rows("unjudged", **filters)
-    except (StoreOlder, UnknownQuery):
-        return None
 
 
 def _list_unjudged(rows: list[dict[str, Any]], flags: argparse.Namespace) -> int:
@@ -140,28 +131,19 @@ def _list_intruders(rows: list[dict[str, Any]], flags: argparse.Namespace) -> in
 def _heading(rows: list[dict[str, Any]], only_open: bool, since: str) -> str:
     if not rows:
         return "No open findings." if only_open else f"No findings in the last {since}."
-    return f"{len(rows)} {'open ' if only_open else ''}finding{'' if len(rows) == 1 else 's'}"
+    return words.many(len(rows), "open finding" if only_open else "finding")
 
 
 def _wasted(waste: dict[str, Any], only_open: bool, of: str) -> str:
     """What was wasted in the range, the ledger's sum, and how much of it is about what was found."""
     named = waste["open_gpu_hours" if only_open else "found_gpu_hours"]
-    cost = words.money(waste["wasted_cost"], waste["currency"])
-    priced = "" if cost == words.NOTHING else f", {cost}"
+    priced = words.priced(waste["wasted_cost"], waste["currency"])
     about = "about something open" if only_open else "about these"
     wasted, low = words.hours(waste["wasted_gpu_hours"]), words.hours(waste["low_saturation_gpu_hours"])
     return (
         f"{of}: {wasted} GPU-hours wasted{priced}, {words.hours(named)} of them {about}; "
         f"{low} GPU-hours at low saturation beside it"
     )
-
-
-def _waste(client: Client, asked: dict[str, Any]) -> dict[str, Any] | None:
-    """The range's waste; ``None`` where the store or the service is older than the question."""
-    try:
-        return client.rows("waste", **asked)[0]
-    except (StoreOlder, UnknownQuery):
-        return None
 
 
 def _draw(group: list[dict[str, Any]], now: datetime) -> RenderableType:

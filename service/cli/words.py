@@ -39,6 +39,17 @@ def money(value: float | None, currency: str | None) -> str:
     return f"{value:,.2f} {currency}" if abs(value) < 100 else f"{value:,.0f} {currency}"
 
 
+def priced(value: float | None, currency: str | None) -> str:
+    """What such hours cost, behind them: ``, 1,234 USD``; nothing where the configuration has no price."""
+    cost = money(value, currency)
+    return "" if cost == NOTHING else f", {cost}"
+
+
+def in_range(since: str, until: str | None) -> str:
+    """The range that the flags ask for, as a sentence about it begins."""
+    return f"In the last {since}" if until is None else f"{since} to {until}"
+
+
 def count(value: float | None) -> str:
     """A number of things; fractions of a GPU keep one digit."""
     if value is None:

@@ -100,12 +100,17 @@ class Client:
         rows = self._ask(lambda door: door.rows(name, params))
         return shown_rows(rows) if self._for_people else rows
 
+    def rows_if_kept(self, name: str, **params: object) -> list[dict[str, Any]] | None:
+        """As ``rows``; ``None`` where the store, or the service, is older than the question."""
+        try:
+            return self.rows(name, **params)
+        except (StoreOlder, UnknownQuery):
+            return None
+
     def is_simulated(self) -> bool:
         """Whether what is shown is invented: a simulated cluster's. Blocks. Raises ``ClientError``."""
-        try:
-            return any(row["origin"] == "simulated" for row in self.rows("data_origin"))
-        except (UnknownQuery, StoreOlder):  # from before there was such a mark
-            return False
+        rows = self.rows_if_kept("data_origin")  # None: from before there was such a mark
+        return any(row["origin"] == "simulated" for row in rows or ())
 
     def export(
         self, out: Path, *, kind: Literal["parquet", "csv"], from_ts: datetime, to_ts: datetime
