@@ -8,7 +8,8 @@ through it fails, even if the pid was given to another one meanwhile. So nothing
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,14 +43,11 @@ class Folder:
 
     def read(self, name: str) -> bytes | Denied:
         """The whole of one file, up to LARGEST_BYTES."""
-        try:
-            descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.descriptor)
-            with os.fdopen(descriptor, "rb", buffering=0) as file:
-                return _read_all(file.fileno())
-        except OSError as error:
-            return _denied(error)
+        return self.read_start(name, LARGEST_BYTES)
 
-    def read_start(self, name: str, most: int, is_enough: Callable[[bytes], bool]) -> bytes | Denied:
+    def read_start(
+        self, name: str, most: int, is_enough: Callable[[bytes], bool] | None = None
+    ) -> bytes | Denied:
         """The first ``most`` bytes of a file, or fewer once ``is_enough`` of what a read(2) brought."""
         try:
             descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.descriptor)
@@ -61,36 +59,24 @@ class Folder:
     def sockets(self) -> tuple[int, ...] | Denied:
         """The inodes of its sockets, among its first MOST_DESCRIPTORS files: who listens, did so early."""
         try:
-            descriptor = os.open("fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor)
+            with _descriptors(self) as (descriptor, names):
+                targets = [_target(name, descriptor) for name in names[:MOST_DESCRIPTORS]]
         except OSError as error:
             return _denied(error)
-        try:
-            names = os.listdir(descriptor)  # noqa: PTH208 (a descriptor, not a path)
-            targets = [_target(name, descriptor) for name in names[:MOST_DESCRIPTORS]]
-        except OSError as error:
-            return _denied(error)
-        finally:
-            os.close(descriptor)
         inodes = [each[len(_SOCKET) : -1] for each in targets if each.startswith(_SOCKET)]
         return tuple(int(inode) for inode in inodes if inode.isdigit())
 
     def holds_open(self, prefix: str) -> bool | Denied:
         """Whether one of its open files starts with ``prefix`` followed by a digit."""
         try:
-            descriptor = os.open("fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor)
+            with _descriptors(self) as (descriptor, names):
+                if any(_points_at(name, descriptor, prefix) for name in names[:MOST_DESCRIPTORS]):
+                    return True
         except OSError as error:
             return _denied(error)
-        try:
-            names = os.listdir(descriptor)  # noqa: PTH208 (a descriptor, not a path)
-            if any(_points_at(name, descriptor, prefix) for name in names[:MOST_DESCRIPTORS]):
-                return True
-            if len(names) > MOST_DESCRIPTORS:
-                return Denied(reason=f"{len(names)} open files, looked at {MOST_DESCRIPTORS}")
-            return False
-        except OSError as error:
-            return _denied(error)
-        finally:
-            os.close(descriptor)
+        if len(names) > MOST_DESCRIPTORS:
+            return Denied(reason=f"{len(names)} open files, looked at {MOST_DESCRIPTORS}")
+        return False
 
     def close(self) -> None:
         """Give the descriptor back; once only."""
@@ -122,9 +108,17 @@ def read_link(path: Path) -> str | None:
         return None
 
 
-def _read_all(
-    descriptor: int, most: int = LARGEST_BYTES, is_enough: Callable[[bytes], bool] | None = None
-) -> bytes:
+@contextmanager
+def _descriptors(folder: Folder) -> Iterator[tuple[int, list[str]]]:
+    """The folder of a process's open files, and the names in it. Raises OSError."""
+    descriptor = os.open("fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder.descriptor)
+    try:
+        yield descriptor, os.listdir(descriptor)  # noqa: PTH208 (a descriptor, not a path)
+    finally:
+        os.close(descriptor)
+
+
+def _read_all(descriptor: int, most: int, is_enough: Callable[[bytes], bool] | None) -> bytes:
     parts: list[bytes] = []
     size = 0
     while size < most and (part := os.read(descriptor, 1 << 16)):
