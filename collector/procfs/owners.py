@@ -34,26 +34,14 @@ def belongs_to(pid: int, uid: int, proc: Path = PROC, subuid: Path = SUBUID) -> 
 
 def lent_uids(uid: int, subuid: Path = SUBUID) -> tuple[range, ...]:
     """The ranges of uids that the machine lends to a person."""
-    text = read_file(subuid)
-    if text is None:
-        return ()
     names = {str(uid), account_name(uid)}
-    found = []
-    for line in text.decode("utf-8", "replace").splitlines():
-        owner, _, numbers = line.partition(":")
-        first, _, count = numbers.partition(":")
-        if owner in names and first.isdecimal() and count.isdecimal():
-            found.append(range(int(first), int(first) + int(count)))
-    return tuple(found)
+    return tuple(lent for owner, lent in _lent(subuid) if owner in names)
 
 
 def lender_of(uid: int, subuid: Path = SUBUID) -> str | None:
     """Whom a uid without an account was lent to, by name; ``None``: nobody, or root for its containers."""
-    text = read_file(subuid)
-    for line in () if text is None else text.decode("utf-8", "replace").splitlines():
-        owner, _, numbers = line.partition(":")
-        first, _, count = numbers.partition(":")
-        if first.isdecimal() and count.isdecimal() and 0 <= uid - int(first) < int(count):
+    for owner, lent in _lent(subuid):
+        if uid in lent:
             name = name_of(int(owner)) if owner.isdecimal() else owner
             return None if name == "root" else name
     return None
@@ -74,6 +62,15 @@ def whose_uid(
 def is_lent(uid: int | None, subuid: Path = SUBUID) -> bool:
     """Whether a uid is called as the person who was lent it, and is no account of its own. Blocks so too."""
     return uid is not None and lender_of(uid, subuid) is not None and account_name(uid) is None
+
+
+def _lent(subuid: Path) -> Iterator[tuple[str, range]]:
+    """Who was lent which uids, in the file's order: by name or by number (subuid(5))."""
+    for line in (read_file(subuid) or b"").decode("utf-8", "replace").splitlines():
+        owner, _, numbers = line.partition(":")
+        first, _, count = numbers.partition(":")
+        if first.isdecimal() and count.isdecimal():
+            yield owner, range(int(first), int(first) + int(count))
 
 
 def _is_mapped(own: int, uid: int, pid: int, proc: Path) -> bool:
