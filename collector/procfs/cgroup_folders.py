@@ -16,6 +16,11 @@ from collector.procfs.files import read_file
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 """How mountinfo writes blanks and backslashes (proc_pid_mountinfo(5))."""
 
+_NO_CONTROLLERS = frozenset(
+    {"rw", "ro", "xattr", "noprefix", "clone_children", "cpuset_v2_mode", "favordynmods"}
+)
+"""Options of a version 1 mount beside its controllers and ``name=`` (cgroups(7))."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folders:
@@ -88,12 +93,6 @@ def _mounts(mountinfo: str) -> Iterator[_Mount]:
             root=_parts(_plain(fields[3])),
             at=_plain(fields[4]),
         )
-
-
-_NO_CONTROLLERS = frozenset(
-    {"rw", "ro", "xattr", "noprefix", "clone_children", "cpuset_v2_mode", "favordynmods"}
-)
-"""Options of a version 1 mount beside its controllers and ``name=`` (cgroups(7))."""
 
 
 def _parts(path: str) -> tuple[str, ...]:

@@ -82,8 +82,8 @@ def placement(cgroup: str, look: Look | None = None) -> Placement:
 def _joined(before: Placement, now: Placement) -> Placement:
     """The first line with a word counts: cgroup v1 has a line a controller. A container keeps its owner."""
     if before.container is None and before.pod is None:
-        owner = now.slice_uid if now.container or now.pod else before.slice_uid
-        if owner is None and now.container is None and now.pod is None:
+        owner = before.slice_uid
+        if owner is None or now.container is not None or now.pod is not None:
             owner = now.slice_uid
         before = replace(before, container=now.container, pod=now.pod, slice_uid=owner)
     if before.slurm_job is None:
@@ -107,23 +107,25 @@ def _of_path(path: str, folders: Folders | None) -> Placement:
     if box is not None and box[0] >= sure:
         return Placement(container=_innermost(parts), slice_uid=None if folders is None else folders.beneath)
     outside = parts[:sure] if box is None else parts[: box[0] + 1]
-    job, step = _slurm(outside, is_cut=is_cut)
-    found = Placement(pod=_pod(outside, is_cut=is_cut), slurm_job=job, slurm_step=step)
+    found = _of_system(outside, is_cut=is_cut)
     if box is None:
         return found
     if folders is None:
         return replace(found, container=_innermost(parts))
     inside = parts[box[0] + 1 : sure]
-    return _with_inside(replace(found, container=_innermost(inside) or box[1]), _of_system(inside))
+    return _with_inside(
+        replace(found, container=_innermost(inside) or box[1]), _of_system(inside, is_cut=False)
+    )
 
 
-def _of_system(parts: Sequence[str]) -> Placement:
-    """What root made inside a container that is a machine of its own: a node of kind, a slurmd's pod."""
-    job, step = _slurm(parts, is_cut=False)
-    return Placement(pod=_pod(parts, is_cut=False), slurm_job=job, slurm_step=step)
+def _of_system(parts: Sequence[str], *, is_cut: bool) -> Placement:
+    """The pod and the job of a path that is root's; ``is_cut``: it is seen from inside a cgroup namespace."""
+    job, step = _slurm(parts, is_cut=is_cut)
+    return Placement(pod=_pod(parts, is_cut=is_cut), slurm_job=job, slurm_step=step)
 
 
 def _with_inside(outer: Placement, inner: Placement) -> Placement:
+    """With what root made in a container that is a machine of its own: a node of kind, a slurmd's pod."""
     if inner.slurm_job is not None:
         outer = replace(outer, slurm_job=inner.slurm_job, slurm_step=inner.slurm_step)
     return outer if inner.pod is None else replace(outer, pod=inner.pod)

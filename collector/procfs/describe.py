@@ -200,7 +200,7 @@ def _place(folder: Folder, notes: _Notes, machine: Machine) -> Placement:
 
 
 def _listens(
-    folder: Folder, relatives: Family, variables: Mapping[str, str], machine: Machine, notes: "_Notes"
+    folder: Folder, relatives: Family, variables: Mapping[str, str], machine: Machine, notes: _Notes
 ) -> tuple[int, ...] | None:
     """The ports it serves on; what keeps them from being known is noted, unless it is noted already."""
     found = served_ports(folder, relatives.above, variables, relatives.launcher, machine.root)

@@ -120,7 +120,7 @@ def _is_past_listening(table: bytes) -> bool:
 
 def _near(folder: Folder, ancestors: Sequence[int], root: Path) -> Iterator[Near]:
     """Its ancestors within the job, and its first children, as far as they can be read."""
-    told = folder.read(_children(folder.pid))
+    told = folder.read(f"task/{folder.pid}/children")
     children = [] if isinstance(told, Denied) else [int(pid) for pid in told.split()[:MOST_CHILDREN]]
     for pid in (*ancestors, *children):
         other = open_folder(root, pid)
@@ -151,10 +151,6 @@ def _look(folder: Folder) -> Near | Denied:
         group=None if isinstance(group, Denied) else group,
         sockets=inodes,
     )
-
-
-def _children(pid: int) -> str:
-    return f"task/{pid}/children"
 
 
 def _ephemeral_from(root: Path) -> int:
