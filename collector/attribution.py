@@ -16,6 +16,7 @@ from collector.inventory.ownership import Nobody, Owned, Unknown, Verdict, verdi
 from collector.inventory.placement import Where, as_on_gpus, withheld
 from collector.inventory.projects import ProjectOf
 from collector.model import (
+    PEER_SOURCE,
     Allocation,
     ClaimSource,
     Gpu,
@@ -30,9 +31,6 @@ from collector.model import (
     Reading,
     Withheld,
 )
-
-PEERS = "fallow"
-"""The name of the source that reads other machines' Fallow (``collector.peer``)."""
 
 STRENGTH = {source: rank for rank, source in enumerate(ClaimSource)}
 """0 is the strongest, as the enum is written."""
@@ -75,8 +73,8 @@ def effective(
     looked = ((r.allocations, r.claims, r.processes, r.nodes, r.withheld or None) for r in readings)
     if all(each == (None,) * 5 for each in looked):
         return None
-    own = [reading for reading in readings if reading.source != PEERS]
-    gpus, others = _with_peers(own, [reading for reading in readings if reading.source == PEERS])
+    own = [reading for reading in readings if reading.source != PEER_SOURCE]
+    gpus, others = _with_peers(own, [reading for reading in readings if reading.source == PEER_SOURCE])
     processes = tuple(process for reading in readings for process in reading.processes or ())
     samples = tuple(sample for reading in readings for sample in reading.process_samples or ())
     said = tuple(allocation for reading in own for allocation in reading.allocations or ())
@@ -269,8 +267,9 @@ def _with_those_present(
     holding = {uuid: list(claims) for uuid, claims in winning.items()}
     for key in sorted(present.on):
         job = owners.get(key, tree_job(key))
-        drawn = {uuid for one, uuid in present.drawn if one == key}
-        for uuid in (present.on[key] & hardware.keys()) - drawn:
+        for uuid in present.on[key] & hardware.keys():
+            if (key, uuid) in present.drawn:
+                continue
             claims = holding.setdefault(uuid, [])
             source = claims[0].source if claims else ClaimSource.PROCESS
             if source not in GIVEN and all(claim.holder.job != job for claim in claims):

@@ -15,6 +15,9 @@ JobId = NewType("JobId", str)
 SIMULATED_SOURCE = "simulated"
 """The name of the source whose GPUs, people and jobs are invented. No real source may have it."""
 
+PEER_SOURCE = "fallow"
+"""The name of the source that reads other machines' Fallow (``collector.peer``)."""
+
 
 class Rung(IntEnum):
     """Which measure stands behind a utilization figure; higher says more.
