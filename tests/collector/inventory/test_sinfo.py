@@ -129,6 +129,7 @@ def now(store: Store, question: str = "gpus_now") -> list[dict[str, object]]:
     return rows
 
 
+@pytest.mark.slow
 def test_drained_gpu_is_in_a_state_of_its_own_and_neither_free_nor_wasted(tmp_path: Path) -> None:
     clock = HandClock()
     with open_store(at_path(tmp_path)) as store:
@@ -148,6 +149,7 @@ def test_drained_gpu_is_in_a_state_of_its_own_and_neither_free_nor_wasted(tmp_pa
         assert taken == {uuid(0): False, uuid(1): None}, "nobody may be given it"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("anew", [False, True], ids=["the same service", "a service that began meanwhile"])
 def test_slurm_that_is_silent_beyond_its_memory_frees_no_gpu(tmp_path: Path, anew: bool) -> None:
     clock = HandClock()
