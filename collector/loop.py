@@ -75,11 +75,12 @@ class Loop:
 
     def __init__(self, ports: Ports, *, clock: Clock, timing: Timing) -> None:
         self._ending = threading.Event()
-        every_ms = timing.inventory_every_ms
-        self._feeds = [_Feed(source, self._ending, every_ms=0) for source in ports.sources]
-        self._feeds += [_Feed(source, self._ending, every_ms=every_ms) for source in ports.inventories]
-        for feed in self._feeds:
-            feed.gives = tuple(ports.given_out.get(feed.name, ()))
+        asked = [(source, 0) for source in ports.sources]
+        asked += [(source, timing.inventory_every_ms) for source in ports.inventories]
+        self._feeds = [
+            _Feed(source, self._ending, every_ms=every_ms, gives=ports.given_out.get(source.name, ()))
+            for source, every_ms in asked
+        ]
         self._attribute = ports.attribute
         self._sink = ports.sink
         self._clock = clock
@@ -185,7 +186,9 @@ class Loop:
 class _Feed:
     """One source, its thread while it reads, and what it last knew of processes and allocations."""
 
-    def __init__(self, source: Source, ending: threading.Event, *, every_ms: int) -> None:
+    def __init__(
+        self, source: Source, ending: threading.Event, *, every_ms: int, gives: Sequence[NodeName]
+    ) -> None:
         self.name = source.name
         self.future: Future[Outcome] | None = None
         self._ending = ending
@@ -194,7 +197,7 @@ class _Feed:
         self._asked_ms: int | None = None
         self._known: Reading | None = None
         self._told_ms: int | None = None
-        self.gives: tuple[NodeName, ...] = ()
+        self._gives = tuple(gives)
 
     def take(self) -> Outcome | None:
         """What came after its tick had given up on it."""
@@ -238,17 +241,17 @@ class _Feed:
             known = _merged(outcome, known)
             self._told_ms = outcome.at_ms
             told = (*(each.node for each in known.nodes or ()), *(each.node for each in known.claims or ()))
-            self.gives = tuple(dict.fromkeys(told)) or self.gives
+            self._gives = tuple(dict.fromkeys(told)) or self._gives
         self._known = known
         return known
 
     def unasked(self, now_ms: int) -> Reading | None:
         """Of a source that gives out nodes' GPUs and has long been silent: nobody knows who holds them."""
-        if not self.gives:
+        if not self._gives:
             return None
         since = "the start" if self._told_ms is None else _clock(self._told_ms)
         reason = f"no answer from {self.name} since {since}"
-        nodes = (NodeState(node=node, state=OutOfService.UNASKED, reason=reason) for node in self.gives)
+        nodes = (NodeState(node=node, state=OutOfService.UNASKED, reason=reason) for node in self._gives)
         return Reading(source=self.name, at_ms=now_ms, nodes=tuple(nodes))
 
     def close(self) -> None:
