@@ -33,8 +33,9 @@ from collector.exposition import (
     Labels,
     Metric,
 )
-from collector.inventory.visible_devices import MOST_DIGITS
+from collector.inventory.visible_devices import index_in
 from collector.model import (
+    PEER_SOURCE,
     SIMULATED_SOURCE,
     Allocation,
     ClaimSource,
@@ -70,17 +71,16 @@ class PeerSettings:
 
     urls: tuple[str, ...]
     limits: Limits = field(default_factory=Limits)
-    name: str = "fallow"
     environment: Mapping[str, str] = field(default_factory=lambda: environ)
 
 
 def peer_source(settings: PeerSettings) -> ScrapedSource:
     """The source; opens nothing yet. Raises UnusableUrl."""
     return ScrapedSource(
-        name=settings.name,
+        name=PEER_SOURCE,
         endpoints=endpoints(settings.urls, TICK_MS),
         limits=settings.limits,
-        hear=lambda endpoint, content, now_ms: heard(endpoint, content, now_ms, settings.name),
+        hear=lambda endpoint, content, now_ms: heard(endpoint, content, now_ms, PEER_SOURCE),
         headers=lambda url: _authorization(url, settings.environment),
     )
 
@@ -178,11 +178,10 @@ def _gpus(rows: Iterable[Row]) -> tuple[Gpu, ...]:
 
 
 def _known(labels: Labels) -> dict[str, Any]:
-    index = labels.get("index", "")
     return {
         "uuid": _uuid(labels),
         "node": NodeName(labels.get("node", "")),
-        "index": int(index) if index.isdecimal() and len(index) <= MOST_DIGITS else None,
+        "index": index_in(labels.get("index", "")),
         "model": labels.get("model") or None,
     } | {name: labels.get(name) or None for name in INFO_LABELS}
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from collector.inventory.kubernetes import pod_holder
-from collector.inventory.visible_devices import MOST_DIGITS
+from collector.inventory.visible_devices import index_in
 from collector.model import ClaimSource, GpuUuid, Holder, JobId, NodeName
 
 Labels = Mapping[str, str]
@@ -68,7 +68,7 @@ def identity(labels: Labels, *, fallback_node: str) -> Identity | None:
     return Identity(
         uuid=instance_uuid(uuid, instance) if instance else GpuUuid(uuid),
         node=NodeName(_node(labels) or fallback_node),
-        index=_index(_first(labels, _INDEX)),
+        index=index_in(_first(labels, _INDEX).removeprefix("nvidia")),
         model=_first(labels, _MODEL) or None,
         driver_version=_first(labels, _DRIVER) or None,
         parent=GpuUuid(uuid) if instance else None,
@@ -156,8 +156,3 @@ def _node(labels: Labels) -> str:
     """The host's name; an exporter that was not told it says its pod's, believed only for want of another."""
     told = [labels[name] for name in _NODE if labels.get(name)]
     return next((name for name in told if _EXPORTER not in name), told[0] if told else "")
-
-
-def _index(text: str) -> int | None:
-    digits = text.removeprefix("nvidia")
-    return int(digits) if digits.isdecimal() and len(digits) <= MOST_DIGITS else None

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from collector.model import Gpu, GpuUuid
+from collector.procfs.commands import bounded
 
 MOST_DIGITS = 6
 """Of an index: no node has a million devices, and ``int`` refuses what has over 4,300 digits."""
 
 REASON_CHARS = 60
 """How much of a variable is quoted where it could not be read: whoever wrote it chose its length."""
-
 
 _DIGITS = re.compile(r"\+?([0-9]+)")
 
@@ -61,6 +61,11 @@ def sight(environment: Mapping[str, str], gpus: Sequence[Gpu], *, in_container: 
     return _by_index(indices, environment, gpus, outer)
 
 
+def index_in(text: str) -> int | None:
+    """A GPU's index as others write it; ``None`` where it isn't a few digits and nothing else."""
+    return int(text) if _is_index(text) else None
+
+
 def _by_index(
     indices: Sequence[int], environment: Mapping[str, str], gpus: Sequence[Gpu], outer: Sight
 ) -> Sight:
@@ -87,7 +92,7 @@ def _in_slurm(
     """SLURM_JOB_GPUS counts the node's devices; CUDA's own variable counts them or the job's, by site."""
     tokens = [token.strip() for token in slurm.split(",")]
     if not all(_is_index(token) for token in tokens):
-        return Unclear(reason=f"SLURM_JOB_GPUS={slurm[:REASON_CHARS]} is not a list of indices")
+        return Unclear(reason=f"SLURM_JOB_GPUS={bounded(slurm, REASON_CHARS)} is not a list of indices")
     given = sorted(int(token) for token in tokens)
     readings = []
     if set(indices) <= set(given):
@@ -95,7 +100,7 @@ def _in_slurm(
     if all(index < len(given) for index in indices):
         readings.append([given[index] for index in indices])
     if not readings or any(reading != readings[0] for reading in readings):
-        words = f"indices {list(indices[:8])} do not fit SLURM_JOB_GPUS={slurm[:REASON_CHARS]}"
+        words = f"indices {list(indices[:8])} do not fit SLURM_JOB_GPUS={bounded(slurm, REASON_CHARS)}"
         return Unclear(reason=f"{words} in one way only")
     pci_order = {**environment, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}  # Slurm counts as the driver does
     return _numbered(readings[0], gpus, pci_order, gpus)
@@ -121,12 +126,11 @@ def _named_by_runtime(tokens: Sequence[str], gpus: Sequence[Gpu]) -> Sight:
     found: list[GpuUuid] = []
     for token in tokens:
         if ":" in token:
-            return Unclear(
-                reason=f"NVIDIA_VISIBLE_DEVICES names a MIG instance by position ({token[:REASON_CHARS]})"
-            )
+            named = bounded(token, REASON_CHARS)
+            return Unclear(reason=f"NVIDIA_VISIBLE_DEVICES names a MIG instance by position ({named})")
         gpu = _at_index(int(token), gpus) if _is_index(token) else _with_prefix(token, gpus)
         if gpu is None:
-            named = token[:REASON_CHARS]
+            named = bounded(token, REASON_CHARS)
             return Unclear(reason=f"NVIDIA_VISIBLE_DEVICES names {named}, which this node does not have")
         found.append(gpu.uuid)
     return Visible(uuids=tuple(gpu.uuid for gpu in _in_order(gpus) if gpu.uuid in found))
