@@ -3,15 +3,12 @@
 Plain text, which every release prints alike; the reason stands last, because it may hold any character.
 """
 
-import shutil
-import subprocess
 from collections.abc import Sequence
 
+from collector.inventory.slurm_programs import output
 from collector.model import NodeName, NodeState, OutOfService
 from collector.procfs.commands import bounded
 
-TIMEOUT_S = 6.0
-"""Below the loop's own limit for a source."""
 COMMAND = ("sinfo", "--noheader", "--Node", "--format=%N|%T|%u|%E")
 FLAGS = "*~#!%$@^-"
 """What sinfo puts behind a state (sinfo(1), "NODE STATE CODES")."""
@@ -35,16 +32,8 @@ STATES = {
 
 def node_states(command: Sequence[str] = COMMAND) -> tuple[NodeState, ...] | None:
     """Every node of the cluster; ``None`` where sinfo could not be asked. Blocks up to the timeout."""
-    if shutil.which(command[0]) is None:
-        return None
-    try:
-        done = subprocess.run(
-            command, capture_output=True, timeout=TIMEOUT_S, check=False, stdin=subprocess.DEVNULL
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    text = done.stdout.decode("utf-8", "replace")
-    return parsed(text) if done.returncode == 0 and text.strip() else None
+    text = output(command)
+    return parsed(text) if text and text.strip() else None
 
 
 def parsed(text: str) -> tuple[NodeState, ...]:

@@ -11,12 +11,10 @@ import subprocess
 from collections.abc import Callable, Sequence
 
 from collector.inventory.sinfo import node_states
+from collector.inventory.slurm_programs import TIMEOUT_S
 from collector.inventory.slurm_rights import hidden_jobs
 from collector.inventory.squeue import HOLDING_STATES, NotAnswered, NotSqueue, claims
 from collector.model import NodeState, Reading, Unavailable
-
-TIMEOUT_S = 6.0
-"""Below the loop's own limit for a source, so that the reason is ours."""
 
 COMMAND = ("squeue", "--json", "--all", "--states=" + ",".join(sorted(HOLDING_STATES)))
 

@@ -6,11 +6,9 @@ so; root, SlurmUser, operators and administrators see all.
 
 import os
 import re
-import shutil
-import subprocess
 from collections.abc import Callable
 
-TIMEOUT_S = 6.0
+from collector.inventory.slurm_programs import output
 
 _SETTING = re.compile(r"^(?P<name>\w+)\s*=\s*(?P<value>.*?)\s*$", re.MULTILINE)
 _SLURM_USER = re.compile(r".*\((?P<uid>\d+)\)$")
@@ -25,7 +23,7 @@ def hidden_jobs(run: Run | None = None, uid: int | None = None) -> str | None:
 
     Where the configuration cannot be read nothing is said: squeue itself fails then, or it is no Slurm.
     """
-    ask, own = run or _output, os.geteuid() if uid is None else uid
+    ask, own = run or output, os.geteuid() if uid is None else uid
     config = ask(("scontrol", "show", "config"))
     if config is None:
         return None
@@ -41,15 +39,3 @@ def hidden_jobs(run: Run | None = None, uid: int | None = None) -> str | None:
         "Slurm hides other people's jobs from this account (PrivateData=jobs), so its list does not say what "
         "they hold; give the account AdminLevel=Operator, or run the service as SlurmUser"
     )
-
-
-def _output(command: tuple[str, ...]) -> str | None:
-    if shutil.which(command[0]) is None:
-        return None
-    try:
-        done = subprocess.run(
-            command, capture_output=True, timeout=TIMEOUT_S, check=False, stdin=subprocess.DEVNULL
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else None
