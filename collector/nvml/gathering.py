@@ -23,13 +23,10 @@ _UTILIZATION = MEASURES.index("gpu_utilization")
 class Gathering:
     """Turns answers into samples; owns the process descriptors."""
 
-    def __init__(
-        self, node: NodeName, starts: ProcessStarts, *, foreign: bool, are_host_pids: bool = True
-    ) -> None:
+    def __init__(self, node: NodeName, starts: ProcessStarts, *, host_pids: bool | None) -> None:
         self._node = node
         self._starts = starts
-        self._foreign = foreign
-        self._are_host_pids = are_host_pids and not foreign
+        self._host_pids = host_pids
         self._processes: dict[int, Process] = {}
         self._idle_power: dict[GpuUuid, int | None] = {}
         self._done: dict[GpuUuid, tuple[float, int]] = {}
@@ -104,8 +101,7 @@ class Gathering:
             entries,
             row[_MEMORY_TOTAL],
             self._processes.keys(),
-            foreign=self._foreign,
-            are_host_pids=self._are_host_pids,
+            host_pids=self._host_pids,
         )
 
     def _shares(
@@ -115,7 +111,7 @@ class Gathering:
         ratio, _ = self._done.pop(uuid, (None, 0))
         flags = (reading.MIG_BY_INSTANCE,) if verdict.held and uuid.startswith("MIG-") else ()
         listed = {one.pid for one in verdict.held}
-        by_pid, strange = process_list.believed(uses, listed, foreign=self._foreign)
+        by_pid, strange = process_list.believed(uses, listed, foreign=self._host_pids is False)
         by_pid, scaled = process_list.within_device(by_pid, ratio)
         return by_pid, (*flags, *strange, *((process_list.SCALED,) if scaled else ()))
 

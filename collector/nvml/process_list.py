@@ -60,15 +60,14 @@ def judge(
     memory_total_bytes: int | None,
     there: Container[int],
     *,
-    foreign: bool = False,
-    are_host_pids: bool = True,
+    host_pids: bool | None = True,
 ) -> Verdict:
     """Believe, drop or cut a list; ``there`` are the pids that exist, hidden ones included.
 
-    ``foreign`` says that our pid namespace is not the driver's, ``are_host_pids`` that it surely is. A single
-    pid that is gone has just ended, or died with its memory. Nothing but such pids: where pids are surely the
-    host's and each of them holds memory, no process is there; else the list is not about this machine, and
-    nothing is concluded from it.
+    ``host_pids`` says whether our pid namespace is the driver's; ``None``: not known. A single pid that is
+    gone has just ended, or died with its memory. Nothing but such pids: where pids are the host's and each of
+    them holds memory, no process is there; else the list is not about this machine, and nothing is concluded
+    from it.
     """
     if not entries:
         return Verdict()
@@ -80,9 +79,9 @@ def judge(
     alive = tuple([one for one in held if one[0] in there])
     if alive:
         return Verdict(alive, len(alive), () if len(alive) == len(held) else (GONE,))
-    if foreign:
+    if host_pids is False:
         return Verdict(total=len(held), flags=(FOREIGN,))
-    if are_host_pids and all(one.memory_used_bytes for one in held):
+    if host_pids and all(one.memory_used_bytes for one in held):
         return Verdict(flags=(DEAD,))
     return Verdict(total=None, flags=(UNSEEN,))
 

@@ -67,7 +67,7 @@ class NvmlSource:
         self._ticks = 0
         shares = shares_host_pids() if self._options.host_pids is None else self._options.host_pids
         starts = ProcessStarts(foreign=shares is False)
-        self._gathering = Gathering(node, starts, foreign=shares is False, are_host_pids=shares is True)
+        self._gathering = Gathering(node, starts, host_pids=shares)
 
     @property
     def name(self) -> str:

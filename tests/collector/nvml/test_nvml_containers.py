@@ -50,7 +50,7 @@ def test_uses_of_the_hosts_pids_are_never_shares(tmp_path: Path, by_chance: list
     (tmp_path / "stat").write_text("btime 1700000000\n")
     tree = ProcTree(tmp_path)
     tree.add(7, opens=("/dev/nvidia0",))
-    gathering = Gathering(NodeName("node-a"), ProcessStarts(tmp_path, foreign=True), foreign=True)
+    gathering = Gathering(NodeName("node-a"), ProcessStarts(tmp_path, foreign=True), host_pids=False)
     line = ("GPU-0", [None] * len(MEASURES), [], [(7, None, "C")], [(HOST_PID, 50.0), *by_chance])
     (sample,), processes = gathering.gather({"devices": [line], "events": []}, 5_000, 10_000, looked=True)
     gathering.close()

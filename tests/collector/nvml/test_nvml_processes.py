@@ -219,8 +219,8 @@ def test_a_defunct_process_that_holds_memory_is_no_process(watch: Watch) -> None
 
 def test_dead_pids_are_unknown_where_they_may_be_another_namespaces() -> None:
     dead = [(7, GIB, "C")]
-    assert judge(dead, 80 * GIB, set(), are_host_pids=False).total is None
-    assert judge(dead, 80 * GIB, set(), foreign=True).total == 1
+    assert judge(dead, 80 * GIB, set(), host_pids=None).total is None
+    assert judge(dead, 80 * GIB, set(), host_pids=False).total == 1
     assert judge([(7, None, "C")], 80 * GIB, set()).total is None
 
 
@@ -361,7 +361,7 @@ def test_a_process_that_proc_hides_is_hidden_and_not_gone(tmp_path: Path, proces
 
 def test_a_hidden_process_keeps_the_start_it_was_first_seen_with(tmp_path: Path, process: Start) -> None:
     (tmp_path / "stat").write_text("btime 1700000000\n")
-    gathering = Gathering(NodeName("node-a"), ProcessStarts(tmp_path), foreign=False)
+    gathering = Gathering(NodeName("node-a"), ProcessStarts(tmp_path), host_pids=True)
     pid = process()
     line = ("GPU-0", [None] * len(MEASURES), [], [(pid, GIB, "C")], [])
     answer = {"devices": [line], "events": []}

@@ -22,6 +22,7 @@ PIDS = st.integers(1, 50)
 ENTRIES = st.lists(
     st.tuples(st.integers(-5, LARGEST_PID + 5), st.none() | st.integers(0, 200), st.sampled_from("CG"))
 )
+HOST_PIDS = st.sampled_from([True, False, None])
 
 
 @given(st.dictionaries(PIDS, st.floats(0, 1)), st.none() | st.floats(0, 1))
@@ -65,11 +66,11 @@ def test_in_another_namespace_one_unlisted_pid_makes_every_use_unbelievable(
     assert found.keys() == (set() if strangers else {pid for pid, _ in uses})
 
 
-@given(ENTRIES, st.none() | st.integers(1, 100), st.sets(st.integers(1, LARGEST_PID)), st.booleans())
+@given(ENTRIES, st.none() | st.integers(1, 100), st.sets(st.integers(1, LARGEST_PID)), HOST_PIDS)
 def test_a_verdict_never_names_a_process_that_cannot_be(
-    entries: list[tuple[int, int | None, str]], total: int | None, there: set[int], foreign: bool
+    entries: list[tuple[int, int | None, str]], total: int | None, there: set[int], host_pids: bool | None
 ) -> None:
-    verdict = judge(entries, total, there, foreign=foreign)
+    verdict = judge(entries, total, there, host_pids=host_pids)
     assert {held.pid for held in verdict.held} <= there
     assert len({held.pid for held in verdict.held}) == len(verdict.held)
     if verdict.held:
@@ -79,8 +80,8 @@ def test_a_verdict_never_names_a_process_that_cannot_be(
     if verdict.total is None:
         assert verdict.flags
     if verdict.total == 0 and entries:  # pids that are dead and hold memory
-        assert not foreign
-        assert all(memory for one in union(entries) for memory in [one.memory_used_bytes])
+        assert host_pids is True
+        assert all(one.memory_used_bytes for one in union(entries))
 
 
 @given(ENTRIES)
