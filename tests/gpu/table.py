@@ -12,12 +12,12 @@ DRY_LIMIT_S = 90
 DRY_BUDGET_S = 120
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Step:
-    """One experiment, in ``tests/gpu/steps/NAME.py``. ``needs`` are asked of ``place.lacking`` beforehand.
+    """One experiment, in ``tests/gpu/steps/NAME.py``; ``settles`` is what is known after it.
 
-    ``restores``: it brings processes back by CUDA's checkpoint; such a one is never killed, for that took a
-    host down (cuda-checkpoint issue 53).
+    ``needs`` are asked of ``place.lacking`` beforehand. ``restores``: it brings processes back by CUDA's
+    checkpoint; such a one is never killed, for that took a host down (cuda-checkpoint issue 53).
     """
 
     name: str
@@ -33,197 +33,95 @@ SEES, HOLDS, TRAINS = "What is seen", "Memory that is held", "Trainings"
 RUNS, SHARES, FILLS, MOVES = "The service", "Sharing a GPU", "Filling holes", "Taking jobs off and back"
 
 STEPS: tuple[Step, ...] = (
-    Step(name="machine", part=1, limit_s=15, section=SEES, settles="what can be tried here at all"),
-    Step(name="idle", part=1, limit_s=10, section=SEES, settles="the zero", needs=("nvml",)),
+    Step("machine", 1, 15, SEES, "what can be tried here at all"),
+    Step("idle", 1, 10, SEES, "the zero", ("nvml",)),
     Step(
-        name="spin",
-        part=1,
-        limit_s=60,
-        section=SEES,
-        settles="the ladder of utilization: SM active, occupancy, and GPU utilization as an upper bound",
-        needs=("nvml", "torch"),
+        "spin",
+        1,
+        60,
+        SEES,
+        "the ladder of utilization: SM active, occupancy, and GPU utilization as an upper bound",
+        ("nvml", "torch"),
     ),
+    Step("units", 1, 25, SEES, "tensor and DRAM columns, power and energy", ("nvml", "torch")),
     Step(
-        name="units",
-        part=1,
-        limit_s=25,
-        section=SEES,
-        settles="tensor and DRAM columns, power and energy",
-        needs=("nvml", "torch"),
+        "holders",
+        1,
+        30,
+        SEES,
+        "CONTEXT_BYTES, what each process holds and uses, lists in a pid namespace",
+        ("nvml", "torch"),
     ),
+    Step("cost", 1, 20, SEES, "what a reading costs: `processes_every`", ("nvml",)),
+    Step("hogs", 1, 60, HOLDS, "reclaiming memory that a framework takes ahead", ("nvml", "torch")),
+    Step("caches", 1, 20, HOLDS, "PyTorch's cache given back when asked", ("nvml", "torch")),
+    Step("fraction", 1, 20, HOLDS, "FALLOW_MEMORY_FRACTION", ("nvml", "torch")),
     Step(
-        name="holders",
-        part=1,
-        limit_s=30,
-        section=SEES,
-        settles="CONTEXT_BYTES, what each process holds and uses, lists in a pid namespace",
-        needs=("nvml", "torch"),
+        "alone",
+        1,
+        70,
+        TRAINS,
+        "that a trainer learns what a plain loop learns, and goes on after a save",
+        ("torch",),
     ),
+    Step("overhead", 1, 60, TRAINS, "what a step costs beside a plain loop's", ("torch",)),
+    Step("two", 1, 60, TRAINS, "two workers on one GPU: growing, shrinking, a death", ("torch",)),
+    Step("nccl", 1, 10, TRAINS, "names and options of torch's NCCL group", ("torch", "nccl")),
+    Step("service", 1, 40, RUNS, "the service on a real driver", ("nvml", "service")),
     Step(
-        name="cost",
-        part=1,
-        limit_s=20,
-        section=SEES,
-        settles="what a reading costs: `processes_every`",
-        needs=("nvml",),
+        "pairs",
+        2,
+        140,
+        SHARES,
+        "first expectations of `pairing`, and whether MPS is worth its fault domain",
+        ("nvml", "torch"),
     ),
+    Step("pieces", 2, 40, FILLS, "how soon a gate can close", ("burst",)),
+    Step("page", 2, 15, FILLS, "holes told by the GPU", ("burst",)),
+    Step("fill", 2, 110, FILLS, "what work in holes costs the work in front", ("burst",)),
     Step(
-        name="hogs",
-        part=1,
-        limit_s=60,
-        section=HOLDS,
-        settles="reclaiming memory that a framework takes ahead",
-        needs=("nvml", "torch"),
+        "lock",
+        2,
+        20,
+        MOVES,
+        "a gate for strangers: how long the driver's lock takes",
+        ("libcuda", "torch"),
+        restores=True,
     ),
+    Step("profile", 2, 30, FILLS, "the planner's input", ("burst",)),
+    Step("two_gpus", 2, 30, TRAINS, "workers on two GPUs over NCCL", ("torch", "two GPUs")),
     Step(
-        name="caches",
-        part=1,
-        limit_s=20,
-        section=HOLDS,
-        settles="PyTorch's cache given back when asked",
-        needs=("nvml", "torch"),
-    ),
-    Step(
-        name="fraction",
-        part=1,
-        limit_s=20,
-        section=HOLDS,
-        settles="FALLOW_MEMORY_FRACTION",
-        needs=("nvml", "torch"),
-    ),
-    Step(
-        name="alone",
-        part=1,
-        limit_s=70,
-        section=TRAINS,
-        settles="that a trainer learns what a plain loop learns, and goes on after a save",
-        needs=("torch",),
-    ),
-    Step(
-        name="overhead",
-        part=1,
-        limit_s=60,
-        section=TRAINS,
-        settles="what a step costs beside a plain loop's",
-        needs=("torch",),
-    ),
-    Step(
-        name="two",
-        part=1,
-        limit_s=60,
-        section=TRAINS,
-        settles="two workers on one GPU: growing, shrinking, a death",
-        needs=("torch",),
-    ),
-    Step(
-        name="nccl",
-        part=1,
-        limit_s=10,
-        section=TRAINS,
-        settles="names and options of torch's NCCL group",
-        needs=("torch", "nccl"),
-    ),
-    Step(
-        name="service",
-        part=1,
-        limit_s=40,
-        section=RUNS,
-        settles="the service on a real driver",
-        needs=("nvml", "service"),
-    ),
-    Step(
-        name="pairs",
-        part=2,
-        limit_s=140,
-        section=SHARES,
-        settles="first expectations of `pairing`, and whether MPS is worth its fault domain",
-        needs=("nvml", "torch"),
-    ),
-    Step(
-        name="pieces",
-        part=2,
-        limit_s=40,
-        section=FILLS,
-        settles="how soon a gate can close",
-        needs=("burst",),
-    ),
-    Step(
-        name="page",
-        part=2,
-        limit_s=15,
-        section=FILLS,
-        settles="holes told by the GPU",
-        needs=("burst",),
-    ),
-    Step(
-        name="fill",
-        part=2,
-        limit_s=110,
-        section=FILLS,
-        settles="what work in holes costs the work in front",
-        needs=("burst",),
-    ),
-    Step(
-        name="lock",
-        part=2,
-        limit_s=20,
-        section=MOVES,
-        settles="a gate for strangers: how long the driver's lock takes",
-        needs=("libcuda", "torch"),
+        "move",
+        2,
+        90,
+        MOVES,
+        "pausing strangers: seconds a GiB, MANAGED_BYTES, LONGEST_S, which jobs it breaks",
+        ("nvml", "libcuda", "torch"),
         restores=True,
     ),
     Step(
-        name="profile",
-        part=2,
-        limit_s=30,
-        section=FILLS,
-        settles="the planner's input",
-        needs=("burst",),
-    ),
-    Step(
-        name="two_gpus",
-        part=2,
-        limit_s=30,
-        section=TRAINS,
-        settles="workers on two GPUs over NCCL",
-        needs=("torch", "two GPUs"),
-    ),
-    Step(
-        name="move",
-        part=2,
-        limit_s=90,
-        section=MOVES,
-        settles="pausing strangers: seconds a GiB, MANAGED_BYTES, LONGEST_S, which jobs it breaks",
-        needs=("nvml", "libcuda", "torch"),
+        "refused",
+        2,
+        20,
+        MOVES,
+        "that a job which cannot come back is refused before the driver is asked",
+        ("nvml", "libcuda", "torch"),
         restores=True,
     ),
     Step(
-        name="refused",
-        part=2,
-        limit_s=20,
-        section=MOVES,
-        settles="that a job which cannot come back is refused before the driver is asked",
-        needs=("nvml", "libcuda", "torch"),
-        restores=True,
-    ),
-    Step(
-        name="mps_kill",
-        part=2,
-        limit_s=15,
-        section=SHARES,
-        settles="what the death of one MPS client does to its neighbour",
-        needs=("nvml", "torch", "mps"),
+        "mps_kill",
+        2,
+        15,
+        SHARES,
+        "what the death of one MPS client does to its neighbour",
+        ("nvml", "torch", "mps"),
     ),
 )
+NAMES = tuple(step.name for step in STEPS)
 
 
 def step_named(name: str) -> Step:
     """The step of that name. Raises KeyError."""
-    return next(step for step in STEPS if step.name == name) if name in NAMES else _unknown(name)
-
-
-NAMES = tuple(step.name for step in STEPS)
-
-
-def _unknown(name: str) -> Step:
-    raise KeyError(f"no step is named {name!r}; there are {', '.join(NAMES)}")
+    if name not in NAMES:
+        raise KeyError(f"no step is named {name!r}; there are {', '.join(NAMES)}")
+    return STEPS[NAMES.index(name)]
