@@ -3,18 +3,8 @@
 import json
 import sys
 
-
-def used_bytes() -> int | None:
-    """By NVML."""
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-        handle = pynvml.nvmlDeviceGetHandleByIndex(0)
-        return int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
-    except pynvml.NVMLError:
-        return None
-
+from tests.gpu import place
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(used_bytes()) + "\n")
+    here = place.nvml_handle() is not None
+    sys.stdout.write(json.dumps(place.used_bytes() if here else None) + "\n")

@@ -9,11 +9,10 @@ def main() -> None:
     """``take FRACTION`` of the whole GPU; whether there was memory for it."""
     torch, device = place.torch(), place.torch_device()
     fallow.listen()
-    pretended = 1.0
 
     def told(words: Words) -> dict[str, bool]:
         if place.dry:
-            return {"taken": float(words[1]) < 0.5 * pretended}
+            return {"taken": float(words[1]) < 0.5}
         total = torch.cuda.get_device_properties(0).total_memory
         try:
             torch.empty(int(total * float(words[1])), dtype=torch.uint8, device=device)

@@ -1,6 +1,6 @@
 """A kernel of ``b`` blocks and ``w`` warps that turns for a set time: what utilization is held against.
 
-    python -m tests.gpu.loads.spin [GIB]        then "spin B W DUTY" (0 to 1), "spin 0 0 0" rests
+    python -m tests.gpu.loads.spin        then "spin B W DUTY" (0 to 1), "spin 0 0 0" rests
 
 Built by nvcc, else by CuPy, else by the NVRTC that torch brings. In a dry run it tells the stand-in driver
 what such a kernel would do.
@@ -10,7 +10,6 @@ import ctypes
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -64,10 +63,10 @@ class Spinning:
         time.sleep(max(0.0, PERIOD_S * (1 - duty) - max(0.0, time.monotonic() - begun_s - PERIOD_S * duty)))
 
 
-def main(gib: float) -> None:
-    """Hold so much, and spin as told."""
+def main() -> None:
+    """Spin as told."""
     if place.dry:
-        place.pretend_process(os.getpid(), round((gib + 0.5) * place.GIB))
+        place.pretend_process(os.getpid(), 500 * place.MIB)
         _serve(_pretended)
         place.pretend_process(os.getpid(), None)
         return
@@ -75,9 +74,7 @@ def main(gib: float) -> None:
     if turn is None:
         say(missing="neither nvcc, CuPy nor torch is here to build the kernel that spins")
         return
-    held = _hold(round(gib * place.GIB))
     _serve(turn)
-    del held
 
 
 def _serve(turn: Turn) -> None:
@@ -142,14 +139,6 @@ def _us(duty: float) -> int:
     return round(PERIOD_S * duty * 1e6)
 
 
-def _hold(size: int) -> Any:
-    """Memory by the same runtime; nothing for 0."""
-    if not size:
-        return None
-    torch = place.torch()
-    return torch.ones(size, dtype=torch.uint8, device=place.torch_device())
-
-
 def _pretended(blocks: int, warps: int, duty: float) -> None:
     place.pretends(
         sm=min(blocks, SMS) / SMS * duty * 100,
@@ -160,4 +149,4 @@ def _pretended(blocks: int, warps: int, duty: float) -> None:
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else 0.0)
+    main()

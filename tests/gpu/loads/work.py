@@ -7,14 +7,14 @@
 ``pinned`` holds as much of the host's memory for the device.
 
 ``rest`` stops it and ``go`` lets it go on; ``rate`` answers units a second since it was last asked
-(operations, bytes, samples); ``sum`` a number over what it holds, which has to be the same after any pause;
-``drop`` gives up what it holds, and keeps the cache.
+(operations, bytes, samples); ``sum`` a number over what it holds, which has to be the same after any pause.
 """
 
 import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tests.gpu import place
@@ -47,17 +47,12 @@ class Work:
             time.sleep((time.monotonic() - begun_s) * self._idle / (1 - self._idle))
 
     def told(self, words: Words) -> dict[str, Any]:
-        """``go``, ``rest``, ``rate``, ``sum`` or ``drop``."""
+        """``go``, ``rest``, ``rate`` or ``sum``."""
         if words[0] in ("go", "rest"):
             self._rests = words[0] == "rest"
             return {"rests": self._rests}
-        if words[0] == "drop":
-            self._held = None
-            return {"dropped": True}
         if words[0] == "sum":
-            return {
-                "sum": None if self._held is None else float(self._held[:: 1 << 10].double().sum().item())
-            }
+            return {"sum": float(self._held[:: 1 << 10].double().sum().item())}
         now_s = time.monotonic()
         rate = self._done * self._units / (now_s - self._since_s)
         self._done, self._since_s = 0, now_s
@@ -94,7 +89,7 @@ def main(kind: str, *arguments: str) -> None:
     place.synchronize()
     place.pretend_process(os.getpid(), (mib + CONTEXT_MIB) * place.MIB)
     if place.dry and "STANDIN_CUDA" in os.environ:
-        _known_to_libcuda(0)
+        Path(os.environ["STANDIN_CUDA"], str(os.getpid())).write_text("0\n")  # libcuda knows it, and it runs
     try:
         serve(work.told, None if rests else work.work)
     finally:
@@ -150,11 +145,6 @@ def _training(torch: Any, device: Any, batch: int, idle: float) -> Work:
         optimizer.step()
 
     return Work(once, batch, x.flatten(), idle)
-
-
-def _known_to_libcuda(state: int) -> None:
-    with open(f"{os.environ['STANDIN_CUDA']}/{os.getpid()}", "w") as file:  # noqa: PTH123
-        file.write(f"{state}\n")
 
 
 if __name__ == "__main__":
