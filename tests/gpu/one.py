@@ -10,10 +10,11 @@ import signal
 import sys
 import threading
 import traceback
+from typing import Any
 
 from tests.gpu import place
 from tests.gpu.answers import Missing
-from tests.gpu.table import step_named
+from tests.gpu.table import Step, step_named
 
 FRAMES = -5
 """The innermost ones: what a load said before it stands in the same few lines."""
@@ -24,11 +25,7 @@ def main(name: str) -> int:
     step = step_named(name)
     threading.Thread(target=_end_with_the_pipe, daemon=True).start()
     try:
-        for need in step.needs:
-            lacking = place.lacking(need)
-            if lacking is not None:
-                raise Missing(lacking)
-        answer = importlib.import_module(f"tests.gpu.steps.{name}").main()
+        answer = answer_of(step)
     except Missing as missing:
         answer = {"missing": str(missing)}
     except Exception:
@@ -39,6 +36,16 @@ def main(name: str) -> int:
     sys.stdout.write(f"\n{json.dumps(answer)}\n")
     sys.stdout.flush()
     return 0
+
+
+def answer_of(step: Step) -> dict[str, Any]:
+    """What it measures, here and now. Raises Missing when something that it needs is not here."""
+    for need in step.needs:
+        lacking = place.lacking(need)
+        if lacking is not None:
+            raise Missing(lacking)
+    answer: dict[str, Any] = importlib.import_module(f"tests.gpu.steps.{step.name}").main()
+    return answer
 
 
 def _end_with_the_pipe() -> None:

@@ -26,6 +26,9 @@ ROOT = Path(__file__).parents[2]
 GIB, MIB = 1 << 30, 1 << 20
 READY_S, ANSWER_S, END_S = 90.0, 60.0, 10.0
 dry = DRY in os.environ
+EXPANDABLE = {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
+ALLOCATORS: dict[str, dict[str, str]] = {"plain": {}} | ({} if dry else {"expandable": EXPANDABLE})
+"""PyTorch's allocator as it comes, and the one that grows its segments; the pretend device has neither."""
 
 
 def lacking(need: str) -> str | None:

@@ -4,12 +4,11 @@ What a step misses is its reason to be skipped. Left out are those that fill a G
 daemon: ``run`` plays them in their order.
 """
 
-import importlib
-
 import pytest
 
 from tests.gpu import place
 from tests.gpu.answers import Missing, verdict_of
+from tests.gpu.one import answer_of
 from tests.gpu.table import STEPS, Step
 
 pytestmark = pytest.mark.gpu
@@ -24,11 +23,7 @@ def test_step_holds(step: Step) -> None:
     if place.nvml_handle() is None:
         pytest.skip("no NVIDIA driver answers; run on a machine with a GPU")
     try:
-        for need in step.needs:
-            lacking = place.lacking(need)
-            if lacking is not None:
-                raise Missing(lacking)
-        answer = importlib.import_module(f"tests.gpu.steps.{step.name}").main()
+        answer = answer_of(step)
     except Missing as missing:
         pytest.skip(str(missing))
     print(*answer.get("figures", ()), sep="\n")

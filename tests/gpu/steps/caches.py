@@ -17,10 +17,8 @@ ANSWER_S = 60.0
 def main() -> dict[str, Any]:
     """With the allocator as it comes, and with expandable segments."""
     figures: list[Figure] = []
-    for name, settings in (("plain", {}), ("expandable", {"PYTORCH_ALLOC_CONF": "expandable_segments:True"})):
+    for name, settings in place.ALLOCATORS.items():
         figures += _asked(name, settings)
-        if place.dry:
-            break
     return {"figures": figures}
 
 
@@ -28,8 +26,8 @@ def _asked(name: str, settings: dict[str, str]) -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "job-0"
         before = place.used_bytes()
-        job = place.Load("caching", CACHED_MIB, environment={**settings, "FALLOW_JOB_SOCKET": str(path)})
-        try:
+        environment = {**settings, "FALLOW_JOB_SOCKET": str(path)}
+        with place.loads(("caching", CACHED_MIB), environment=environment) as (job,):
             cached = place.used_bytes() - before
             begun_s = time.monotonic()
             answer = json.loads(ask(path, ["release-caches"], timeout_s=ANSWER_S))
@@ -38,8 +36,6 @@ def _asked(name: str, settings: dict[str, str]) -> list[Figure]:
                 job.ask("empty")
             left = place.used_bytes() - before
             kept = job.ask("sum")["sum"]
-        finally:
-            job.end()
     return [
         at_least(
             f"{name}: given back by the driver's figures",

@@ -12,15 +12,10 @@ def main() -> dict[str, Any]:
     settings = lease_settings(0.5)
     fraction = float(settings["FALLOW_MEMORY_FRACTION"])
     figures: list[Figure] = [told("FALLOW_MEMORY_FRACTION of a half", fraction)]
-    for name, more in (("plain", {}), ("expandable", {"PYTORCH_ALLOC_CONF": "expandable_segments:True"})):
-        job = place.Load("capped", environment={**settings, **more})
-        try:
+    for name, more in place.ALLOCATORS.items():
+        with place.loads(("capped",), environment={**settings, **more}) as (job,):
             figures += [
                 is_so(f"{name}: half of its share fits", job.ask("take", fraction * 0.5)["taken"], True),
                 is_so(f"{name}: 1.1 of its share does not", job.ask("take", fraction * 1.1)["taken"], False),
             ]
-        finally:
-            job.end()
-        if place.dry:
-            break
     return {"figures": figures}

@@ -50,15 +50,12 @@ def _compared(name: str, settings: dict[str, str]) -> list[Figure]:
 def _held(name: str, settings: dict[str, str]) -> tuple[float, str | None]:
     """Which part of the GPU it takes, and what it is taken for from outside."""
     before = place.used_bytes()
-    load = place.Load(name, environment=settings)
-    try:
+    with place.loads((name,), environment=settings) as (load,):
         table = ProcessTable(NodeName("here"))
         process = table.look([load.pid], time.time_ns() // 10**6).get(load.pid)
         table.close()
         known = () if process is None else process.frameworks
         return (place.used_bytes() - before) / _total(), next(iter(known), None)
-    finally:
-        load.end()
 
 
 def _total() -> int:

@@ -27,7 +27,7 @@ def main() -> dict[str, Any]:
     if not place.dry:
         kinds |= {"expandable segments": ("hold", "4096"), "4 GiB pinned": ("pinned", "4096")}
     for name, arguments in kinds.items():
-        settings = {"PYTORCH_ALLOC_CONF": "expandable_segments:True"} if "expandable" in name else {}
+        settings = place.EXPANDABLE if "expandable" in name else {}
         figures += _to_and_fro(name, 0, *arguments, environment=settings)
     return {"figures": figures}
 

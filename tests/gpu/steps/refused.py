@@ -35,11 +35,8 @@ def _filled() -> list[Figure]:
             return [is_so("pause", paused.found, "done")]
         free = free_memory([process.uuids[0]])[process.uuids[0]] or 0
         fills = (free - (process.memory_bytes or 0) - SPARE_BYTES // 2) // place.MIB
-        other = place.Load("work", "hold", fills)
-        try:
+        with place.loads(("work", "hold", fills)):
             refused = strangers.moved(local, "resume", process)
-        finally:
-            other.end()
         _wait_for_room(process)
         resumed = strangers.moved(local, "resume", process)
         away = not resumed.ok
@@ -65,10 +62,7 @@ def _wait_for_room(process: Seen) -> None:
 def _client() -> list[Figure]:
     if place.dry or place.lacking("mps") is not None:
         return [told("a client of MPS", "not tried: no MPS here")]
-    with daemon() as variables:
-        load = place.Load("work", "product", 1024, environment=variables)
-        try:
-            why = strangers.refusal(strangers.checkpointer(), strangers.seen(load.pid))
-        finally:
-            load.end()
+    wanted = ("work", "product", 1024)
+    with daemon() as variables, place.loads(wanted, environment=variables) as (load,):
+        why = strangers.refusal(strangers.checkpointer(), strangers.seen(load.pid))
     return [is_so("a client of MPS is refused", "multi-process service" in (why or ""), True)]
