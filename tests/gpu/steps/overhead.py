@@ -4,6 +4,7 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import fallow
@@ -48,7 +49,10 @@ def _compared(torch: Any, name: str, make: Callable[[], tuple[Any, Any, int]]) -
 
 
 def _steps(torch: Any, net: Any, x: Any, classes: int, *, elastic: bool, amp: bool) -> tuple[float, float]:
-    """Median seconds a step, and how often a step waited for the device."""
+    """Median seconds from one step's end to the next one's, and how often a step waited for the device.
+
+    Both loops read their samples and their loss in each step: else a step would end before its work does.
+    """
     device = place.torch_device()
     y = torch.randint(0, classes, x.shape[:1] if x.is_floating_point() else x.shape)
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
@@ -58,39 +62,32 @@ def _steps(torch: Any, net: Any, x: Any, classes: int, *, elastic: bool, amp: bo
             out = net(inputs.to(device))
             return torch.nn.functional.cross_entropy(out.flatten(0, -2), wanted.to(device).flatten())
 
-    took: list[float] = []
+    ends: list[float] = []
     counted: list[int] = []
-    data = [(x, y)] * (STEPS + WARM)
+    data = torch.utils.data.TensorDataset(x, y)
     if elastic:
-        whole = torch.utils.data.TensorDataset(x, y)
         job = fallow.connect(device=str(device))
         trainer = job.elastic(net, optimizer, global_batch=len(x), max_micro_batch=len(x))
-        for _, batches in trainer.steps(whole, STEPS + WARM, shuffle=False):
-            with _Counting(counted), _Timing(took):
+        for _, batches in trainer.steps(data, STEPS + WARM, shuffle=False):
+            with _Counting(counted):
                 for inputs, wanted in batches:
                     trainer.backward(loss(inputs, wanted))
-                trainer.step()
+                done = trainer.step()
+                assert done is not None
+                float(done.loss)
+            ends.append(time.perf_counter())
     else:
-        for inputs, wanted in data:
-            with _Counting(counted), _Timing(took):
+        for _ in range(STEPS + WARM):
+            with _Counting(counted):
+                inputs, wanted = torch.utils.data.default_collate([data[at] for at in range(len(x))])
                 optimizer.zero_grad()
                 value = loss(inputs, wanted)
                 value.backward()
                 optimizer.step()
-                float(value.detach().item())  # what a plain loop prints; fallow's step gives it too
-    place.synchronize()
-    return statistics.median(took[WARM:]), statistics.mean(counted[1:WARM])
-
-
-class _Timing:
-    def __init__(self, into: list[float]) -> None:
-        self._into = into
-
-    def __enter__(self) -> None:
-        self._begun_s = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        self._into.append(time.perf_counter() - self._begun_s)
+                float(value.detach().item())
+            ends.append(time.perf_counter())
+    took = [after - before for before, after in pairwise(ends[WARM - 1 :])]
+    return statistics.median(took), statistics.mean(counted[1:WARM])
 
 
 class _Counting:
