@@ -44,6 +44,10 @@ class GpuState(StrEnum):
     UNKNOWN = "unknown"
 
 
+WASTE_STATES = frozenset({GpuState.ALLOCATED_EMPTY, GpuState.HELD_IDLE})
+"""Held and not used at all: the hours that are wasted, here as in the query ``waste``; nothing else is."""
+
+
 class OutOfService(StrEnum):
     """Why a GPU that nobody holds is not free: its node gets no jobs, or nobody says who holds it."""
 

@@ -8,9 +8,13 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from collector.model import WASTE_STATES
+
 if TYPE_CHECKING:
     from service.client.reader import Client
 
+WASTED = tuple(sorted(state.value for state in WASTE_STATES))
+"""The states that the sum is of, as the query ``ledger_by_state`` names them."""
 KINDS = {"interactive": "terminals and notebooks", "batch": "batch jobs"}
 
 

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from service.client.recurring import WASTED
 from service.pages import wording
 from service.pages.chart_frame import with_end
 from service.pages.chart_usage import step_hours
 from service.pages.view import Window
 
-WASTE = ("allocated-empty", "held-idle")
 WHOLE = 0.995
 
 
@@ -52,7 +52,7 @@ def headline(usage: pd.DataFrame, ledger: pd.DataFrame, window: Window) -> Headl
     busy = usage["utilization_ratio"].fillna(0.0)
     measured = (used / busy.where(busy > 0)).fillna(known).where(usage["utilization_ratio"].notna(), 0.0)
     hours = ledger.set_index("state")["gpu_hours"]
-    wasted = ledger[ledger["state"].isin(WASTE)]
+    wasted = ledger[ledger["state"].isin(WASTED)]
     total = float(hours.sum())
     unknown_hours = float(hours.get("unknown", 0.0))
     return Headline(
