@@ -40,6 +40,7 @@ DAY_MS = 86_400_000
 REACH_MS = 30 * DAY_MS
 """How far back a holder's use is looked for; a job that never computed in a month may be told so."""
 LATELY_BINS = 600_000 // BIN_MS
+"""Ten minutes: a crash loop computes for a moment at each try, and waits five minutes at most between two."""
 Row = Mapping[str, Any]
 
 
@@ -278,7 +279,7 @@ def _with_use(
 
 
 def _needs_use(past: GpuPast, t: Thresholds) -> bool:
-    """Idle now, or at any time in the last ten minutes: a crash loop computes for a moment at each try."""
+    """Shared or intruded upon, idle now or lately, or full: the roll-ups are asked about these alone."""
     if len(past.claims) > 1 or past.intruders:
         return True
     recent = [busy for busy in past.bins.busiest[-LATELY_BINS:] if busy is not None]

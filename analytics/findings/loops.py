@@ -5,7 +5,7 @@ alone; its processes tell: dozens in six hours, of which none lived for more tha
 """
 
 from analytics.findings.window import MS_PER_S, cover
-from analytics.findings.words import clock, gpu_name, holder_name, lasting
+from analytics.findings.words import DAY_MS, MINUTE_MS, clock, gpu_name, holder_name, lasting
 from analytics.model import Claim, Evidence, Finding, FindingKind, GpuPast
 from analytics.thresholds import Thresholds
 from collector.model import JobKind
@@ -31,8 +31,9 @@ def crash_loop(past: GpuPast, claim: Claim, t: Thresholds) -> Finding | None:
         return None
     if not rhythm.known_ms or rhythm.busy_ms > BUSY_RATIO * rhythm.known_ms or not rhythm.busy_ms:
         return None
-    from_ms = max(claim.from_ms, end_ms - 24 * 3600 * MS_PER_S)
-    hours = rhythm.idle_gpu_hours or 0.0
+    from_ms = max(claim.from_ms, end_ms - DAY_MS)
+    under_ms = (lived_ms // MINUTE_MS + 1) * MINUTE_MS
+    hours = rhythm.idle_gpu_hours
     return Finding(
         kind=FindingKind.CRASH_LOOP,
         uuid=past.uuid,
@@ -48,20 +49,15 @@ def crash_loop(past: GpuPast, claim: Claim, t: Thresholds) -> Finding | None:
         sentence=(
             f"{holder_name(claim)} has held {gpu_name(past)} since {clock(claim.from_ms)}, and "
             f"{claim.processes_started} of its processes started within the last 6 h, of which none lived "
-            f"for {lasting(_whole_minutes(lived_ms))}: it seems to crash and start again. {hours:.1f} "
+            f"for {lasting(under_ms)}: it seems to crash and start again. {hours:.1f} "
             f"GPU-hours since {clock(from_ms)} were between its tries."
         ),
         evidence=(
             Evidence(name="processes_started", value=claim.processes_started),
             Evidence(name="longest_life_s", value=lived_ms // MS_PER_S),
-            Evidence(name="busy_minutes", value=round(rhythm.busy_ms / 60_000, 1)),
+            Evidence(name="busy_minutes", value=round(rhythm.busy_ms / MINUTE_MS, 1)),
             Evidence(name="idle_gpu_hours", value=round(hours, 4)),
             Evidence(name="newest_bins_covered_ratio", value=cover(past.bins, len(past.bins.covered))),
             Evidence(name="share", value=claim.share),
         ),
     )
-
-
-def _whole_minutes(ms: int) -> int:
-    """The whole minutes that it stayed under."""
-    return (ms // 60_000 + 1) * 60_000
