@@ -20,8 +20,8 @@ class FindingKind(StrEnum):
     hours on it is waste: SLEEPING_BATCH, or CRASH_LOOP where its processes are new ones again and again.
     RARELY_USED is activity that recurs and is thin; RESERVED_BY_DESIGN is a server's memory, which a
     MEMORY_HOG's is not. Nobody acts on these four. USES_PART and STRAGGLER are of a job over all its GPUs,
-    one finding a job: some of its GPUs do nothing while others work, or all wait for one. They bear no
-    hours, which are in the findings of the GPUs.
+    one finding a job, at the first GPU that it is about: some of its GPUs do nothing while others work, or
+    all wait for one. They bear no hours, which are in the findings of the GPUs.
     """
 
     HELD_IDLE = "held-idle"
@@ -42,8 +42,8 @@ class FindingKind(StrEnum):
     STRAGGLER = "straggler"
 
 
-JOB_KINDS = frozenset({FindingKind.USES_PART, FindingKind.STRAGGLER})
-"""What is said of a job as a whole; its GPU is the first of those that it is about."""
+IDLENESS = frozenset({FindingKind.HELD_IDLE, FindingKind.ALLOCATED_EMPTY})
+"""Of a GPU that its holder leaves idle now: what is advised and told of idle jobs rests on these two."""
 
 
 class PatternKind(StrEnum):

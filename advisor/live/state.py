@@ -31,7 +31,7 @@ from advisor.model import (
 from advisor.policies.ending import Endings, RunLength
 from advisor.register.pair_watch import experience_of, pairs_of
 from advisor.rules import AdviceRules
-from analytics.model import Analysis, Finding, FindingKind
+from analytics.model import IDLENESS, Analysis, Finding, FindingKind
 from collector.model import GpuUuid, JobId, JobKind, NodeName, Rung
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
@@ -46,7 +46,6 @@ RUNS_MS = 90 * DAY_MS
 CONTROLLER_WINDOW_MS = 2 * HOUR_MS
 EVERYBODY = "*"
 NO_PROJECT = ProjectName("unassigned")
-IDLENESS = frozenset({FindingKind.HELD_IDLE, FindingKind.ALLOCATED_EMPTY})
 NEVER_COMPUTED = frozenset({FindingKind.NOT_STARTED, FindingKind.SLEEPING_BATCH, FindingKind.CRASH_LOOP})
 """Told, and never acted upon: what such a job is doing is not known."""
 STRETCH_LEAST_MINUTES = 10

@@ -16,7 +16,7 @@ from advisor.policies.protection import restraint, silence
 from advisor.policies.sayings import job_name, lasting, money_of, places, risk_of_waking
 from advisor.rules import AdviceRules
 from advisor.steps import Pause, ReleaseCaches, Requeue, Step, Tell, Terminate
-from analytics.model import Evidence
+from analytics.model import IDLENESS, Evidence
 
 MS_PER_S = 1000
 TELL_AGAIN_MS = 3_600_000
@@ -118,7 +118,7 @@ def _what(state: ClusterState, job: Job, found: Standing) -> str:
 
 
 def _why(job: Job, idle_s: float, seen: Foresight | None, observed: Observed) -> str:
-    found = next((each.sentence for each in observed.findings_of(job.id) if _is_idleness(each.kind)), None)
+    found = next((each.sentence for each in observed.findings_of(job.id) if each.kind in IDLENESS), None)
     first = found or f"It has done nothing for {lasting(idle_s)}."
     if job.protected:
         first = f"{first} {PROTECTED[0].upper()}{PROTECTED[1:]}."
@@ -133,10 +133,6 @@ def _band(seen: Foresight) -> str:
         return f"nine of ten went on for {lasting(seen.horizon_s)} or more"
     more = " or more" if seen.high_s >= seen.horizon_s else ""
     return f"four of five went on for another {lasting(seen.low_s)} to {lasting(seen.high_s)}{more}"
-
-
-def _is_idleness(kind: str) -> bool:
-    return kind in ("held-idle", "allocated-empty")
 
 
 def _steps(job: Job, found: Standing, now_ms: int, rules: AdviceRules) -> tuple[Step, ...]:

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from analytics.findings.window import bins_in, cover, known, mean
-from analytics.findings.words import gpu_names, holder_name, lasting, measured_by, percent
-from analytics.model import BIN_MS, Bins, Claim, Evidence, Finding, FindingKind, GpuPast, Verdict
+from analytics.findings.words import by_place, gpu_names, holder_name, lasting, measured_by, percent
+from analytics.model import BIN_MS, IDLENESS, Bins, Claim, Evidence, Finding, FindingKind, GpuPast, Verdict
 from analytics.thresholds import Thresholds
 from collector.model import JobKind, Rung
 
-IDLENESS = frozenset({FindingKind.HELD_IDLE, FindingKind.ALLOCATED_EMPTY})
 SPINS_RATIO = 0.9
 """Who waits in a collective runs its kernel all the time, and so may who is waited for: one side does."""
 WORKS_RATIO = 0.5
@@ -54,7 +53,7 @@ def judge_jobs(
             jobs[claim.holder.job].append(_Held(past=past, claim=claim, verdict=verdict))
     answers = []
     for job in sorted(jobs):
-        held = sorted(jobs[job], key=lambda each: (each.past.node, each.past.gpu_index or 0, each.past.uuid))
+        held = sorted(jobs[job], key=lambda each: by_place(each.past))
         if len(held) > 1 and all(len(each.past.claims) == 1 for each in held):
             answers.append(_uses_part(held, thresholds) or _straggler(held, thresholds))
     return tuple(answer for answer in answers if answer is not None)

@@ -6,7 +6,7 @@ They say nothing of what the GPU does, and nobody's holding is judged differentl
 from collections import defaultdict
 from collections.abc import Sequence
 
-from analytics.findings.words import gpu_names
+from analytics.findings.words import by_place, gpu_names
 from analytics.model import Evidence, Finding, FindingKind, GpuPast, UnprovenClaim
 
 LASTS_S = 600
@@ -20,7 +20,7 @@ def unproven_claims(pasts: Sequence[GpuPast]) -> tuple[Finding, ...]:
     no part in it. Where there are more claimers than GPUs, the last ones share a finding.
     """
     claimed: defaultdict[str, list[tuple[GpuPast, UnprovenClaim]]] = defaultdict(list)
-    for past in sorted(pasts, key=lambda each: (each.node, each.gpu_index or 0, each.uuid)):
+    for past in sorted(pasts, key=by_place):
         for claim in past.unproven:
             claimed[claim.user].append((past, claim))
     placed: dict[str, list[tuple[GpuPast, UnprovenClaim]]] = {}

@@ -26,6 +26,11 @@ def gpu_name(past: GpuPast) -> str:
     return f"{which} of {past.node}"
 
 
+def by_place(past: GpuPast) -> tuple[str, int, str]:
+    """The key by which GPUs are told in order: by node, then by index."""
+    return past.node, past.gpu_index or 0, past.uuid
+
+
 def gpu_names(pasts: Sequence[GpuPast]) -> str:
     """ "GPU 1, 2 and 3 of node1", or each by its own name where they are of several nodes or of one board."""
     plain = all(past.mig_profile is None and past.gpu_index is not None for past in pasts)

@@ -16,13 +16,12 @@ from advisor.policies.ladder import Rung, Standing, clock_ms, standing
 from advisor.policies.protection import restraint, silence
 from advisor.policies.sayings import job_name, lasting
 from analytics.findings.words import clock
-from analytics.model import Evidence, FindingKind
+from analytics.model import IDLENESS, Evidence
 from collector.model import JobId
 from service.alerts.facts import Facts
 from service.alerts.model import AlertKind, Condition, Sighting
 from service.alerts.sayings import keeping, measured, where
 
-IDLENESS = (FindingKind.HELD_IDLE, FindingKind.ALLOCATED_EMPTY)
 PREFIX = f"{AlertKind.HELD_IDLE.value}:"
 DOES = {
     Rung.RELEASE: "it is asked to give its cached memory back",
