@@ -17,7 +17,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from fallow.batches import cut, speeds
+from fallow.batches import cut
+from fallow.batches.balance import Balance
 from fallow.batches.cut import Cut
 from fallow.batches.feed import Feed
 from fallow.batches.intake import Asked, Intake, length, take_in
@@ -32,7 +33,6 @@ from fallow.reports.late_steps import LateSteps
 from fallow.reports.measuring import measurements
 from fallow.reports.pace import Pace
 from fallow.reports.reporting import Measurements, Reporter
-from fallow.reports.stopwatch import Stopwatch
 from fallow.requests.wishes import Wishes
 from fallow.state import randomness
 from fallow.state.keeper import Keeper
@@ -79,15 +79,13 @@ class Trainer:
         self._sits_in: Group | None = None
         self._trainable: tuple[bool, ...] = ()
         self._reducer: Reducer = Local(model)
-        self._speeds = speeds.even(1)
+        self._balance = Balance(self._replica.device, recipe)
         self._open: OpenStep | None = None
         self._outcome: _Outcome | None = None
         self._notes: tuple[float, ...] | None = None
         self._started = False
         self._order: Order | None = None
         self._total_steps: int | None = None
-        self._busy = Stopwatch(self._replica.device)
-        self._busy_s_per_sample = 0.0
         self._pace = Pace(world_size=0, last_end_s=time.monotonic())
 
     @property
@@ -276,21 +274,20 @@ class Trainer:
         """Cut the step for the group we sit in now, and forget what an uncommitted one gathered."""
         group = self._seat.group
         if self._sits_in is not group:
-            self._sits_in, self._speeds = group, speeds.even(group.world_size)
-            self._busy_s_per_sample = 0.0
+            self._sits_in = group
+            self._balance.enter(group.rank, group.world_size)
             self._reducer = self._new_reducer()
-        weights = self._speeds.weights if self.recipe.balance_by_speed else None
         now = Cut(
             recipe=self.recipe,
             world_size=group.world_size,
             rank=group.rank,
-            weights=weights,
+            weights=self._balance.weights,
             warming_up=self.warming_up,
         )
         shape, pieces = feed.open(now, self.next_step)
         self._open = OpenStep(self.next_step, shape, tuple(piece.micro for piece in pieces))
         self._reducer.begin()
-        self._busy.start()
+        self._balance.start()
         self._seed(self.next_step, stage=randomness.Stage.BEFORE)
         return self._micro_batches(feed, self._open, pieces)
 
@@ -322,9 +319,7 @@ class Trainer:
         """The step's exchange; ``None`` when the group broke. No traceback may outlive it: one that did would
         keep the broken group's sockets open, and peers would wait for us.
         """
-        notes = [float(self._seat.flag()), float(self._keeper.asked)]
-        if self.recipe.balance_by_speed:
-            notes += [self._busy_s_per_sample if at == self.rank else 0.0 for at in range(self.world_size)]
+        notes = [float(self._seat.flag()), float(self._keeper.asked), *self._balance.notes()]
         try:
             summed = self._reducer.finish(opened.shape.blocks, notes, 1 + opened.number % MARKS)
             self._seat.prove()
@@ -342,7 +337,7 @@ class Trainer:
             opened.check_thawed(self._replica.thawed(self._trainable))
         else:
             self._settle()
-        self._busy.stop()
+        self._balance.stop()
         summed = self._sum(opened)
         if summed is None:
             self._replica.roll_back()
@@ -361,9 +356,7 @@ class Trainer:
         self._pace = self._pace.after(time.monotonic(), world_size)
         self._reporter.measured(self._pace.last_end_s, self._measure)
         self._notes = summed.notes
-        samples = opened.shape.samples(self.rank)
-        if self.recipe.balance_by_speed and world_size > 1:  # alone there is nobody to share with
-            self._busy_s_per_sample = self._busy.seconds() / samples if samples else 0.0
+        self._balance.measure(opened.shape.samples(self.rank))
         return done
 
     def _cross_boundary(self) -> None:
@@ -375,8 +368,7 @@ class Trainer:
         if self._notes is None:
             return
         (flag, save, *seconds), self._notes = self._notes, None
-        if self.recipe.balance_by_speed:
-            self._speeds = self._speeds.after(seconds)
+        self._balance.learn(seconds)
         if save:
             self._keeper.follow_signal(self.rank)
         self._wishes.grant(self.rank)
