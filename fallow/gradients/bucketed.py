@@ -105,12 +105,7 @@ class Plain:
         numbers = flat.numbers(storage)
         self._check_whole(numbers[TALLIES - 1], mark * self._group.world_size)
         totals = flat.read(storage, numbers)
-        if totals.odd:
-            oddities.mend(self._group, flat.parameters, self._views, late, self._sparse)
-        if totals.tables:
-            oddities.add_up(self._group, flat.buffers, totals.tables, flat.device)
-        if totals.odd or totals.tables:
-            self._group.settle()
+        oddities.complete(self._group, flat, storage, totals, late=late, sparse=self._sparse)
         self._absent = frozenset([n for n, has in enumerate(totals.present) if not has])
         loss, count, counted, _, *summed = totals.extras
         return Summed(loss, count, round(counted), tuple(summed))

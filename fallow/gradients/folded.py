@@ -84,13 +84,7 @@ class Tree:
         numbers = self._flat.numbers(total)
         check_whole(self._group, numbers[TALLIES - 1], mark * sum(start < stop for start, stop in blocks))
         totals = self._flat.read(total, numbers)
-        if totals.odd:
-            summed = self._flat.gradients(total)
-            oddities.mend(self._group, self._flat.parameters, summed, {}, self._sparse)
-        if totals.tables:
-            oddities.add_up(self._group, self._flat.buffers, totals.tables, self._flat.device)
-        if totals.odd or totals.tables:
-            self._group.settle()
+        oddities.complete(self._group, self._flat, total, totals, late={}, sparse=self._sparse)
         self._spare.append(total)
         loss, count, counted, _, *rest = totals.extras
         return Summed(loss, count, round(counted), tuple(rest))

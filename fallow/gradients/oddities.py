@@ -11,22 +11,41 @@ from collections.abc import Collection, Mapping, Sequence
 
 import torch
 
-from fallow.gradients.flat import on_wire, put
-from fallow.state.buffers import Buffers
+from fallow.gradients.flat import Flat, Storage, Totals, on_wire, put
 from fallow.world.collectives import Group
 
 
-def mend(
+def complete(
+    group: Group,
+    flat: Flat,
+    storage: Storage,
+    totals: Totals,
+    *,
+    late: Mapping[int, torch.Tensor],
+    sparse: Collection[int],
+) -> None:
+    """Exchange what ``totals``, as read from ``storage``, say is still to be: odd gradients, and tables.
+
+    ``late`` and ``sparse`` are this worker's own, by their parameters' numbers. Raises GroupBroken.
+    """
+    if totals.odd:
+        _mend(group, flat.parameters, flat.gradients(storage), late, sparse)
+    if totals.tables:
+        moved = flat.buffers.movement(totals.tables, flat.device)
+        group.all_reduce([moved])
+        flat.buffers.settle_tables(totals.tables, moved)
+    if totals.odd or totals.tables:
+        group.settle()
+
+
+def _mend(
     group: Group,
     parameters: Sequence[torch.Tensor],
     summed: Sequence[torch.Tensor],
     late: Mapping[int, torch.Tensor],
     sparse: Collection[int],
 ) -> None:
-    """Add what was ``late`` on any worker to the ``summed`` gradients, and make them sparse where one was.
-
-    Parameters are told apart by their number. ``late`` holds this worker's own. Raises GroupBroken.
-    """
+    """Add what was ``late`` on any worker to the ``summed`` gradients, and make them sparse where one was."""
     sparse = {*sparse, *(number for number, gradient in late.items() if gradient.layout is not torch.strided)}
     rows = [[float(number in late), float(number in sparse)] for number in range(len(parameters))]
     marks = torch.tensor(rows, device=parameters[0].device)
@@ -40,10 +59,3 @@ def mend(
             parameters[number].grad = summed[number]
         if was_sparse:
             parameters[number].grad = summed[number].to_sparse(1)
-
-
-def add_up(group: Group, buffers: Buffers, tables: Sequence[int], device: torch.device) -> None:
-    """Let each of these tables go as far as all workers together moved it. Raises GroupBroken."""
-    moved = buffers.movement(tables, device)
-    group.all_reduce([moved])
-    buffers.settle_tables(tables, moved)
