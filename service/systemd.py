@@ -23,6 +23,8 @@ MACHINE_SERVICES = Path("/etc/systemd/system")
 PATIENCE_S = 30
 PACKAGES = ("advisor", "analytics", "collector", "fallow", "service")
 """This program's own, which lie beside each other in a checkout, with much there that nothing loads."""
+ONLY_IN_A_CHECKOUT = "constraints.txt"
+"""Lies beside them there; where they are installed, everything beside them is loaded by them."""
 NO_BUS = "Failed to connect to bus"
 NOT_LOGGED_IN = (
     "no systemd of yours runs: log in to this machine itself (not by su or sudo), or have root run "
@@ -82,7 +84,9 @@ def strangers_program(program: Path, trusted: frozenset[int] = ONLY_ROOT) -> str
     """
     code = Path(__file__).resolve().parents[1]
     single = (program.resolve(), Path(sys.executable).resolve(), Path(sys.prefix), code)
-    searched = {Path(each).resolve() for each in sys.path if Path(each).is_absolute()} - {code}
+    searched = {Path(each).resolve() for each in sys.path if Path(each).is_absolute()}
+    if (code / ONLY_IN_A_CHECKOUT).is_file():
+        searched.discard(code)
     trees = [code / name for name in PACKAGES] + sorted(each for each in searched if each.is_dir())
     try:
         for path in single:

@@ -1,7 +1,9 @@
 """The systemd unit: what it says, that systemd reads it, and that a machine without systemd is told so."""
 
 import os
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -124,6 +126,29 @@ def test_a_module_that_others_can_change_is_found_wherever_python_would_load_it(
         os.chown(tmp_path / "theirs.py", 4001, 4001)
     found = strangers_program(program)
     assert found is not None and ("planted.py" in found or "theirs.py" in found)
+
+
+@pytest.mark.slow
+def test_what_is_installed_beside_the_program_is_looked_at_as_well(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("giving a file to another account needs root")
+    installed, here = tmp_path / "site-packages", Path(__file__).parents[2]
+    for name in ("collector", "service"):
+        shutil.copytree(here / name, installed / name, ignore=shutil.ignore_patterns("__pycache__"))
+    look = "from service import systemd as s; print(s.strangers_program(s.Path(s.sys.executable)))"
+    command = [sys.executable, "-B", "-c", look]
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+
+    def found() -> str:
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True, cwd=tmp_path, env=environment, timeout=60
+        ).stdout.strip()
+
+    assert found() == "None"
+    (installed / "duckdb").mkdir()
+    (installed / "duckdb" / "planted.py").touch()
+    os.chown(installed / "duckdb" / "planted.py", 4001, 4001)
+    assert "planted.py" in found()
 
 
 def test_who_is_trusted_by_root_is_an_account() -> None:
