@@ -322,7 +322,8 @@ class Desk:
     def actions(self, caller: Caller, *, since_ms: int | None, job: JobId | None) -> list[Row]:
         """The journal, the newest first."""
         rows = self._organs.papers.actions(caller, since_ms=since_ms, job=job)
-        return [{**row, "user": self._organs.consents.user_of(JobId(row["job"]))} for row in rows]
+        user_of = self._organs.consents.user_of
+        return [{**row, "user": row["user"] or user_of(JobId(row["job"]))} for row in rows]
 
     def undo(self, caller: Caller, action: int) -> Row:
         """Take an action back."""

@@ -67,13 +67,14 @@ def sentence(each: Proposed) -> str:
 
 
 def action_row(deed: Deed) -> Row:
-    """A row of the journal; ``outcome`` is null while it is being done."""
+    """A row of the journal; ``outcome`` is null while it is being done, ``user`` where none was known."""
     return {
         "action": deed.number,
         "at_ms": deed.begun.at_ms,
         "job": deed.job,
         "verb": deed.verb,
         "actor": deed.actor,
+        "user": None if deed.stood is None else deed.stood.user,
         "plan": deed.plan,
         "reason": deed.reason,
         "outcome": None if deed.result is None else deed.result.value,

@@ -24,6 +24,7 @@ LOST = ("is lost: ", "is lost. ", "rows are kept")
 """Words by which the service and the salvage say that something is lost (collector.store.log_damage,
 verb_store)."""
 VERB_S = 120.0
+"""A check or a salvage of so small a store takes seconds; more, and it hangs."""
 
 
 def mount_small(folder: Path) -> None:
@@ -132,18 +133,16 @@ def _missing(site: Site, before: set[str], said: bool) -> list[str]:
         for each in site.running():
             each.hurt = True
         return []
-    status, found = site.ask("GET", "/v1/jobs?limit=10000")
-    rows = (found["jobs"] if isinstance(found, dict) else found) if status == 200 else []
-    there = {row["submission"]["name"] for row in rows}
-    gone = sorted(before - there) if rows else []
+    rows = site.jobs("?limit=10000")
+    if rows is None:
+        return ["the service does not say which jobs it knows"]
+    gone = sorted(before - {row["submission"]["name"] for row in rows})
     return [f"{name} was acknowledged and is gone, and nothing is said of it" for name in gone]
 
 
 def _spare_unacknowledged(site: Site) -> None:
     """Jobs that were not taken yet may be refused meanwhile: after 10 s their launchers say so and end."""
-    status, found = site.ask("GET", "/v1/jobs")
-    rows = (found["jobs"] if isinstance(found, dict) else found) if status == 200 else []
-    taken = {row["submission"]["name"] for row in rows}
+    taken = {row["submission"]["name"] for row in site.jobs() or ()}
     for each in site.running():
         each.hurt = each.hurt or each.key not in taken
 

@@ -84,7 +84,7 @@ def freeze_launcher(site: Site, _: Exporter, dice: random.Random) -> list[str]:
 
 def cancel_job(site: Site, _: Exporter, dice: random.Random) -> list[str]:
     """An operator cancels a job, waiting or running."""
-    jobs = _jobs(site)
+    jobs = site.jobs("?ended=false")
     if jobs:
         row = dice.choice(jobs)
         name = row["submission"]["name"]
@@ -151,15 +151,6 @@ def _again(site: Site) -> list[str]:
     return [] if site.wait_for_answer() else ["the service did not come back"]
 
 
-def _jobs(site: Site) -> list[dict[str, object]]:
-    with suppress(OSError):
-        status, found = site.ask("GET", "/v1/jobs")
-        if status == 200:
-            rows = found["jobs"] if isinstance(found, dict) else found
-            return [row for row in rows if row["stand"] != "ended"]
-    return []
-
-
 @contextmanager
 def _stopped(pid: int) -> Iterator[None]:
     with suppress(ProcessLookupError):
@@ -174,7 +165,7 @@ def _stopped(pid: int) -> Iterator[None]:
 def _attack(site: Site, what: str, dice: random.Random) -> list[str]:
     """Run an attack as the attacker's account; what it got that it should not have."""
     seed = str(dice.randrange(1 << 30))
-    others = [row for row in _jobs(site) if row["submission"]["name"] != FLOOD]
+    others = [row for row in site.jobs("?ended=false") or () if row["submission"]["name"] != FLOOD]
     jobs = json.dumps([row["job"] for row in others])
     done = subprocess.run(
         [sys.executable, str(Path(__file__)), what, str(site.socket), seed, jobs],

@@ -165,6 +165,14 @@ class Site:
         finally:
             connection.close()
 
+    def jobs(self, words: str = "") -> list[dict[str, Any]] | None:
+        """What is said of jobs, as the words of the question want it; ``None``: nothing."""
+        try:
+            status, found = self.ask("GET", f"/v1/jobs{words}")
+        except OSError:
+            return None
+        return found if status == 200 else None
+
     def launch(self, uid: int, gpus: int, seconds: float, restarts: int = 0) -> Launched:
         """A ``fallow run`` of this account."""
         key = f"job-{len(self.launched)}"

@@ -363,6 +363,7 @@ def test_undoing_puts_a_job_back_where_it_was(
         journal = {each["action"]: each for each in rig.papers.actions(ANN, since_ms=None, job=None)}
         assert journal[number]["undone_by"] == row["action"]
         assert journal[row["action"]]["actor"] == "user ann"
+        assert journal[number]["user"] == "ann", "whose job it was stays known when it has ended"
         with pytest.raises(WrongState, match="was undone by action"):
             rig.papers.undo(ANN, number)
         rig.applying.stop()
