@@ -50,7 +50,7 @@ class Driver:
         self._blind = blind
         self._machine = Machine(world, folder)
         starts = ProcessStarts(folder, foreign=False)
-        self._gathering = Gathering(NodeName(world.node), starts, foreign=False)
+        self._gathering = Gathering(NodeName(world.node), starts, host_pids=True)
         self._rows = [self._columns(series) for series in world.gpus]
         self._static = _static(world)
         self._gpus = self._described()
