@@ -25,8 +25,8 @@ def damaged_blocks(file: Path) -> tuple[int, ...]:
     """The numbers of the blocks whose checksum is wrong, those that are free now included; reads the whole
     file.
 
-    The free ones can't be told apart here, and cost nothing. None where most are wrong: another layout.
-    Raises OSError.
+    The free ones can't be told apart here, and cost nothing. Nothing is found where most are wrong: another
+    layout. Raises OSError.
     """
     found = list(_checked(file))
     wrong = tuple(number for number, is_sound in enumerate(found) if not is_sound)

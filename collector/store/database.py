@@ -281,8 +281,10 @@ class Store:
             ledger_inputs.note_import(self._connection, origin, (from_ms, to_ms), rows_added)
 
     def _connect(self) -> DamagedLog | None:
+        """Open the engine; the log where it was damaged."""
+        damaged = None
         if self.read_only:
-            self._connection, damaged = connect(self.path, self._limits, read_only=True), None
+            self._connection = connect(self.path, self._limits, read_only=True)
         else:
             self._connection, damaged = connect_past_damage(self.path, self._limits)
         return damaged

@@ -148,7 +148,7 @@ def note_damaged_log(damaged: DamagedLog) -> None:
 def cut_damaged_log(path: Path, found: str) -> DamagedLog:
     """Rename the log, and put what lies before its first wrong entry in its place."""
     wal = log_path(path)
-    aside = free_name(wal.with_name(f"{wal.name}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"))
+    aside = aside_name(wal)
     wal.rename(aside)
     position = _POSITION.search(found)
     if position is not None:
@@ -168,8 +168,9 @@ def _copy_beginning(source: Path, target: Path, count: int) -> None:
     shutil.copymode(source, target)
 
 
-def free_name(wanted: Path) -> Path:
-    """The name, or with a number behind it where it is taken."""
+def aside_name(damaged: Path) -> Path:
+    """A free name beside its own, with the time, under which a damaged file is kept."""
+    wanted = damaged.with_name(f"{damaged.name}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
     number, name = 1, wanted
     while name.exists():
         number += 1

@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 
 from collector.store.errors import locked
+from collector.store.log_damage import log_path
 
 READ_BYTES = 96
 
@@ -30,11 +31,9 @@ class Ownership:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            holder = self._words()[:1]
+            holder = self._lines()[0]
             os.close(self._descriptor)
-            raise locked(
-                "opening the store", path, f"process {''.join(holder) or 'unknown'} has it"
-            ) from error
+            raise locked("opening the store", path, f"process {holder or 'unknown'} has it") from error
         self.noted_ms, self.cut_ms = self._noted()
         self._write(self.noted_ms)
 
@@ -57,15 +56,18 @@ class Ownership:
             self._descriptor = -1
 
     def _noted(self) -> tuple[int | None, int | None]:
-        lines = os.pread(self._descriptor, READ_BYTES, 0).decode(errors="replace").split("\n")
-        tick = lines[1] if len(lines) > 1 else ""
-        noted, now = (lines[2] if len(lines) > 2 else "").split(), _log_words(self._path).split()
-        is_cut = len(noted) == len(now) == 2 and noted[1] == now[1] and int(noted[0]) > int(now[0])
+        _, tick, log = self._lines()
+        noted, now = log.split(), _log_words(self._path).split()
+        is_known = len(noted) == len(now) == 2 and noted[0].isdecimal() and noted[1] == now[1]
+        is_cut = is_known and int(noted[0]) > int(now[0])
         committed_ms = os.fstat(self._descriptor).st_mtime_ns // 1_000_000
         return int(tick) if tick.isdecimal() else None, committed_ms if is_cut else None
 
-    def _words(self) -> list[str]:
-        return os.pread(self._descriptor, READ_BYTES, 0).decode(errors="replace").split()
+    def _lines(self) -> tuple[str, str, str]:
+        """What the last owner wrote: its pid, the newest tick, the log's length; empty where it did not."""
+        text = os.pread(self._descriptor, READ_BYTES, 0).decode(errors="replace")
+        owner, tick, log, *_ = (*text.split("\n"), "", "")
+        return owner.strip(), tick, log
 
     def _write(self, at_ms: int | None) -> None:
         """One write of a fixed length: a reader never sees half of it."""
@@ -80,7 +82,7 @@ def _log_words(path: Path) -> str:
     except OSError:
         return ""
     try:
-        size = os.stat(f"{path}.wal").st_size  # noqa: PTH116
+        size = os.stat(log_path(path)).st_size  # noqa: PTH116
     except OSError:
         size = 0
     return f"{size} {changed_ns}"

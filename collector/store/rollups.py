@@ -91,7 +91,7 @@ def close_finished(connection: duckdb.DuckDBPyConnection, marks: Marks, *, at_ms
     due_ms = _due_ms(at_ms)
     if marks.minutes_to_ms is None or marks.hours_to_ms is None or due_ms <= marks.minutes_to_ms:
         return marks
-    learn_idle_power(connection, marks.minutes_to_ms, due_ms)
+    learn_idle(connection, marks.minutes_to_ms, due_ms)
     add_minutes(connection, Stretch(from_ms=marks.minutes_to_ms, to_ms=due_ms), reach)
     due_hour_ms = floor_to(due_ms, HOUR_MS)
     if due_hour_ms > marks.hours_to_ms:
@@ -124,7 +124,7 @@ def redo(connection: duckdb.DuckDBPyConnection, stretch: Stretch, marks: Marks, 
         for hours in _sampled_hours(connection, old):
             _redo_minutes(connection, hours, marks, reach)
     if kept_ms < to_ms:
-        learn_idle_power(connection, kept_ms, to_ms)
+        learn_idle(connection, kept_ms, to_ms)
         minutes = Stretch(from_ms=kept_ms, to_ms=to_ms, gpu_ids=stretch.gpu_ids)
         _redo_minutes(connection, minutes, marks, reach)
     redo_days(connection, Stretch(from_ms=from_ms, to_ms=to_ms, gpu_ids=stretch.gpu_ids), marks)
@@ -185,7 +185,7 @@ def add_minutes(connection: duckdb.DuckDBPyConnection, minutes: Stretch, reach: 
     )
 
 
-def learn_idle_power(connection: duckdb.DuckDBPyConnection, from_ms: int, to_ms: int) -> None:
+def learn_idle(connection: duckdb.DuckDBPyConnection, from_ms: int, to_ms: int) -> None:
     """Lower the idle power of GPUs that nothing ran on, and the memory of those that nobody held."""
     connection.execute(statement("learn_free_memory"), {"from_ms": from_ms, "to_ms": to_ms})
     connection.execute(statement("learn_idle_power"), {"from_ms": from_ms, "to_ms": to_ms})

@@ -5,7 +5,6 @@ one. What the file's head or its list of tables has lost cannot be made up for h
 """
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -13,13 +12,12 @@ from pathlib import Path
 
 import duckdb
 
-from collector.store.block_check import damaged_blocks
+from collector.store.block_check import BLOCK_BYTES, damaged_blocks
 from collector.store.connection import Limits, connect
 from collector.store.errors import SALVAGED, StoreDamaged, translated
 from collector.store.log_damage import (
-    DamagedLog,
+    aside_name,
     cut_damaged_log,
-    free_name,
     is_log_damage,
     log_path,
     note_damaged_log,
@@ -89,9 +87,7 @@ def salvage(path: Path, limits: Limits | None = None) -> Salvage:
             ready, draft = path.with_name(path.name + SALVAGED), path.with_name(path.name + DRAFT)
             tables: tuple[TableCopy, ...] = ()
             if not ready.exists():
-                damaged_log = _pass_log_damage(path, limits)
-                if damaged_log is not None:
-                    note_damaged_log(damaged_log)
+                _pass_log_damage(path, limits)
                 if _is_sound(path, limits):
                     return Salvage()
                 draft.unlink(missing_ok=True)
@@ -104,9 +100,8 @@ def salvage(path: Path, limits: Limits | None = None) -> Salvage:
             owner.release()
 
 
-def _pass_log_damage(path: Path, limits: Limits) -> DamagedLog | None:
+def _pass_log_damage(path: Path, limits: Limits) -> None:
     """Set a log aside that cannot be played back, with its sound beginning in its place."""
-    damaged: DamagedLog | None = None
     for keeps_beginning in (True, False):
         try:
             connect(path, limits, read_only=True).close()
@@ -114,12 +109,11 @@ def _pass_log_damage(path: Path, limits: Limits) -> DamagedLog | None:
             if not is_log_damage(error):
                 raise
             if keeps_beginning:
-                damaged = cut_damaged_log(path, str(error))
+                note_damaged_log(cut_damaged_log(path, str(error)))
             else:
                 log_path(path).unlink(missing_ok=True)
         else:
-            break
-    return damaged
+            return
 
 
 def _is_sound(path: Path, limits: Limits) -> bool:
@@ -174,7 +168,7 @@ def _applied(old: duckdb.DuckDBPyConnection) -> frozenset[int]:
 
 def _replace(path: Path, ready: Path) -> Path:
     """Give the new file the store's name; the old one and its log keep each other under another."""
-    aside = free_name(path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"))
+    aside = aside_name(path)
     if log_path(path).exists():
         log_path(path).rename(log_path(aside))
     if path.exists():
@@ -225,7 +219,11 @@ def _blocks(path: Path, bad_tables: int) -> Part:
     if blocks:
         whose = "the tables above, an index" if bad_tables else "an index"
         trouble = f"damaged are {', '.join(map(str, blocks))}: of {whose}, or free"
-    return Part(part="blocks", content=f"{path.stat().st_size >> 18:,} of 256 KiB", trouble=trouble)
+    return Part(
+        part="blocks",
+        content=f"{path.stat().st_size // BLOCK_BYTES:,} of {BLOCK_BYTES >> 10} KiB",
+        trouble=trouble,
+    )
 
 
 def _sealed(connection: duckdb.DuckDBPyConnection, folder: Path) -> Iterator[Part]:

@@ -11,6 +11,7 @@ import pytest
 from collector.store.database import Store, open_read_only, open_store
 from collector.store.errors import StoreDamaged
 from collector.store.log_damage import log_path
+from collector.store.ownership import Ownership
 from tests.collector.store.store_parts import T0, TICK_MS, ask, at_path, sample, tick
 
 pytestmark = pytest.mark.slow
@@ -176,6 +177,17 @@ def test_a_log_that_lost_less_than_a_tick_is_said_as_well(killed: Path) -> None:
         assert ask(store, "SELECT count(*) FROM prices") == [(0,)]
     with open_store(killed) as store:
         assert store.remarks == ()
+
+
+@pytest.mark.parametrize("length", ["x", "²", "-1", ""])
+def test_a_note_of_the_log_that_is_no_number_says_nothing(tmp_path: Path, length: str) -> None:
+    path = at_path(tmp_path)
+    open_store(path).close()
+    changed_ns = path.stat().st_mtime_ns
+    path.with_name(f"{path.name}.lock").write_text(f"1\n\n{length} {changed_ns}\n")
+    owner = Ownership(path)
+    owner.release()
+    assert (owner.noted_ms, owner.cut_ms) == (None, None)
 
 
 def test_a_log_that_was_folded_in_is_not_said_to_be_short(killed: Path) -> None:
