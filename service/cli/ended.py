@@ -15,7 +15,7 @@ def ended(client: Client, name: str, as_of_ms: int) -> tuple[str, ...]:
 
     Nothing where no job of the last 30 days has that id, or id's end. Blocks. Raises ``ClientError``.
     """
-    from analytics.job_verdict import efficiency, verdict
+    from service.client.job_verdicts import efficiency, verdict
 
     until = datetime.fromtimestamp(as_of_ms / 1000, UTC).replace(second=0, microsecond=0) + timedelta(
         minutes=1
@@ -26,11 +26,15 @@ def ended(client: Client, name: str, as_of_ms: int) -> tuple[str, ...]:
         return ()
     row = rows[0]
     found = [each for each in client.rows("findings", **span) if each["job"] == row["job"]]
+    line, told = efficiency(row), verdict(row)
     return (
         _who(row),
-        f"{efficiency(row)}.",
-        f"Its verdict: {verdict(row)}.",
-        *(f"Found {words.clock_time(each['opened_at'])}: {each['sentence']}" for each in found),
+        *(() if line is None else (f"{line}.",)),
+        *(() if told is None else (f"Its verdict: {told}.",)),
+        *(
+            f"Found {words.clock_time(each['opened_at'])}: {words.localized(each['sentence'])}"
+            for each in found
+        ),
     )
 
 
@@ -42,7 +46,7 @@ def _who(row: dict[str, Any]) -> str:
     began = words.clock_time(row["from_ts"])
     if row["to_ts"] is None:
         return f"{row['job']} is {whose} job{name}{project}; it holds GPUs that are gone, since {began}."
-    gpus = f"{row['gpus']} GPU{'' if row['gpus'] == 1 else 's'}"
+    gpus = words.many(row["gpus"], "GPU")
     return (
         f"{row['job']} was {whose} job{name}{project}, and has ended: it held {gpus} "
         f"from {began} to {words.clock_time(row['to_ts'])}."

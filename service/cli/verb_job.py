@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.padding import Padding
 
+from collector.model import Rung
 from service.cli import words
 from service.cli.asking import asked
 from service.cli.job_words import job_id
@@ -28,8 +29,6 @@ COLUMNS = (
     Column(title="memory", right=True),
     Column(title="found", least=12),
 )
-UPPER_BOUND = 1
-"""The rung of GPU utilization: the share of time in which any kernel ran."""
 
 
 class NoSuchJob(Trouble):
@@ -88,25 +87,28 @@ def _draw(
     screen.print(f"  {verdict(row)}", style="bold")
     screen.print(f"  {_when(row, start)}", style="bright_black")
     screen.print(table(COLUMNS, [_line(each) for each in gpus]))
-    if any(each["rung"] == UPPER_BOUND for each in gpus):
+    if any(each["rung"] == Rung.GPU_UTILIZATION for each in gpus):
         screen.print(
             "used and utilization marked ≤ are GPU utilization: an upper bound", style="bright_black"
         )
     for each in found:
         over = "" if each["closed_at"] is None else " (over)"
         screen.print(f"{each['kind']}{over}", style="bold")
-        screen.print(Padding(each["sentence"], (0, 0, 0, 2), expand=False))
+        screen.print(Padding(words.localized(each["sentence"]), (0, 0, 0, 2), expand=False))
 
 
 def _when(row: dict[str, Any], start: datetime) -> str:
-    began = datetime.fromisoformat(row["from_ts"]).replace(tzinfo=UTC)
     until = "now" if row["to_ts"] is None else words.clock_time(row["to_ts"])
-    part = "" if began >= start else f"; hours are of the time since {start.astimezone():%Y-%m-%d %H:%M}"
+    part = (
+        ""
+        if words.moment(row["from_ts"]) >= start
+        else f"; hours are of the time since {start.astimezone():%Y-%m-%d %H:%M}"
+    )
     return f"held {words.clock_time(row['from_ts'])} to {until}{part}"
 
 
 def _line(row: dict[str, Any]) -> tuple[str, ...]:
-    bound = "≤" if row["rung"] == UPPER_BOUND else ""
+    bound = "≤" if row["rung"] == Rung.GPU_UTILIZATION else ""
     return (
         place(row),
         words.hours(row["gpu_hours"]),

@@ -1,11 +1,15 @@
 """``fallow explain`` of a job that has ended says what it was, what it made of it, and what was found."""
 
+import time
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from collector.batch import HeldInterval
 from service.cli import main
+from service.cli.ended import ended
+from service.client.reader import Client, Door
 from service.config.file import load
 from service.judging import judge
 from tests.collector.store.store_parts import T0, at_path, held, history, sample
@@ -46,3 +50,35 @@ def test_explain_tells_of_a_job_that_has_ended(
 def test_a_name_that_no_job_had_is_refused(past: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "slurm:nobody", "--data", str(past)]) == 2
     assert "no job that ended in the last 30 days" in capsys.readouterr().err
+
+
+class OlderService:
+    """A service whose jobs bear nothing that a verdict needs."""
+
+    url = "http://127.0.0.1:1"
+
+    def rows(self, name: str, params: dict[str, object]) -> list[dict[str, Any]]:
+        """One job that has ended; nothing was found."""
+        job = {"job": "slurm:7", "job_name": None, "project": "p", "user_name": "ada", "gpus": 2}
+        times = {"from_ts": "2026-11-20T08:00:00+00:00", "to_ts": "2026-11-20T18:00:00+00:00"}
+        return [job | times] if name == "jobs" else []
+
+
+def test_an_older_service_tells_of_an_ended_job_without_its_verdict() -> None:
+    client = Client(cast("Door", OlderService()), data=None)
+    (told,) = ended(client, "7", T0)
+    assert "ada's job of project p, and has ended: it held 2 GPUs" in told
+
+
+def test_all_times_are_in_the_readers_own_zone(
+    past: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TZ", "JST-9")
+    time.tzset()
+    try:
+        assert main(["explain", "rested", "--data", str(past)]) == 0
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    (found,) = (line for line in capsys.readouterr().out.splitlines() if "Found " in line)
+    assert "has held" in found and " UTC" not in found
