@@ -29,6 +29,14 @@ def parse_span(text: str) -> timedelta:
     return length
 
 
+def is_length(text: str) -> bool:
+    """Whether a point of time was typed as a length, before now: ``24h``, no date."""
+    try:
+        return bool(parse_span(text))
+    except BadSpan:
+        return False
+
+
 def parse_point(text: str, now: datetime) -> datetime:
     """A point of time: ``24h`` means so long before ``now``; else ISO 8601 (UTC unless it says otherwise)."""
     try:

@@ -4,7 +4,6 @@ Beside what is so now stands the range's waste, ended jobs included, and what of
 """
 
 import argparse
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -29,9 +28,9 @@ def run(flags: argparse.Namespace) -> int:
 
     settings = settle(flags)
     with asked(flags) as client:
-        range_ = _recurred(client, flags) if flags.recurring or not flags.json else None
         if flags.recurring:
-            return _recurring(range_, flags)
+            return _recurring(client, flags)
+        range_ = None if flags.json else _range_if_kept(client, flags)
         desk = consult(client, settings.effective.config)
     answers = [each for each in desk.said.answers if flags.only in (None, each.action.value)]
     advised = [each for each in answers if isinstance(each, Advice)]
@@ -42,7 +41,8 @@ def run(flags: argparse.Namespace) -> int:
         return 0
     screen = console()
     screen.print(_heading(desk, advised), style="bold")
-    _say_range(range_, flags)
+    if range_ is not None:
+        _say_range(range_, flags)
     for each in advised:
         screen.print(advice_lines.draw_advice(each, desk.currency))
     if flags.all:
@@ -67,36 +67,33 @@ def _heading(desk: Desk, advised: "list[Advice]") -> str:
     return f"{count} as of {at:%Y-%m-%d %H:%M}: {worth}"
 
 
-def _recurred(client: Client, flags: argparse.Namespace) -> Recurred | None:
-    """The range's waste and what recurs in it; ``None`` where the store or the service is older."""
-    start, end = window(flags.since, flags.until, datetime.now(UTC))
-    try:
-        return recurred(client, start, end)
-    except (StoreOlder, UnknownQuery):
-        return None
-
-
-def _recurring(range_: Recurred | None, flags: argparse.Namespace) -> int:
+def _recurring(client: Client, flags: argparse.Namespace) -> int:
+    range_ = _recurred(client, flags)
     if flags.json:
-        print_json([] if range_ is None else range_.habits, flags)
+        print_json(range_.habits, flags)
     else:
         _say_range(range_, flags)
     return 0
 
 
-def _say_range(range_: Recurred | None, flags: argparse.Namespace) -> None:
+def _range_if_kept(client: Client, flags: argparse.Namespace) -> Recurred | None:
+    """The range's waste and what recurs in it; ``None`` where the store or the service is older."""
+    try:
+        return _recurred(client, flags)
+    except (StoreOlder, UnknownQuery):
+        return None
+
+
+def _recurred(client: Client, flags: argparse.Namespace) -> Recurred:
+    return recurred(client, *window(flags.since, flags.until, datetime.now(UTC)))
+
+
+def _say_range(range_: Recurred, flags: argparse.Namespace) -> None:
     screen = console()
-    for line in _range_lines(range_, flags):
-        screen.print(line)
-
-
-def _range_lines(range_: Recurred | None, flags: argparse.Namespace) -> Sequence[str]:
-    if range_ is None:
-        return ()
     of = words.in_range(flags.since, flags.until)
     priced = words.priced(range_.wasted_cost, range_.currency)
     recurs = "." if range_.habits else "; nothing that recurs."
-    head = (
-        f"{of}: {words.hours(range_.wasted_gpu_hours)} GPU-hours wasted{priced}, ended jobs included{recurs}"
-    )
-    return head, *(f"  recurs: {told(each)}" for each in range_.habits)
+    wasted = words.hours(range_.wasted_gpu_hours)
+    screen.print(f"{of}: {wasted} GPU-hours wasted{priced}, ended jobs included{recurs}")
+    for each in range_.habits:
+        screen.print(f"  recurs: {told(each)}")

@@ -50,9 +50,10 @@ def run(flags: argparse.Namespace) -> int:
         return 0
     if late is not None:
         screen.print(f"{late}: what was open then may be over", style="yellow")
-    screen.print(_heading(rows, bool(only_open), flags.since), style="bold" if rows else None)
+    of = words.in_range(flags.since, flags.until)
+    screen.print(_heading(rows, bool(only_open), of), style="bold" if rows else None)
     if waste and (waste[0]["wasted_gpu_hours"] or waste[0]["low_saturation_gpu_hours"]):
-        screen.print(_wasted(waste[0], bool(only_open), words.in_range(flags.since, flags.until)))
+        screen.print(_wasted(waste[0], bool(only_open), of))
     for group in grouped(rows, lambda row: (row["kind"], row["job"], row["closed_at"] is None)):
         screen.print(_draw(group, now))
     for line in what_to_do({str(row["kind"]) for row in rows}):
@@ -128,9 +129,9 @@ def _list_intruders(rows: list[dict[str, Any]], flags: argparse.Namespace) -> in
     return 0
 
 
-def _heading(rows: list[dict[str, Any]], only_open: bool, since: str) -> str:
+def _heading(rows: list[dict[str, Any]], only_open: bool, of: str) -> str:
     if not rows:
-        return "No open findings." if only_open else f"No findings in the last {since}."
+        return "No open findings." if only_open else f"{of}: no findings."
     return words.many(len(rows), "open finding" if only_open else "finding")
 
 

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from service.spans import is_length
+
 NOTHING = "-"
 FULL, EMPTY = "█", "░"
 _STAMP = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d) UTC\b")
@@ -46,8 +48,10 @@ def priced(value: float | None, currency: str | None) -> str:
 
 
 def in_range(since: str, until: str | None) -> str:
-    """The range that the flags ask for, as a sentence about it begins."""
-    return f"In the last {since}" if until is None else f"{since} to {until}"
+    """The range that the flags ask for, lengths or dates, as a sentence about it begins."""
+    if until is not None:
+        return f"{since} to {until}"
+    return f"In the last {since}" if is_length(since) else f"Since {since}"
 
 
 def count(value: float | None) -> str:

@@ -151,3 +151,16 @@ def test_stored_sentences_are_told_in_the_reader_s_zone(monkeypatch: pytest.Monk
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "begins"),
+    [
+        ("7d", None, "In the last 7d"),
+        ("2026-11-14", None, "Since 2026-11-14"),
+        ("2026-11-14T09:30", None, "Since 2026-11-14T09:30"),
+        ("2026-11-14", "2026-11-20", "2026-11-14 to 2026-11-20"),
+    ],
+)
+def test_a_range_is_told_as_it_was_asked_for(since: str, until: str | None, begins: str) -> None:
+    assert words.in_range(since, until) == begins
