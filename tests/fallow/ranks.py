@@ -20,21 +20,31 @@ def together(world: int, work: Callable[[Group], T], device: torch.device = CPU)
     host = dist.TCPStore(
         "127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=20)
     )
-    results: list[T | BaseException] = [RuntimeError("not ended")] * world
     all_connected = threading.Barrier(world, timeout=20)
 
-    def run(rank: int) -> None:
+    def run(rank: int) -> T:
         store = dist.TCPStore("127.0.0.1", host.port, is_master=False, timeout=timedelta(seconds=20))
         group = groups.connect(store, rank, world, device)
         all_connected.wait()
         try:
-            results[rank] = work(group)
-        except BaseException as error:
-            results[rank] = error
+            return work(group)
         finally:
             group.abort()
 
-    threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(world)]
+    return side_by_side(world, run)
+
+
+def side_by_side(world: int, run: Callable[[int], T]) -> list[T | BaseException]:
+    """What ``run`` returned or raised for each rank, each in a thread of its own, in rank order."""
+    results: list[T | BaseException] = [RuntimeError("not ended")] * world
+
+    def keep(rank: int) -> None:
+        try:
+            results[rank] = run(rank)
+        except BaseException as error:
+            results[rank] = error
+
+    threads = [threading.Thread(target=keep, args=(rank,), daemon=True) for rank in range(world)]
     for thread in threads:
         thread.start()
     for thread in threads:

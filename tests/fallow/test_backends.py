@@ -1,6 +1,5 @@
 """What carries the sums of a world: NCCL where each worker has a GPU of its own, copies on the host else."""
 
-import threading
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +11,7 @@ from fallow.mistakes import Mistake  # noqa: E402
 from fallow.world import group as groups  # noqa: E402
 from fallow.world.collectives import Group, GroupBroken  # noqa: E402
 from fallow.world.staged_group import StagedGroup  # noqa: E402
+from tests.fallow.ranks import side_by_side  # noqa: E402
 
 pytestmark = pytest.mark.quick
 
@@ -19,20 +19,10 @@ pytestmark = pytest.mark.quick
 def connected(devices: list[str]) -> list[Group | BaseException]:
     """Each rank's end of a group whose ranks were given these devices, or what it raised."""
     store = torch.distributed.HashStore()
-    ends: list[Group | BaseException] = [RuntimeError("not ended")] * len(devices)
-
-    def run(rank: int) -> None:
-        try:
-            ends[rank] = groups.connect(store, rank, len(devices), torch.device(devices[rank]), "127.0.0.1")
-        except BaseException as error:
-            ends[rank] = error
-
-    threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(len(devices))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    return ends
+    world = len(devices)
+    return side_by_side(
+        world, lambda rank: groups.connect(store, rank, world, torch.device(devices[rank]), "127.0.0.1")
+    )
 
 
 def name_gpus(monkeypatch: pytest.MonkeyPatch, *uuids: str) -> None:

@@ -1,7 +1,6 @@
 """Groups over NCCL, by a stand-in that fails as NCCL does: nothing that an abort left is taken for a sum."""
 
 import os
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from fallow.world.nccl_group import NcclGroup  # noqa: E402
 from fallow.world.seat import Proof  # noqa: E402
 from tests.fallow.crew import Outcome, run, training  # noqa: E402
 from tests.fallow.nccl_stand_in import StandIn  # noqa: E402
+from tests.fallow.ranks import side_by_side  # noqa: E402
 
 CPU = torch.device("cpu")
 
@@ -39,16 +39,11 @@ class NeverPassed(Passed):
         return False
 
 
-def made(kind: Callable[..., Any], world: int = 2) -> list[Any]:
-    store = torch.distributed.HashStore()
-    return [kind(store, rank, world) for rank in range(world)]
-
-
 def grouped(
     kind: Callable[..., Any] = StandIn, *, timeout_s: float = 30.0, mark: Any = Passed
 ) -> list[NcclGroup]:
     store = torch.distributed.HashStore()
-    return [NcclGroup(backend, store, timeout_s, mark) for backend in made(kind)]
+    return [NcclGroup(kind(store, rank, 2), store, timeout_s, mark) for rank in range(2)]
 
 
 @pytest.fixture
@@ -196,22 +191,8 @@ def test_torchs_watchdog_is_off_for_our_groups_and_stays_as_it_was_for_the_scrip
 def connected(make: Any, connect_timeout_s: float = 10.0) -> list[Any]:
     """Two ranks that connect in threads; what each got or raised."""
     store = torch.distributed.HashStore()
-    results: list[Any] = [None, None]
-
-    def connect(rank: int) -> None:
-        try:
-            results[rank] = nccl_group.connect(
-                store, rank, 2, CPU, timeout_s=30, connect_timeout_s=connect_timeout_s, make=make
-            )
-        except GroupBroken as error:
-            results[rank] = error
-
-    threads = [threading.Thread(target=connect, args=(rank,), daemon=True) for rank in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    return results
+    times = {"timeout_s": 30.0, "connect_timeout_s": connect_timeout_s}
+    return side_by_side(2, lambda rank: nccl_group.connect(store, rank, 2, CPU, make=make, **times))
 
 
 @pytest.mark.quick
