@@ -26,13 +26,15 @@ def made(name: str, limit_s: int = 20, *, restores: bool = False) -> Step:
     return Step(name=name, part=1, limit_s=limit_s, section=SEES, settles="nothing", restores=restores)
 
 
-def played(folder: Path, scripts: dict[str, str], *steps: Step, budget_s: float = 60.0) -> dict[str, Any]:
+def played(
+    folder: Path, scripts: dict[str, str], *steps: Step, budget_s: float = 60.0, dry: bool = False
+) -> dict[str, Any]:
     """Steps that are one script each."""
 
     def command(step: Step) -> Sequence[str]:
         return (sys.executable, "-c", scripts[step.name])
 
-    return run.run(steps, folder / "gpu.json", NOTHING, budget_s, dry=False, command_of=command)
+    return run.run(steps, folder / "gpu.json", NOTHING, budget_s, dry=dry, command_of=command)
 
 
 def says(**answer: object) -> str:
@@ -97,6 +99,12 @@ def test_a_step_that_fails_leaves_its_error_and_its_last_40_lines(tmp_path: Path
 def test_nothing_is_started_that_does_not_fit_into_what_is_left(tmp_path: Path) -> None:
     found = played(tmp_path, {"short": says(figures=[])}, made("long", 50), made("short", 5), budget_s=20)
     assert [row["verdict"] for row in found["steps"]] == ["no time", "held"]
+
+
+def test_a_dry_step_may_use_what_time_is_left(tmp_path: Path) -> None:
+    scripts = {"one": says(figures=[]), "two": says(figures=[])}
+    found = played(tmp_path, scripts, made("one"), made("two"), budget_s=20, dry=True)
+    assert [row["verdict"] for row in found["steps"]] == ["held", "held"]
 
 
 ENDS_BY_PIPE = "import sys; sys.stdin.read()"
