@@ -41,6 +41,7 @@ class GpuState(StrEnum):
     MODERATE = "moderate"
     GOOD = "good"
     SUSPECT = "suspect"
+    WITHHELD = "withheld"
     UNKNOWN = "unknown"
 
 

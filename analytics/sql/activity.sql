@@ -42,7 +42,7 @@ WITH spans AS (
     HAVING held_gpu_minutes > 0
 ), known AS (
     SELECT holder_id, ts, low_saturation_ms + moderate_ms + good_ms AS busy_ms, used_ms, measured_ms,
-        free_ms + allocated_empty_ms + held_idle_ms + busy_ms AS known_ms, known_ms + suspect_ms + unknown_ms AS all_ms
+        free_ms + allocated_empty_ms + held_idle_ms + busy_ms AS known_ms, known_ms + suspect_ms + withheld_ms + unknown_ms AS all_ms
     FROM rollup_1m
     WHERE ts >= $from_ts AND ts < $to_ts AND holder_id IS NOT NULL
 ), minutes AS (

@@ -10,16 +10,23 @@
 -- @column idle_held_gpus double (GPUs): given to somebody, and allocated-empty or held-idle
 -- @column free_gpus double (GPUs): held by nobody, with nothing on them
 -- @column withheld_gpus double (GPUs): held by nobody, and drained, down or reserved
+-- @column withheld_because text: of these, how many are what, and why: "2 drained (bad DIMM by root); 1 reserved"
 -- @column unknown_gpus double (GPUs): no sample that is new enough
 -- @column used_gpus double (GPUs): GPUs times utilization
 -- @column utilization_ratio double (ratio): mean over the GPUs whose utilization is known
 -- @column power_w double (W): drawn together
 -- @column memory_used_bytes bigint (bytes): used together
 -- @column memory_total_bytes bigint (bytes): there together, where use is known
--- @null nothing was measured
+-- @null nothing was measured; withheld_because: none is
 WITH rows AS (
     SELECT *, state <> 'unknown' AS known, CASE WHEN state NOT IN ('unknown', 'suspect') THEN utilization_e4 END AS counted_e4
     FROM gpus_at_newest_tick($node, $project, $user, $model)
+), because AS (
+    SELECT string_agg(concat(gpus, ' ', withheld, ' (' || nullif(reason, '') || ')'), '; ' ORDER BY gpus DESC, withheld, reason)
+        AS text
+    FROM (
+        SELECT withheld, withheld_reason AS reason, count(*) AS gpus
+        FROM rows WHERE withheld <> 'unasked' AND state = withheld GROUP BY ALL)
 )
 SELECT
     max(as_of) AS as_of, coalesce(sum(share_of_device), 0) AS gpus,
@@ -27,6 +34,7 @@ SELECT
     coalesce(sum(share_of_device) FILTER (WHERE is_held AND state IN ('allocated-empty', 'held-idle')), 0) AS idle_held_gpus,
     coalesce(sum(share_of_device) FILTER (WHERE state = 'free'), 0) AS free_gpus,
     coalesce(sum(share_of_device) FILTER (WHERE withheld <> 'unasked' AND state = withheld), 0) AS withheld_gpus,
+    (SELECT text FROM because) AS withheld_because,
     coalesce(sum(share_of_device) FILTER (WHERE NOT known), 0) AS unknown_gpus,
     sum(counted_e4 * share_of_device) / 10000.0 AS used_gpus,
     sum(counted_e4 * share_of_device) / 10000.0 / sum(share_of_device) FILTER (WHERE counted_e4 IS NOT NULL)

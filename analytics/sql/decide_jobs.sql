@@ -34,7 +34,7 @@ WITH claims AS (
     SELECT
         *, low_saturation_ms + moderate_ms + good_ms AS work_ms,
         free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms + good_ms + suspect_ms AS own_ms,
-        own_ms + unknown_ms AS part_ms
+        own_ms + withheld_ms + unknown_ms AS part_ms
     FROM rollup_1m
     WHERE ts >= $from_ts AND ts < $as_of AND gpu_id IN (SELECT gpu_id FROM claims)
 ), whole AS (

@@ -145,7 +145,7 @@ WITH deeds AS (
         r.intent, r.gpu_id, r.ts, r.share_of_device, r.freed_share, r.keeps, r.holder_id AS own_id, r.holder_id_1 AS by_id,
         epoch_ms(least(until_ts, end_ts)) - epoch_ms(greatest(from_ts, ts)) AS overlap_ms, held_ms,
         low_saturation_ms + moderate_ms + good_ms AS work_ms,
-        free_ms + allocated_empty_ms + held_idle_ms + work_ms AS known_ms, known_ms + suspect_ms + unknown_ms AS rolled_ms,
+        free_ms + allocated_empty_ms + held_idle_ms + work_ms AS known_ms, known_ms + suspect_ms + withheld_ms + unknown_ms AS rolled_ms,
         by_id IS NOT NULL AND EXISTS (
             SELECT 1 FROM came AS c
             WHERE c.intent = r.intent AND c.gpu_id = r.gpu_id AND c.holder_id = r.holder_id_1

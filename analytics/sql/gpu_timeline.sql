@@ -50,7 +50,8 @@ WITH wanted AS (
     GROUP BY ALL
 ), states AS (
     SELECT step_start(ts, $from_ts, $step_s) AS ts, main_state(sum(free_ms), sum(allocated_empty_ms),
-        sum(held_idle_ms), sum(low_saturation_ms), sum(moderate_ms), sum(good_ms), sum(suspect_ms), sum(unknown_ms)) AS state
+        sum(held_idle_ms), sum(low_saturation_ms), sum(moderate_ms), sum(good_ms), sum(suspect_ms),
+        sum(withheld_ms), sum(unknown_ms)) AS state
     FROM usage($from_ts, $to_ts, hours_for($step_s, $hours_to), days_for($step_s, $days_to))
     WHERE gpu_id = (SELECT gpu_id FROM wanted)
     GROUP BY ALL

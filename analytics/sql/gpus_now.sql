@@ -34,12 +34,14 @@ WITH now_rows AS (
     SELECT * FROM gpus_at_newest_tick($node, $project, $user, $model)
 ), stretches AS (
     SELECT gpu_id, ts, ts + INTERVAL 1 MINUTE AS end_ts, main_state(free_ms, allocated_empty_ms, held_idle_ms,
-        low_saturation_ms, moderate_ms, good_ms, suspect_ms, unknown_ms) AS state
+        low_saturation_ms, moderate_ms, good_ms, suspect_ms, withheld_ms,
+        unknown_ms) AS state
     FROM rollup_1m
     WHERE ts >= time_bucket(INTERVAL 1 HOUR, $minutes_to - INTERVAL 2 HOUR)
     UNION ALL
     SELECT gpu_id, ts, ts + INTERVAL 1 HOUR, main_state(free_ms, allocated_empty_ms, held_idle_ms,
-        low_saturation_ms, moderate_ms, good_ms, suspect_ms, unknown_ms)
+        low_saturation_ms, moderate_ms, good_ms, suspect_ms, withheld_ms,
+        unknown_ms)
     FROM rollup_1h
     WHERE ts >= $minutes_to - INTERVAL 24 HOUR AND ts < time_bucket(INTERVAL 1 HOUR, $minutes_to - INTERVAL 2 HOUR)
 ), measured AS (

@@ -27,7 +27,8 @@ WITH chosen AS (
         sum(measured_ms)::BIGINT AS measured_ms, sum(held_ms)::BIGINT AS held_ms, sum(free_ms)::BIGINT AS free_ms,
         sum(allocated_empty_ms)::BIGINT AS allocated_empty_ms, sum(held_idle_ms)::BIGINT AS held_idle_ms,
         sum(low_saturation_ms)::BIGINT AS low_saturation_ms, sum(moderate_ms)::BIGINT AS moderate_ms,
-        sum(good_ms)::BIGINT AS good_ms, sum(suspect_ms)::BIGINT AS suspect_ms, sum(unknown_ms)::BIGINT AS unknown_ms
+        sum(good_ms)::BIGINT AS good_ms, sum(suspect_ms)::BIGINT AS suspect_ms,
+        sum(withheld_ms)::BIGINT AS withheld_ms, sum(unknown_ms)::BIGINT AS unknown_ms
     FROM usage_of($from_ts, $to_ts, hours_for($step_s, $hours_to), days_for($step_s, $days_to), $project, $user)
     JOIN chosen USING (gpu_id)
     GROUP BY ALL
@@ -36,7 +37,7 @@ SELECT
     g.uuid, g.node, g.gpu_index, c.ts, c.used_ms / nullif(c.measured_ms, 0) AS utilization_ratio,
     c.held_ms / s.step_ms AS held_ratio,
     main_state(free_ms, allocated_empty_ms, held_idle_ms, low_saturation_ms, moderate_ms, good_ms, suspect_ms,
-        unknown_ms) AS state
+        withheld_ms, unknown_ms) AS state
 FROM cells AS c
 JOIN chosen AS g USING (gpu_id)
 JOIN steps($from_ts, $to_ts, $step_s) AS s USING (ts)

@@ -78,7 +78,7 @@ WITH spells AS (
 ), rows AS (
     SELECT
         ts, gpu_id, holder_id, low_saturation_ms + moderate_ms + good_ms AS work_ms,
-        free_ms + allocated_empty_ms + held_idle_ms + work_ms AS own_ms, own_ms + suspect_ms + unknown_ms AS part_ms
+        free_ms + allocated_empty_ms + held_idle_ms + work_ms AS own_ms, own_ms + suspect_ms + withheld_ms + unknown_ms AS part_ms
     FROM read
 ), whole AS (
     SELECT gpu_id, ts, sum(part_ms) AS whole_ms FROM rows GROUP BY ALL

@@ -23,7 +23,11 @@
 -- @column memory_used_max_bytes bigint (bytes): the most used
 -- @column memory_total_bytes bigint (bytes): the memory of it
 -- @column found text: the kinds of what was found about the job on it in the window, comma-separated
--- @null to_ts: it still holds it; found: nothing; else: not known or not measured
+-- @column energy_kwh double (kWh): used in that time
+-- @column energy_known_ratio double (ratio): the part of gpu_hours in which energy was measured
+-- @column wasted_energy_kwh double (kWh): used while wasted
+-- @column wasted_energy_known_ratio double (ratio): the part of wasted_gpu_hours of which energy is known
+-- @null to_ts: it still holds it; found: nothing; ratios of energy: no hours; else: not known or not measured
 WITH own AS (
     SELECT holder_id FROM holders WHERE job = $job
 ), given AS (
@@ -34,11 +38,14 @@ WITH own AS (
 ), rolled AS (
     SELECT
         gpu_id, sum(free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms + good_ms + suspect_ms
-            + unknown_ms)::BIGINT AS total_ms,
+            + withheld_ms + unknown_ms)::BIGINT AS total_ms,
         sum(used_ms)::BIGINT AS used_ms, sum(measured_ms)::BIGINT AS measured_ms,
         sum(allocated_empty_ms + held_idle_ms)::BIGINT AS wasted_ms, sum(low_saturation_ms)::BIGINT AS low_ms,
         sum(low_saturation_ms + moderate_ms + good_ms)::BIGINT AS busy_ms, sum(unknown_ms)::BIGINT AS unknown_ms,
-        min(rung) FILTER (WHERE measured_ms > 0)::TINYINT AS rung, max(memory_used_max_bytes) AS memory_used_max_bytes
+        min(rung) FILTER (WHERE measured_ms > 0)::TINYINT AS rung, max(memory_used_max_bytes) AS memory_used_max_bytes,
+        sum(energy_mj)::BIGINT AS energy_mj, sum(energy_ms)::BIGINT AS energy_ms,
+        sum(coalesce(allocated_empty_energy_mj, 0) + coalesce(held_idle_energy_mj, 0))::BIGINT AS wasted_energy_mj,
+        sum(wasted_energy_ms)::BIGINT AS wasted_energy_ms
     FROM usage($from_ts, $to_ts, $hours_to, $days_to)
     WHERE holder_id IN (SELECT holder_id FROM own)
     GROUP BY gpu_id
@@ -57,7 +64,11 @@ SELECT
     coalesce(low_ms * share_of_device / 3600000.0, 0.0) AS low_saturation_gpu_hours,
     coalesce(busy_ms * share_of_device / 3600000.0, 0.0) AS busy_gpu_hours,
     coalesce(unknown_ms * share_of_device / 3600000.0, 0.0) AS unknown_gpu_hours,
-    used_ms / nullif(measured_ms, 0) AS utilization_ratio, r.rung, r.memory_used_max_bytes, g.memory_total_bytes, f.found
+    used_ms / nullif(measured_ms, 0) AS utilization_ratio, r.rung, r.memory_used_max_bytes, g.memory_total_bytes, f.found,
+    kwh(energy_mj, energy_ms, total_ms) AS energy_kwh,
+    coalesce(energy_ms, 0) / nullif(total_ms, 0) AS energy_known_ratio,
+    kwh(wasted_energy_mj, wasted_energy_ms, wasted_ms) AS wasted_energy_kwh,
+    coalesce(wasted_energy_ms, 0) / nullif(wasted_ms, 0) AS wasted_energy_known_ratio
 FROM given AS a
 JOIN gpus AS g USING (gpu_id)
 LEFT JOIN rolled AS r USING (gpu_id)

@@ -30,7 +30,11 @@
 -- @column found text: the kinds of what was found about it in the window, comma-separated
 -- @column cost double (currency): of gpu_hours
 -- @column currency text: of the cost
--- @null to_ts: it still holds one; found: nothing; cost: no price; else: not known or not measured
+-- @column energy_kwh double (kWh): used in that time
+-- @column energy_known_ratio double (ratio): the part of gpu_hours in which energy was measured
+-- @column wasted_energy_kwh double (kWh): used while wasted
+-- @column wasted_energy_known_ratio double (ratio): the part of wasted_gpu_hours of which energy is known
+-- @null to_ts: it still holds one; found: nothing; cost: no price; ratios of energy: no hours; else: not known or not measured
 WITH sums AS (
     SELECT
         holder_id, sum_hours(total_ms, share_of_device) AS gpu_hours,
@@ -38,7 +42,11 @@ WITH sums AS (
         sum_ratio(used_ms, measured_ms, share_of_device) AS utilization_ratio,
         max(memory_used_max_bytes) AS memory_used_max_bytes, sum_hours(unknown_ms, share_of_device) AS unknown_gpu_hours,
         sum_hours(low_saturation_ms + moderate_ms + good_ms, share_of_device) AS busy_gpu_hours,
-        sum_money(total_ms, share_of_device, per_gpu_hour, currency) AS cost, one_currency(currency) AS currency
+        sum_money(total_ms, share_of_device, per_gpu_hour, currency) AS cost, one_currency(currency) AS currency,
+        energy_kwh(energy_mj, energy_ms, total_ms) AS energy_kwh,
+        sum_ratio(energy_ms, total_ms, share_of_device) AS energy_known_ratio,
+        energy_kwh(wasted_energy_mj, wasted_energy_ms, wasted_ms) AS wasted_energy_kwh,
+        sum_ratio(wasted_energy_ms, wasted_ms, share_of_device) AS wasted_energy_known_ratio
     FROM holder_rows($from_ts, $to_ts, $hours_to, $days_to, $node, $project, $user, $model)
     WHERE holder_id IS NOT NULL
     GROUP BY holder_id
@@ -67,7 +75,8 @@ WITH sums AS (
 SELECT
     h.job, h.job_name, h.user_name, h.project, h.framework, h.kind, h.command, a.gpus, a.from_ts, a.to_ts, s.gpu_hours,
     s.used_gpu_hours, s.wasted_gpu_hours, s.utilization_ratio, s.memory_used_max_bytes,
-    s.unknown_gpu_hours, s.busy_gpu_hours, u.gpus_used, u.rung::TINYINT AS rung, f.found, s.cost, s.currency
+    s.unknown_gpu_hours, s.busy_gpu_hours, u.gpus_used, u.rung::TINYINT AS rung, f.found, s.cost, s.currency,
+    s.energy_kwh, s.energy_known_ratio, s.wasted_energy_kwh, s.wasted_energy_known_ratio
 FROM sums AS s
 JOIN holders AS h USING (holder_id)
 LEFT JOIN spans AS a USING (holder_id)

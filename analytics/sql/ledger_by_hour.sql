@@ -19,11 +19,16 @@
 -- @column moderate_gpu_hours double (GPU-hours): 25 to 50%
 -- @column good_gpu_hours double (GPU-hours): at least 50%
 -- @column suspect_gpu_hours double (GPU-hours): counters contradict each other
+-- @column withheld_gpu_hours double (GPU-hours): held by nobody, on a node that is drained, down or reserved
 -- @column unknown_gpu_hours double (GPU-hours): not measured
 -- @column utilization_ratio double (ratio): used over measured time
 -- @column wasted_gpu_hours double (GPU-hours): allocated-empty plus held-idle
 -- @column cost double (currency): of gpu_hours
 -- @column wasted_cost double (currency): of wasted_gpu_hours
 -- @column currency text: of both
--- @null utilization_ratio: nothing was measured; cost: some of the hours have no price, or currencies differ
+-- @column energy_kwh double (kWh): used in that time
+-- @column energy_known_ratio double (ratio): the part of gpu_hours in which energy was measured
+-- @column wasted_energy_kwh double (kWh): used while wasted
+-- @column wasted_energy_known_ratio double (ratio): the part of wasted_gpu_hours of which energy is known
+-- @null utilization_ratio: nothing was measured; energy: not measured; ratios of energy: no hours; cost: some of the hours have no price, or currencies differ
 SELECT * FROM ledger_by_step($from_ts, $to_ts, $hours_to, $days_to, 3600, $node, $project, $user, $model) ORDER BY key;

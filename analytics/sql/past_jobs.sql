@@ -69,7 +69,7 @@ WITH spells AS (
     SELECT
         *, low_saturation_ms + moderate_ms + good_ms AS work_ms,
         free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms + good_ms + suspect_ms AS own_ms,
-        own_ms + unknown_ms AS part_ms
+        own_ms + withheld_ms + unknown_ms AS part_ms
     FROM rollup_1m
     WHERE ts >= $from_ts AND ts < $to_ts AND (ts < time_bucket(INTERVAL 1 HOUR, $from_ts + INTERVAL 59 MINUTE)
         OR ts >= least($hours_to, time_bucket(INTERVAL 1 HOUR, $to_ts))

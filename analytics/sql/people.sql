@@ -18,14 +18,22 @@
 -- @column wasted_cost double (currency): of wasted_gpu_hours
 -- @column currency text: of both
 -- @column jobs bigint: how many held something
--- @null user_name, project: not known; utilization_ratio: nothing was measured; cost: no price
+-- @column energy_kwh double (kWh): used in that time
+-- @column energy_known_ratio double (ratio): the part of gpu_hours in which energy was measured
+-- @column wasted_energy_kwh double (kWh): used while wasted
+-- @column wasted_energy_known_ratio double (ratio): the part of wasted_gpu_hours of which energy is known
+-- @null user_name, project: not known; utilization_ratio: nothing was measured; energy: not measured; ratios of energy: no hours; cost: no price
 SELECT
     user_name, project, sum_hours(total_ms, share_of_device) AS gpu_hours,
     sum_hours(used_ms, share_of_device) AS used_gpu_hours, sum_hours(wasted_ms, share_of_device) AS wasted_gpu_hours,
     sum_ratio(used_ms, measured_ms, share_of_device) AS utilization_ratio,
     sum_money(total_ms, share_of_device, per_gpu_hour, currency) AS cost,
     sum_money(wasted_ms, share_of_device, per_gpu_hour, currency) AS wasted_cost,
-    one_currency(currency) AS currency, count(DISTINCT holder_id) AS jobs
+    one_currency(currency) AS currency, count(DISTINCT holder_id) AS jobs,
+    energy_kwh(energy_mj, energy_ms, total_ms) AS energy_kwh,
+    sum_ratio(energy_ms, total_ms, share_of_device) AS energy_known_ratio,
+    energy_kwh(wasted_energy_mj, wasted_energy_ms, wasted_ms) AS wasted_energy_kwh,
+    sum_ratio(wasted_energy_ms, wasted_ms, share_of_device) AS wasted_energy_known_ratio
 FROM holder_rows($from_ts, $to_ts, $hours_to, $days_to, $node, $project, $user, $model)
 WHERE holder_id IS NOT NULL
 GROUP BY user_name, project

@@ -14,7 +14,7 @@ WITH weighed AS (
 ), whole AS (
     SELECT
         sum(weight * (free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms + good_ms
-            + suspect_ms + unknown_ms)) AS ms
+            + suspect_ms + withheld_ms + unknown_ms)) AS ms
     FROM weighed
 )
 SELECT

@@ -17,10 +17,11 @@
 -- @column moderate_gpu_hours double (GPU-hours): 25 to 50%
 -- @column good_gpu_hours double (GPU-hours): at least 50%
 -- @column suspect_gpu_hours double (GPU-hours): counters contradict each other
+-- @column withheld_gpu_hours double (GPU-hours): held by nobody, on a node that is drained, down or reserved
 -- @column unknown_gpu_hours double (GPU-hours): not measured
 -- @null never
 SELECT
     key AS ts, free_gpu_hours, allocated_empty_gpu_hours, held_idle_gpu_hours, low_saturation_gpu_hours,
-    moderate_gpu_hours, good_gpu_hours, suspect_gpu_hours, unknown_gpu_hours
+    moderate_gpu_hours, good_gpu_hours, suspect_gpu_hours, withheld_gpu_hours, unknown_gpu_hours
 FROM ledger_by_step($from_ts, $to_ts, $hours_to, $days_to, $step_s, $node, $project, $user, $model)
 ORDER BY ts;

@@ -24,7 +24,7 @@ WITH chosen AS (
 ), rows AS (
     SELECT
         u.ts, c.share_of_device, sum(free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms
-            + good_ms + suspect_ms + unknown_ms)::BIGINT AS rolled_ms,
+            + good_ms + suspect_ms + withheld_ms + unknown_ms)::BIGINT AS rolled_ms,
         sum(held_ms)::BIGINT AS held_ms, sum(used_ms)::BIGINT AS used_ms, sum(unknown_ms)::BIGINT AS unknown_ms,
         sum(measured_ms)::BIGINT AS measured_ms
     FROM usage_of($from_ts, $to_ts, hours_for($step_s, $hours_to), days_for($step_s, $days_to), $project, $user) AS u

@@ -20,7 +20,9 @@
 -- @column currency text: of the cost
 -- @column open_gpu_hours double (GPU-hours): of the waste, by holders on GPUs of which a finding is open
 -- @column found_gpu_hours double (GPU-hours): of the waste, by holders on GPUs of which anything was found in the window
--- @null wasted_cost: some of the hours have no price, or currencies differ
+-- @column wasted_energy_kwh double (kWh): used while wasted
+-- @column wasted_energy_known_ratio double (ratio): the part of wasted_gpu_hours of which energy is known
+-- @null wasted_cost: some of the hours have no price, or currencies differ; wasted_energy_kwh: not measured; its ratio: no waste
 WITH chosen AS (
     SELECT gpu_id, share_of_device FROM gpus
     WHERE ($node IS NULL OR node = $node) AND ($model IS NULL OR model = $model)
@@ -46,8 +48,11 @@ WITH chosen AS (
         coalesce(sum_hours(allocated_empty_ms, share_of_device), 0.0) AS allocated_empty_gpu_hours,
         coalesce(sum_hours(held_idle_ms, share_of_device), 0.0) AS held_idle_gpu_hours,
         coalesce(sum_hours(low_saturation_ms, share_of_device), 0.0) AS low_saturation_gpu_hours,
-        sum_money(wasted_ms, share_of_device, per_gpu_hour, currency) AS wasted_cost, one_currency(currency) AS currency
+        sum_money(wasted_ms, share_of_device, per_gpu_hour, currency) AS wasted_cost, one_currency(currency) AS currency,
+        energy_kwh(wasted_energy_mj, wasted_energy_ms, wasted_ms) AS wasted_energy_kwh,
+        sum_ratio(wasted_energy_ms, wasted_ms, share_of_device) AS wasted_energy_known_ratio
     FROM gpu_rows($from_ts, $to_ts, $hours_to, $days_to, $node, $project, $user, $model)
     WHERE wasted_ms > 0 OR held_ms > 0
 )
-SELECT * FROM sums, of_findings;
+SELECT s.* EXCLUDE (wasted_energy_kwh, wasted_energy_known_ratio), f.*, s.wasted_energy_kwh, s.wasted_energy_known_ratio
+FROM sums AS s, of_findings AS f;

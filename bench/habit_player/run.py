@@ -37,6 +37,7 @@ STATES = (
     "moderate",
     "good",
     "suspect",
+    "withheld",
     "unknown",
 )
 """The ledger's states, as the minutes' columns name them."""

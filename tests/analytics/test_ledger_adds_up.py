@@ -31,7 +31,17 @@ MINUTE_MS, HOUR_MS, BIN_MS = 60_000, 3_600_000, 30_000
 START_MS = 1_793_188_800_000 - HOUR_MS
 SPAN_MINUTES = 150
 END_MS = START_MS + SPAN_MINUTES * MINUTE_MS
-STATES = ("free", "allocated_empty", "held_idle", "low_saturation", "moderate", "good", "suspect", "unknown")
+STATES = (
+    "free",
+    "allocated_empty",
+    "held_idle",
+    "low_saturation",
+    "moderate",
+    "good",
+    "suspect",
+    "withheld",
+    "unknown",
+)
 
 
 @dataclass(frozen=True)

@@ -93,6 +93,7 @@ def test_ledger_by_state(ask: Ask) -> None:
         "moderate": 1.0,
         "good": 1.0,
         "suspect": 0.0,
+        "withheld": 0.0,
         "unknown": 0.25,
     }
     assert sum(row["share_ratio"] for row in rows.values()) == pytest.approx(1.0)

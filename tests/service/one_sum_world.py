@@ -18,6 +18,10 @@ By hand, in GPU-hours:
 *cost of the waste* at 4 EUR = 30 EUR
 *by person*: ana 4.0, bo 1.5, unknown 2.0; *by job*: slurm:1 4.0, slurm:2 1.5, pod:x 2.0
 *from 13:00 to 14:00*: g0 1.0 + g1 1.0 + g2 0.5 + g3 1.0 = 3.5
+*energy* in kWh, at 0.5 kW when 80% busy, 0.2 at 10%, 0.1 with a process that does nothing, 0.05 with none
+  g0 0.5 + 0.2, g1 0.2 + 0.2, g2 3 * 0.05, g3 0.2 + 0.5: 1.95 in all
+  *of the waste*: g0 0.2 + g1 0.2 + g2 1.5 * 0.05 + g3 0.2 = 0.675
+  *by person*: ana 1.1, bo 0.075, unknown 0.7, nobody 0.075
 *open findings* at the end name g0 and g1 (g1 twice, and the job): 2.0 + 2.0 = 4.0; with what is over, g2: 5.5
 """
 
@@ -58,6 +62,16 @@ COST = 30.0
 BY_USER = {"ana": 4.0, "bo": 1.5, None: 2.0}
 BY_JOB = {"slurm:1": 4.0, "slurm:2": 1.5, "pod:x": 2.0}
 SECOND_HOUR = 3.5
+ENERGY_KWH, WASTED_KWH = 1.95, 0.675
+KWH_BY_USER = {"ana": 1.1, "bo": 0.075, "pod:x": 0.7, "nobody": 0.075}
+KWH_BY_STATE = {
+    "free": 0.075,
+    "allocated-empty": 0.075,
+    "held-idle": 0.6,
+    "low-saturation": 0.2,
+    "good": 1.0,
+}
+POWER_MW = {0.8: 500_000, 0.1: 200_000}
 
 
 def fill(folder: Path) -> Path:
@@ -142,7 +156,7 @@ def _sample(place: int, at_ms: int, level: float, processes: int) -> GpuSample:
         gpu_utilization_ratio=level,
         sm_active_ratio=level,
         memory_used_bytes=processes * 30 * GIB,
-        power_mw=200_000,
+        power_mw=POWER_MW.get(level, 100_000 if processes else 50_000),
         process_count=processes,
     )
 

@@ -9,7 +9,7 @@ INSERT INTO worked_minutes BY NAME
 WITH minutes AS (
     SELECT
         ts, gpu_id, holder_id, low_saturation_ms + moderate_ms + good_ms AS work_ms,
-        free_ms + allocated_empty_ms + held_idle_ms + work_ms AS own_ms, suspect_ms + unknown_ms AS unclear_ms
+        free_ms + allocated_empty_ms + held_idle_ms + work_ms AS own_ms, suspect_ms + withheld_ms + unknown_ms AS unclear_ms
     FROM rollup_1m
     WHERE ts >= epoch_ms(CAST($from_ms AS BIGINT)) AND ts < epoch_ms(CAST($to_ms AS BIGINT))
       AND gpu_id IN (SELECT gpu_id FROM gpus WHERE $gpu_ids IS NULL OR gpu_id IN (SELECT unnest($gpu_ids)))

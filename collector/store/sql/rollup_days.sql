@@ -17,6 +17,7 @@ SELECT
     sum(moderate_ms) AS moderate_ms,
     sum(good_ms) AS good_ms,
     sum(suspect_ms) AS suspect_ms,
+    sum(withheld_ms) AS withheld_ms,
     sum(unknown_ms) AS unknown_ms,
     sum(held_ms) AS held_ms,
     sum(measured_ms) AS measured_ms,
@@ -25,7 +26,19 @@ SELECT
     coalesce(min(rung) FILTER (rung > 0), 0) AS rung,
     CAST(avg(memory_used_mean_bytes) AS BIGINT) AS memory_used_mean_bytes,
     max(memory_used_max_bytes) AS memory_used_max_bytes,
-    sum(energy_mj) AS energy_mj
+    sum(energy_mj) AS energy_mj,
+    sum(free_energy_mj) AS free_energy_mj,
+    sum(allocated_empty_energy_mj) AS allocated_empty_energy_mj,
+    sum(held_idle_energy_mj) AS held_idle_energy_mj,
+    sum(low_saturation_energy_mj) AS low_saturation_energy_mj,
+    sum(moderate_energy_mj) AS moderate_energy_mj,
+    sum(good_energy_mj) AS good_energy_mj,
+    sum(suspect_energy_mj) AS suspect_energy_mj,
+    sum(withheld_energy_mj) AS withheld_energy_mj,
+    sum(unknown_energy_mj) AS unknown_energy_mj,
+    sum(energy_ms) AS energy_ms,
+    sum(state_energy_ms) AS state_energy_ms,
+    sum(wasted_energy_ms) AS wasted_energy_ms
 FROM rollup_1h
 WHERE ts >= epoch_ms(CAST($from_ms AS BIGINT)) AND ts < epoch_ms(CAST($to_ms AS BIGINT))
   AND gpu_id IN (SELECT gpu_id FROM gpus WHERE $gpu_ids IS NULL OR gpu_id IN (SELECT unnest($gpu_ids)))

@@ -10,12 +10,24 @@
 -- those at its middle, and its milliseconds are split among them by share so that integers add up. A sample as
 -- wide as a bin or wider counts for the bins whose middle it covers, wholly, and is not mixed with its neighbours:
 -- over many bins each sample counts for its own width, once. Energy is split by the time itself.
+-- Energy of a GPU that several hold: what it draws when idle by share, what is above that by what the processes of
+-- each did, if the driver tells; else all of it by share. A board that is cut into MIG instances measures energy as a
+-- whole: each instance has its share of the device of it, the board the rest.
 -- Where several hold a GPU, or an intruder is on it, each holder's state and use are those of its own processes, if
 -- the driver tells what each of them used; else all are charged alike, by share.
 -- NULL: memory, energy, utilization_max: not measured.
 INSERT INTO rollup_1m BY NAME
 WITH wanted AS (
     SELECT gpu_id FROM gpus WHERE $gpu_ids IS NULL OR gpu_id IN (SELECT unnest($gpu_ids))
+),
+instances AS (
+    SELECT i.gpu_id, b.gpu_id AS board_id, i.share_of_device
+    FROM gpus AS i JOIN gpus AS b ON b.uuid = i.parent_uuid
+),
+family AS (
+    SELECT gpu_id FROM wanted
+    UNION SELECT board_id FROM instances SEMI JOIN wanted USING (gpu_id)
+    UNION SELECT i.gpu_id FROM instances AS i JOIN wanted AS w ON w.gpu_id = i.board_id
 ),
 -- One order for all GPUs at once: parts by GPU would be thousands of small ones.
 near AS (
@@ -34,7 +46,7 @@ near AS (
     FROM samples_all
     WHERE ts > epoch_ms(CAST($read_from_ms AS BIGINT))
       AND ts < epoch_ms(CAST($read_to_ms AS BIGINT))
-      AND gpu_id IN (SELECT gpu_id FROM wanted)
+      AND gpu_id IN (SELECT gpu_id FROM family)
     WINDOW by_time AS (ORDER BY gpu_id, ts)
 ),
 parts AS (
@@ -53,7 +65,7 @@ parts AS (
     )
     WHERE bin >= $from_ms // 30000 AND bin < $to_ms // 30000
 ),
-bins AS (
+metered AS (
     SELECT
         gpu_id,
         bin,
@@ -74,9 +86,28 @@ bins AS (
         max(process_count) FILTER (ms IS NOT NULL) AS process_count,
         max(utilization_e4) FILTER (ms IS NOT NULL) AS utilization_max_e4,
         min(rung) FILTER (utilization_e4 IS NOT NULL AND ms IS NOT NULL) AS rung,
-        CAST(round(sum(used_energy_mj * CAST(within_ms AS DOUBLE) / width_ms)) AS BIGINT) AS energy_mj
+        CAST(round(sum(used_energy_mj * CAST(within_ms AS DOUBLE) / width_ms)) AS BIGINT) AS energy_mj,
+        least(30000, coalesce(sum(within_ms) FILTER (used_energy_mj IS NOT NULL), 0)) AS energy_ms
     FROM parts
     GROUP BY gpu_id, bin
+),
+of_boards AS (
+    SELECT
+        i.board_id, i.gpu_id, m.bin, CAST(floor(b.energy_mj * i.share_of_device) AS BIGINT) AS energy_mj, b.energy_ms
+    FROM instances AS i
+    JOIN metered AS m ON m.gpu_id = i.gpu_id AND m.energy_mj IS NULL
+    JOIN metered AS b ON b.gpu_id = i.board_id AND b.bin = m.bin
+),
+bins AS (
+    SELECT m.* REPLACE (
+        coalesce(o.energy_mj, m.energy_mj - coalesce(given.energy_mj, 0)) AS energy_mj,
+        coalesce(o.energy_ms, m.energy_ms) AS energy_ms)
+    FROM metered AS m
+    LEFT JOIN of_boards AS o ON o.gpu_id = m.gpu_id AND o.bin = m.bin
+    LEFT JOIN (
+        SELECT board_id, bin, sum(energy_mj)::BIGINT AS energy_mj FROM of_boards GROUP BY board_id, bin
+    ) AS given ON given.board_id = m.gpu_id AND given.bin = m.bin
+    WHERE m.gpu_id IN (SELECT gpu_id FROM wanted)
 ),
 held AS (
     SELECT gpu_id, holder_id, sum(share) AS share, bin
@@ -95,12 +126,17 @@ held AS (
     GROUP BY gpu_id, holder_id, bin
 ),
 out_of_service AS (
-    SELECT DISTINCT gpu_id, unnest(range(
-        greatest((epoch_ms(from_ts) + 14999) // 30000, $from_ms // 30000),
-        least((coalesce(epoch_ms(to_ts), $to_ms + 30000) + 14999) // 30000, $to_ms // 30000)
-    )) AS bin
-    FROM withheld
-    WHERE from_ts < epoch_ms(CAST($to_ms AS BIGINT)) AND (to_ts IS NULL OR to_ts > epoch_ms(CAST($from_ms AS BIGINT)))
+    SELECT gpu_id, bin, bool_and(state = 'unasked') AS unasked
+    FROM (
+        SELECT gpu_id, state, unnest(range(
+            greatest((epoch_ms(from_ts) + 14999) // 30000, $from_ms // 30000),
+            least((coalesce(epoch_ms(to_ts), $to_ms + 30000) + 14999) // 30000, $to_ms // 30000)
+        )) AS bin
+        FROM withheld
+        WHERE from_ts < epoch_ms(CAST($to_ms AS BIGINT))
+          AND (to_ts IS NULL OR to_ts > epoch_ms(CAST($from_ms AS BIGINT)))
+    )
+    GROUP BY gpu_id, bin
 ),
 -- Most GPUs have one holder, who has all of it: no windows for those.
 alone AS (
@@ -184,15 +220,40 @@ all_work AS (
     FROM owned GROUP BY gpu_id, bin
     HAVING sum(work) > 0 AND bool_and(owner_id IS NOT NULL OR intrudes)
 ),
+-- The same as fractions of what all holders did, for the energy: an intruder's part is borne by them all.
+worked AS (
+    SELECT
+        gpu_id, bin, holder_id,
+        coalesce(sum(work) OVER before, 0) / sum(work) OVER whole AS lower_work,
+        CASE WHEN row_number() OVER up_to = count(*) OVER whole THEN 1
+            ELSE sum(work) OVER up_to / sum(work) OVER whole END AS upper_work
+    FROM (
+        SELECT h.gpu_id, h.bin, h.holder_id, coalesce(o.own_work, 0) AS work
+        FROM held AS h ANTI JOIN alone USING (gpu_id)
+        SEMI JOIN all_work USING (gpu_id, bin)
+        LEFT JOIN own_work AS o USING (gpu_id, bin, holder_id)
+    )
+    WINDOW
+        whole AS (PARTITION BY gpu_id, bin),
+        up_to AS (PARTITION BY gpu_id, bin ORDER BY holder_id ROWS UNBOUNDED PRECEDING),
+        before AS (
+            PARTITION BY gpu_id, bin ORDER BY holder_id
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        )
+    QUALIFY sum(work) OVER whole > 0
+),
 apart AS (
     SELECT
         bins.*, holder_id, coalesce(lower_fraction, 0) AS lower_fraction, coalesce(upper_fraction, 1) AS upper_fraction,
+        CASE WHEN coalesce(engines_e4, 0) <= 100 THEN lower_work END AS lower_work,
+        CASE WHEN coalesce(engines_e4, 0) <= 100 THEN upper_work END AS upper_work,
         CASE WHEN holder_id IS NOT NULL AND coalesce(engines_e4, 0) <= 100 AND all_work IS NOT NULL
             THEN coalesce(own_work, 0) / all_work END AS part
     FROM bins
     LEFT JOIN claims USING (gpu_id, bin)
     LEFT JOIN all_work USING (gpu_id, bin)
     LEFT JOIN own_work USING (gpu_id, bin, holder_id)
+    LEFT JOIN worked USING (gpu_id, bin, holder_id)
 ),
 judged AS (
     SELECT
@@ -206,8 +267,13 @@ judged AS (
             )
             ELSE 0
         END AS seen_state,
-        -- what is withheld from everybody is not free
-        CASE WHEN seen_state = 1 AND w.bin IS NOT NULL THEN 0 ELSE seen_state END AS state
+        -- what is withheld from everybody is not free; nor is it known to be where nobody could be asked
+        CASE
+            WHEN seen_state = 1 AND w.unasked THEN 0
+            WHEN seen_state IN (0, 1) AND NOT w.unasked AND holder_id IS NULL THEN 8
+            ELSE seen_state
+        END AS state,
+        least(energy_mj, CAST(round(idle_power_mw * (energy_ms / 1000.0)) AS BIGINT)) AS idle_energy_mj
     FROM apart
     JOIN gpus USING (gpu_id)
     LEFT JOIN out_of_service AS w ON w.gpu_id = apart.gpu_id AND w.bin = apart.bin
@@ -216,7 +282,12 @@ split AS (
     SELECT
         *,
         CAST(part_of(30000, lower_fraction, upper_fraction) AS DOUBLE) AS part_ms,
-        covered AND state <> 7 AND utilization_e4 IS NOT NULL AS counts
+        covered AND state <> 7 AND utilization_e4 IS NOT NULL AS counts,
+        CASE WHEN lower_work IS NULL OR idle_energy_mj IS NULL
+            THEN part_of(energy_mj, lower_fraction, upper_fraction)
+            ELSE part_of(idle_energy_mj, lower_fraction, upper_fraction)
+                + part_of(energy_mj - idle_energy_mj, lower_work, upper_work) END AS own_energy_mj,
+        CASE WHEN energy_mj IS NULL THEN 0 ELSE part_of(energy_ms, lower_fraction, upper_fraction) END AS own_energy_ms
     FROM judged
 ),
 made AS (
@@ -231,6 +302,7 @@ made AS (
         sum(CASE WHEN state = 5 THEN part_ms ELSE 0 END) AS moderate_ms,
         sum(CASE WHEN state = 6 THEN part_ms ELSE 0 END) AS good_ms,
         sum(CASE WHEN state = 7 THEN part_ms ELSE 0 END) AS suspect_ms,
+        sum(CASE WHEN state = 8 THEN part_ms ELSE 0 END) AS withheld_ms,
         sum(CASE WHEN state = 0 THEN part_ms ELSE 0 END) AS unknown_ms,
         sum(CASE WHEN holder_id IS NOT NULL THEN part_ms ELSE 0 END) AS held_ms,
         sum(CASE WHEN counts THEN part_ms ELSE 0 END) AS measured_ms,
@@ -241,7 +313,19 @@ made AS (
         coalesce(min(rung) FILTER (counts), 0) AS rung,
         CAST(avg(memory_used_bytes) AS BIGINT) AS memory_used_mean_bytes,
         max(memory_used_max_bytes) AS memory_used_max_bytes,
-        sum(part_of(energy_mj, lower_fraction, upper_fraction)) AS energy_mj
+        sum(own_energy_mj) AS energy_mj,
+        sum(own_energy_mj) FILTER (state = 1) AS free_energy_mj,
+        sum(own_energy_mj) FILTER (state = 2) AS allocated_empty_energy_mj,
+        sum(own_energy_mj) FILTER (state = 3) AS held_idle_energy_mj,
+        sum(own_energy_mj) FILTER (state = 4) AS low_saturation_energy_mj,
+        sum(own_energy_mj) FILTER (state = 5) AS moderate_energy_mj,
+        sum(own_energy_mj) FILTER (state = 6) AS good_energy_mj,
+        sum(own_energy_mj) FILTER (state = 7) AS suspect_energy_mj,
+        sum(own_energy_mj) FILTER (state = 8) AS withheld_energy_mj,
+        sum(own_energy_mj) FILTER (state = 0) AS unknown_energy_mj,
+        sum(own_energy_ms) AS energy_ms,
+        sum(own_energy_ms) AS state_energy_ms,
+        coalesce(sum(own_energy_ms) FILTER (state IN (2, 3)), 0) AS wasted_energy_ms
     FROM split
     GROUP BY bin // 2, gpu_id, holder_id
 )

@@ -1,6 +1,7 @@
 """Nodes that Slurm gives to nobody: sinfo's lines, what becomes of their GPUs, and a Slurm that is silent."""
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -138,9 +139,19 @@ def test_drained_gpu_is_in_a_state_of_its_own_and_neither_free_nor_wasted(tmp_pa
         assert states == {uuid(0): ("allocated-empty", None), uuid(1): ("drained", "bad DIMM by root")}
         (cluster,) = now(store, "cluster_now")
         assert (cluster["free_gpus"], cluster["withheld_gpus"], cluster["unknown_gpus"]) == (0, 1, 0)
-        assert ask(store, "SELECT DISTINCT free_ms, allocated_empty_ms FROM rollup_1m WHERE gpu_id = 2") == [
-            (0, 0)
-        ]
+        assert cluster["withheld_because"] == "1 drained (bad DIMM by root)"
+        assert ask(
+            store, "SELECT DISTINCT free_ms, allocated_empty_ms, unknown_ms FROM rollup_1m WHERE gpu_id = 2"
+        ) == [(0, 0, 0)]
+        end = datetime.fromtimestamp(clock.at_ms // MINUTE_MS * 60, UTC)
+        window = {"from_ts": end - timedelta(hours=1), "to_ts": end}
+        with store.reader() as reader:
+            rows = run(reader, "ledger_by_state", window).to_pylist()
+            (node,) = (row for row in run(reader, "ledger_by_node", window).to_pylist() if row["key"] == N2)
+        hours = {row["state"]: row["gpu_hours"] for row in rows}
+        assert hours["withheld"] == node["withheld_gpu_hours"] == pytest.approx(8 / 60, abs=1.5 / 60)
+        assert (hours["free"], hours["held-idle"]) == (0.0, 0.0)
+        assert sum(hours.values()) == pytest.approx(sum(row["gpu_hours"] for row in rows))
         with store.reader() as reader:
             taken = {
                 row["uuid"]: row["is_taken"]

@@ -38,6 +38,7 @@ STATES = (
     "moderate_ms",
     "good_ms",
     "suspect_ms",
+    "withheld_ms",
     "unknown_ms",
 )
 TOTAL = " + ".join(STATES)
@@ -51,7 +52,7 @@ def state_of(folder: Path, made: GpuSample, *, is_held: bool, idle_power_mw: int
         last = empty(0, T0 + 6 * BIN_MS, width_ms=BIN_MS)
         store.write_history(history([*before, made, last], claims))
         (row,) = ask(store, f"SELECT {', '.join(STATES)} FROM rollup_1m WHERE ts = epoch_ms(?::BIGINT)", T0)
-    assert sorted(row) == [0] * 7 + [BIN_MS]
+    assert sorted(row) == [0] * 8 + [BIN_MS]
     return STATES[row.index(BIN_MS)].removesuffix("_ms")
 
 
