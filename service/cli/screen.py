@@ -31,6 +31,10 @@ STATE_STYLES = {
     "moderate": "green",
     "good": "bold green",
     "suspect": "bold magenta",
+    "withheld": "blue",
+    "drained": "blue",
+    "down": "blue",
+    "reserved": "blue",
     "unknown": "bright_black",
 }
 

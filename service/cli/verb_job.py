@@ -15,7 +15,7 @@ from service.cli import words
 from service.cli.asking import asked
 from service.cli.job_words import job_id
 from service.cli.screen import Column, console, place, print_json, table
-from service.client import Client
+from service.client import Client, energy
 from service.spans import window
 from service.trouble import Trouble
 
@@ -25,7 +25,8 @@ COLUMNS = (
     Column(title="used", right=True),
     Column(title="wasted", right=True),
     Column(title="unknown", right=True),
-    Column(title="utilization", right=True),
+    Column(title="use", right=True),
+    Column(title="kWh", right=True),
     Column(title="memory", right=True),
     Column(title="found", least=12),
 )
@@ -86,6 +87,8 @@ def _draw(
     screen.print(f"  {efficiency(row)}")
     screen.print(f"  {verdict(row)}", style="bold")
     screen.print(f"  {_when(row, start)}", style="bright_black")
+    if row.get("energy_kwh") is not None:
+        screen.print(f"  {_energy(row)}", style="bright_black")
     screen.print(table(COLUMNS, [_line(each) for each in gpus]))
     if any(each["rung"] == Rung.GPU_UTILIZATION for each in gpus):
         screen.print(
@@ -95,6 +98,13 @@ def _draw(
         over = "" if each["closed_at"] is None else " (over)"
         screen.print(f"{each['kind']}{over}", style="bold")
         screen.print(Padding(words.localized(each["sentence"]), (0, 0, 0, 2), expand=False))
+
+
+def _energy(row: dict[str, Any]) -> str:
+    """What it used of energy, and how much of that while it did nothing."""
+    used, wasted = energy.used([row]), energy.wasted([row])
+    while_idle = f", {words.energy(wasted)} of it while idle or empty" if wasted.kwh else ""
+    return f"{words.energy(used)} used{while_idle}"
 
 
 def _when(row: dict[str, Any], start: datetime) -> str:
@@ -116,6 +126,7 @@ def _line(row: dict[str, Any]) -> tuple[str, ...]:
         words.hours(row["wasted_gpu_hours"]),
         words.hours(row["unknown_gpu_hours"]),
         f"{bound}{words.percent(row['utilization_ratio'])}" if row["rung"] else words.NOTHING,
+        words.kwh(row.get("energy_kwh")),
         words.memory(row["memory_used_max_bytes"], row["memory_total_bytes"]),
         row["found"] or "",
     )

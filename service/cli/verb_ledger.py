@@ -7,14 +7,18 @@ from typing import Any
 
 from rich.text import Text
 
+from collector.model import GpuState
 from service.cli import words
 from service.cli.asking import asked
 from service.cli.screen import Column, console, place, print_json, state_text, table
-from service.client import Client
+from service.client import Client, energy
+from service.client.recurring import WASTED
 from service.spans import window
 
 HARDWARE_KEYS = ("node", "gpu", "model", "hour", "day")
 NAMED = ("gpu", "job")
+BAR_WIDTH = 24
+"""So that states, hours, energy and cost stand on a line of 80."""
 NOBODY, NOT_KNOWN = "(nobody)", "(not known)"
 Row = dict[str, Any]
 
@@ -36,12 +40,25 @@ def run(flags: argparse.Namespace) -> int:
         return 0
     if flags.by == "state":
         screen.print(_states(rows))
+        _say_measured(energy.used(rows), energy.used(row for row in rows if row["state"] in WASTED))
         return 0
     shown = _named(rows, flags.by, names)
     if flags.by in ("hour", "day"):
         shown = [row for row in shown if row["gpu_hours"]]  # before anything was installed
     screen.print(_keys(shown, flags.by))
+    _say_measured(energy.used(shown), energy.wasted(shown))
     return 0
+
+
+def _say_measured(used: energy.Energy, wasted: energy.Energy) -> None:
+    """A sum of energy is of the time in which it was measured: how much that is, where it is not all."""
+    part, of_wasted = words.percent(used.partly_of), words.percent(wasted.partly_of)
+    if not used.kwh:
+        return
+    if used.partly_of is not None or wasted.partly_of is not None:
+        told = part if used.partly_of is not None else "all"
+        also = f", of the wasted ones in {of_wasted}" if wasted.partly_of is not None else ""
+        console().print(f"Energy was measured in {told} of the hours{also}.", style="bright_black")
 
 
 def _heading(by: str, start: datetime, end: datetime) -> str:
@@ -69,13 +86,19 @@ def _named(rows: Sequence[Row], by: str, names: dict[str, str]) -> list[Row]:
 
 
 def _states(rows: Sequence[Row]) -> Any:
+    rows = [row for row in rows if row["state"] != GpuState.WITHHELD or row["gpu_hours"]]
     priced = any(row["cost"] is not None for row in rows)
+    metered = any(row.get("energy_kwh") for row in rows)
     columns = [
         Column(title="state"),
         Column(title="GPU-hours", right=True),
         Column(title="share", right=True),
     ]
-    columns += [Column(title=""), *([Column(title="cost", right=True)] if priced else [])]
+    columns += [
+        Column(title=""),
+        *([Column(title="kWh", right=True)] if metered else []),
+        *([Column(title="cost", right=True)] if priced else []),
+    ]
     total = {
         "gpu_hours": sum(row["gpu_hours"] for row in rows),
         "cost": sum(row["cost"] or 0 for row in rows),
@@ -86,7 +109,8 @@ def _states(rows: Sequence[Row]) -> Any:
             state_text(row["state"]),
             words.hours(row["gpu_hours"]),
             words.percent(row["share_ratio"]),
-            Text(words.bar(row["share_ratio"], 30), style=state_text(row["state"]).style),
+            Text(words.bar(row["share_ratio"], BAR_WIDTH), style=state_text(row["state"]).style),
+            *([words.kwh(row["energy_kwh"])] if metered else []),
             *([words.money(row["cost"], row["currency"])] if priced else []),
         ]
         for row in rows
@@ -95,6 +119,7 @@ def _states(rows: Sequence[Row]) -> Any:
         words.hours(total["gpu_hours"]),
         "",
         "",
+        *([words.kwh(energy.used(rows).kwh)] if metered else []),
         *([words.money(total["cost"], total["currency"])] if priced else []),
     ]
     lines.append([Text("all", style="bold"), *sums])
@@ -104,6 +129,8 @@ def _states(rows: Sequence[Row]) -> Any:
 def _keys(rows: Sequence[Row], by: str) -> Any:
     hardware = by in HARDWARE_KEYS
     priced = any(row["wasted_cost"] is not None for row in rows)
+    metered = any(row.get("energy_kwh") for row in rows)
+    withheld = any(row.get("withheld_gpu_hours") for row in rows)
     columns = [
         Column(title="day (UTC)" if by == "day" else by, least=12),
         *([Column(title="", least=10)] if by in NAMED else []),
@@ -111,15 +138,18 @@ def _keys(rows: Sequence[Row], by: str) -> Any:
         *([Column(title="held", right=True)] if hardware else []),
         Column(title="used", right=True),
         Column(title="wasted", right=True),
+        *([Column(title="withheld", right=True)] if withheld else []),
         Column(title="unknown", right=True),
         Column(title="utilization", right=True),
-        Column(title=""),
+        *([] if metered else [Column(title="")]),
+        *([Column(title="kWh", right=True), Column(title="wasted kWh", right=True)] if metered else []),
         *([Column(title="wasted cost", right=True)] if priced else []),
     ]
-    return table(columns, [_key_line(row, by, hardware, priced) for row in rows])
+    return table(columns, [_key_line(row, by, withheld, metered, priced) for row in rows])
 
 
-def _key_line(row: Row, by: str, hardware: bool, priced: bool) -> list[str | Text]:
+def _key_line(row: Row, by: str, withheld: bool, metered: bool, priced: bool) -> list[str | Text]:
+    hardware = by in HARDWARE_KEYS
     return [
         _key(row, by, hardware),
         *([row["name"]] if by in NAMED else []),
@@ -127,9 +157,11 @@ def _key_line(row: Row, by: str, hardware: bool, priced: bool) -> list[str | Tex
         *([words.hours(row["held_gpu_hours"])] if hardware else []),
         words.hours(row["used_gpu_hours"]),
         Text(words.hours(row["wasted_gpu_hours"]), style="red" if row["wasted_gpu_hours"] else ""),
+        *([words.hours(row["withheld_gpu_hours"])] if withheld else []),
         words.hours(row["unknown_gpu_hours"]),
         words.percent(row["utilization_ratio"]),
-        Text(words.bar(row["utilization_ratio"], 10), style="green"),
+        *([] if metered else [Text(words.bar(row["utilization_ratio"], 10), style="green")]),
+        *([words.kwh(row["energy_kwh"]), words.kwh(row["wasted_energy_kwh"])] if metered else []),
         *([words.money(row["wasted_cost"], row["currency"])] if priced else []),
     ]
 

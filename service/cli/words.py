@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from service.client.energy import Energy
 from service.spans import is_length
 
 NOTHING = "-"
@@ -27,6 +28,17 @@ def hours(value: float | None) -> str:
     if value and abs(value) < 0.05:
         return "<0.1"
     return f"{value:,.1f}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def kwh(value: float | None) -> str:
+    """Kilowatt-hours with as many digits as matter; nothing where none were measured."""
+    return hours(value)
+
+
+def energy(told: Energy) -> str:
+    """``12.3 kWh``, with the part of the hours that was measured where it is not all of them."""
+    part = told.partly_of
+    return f"{kwh(told.kwh)} kWh{'' if part is None else f' (of {percent(part)} of the hours)'}"
 
 
 def owner(row: Mapping[str, Any]) -> str:

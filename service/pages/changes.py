@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import Any
 
+from service.client import energy
+from service.client.energy import Energy
 from service.client.finding_groups import grouped
 from service.pages import wording
 
@@ -42,6 +44,8 @@ class Held:
     wasted_gpu_hours: float
     utilization_ratio: float | None
     measured_ratio: float | None
+    energy: Energy
+    wasted_energy: Energy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +66,8 @@ def held_of(jobs: Iterable[Row], *, utilization: float | None, measured: float |
         wasted_gpu_hours=_sum(rows, "wasted_gpu_hours"),
         utilization_ratio=utilization,
         measured_ratio=measured,
+        energy=energy.used(rows),
+        wasted_energy=energy.wasted(rows),
     )
 
 

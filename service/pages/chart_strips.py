@@ -7,7 +7,7 @@ import pandas as pd
 from service.pages import wording
 from service.pages.chart_frame import rows, steps_of, utc, with_end
 from service.pages.chart_lanes import Strip
-from service.pages.palette import Palette, label_of
+from service.pages.palette import Palette, colour_of, label_of
 from service.pages.pieces import ink_on
 from service.pages.view import Window
 
@@ -25,7 +25,7 @@ def state_strip(timeline: pd.DataFrame, window: Window, colours: Palette) -> Str
     joined = runs.groupby("run", as_index=False).agg(
         ts=("ts", "min"), end=("end", "max"), state=("state", "first")
     )
-    fills = [colours.states.get(state, colours.muted) for state in joined["state"]]
+    fills = [colour_of(state, colours, colours.muted) for state in joined["state"]]
     labels = [label_of(state) for state in joined["state"]]
     return Strip(title="State", stretches=_labelled(joined, fills, labels, labels, window))
 

@@ -97,11 +97,21 @@ def _now(scene: Scene, now: pd.DataFrame) -> None:
             ("at", f"{scene.when(row['as_of'])}"),
             ("utilization", wording.percent(row["utilization_ratio"])),
             ("free", wording.gpus(row["free_gpus"])),
+            *_withheld(row),
             ("not measured", wording.gpus(row["unknown_gpus"])),
             ("memory", memory),
             ("power", wording.watts(row["power_w"])),
         )
     )
+
+
+def _withheld(row: Any) -> list[tuple[str, str]]:
+    """How many GPUs nobody may have, and why."""
+    if not row.get("withheld_gpus"):
+        return []
+    why = row.get("withheld_because")
+    told = wording.gpus(row["withheld_gpus"])
+    return [("withheld", told if wording.missing(why) else f"{told}: {why}")]
 
 
 def _follow(scene: Scene, picked: Any, *, many: bool) -> None:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from service.client import energy
+from service.client.energy import Energy
 from service.client.recurring import WASTED
 from service.pages import wording
 from service.pages.chart_frame import with_end
@@ -32,6 +34,9 @@ class Headline:
     currency: str | None
     measured_ratio: float | None
     unknown_gpu_hours: float
+    withheld_gpu_hours: float
+    energy: Energy
+    wasted_energy: Energy
     there_ratio: float
 
     def of_the_cluster(self, gpus: float | None) -> float | None:
@@ -67,6 +72,9 @@ def headline(usage: pd.DataFrame, ledger: pd.DataFrame, window: Window) -> Headl
         currency=next((str(c) for c in ledger["currency"] if not wording.missing(c)), None),
         measured_ratio=1 - unknown_hours / total if total > 0 else None,
         unknown_gpu_hours=unknown_hours,
+        withheld_gpu_hours=float(hours.get("withheld", 0.0)),
+        energy=energy.used(ledger.to_dict("records")),
+        wasted_energy=energy.used(wasted.to_dict("records")),
         there_ratio=_ratio(span.where(installed > 0, 0.0), span) or 0.0,
     )
 

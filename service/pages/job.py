@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from service.client import energy
 from service.client.job_verdicts import efficiency, verdict
 from service.pages import acting, feed, launched, wording
 from service.pages.allowed import allowed
@@ -36,6 +37,7 @@ COLUMNS = {
     "gpu_hours": "Held",
     "used_gpu_hours": "Used",
     "wasted_gpu_hours": "Wasted",
+    "energy_kwh": "kWh",
     "utilization": "Utilization",
     "verdict": "Verdict",
     "framework": "Framework",
@@ -138,6 +140,7 @@ def _list(scene: Scene, jobs: pd.DataFrame) -> None:
         "wasted outright",
         anchor=False,
     )
+    metered = "energy_kwh" in jobs and jobs["energy_kwh"].gt(0).any()
     shown = jobs.assign(
         utilization=jobs["utilization_ratio"] * 100,
         verdict=[verdict(row) or wording.DASH for row in jobs.to_dict("records")],
@@ -145,7 +148,7 @@ def _list(scene: Scene, jobs: pd.DataFrame) -> None:
         to_ts=jobs["to_ts"].dt.tz_convert(scene.zone),
     )
     picked = grid(
-        shown[list(COLUMNS)],
+        shown[[name for name in COLUMNS if name in shown and (metered or name != "energy_kwh")]],
         hide_index=True,
         height=min(38 + 35 * len(jobs), 720),
         column_config=_columns(jobs),
@@ -157,6 +160,7 @@ def _list(scene: Scene, jobs: pd.DataFrame) -> None:
     )
     st.caption(
         "The most wasteful first; hours are GPU-hours in this time range. Choose a row to look into a job."
+        + (wording.energy_measured(jobs.to_dict("records")) if metered else "")
     )
     chosen = picked["selection"]["rows"]
     if chosen:
@@ -223,6 +227,9 @@ def _facts(scene: Scene, row: Any) -> None:
     ]
     if not wording.missing(row["cost"]):
         items.append(("cost", wording.money(row["cost"], row["currency"])))
+    if not wording.missing(row.get("energy_kwh")):
+        items.append(("energy", wording.energy(energy.used([row]))))
+        items.append(("of it while it did nothing", wording.energy(energy.wasted([row]))))
     facts(items)
     found = feed.ask_if_kept("patterns", project=scene.asked.get("project"), user=scene.asked.get("user"))
     if (told := pattern_of_job(found, str(row["job"]))) is not None:
@@ -242,6 +249,7 @@ def _each_gpu(scene: Scene, job: str) -> None:
             "Wasted": gpus["wasted_gpu_hours"],
             "Not measured": gpus["unknown_gpu_hours"],
             "Utilization": gpus["utilization_ratio"] * 100,
+            "kWh": gpus.get("energy_kwh"),
             "Most memory": [wording.gibibytes(each) for each in gpus["memory_used_max_bytes"]],
             "Measure": [_measure(each) for each in gpus["rung"]],
             "Found": gpus["found"],
@@ -250,7 +258,7 @@ def _each_gpu(scene: Scene, job: str) -> None:
     st.subheader("Each GPU", anchor=False)
     hours = {
         name: st.column_config.NumberColumn(name, format="%.1f")
-        for name in ("Given", "Used", "Wasted", "Not measured")
+        for name in ("Given", "Used", "Wasted", "Not measured", "kWh")
     }
     bar = st.column_config.ProgressColumn("Utilization", format="%.0f %%", min_value=0, max_value=100)
     grid(
@@ -313,6 +321,7 @@ def _columns(jobs: pd.DataFrame) -> dict[str, Any]:
     told["utilization"] = st.column_config.ProgressColumn(
         "Utilization", format="%.0f %%", min_value=0, max_value=100
     )
+    told["energy_kwh"] = st.column_config.NumberColumn("kWh", format="%.1f")
     told["from_ts"] = st.column_config.DatetimeColumn("From", format="D MMM HH:mm")
     told["to_ts"] = st.column_config.DatetimeColumn("To", format="D MMM HH:mm")
     return told

@@ -149,6 +149,8 @@ def _head_figures(head: Headline) -> list[tuple[str, str]]:
     ]
     if head.wasted_cost is not None:
         items.append(("Cost of the waste", wording.money(head.wasted_cost, head.currency)))
+    if head.energy.kwh:
+        items.append(("Energy wasted", wording.energy(head.wasted_energy)))
     return items
 
 

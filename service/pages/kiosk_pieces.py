@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from service.pages import wording
-from service.pages.palette import Palette, label_of
+from service.pages.palette import Palette, colour_of, label_of
 from service.pages.pieces import escape, ink_on, striped
 
 MOST_WRITTEN = 96
@@ -98,7 +98,7 @@ def _bare(rows: Sequence[Any], colours: Palette) -> str:
 
 def _tile(row: Any, colours: Palette, *, written: bool) -> str:
     state, ground = _state(row), _ground(row, colours)
-    ink = colours.ink if state == "unknown" else ink_on(colours.states.get(state, colours.stripe))
+    ink = colours.ink if state == "unknown" else ink_on(colour_of(state, colours, colours.stripe))
     index = "" if wording.missing(row.gpu_index) else f"GPU {int(row.gpu_index)}: "
     told = f"{index}{label_of(state)}"
     return (
@@ -108,9 +108,9 @@ def _tile(row: Any, colours: Palette, *, written: bool) -> str:
 
 
 def _number(row: Any) -> str:
-    """Its utilization in percent; nothing on a free one, a dash where it was not measured."""
+    """Its utilization in percent; nothing on one that nobody has, a dash where it was not measured."""
     match _state(row):
-        case "free":
+        case "free" | "drained" | "down" | "reserved":
             return ""
         case "unknown":
             return wording.DASH
@@ -126,4 +126,4 @@ def _ground(row: Any, colours: Palette) -> str:
     state = _state(row)
     if state == "unknown":
         return striped(colours.paper, colours.stripe)
-    return colours.states.get(state, colours.stripe)
+    return colour_of(state, colours, colours.stripe)

@@ -3,6 +3,7 @@
 import pandas as pd
 import streamlit as st
 
+from service.client.energy import Energy
 from service.pages import chart_ranks, chart_usage, feed, judged, wording
 from service.pages.chart_frame import Clock, rows
 from service.pages.chart_ranks import PARTS, most_wasted, part_colours, waste_bars
@@ -48,6 +49,7 @@ def _body(scene: Scene) -> None:
     head = headline(usage, ledger, scene.window)
     st.header(sentence(head, scene.view.of_whom), anchor=False)
     show_health()
+    _withheld(scene, head)
     found = asked_findings()
     _figures(head)
     _hero(scene, usage, head)
@@ -79,6 +81,22 @@ def _body(scene: Scene) -> None:
         _findings(scene, found)
 
 
+def _withheld(scene: Scene, head: Headline) -> None:
+    """How many GPUs nobody may have now, and why; of a range that is over, how many hours it was."""
+    if not head.withheld_gpu_hours:
+        return
+    now = feed.ask("cluster_now", **scene.view.filters) if scene.view.live else pd.DataFrame()
+    many = float(now["withheld_gpus"].iloc[0]) if len(now) else 0.0
+    if not many:
+        st.caption(f"{wording.hours(head.withheld_gpu_hours)} were withheld: drained, down or reserved.")
+        return
+    why = now["withheld_because"].iloc[0]
+    st.caption(
+        f"**{wording.gpus(many)} {'GPU is' if many == 1 else 'GPUs are'} withheld now**: {plain(why)}; "
+        f"{wording.hours(head.withheld_gpu_hours)} in this time."
+    )
+
+
 def _figures(head: Headline) -> None:
     figures(
         [
@@ -104,6 +122,7 @@ def _figures(head: Headline) -> None:
                 told="Held with no process on it, or with one that did nothing: at most 1 % busy.",
             ),
             _money(head),
+            *_energy(head),
             Figure(
                 label="Measured",
                 much=wording.coverage(head.measured_ratio),
@@ -111,6 +130,30 @@ def _figures(head: Headline) -> None:
             ),
         ]
     )
+
+
+def _energy(head: Headline) -> list[Figure]:
+    """The energy of all hours and of the wasted ones, where anybody measures it; of which part is said."""
+    if not head.energy.kwh:
+        return []
+    return [
+        Figure(
+            label="Energy",
+            much=wording.kwh(head.energy.kwh),
+            told="What the GPUs drew, whoever held them, by their own meters: without the machines around "
+            f"them.{_of_part(head.energy)}",
+        ),
+        Figure(
+            label="Energy wasted",
+            much=wording.kwh(head.wasted_energy.kwh),
+            told=f"What they drew in the hours that were wasted outright.{_of_part(head.wasted_energy)}",
+        ),
+    ]
+
+
+def _of_part(energy: Energy) -> str:
+    part = energy.partly_of
+    return "" if part is None else f" It was measured in {wording.percent(part)} of these hours."
 
 
 def _money(head: Headline) -> Figure:

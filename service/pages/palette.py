@@ -1,9 +1,10 @@
 """The dashboard's colours, for light and for dark, and the order and words of the states.
 
 Chosen to be told apart by people with any kind of colour vision: what works is blue, what is wasted is
-amber to rust, what cannot be judged is violet or grey; neighbours in a stack differ in lightness as well
-as in hue (``tests/dashboard/test_dashboard_palette.py`` measures both). Colour is never the only sign:
-states are labelled, what was not measured is striped, what is held is outlined.
+amber to rust, what cannot be judged is violet or grey, what nobody may have is olive; neighbours in a
+stack differ in lightness as well as in hue (``tests/dashboard/test_dashboard_palette.py`` measures both).
+Colour is never the only sign: states are labelled, what was not measured is striped, what is held is
+outlined.
 """
 
 from collections.abc import Mapping
@@ -32,9 +33,14 @@ STATES: tuple[State, ...] = (
     State(key="allocated-empty", label="held, empty", meaning="given to somebody, no process on it"),
     State(key="suspect", label="suspect", meaning="its counters contradict each other"),
     State(key="unknown", label="unknown", meaning="not measured"),
+    State(key="withheld", label="withheld", meaning="nobody may have it: drained, down or reserved"),
     State(key="free", label="free", meaning="nobody holds it"),
 )
 """From the best use to none, the order of every stack and legend."""
+
+
+WITHHELD = ("drained", "down", "reserved")
+"""What ``gpus_now`` says of a GPU that is withheld, instead of the state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -79,6 +85,7 @@ LIGHT = Palette(
         "allocated-empty": "#a8480f",
         "suspect": "#cb71e0",
         "unknown": "#8d9499",
+        "withheld": "#424a2e",
         "free": "#e4e2da",
     },
 )
@@ -105,6 +112,7 @@ DARK = Palette(
         "allocated-empty": "#cb5f22",
         "suspect": "#d98bec",
         "unknown": "#79828a",
+        "withheld": "#b7c99c",
         "free": "#333a40",
     },
 )
@@ -113,6 +121,11 @@ DARK = Palette(
 def palette(mode: str | None) -> Palette:
     """The palette for a theme type, "dark" or anything else."""
     return DARK if mode == "dark" else LIGHT
+
+
+def colour_of(key: str | None, colours: Palette, other: str) -> str:
+    """The colour of a state, or of why a GPU is withheld, which is one; ``other`` where neither has one."""
+    return colours.states.get("withheld" if key in WITHHELD else key or "unknown", other)
 
 
 def label_of(key: str | None) -> str:

@@ -30,7 +30,10 @@ COLUMNS = {
     "pattern": "How they work",
     "cost": "Cost",
     "wasted_cost": "Cost of waste",
+    "energy_kwh": "kWh",
+    "wasted_energy_kwh": "kWh wasted",
 }
+ENERGY = ("energy_kwh", "wasted_energy_kwh")
 
 
 def show(site: Site) -> None:
@@ -117,11 +120,13 @@ def _legend(scene: Scene) -> None:
 def _table(scene: Scene, frame: pd.DataFrame, by: str) -> None:
     st.subheader("All figures", anchor=False)
     priced = frame["cost"].notna().any()
+    metered = "energy_kwh" in frame and frame["energy_kwh"].gt(0).any()
     kept = [
         column
         for column in COLUMNS
         if (column in frame or column in ("wasted_share", "utilization", "pattern"))
         and (priced or column not in ("cost", "wasted_cost"))
+        and (metered or column not in ENERGY)
         and not (by == "projects" and column == "project")
     ]
     patterns = feed.ask_if_kept("patterns", **_filters(scene))
@@ -144,6 +149,7 @@ def _table(scene: Scene, frame: pd.DataFrame, by: str) -> None:
     st.caption(
         "Hours are GPU-hours; how they work is of the last 24 hours. "
         "Choose a row to see only what they held, on every page."
+        + (wording.energy_measured(frame.to_dict("records")) if metered else "")
     )
     _habits(frame, patterns)
     chosen = picked["selection"]["rows"]
@@ -190,4 +196,5 @@ def _columns(frame: pd.DataFrame) -> dict[str, Any]:
         name: st.column_config.NumberColumn(f"{COLUMNS[name]} ({currency})", format="%.0f")
         for name in ("cost", "wasted_cost")
     }
-    return {**COLUMNS, **hours, **bars, **money}
+    energy = {name: st.column_config.NumberColumn(COLUMNS[name], format="%.1f") for name in ENERGY}
+    return {**COLUMNS, **hours, **bars, **money, **energy}

@@ -93,6 +93,16 @@ def _figures(sums: Held) -> list[tuple[str, str]]:
         ("did nothing", wording.hours(sums.wasted_gpu_hours)),
         ("utilization", wording.percent(sums.utilization_ratio)),
         ("measured", wording.percent(sums.measured_ratio)),
+        *_energy(sums),
+    ]
+
+
+def _energy(sums: Held) -> list[tuple[str, str]]:
+    if not sums.energy.kwh:
+        return []
+    return [
+        ("energy", wording.energy(sums.energy)),
+        ("of it while nothing was done", wording.energy(sums.wasted_energy)),
     ]
 
 

@@ -15,7 +15,7 @@ import streamlit as st
 from service.client.kinds import KINDS, title_of_kind
 from service.client.printable import on_a_line, unlinked
 from service.pages import wording
-from service.pages.palette import STATES, Palette
+from service.pages.palette import STATES, Palette, colour_of
 
 IN_A_ROW = 6
 _MARKUP = re.compile(r"([\\`*_{}\[\]#|<>~$:&]|^[-+](?= ))")
@@ -115,7 +115,7 @@ def tag(text: str, background: str, ink: str) -> str:
 
 def state_tag(key: str | None, label: str, colours: Palette) -> str:
     """The label of a state in its colour, with ink that can be read on it."""
-    ground = colours.states.get(key or "unknown", colours.muted)
+    ground = colour_of(key, colours, colours.muted)
     return tag(label, ground, ink_on(ground))
 
 

@@ -5,11 +5,13 @@ not break parts a number from its unit, a thin one groups thousands.
 """
 
 import re
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 import pandas as pd
 
+from service.client.energy import Energy, used, wasted
 from service.client.values import as_text
 
 THIN = "\u202f"
@@ -36,6 +38,30 @@ def coverage(ratio: float | None) -> str:
 def hours(value: float | None) -> str:
     """GPU-hours, with as many digits as mean something."""
     return DASH if missing(value) else f"{amount(value)}{GAP}GPU-h"
+
+
+def kwh(value: float | None) -> str:
+    """Energy; megawatt-hours from 10,000 kWh."""
+    if missing(value):
+        return DASH
+    number = float(value or 0.0)
+    return f"{amount(number / 1000)}{GAP}MWh" if number >= 10_000 else f"{amount(number)}{GAP}kWh"
+
+
+def energy(told: Energy) -> str:
+    """Energy with the part of the hours that was measured, where it is not all of them."""
+    part = told.partly_of
+    return f"{kwh(told.kwh)}{'' if part is None else f', of {percent(part)} of the hours'}"
+
+
+def energy_measured(rows: Sequence[Mapping[Any, Any]]) -> str:
+    """Behind a table with energy: of how much of the time it is known, where that is not all of it."""
+    parts = [
+        f"{percent(each.partly_of)} of the {which}"
+        for each, which in ((used(rows), "hours"), (wasted(rows), "wasted ones"))
+        if each.partly_of is not None
+    ]
+    return f" Energy was measured in {' and in '.join(parts)}." if parts else ""
 
 
 def amount(value: float | None) -> str:

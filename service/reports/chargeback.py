@@ -2,10 +2,11 @@
 
 from datetime import datetime, tzinfo
 
+from service.client import energy
 from service.pages import wording
 from service.reports.asking import Source
 from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
-from service.reports.shared import currency_of
+from service.reports.shared import currency_of, energy_figures
 
 COLUMNS = (
     Column(key="project", title="Project"),
@@ -14,6 +15,8 @@ COLUMNS = (
     Column(key="gpu_hours", title="Held", measure=Measure.HOURS),
     Column(key="used_gpu_hours", title="Used", measure=Measure.HOURS),
     Column(key="wasted_gpu_hours", title="Wasted", measure=Measure.HOURS),
+    Column(key="energy_kwh", title="Energy", measure=Measure.ENERGY),
+    Column(key="wasted_energy_kwh", title="Energy wasted", measure=Measure.ENERGY),
     Column(key="cost", title="Price", measure=Measure.MONEY),
     Column(key="currency", title="Currency"),
 )
@@ -43,6 +46,7 @@ def chargeback(source: Source, zone: tzinfo, made_at: datetime) -> Report:
         figures=(
             Figure(key="gpu_hours", label="Held", value=held, measure=Measure.HOURS),
             Figure(key="used_gpu_hours", label="Used", value=used, measure=Measure.HOURS),
+            *energy_figures(energy.used(rows), energy.wasted(rows)),
             Figure(key="cost", label="Price", value=cost, measure=Measure.MONEY),
         ),
         sections=(

@@ -46,6 +46,7 @@ class Measure(StrEnum):
     """A ratio of which the last percent counts."""
     MONEY = "money"
     BYTES = "bytes"
+    ENERGY = "kwh"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from service.client.recurring import recurred, told_to_owner
 from service.pages.changes import Held, changes, held_of, measured_of, told_held
 from service.reports.asking import Source
 from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
-from service.reports.shared import HELD_COLUMNS, head_of, job_rows, priced, use_section
+from service.reports.shared import HELD_COLUMNS, energy_figures, head_of, job_rows, priced, use_section
 
 JOBS = (
     Column(key="name", title="Job"),
@@ -64,6 +64,7 @@ def _figures(held: Held) -> tuple[Figure, ...]:
         Figure(
             key="utilization_ratio", label="Utilization", value=held.utilization_ratio, measure=Measure.RATIO
         ),
+        *energy_figures(held.energy, held.wasted_energy),
         Figure(key="measured_ratio", label="Measured", value=held.measured_ratio, measure=Measure.RATIO),
     )
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from service.client.energy import Energy
 from service.client.job_verdicts import verdict
 from service.pages import wording
 from service.pages.chart_ranks import PARTS, part_colours, waste_bars
@@ -24,6 +25,7 @@ STATE_COLUMNS = (
     Column(key="meaning", title="Means"),
     Column(key="gpu_hours", title="GPU-hours", measure=Measure.HOURS),
     Column(key="share_ratio", title="Share", measure=Measure.RATIO),
+    Column(key="energy_kwh", title="Energy", measure=Measure.ENERGY),
     Column(key="cost", title="Cost", measure=Measure.MONEY),
 )
 HELD_COLUMNS = (
@@ -31,6 +33,7 @@ HELD_COLUMNS = (
     Column(key="used_gpu_hours", title="Used", measure=Measure.HOURS),
     Column(key="wasted_gpu_hours", title="Wasted", measure=Measure.HOURS),
     Column(key="utilization_ratio", title="Utilization", measure=Measure.RATIO),
+    Column(key="energy_kwh", title="Energy", measure=Measure.ENERGY),
     Column(key="cost", title="Cost", measure=Measure.MONEY),
 )
 JOB_COLUMNS = (
@@ -51,7 +54,7 @@ def head_of(source: Source) -> tuple[Headline, Any, Any]:
 
 
 def head_figures(head: Headline) -> tuple[Figure, ...]:
-    """The overview's six figures, under the same names."""
+    """The overview's figures, under the same names."""
     return (
         Figure(
             key="utilization_ratio",
@@ -88,6 +91,7 @@ def head_figures(head: Headline) -> tuple[Figure, ...]:
             measure=Measure.MONEY,
             help="wasted GPU-hours times the price of each model",
         ),
+        *energy_figures(head.energy, head.wasted_energy),
         Figure(
             key="measured_ratio",
             label="Measured",
@@ -96,6 +100,25 @@ def head_figures(head: Headline) -> tuple[Figure, ...]:
             help="the rest is unknown: not judged",
         ),
     )
+
+
+def energy_figures(used: Energy, wasted: Energy) -> tuple[Figure, ...]:
+    """The energy of all hours and of the wasted ones, where any was measured; of which part is said."""
+    if used.kwh is None:
+        return ()
+    told = (
+        ("energy_kwh", "Energy", used, "drawn by the GPUs alone"),
+        ("wasted_energy_kwh", "Energy wasted", wasted, "drawn in the hours that were wasted outright"),
+    )
+    return tuple(
+        Figure(key=key, label=label, value=each.kwh, measure=Measure.ENERGY, help=f"{what}{_of_part(each)}")
+        for key, label, each, what in told
+    )
+
+
+def _of_part(energy: Energy) -> str:
+    part = energy.partly_of
+    return "" if part is None else f"; measured in {wording.percent(part)} of them"
 
 
 def use_section(source: Source, usage: Any, head: Headline, *, you: bool = False) -> Section:
@@ -129,6 +152,7 @@ def state_section(ledger: Any) -> Section:
     """Where the hours went; they add up to the hardware."""
     by_state = {row.state: row for row in ledger.itertuples()}
     rows = [_state_row(state.key, state.meaning, by_state.get(state.key)) for state in STATES]
+    rows = [row for row in rows if row["state"] != label_of("withheld") or row["gpu_hours"]]
     largest = max(rows, key=lambda row: row["gpu_hours"])
     says = f"The largest part was {largest['state']}: {wording.hours(largest['gpu_hours'])}."
     return Section(
@@ -190,7 +214,8 @@ def priced(columns: tuple[Column, ...], rows: Sequence[Mapping[str, Any]]) -> tu
     return tuple(
         column
         for column in columns
-        if column.measure is not Measure.MONEY or any(row.get(column.key) is not None for row in rows)
+        if column.measure not in (Measure.MONEY, Measure.ENERGY)
+        or any(row.get(column.key) is not None for row in rows)
     )
 
 
@@ -219,5 +244,10 @@ def _state_row(key: str, meaning: str, row: Any) -> dict[str, Any]:
         "meaning": meaning,
         "gpu_hours": float(row.gpu_hours) if known else 0.0,
         "share_ratio": float(row.share_ratio) if known and not wording.missing(row.share_ratio) else None,
+        "energy_kwh": _measured(getattr(row, "energy_kwh", None)),
         "cost": float(row.cost) if known and not wording.missing(row.cost) else None,
     }
+
+
+def _measured(value: Any) -> float | None:
+    return None if wording.missing(value) else float(value)

@@ -26,6 +26,8 @@ def written(value: object, measure: Measure, currency: str | None = None) -> str
             return wording.coverage(number)
         case Measure.MONEY:
             return wording.money(number, currency)
+        case Measure.ENERGY:
+            return wording.kwh(number)
         case Measure.BYTES:
             return wording.gibibytes(number)
 

@@ -142,7 +142,7 @@ def test_states_of_a_step_are_stacked_without_hole_or_overlap() -> None:
     stack = chart_usage.state_stack(pd.DataFrame({"ts": STEPS[:1], **hours}), WINDOW)
     assert list(stack["label"]) == [state.label for state in STATES]
     assert list(stack["low"][1:]) == pytest.approx(list(stack["high"][:-1]))
-    assert stack["high"].iloc[-1] == pytest.approx(3.6 / (5 / 60))
+    assert stack["high"].iloc[-1] == pytest.approx(4.5 / (5 / 60))
 
 
 def test_cells_without_a_row_are_unknown_and_never_zero(cells) -> None:

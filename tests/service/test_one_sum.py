@@ -68,6 +68,30 @@ def test_what_the_replay_and_the_simulator_are_fed_has_the_sum(client: Client) -
     assert (recorded, past) == pytest.approx((world.WASTED, world.WASTED))
 
 
+@pytest.mark.parametrize("name", [*(f"ledger_by_{key}" for key in LEDGERS), "jobs", "people", "projects"])
+def test_energy_by_every_key_adds_up_to_the_boards(client: Client, name: str) -> None:
+    rows = client.rows(name, **RANGE)
+    nobodys = 0.0 if name.startswith("ledger") else world.KWH_BY_USER["nobody"]
+    assert sum(row["energy_kwh"] for row in rows) == pytest.approx(world.ENERGY_KWH - nobodys)
+    assert sum(row["wasted_energy_kwh"] for row in rows) == pytest.approx(world.WASTED_KWH)
+    assert {row["energy_known_ratio"] for row in rows} == {1.0}
+
+
+def test_energy_is_in_the_state_in_which_it_was_used(client: Client) -> None:
+    rows = {row["state"]: row["energy_kwh"] for row in client.rows("ledger_by_state", **RANGE)}
+    assert {state: kwh for state, kwh in rows.items() if kwh} == pytest.approx(world.KWH_BY_STATE)
+    users = {
+        row["key"] or ("pod:x" if row["held_gpu_hours"] else "nobody"): row["energy_kwh"]
+        for row in client.rows("ledger_by_user", **RANGE)
+    }
+    assert users == pytest.approx(world.KWH_BY_USER)
+    (waste,) = client.rows("waste", **RANGE)
+    assert waste["wasted_energy_kwh"] == pytest.approx(world.WASTED_KWH)
+    on = client.rows("job_gpus", job="slurm:1", **RANGE)
+    assert [row["energy_kwh"] for row in on] == pytest.approx([0.7, 0.4])
+    assert [row["wasted_energy_kwh"] for row in on] == pytest.approx([0.2, 0.2])
+
+
 def test_waste_says_what_findings_name_and_counts_an_hour_once(client: Client) -> None:
     (row,) = client.rows("waste", **RANGE)
     assert (row["open_gpu_hours"], row["found_gpu_hours"]) == pytest.approx((world.OPEN, world.FOUND))
@@ -239,6 +263,7 @@ def test_the_verb_job_says_it_in_one_line_with_a_verdict(
         "  2 GPUs · 6.0 GPU-hours given, 0.9 used (15%), 4.0 wasted (67%) · most memory on a GPU 30.0 GiB"
     )
     assert verdict == "  idle for 67% of its time"
+    assert "  1.1 kWh used, 0.4 kWh of it while idle or empty" in rest
     assert [row.split()[0] for row in rest if row.startswith("n1:")] == ["n1:0", "n1:1"]
     assert main(["job", "nobody's", "--data", str(data)]) == 2
     assert 'no job "nobody\'s" held a GPU' in capsys.readouterr().err
@@ -249,6 +274,10 @@ def test_reports_have_the_sum(client: Client) -> None:
     week = _report(client, ReportKind.CLUSTER_WEEK)
     assert week["figures"]["wasted_gpu_hours"] == pytest.approx(world.WASTED)
     assert week["figures"]["wasted_cost"] == pytest.approx(world.COST)
+    assert week["figures"]["energy_kwh"] == pytest.approx(world.ENERGY_KWH)
+    assert week["figures"]["wasted_energy_kwh"] == pytest.approx(world.WASTED_KWH)
+    charged = _report(client, ReportKind.CHARGEBACK)
+    assert sum(row["energy_kwh"] for row in charged["tables"]["chargeback"]) == pytest.approx(1.875)
     verdicts = {row["job"]: row["verdict"] for row in week["tables"]["wastes"]}
     assert verdicts == {
         "slurm:1": "idle for 67% of its time",
@@ -271,6 +300,8 @@ def test_pages_have_the_sum(client: Client) -> None:
     usage = usage.assign(ts=usage["ts"].dt.tz_localize("UTC"))
     head = headline(usage, client.query("ledger_by_state", **RANGE), window)
     assert (head.wasted_gpu_hours, head.wasted_cost) == pytest.approx((world.WASTED, world.COST))
+    assert (head.energy.kwh, head.wasted_energy.kwh) == pytest.approx((world.ENERGY_KWH, world.WASTED_KWH))
+    assert (head.energy.partly_of, head.wasted_energy.partly_of) == (None, None)
     waste = client.query("waste", **RANGE)
     found = client.query("findings", **RANGE, open=True)
     told = findings_page.sentence(found, waste, open_only=True)

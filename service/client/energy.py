@@ -1,0 +1,63 @@
+"""The energy of several rows of the ledger together, and in how much of their time it was measured. Pure.
+
+What was not measured is not in the sum, so a sum is never shown without its part of the time: "of 92% of the
+hours". Rows are those of the ledger's queries, from the API or a frame: None and NaN alike are not measured.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import isnan
+from typing import Any
+
+WHOLE = 0.995
+"""From here on it is 100% as screens write it, and nothing is said."""
+
+Row = Mapping[Any, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Energy:
+    """``kwh`` is ``None`` where none of the time was measured; ``known_ratio`` is the part that was.
+
+    ``None`` there: there was no time at all.
+    """
+
+    kwh: float | None
+    known_ratio: float | None
+
+    @property
+    def partly_of(self) -> float | None:
+        """The part of the time that was measured, where it is worth saying: some of it, and not all."""
+        if self.kwh is None or self.known_ratio is None or self.known_ratio >= WHOLE:
+            return None
+        return self.known_ratio
+
+
+def used(rows: Iterable[Row]) -> Energy:
+    """What went into all their hours."""
+    return _sum(rows, "energy_kwh", "energy_known_ratio", "gpu_hours")
+
+
+def wasted(rows: Iterable[Row]) -> Energy:
+    """What went into their hours that were wasted."""
+    return _sum(rows, "wasted_energy_kwh", "wasted_energy_known_ratio", "wasted_gpu_hours")
+
+
+def _sum(rows: Iterable[Row], kwh: str, ratio: str, hours: str) -> Energy:
+    measured = whole = known = 0.0
+    any_known, any_row = False, False
+    for row in rows:
+        any_row = True
+        part, energy = row.get(ratio), row.get(kwh)
+        whole += row[hours] or 0.0
+        if not _missing(energy):
+            any_known = True
+            measured += float(energy or 0.0)
+            known += float(row[hours] or 0.0) * (1.0 if _missing(part) else float(part or 0.0))
+    return Energy(
+        kwh=measured if any_known or not any_row else None, known_ratio=known / whole if whole else None
+    )
+
+
+def _missing(value: object) -> bool:
+    return value is None or (isinstance(value, float) and isnan(value))

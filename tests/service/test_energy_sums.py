@@ -1,0 +1,46 @@
+"""Sums of energy: what was not measured is not in them, and the part of the time that was is said."""
+
+import pytest
+
+from service.cli import words
+from service.client.energy import Energy, used, wasted
+from service.pages import wording
+
+NAN = float("nan")
+
+
+def row(kwh: float | None, ratio: float | None, hours: float = 1.0) -> dict[str, float | None]:
+    return {"energy_kwh": kwh, "energy_known_ratio": ratio, "gpu_hours": hours}
+
+
+def test_the_part_of_the_time_is_weighed_by_hours() -> None:
+    assert used([row(3.0, 1.0, 6.0), row(1.0, 0.5, 2.0), row(None, 0.0, 2.0)]) == Energy(
+        kwh=4.0, known_ratio=0.7
+    )
+
+
+@pytest.mark.parametrize("nothing", [None, NAN])
+def test_where_none_of_the_time_was_measured_it_is_unknown(nothing: float | None) -> None:
+    told = used([row(nothing, 0.0), row(nothing, nothing)])
+    assert told == Energy(kwh=None, known_ratio=0.0)
+    assert words.energy(told).startswith(words.NOTHING)
+    assert wording.energy(told) == wording.DASH
+
+
+def test_rows_of_an_older_service_tell_of_no_energy() -> None:
+    assert wasted([{"wasted_gpu_hours": 3.0}]) == Energy(kwh=None, known_ratio=0.0)
+
+
+def test_no_waste_took_no_energy() -> None:
+    told = wasted([{"wasted_energy_kwh": 0.0, "wasted_energy_known_ratio": None, "wasted_gpu_hours": 0.0}])
+    assert told == Energy(kwh=0.0, known_ratio=None)
+    assert words.energy(told) == "0.0 kWh"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "said"), [(1.0, "4.0 kWh"), (0.997, "4.0 kWh"), (0.92, "4.0 kWh (of 92% of the hours)")]
+)
+def test_a_part_is_said_where_it_is_not_all(ratio: float, said: str) -> None:
+    told = used([row(4.0, ratio)])
+    assert words.energy(told) == said
+    assert ("of 92" in wording.energy(told)) == ("of 92" in said)
