@@ -179,9 +179,12 @@ def _people(processes: Iterable[Process]) -> dict[ProcessKey, Process]:
 
 def _ordered(claims: Iterable[Allocation]) -> tuple[Allocation, ...]:
     """Strongest word first, then in an order that does not depend on who was asked first."""
-    return tuple(
-        sorted(claims, key=lambda each: (STRENGTH[each.source], each.uuid, each.share, _words(each.holder)))
-    )
+    return tuple(sorted(claims, key=_word_order))
+
+
+def _word_order(claim: Allocation) -> tuple[object, ...]:
+    uid = claim.pod_uid or ""
+    return STRENGTH[claim.source], claim.uuid, claim.share, _words(claim.holder), uid
 
 
 def _in_words_order(holders: Iterable[Holder]) -> list[Holder]:
@@ -229,7 +232,8 @@ def _verdicts(
         for uuid in uuids & given.keys():
             words = (claim.holder for claim in given[uuid])
             holders = [replace(each, user=each.user or users.get(each.job)) for each in words]
-            verdict = verdict_on(process, holders, users.keys()) if process else Unknown()
+            uids = {claim.holder.job: claim.pod_uid for claim in given[uuid] if claim.pod_uid}
+            verdict = verdict_on(process, holders, users.keys(), uids) if process else Unknown()
             is_doubtful = (key, uuid) in present.doubtful and isinstance(verdict, Nobody)
             found[key, uuid] = Unknown() if is_doubtful else verdict
     return found

@@ -222,12 +222,16 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """One GPU, given to one holder, as one source says it; ``share`` is the fraction given, in (0, 1]."""
+    """One GPU, given to one holder, as one source says it; ``share`` is the fraction given, in (0, 1].
+
+    ``pod_uid``: the uid of the holder's pod, where the source says it; the kubelet's control groups bear it.
+    """
 
     uuid: GpuUuid
     holder: Holder
     share: float = 1.0
     source: ClaimSource = ClaimSource.PROCESS
+    pod_uid: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

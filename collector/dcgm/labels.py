@@ -8,9 +8,9 @@ for each job. Behind a Prometheus the bare ``pod`` can be the *exporter's own*: 
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from collector.inventory.kubernetes import pod_holder
+from collector.inventory.kubernetes import is_uid, pod_holder
 from collector.inventory.visible_devices import index_in
 from collector.model import ClaimSource, GpuUuid, Holder, JobId, NodeName
 
@@ -27,6 +27,10 @@ _EXPORTED_POD = ("exported_pod", "exported_pod_name")
 _EXPORTED_NAMESPACE = ("exported_namespace", "exported_pod_namespace")
 _POD = ("pod_name", "pod")
 _NAMESPACE = ("pod_namespace", "namespace")
+_POD_UID = ("pod_uid",)
+"""Of an exporter with ``--kubernetes-enable-pod-uid`` (dcgm-exporter, pull request 531, July 2025)."""
+_EXPORTED_POD_UID = ("exported_pod_uid", *_POD_UID)
+"""A Prometheus renames what its target's labels clash with, and seldom has one that is called so."""
 _JOB = ("hpc_job",)
 _NO_JOB = "0"
 """What a Slurm epilog writes into the exporter's job file for "nobody": NVIDIA's dashboards filter it out."""
@@ -53,10 +57,14 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One holder that a row names, and on whose word."""
+    """One holder that a row names, on whose word, and the uid of its pod where that is said.
+
+    Two rows that differ in the uid alone make one claim: some rows of an older history have none.
+    """
 
     holder: Holder
     source: ClaimSource
+    pod_uid: str | None = field(default=None, compare=False)
 
 
 def identity(labels: Labels, *, fallback_node: str) -> Identity | None:
@@ -131,7 +139,14 @@ def claims(labels: Labels, *, exported: bool, own: frozenset[str] = frozenset())
     pod, namespace = _first(labels, pods), _first(labels, namespaces)
     found = []
     if pod and _EXPORTER not in pod and (exported or pod not in own):
-        found.append(Claim(holder=pod_holder(namespace, pod), source=ClaimSource.KUBERNETES))
+        uid = _first(labels, _EXPORTED_POD_UID if exported else _POD_UID)
+        found.append(
+            Claim(
+                holder=pod_holder(namespace, pod),
+                source=ClaimSource.KUBERNETES,
+                pod_uid=uid if is_uid(uid) else None,
+            )
+        )
     if (job := _first(labels, _JOB).strip()) and job != _NO_JOB:
         found.append(Claim(holder=Holder(job=JobId(f"slurm:{job}")), source=ClaimSource.SLURM))
     return tuple(found)

@@ -6,7 +6,7 @@ differ (read a moment apart) the larger is taken: for a counter that is the newe
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from collector.dcgm.labels import Claim, Identity, claims, identity, own_pods, parent_of, sees_exported
@@ -64,7 +64,7 @@ class _Device:
 
     identity: Identity
     values: dict[str, tuple[int, float]]
-    claims: dict[Claim, None]
+    claims: dict[Claim, Claim]
     undecided: bool = False
 
 
@@ -98,11 +98,19 @@ def _devices(known: list[tuple[Row, Measure]], fallback_node: str) -> tuple[dict
         if who.parent is not None:
             devices.setdefault(who.parent, _Device(parent_of(who), {}, {}))
         device = devices.setdefault(who.uuid, _Device(who, {}, {}))
-        device.claims.update(dict.fromkeys(holders[id(row.labels)] or ()))
+        for claim in holders[id(row.labels)] or ():
+            _claim(device, claim)
         if who.parent is not None and measure.scope is Scope.BOARD:
             device = devices[who.parent]
         _note(device, measure, row.value, scale)
     return devices, any(found is not None for found in holders.values())
+
+
+def _claim(device: _Device, claim: Claim) -> None:
+    """Note a claim once for a holder; a pod of which two uids are told has none."""
+    known = device.claims.setdefault(claim, claim)
+    if known.pod_uid != claim.pod_uid:
+        device.claims[claim] = replace(known, pod_uid=None)
 
 
 def _scale_of(rows: Iterable[tuple[Row, Measure]]) -> float | None:
@@ -145,9 +153,15 @@ def _shares(devices: Mapping[GpuUuid, _Device]) -> dict[GpuUuid, float]:
 def _allocations(devices: Mapping[GpuUuid, _Device]) -> tuple[Allocation, ...]:
     """An allocation for each claim; holders of one device share it evenly, for the exporter says no more."""
     return tuple(
-        Allocation(uuid=uuid, holder=claim.holder, share=1 / len(device.claims), source=claim.source)
+        Allocation(
+            uuid=uuid,
+            holder=claim.holder,
+            share=1 / len(device.claims),
+            source=claim.source,
+            pod_uid=claim.pod_uid,
+        )
         for uuid, device in devices.items()
-        for claim in device.claims
+        for claim in device.claims.values()
     )
 
 

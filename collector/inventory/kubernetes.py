@@ -4,11 +4,16 @@ The kubelet says namespace, pod and container, not the person: a namespace stand
 the user stays unknown unless the configuration maps a namespace to one.
 """
 
+import re
 from collections.abc import Mapping
 
 from collector.model import Holder, JobId, Process
 
 PREFIX = "pod:"
+
+_UID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""As the API server gives them (RFC 9562). The kubelet names a static pod's control groups by 32 digits of
+its own, while the API server has another uid of that pod (Kubernetes, "Create static Pods")."""
 
 
 def pod_job(namespace: str | None, pod: str) -> JobId:
@@ -39,6 +44,11 @@ def is_pod(job: JobId) -> bool:
 def namespace_of(job: JobId) -> str:
     """The namespace in a pod's job id."""
     return job.removeprefix(PREFIX).partition("/")[0]
+
+
+def is_uid(text: str) -> bool:
+    """Whether it is a uid that the API server gave to a pod."""
+    return _UID.fullmatch(text) is not None
 
 
 def names_process(job: JobId, process: Process) -> bool:

@@ -1,16 +1,17 @@
 """Whether a process belongs to one of those who were given the GPU it is on. Pure.
 
 The signs in order: ids that only the system can set (control group, process tree), ids from the
-environment when the person is known to be the job's, the pod's name within its own namespace, and last the
-person. Where a sign is missing, the answer is Unknown; Nobody is said only when everything that could tie
-the process to a holder was looked at.
+environment when the person is known to be the job's, the pod's uid, its name within its own namespace, and
+last the person. Where a sign is missing, the answer is Unknown; Nobody is said only when everything that
+could tie the process to a holder was looked at.
 """
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from collector.inventory.holders import claimed_by, is_of, job_of, person_behind
-from collector.inventory.kubernetes import is_pod, names_process, namespace_of
+from collector.inventory.kubernetes import is_pod, is_uid, names_process, namespace_of
 from collector.model import Holder, JobId, Process
 
 
@@ -34,10 +35,19 @@ class Unknown:
 Verdict = Owned | Nobody | Unknown
 
 
-def verdict_on(process: Process, holders: Sequence[Holder], known_jobs: Set[JobId]) -> Verdict:
+PodUids = Mapping[JobId, str]
+"""The uid of each pod that a source tells; of the others the name is all that is known."""
+
+NO_UIDS: PodUids = MappingProxyType({})
+
+
+def verdict_on(
+    process: Process, holders: Sequence[Holder], known_jobs: Set[JobId], pod_uids: PodUids = NO_UIDS
+) -> Verdict:
     """Whose the process is, among the ``holders`` of the GPU it is on.
 
     ``known_jobs`` are all that anybody named: a job that none of them is began after they were asked.
+    ``pod_uids``: of the holders that are pods.
     """
     given = {holder.job: holder for holder in holders}
     own = job_of(process)
@@ -49,9 +59,24 @@ def verdict_on(process: Process, holders: Sequence[Holder], known_jobs: Set[JobI
     if process.slurm_job is not None and any(job.startswith("slurm:") for job in given):
         return Nobody() if own in known_jobs else Unknown()
     pods = [job for job in given if is_pod(job)]
+    if pods and process.pod is not None and (verdict := _by_uid(process.pod, pods, pod_uids)) is not None:
+        return verdict
     if pods:
         return _among_pods(process, pods, known_jobs, has_others=len(pods) < len(given))
     return _by_person(process, given)
+
+
+def _by_uid(uid: str, pods: Sequence[JobId], pod_uids: PodUids) -> Verdict | None:
+    """Whose a process in the pod of this uid is; ``None`` where uids don't tell.
+
+    They tell where every pod on the GPU has one of its own: where an exporter gives no uids, a pod's owner
+    can write a label of that name on the pod. A pod of none of them is not accused: an exporter may be late,
+    and of pods that share a GPU it may name one alone.
+    """
+    told = {pod_uids[job]: job for job in pods if job in pod_uids}
+    if len(told) < len(pods) or not is_uid(uid):
+        return None
+    return Owned(job=told[uid]) if uid in told else Unknown()
 
 
 def _among_pods(

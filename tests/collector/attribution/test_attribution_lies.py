@@ -31,6 +31,7 @@ from tests.collector.attribution.test_attribution_cases import (
 )
 
 OTHER_POD = POD[::-1]
+OTHER_UID = "9f8b7c6d-1234-5678-90ab-cdef12345678"
 
 
 def test_a_slurm_id_puts_no_hours_under_another_s_job_where_nobody_gave_the_gpu() -> None:
@@ -127,6 +128,39 @@ def test_a_name_counts_between_the_pods_of_one_namespace_alone() -> None:
     assert run([named], on(0, 71), pods("a/train-0", "a/train-1")).owners == {key(71): "pod:a/train-1"}
     found = run([named], on(0, 71), pods("a/train-0", "b/train-1"))
     assert (found.owners, found.unknown) == ({}, {key(71)})
+
+
+def with_uids(allocations: list[Allocation], *uids: str | None) -> list[Allocation]:
+    return [replace(each, pod_uid=uid) for each, uid in zip(allocations, uids, strict=True)]
+
+
+def test_uids_tell_pods_of_two_namespaces_apart_whatever_their_processes_say() -> None:
+    two = with_uids(pods("a/train-0", "b/train-1"), POD, OTHER_UID)
+    liar = process(71, None, pod=POD, environment=(("HOSTNAME", "train-1"), ("POD_NAMESPACE", "b")))
+    honest, stranger = process(72, None, pod=OTHER_UID), process(73, None, pod=POD.replace("0", "9"))
+    found = run([liar, honest, stranger], on(0, 71, 72, 73), two)
+    assert found.owners == {key(71): "pod:a/train-0", key(72): "pod:b/train-1"}
+    assert (found.unknown, found.intrusions) == ({key(73)}, ())
+
+
+@pytest.mark.parametrize("uids", [(POD, None), (POD, POD)])
+def test_uids_are_believed_where_each_pod_on_the_gpu_has_its_own(uids: tuple[str | None, ...]) -> None:
+    """Where the exporter gives no uids, a label of that name on one's own pod is no more than a word."""
+    two = with_uids(pods("a/train-0", "b/train-1"), *uids)
+    found = run([process(71, None, pod=POD)], on(0, 71), two)
+    assert (found.owners, found.unknown) == ({}, {key(71)})
+
+
+def test_a_pod_of_another_uid_than_the_given_one_is_not_that_one() -> None:
+    one = with_uids(pods("a/train-0"), OTHER_UID)
+    found = run([process(71, None, pod=POD)], on(0, 71), one)
+    assert (found.owners, found.unknown, found.intrusions) == ({}, {key(71)}, ())
+
+
+def test_a_static_pod_is_not_known_by_the_uid_of_the_api_server() -> None:
+    one = with_uids(pods("a/train-0"), OTHER_UID)
+    static = process(71, None, pod="0b1c2d3e4f5061728394a5b6c7d8e9f0")
+    assert run([static], on(0, 71), one).owners == {key(71): "pod:a/train-0"}
 
 
 def test_a_container_of_one_s_own_is_no_hiding_place_on_a_pod_s_gpu() -> None:

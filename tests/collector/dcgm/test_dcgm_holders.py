@@ -43,6 +43,42 @@ def test_pod_labels_name_the_holder_in_every_spelling(labels: dict[str, str], di
     assert readout.allocations[0].holder.name == "train-0"
 
 
+UID = "9f8b7c6d-1234-5678-90ab-cdef12345678"
+
+
+@pytest.mark.parametrize(
+    ("labels", "uid"),
+    [
+        ({"pod": "train-0", "namespace": "vision", "pod_uid": UID}, UID),
+        ({"pod": "train-0", "namespace": "vision", "pod_uid": ""}, None),
+        ({"pod": "train-0", "namespace": "vision", "pod_uid": "blue"}, None),
+        ({"exported_pod": "train-0", "pod": "metrics-1", "pod_uid": UID}, UID),
+        (
+            {
+                "exported_pod": "train-0",
+                "pod": "m",
+                "pod_uid": UID.replace("9", "8"),
+                "exported_pod_uid": UID,
+            },
+            UID,
+        ),
+    ],
+)
+def test_the_uid_of_a_pod_is_read_where_the_exporter_gives_it(
+    labels: dict[str, str], uid: str | None
+) -> None:
+    allocations = read(Board(uuid="GPU-a", holders=labels, facts=BUSY)).allocations
+    assert allocations is not None
+    assert [each.pod_uid for each in allocations] == [uid]
+
+
+def test_a_pod_of_which_two_uids_are_told_has_none() -> None:
+    said = [{"pod": "train-0", "namespace": "vision", "pod_uid": uid} for uid in (UID, UID.replace("9", "8"))]
+    allocations = read(*(Board(uuid="GPU-a", holders=each, facts=BUSY) for each in said)).allocations
+    assert allocations is not None
+    assert [(each.share, each.pod_uid) for each in allocations] == [(1.0, None)]
+
+
 def test_empty_pod_labels_mean_free_and_absent_ones_mean_nobody_looked() -> None:
     empty = {"pod": "", "namespace": "", "container": ""}
     assert read(Board(uuid="GPU-a", holders=empty, facts=BUSY)).allocations == ()
