@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from advisor.register.life import leased
 from advisor.register.model import Entry, Stand, Submission
-from service.api.persons import person_of_uid
+from collector.model import JobId
+from service.client.persons import person_of_uid
 
 if TYPE_CHECKING:
     from advisor.register.register import Register
@@ -33,6 +34,7 @@ class Holdings:
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._held: defaultdict[str, Held] = defaultdict(Held)
+        self._counted_as: dict[JobId, str] = {}
 
     def follow(self, register: "Register") -> None:
         """Count what is there, and every change from now on."""
@@ -80,10 +82,11 @@ class Holdings:
         if entry.stand is Stand.ENDED:
             return
         asked = entry.submission
-        with self._guard:
-            self._add(
-                whose(asked), jobs=sign, chars=sign * length(asked), with_gpus=sign * bool(leased(entry))
-            )
+        with self._guard:  # taken off whom it was counted for: who is one person changes with /etc/subuid
+            person = whose(asked) if sign > 0 else self._counted_as.pop(entry.id, whose(asked))
+            if sign > 0:
+                self._counted_as[entry.id] = person
+            self._add(person, jobs=sign, chars=sign * length(asked), with_gpus=sign * bool(leased(entry)))
 
     def _add(self, person: str, *, jobs: int, chars: int, with_gpus: int) -> None:
         held = self._held[person]

@@ -17,9 +17,9 @@ class NeverFitting(StrEnum):
 class LimitsConfig:
     """What one person may take.
 
-    So that nobody keeps others from asking. A person is an account of this machine, or all the uids together
-    that one was lent for containers (subuid(5)), or whoever a token names; operators are not bounded. What is
-    refused is answered with 429, and says which bound it was, how much it allows, and when to ask again
+    So that nobody keeps others from asking. A person is an account of this machine with all the uids that it
+    was lent for containers (subuid(5)), or whoever a token names; operators are not bounded. What is refused
+    is answered with 429, and says which bound it was, how much it allows, and when to ask again
     ([the bounds](api.md#bounds)).
     """
 

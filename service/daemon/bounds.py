@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from collector.procfs.accounts import uid_of
 from service.api.acting import Hands
 from service.api.allowance import Allowance, Kind, Rate
-from service.api.persons import person_of, person_of_uid
+from service.api.persons import person_of
 from service.api.port import Caller, Role
 from service.api.turns import Turns
+from service.client.persons import learn_lenders, person_of_uid
 from service.daemon.peers import LocalPeers
 from service.daemon.places import PlaceRules, Places
 
@@ -49,6 +50,7 @@ class Bounds:
 def make_bounds(limits: "LimitsConfig", api: "ApiConfig", connections: int) -> Bounds:
     """The bounds; ``connections`` is how many this process can hold open. Asks for operators' accounts."""
     allowance = Allowance(_rates(limits))
+    learn_lenders()
 
     def changed(caller: Caller) -> None:
         if caller.role is not Role.OPERATOR:

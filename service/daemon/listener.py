@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from service.api.identity import Peer
-from service.api.persons import person_at, person_of_uid
+from service.api.persons import person_at
 from service.daemon.peers import CREDENTIALS, LocalPeers
 from service.daemon.places import Places
 
@@ -31,7 +31,7 @@ class Listener(socket.socket):
         """The next connection of somebody who has a place, or is to be told why there is none."""
         for _ in range(AT_ONCE):
             made, address = super().accept()
-            person, _remote = whose(made, self._peers)
+            person, _remote = whose(made, self._peers, self._places)
             if not self._places.is_shed(person):
                 return made, address
             with suppress(OSError):
@@ -41,14 +41,14 @@ class Listener(socket.socket):
         raise BlockingIOError  # the rest when it is asked for again
 
 
-def whose(made: socket.socket, peers: LocalPeers) -> tuple[str, bool]:
+def whose(made: socket.socket, peers: LocalPeers, places: Places) -> tuple[str, bool]:
     """The person at the other end of an accepted connection, and whether they are on another machine."""
     peer = peer_of(made)
     if peer is not None:
-        return person_of_uid(peer.uid), False
+        return places.person_of_uid(peer.uid), False
     uid = peers.uid_of(made)
     if uid is not None:
-        return person_of_uid(uid), False
+        return places.person_of_uid(uid), False
     try:
         address = str(made.getpeername()[0])
     except OSError:

@@ -9,6 +9,9 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+
+from service.client.persons import SUBUID, containers_of, person_of_uid
 
 MOST_PARTING = 128
 """Of the files that a process keeps for other things (``service.daemon.front``) a quarter."""
@@ -60,6 +63,12 @@ class Places:
             f"too many connections of yours: one person has {rules.of_one} open (limits.connections), and "
             "opens so many a minute (limits.calls_per_minute); close some, and ask again in 1 s"
         )
+
+    def person_of_uid(self, uid: int, lent: Path = SUBUID) -> str:
+        """The key of an account that connects. An operator's uids are lent without what operators may."""
+        person = person_of_uid(uid, lent)
+        is_lent = person != f"uid {uid}"
+        return containers_of(person) if is_lent and self._is_operator(person) else person
 
     def come(self, person: str, *, is_remote: bool = False) -> str | None:
         """Take a place; why there is none, for whoever came."""

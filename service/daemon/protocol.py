@@ -43,7 +43,7 @@ class DoorProtocol(H11Protocol):
         if peer is not None:
             self.uid = peer.uid
             self.app_state = {**self.app_state, "peer": peer}
-        self._person, self._is_remote = whose(made, self._peers)
+        self._person, self._is_remote = whose(made, self._peers, self._places)
         why = self._places.come(self._person, is_remote=self._is_remote)
         if why is not None:
             self._refuse(transport, why)

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from service.client.peers import ESTABLISHED, asked
+from service.client.persons import person_of_uid
 
 MOST = 1024
 """A reader's browser holds three to six, so these are for some two hundred at once; a process that serves so
@@ -116,4 +117,4 @@ def person_at(made: socket.socket) -> str:
         theirs, ours = ((each[0].removeprefix(_MAPPED), each[1]) for each in (theirs, ours))
     ends = asked(family, theirs, ours) if theirs[0] == ours[0] else ()
     uid = next((each.uid for each in ends if each.state == ESTABLISHED and each.inode), None)
-    return f"address {theirs[0]}" if uid is None else f"uid {uid}"
+    return f"address {theirs[0]}" if uid is None else person_of_uid(uid)

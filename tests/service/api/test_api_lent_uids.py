@@ -19,6 +19,8 @@ from tests.service.api.conftest import CONFIG, Door, as_uid, submission
 from tests.service.conftest import Running, is_well, until
 
 EVE, ANN, LENT, ANNS = 4003, 4001, 200_005, 300_005
+MOST_JOBS = 6
+"""Of one person: more than the other tests leave waiting."""
 RULES = """
 [membership]
 rule = "members"
@@ -43,6 +45,7 @@ def lent_door(tmp_path_factory: pytest.TempPathFactory, traversable: Path) -> It
     (etc / "subuid").write_text(f"eve:200000:65536\n{ANN}:300000:65536\n")
     data.mkdir()
     text = CONFIG.format(socket=path).replace('["daemon"]', '["ann"]')
+    text = text.replace("[limits]", f"[limits]\njobs = {MOST_JOBS}")
     (data / "fallow.toml").write_text(text + RULES)
     serve = [sys.executable, "-m", "service.cli", "serve", "--data", str(data), "--source", "simulated"]
     inside = 'mount --bind "$0" /etc && exec "$@"'
@@ -91,6 +94,17 @@ def test_a_lent_uid_uses_its_person_s_projects_and_no_other(lent_door: Door) -> 
         asked = submission(project=project, nonce=f"{project}-{uid}")
         said = as_uid(uid, lambda asked=asked: lent_door.ask("POST", "/v1/jobs", body=asked))
         assert said[0] == status, said
+
+
+def test_a_person_has_one_bound_of_jobs_for_all_uids(lent_door: Door) -> None:
+    def status(uid: int, number: int) -> int:
+        asked = submission(project="mine", nonce=f"bound-{uid}-{number}")
+        return int(as_uid(uid, lambda: lent_door.ask("POST", "/v1/jobs", body=asked))[0])
+
+    said = [status(uid, number) for number in range(MOST_JOBS) for uid in (EVE, LENT)]
+    assert 0 < said.count(201) <= MOST_JOBS
+    assert said[-2:] == [429, 429], "neither may have one more"
+    assert status(ANNS, 0) == 403, "not a member of mine, but nothing of hers is used up"
 
 
 def test_an_account_made_anew_under_a_name_is_another_person() -> None:

@@ -1,6 +1,7 @@
 """What one person may take: buckets, lines and places, each fair by itself. Time is a number here."""
 
 import asyncio
+import pwd
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,8 +11,9 @@ from hypothesis import strategies as st
 
 from service.acting.errors import OverLimit
 from service.api.allowance import MOST_KEPT, Allowance, Kind, Rate
-from service.api.persons import person_at, person_of_uid
+from service.api.persons import person_at
 from service.api.turns import Turn, Turns
+from service.client.persons import learn_lenders, person_of_uid
 from service.daemon.places import MOST_PARTING, PARTING_OF_ONE, PlaceRules, Places
 
 RATE = Rate(per_minute=60, at_once=3, per_job=6, what="orders", setting="limits.orders_per_minute")
@@ -208,9 +210,9 @@ def test_who_was_told_often_enough_is_turned_away_unheard() -> None:
 def test_the_uids_of_an_accounts_containers_are_one_person(tmp_path: Path) -> None:
     lent = tmp_path / "subuid"
     lent.write_text("# comment\nann:100000:65536\nbo:165536:65536\n1002:300000:1\nbroken:x:1\n")
+    learn_lenders(lent)
     assert {person_of_uid(uid, lent) for uid in (100_000, 123_456, 165_535)} == {"containers of ann"}
     assert person_of_uid(165_536, lent) == "containers of bo"
-    assert person_of_uid(300_000, lent) == "containers of 1002"
     assert [person_of_uid(uid, lent) for uid in (0, 1000, 99_999, 231_072, 300_001)] == [
         "uid 0",
         "uid 1000",
@@ -219,6 +221,26 @@ def test_the_uids_of_an_accounts_containers_are_one_person(tmp_path: Path) -> No
         "uid 300001",
     ]
     assert person_of_uid(123_456, tmp_path / "none") == "uid 123456"
+
+
+def test_an_account_and_the_uids_that_it_was_lent_are_one_person(tmp_path: Path) -> None:
+    lent = tmp_path / "subuid"
+    lent.write_text("daemon:100000:65536\n1002:300000:1\nroot:400000:65536\n0:500000:1\n")
+    learn_lenders(lent)
+    account = pwd.getpwnam("daemon").pw_uid
+    assert person_of_uid(100_007, lent) == person_of_uid(account, lent) == f"uid {account}"
+    assert person_of_uid(300_000, lent) == person_of_uid(1002, lent)
+    assert person_of_uid(400_005, lent) == "containers of root", "what root runs for others is not root"
+    assert person_of_uid(500_000, lent) == "containers of 0"
+
+
+def test_an_operator_s_containers_take_nothing_of_what_is_in_reserve(tmp_path: Path) -> None:
+    lent = tmp_path / "subuid"
+    lent.write_text("1002:300000:1\n1003:300001:1\n")
+    places = Places(RULES, is_operator={"uid 1002"}.__contains__)
+    assert places.person_of_uid(1002, lent) == "uid 1002"
+    assert places.person_of_uid(300_000, lent) == "containers of uid 1002"
+    assert places.person_of_uid(300_001, lent) == places.person_of_uid(1003, lent) == "uid 1003"
 
 
 def test_who_is_elsewhere_is_an_address_or_a_network() -> None:
