@@ -5,6 +5,7 @@ Sixteen known processes cost sixteen access(2) calls a look. Use it from one thr
 descriptor a process and gives it back when the process is gone or was not asked for in ten minutes.
 """
 
+import logging
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ from collector.procfs.owners import lender_of
 from collector.procfs.seats import seated
 from collector.procfs.stat import parse_boot_ms
 
+log = logging.getLogger(__name__)
+
 PROC = Path("/proc")
 
 SECOND_LOOK_MS = 30_000
@@ -41,6 +44,9 @@ LOOK_FOR_PORTS_MS = 600_000
 """A server listens once its model is loaded, minutes after it started; until then one looks again."""
 
 MOST_ANCESTORS = 16
+
+FAULT_CHARS = 200
+"""Of an error's text, which may quote what the process says."""
 
 NOT_SHOWN_TO_USE_A_GPU = (
     "pid namespace: not the host's, and nothing shows that this pid uses a GPU, "
@@ -116,7 +122,12 @@ class ProcessTable:
         for pid in pids:
             known = self._known.get(pid)
             if known is None or not self._is_current(known, now_ms):
-                known = self._look_up(pid, known, now_ms)
+                try:
+                    known = self._look_up(pid, known, now_ms)
+                except Exception as error:  # of one process: the others are looked at all the same
+                    key = ProcessKey(node=self._machine.node, pid=pid, started_ms=now_ms)
+                    found[pid] = unseen(key, _fault(pid, error))
+                    continue
             if known is not None:
                 known.asked_ms = now_ms
                 found[pid] = known.process
@@ -155,18 +166,21 @@ class ProcessTable:
 
     def _second_look(self, known: _Known, folder: Folder) -> _Known:
         known.look_again_ms = None
-        process = self._describe(folder)
+        process = self._describe(folder, known.process)
         if process is not None:
             known.process = looked_again(known.process, process)
         return known
 
     def _look_for_ports(self, known: _Known, folder: Folder, now_ms: int) -> _Known:
         known.ports_again_ms = now_ms + LOOK_FOR_PORTS_MS
-        known.process = looked_for_ports(known.process, folder, self._machine, self._ancestors)
+        try:
+            known.process = looked_for_ports(known.process, folder, self._machine, self._ancestors)
+        except Exception as error:  # it stays as it was described
+            _fault(folder.pid, error)
         return known
 
-    def _describe(self, folder: Folder) -> Process | None:
-        """The process, or ``None`` when not even its ``stat`` can be read."""
+    def _describe(self, folder: Folder, before: Process | None = None) -> Process | None:
+        """The process, or ``None`` when not even its ``stat`` can be read; ``before`` where Fallow trips."""
         stat = read_stat(folder)
         if isinstance(stat, Denied):
             return None
@@ -174,6 +188,13 @@ class ProcessTable:
             process = describe(folder, stat, self._machine, self._ancestors)
         except ProcessLookupError:
             return None
+        except Exception as error:
+            why = _fault(folder.pid, error)
+            if before is not None:
+                return before
+            started_ms = self._machine.started_ms(stat)
+            key = ProcessKey(node=self._machine.node, pid=folder.pid, started_ms=started_ms)
+            return unseen(key, why)
         if self._has_host_pids is False and not (process.cuda_mapped or process.device_open):
             return unseen(process.key, NOT_SHOWN_TO_USE_A_GPU)
         return process
@@ -231,3 +252,9 @@ class ProcessTable:
         self._swept_ms = now_ms
         for pid in [pid for pid, known in self._known.items() if now_ms - known.asked_ms >= FORGET_MS]:
             self._forget(pid)
+
+
+def _fault(pid: int, error: Exception) -> str:
+    """Log what Fallow tripped over in one process, with its traceback; what is said with the process."""
+    log.error("process %d could not be described: %r", pid, error, exc_info=error)
+    return f"description: a fault in Fallow: {error!r}"[:FAULT_CHARS]

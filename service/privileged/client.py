@@ -7,8 +7,9 @@ paths of their sockets; without them the service looks and acts with its own pow
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from advisor.engines.checkpoint import Deed, Host, Target
 from advisor.engines.checkpointer import Over, major
@@ -50,6 +51,7 @@ class ProbeTable:
         self._known: dict[int, Process] = {}
         self._settled = False
         self._away: str | None = None
+        self._faulty: frozenset[int] = frozenset()
 
     def look(self, pids: Iterable[int], now_ms: int) -> dict[int, Process]:
         """A process for each pid that is not gone; the same object while nothing changed."""
@@ -57,7 +59,7 @@ class ProbeTable:
         try:
             answer = wire.ask(self._path, {"verb": "look", "pids": asked}, self._trusted)
             trees = answer["processes"]
-            found = {int(pid): from_tree(Process, tree) for pid, tree in trees.items()}
+            found = self._read(trees)
         except (Unanswered, Refused, Unreadable, KeyError, ValueError) as error:
             self._went_away(str(error))
             self._settled = False
@@ -66,6 +68,8 @@ class ProbeTable:
             log.warning("fallow-probe answers again")
             self._away = None
         self._settled = bool(answer.get("settled"))
+        if self._faulty:
+            found |= self._own.look(self._faulty, now_ms)
         known = {pid: self._same(pid, process) for pid, process in found.items()}
         self._known = known
         return dict(known)
@@ -77,6 +81,25 @@ class ProbeTable:
     def close(self) -> None:
         """Let go of what this process itself has open."""
         self._own.close()
+
+    def _read(self, trees: Mapping[str, Any]) -> dict[int, Process]:
+        """The processes of an answer; one that cannot be read is left to what this process may see itself.
+
+        Raises Unreadable where none can: then probe and service are of two versions.
+        """
+        found: dict[int, Process] = {}
+        faults: dict[int, Unreadable] = {}
+        for pid, tree in trees.items():
+            try:
+                found[int(pid)] = from_tree(Process, tree)
+            except Unreadable as error:
+                faults[int(pid)] = error
+        if faults and not found:
+            raise next(iter(faults.values()))
+        for amiss in faults.keys() - self._faulty:
+            log.error("fallow-probe: what it says of process %d cannot be read: %s", amiss, faults[amiss])
+        self._faulty = frozenset(faults)
+        return found
 
     def _same(self, pid: int, process: Process) -> Process:
         before = self._known.get(pid)

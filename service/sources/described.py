@@ -1,5 +1,6 @@
 """Joins the driver's bare pids to what /proc says of them: user, framework, job."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -10,6 +11,8 @@ from collector.procfs.stat import is_same_start
 from collector.procfs.table import FORGET_MS, ProcessTable
 from collector.source import Source
 from service.privileged.client import ProbeTable, probe_socket
+
+log = logging.getLogger(__name__)
 
 LOOK_MS = 30_000
 """How soon /proc is asked again of processes that are known, for frameworks that were loaded since."""
@@ -84,4 +87,9 @@ def _joined(bare: Process, found: Process | None, before: _Joined | None, hub: H
         return before
     if found is None or not is_same_start(found.key.started_ms, bare.key.started_ms):
         return _Joined(bare, found, bare)
-    return _Joined(bare, found, with_hub_user(replace(found, key=bare.key), hub))
+    described = replace(found, key=bare.key)
+    try:
+        return _Joined(bare, found, with_hub_user(described, hub))
+    except Exception:
+        log.exception("process %d is nobody of a hub: what it says of itself could not be read", bare.key.pid)
+        return _Joined(bare, found, described)

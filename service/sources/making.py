@@ -112,8 +112,9 @@ def make_sources(config: "Config", leases: "Callable[[], Any] | None" = None) ->
 
 
 def make_attribute(config: "Config") -> "Attribute":
-    """Who holds what, by the configured projects."""
+    """Who holds what, by the configured projects; a process over which that trips costs itself alone."""
     from collector.attribution import effective
+    from collector.attribution_faults import EachAlone
     from collector.inventory.projects import Projects, project_lookup
 
     project_of = project_lookup(Projects(users=config.projects, groups=config.project_groups))
@@ -121,7 +122,7 @@ def make_attribute(config: "Config") -> "Attribute":
     def attribute(readings: "Any", now_ms: int) -> "Attribution | None":
         return effective(readings, now_ms, project_of=project_of)
 
-    return attribute
+    return EachAlone(attribute)
 
 
 def hub_accounts(accounts: "Sequence[str]") -> "HubAccounts":

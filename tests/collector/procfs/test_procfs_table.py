@@ -1,5 +1,6 @@
 """From pids to processes over /proc trees that the test writes itself."""
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -230,3 +231,56 @@ def test_a_stat_line_cut_short_is_no_process(tree: ProcTree) -> None:
     tree.add(71)
     (tree.root / "71" / "stat").write_text("71 (python) S 1")
     assert table(tree).look([71], NOW) == {}
+
+
+class Tripping:
+    """A directory that fails on one uid in a way that nobody foresaw, until it is mended."""
+
+    def __init__(self, uid: int) -> None:
+        self.uid: int | None = uid
+
+    def __call__(self, uid: int) -> str | None:
+        if uid == self.uid:
+            raise OverflowError("no such number")
+        return NAMES.get(uid)
+
+
+def test_a_process_over_which_fallow_trips_costs_itself_alone(
+    tree: ProcTree, caplog: pytest.LogCaptureFixture
+) -> None:
+    tree.add(71, uid=1000)
+    tree.add(72, uid=4000, started_ticks=99)
+    looked = ProcessTable(NODE, tree.root, user_name=Tripping(4000), exists=lambda pid: False)
+    found = looked.look([72, 71], NOW)
+    assert looked.look([71, 72], NOW + 1) == found
+    assert (found[71].user, found[71].unreadable) == ("ann", ())
+    assert found[72].key == ProcessKey(node=NODE, pid=72, started_ms=started_ms(99))
+    assert found[72].unreadable == ("description: a fault in Fallow: OverflowError('no such number')",)
+    assert found[72].user is None
+    (line,) = caplog.records
+    assert "process 72 could not be described" in line.getMessage() and line.exc_info
+    looked.close()
+
+
+def test_a_fault_at_a_later_look_leaves_what_was_seen(tree: ProcTree) -> None:
+    tree.add(71, uid=1000)
+    faults = iter([None, OSError("logind answers with nonsense")])
+
+    def seated() -> None:
+        if (fault := next(faults)) is not None:
+            raise fault
+
+    looked = ProcessTable(NODE, tree.root, user_name=NAMES.get, exists=lambda pid: False, seated=seated)
+    found = looked.look([71], NOW)
+    assert looked.look([71], NOW + SECOND_LOOK_MS) == found and found[71].user == "ann"
+    looked.close()
+
+
+def test_a_fault_before_anything_was_read_costs_that_pid_alone(tree: ProcTree) -> None:
+    tree.add(71)
+    own = tree.root / str(os.getpid())
+    (tree.root / "self").rename(own)
+    (tree.root / "self").symlink_to(str(os.getpid()))
+    found = table(tree, exists=Tripping(72)).look([72, 71], NOW)  # type: ignore[arg-type]
+    assert found[71].user == "ann"
+    assert found[72].unreadable == ("description: a fault in Fallow: OverflowError('no such number')",)

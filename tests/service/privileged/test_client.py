@@ -5,8 +5,9 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from service.privileged.client import HandCheckpointer, HandNotifier, ProbeTable
 from service.privileged.hand import Hand
 from service.privileged.journal import open_journal
 from service.privileged.probe import MOST_PIDS, handler, one_at_a_time
-from service.privileged.wire import Handler, Refused, serve, server
+from service.privileged.wire import Handler, Refused, Request, serve, server
 from tests.service.privileged.test_hand import Ear, StandIn
 
 OWN = os.geteuid()
@@ -64,6 +65,26 @@ def test_the_probe_says_what_this_process_would_see(
     assert table.look([sleeper.pid], now_ms)[sleeper.pid] is found[sleeper.pid], "unchanged: the same object"
     table.close()
     own.close()
+
+
+def test_one_process_that_the_probe_garbles_costs_itself_alone(
+    serving: Serving, sleeper: "subprocess.Popen[bytes]", caplog: pytest.LogCaptureFixture
+) -> None:
+    probe = handler(ProcessTable(NODE))
+
+    def garbling(request: Request, uid: int) -> Mapping[str, Any]:
+        answer = dict(probe(request, uid))
+        answer["processes"][str(os.getpid())]["uid"] = "many"
+        return answer
+
+    table, now_ms = ProbeTable(NODE, serving(garbling), (OWN,)), time.time_ns() // 10**6
+    found = [table.look([sleeper.pid, os.getpid()], now_ms) for _ in range(2)][-1]
+    assert ("SLURM_JOB_ID", "7") in found[sleeper.pid].environment
+    assert found[os.getpid()].uid == OWN, "as far as this process may see it itself"
+    assert [each.getMessage()[:50] for each in caplog.records] == [
+        f"fallow-probe: what it says of process {os.getpid()} cannot be read"[:50]
+    ]
+    table.close()
 
 
 def test_while_the_probe_is_away_the_service_sees_what_it_may(
