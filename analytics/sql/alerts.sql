@@ -1,7 +1,7 @@
 -- Cases of alerts, those that are open first, then the newest.
 --
 -- @param from_ts minute: start of the window
--- @param to_ts minute: end of the window, exclusive
+-- @param to_ts minute: end of the window; a case that was opened at that very moment is in it
 -- @param node text = NULL: only on this node
 -- @param project text = NULL: only of this project
 -- @param user text = NULL: only of this user
@@ -51,7 +51,7 @@ SELECT
     r.told, r.waiting, r.missed, c.evidence
 FROM alert_cases AS c
 LEFT JOIN reached AS r ON r.alert = c.number
-WHERE c.opened_at < $to_ts AND (c.closed_at IS NULL OR c.closed_at > $from_ts)
+WHERE c.opened_at <= $to_ts AND (c.closed_at IS NULL OR c.closed_at > $from_ts)
     AND ($open IS NULL OR (c.closed_at IS NULL) = $open)
     AND ($node IS NULL OR c.node = $node) AND ($project IS NULL OR c.project = $project)
     AND ($user IS NULL OR c.user_name = $user)

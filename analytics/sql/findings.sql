@@ -4,7 +4,7 @@
 -- an hour counts once. A finding about a whole job bears what the job wasted on all its GPUs.
 --
 -- @param from_ts minute: start of the window
--- @param to_ts minute: end of the window, exclusive
+-- @param to_ts minute: end of the window; what was first found at that very moment is in it, as an import's findings are
 -- @param node text = NULL: only this node
 -- @param project text = NULL: only what this project held
 -- @param user text = NULL: only what this user held
@@ -46,7 +46,7 @@ WITH chosen AS (
     FROM findings AS f
     JOIN gpus AS g USING (gpu_id)
     LEFT JOIN holders AS h USING (holder_id)
-    WHERE f.opened_at < $to_ts AND (f.closed_at IS NULL OR f.closed_at > $from_ts)
+    WHERE f.opened_at <= $to_ts AND (f.closed_at IS NULL OR f.closed_at > $from_ts)
         AND ($open IS NULL OR (f.closed_at IS NULL) = $open)
         AND ($node IS NULL OR g.node = $node) AND ($model IS NULL OR g.model = $model)
         AND ($project IS NULL OR h.project = $project) AND ($user IS NULL OR h.user_name = $user

@@ -52,7 +52,7 @@ WITH own AS (
 ), said AS (
     SELECT gpu_id, string_agg(DISTINCT kind, ', ' ORDER BY kind) AS found
     FROM findings SEMI JOIN own USING (holder_id)
-    WHERE opened_at < $to_ts AND (closed_at IS NULL OR closed_at > $from_ts)
+    WHERE opened_at <= $to_ts AND (closed_at IS NULL OR closed_at > $from_ts)
         AND kind NOT IN ('uses-part', 'straggler')
     GROUP BY gpu_id
 )

@@ -64,7 +64,7 @@ WITH sums AS (
 ), said AS (
     SELECT holder_id, string_agg(DISTINCT kind, ', ' ORDER BY kind) AS found
     FROM findings
-    WHERE holder_id IS NOT NULL AND opened_at < $to_ts AND (closed_at IS NULL OR closed_at > $from_ts)
+    WHERE holder_id IS NOT NULL AND opened_at <= $to_ts AND (closed_at IS NULL OR closed_at > $from_ts)
     GROUP BY holder_id
 ), spans AS (
     SELECT

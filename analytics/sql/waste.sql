@@ -29,7 +29,7 @@ WITH chosen AS (
 ), named AS (
     SELECT gpu_id, holder_id, bool_or(closed_at IS NULL) AS open
     FROM findings
-    WHERE holder_id IS NOT NULL AND opened_at < $to_ts AND (closed_at IS NULL OR closed_at > $from_ts)
+    WHERE holder_id IS NOT NULL AND opened_at <= $to_ts AND (closed_at IS NULL OR closed_at > $from_ts)
     GROUP BY gpu_id, holder_id
 ), spent AS (
     SELECT gpu_id, holder_id, sum(allocated_empty_ms + held_idle_ms)::BIGINT AS wasted_ms

@@ -13,7 +13,7 @@ from service.cli.asking import asked
 from service.cli.screen import console, place, print_json
 from service.client.finding_groups import grouped, once_a_gpu, others
 from service.client.kinds import KINDS
-from service.spans import window
+from service.spans import parse_point, window
 
 ABOUT = {"intruder": "given to ", "unproven-claim": "claimed by "}
 """What the person in a finding's first line is to it, where it isn't what that person does with the GPU."""
@@ -23,7 +23,7 @@ MOST_REASONS = 3
 
 def run(flags: argparse.Namespace) -> int:
     """Print them, the dearest first."""
-    start, end = window(flags.since, flags.until, datetime.now(UTC) + timedelta(minutes=1))
+    start, end = _window(flags)
     filters = {name: getattr(flags, name) for name in ("node", "project", "user", "model")}
     only_open = None if flags.all else True
     with asked(flags) as client:
@@ -60,6 +60,14 @@ def run(flags: argparse.Namespace) -> int:
         screen.print(line, style="bright_black")
     screen.print(not_judged(unjudged), style="bright_black")
     return 0
+
+
+def _window(flags: argparse.Namespace) -> tuple[datetime, datetime]:
+    """The range asked for, and all of the minute in which it ends: what was found at that moment is in it."""
+    now = datetime.now(UTC)
+    start, end = window(flags.since, flags.until, now + timedelta(minutes=1))
+    typed = parse_point(flags.until, now) if flags.until else end
+    return start, end if typed <= end else end + timedelta(minutes=1)
 
 
 def what_to_do(kinds: set[str]) -> list[str]:

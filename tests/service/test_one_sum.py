@@ -112,6 +112,26 @@ def test_a_range_has_its_own_sum(client: Client) -> None:
     )
 
 
+def test_what_was_found_at_the_very_end_of_a_range_is_in_it(client: Client) -> None:
+    """An import's findings are all of the moment of its newest sample."""
+    until = world.NOON + timedelta(minutes=80)
+    span = {"from_ts": world.NOON, "to_ts": until}
+    assert client.rows("findings", **span)
+    assert client.rows("waste", **span)[0]["found_gpu_hours"] > 0
+    assert any(row["found"] for row in client.rows("jobs", **span))
+    before = {"from_ts": world.NOON, "to_ts": until - timedelta(minutes=1)}
+    assert client.rows("findings", **before) == []
+    assert not any(row["found"] for row in client.rows("jobs", **before))
+
+
+@pytest.mark.parametrize("until", ["2026-11-01T13:20", "2026-11-01T13:19:30"])
+def test_the_verb_findings_has_what_was_found_in_the_minute_it_ends(
+    data: Path, capsys: pytest.CaptureFixture[str], until: str
+) -> None:
+    flags = ("--all", "--json", "--since", "2026-11-01T12:00", "--until", until)
+    assert json.loads(said(data, capsys, "findings", *flags))
+
+
 def test_a_finding_bears_what_its_holder_wasted_there_and_a_jobs_what_the_job_did(client: Client) -> None:
     found = {(row["uuid"], row["kind"]): row for row in client.rows("findings", **RANGE)}
     hours = {key: row["wasted_gpu_hours"] for key, row in found.items()}
