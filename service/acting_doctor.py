@@ -69,19 +69,26 @@ def checkpoint(config: "Config", driver_version: str | None) -> Finding:
         uid=os.geteuid(),
         available_bytes=available_bytes(),
         mps_pids=mps_pids(),
+        drivers=config.foreign.drivers,
     )
     return checkpoint_found(host, on=config.foreign.checkpoint)
 
 
 def checkpoint_found(host: "Host", *, on: bool) -> Finding:
     """What this machine means for checkpoints of foreign jobs. Pure."""
-    from advisor.engines.checkpoint import unfit_host
+    from advisor.engines.checkpoint import TOLD_TO_FAIL, unfit_host
     from advisor.engines.gpu_room import GIB
 
     why = "no NVIDIA driver is loaded" if host.driver_major is None else unfit_host(host)
     if why is not None:
         verdict = Verdict.TROUBLE if on and host.driver_major is not None else Verdict.ABSENT
         advice = "set checkpoint = false under [foreign]: it can do nothing here" if on else ""
+        if on and host.driver_major is not None and "foreign.drivers" in why:
+            advice = (
+                "try it on a machine that nobody works on, with "
+                "`python -m tests.gpu.run --try-driver --only move`, and then "
+                f"add {host.driver_major} to drivers under [foreign]; until then it does nothing here"
+            )
         return Finding(subject="checkpoint", verdict=verdict, found=why, advice=advice)
     free = "unknown" if host.available_bytes is None else f"{host.available_bytes / GIB:.0f} GiB"
     whose = "everybody's" if host.uid == 0 else "only this user's"
@@ -93,9 +100,11 @@ def checkpoint_found(host: "Host", *, on: bool) -> Finding:
             found=f"{said}; switched off",
             advice="checkpoint = true under [foreign] lets Fallow pause jobs that it did not launch",
         )
-    return Finding(
-        subject="checkpoint", verdict=Verdict.GOOD if host.uid == 0 else Verdict.LIMITED, found=said
-    )
+    told = TOLD_TO_FAIL.get(host.driver_major or 0)
+    if told is not None:
+        said = f"{said}; foreign.drivers allows {host.driver_major}, of which was reported: {told}"
+    good = host.uid == 0 and told is None
+    return Finding(subject="checkpoint", verdict=Verdict.GOOD if good else Verdict.LIMITED, found=said)
 
 
 def mps(pids: tuple[int, ...] | None = None) -> Finding:

@@ -22,10 +22,15 @@ from collector.model import GpuUuid
 from collector.procfs.entanglements import Entanglement
 
 FIRST_DRIVER, LOCK_TIMEOUT_DRIVER = 550, 570
-TRIED_DRIVERS = frozenset({570, 575, 580})
+TRIED_DRIVERS = (570, 575, 580)
 """Major versions under which checkpoints and restores of one process are told to work (cuda-checkpoint issues
-34 and 44). Left out is what was told to fail: 590 (issue 27), 595 (53, a host went down), 610 (58, a crash
-of the target in Lock). None was tried by us; docs/hardware.md says what is."""
+34 and 44): the default of ``foreign.drivers``. None was tried by us; docs/hardware.md says what is."""
+TOLD_TO_FAIL: Mapping[int, str] = {
+    590: "two processes on two GPUs did not come back (cuda-checkpoint issue 27)",
+    595: "a host stopped when a restored process was killed (cuda-checkpoint issue 53)",
+    610: "the process crashed when it was locked (cuda-checkpoint issue 58)",
+}
+"""What others reported of major versions, for whoever is about to allow one."""
 INSTANCE = "MIG-"
 """What the UUIDs of MIG instances begin with (MIG User Guide, "Device Enumeration")."""
 LOST = "what a driver refused to restore may never be restored any more (cuda-checkpoint issue 44)"
@@ -94,6 +99,7 @@ class Host:
     """What is known of the machine and of us; ``None`` is not known.
 
     ``mps_pids`` are the processes of CUDA's multi-process service, by account: root's serves everybody.
+    ``drivers`` are the major versions under which this site lets jobs be checkpointed.
     """
 
     architecture: str
@@ -101,6 +107,7 @@ class Host:
     uid: int
     available_bytes: int | None
     mps_pids: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    drivers: tuple[int, ...] = TRIED_DRIVERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,12 +137,8 @@ def unfit_host(host: Host) -> str | None:
             f"driver {host.driver_major} has no timeout for the lock, so a job that is stuck would hang the "
             f"pause: {LOCK_TIMEOUT_DRIVER} or later has"
         )
-    if host.driver_major not in TRIED_DRIVERS:
-        tried = ", ".join(map(str, sorted(TRIED_DRIVERS)))
-        return (
-            f"driver {host.driver_major} is none of those on which checkpoints are known to come back "
-            f"({tried})"
-        )
+    if host.driver_major not in host.drivers:
+        return _untried(host.driver_major, host.drivers)
     return _served(host, ROOT_UID)
 
 
@@ -275,6 +278,16 @@ class _Attempt:
             return self._driver.state(pid).name.lower()
         except DriverRefused as refused:
             return f"unknown ({refused})"
+
+
+def _untried(version: int, drivers: Sequence[int]) -> str:
+    """What is missing before jobs are paused under this driver, and how to allow it."""
+    tried = ", ".join(map(str, sorted(drivers))) or "none is listed"
+    told = f"; reported of {version}: {TOLD_TO_FAIL[version]}" if version in TOLD_TO_FAIL else ""
+    return (
+        f"driver {version} is none of those on which checkpoints are known to come back ({tried}){told}; "
+        f"once it was tried here, add {version} to foreign.drivers"
+    )
 
 
 def _served(host: Host, uid: int | None) -> str | None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from advisor.engines.checkpoint import Deed, Host, Target
+from advisor.engines.checkpoint import TRIED_DRIVERS, Deed, Host, Target
 from advisor.engines.gpu_room import Held
 from advisor.engines.moving import Ongoing
 from advisor.register.foreign import Seen
@@ -51,10 +51,19 @@ class Checkpointer(Protocol):
 
 
 class LocalCheckpointer:
-    """This machine's. ``driver_version`` as the driver says it (``570.86.15``), asked anew each time."""
+    """This machine's. ``driver_version`` as the driver says it (``570.86.15``), asked anew each time.
 
-    def __init__(self, driver_version: Callable[[], str | None], lock_timeout_s: float) -> None:
+    ``drivers``: the major versions under which this site lets jobs be checkpointed.
+    """
+
+    def __init__(
+        self,
+        driver_version: Callable[[], str | None],
+        lock_timeout_s: float,
+        drivers: tuple[int, ...] = TRIED_DRIVERS,
+    ) -> None:
         self._driver_version, self._timeout_ms = driver_version, round(lock_timeout_s * 1000)
+        self._drivers = drivers
 
     def host(self) -> Host:
         """Reads /proc; blocks as long as the driver does for its version."""
@@ -64,6 +73,7 @@ class LocalCheckpointer:
             uid=os.geteuid(),
             available_bytes=available_bytes(),
             mps_pids=mps_pids(),
+            drivers=self._drivers,
         )
 
     def targets(self, seen: Sequence[Seen]) -> tuple[Target, ...]:

@@ -28,6 +28,7 @@ from service.privileged.client import HandCheckpointer, HandNotifier, hand_socke
 
 if TYPE_CHECKING:
     from collector.clock import Clock
+    from service.config.deciding import ForeignConfig
     from service.config.model import Config
 
 TOUCH_SLACK_MS = 10_000
@@ -71,7 +72,7 @@ class Foreigners:
         if not sight.simulated:
             ways = ((_terminals(),) if config.foreign.terminals else ()) + sight.messages
         checks = config.foreign.checkpoint and not sight.simulated
-        checkpointer = self._checkpointer(config.foreign.lock_timeout_s) if checks else None
+        checkpointer = self._checkpointer(config.foreign) if checks else None
         self.engine = ForeignEngine(
             Parts(
                 book=book,
@@ -143,11 +144,11 @@ class Foreigners:
         since_ms = self._rehearsal.since_ms
         return round(since_ms + (at_ms - since_ms) * self._rehearsal.speed)
 
-    def _checkpointer(self, lock_timeout_s: float) -> Checkpointer:
+    def _checkpointer(self, config: "ForeignConfig") -> Checkpointer:
         hand = hand_socket()
         if hand is None:
-            return LocalCheckpointer(self._driver, lock_timeout_s)
-        return HandCheckpointer(hand, self._driver)
+            return LocalCheckpointer(self._driver, config.lock_timeout_s, config.drivers)
+        return HandCheckpointer(hand, self._driver, drivers=config.drivers)
 
     def _driver(self) -> str | None:
         gpus = (gpu for gpu in self._sight.snapshot().gpus if gpu.node == self._node)

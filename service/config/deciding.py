@@ -145,6 +145,13 @@ class ForeignConfig:
 
     terminals: bool = told(True, "write messages to the owner's terminals, where they accept messages")
     checkpoint: bool = told(False, "pause with CUDA's process checkpoint, where its preconditions hold")
+    drivers: tuple[int, ...] = bounded(
+        (570, 575, 580),
+        570,
+        9999,
+        "major versions of the NVIDIA driver under which it does so: those that are told to bring jobs back. "
+        "Add one once it was tried on your machines ([how](foreign.md#another-driver-version))",
+    )
     lock_timeout_s: float = bounded(
         10.0, 1, 120, "how long its lock waits for the process before the pause is given up"
     )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from advisor.engines.checkpoint import Deed, Host, Target
+from advisor.engines.checkpoint import TRIED_DRIVERS, Deed, Host, Target
 from advisor.engines.checkpointer import Over, major
 from advisor.engines.gpu_room import Held
 from advisor.engines.moving import Ongoing
@@ -125,12 +125,20 @@ def find_daemon(trusted: Sequence[int] = (0,)) -> Mps:
 
 
 class HandCheckpointer:
-    """``advisor.engines.checkpointer.Checkpointer`` through the hand."""
+    """``advisor.engines.checkpointer.Checkpointer`` through the hand.
+
+    ``drivers``: the major versions under which this site lets jobs be checkpointed.
+    """
 
     def __init__(
-        self, path: Path, driver_version: Callable[[], str | None], trusted: Sequence[int] = (0,)
+        self,
+        path: Path,
+        driver_version: Callable[[], str | None],
+        trusted: Sequence[int] = (0,),
+        drivers: tuple[int, ...] = TRIED_DRIVERS,
     ) -> None:
         self._path, self._driver_version, self._trusted = path, driver_version, trusted
+        self._drivers = drivers
         self._started_ms: dict[int, int] = {}
 
     def host(self) -> Host:
@@ -145,6 +153,7 @@ class HandCheckpointer:
             uid=found.uid,
             available_bytes=found.available_bytes,
             mps_pids=found.mps_pids,
+            drivers=self._drivers,
         )
 
     def targets(self, seen: Sequence[Seen]) -> tuple[Target, ...]:

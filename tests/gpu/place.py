@@ -25,6 +25,8 @@ from tests.gpu.standing_in import DRY, IDLE_W
 ROOT = Path(__file__).parents[2]
 GIB, MIB = 1 << 30, 1 << 20
 READY_S, ANSWER_S, END_S = 90.0, 60.0, 10.0
+TRY_DRIVER = "FALLOW_GPU_TRY_DRIVER"
+"""Set by ``--try-driver``: processes of the run's own are checkpointed under a driver that nobody tried."""
 dry = DRY in os.environ
 EXPANDABLE = {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
 ALLOCATORS: dict[str, dict[str, str]] = {"plain": {}} | ({} if dry else {"expandable": EXPANDABLE})

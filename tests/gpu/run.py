@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.gpu import place
 from tests.gpu.answers import shown, verdict_of
 from tests.gpu.table import BUDGET_S, DRY_BUDGET_S, DRY_LIMIT_S, STEPS, Step, step_named
 
@@ -54,6 +55,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--budget", type=float, help="seconds for all steps")
     parser.add_argument("--only", action="append", metavar="NAME", help="only this step; may be repeated")
     parser.add_argument("--dry", action="store_true", help="on a pretend device and a stand-in driver")
+    parser.add_argument(
+        "--try-driver",
+        action="store_true",
+        help="take processes of its own off and back under a driver that is not in foreign.drivers' default",
+    )
     flags = parser.parse_args(argv)
     only = {step_named(name) for name in flags.only} if flags.only else set(STEPS)
     steps = [step for step in STEPS if step in only and flags.part in (None, step.part)]
@@ -61,6 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     flags.out.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+        if flags.try_driver:
+            environment[place.TRY_DRIVER] = "1"
         if flags.dry:
             environment = stack.enter_context(_stood_in(environment))
         document = run(steps, flags.out / "gpu.json", environment, budget_s, dry=flags.dry)

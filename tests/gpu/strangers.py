@@ -4,8 +4,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from advisor.engines.checkpoint import Deed, unfit
-from advisor.engines.checkpointer import LONGEST_S, LocalCheckpointer
+from advisor.engines.checkpoint import TRIED_DRIVERS, Deed, unfit
+from advisor.engines.checkpointer import LONGEST_S, LocalCheckpointer, major
 from advisor.register.foreign import Seen
 from collector.model import GpuUuid, NodeName
 from collector.procfs.entanglements import entanglement
@@ -18,8 +18,11 @@ DRY_DRIVER = "580.95.05"
 
 
 def checkpointer() -> LocalCheckpointer:
-    """This machine's."""
-    return LocalCheckpointer(lambda: DRY_DRIVER if place.dry else driver_version(), LOCK_S)
+    """This machine's. Under a driver that is not among the tried ones it refuses, unless ``--try-driver``."""
+    version = DRY_DRIVER if place.dry else driver_version()
+    here = major(version)
+    drivers = TRIED_DRIVERS + ((here,) if place.TRY_DRIVER in os.environ and here is not None else ())
+    return LocalCheckpointer(lambda: version, LOCK_S, drivers)
 
 
 def seen(pid: int) -> Seen:

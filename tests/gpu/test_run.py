@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.gpu import run, torch_names
+from tests.gpu import place, run, strangers, torch_names
 from tests.gpu.answers import at_most, near, told, verdict_of
 from tests.gpu.table import BUDGET_S, NAMES, SEES, STEPS, Step, step_named
 
@@ -166,3 +166,12 @@ def test_a_name_that_this_torch_lacks_is_told() -> None:
     assert torch_names.absent(torch_names.used()) == ()
     names = ("torch.nn.Linear", "torch.nothing.here", "torch.distributed.Nobody", "torch.nn.utils.nowhere")
     assert torch_names.absent(names) == names[2:3] + names[3:] + names[1:2]
+
+
+def test_a_driver_that_nobody_tried_is_tried_only_where_that_was_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(strangers, "driver_version", lambda: "590.44.01")
+    assert 590 not in strangers.checkpointer().host().drivers
+    monkeypatch.setenv(place.TRY_DRIVER, "1")
+    assert 590 in strangers.checkpointer().host().drivers

@@ -45,12 +45,22 @@ def test_terminals(found: tuple[Terminal, ...], uid: int, verdict: Verdict, says
         (replace(FIT, uid=1000), True, Verdict.LIMITED, "only this user's"),
         (replace(FIT, driver_major=560), True, Verdict.TROUBLE, "has no timeout for the lock"),
         (replace(FIT, driver_major=None), True, Verdict.ABSENT, "no NVIDIA driver is loaded"),
+        (replace(FIT, driver_major=590), True, Verdict.TROUBLE, "add 590 to foreign.drivers"),
+        (replace(FIT, driver_major=595, drivers=(595,)), True, Verdict.LIMITED, "a host stopped"),
+        (replace(FIT, driver_major=600, drivers=(600,)), True, Verdict.GOOD, "driver 600 can pause"),
         (replace(FIT, mps_pids={0: (7,)}), False, Verdict.ABSENT, "multi-process service runs"),
     ],
 )
 def test_checkpoints(host: Host, on: bool, verdict: Verdict, says: str) -> None:
     finding = checkpoint_found(host, on=on)
     assert finding.verdict is verdict and says in finding.found
+
+
+def test_an_untried_driver_is_told_how_to_be_tried() -> None:
+    advice = checkpoint_found(replace(FIT, driver_major=600), on=True).advice
+    assert (
+        "tests.gpu.run --try-driver --only move" in advice and "add 600 to drivers under [foreign]" in advice
+    )
 
 
 def test_mps_says_how_sharers_are_kept_apart() -> None:

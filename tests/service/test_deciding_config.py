@@ -4,6 +4,7 @@ from dataclasses import asdict, fields
 
 import pytest
 
+from advisor.engines.checkpoint import TRIED_DRIVERS
 from advisor.limits import Lending, Limits, Order
 from service.advising import limits_of
 from service.config.deciding import DecidingConfig
@@ -47,3 +48,14 @@ def test_what_a_site_sets_is_what_decisions_get() -> None:
 def test_mistakes_are_refused_with_their_place(text: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         parse(f"[deciding]\n{text}", origin="f")
+
+
+def test_drivers_that_may_pause_strangers_are_the_sites_own() -> None:
+    assert parse("", origin="f").config.foreign.drivers == TRIED_DRIVERS
+    assert parse("[foreign]\ndrivers = [580, 590]", origin="f").config.foreign.drivers == (580, 590)
+
+
+@pytest.mark.parametrize("text", ["[550]", '["590"]', "590"])
+def test_drivers_without_a_timeout_for_the_lock_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"foreign\.drivers"):
+        parse(f"[foreign]\ndrivers = {text}", origin="f")

@@ -34,6 +34,11 @@ def test_a_lone_process_on_a_fit_machine_may_be_tried() -> None:
         (but(driver_major=571), "none of those on which checkpoints are known to come back (570, 575, 580)"),
         (but(driver_major=590), "none of those on which checkpoints are known"),
         (but(driver_major=610), "none of those on which checkpoints are known"),
+        (but(driver_major=590), "issue 27); once it was tried here, add 590 to foreign.drivers"),
+        (but(driver_major=600), "(570, 575, 580); once it was tried here, add 600 to foreign.drivers"),
+        (but(driver_major=580, drivers=(590,)), "known to come back (590); once"),
+        (but(driver_major=580, drivers=()), "(none is listed)"),
+        (but(driver_major=569, drivers=(569,)), "has no timeout for the lock"),
         (but(uid=1001), "another user's: only root"),
         (but(mps_pids={0: (88,)}), "multi-process service runs (process 88)"),
         (but(mps_pids={1000: (89,)}), "multi-process service runs (process 89)"),
@@ -48,8 +53,20 @@ def test_machines_on_which_nothing_is_tried(host: Host, says: str) -> None:
 
 @pytest.mark.parametrize(
     "host",
-    [but(driver_major=570), but(uid=1000), but(available_bytes=12 * GIB), but(mps_pids={1001: (90,)})],
-    ids=["the first driver with a timeout", "the owner itself", "just room enough", "somebody else's MPS"],
+    [
+        but(driver_major=570),
+        but(driver_major=590, drivers=(580, 590)),
+        but(uid=1000),
+        but(available_bytes=12 * GIB),
+        but(mps_pids={1001: (90,)}),
+    ],
+    ids=[
+        "the first driver with a timeout",
+        "one that the site allows",
+        "the owner itself",
+        "just room enough",
+        "somebody else's MPS",
+    ],
 )
 def test_machines_that_are_just_good_enough(host: Host) -> None:
     assert unfit(host, [ONE]) is None

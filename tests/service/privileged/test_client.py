@@ -127,8 +127,10 @@ def test_a_pause_by_the_hand_and_the_way_back(
 ) -> None:
     checkpointer = StandIn()
     journal = open_journal(tmp_path / "journal.jsonl")
-    hand = HandCheckpointer(serving(Hand(checkpointer, Ear(), journal, ()).handle), lambda: "570.1", (OWN,))
+    path = serving(Hand(checkpointer, Ear(), journal, ()).handle)
+    hand = HandCheckpointer(path, lambda: "570.1", (OWN,), drivers=(570, 590))
     assert hand.host().driver_major == 570
+    assert hand.host().drivers == (570, 590), "the site's list, and not the hand's"
     table = ProcessTable(NODE)
     process = table.look([sleeper.pid], time.time_ns() // 10**6)[sleeper.pid]
     table.close()
