@@ -41,11 +41,16 @@ STATE_STYLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column of a screen's table. On a narrow terminal only those with a ``least`` width give way."""
+    """A column of a screen's table.
+
+    On a narrow terminal those with a ``least`` width give way; where that is not enough, those with a
+    place in ``spare`` are left out, the smallest first.
+    """
 
     title: str
     right: bool = False
     least: int | None = None
+    spare: int | None = None
 
 
 class _Screen(Console):
@@ -96,8 +101,12 @@ def table(
 
     ``width`` is the terminal's unless given.
     """
-    lines = [tuple(map(_cell, row)) for row in rows]
-    widths = fitted(columns, lines, console().width if width is None else width)
+    cells = [tuple(map(_cell, row)) for row in rows]
+    wide = console().width if width is None else width
+    kept = which_fit(columns, cells, wide)
+    columns = [columns[at] for at in kept]
+    lines = [tuple(line[at] for at in kept) for line in cells]
+    widths = fitted(columns, lines, wide)
     made = Table(
         box=box.SIMPLE_HEAD,
         header_style="bright_black",
@@ -113,11 +122,25 @@ def table(
     return made
 
 
+def which_fit(columns: Sequence[Column], lines: Sequence[Sequence[str | Text]], width: int) -> list[int]:
+    """The places of the columns that fit on a line of ``width``, those that give way at their least. Pure."""
+    widths = _widest(columns, lines)
+    needed = [
+        size if each.least is None else min(size, each.least)
+        for each, size in zip(columns, widths, strict=True)
+    ]
+    kept = list(range(len(columns)))
+    spare = sorted((each.spare, at) for at, each in enumerate(columns) if each.spare is not None)
+    for _, at in spare:
+        if sum(needed[place] for place in kept) + GUTTER * (len(kept) - 1) <= width:
+            break
+        kept.remove(at)
+    return kept
+
+
 def fitted(columns: Sequence[Column], lines: Sequence[Sequence[str | Text]], width: int) -> list[int]:
     """The width of each column: its widest cell, the widest of those that may give way cut first. Pure."""
-    widths = [
-        max([cell_len(each.title), *(_width(line[at]) for line in lines)]) for at, each in enumerate(columns)
-    ]
+    widths = _widest(columns, lines)
     excess = sum(widths) + GUTTER * (len(columns) - 1) - width
     while excess > 0:
         soft = [at for at, each in enumerate(columns) if each.least is not None and widths[at] > each.least]
@@ -127,6 +150,12 @@ def fitted(columns: Sequence[Column], lines: Sequence[Sequence[str | Text]], wid
         widths[widest] -= 1
         excess -= 1
     return widths
+
+
+def _widest(columns: Sequence[Column], lines: Sequence[Sequence[str | Text]]) -> list[int]:
+    return [
+        max([cell_len(each.title), *(_width(line[at]) for line in lines)]) for at, each in enumerate(columns)
+    ]
 
 
 def state_text(state: str | None) -> Text:

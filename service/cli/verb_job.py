@@ -103,8 +103,10 @@ def _draw(
 def _energy(row: dict[str, Any]) -> str:
     """What it used of energy, and how much of that while it did nothing."""
     used, wasted = energy.used([row]), energy.wasted([row])
-    while_idle = f", {words.energy(wasted)} of it while idle or empty" if wasted.kwh else ""
-    return f"{words.energy(used)} used{while_idle}"
+    while_idle = f", {words.kwh(wasted.kwh)} of it while idle or empty" if wasted.kwh else ""
+    part = used.partly_of
+    measured = "" if part is None else f"; measured in {words.percent(part)} of its hours"
+    return f"{words.kwh(used.kwh)} kWh{while_idle}{measured}"
 
 
 def _when(row: dict[str, Any], start: datetime) -> str:

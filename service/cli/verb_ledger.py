@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from rich.console import Group
 from rich.text import Text
 
 from collector.model import GpuState
 from service.cli import words
 from service.cli.asking import asked
-from service.cli.screen import Column, console, place, print_json, state_text, table
+from service.cli.screen import Column, console, place, print_json, state_text, table, which_fit
 from service.client import Client, energy
 from service.client.recurring import WASTED
 from service.spans import window
@@ -19,6 +20,7 @@ HARDWARE_KEYS = ("node", "gpu", "model", "hour", "day")
 NAMED = ("gpu", "job")
 BAR_WIDTH = 24
 """So that states, hours, energy and cost stand on a line of 80."""
+NO_ROOM = "Left out for want of room: {}; --json has them."
 NOBODY, NOT_KNOWN = "(nobody)", "(not known)"
 Row = dict[str, Any]
 
@@ -130,22 +132,27 @@ def _keys(rows: Sequence[Row], by: str) -> Any:
     hardware = by in HARDWARE_KEYS
     priced = any(row["wasted_cost"] is not None for row in rows)
     metered = any(row.get("energy_kwh") for row in rows)
-    withheld = any(row.get("withheld_gpu_hours") for row in rows)
+    withheld = hardware and any(row.get("withheld_gpu_hours") for row in rows)
     columns = [
-        Column(title="day (UTC)" if by == "day" else by, least=12),
+        Column(title="day (UTC)" if by == "day" else by, least=10),
         *([Column(title="", least=10)] if by in NAMED else []),
         Column(title="installed" if hardware else "GPU-hours", right=True),
-        *([Column(title="held", right=True)] if hardware else []),
+        *([Column(title="held", right=True, spare=3)] if hardware else []),
         Column(title="used", right=True),
         Column(title="wasted", right=True),
-        *([Column(title="withheld", right=True)] if withheld else []),
-        Column(title="unknown", right=True),
-        Column(title="utilization", right=True),
-        *([] if metered else [Column(title="")]),
-        *([Column(title="kWh", right=True), Column(title="wasted kWh", right=True)] if metered else []),
+        *([Column(title="withheld", right=True, spare=2)] if withheld else []),
+        Column(title="unknown", right=True, spare=4),
+        Column(title="use", right=True),
+        Column(title="", spare=1),
+        *([Column(title="kWh", right=True, spare=5)] if metered else []),
+        *([Column(title="wasted kWh", right=True, spare=6)] if metered else []),
         *([Column(title="wasted cost", right=True)] if priced else []),
     ]
-    return table(columns, [_key_line(row, by, withheld, metered, priced) for row in rows])
+    lines = [_key_line(row, by, withheld, metered, priced) for row in rows]
+    kept = which_fit(columns, lines, console().width)
+    missing = [each.title for at, each in enumerate(columns) if at not in kept and each.title]
+    shown = table(columns, lines)
+    return Group(shown, Text(NO_ROOM.format(", ".join(missing)), style="bright_black")) if missing else shown
 
 
 def _key_line(row: Row, by: str, withheld: bool, metered: bool, priced: bool) -> list[str | Text]:
@@ -160,7 +167,7 @@ def _key_line(row: Row, by: str, withheld: bool, metered: bool, priced: bool) ->
         *([words.hours(row["withheld_gpu_hours"])] if withheld else []),
         words.hours(row["unknown_gpu_hours"]),
         words.percent(row["utilization_ratio"]),
-        *([] if metered else [Text(words.bar(row["utilization_ratio"], 10), style="green")]),
+        Text(words.bar(row["utilization_ratio"], 10), style="green"),
         *([words.kwh(row["energy_kwh"]), words.kwh(row["wasted_energy_kwh"])] if metered else []),
         *([words.money(row["wasted_cost"], row["currency"])] if priced else []),
     ]

@@ -48,12 +48,12 @@ def _sum(rows: Iterable[Row], kwh: str, ratio: str, hours: str) -> Energy:
     any_known, any_row = False, False
     for row in rows:
         any_row = True
-        part, energy = row.get(ratio), row.get(kwh)
-        whole += row[hours] or 0.0
+        part, energy, time = row.get(ratio), row.get(kwh), float(row[hours] or 0.0)
+        whole += time
+        known += 0.0 if _missing(part) else time * float(part or 0.0)
         if not _missing(energy):
             any_known = True
             measured += float(energy or 0.0)
-            known += float(row[hours] or 0.0) * (1.0 if _missing(part) else float(part or 0.0))
     return Energy(
         kwh=measured if any_known or not any_row else None, known_ratio=known / whole if whole else None
     )

@@ -283,7 +283,7 @@ def test_the_verb_job_says_it_in_one_line_with_a_verdict(
         "  2 GPUs · 6.0 GPU-hours given, 0.9 used (15%), 4.0 wasted (67%) · most memory on a GPU 30.0 GiB"
     )
     assert verdict == "  idle for 67% of its time"
-    assert "  1.1 kWh used, 0.4 kWh of it while idle or empty" in rest
+    assert "  1.1 kWh, 0.4 of it while idle or empty" in rest
     assert [row.split()[0] for row in rest if row.startswith("n1:")] == ["n1:0", "n1:1"]
     assert main(["job", "nobody's", "--data", str(data)]) == 2
     assert 'no job "nobody\'s" held a GPU' in capsys.readouterr().err

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from service.cli import words
-from service.cli.screen import Column, fitted
+from service.cli.screen import Column, fitted, which_fit
 from service.sources.specs import (
     BadSource,
     DcgmSpec,
@@ -164,3 +164,18 @@ def test_stored_sentences_are_told_in_the_reader_s_zone(monkeypatch: pytest.Monk
 )
 def test_a_range_is_told_as_it_was_asked_for(since: str, until: str | None, begins: str) -> None:
     assert words.in_range(since, until) == begins
+
+
+def test_columns_that_can_be_spared_are_left_out_only_where_the_rest_does_not_fit() -> None:
+    columns = [
+        Column(title="name", least=4),
+        Column(title="hours"),
+        Column(title="bar", spare=1),
+        Column(title="other", spare=2),
+    ]
+    lines = [["a-long-name", "12.0", "###", "7"]]
+    assert which_fit(columns, lines, 100) == [0, 1, 2, 3]
+    assert which_fit(columns, lines, 23) == [0, 1, 2, 3]
+    assert which_fit(columns, lines, 22) == [0, 1, 3]
+    assert which_fit(columns, lines, 17) == [0, 1]
+    assert which_fit(columns, lines, 5) == [0, 1], "what cannot be spared stays"
