@@ -125,7 +125,7 @@ def _summary(picture: Picture) -> list[Text]:
     counts = Text.assemble(
         (f"{words.count(now['idle_held_gpus'])} held and idle", "red" if now["idle_held_gpus"] else ""),
         f" · {words.count(now['free_gpus'])} free",
-        f" · {words.count(withheld)} drained, down or reserved" if withheld else "",
+        f" · {words.count(withheld)} withheld" if withheld else "",
         f" · {words.count(total if stale else now['unknown_gpus'])} unknown{power} · ",
         (f"{picture.open_findings} open findings", "yellow" if picture.open_findings else ""),
         (f", {picture.late}" if picture.late else "", "yellow"),
@@ -137,6 +137,7 @@ def _summary(picture: Picture) -> list[Text]:
         _meter("given out", now["held_gpus"], total, "blue"),
         _meter("really used", now["used_gpus"], total, "green"),
         counts,
+        *([Text(f"withheld: {why}")] if (why := now.get("withheld_because")) else []),
         *([_ages(picture.components)] if picture.components else []),
     ]
 
@@ -155,9 +156,9 @@ def _gpus(gpus: list[dict[str, Any]], now: datetime) -> RenderableType:
         Column(title="state"),
         Column(title="for", right=True),
         Column(title="busy", right=True),
-        Column(title=""),
+        Column(title="", spare=1),
         Column(title="memory", right=True),
-        Column(title="power", right=True),
+        Column(title="power", right=True, spare=2),
         Column(title="user", least=7),
         Column(title="job", least=8),
     ]

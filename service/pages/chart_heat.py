@@ -95,6 +95,7 @@ def heat_map(cells: pd.DataFrame, axis: TimeAxis, colours: Palette, *, whole: bo
         for where, colour, some in (
             ("!isValid(datum.utilization_ratio)", colours.stripe, full["utilization_ratio"].isna().any()),
             ("datum.state == 'suspect'", colours.states["suspect"], (full["state"] == "suspect").any()),
+            ("datum.state == 'withheld'", colours.states["withheld"], (full["state"] == "withheld").any()),
         )
         if some
     ]

@@ -49,7 +49,7 @@ def _body(scene: Scene) -> None:
         return
     _now(scene, asked_now())
     st.subheader("Nodes over time" if many else "GPUs over time", anchor=False)
-    heat_keys(scene.colours)
+    heat_keys(scene.colours, withheld="state" in cells and bool(cells["state"].eq("withheld").any()))
     picked = charted(
         heat_map(cells, axis, scene.colours),
         "A row a GPU, a column a step: colour is utilization, outlined is held, striped not measured",
@@ -84,11 +84,7 @@ def _now(scene: Scene, now: pd.DataFrame) -> None:
     if now.empty or wording.missing(now.iloc[0]["gpus"]):
         return
     row = now.iloc[0]
-    st.header(
-        f"{wording.gpus(row['held_gpus'])} of {wording.gpus(row['gpus'])} GPUs are held now, "
-        f"{wording.gpus(row['idle_held_gpus'])} of them do nothing",
-        anchor=False,
-    )
+    st.header(wording.held_now(row), anchor=False)
     memory = (
         f"{wording.gibibytes(row['memory_used_bytes'])} of {wording.gibibytes(row['memory_total_bytes'])}"
     )
@@ -156,7 +152,7 @@ def gpu_table(gpus: pd.DataFrame, scene: Scene, found: Mapping[str, str]) -> pd.
         since=[scene.since(at, is_bound=is_bound) for at, is_bound in since],
         utilization=gpus["utilization_ratio"] * 100,
         memory=gpus["memory_used_bytes"] / gpus["memory_total_bytes"] * 100,
-        found=gpus["uuid"].map(found),
+        found=gpus["uuid"].map(found).fillna(gpus["state_reason"].replace("", None)),
     )
     return shown.assign(model=shown["model"].str.removeprefix("NVIDIA "))[list(COLUMNS)]
 

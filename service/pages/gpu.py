@@ -67,6 +67,11 @@ def _head(scene: Scene, row: Any) -> None:
             ),
             ("memory", memory),
             ("power", wording.watts(row["power_w"])),
+            *(
+                []
+                if wording.missing(row["state_reason"]) or not row["state_reason"]
+                else [("not given out", str(row["state_reason"]))]
+            ),
             ("since", scene.since(row["state_since"], is_bound=row["state_since_is_bound"])),
             ("newest sample", scene.when(row["as_of"])),
             ("UUID", str(row["uuid"])),

@@ -61,11 +61,7 @@ def cluster(scene: Scene) -> None:
         st.header(NOTHING, anchor=False)
         return
     row = now.iloc[0]
-    st.header(
-        f"{wording.gpus(row['held_gpus'])} of {wording.gpus(row['gpus'])} GPUs are held now, "
-        f"{wording.gpus(row['idle_held_gpus'])} of them do nothing",
-        anchor=False,
-    )
+    st.header(wording.held_now(row), anchor=False)
     state_keys(scene.colours)
     st.html(tiles_html(rows(gpus.sort_values(["node", "gpu_index"])), scene.colours))
 
@@ -149,8 +145,10 @@ def _head_figures(head: Headline) -> list[tuple[str, str]]:
     ]
     if head.wasted_cost is not None:
         items.append(("Cost of the waste", wording.money(head.wasted_cost, head.currency)))
-    if head.energy.kwh:
-        items.append(("Energy wasted", wording.energy(head.wasted_energy)))
+    elif head.energy.kwh:  # there is room for five
+        items.append(
+            (wording.measured_part("Energy wasted", head.wasted_energy), wording.kwh(head.wasted_energy.kwh))
+        )
     return items
 
 

@@ -56,7 +56,7 @@ def _body(scene: Scene) -> None:
     left, right = st.columns([3, 2], gap="large")
     with left:
         st.subheader("What the GPUs were doing", anchor=False)
-        state_keys(scene.colours)
+        state_keys(scene.colours, withheld=bool(head.withheld_gpu_hours))
         states = asked_states()
         charted(
             gpus_by_state(states, scene.axis, scene.colours),
@@ -138,13 +138,13 @@ def _energy(head: Headline) -> list[Figure]:
         return []
     return [
         Figure(
-            label="Energy",
+            label=wording.measured_part("Energy", head.energy),
             much=wording.kwh(head.energy.kwh),
             told="What the GPUs drew, whoever held them, by their own meters: without the machines around "
             f"them.{_of_part(head.energy)}",
         ),
         Figure(
-            label="Energy wasted",
+            label=wording.measured_part("Energy wasted", head.wasted_energy),
             much=wording.kwh(head.wasted_energy.kwh),
             told=f"What they drew in the hours that were wasted outright.{_of_part(head.wasted_energy)}",
         ),

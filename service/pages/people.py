@@ -27,11 +27,11 @@ COLUMNS = {
     "wasted_gpu_hours": "Wasted",
     "wasted_share": "Wasted share",
     "utilization": "Utilization",
-    "pattern": "How they work",
     "cost": "Cost",
     "wasted_cost": "Cost of waste",
     "energy_kwh": "kWh",
     "wasted_energy_kwh": "kWh wasted",
+    "pattern": "How they work",
 }
 ENERGY = ("energy_kwh", "wasted_energy_kwh")
 

@@ -53,12 +53,13 @@ def keys(items: Sequence[tuple[str, str, str | None]]) -> None:
     st.html(f'<div class="keys">{"".join(parts)}</div>')
 
 
-def state_keys(colours: Palette) -> None:
-    """The legend of the GPU states, with what each means when pointed at."""
+def state_keys(colours: Palette, *, withheld: bool = True) -> None:
+    """The legend of the GPU states, with what each means when pointed at; ``withheld``: some are."""
     parts = [
         f'<span title="{escape(state.meaning)}">'
         f"{swatch(colours.states[state.key])}{escape(state.label)}</span>"
         for state in STATES
+        if withheld or state.key != "withheld"
     ]
     st.html(f'<div class="keys">{"".join(parts)}</div>')
 
@@ -142,8 +143,8 @@ def spoken(message: str) -> str:
     return "".join(part if place % 2 else plain(part) for place, part in enumerate(_COMMAND.split(message)))
 
 
-def heat_keys(colours: Palette) -> None:
-    """The legend of the heat map."""
+def heat_keys(colours: Palette, *, withheld: bool = False) -> None:
+    """The legend of the heat map; ``withheld``: some of it is."""
     ramp = f"linear-gradient(90deg,{','.join(colours.ramp)})"
     edge = f"box-shadow:inset 0 0 0 1px {colours.rule}"
     parts = (
@@ -154,6 +155,11 @@ def heat_keys(colours: Palette) -> None:
         f"<span>{swatch(striped(colours.paper, colours.stripe))}not measured</span>",
         f"<span>{swatch(striped(colours.paper, colours.states['suspect']))}"
         "counters contradict each other</span>",
+        *(
+            (f"<span>{swatch(striped(colours.paper, colours.states['withheld']))}withheld</span>",)
+            if withheld
+            else ()
+        ),
     )
     st.html(f'<div class="keys">{"".join(parts)}</div>')
 

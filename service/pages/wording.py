@@ -54,6 +54,20 @@ def energy(told: Energy) -> str:
     return f"{kwh(told.kwh)}{'' if part is None else f', of {percent(part)} of the hours'}"
 
 
+def measured_part(what: str, told: Energy) -> str:
+    """What an energy is called where it stands alone, with the part of its hours that was measured."""
+    part = told.partly_of
+    return what if part is None else f"{what}, {percent(part)} measured"
+
+
+def held_now(row: Any) -> str:
+    """The GPUs at the newest tick in a sentence, from the row of ``cluster_now``."""
+    told = f"{gpus(row['held_gpus'])} of {gpus(row['gpus'])} GPUs are held now, {gpus(row['idle_held_gpus'])}"
+    withheld = row.get("withheld_gpus") or 0
+    more = f"; {gpus(withheld)} {'is' if withheld == 1 else 'are'} withheld" if withheld else ""
+    return f"{told} of them do nothing{more}"
+
+
 def energy_measured(rows: Sequence[Mapping[Any, Any]]) -> str:
     """Behind a table with energy: of how much of the time it is known, where that is not all of it."""
     parts = [

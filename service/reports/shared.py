@@ -111,7 +111,13 @@ def energy_figures(used: Energy, wasted: Energy) -> tuple[Figure, ...]:
         ("wasted_energy_kwh", "Energy wasted", wasted, "drawn in the hours that were wasted outright"),
     )
     return tuple(
-        Figure(key=key, label=label, value=each.kwh, measure=Measure.ENERGY, help=f"{what}{_of_part(each)}")
+        Figure(
+            key=key,
+            label=wording.measured_part(label, each),
+            value=each.kwh,
+            measure=Measure.ENERGY,
+            help=f"{what}{_of_part(each)}",
+        )
         for key, label, each, what in told
     )
 
