@@ -6,15 +6,16 @@
 -- @column said integer: which of the different sayings this row is of, the newest first
 -- @column name text: the variable
 -- @column value text: what it holds
+-- @column user_name text: whose job it is
 -- @column processes bigint: how many processes say the same
 -- @column last_seen timestamp: when the newest of them was last seen
--- @null no column is ever NULL; a job of which no environment could be read, or that says nothing, has no row
+-- @null user_name: not known whose; a job of which no environment could be read, or that says nothing, has no row
 WITH own AS (
-    SELECT p.process_id, p.last_seen, p.environment
+    SELECT p.process_id, p.last_seen, p.environment, h.user_name
     FROM processes AS p JOIN holders AS h USING (holder_id)
     WHERE h.job = $job
 ), listed AS (
-    SELECT process_id, last_seen, unnest(map_keys(environment)) AS name, unnest(map_values(environment)) AS value
+    SELECT process_id, last_seen, user_name, unnest(map_keys(environment)) AS name, unnest(map_values(environment)) AS value
     FROM own
 ), kept AS (
     SELECT * FROM listed
@@ -34,7 +35,7 @@ WITH own AS (
         row_number() OVER (ORDER BY max(last_seen) DESC, saying)::INTEGER AS said
     FROM whole GROUP BY saying
 )
-SELECT d.said, k.name, k.value, d.processes, d.last_seen
+SELECT d.said, k.name, k.value, k.user_name, d.processes, d.last_seen
 FROM different AS d JOIN kept AS k USING (process_id)
 WHERE d.said <= 50
 ORDER BY d.said, k.name;

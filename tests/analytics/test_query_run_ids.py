@@ -78,6 +78,7 @@ def test_workers_that_say_the_same_are_one_saying_without_their_other_variables(
     workers = {process(pid, SAID | {"RANK": str(pid)}): JOB for pid in (1, 2, 3)}
     tick(store, AT_MS, workers | {process(9, {"WANDB_RUN_ID": "not-mine"}): OTHER})
     rows = asked(store)
+    assert {row["user_name"] for row in rows} == {JOB.user}
     assert [(row["said"], row["name"], row["value"], row["processes"]) for row in rows] == [
         (1, "WANDB_PROJECT", "sweep", 3),
         (1, "WANDB_RUN_ID", "3k2", 3),

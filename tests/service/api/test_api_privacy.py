@@ -53,8 +53,16 @@ def test_texts_that_quote_names_which_their_row_does_not_bear_are_hidden_whole()
         {"user_name": ["ada"], "job": ["slurm:1"], "title": ["secret-sweep idles"], "says": ["secret-sweep"]}
     )
     assert "secret" not in str(concealed(alerts, "alerts", BO).to_pylist())
-    said = pa.table({"name": ["WANDB_RUN_ID"], "value": ["abc"]})
-    assert concealed(said, "run_ids", ADA).to_pylist() == [{"name": "WANDB_RUN_ID", "value": HIDDEN}]
+
+
+@pytest.mark.parametrize(
+    ("caller", "value"), [(ADA, "abc"), (BO, HIDDEN), (ADAS_VIEW, HIDDEN), (ROOT, "abc")]
+)
+@pytest.mark.parametrize("user", ["ada", None])
+def test_ids_of_runs_are_for_the_job_s_owner(user: str | None, caller: Caller, value: str) -> None:
+    said = pa.table({"name": ["WANDB_RUN_ID"], "value": ["abc"], "user_name": pa.array([user], pa.string())})
+    expected = value if user is not None or caller is ROOT else HIDDEN
+    assert concealed(said, "run_ids", caller)["value"].to_pylist() == [expected]
 
 
 def test_what_is_hidden_is_still_read_by_who_decides() -> None:
