@@ -166,13 +166,13 @@ class _Gpu:
         for each in self._lived:
             low, high = ((self._lead_ms + ms) // TICK_MS for ms in (each.from_ms, each.to_ms))
             if high > low:
-                self._live(each.phase, slice(low, high))
+                self._live(each, slice(low, high))
         ticks = len(self._series.power)
         self._series.power *= 1 + POWER_NOISE * self._noise.standard_normal(ticks)
         return self._series
 
-    def _live(self, phase: Phase, at: slice) -> None:
-        ticks, series = at.stop - at.start, self._series
+    def _live(self, lived: Occurrence, at: slice) -> None:
+        phase, ticks, series = lived.phase, at.stop - at.start, self._series
         load = next((part for gpus, part in phase.parts if self._gpu in gpus), phase.load)
         busy = np.ones(ticks) if phase.pulse is None else self._pulses(phase.pulse, ticks)
         shared = phase.noise * self._noise.standard_normal(ticks)
@@ -182,17 +182,15 @@ class _Gpu:
                 series.loads[name][at] = np.clip(level * busy * wobble, 0.0, 1.0)
         series.seen[at] = phase.measured and phase.there
         series.there[at] = phase.there
-        here = [one for one in self._running if self._is_on(one, at)]
+        # By the phase's own begin, which may lie between two ticks: who ended with the last phase is gone.
+        begin_ms = self._begin_ms + lived.from_ms
+        here = [one for one in self._running if one.from_ms <= begin_ms < one.to_ms]
         series.memory[at] = self._idle_bytes + self._memory_bytes(load, here)
         if load.power is not None:
             series.power[at] = load.power
         else:
             series.power[at] = self._watts(at, bool(here))
         self._divide(phase, load, here, at)
-
-    def _is_on(self, one: Running, at: slice) -> bool:
-        begin_ms = self._begin_ms - self._lead_ms + at.start * TICK_MS
-        return one.from_ms <= begin_ms < one.to_ms
 
     def _pulses(self, pulse: Pulse, ticks: int) -> Values:
         """The part of each tick that lies within a pulse."""

@@ -1,5 +1,7 @@
 """One life through every source: what each can see of it, and nothing that it cannot."""
 
+from pathlib import Path
+
 import pytest
 
 from analytics.query import run
@@ -209,3 +211,14 @@ def test_listening_sockets_stand_where_the_kernel_shows_them(tmp_path):
     assert f"socket:[{row[9]}]" in opened
     assert machine.look((inside,), world.begin_ms + 60_000)[inside].pod is not None
     machine.close()
+
+
+def test_who_ended_between_two_ticks_is_gone_in_the_next_phase(tmp_path: Path) -> None:
+    path = tmp_path / "odd.toml"
+    path.write_text(
+        HABIT.replace('lasts = "8m"', 'lasts = "475s"', 1).replace('processes = ["ghost"]', "processes = []")
+    )
+    (gpu,) = live(read_habit(path), 7, DAY_MS).gpus
+    (trainer,) = gpu.memory_of.values()
+    assert (trainer > 0).sum() == 47  # whole ticks of 475 s
+    assert gpu.power[60:].max() < 100  # a board without a context
