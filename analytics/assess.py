@@ -301,6 +301,7 @@ def _used(claim: Claim, row: Row | None) -> Claim:
         process_started_ms=row["process_started_ms"],
         idle_gpu_hours=row["idle_gpu_hours"],
         processes_started=row["processes_started"],
+        process_arrivals=row["process_arrivals"],
         longest_life_ms=row["longest_life_ms"],
         listening_unknown=row["listening_unknown"],
     )

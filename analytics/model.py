@@ -93,8 +93,9 @@ class Claim:
     start of its newest process here. ``idle_gpu_hours`` counts this GPU's allocated-empty and held-idle time
     since ``busy_until_ms``, or since it was given. ``processes_started`` is how many processes
     were seen to start here in the last six hours, ``longest_life_ms`` how long the oldest of
-    those hours was seen to live. ``listening_unknown``: whether its processes listen, as
-    servers do, could be read of none. ``holder_id`` is the holder's number in the store.
+    those hours was seen to live; ``process_arrivals`` how often somebody was there after nobody was, where
+    no single process is seen and the job has not computed. ``listening_unknown``: whether its processes
+    listen, as servers do, could be read of none. ``holder_id`` is the holder's number in the store.
     ``bins``: what the holder did on a GPU that others hold too, where that is told apart.
     """
 
@@ -106,6 +107,7 @@ class Claim:
     process_started_ms: int | None = None
     idle_gpu_hours: float | None = None
     processes_started: int = 0
+    process_arrivals: int = 0
     longest_life_ms: int | None = None
     listening_unknown: bool = False
     rhythm: Rhythm = field(default_factory=Rhythm)

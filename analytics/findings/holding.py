@@ -126,7 +126,7 @@ def _kind(past: GpuPast, claim: Claim, kind: FindingKind, t: Thresholds) -> Find
         return FindingKind.NOT_STARTED
     if len(past.claims) > 1 or _is_older_than_records(past, claim):
         return kind
-    if claim.processes_started >= LOOP_PROCESSES:
+    if max(claim.processes_started, claim.process_arrivals) >= LOOP_PROCESSES:
         return FindingKind.CRASH_LOOP
     return kind if claim.holder.kind is JobKind.INFERENCE else FindingKind.SLEEPING_BATCH
 
@@ -231,9 +231,12 @@ def _sentence(past: GpuPast, claim: Claim, kind: FindingKind, window: Bins, lost
     if kind is FindingKind.SLEEPING_BATCH:
         return f"{start} and has never computed on it in {quiet}: whatever it is doing needs no GPU."
     if kind is FindingKind.CRASH_LOOP:
+        starts = f"{claim.processes_started} of its processes started"
+        if not claim.processes_started:
+            starts = f"a process came to the GPU {claim.process_arrivals} times"
         return (
-            f"{start} and has never computed on it in {quiet}, while {claim.processes_started} of its "
-            f"processes started within the last 6 h: it seems to crash and start again."
+            f"{start} and has never computed on it in {quiet}, while {starts} within the last 6 h: "
+            f"it seems to crash and start again."
         )
     if kind is FindingKind.ALLOCATED_EMPTY:
         return f"{start}, and no process has used it for {quiet}."
@@ -264,6 +267,7 @@ def _evidence(past: GpuPast, claim: Claim, window: Bins, hours: float, t: Thresh
         Evidence(name="older_than_records", value=_is_older_than_records(past, claim)),
         Evidence(name="idle_gpu_hours", value=round(hours, 4)),
         Evidence(name="processes_started", value=claim.processes_started),
+        Evidence(name="process_arrivals", value=claim.process_arrivals),
         Evidence(name="silence_p90_minutes", value=_minutes(claim.rhythm.silence_p90_ms)),
         Evidence(name="share", value=claim.share),
     )

@@ -16,6 +16,8 @@
 -- @column idle_gpu_hours double (GPU-hours): allocated-empty and held-idle since then
 -- @column process_started_ms bigint (ms): start of the newest process on the GPU that was seen in the last two hours
 -- @column processes_started bigint: processes seen on the GPU that started in the last six hours
+-- @column process_arrivals bigint: of a GPU on which no process was seen singly and whose job has not computed: how often
+--     in six hours somebody was there after nobody was, by the count of processes or the memory
 -- @column longest_life_ms bigint (ms): how long the longest-lived process of the last six hours was seen to live
 -- @column listening_unknown boolean: whether the newest processes on the GPU listen could not be read of any of them
 -- @null first_used_ms, busy_until_ms: never; process_started_ms, longest_life_ms: no process was seen
@@ -92,6 +94,22 @@ WITH claims AS (
     FROM own_samples AS s
     JOIN processes AS p USING (process_id)
     GROUP BY s.gpu_id
+), unseen AS (  -- only these: all samples of six hours are read for them
+    SELECT gpu_id, holder_id FROM claims
+    ANTI JOIN computed USING (holder_id) ANTI JOIN begun USING (gpu_id)
+    WHERE from_ts <= $as_of - INTERVAL 6 HOUR
+), there AS (
+    SELECT s.gpu_id, s.ts, process_is_present(
+            s.process_count, s.memory_used_bytes, g.memory_total_bytes, g.memory_free_bytes,
+            greatest(s.utilization_e4, s.gpu_utilization_e4, s.graphics_active_e4, s.sm_active_e4)) AS is_there
+    FROM samples_all AS s JOIN gpus AS g USING (gpu_id)
+    WHERE s.ts > $as_of - INTERVAL 6 HOUR AND s.ts <= $as_of AND s.gpu_id IN (SELECT gpu_id FROM unseen)
+), arrivals AS (
+    SELECT gpu_id, count(*) FILTER (is_there AND NOT was_there) AS processes
+    FROM (
+        SELECT gpu_id, is_there, lag(is_there) OVER (PARTITION BY gpu_id ORDER BY ts) AS was_there
+        FROM there WHERE is_there IS NOT NULL)
+    GROUP BY gpu_id
 ), idle AS (
     SELECT r.gpu_id, r.holder_id, sum(r.idle_ms * g.share_of_device) / 3600000.0 AS idle_gpu_hours
     FROM all_rows AS r
@@ -103,11 +121,13 @@ WITH claims AS (
 SELECT
     c.gpu_id, c.holder_id, epoch_ms(u.first_ts) AS first_used_ms, epoch_ms(b.until_ts) AS busy_until_ms,
     coalesce(i.idle_gpu_hours, 0.0) AS idle_gpu_hours, epoch_ms(s.started_at) AS process_started_ms,
-    coalesce(n.processes, 0) AS processes_started, n.longest_life_ms, coalesce(s.unheard, false) AS listening_unknown
+    coalesce(n.processes, 0) AS processes_started, coalesce(v.processes, 0) AS process_arrivals,
+    n.longest_life_ms, coalesce(s.unheard, false) AS listening_unknown
 FROM claims AS c
 LEFT JOIN computed AS u USING (holder_id)
 LEFT JOIN busy AS b ON b.gpu_id = c.gpu_id AND b.holder_id = c.holder_id
 LEFT JOIN idle AS i ON i.gpu_id = c.gpu_id AND i.holder_id = c.holder_id
 LEFT JOIN started AS s ON s.gpu_id = c.gpu_id
 LEFT JOIN begun AS n ON n.gpu_id = c.gpu_id
+LEFT JOIN arrivals AS v ON v.gpu_id = c.gpu_id
 ORDER BY c.gpu_id, c.holder_id;

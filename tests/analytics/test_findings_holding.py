@@ -192,6 +192,13 @@ def test_loop_is_named_between_two_of_its_tries_too(kind: JobKind | None) -> Non
     assert kinds(judged(past(looping, bins=bins(processes=tries)))) == [FindingKind.CRASH_LOOP]
 
 
+def test_loop_is_told_by_a_gpu_that_is_taken_again_and_again_where_no_process_is_seen() -> None:
+    looping = fresh(9.0, kind=JobKind.INFERENCE, process_arrivals=58, idle_gpu_hours=9.0)
+    finding = only(judged(past(looping)))
+    assert finding.kind is FindingKind.CRASH_LOOP
+    assert "a process came to the GPU 58 times within the last 6 h" in finding.sentence
+
+
 def test_job_from_before_the_records_is_not_said_to_be_new() -> None:
     (finding,) = judged(past(fresh(5.0), installed_from_ms=minutes_before_noon(300))).findings
     assert finding.kind is FindingKind.NOT_STARTED

@@ -57,6 +57,7 @@ def claims(draw: st.DrawFn) -> Claim:
         busy_until_ms=None if used is None else busy,
         process_started_ms=draw(before),
         processes_started=draw(st.integers(0, 60)),
+        process_arrivals=draw(st.integers(0, 60)),
         idle_gpu_hours=draw(st.none() | st.floats(0.0, held_ms / HOUR_MS)),
         rhythm=rhythm,
     )
