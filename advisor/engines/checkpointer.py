@@ -41,8 +41,11 @@ class Checkpointer(Protocol):
         """Begin to take them off their GPUs; ``held`` says what each has on which."""
         ...
 
-    def resume(self, pids: Sequence[int], held: Held) -> Ongoing:
-        """Begin to bring them back, where each GPU has room for what they ``held`` on it."""
+    def resume(self, pids: Sequence[int], held: Held, locks: Sequence[int] = ()) -> Ongoing:
+        """Begin to bring them back, where each GPU has room for what they ``held`` on it.
+
+        ``locks`` are descriptors that stay open in whoever does it, also when this process ends before.
+        """
         ...
 
     def look(self, pids: Sequence[int]) -> Deed:
@@ -93,9 +96,9 @@ class LocalCheckpointer:
         """Begin; it is over when the memory has moved, or after a quarter of an hour."""
         return self._ask("pause", pids, held, LONGEST_S)
 
-    def resume(self, pids: Sequence[int], held: Held) -> Ongoing:
+    def resume(self, pids: Sequence[int], held: Held, locks: Sequence[int] = ()) -> Ongoing:
         """Begin; it is over when the memory has moved, or after a quarter of an hour."""
-        return self._ask("resume", pids, held, LONGEST_S)
+        return self._ask("resume", pids, held, LONGEST_S, locks)
 
     def look(self, pids: Sequence[int]) -> Deed:
         """Blocks for some seconds at most."""
@@ -104,7 +107,9 @@ class LocalCheckpointer:
             pass
         return deed
 
-    def _ask(self, verb: str, pids: Sequence[int], held: Held, patience_s: float) -> Ongoing:
+    def _ask(
+        self, verb: str, pids: Sequence[int], held: Held, patience_s: float, locks: Sequence[int] = ()
+    ) -> Ongoing:
         sizes = json.dumps({str(pid): dict(each) for pid, each in held.items()})
         command = [sys.executable, "-P", "-m", CHILD, verb, str(self._timeout_ms), sizes, *map(str, pids)]
         try:
@@ -115,6 +120,7 @@ class LocalCheckpointer:
                 stderr=subprocess.PIPE,
                 text=True,
                 start_new_session=True,
+                pass_fds=locks,
             )
         except OSError as error:
             return Over(Deed(ok=False, found=f"the driver could not be asked: {error}", undone=True))

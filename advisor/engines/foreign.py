@@ -38,6 +38,7 @@ UNDER_WAY = frozenset({"locked", "checkpointing", "restoring"})
 GIVEN_ELSEWHERE = ("slurm:", "pod:")
 """Ids of jobs that another manager gave their GPUs: what a pause frees there, nobody could use."""
 OFF = "jobs that Fallow did not launch are only paused where [foreign] checkpoint is on"
+BEGUN_BEFORE = "a process that a service began before this one is bringing it back"
 KEEP_HINT = "Do you need it? `fallow keep {job} --hours 4` keeps it (4, 8 or 24 h)."
 
 Sightings = Callable[[JobId], tuple[Seen, ...]]
@@ -56,6 +57,14 @@ class Lease(Protocol):
         """It runs again, or will not come back now."""
         ...
 
+    def descriptors(self, job: JobId) -> tuple[int, ...]:
+        """What keeps them while it is open, in whichever process: the one that restores gets it too."""
+        ...
+
+    def under_way(self, job: JobId, uuids: Sequence[GpuUuid]) -> bool:
+        """Whether a process that another service began brings the job back; its GPUs are kept here then."""
+        ...
+
 
 class NoLease:
     """Where nobody else gives out GPUs."""
@@ -66,6 +75,14 @@ class NoLease:
 
     def release(self, job: JobId) -> None:
         """Nothing was kept."""
+
+    def descriptors(self, job: JobId) -> tuple[int, ...]:
+        """None."""
+        return ()
+
+    def under_way(self, job: JobId, uuids: Sequence[GpuUuid]) -> bool:
+        """Nobody can tell."""
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,8 +176,10 @@ class ForeignEngine:
         if open_one is None:
             ended = isinstance(step, Resume)
             return Done(note="it was resumed") if ended else Failed(found="it was not paused")
+        if isinstance(step, Resume) and self._lease.under_way(step.job, open_one.paused.gpus):
+            return Late(found=f"{BEGUN_BEFORE}; look at {step.job}")
         found = set(self._checkpointer.look(_pids(open_one.paused.processes)).states.values())
-        if found & UNDER_WAY:  # begun by a service that ended since: its lease ended with it
+        if found & UNDER_WAY:  # begun by a service that ended since
             self._lease.reserve(step.job, open_one.paused.gpus)
         else:
             self._lease.release(step.job)
@@ -252,6 +271,8 @@ class ForeignEngine:
             self._book.end(step.job, "gone")
             return Stale(found="its processes have ended meanwhile")
         left = tuple(pid for pid in _pids(paused.processes) if pid not in gone)
+        if self._lease.under_way(step.job, paused.gpus):
+            return Stale(found=BEGUN_BEFORE)
         refused = self._lease.reserve(step.job, paused.gpus)
         if refused is not None:
             return Stale(found=f"it stays paused: {refused}")
@@ -263,7 +284,9 @@ class ForeignEngine:
             self._book.end(step.job, "resumed")
             return Done(took_s=_took(deed), note=_said(deed))
 
-        return self._follow(Moving(step, self._checkpointer.resume(left, _held(paused.processes)), conclude))
+        locks = self._lease.descriptors(step.job)
+        begun = self._checkpointer.resume(left, _held(paused.processes), locks)
+        return self._follow(Moving(step, begun, conclude))
 
     def _follow(self, moving: Moving) -> Moving:
         self._moving[moving.step.job] = moving

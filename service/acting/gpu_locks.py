@@ -99,6 +99,9 @@ class GpuLocks:
         ``leased`` is what this service has given out.
         """
         with self._guard:
+            unlocked = [uuid for uuid in uuids if self._reserved.get(uuid) == job and uuid not in self._held]
+            for uuid in unlocked:  # `under_way` kept them without a lock: another process held those
+                del self._reserved[uuid]
             wanted = tuple(uuid for uuid in uuids if self._reserved.get(uuid) != job)
             for uuid in wanted:
                 if uuid in leased:
@@ -106,9 +109,32 @@ class GpuLocks:
                 if uuid in self._held and uuid not in self._reserved and self._is_fresh(uuid):
                     return f"{uuid} is being leased to somebody else"
             refused = self._take(wanted)
-            if refused is None:
+            if refused is not None:
+                self._reserved |= dict.fromkeys(unlocked, job)
+            else:
                 self._reserved |= dict.fromkeys(wanted, job)
+                for uuid in wanted:
+                    if uuid in self._held:
+                        _name(self._held[uuid][0], f"{_return_of(job)}{self._owner}")
             return refused
+
+    def descriptors(self, job: JobId) -> tuple[int, ...]:
+        """The locks of what is reserved for it. A lock is held as long as any process has it open."""
+        with self._guard:
+            mine = [uuid for uuid, each in self._reserved.items() if each == job]
+            return tuple(self._held[uuid][0] for uuid in mine if uuid in self._held)
+
+    def under_way(self, job: JobId, uuids: Collection[GpuUuid]) -> bool:
+        """Whether a process that is not this one holds some of these for the job's return.
+
+        All of them are reserved for it here then, so that none is given out between its end and ``release``.
+        """
+        with self._guard:
+            if not any(self._comes_back(uuid, job) for uuid in uuids if uuid not in self._held):
+                return False
+            for uuid in uuids:
+                self._reserved.setdefault(uuid, job)
+            return True
 
     def release(self, job: JobId) -> None:
         """What was reserved for it may be leased again."""
@@ -169,12 +195,27 @@ class GpuLocks:
             fresh.append(uuid)
         return None
 
+    def _comes_back(self, uuid: GpuUuid, job: JobId) -> bool:
+        if self._folder is None:
+            return False
+        try:
+            descriptor = os.open(_lock_path(self._folder, uuid), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return _holder(descriptor).startswith(_return_of(job))
+        finally:
+            os.close(descriptor)
+        return False
+
     def _is_fresh(self, uuid: GpuUuid) -> bool:
         """Whether its lock was only just taken: its lease may not be written down yet."""
         return self._held[uuid][1] >= self._monotonic_ms() - JUST_TAKEN_S * 1000
 
     def _lock(self, folder: Path, uuid: GpuUuid) -> str | None:
-        path = folder / f"{re.sub(r'[^A-Za-z0-9-]', '_', uuid)}.lock"
+        path = _lock_path(folder, uuid)
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -182,12 +223,11 @@ class GpuLocks:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            holder = os.pread(descriptor, HOLDER_BYTES, 0).decode(errors="replace").strip()
+            holder = _holder(descriptor)
             os.close(descriptor)
             return f"{uuid} is leased by another Fallow service on this machine ({holder or 'unknown'})"
         _give_to_owner_of(folder, path)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{self._owner}\n".encode()[:HOLDER_BYTES], 0)
+        _name(descriptor, self._owner)
         self._held[uuid] = descriptor, self._monotonic_ms()
         return None
 
@@ -206,6 +246,14 @@ class RestoreLease:
     def release(self, job: JobId) -> None:
         """Nothing of it comes back any more."""
         self.locks.release(job)
+
+    def descriptors(self, job: JobId) -> tuple[int, ...]:
+        """The locks, for the process that restores: they outlive this one."""
+        return self.locks.descriptors(job)
+
+    def under_way(self, job: JobId, uuids: Sequence[GpuUuid]) -> bool:
+        """Whether a process that another service began brings the job back."""
+        return self.locks.under_way(job, uuids)
 
 
 def hold_leased(locks: GpuLocks, register: "Register") -> None:
@@ -226,6 +274,25 @@ def hold_leased(locks: GpuLocks, register: "Register") -> None:
 
     lock(register.holders())
     register.listen(changed)
+
+
+def _lock_path(folder: Path, uuid: GpuUuid) -> Path:
+    return folder / f"{re.sub(r'[^A-Za-z0-9-]', '_', uuid)}.lock"
+
+
+def _return_of(job: JobId) -> str:
+    """How the name begins of a lock that is held until a job's memory is back."""
+    return f"the return of {job}; "
+
+
+def _name(descriptor: int, holder: str) -> None:
+    """Write who holds a lock into its file, for whoever is refused."""
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{holder}\n".encode()[:HOLDER_BYTES], 0)
+
+
+def _holder(descriptor: int) -> str:
+    return os.pread(descriptor, HOLDER_BYTES, 0).decode(errors="replace").strip()
 
 
 def _make(folder: Path) -> None:

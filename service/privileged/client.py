@@ -174,9 +174,9 @@ class HandCheckpointer:
         """Begin to take them off their GPUs."""
         return self._begin("pause", pids, held)
 
-    def resume(self, pids: Sequence[int], held: Held) -> Ongoing:
+    def resume(self, pids: Sequence[int], held: Held, locks: Sequence[int] = ()) -> Ongoing:
         """Begin to bring them back."""
-        return self._begin("resume", pids, held)
+        return self._begin("resume", pids, held, locks)
 
     def look(self, pids: Sequence[int]) -> Deed:
         """Only their states; blocks for a moment."""
@@ -186,7 +186,7 @@ class HandCheckpointer:
             return Deed(ok=False, found=f"fallow-hand: {error}")
         return found
 
-    def _begin(self, verb: str, pids: Sequence[int], held: Held) -> Ongoing:
+    def _begin(self, verb: str, pids: Sequence[int], held: Held, locks: Sequence[int] = ()) -> Ongoing:
         processes = [[pid, self._started_ms.get(pid) or _started_ms(pid)] for pid in pids]
         gone = [pid for pid, started_ms in processes if started_ms is None]
         if gone:
@@ -194,7 +194,7 @@ class HandCheckpointer:
         try:
             sizes = {str(pid): dict(each) for pid, each in held.items()}
             request: wire.Request = {"verb": verb, "processes": processes, "held": sizes}
-            connection = wire.begin(self._path, request, self._trusted)
+            connection = wire.begin(self._path, request, self._trusted, locks)
         except Unanswered as error:
             return Over(Deed(ok=False, found=f"fallow-hand: {error}", undone=True))
         connection.settimeout(LONGEST_S)

@@ -31,7 +31,7 @@ from collector.procfs.entanglements import Entanglement, entanglement
 from collector.procfs.stat import is_same_start
 from service.privileged.journal import HandJournal, open_journal
 from service.privileged.probe import options
-from service.privileged.wire import Refused, Request, serve, server
+from service.privileged.wire import DESCRIPTORS, Refused, Request, serve, server
 
 HOUR_S = 3600.0
 _UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,95}")
@@ -103,7 +103,7 @@ class Hand:
             case "pause":
                 return {"deed": to_tree(self._pause(_processes(request), _held(request), uid))}
             case "resume":
-                return {"deed": to_tree(self._resume(_processes(request), _held(request), uid))}
+                return {"deed": to_tree(self._resume(request, uid))}
             case "tell":
                 return self._tell(request, uid)
             case verb:
@@ -124,8 +124,12 @@ class Hand:
             number = self._journal.begun("pause", processes, uid)
             return self._done(number, self._checkpointer.pause([pid for pid, _ in processes], held))
 
-    def _resume(self, processes: Sequence[tuple[int, int]], held: Held, uid: int) -> Deed:
-        """A stop file does not hold this up: it is the way back."""
+    def _resume(self, request: Request, uid: int) -> Deed:
+        """A stop file does not hold this up: it is the way back.
+
+        The locks of GPUs that came along are kept open by whoever restores, until it is done.
+        """
+        processes, held, locks = _processes(request), _held(request), request.get(DESCRIPTORS, ())
         paused = self._journal.paused()
         for pid, started_ms in processes:
             if not any(pid == each and is_same_start(at_ms, started_ms) for each, at_ms in paused):
@@ -133,7 +137,7 @@ class Hand:
             self._must_be_meant(pid, started_ms)
         with self._acting:
             number = self._journal.begun("resume", processes, uid)
-            return self._done(number, self._checkpointer.resume([pid for pid, _ in processes], held))
+            return self._done(number, self._checkpointer.resume([pid for pid, _ in processes], held, locks))
 
     def _done(self, number: int, ongoing: Any) -> Deed:
         while (deed := ongoing.ended(POLL_S)) is None:

@@ -6,7 +6,7 @@ import select
 import socket
 import struct
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,12 @@ MOST_BYTES = 8 << 20
 
 ASK_TIMEOUT_S = 20.0
 """Of a request that is answered at once; those that move a GPU's memory wait on their socket instead."""
+
+MOST_DESCRIPTORS = 16
+"""A machine has so many GPUs at most, and a lock of each goes along with a resume."""
+
+DESCRIPTORS = "descriptors"
+"""The descriptors that came with a request, put into it here; what the other side writes there is dropped."""
 
 MOST_CONNECTIONS = 32
 """The service asks one thing at a time, and an action or two beside it."""
@@ -65,10 +71,12 @@ def serve(listener: socket.socket, allowed: Collection[int], handle: Handler) ->
         ).start()
 
 
-def begin(path: Path, request: Request, trusted: Collection[int] = (0,)) -> socket.socket:
+def begin(
+    path: Path, request: Request, trusted: Collection[int] = (0,), descriptors: Sequence[int] = ()
+) -> socket.socket:
     """Send a request; its answer is read from what comes back. Raises ``Unanswered``.
 
-    ``trusted`` are the uids that the process behind the socket may have.
+    ``trusted`` are the uids that the process behind the socket may have. It gets copies of ``descriptors``.
     """
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     made.settimeout(ASK_TIMEOUT_S)
@@ -80,7 +88,8 @@ def begin(path: Path, request: Request, trusted: Collection[int] = (0,)) -> sock
         with suppress(
             BrokenPipeError, ConnectionResetError
         ):  # refused before it was heard: the answer says why
-            made.sendall(_line(request))
+            line = _line(request)
+            made.sendall(line[socket.send_fds(made, [line], list(descriptors)) :] if descriptors else line)
     except OSError as error:
         made.close()
         raise Unanswered(f"{path} does not answer ({error.strerror or error})") from error
@@ -127,6 +136,7 @@ def _converse(
     handle: Handler,
     busy: threading.BoundedSemaphore,
 ) -> None:
+    taken: list[int] = []
     try:
         with connection, suppress(OSError):
             connection.settimeout(ASK_TIMEOUT_S)
@@ -134,10 +144,13 @@ def _converse(
             if uid not in allowed:
                 connection.sendall(_line({"refused": f"uid {uid} may ask nothing here"}))
                 return
-            request = _received(connection)
+            request = _received(connection, taken)
             if request is not None:
+                request[DESCRIPTORS] = tuple(taken)
                 connection.sendall(_line(_answer(request, uid, handle)))
     finally:
+        for descriptor in taken:
+            os.close(descriptor)
         busy.release()
 
 
@@ -150,11 +163,18 @@ def _answer(request: Request, uid: int, handle: Handler) -> Mapping[str, Any]:
         return {"refused": f"the request cannot be read: {type(error).__name__} {error}"}
 
 
-def _received(connection: socket.socket) -> Request | None:
-    """The next line as an object; ``None`` at the end, and for what is no such line."""
+def _received(connection: socket.socket, taken: list[int] | None = None) -> Request | None:
+    """The next line as an object; ``None`` at the end, and for what is no such line.
+
+    Descriptors that come with its beginning are added to ``taken``; without it the kernel closes them.
+    """
     held = bytearray()
     while not held.endswith(b"\n"):
-        piece = connection.recv(1 << 16)
+        if taken is None or held:
+            piece = connection.recv(1 << 16)
+        else:
+            piece, came, _, _ = socket.recv_fds(connection, 1 << 16, MOST_DESCRIPTORS)
+            taken += came
         if not piece:
             return None
         held += piece

@@ -159,7 +159,7 @@ class FakeCheckpointer:
             lambda: pause(self.driver, pids, 10_000, lambda: 0.0, held=held, free=self.free_memory)
         )
 
-    def resume(self, pids: Sequence[int], held: Held) -> Ongoing:
+    def resume(self, pids: Sequence[int], held: Held, locks: Sequence[int] = ()) -> Ongoing:
         return self._begun(lambda: resume(self.driver, pids, lambda: 0.0, held=held, free=self.free_memory))
 
     def free_memory(self, uuids: Collection[GpuUuid]) -> dict[GpuUuid, int | None]:

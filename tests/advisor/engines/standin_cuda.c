@@ -5,10 +5,12 @@
  *
  * What NVIDIA's README says a checkpoint cannot do is done badly here as there: a process with a file uvm.PID
  * or ipc.PID fails its checkpoint and is FAILED for good. While there is a file full, a restore finds no memory,
- * and none of that process succeeds ever after (cuda-checkpoint issue 44). */
+ * and none of that process succeeds ever after (cuda-checkpoint issue 44). While there is a file wait, a restore
+ * has not begun. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct {
     unsigned int timeoutMs, reserved0;
@@ -91,6 +93,7 @@ int cuCheckpointProcessRestore(int pid, void *args) {
     char lost[64];
     snprintf(lost, sizeof lost, "lost.%d", pid);
     if (args) return INVALID_VALUE;
+    while (has("wait", 0)) usleep(20000);
     if (!has("full", 0) && !has("lost", pid)) return move("restore", pid, 2, 1, 0);
     move("restore", pid, 2, 2, 0);
     if (has("lost", pid)) return OPERATING_SYSTEM;

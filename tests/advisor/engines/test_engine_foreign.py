@@ -266,6 +266,12 @@ class Kept:
     def release(self, job: JobId) -> None:
         self.held.pop(job, None)
 
+    def descriptors(self, job: JobId) -> tuple[int, ...]:
+        return ()
+
+    def under_way(self, job: JobId, uuids: Sequence[GpuUuid]) -> bool:
+        return False
+
 
 def test_its_gpus_are_kept_for_it_from_before_the_restore_until_it_runs_again(world: World) -> None:
     lease, over = Kept(), threading.Event()

@@ -37,6 +37,7 @@ class StandIn:
         self.deed = deed or Deed(ok=True, found="paused")
         self.done: list[tuple[str, tuple[int, ...]]] = []
         self.held: Held = {}
+        self.locks: list[int] = []
 
     def host(self) -> Host:
         return Host(architecture="x86_64", driver_major=None, uid=0, available_bytes=1)
@@ -48,7 +49,8 @@ class StandIn:
         self.done.append(("pause", tuple(pids)))
         return Over(self.deed)
 
-    def resume(self, pids: Sequence[int], held: Held) -> Over:
+    def resume(self, pids: Sequence[int], held: Held, locks: Sequence[int] = ()) -> Over:
+        self.locks = [os.dup(each) for each in locks]
         self.held = held
         self.done.append(("resume", tuple(pids)))
         return Over(self.deed)
