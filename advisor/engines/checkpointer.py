@@ -24,6 +24,9 @@ CHILD = "advisor.engines.checkpoint_child"
 LONGEST_S = 900.0
 """After so long the child is left to itself: 80 GiB at 0.1 GiB/s. It is never killed: half-done is worse."""
 LOOK_S = 20.0
+HELD_MEMORY = "collector.nvml.held_memory"
+ASK_S = 60.0
+"""NVML's first call takes seconds where persistence mode is off; after a minute it is not known."""
 
 
 class Checkpointer(Protocol):
@@ -125,6 +128,19 @@ class LocalCheckpointer:
         except OSError as error:
             return Over(Deed(ok=False, found=f"the driver could not be asked: {error}", undone=True))
         return Child(child, patience_s)
+
+
+def held_memory(pids: Sequence[int]) -> Held:
+    """Bytes that each process holds on each GPU now, by NVML in a process of its own; empty: not known."""
+    command = [sys.executable, "-P", "-m", HELD_MEMORY, *map(str, pids)]
+    try:
+        asked = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=ASK_S
+        )
+        answer = json.loads(asked.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return {pid: {} for pid in pids}
+    return {pid: answer.get(str(pid)) or {} for pid in pids}
 
 
 class Over:

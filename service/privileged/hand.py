@@ -5,9 +5,9 @@
     tell                    a message on the owner's terminals that accept some (mesg y)
 
 It does not believe the service: a pid has to be the process that was meant, never one of root's; at most so
-many pauses an hour and messages to a person; only what it paused itself is resumed; and while a stop file is
-there it pauses nobody. Each act is in its own journal (``journal.jsonl``, synced) before it is begun, and
-after it ended. No verb sends a signal or ends a process.
+many pauses an hour and messages to a person; only what it paused itself is resumed, where there is room for
+what it measured at the pause; and while a stop file is there it pauses nobody. Each act is in its own journal
+(``journal.jsonl``, synced) before it is begun, and after it ended. No verb sends a signal or ends a process.
 """
 
 import re
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.engines.checkpoint import Deed
-from advisor.engines.checkpointer import Checkpointer, LocalCheckpointer
+from advisor.engines.checkpointer import Checkpointer, LocalCheckpointer, held_memory
 from advisor.engines.gpu_room import Held
 from advisor.engines.telling import Notice, Notifier, TerminalNotifier
 from advisor.register.foreign import Seen
@@ -82,10 +82,12 @@ class Hand:
         stop_files: Sequence[Path],
         *,
         look: Callable[[int], Entanglement | None] = entanglement,
+        measure: Callable[[Sequence[int]], Held] = held_memory,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._checkpointer, self._notifier, self._journal = checkpointer, notifier, journal
         self._stop_files, self._look, self._now_s = tuple(stop_files), look, now_s
+        self._measure = measure
         self._pauses, self._messages = Rate(PAUSES_AN_HOUR), Rate(MESSAGES_AN_HOUR)
         self._processes = Rate(PROCESSES_AN_HOUR)
         self._acting = threading.Lock()
@@ -101,7 +103,7 @@ class Hand:
             case "look":
                 return {"deed": to_tree(self._checkpointer.look(_pids(request)))}
             case "pause":
-                return {"deed": to_tree(self._pause(_processes(request), _held(request), uid))}
+                return {"deed": to_tree(self._pause(request, uid))}
             case "resume":
                 return {"deed": to_tree(self._resume(request, uid))}
             case "tell":
@@ -109,19 +111,25 @@ class Hand:
             case verb:
                 raise Refused(f"{verb!r} is not a verb of fallow-hand")
 
-    def _pause(self, processes: Sequence[tuple[int, int]], held: Held, uid: int) -> Deed:
+    def _pause(self, request: Request, uid: int) -> Deed:
+        processes = _processes(request)
+        _held(request)  # nonsense is refused; what is believed is measured below
         stopped = next((path for path in self._stop_files if path.exists()), None)
         if stopped is not None:
             raise Refused(f"acting is stopped: {stopped} is there")
         for pid, started_ms in processes:
             self._must_be_meant(pid, started_ms)
+        held = self._measure([pid for pid, _ in processes])
+        unknown = next((pid for pid, _ in processes if not held.get(pid)), None)
+        if unknown is not None:
+            raise Refused(f"the driver does not say what process {unknown} holds, so it might not fit back")
         with self._acting:
             now_s = self._now_s()
             if not self._processes.take("all", now_s, len(processes)):
                 raise Refused(f"fallow-hand pauses {PROCESSES_AN_HOUR} processes within the hour at most")
             if not self._pauses.take("all", now_s):
                 raise Refused(f"{PAUSES_AN_HOUR} pauses were made within the hour; fallow-hand makes no more")
-            number = self._journal.begun("pause", processes, uid)
+            number = self._journal.begun("pause", processes, uid, held)
             return self._done(number, self._checkpointer.pause([pid for pid, _ in processes], held))
 
     def _resume(self, request: Request, uid: int) -> Deed:
@@ -129,12 +137,14 @@ class Hand:
 
         The locks of GPUs that came along are kept open by whoever restores, until it is done.
         """
-        processes, held, locks = _processes(request), _held(request), request.get(DESCRIPTORS, ())
+        processes, told, locks = _processes(request), _held(request), request.get(DESCRIPTORS, ())
         paused = self._journal.paused()
         for pid, started_ms in processes:
             if not any(pid == each and is_same_start(at_ms, started_ms) for each, at_ms in paused):
                 raise Refused(f"process {pid} was not paused by fallow-hand")
             self._must_be_meant(pid, started_ms)
+        # Only of a pause that an older version made is the service's word all there is.
+        held = {pid: self._journal.held(pid) or told.get(pid, {}) for pid, _ in processes}
         with self._acting:
             number = self._journal.begun("resume", processes, uid)
             return self._done(number, self._checkpointer.resume([pid for pid, _ in processes], held, locks))

@@ -1,6 +1,7 @@
 """The hand's own journal: a line before each act and one after it, synced; root's alone.
 
-{"n": 3, "at_ms": .., "verb": "pause", "processes": [[pid, started_ms]], "by": 991}
+{"n": 3, "at_ms": .., "verb": "pause", "processes": [[pid, started_ms]], "by": 991,
+ "held": {pid: {uuid: bytes}}}
 {"n": 3, "at_ms": .., "ok": true, "undone": false, "found": ".."}
 """
 
@@ -8,9 +9,12 @@ import json
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from advisor.engines.gpu_room import Held
+from collector.model import GpuUuid
 
 Process = tuple[int, int]
 """A pid and when it started, UTC ms."""
@@ -25,11 +29,15 @@ class HandJournal:
         self._number = max((int(row["n"]) for row in rows), default=0)
         self._open: dict[int, tuple[str, tuple[Process, ...]]] = {}
         self._paused: set[Process] = set()
+        self._held: dict[int, Mapping[GpuUuid, int]] = {}
         for row in rows:
             self._note(row)
 
-    def begun(self, verb: str, processes: Sequence[Process], by: int) -> int:
-        """Durable when it returns; the number of the act. Raises OSError: then it must not be begun."""
+    def begun(self, verb: str, processes: Sequence[Process], by: int, held: Held | None = None) -> int:
+        """Durable when it returns; the number of the act. Raises OSError: then it must not be begun.
+
+        ``held``: what the hand measured of the processes.
+        """
         with self._guard:
             number = self._number + 1
             row = {
@@ -39,6 +47,8 @@ class HandJournal:
                 "processes": [list(each) for each in processes],
                 "by": by,
             }
+            if held is not None:
+                row["held"] = {str(pid): dict(sizes) for pid, sizes in held.items()}
             self._append(row)
             self._number = number
             self._note(row)
@@ -62,6 +72,11 @@ class HandJournal:
         with self._guard:
             return frozenset(self._paused)
 
+    def held(self, pid: int) -> Mapping[GpuUuid, int] | None:
+        """What a process held when it was last paused; ``None``: that was not written down yet then."""
+        with self._guard:
+            return self._held.get(pid)
+
     def _note(self, row: dict[str, Any]) -> None:
         """A pause counts from its beginning: one that was cut off may have happened."""
         if "verb" in row:
@@ -69,6 +84,11 @@ class HandJournal:
             self._open[row["n"]] = (row["verb"], processes)
             if row["verb"] == "pause":
                 self._paused |= set(processes)
+                sizes = dict(row.get("held") or {})
+                for pid, _ in processes:
+                    self._held.pop(pid, None)
+                    if sizes.get(str(pid)):
+                        self._held[pid] = sizes[str(pid)]
             return
         verb, processes = self._open.pop(row["n"], ("", ()))
         if (verb == "resume" and row["ok"]) or (verb == "pause" and not row["ok"] and row["undone"]):

@@ -12,6 +12,7 @@ import pytest
 
 from advisor.engines.checkpoint import MANAGED_BYTES, Target, unfit
 from advisor.engines.checkpoint_child import free_memory
+from advisor.engines.checkpointer import held_memory
 from advisor.engines.cuda_driver import LibraryDriver
 from collector.model import GpuUuid
 from tests.advisor.engines.foreign_parts import FIT, calm
@@ -109,6 +110,15 @@ def test_free_memory_is_what_the_driver_says_now(cuda: Cuda, driver: Driver) -> 
     uuid, nobody = GpuUuid(driver.gpu(0).uuid), GpuUuid("GPU-nobody")
     driver.gpu(0).memory_used = 30 * GIB
     assert free_memory([uuid, nobody]) == {uuid: 80 * GIB - 30 * GIB - GIB // 2, nobody: None}
+
+
+def test_what_processes_hold_is_what_the_driver_says_now(cuda: Cuda, driver: Driver) -> None:
+    uuid = GpuUuid(driver.gpu(0).uuid)
+    driver.gpu(0).process(41, 3 * GIB)
+    driver.gpu(0).process(42, 0)
+    assert held_memory([41, 42, 43]) == {41: {uuid: 3 * GIB}, 42: {}, 43: {}}, "0 bytes is not known"
+    driver.fail("nvmlDeviceGetComputeRunningProcesses_v3", UNKNOWN)
+    assert held_memory([41]) == {41: {}}
 
 
 def test_the_drivers_own_functions_are_used_whatever_python_packages_are_there(

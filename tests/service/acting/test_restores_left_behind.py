@@ -135,7 +135,12 @@ def test_the_hand_holds_the_locks_while_it_restores(tmp_path: Path) -> None:
     checkpointer = StandIn()
     journal = open_journal(tmp_path / "journal.jsonl")
     hand = Hand(
-        checkpointer, Ear(), journal, (), look=lambda pid: Entanglement(pid=pid, started_ms=began, uid=1000)
+        checkpointer,
+        Ear(),
+        journal,
+        (),
+        look=lambda pid: Entanglement(pid=pid, started_ms=began, uid=1000),
+        measure=lambda pids: {pid: {GpuUuid("GPU-a"): GIB} for pid in pids},
     )
     listener = server(tmp_path / "socket")
     threading.Thread(target=serve, args=(listener, {os.geteuid()}, hand.handle), daemon=True).start()

@@ -5,7 +5,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +99,10 @@ def test_while_the_probe_is_away_the_service_sees_what_it_may(
     table.close()
 
 
+def measured(pids: Sequence[int]) -> dict[int, dict[GpuUuid, int]]:
+    return {pid: {GpuUuid("GPU-a"): 5} for pid in pids}
+
+
 @pytest.mark.parametrize("pids", [[0], [-1], [2**31], [1] * (MOST_PIDS + 1)])
 def test_the_probe_refuses_what_is_no_pid(pids: list[int]) -> None:
     with pytest.raises(Refused):
@@ -127,7 +131,7 @@ def test_a_pause_by_the_hand_and_the_way_back(
 ) -> None:
     checkpointer = StandIn()
     journal = open_journal(tmp_path / "journal.jsonl")
-    path = serving(Hand(checkpointer, Ear(), journal, ()).handle)
+    path = serving(Hand(checkpointer, Ear(), journal, (), measure=measured).handle)
     hand = HandCheckpointer(path, lambda: "570.1", (OWN,), drivers=(570, 590))
     assert hand.host().driver_major == 570
     assert hand.host().drivers == (570, 590), "the site's list, and not the hand's"

@@ -14,7 +14,7 @@ from advisor.engines.gpu_room import Held
 from advisor.engines.telling import Notice, Told
 from advisor.register.foreign import Seen
 from advisor.written import to_tree
-from collector.model import NodeName
+from collector.model import GpuUuid, NodeName
 from collector.procfs.entanglements import Entanglement
 from service.privileged.hand import (
     MESSAGES_AN_HOUR,
@@ -28,6 +28,7 @@ from service.privileged.wire import Refused
 
 SERVICE = 991
 BEGUN_MS = 1_000_000
+GPU = GpuUuid("GPU-a")
 
 
 class StandIn:
@@ -77,6 +78,7 @@ class World:
         self.folder, self.checkpointer, self.ear, self.now_s = folder, StandIn(deed), Ear(), 0.0
         self.processes: dict[int, tuple[int, int | None]] = {50: (BEGUN_MS, 1000)}
         self.stop = folder / "stop-acting"
+        self.measured: dict[int, dict[GpuUuid, int]] = {}
         self.again()
 
     def again(self) -> None:
@@ -87,6 +89,7 @@ class World:
             open_journal(self.folder / "journal.jsonl"),
             (self.stop,),
             look=self._look,
+            measure=lambda pids: {pid: self.measured.get(pid, {GPU: 7}) for pid in pids},
             now_s=lambda: self.now_s,
         )
 
@@ -155,10 +158,30 @@ def test_only_what_it_paused_itself_is_resumed_also_after_a_restart(world: World
         world.ask("resume", processes=MEANT)
 
 
-def test_what_a_process_held_reaches_whoever_makes_sure_of_room(world: World) -> None:
+def test_room_is_made_sure_of_for_what_it_measured_itself_whatever_it_is_told(world: World) -> None:
+    world.measured = {50: {GPU: 40 << 30}}
+    world.ask("pause", processes=MEANT, held={"50": {"GPU-a": 1}})
+    world.measured = {}
+    world.again()
+    world.ask("resume", processes=MEANT, held={"50": {"GPU-b": 1}})
+    assert world.checkpointer.held == {50: {GPU: 40 << 30}}
+
+
+def test_of_a_pause_by_an_older_version_it_has_the_services_word_alone(world: World) -> None:
     world.ask("pause", processes=MEANT)
+    journal = world.folder / "journal.jsonl"
+    rows = [{key: row[key] for key in row if key != "held"} for row in world.rows()]
+    journal.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    world.again()
     world.ask("resume", processes=MEANT, held={"50": {"GPU-a": 7}})
-    assert world.checkpointer.held == {50: {"GPU-a": 7}}
+    assert world.checkpointer.held == {50: {GPU: 7}}
+
+
+def test_what_it_cannot_measure_it_does_not_pause(world: World) -> None:
+    world.measured = {50: {}}
+    with pytest.raises(Refused, match="does not say what process 50 holds"):
+        world.ask("pause", processes=MEANT, held={"50": {"GPU-a": 7}})
+    assert world.checkpointer.done == [] and world.rows() == []
 
 
 @pytest.mark.parametrize("held", [{"50": {"--help": 7}}, {"50": {"GPU a": 7}}, {"50": {"GPU-a": -1}}])
