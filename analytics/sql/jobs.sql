@@ -6,6 +6,7 @@
 -- @param project text = NULL: only what this project held
 -- @param user text = NULL: only what this user held
 -- @param model text = NULL: only GPUs of this model
+-- @param job text = NULL: only the job of this id
 -- @mark hours_to rollup_1h
 -- @mark days_to rollup_1d
 -- @column job text: the job's id
@@ -49,6 +50,7 @@ WITH sums AS (
         sum_ratio(wasted_energy_ms, wasted_ms, share_of_device) AS wasted_energy_known_ratio
     FROM holder_rows($from_ts, $to_ts, $hours_to, $days_to, $node, $project, $user, $model)
     WHERE holder_id IS NOT NULL
+        AND ($job IS NULL OR holder_id IN (SELECT holder_id FROM holders WHERE job = $job))
     GROUP BY holder_id
 ), each_gpu AS (
     SELECT

@@ -1,6 +1,6 @@
 """Gathers what one look of the alerts rests on, from the acting half and by named queries. Blocks; reads."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -10,14 +10,18 @@ from advisor.limits import Limits
 from advisor.live.observed import Observed
 from advisor.live.recorded import moment_ms
 from advisor.model import ClusterState
+from advisor.statements import rows_of
 from analytics.query import run
 from collector.model import GpuUuid, JobId
 from collector.store.gaps import NOT_RUNNING
-from service.alerts.facts import Away, Blindness, Day, Facts
+from service.alerts.book import statement
+from service.alerts.ended_jobs import BACK_MS, SETTLES_MS, least_gpu_hours
+from service.alerts.facts import Away, Blindness, Day, Ended, Facts
 
 if TYPE_CHECKING:
     from collector.clock import Clock
     from collector.store.database import Store
+    from service.config.alerting import AlertsConfig
     from service.config.model import Config
 
 HOUR_MS = 3_600_000
@@ -52,6 +56,7 @@ def facts_of(store: "Store", config: "Config", clock: "Clock", eyes: Eyes) -> Fa
         away = away_of(_gaps(connection, now_ms, AWAY_BACK))
         target = config.alerts.utilization_target_ratio
         day = _day(connection, now_ms) if target > 0 else None
+        ended = tuple(ends_of(connection, config.alerts, now_ms))
     return Facts(
         now_ms=now_ms,
         tick_ms=tick_ms,
@@ -67,6 +72,7 @@ def facts_of(store: "Store", config: "Config", clock: "Clock", eyes: Eyes) -> Fa
         blind=blind,
         away=away,
         day=day,
+        ended=ended,
     )
 
 
@@ -134,6 +140,24 @@ def _blind(connection: Any, now_ms: int, tick_ms: int) -> tuple[Blindness, ...]:
     if not any(row["reason"] for row in sources):
         return ()
     return blindness_of(sources, _gaps(connection, now_ms, GAPS_BACK), now_ms, tick_ms)
+
+
+def ends_of(connection: Any, config: "AlertsConfig", now_ms: int) -> Iterator[Ended]:
+    """The ends that somebody wants to hear of, each with the job's hours from its first GPU to its last."""
+    least = least_gpu_hours(config)
+    if least is None:
+        return
+    span = {"from_ms": now_ms - BACK_MS, "to_ms": now_ms - SETTLES_MS, "least_gpu_hours": least}
+    for each in rows_of(connection.execute(statement("ended_jobs"), span)):
+        since, until = _minute(each["from_ms"]), _minute(each["to_ms"]) + timedelta(minutes=1)
+        for row in _rows(connection, "jobs", job=each["job"], from_ts=since, to_ts=until):
+            yield Ended(
+                job=JobId(each["job"]),
+                from_ms=each["from_ms"],
+                to_ms=each["to_ms"],
+                gpus=tuple(map(GpuUuid, each["gpus"].split(","))),
+                row=row,
+            )
 
 
 def _gaps(connection: Any, now_ms: int, back: timedelta) -> list[dict[str, Any]]:

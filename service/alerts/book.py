@@ -53,6 +53,13 @@ class AlertBook:
     def __init__(self, store: "Store") -> None:
         self._store = store
 
+    def watch_ends(self, wanted: bool, at_ms: int) -> None:
+        """Note since when ends of jobs are told of, or that they are not; blocks for a commit."""
+        if wanted:
+            self._write("noting an alert's begin", "mark", watched=AlertKind.JOB_ENDED.value, at_ms=at_ms)
+        else:
+            self._write("noting an alert's end", "unmark", watched=AlertKind.JOB_ENDED.value)
+
     def docket(self, told_ms: int) -> Docket:
         """The open cases, the closed ones of which a word went out since ``told_ms``, the next number."""
         cases = [_case(row) for row in self._asked("read_cases", told_ms=told_ms)]
@@ -66,10 +73,10 @@ class AlertBook:
         """Keep cases as they are now and letters that are to go out, all or nothing."""
         with self._store.writing("keeping alerts") as connection:
             for change in changes:
-                connection.execute(_statement("put_case"), {**_row(change.case), "at_ms": at_ms})
-            rows = rows_of(connection.execute(_statement("next_numbers")))
+                connection.execute(statement("put_case"), {**_row(change.case), "at_ms": at_ms})
+            rows = rows_of(connection.execute(statement("next_numbers")))
             for number, letter in enumerate(letters, start=int(rows[0]["letter_number"])):
-                connection.execute(_statement("add_letter"), _letter_row(replace(letter, number=number)))
+                connection.execute(statement("add_letter"), _letter_row(replace(letter, number=number)))
 
     def due(self, at_ms: int) -> tuple[Kept, ...]:
         """Letters that are due, and those that are posted and of which nothing more is known, by number."""
@@ -79,12 +86,12 @@ class AlertBook:
         """Put letters into a digest, which is kept as a letter of its own; a single one goes as it is."""
         with self._store.writing("gathering alerts") as connection:
             if len(gathered) == 1:
-                connection.execute(_statement("release_letter"), {"number": gathered[0].number})
+                connection.execute(statement("release_letter"), {"number": gathered[0].number})
                 return
-            number = int(rows_of(connection.execute(_statement("next_numbers")))[0]["letter_number"])
-            connection.execute(_statement("add_letter"), _letter_row(replace(digest, number=number)))
+            number = int(rows_of(connection.execute(statement("next_numbers")))[0]["letter_number"])
+            connection.execute(statement("add_letter"), _letter_row(replace(digest, number=number)))
             numbers = [letter.number for letter in gathered]
-            connection.execute(_statement("gather_letters"), {"digest": number, "numbers": numbers})
+            connection.execute(statement("gather_letters"), {"digest": number, "numbers": numbers})
 
     def posted(self, number: int, at_ms: int) -> None:
         """Note that a letter is in the outbox."""
@@ -131,24 +138,25 @@ class AlertBook:
         since_ms = arrival.made_ms - SLACK_MS
         reached = {"job": arrival.job, "since_ms": since_ms, "at_ms": at_ms, "way": way}
         with self._store.writing("noting whom an alert reached") as connection:
-            if not connection.execute(_statement("reach_telling"), reached).fetchall():
+            if not connection.execute(statement("reach_telling"), reached).fetchall():
                 if at_ms - arrival.made_ms < LOST_MS:
                     return
                 told = {"job": arrival.job, "at_ms": at_ms, "rung": "tell", "message": arrival.message}
                 connection.execute(advisors("add_telling"), {**told, "reached": way})
-            connection.execute(_statement("note_telling"), {"number": arrival.number, "at_ms": at_ms})
+            connection.execute(statement("note_telling"), {"number": arrival.number, "at_ms": at_ms})
 
     def _asked(self, name: str, **parameters: object) -> tuple[dict[str, Any], ...]:
         with self._store.reader() as connection:
-            return rows_of(connection.execute(_statement(name), parameters))
+            return rows_of(connection.execute(statement(name), parameters))
 
     def _write(self, doing: str, name: str, **values: object) -> None:
         with self._store.writing(doing) as connection:
-            connection.execute(_statement(name), values)
+            connection.execute(statement(name), values)
 
 
 @cache
-def _statement(name: str) -> str:
+def statement(name: str) -> str:
+    """The text of a statement of the alerts."""
     return (_FOLDER / f"{name}.sql").read_text(encoding="utf-8")
 
 

@@ -8,7 +8,7 @@ was said is over; so the words on one key within a quiet time are at most twice 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from service.alerts.model import WORTH_A_WORD, Case, Change, Condition, Patience, Sighting, Turn
+from service.alerts.model import EVENTS, WORTH_A_WORD, Case, Change, Condition, Patience, Sighting, Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +139,8 @@ def _closed(docket: Docket, calm: Mapping[str, int], seen: Sighting, patience: P
         if seen.at_ms - since_ms < patience.closes_after_ms:
             continue
         case = replace(docket.open[key], closed_ms=seen.at_ms, because=seen.calm.get(key, "it is over"))
-        yield Change(case=case, turn=Turn.CLOSED, word=case.told_ms is not None)
+        lasts = case.condition.kind not in EVENTS
+        yield Change(case=case, turn=Turn.CLOSED, word=lasts and case.told_ms is not None)
 
 
 def _worded(case: Case, turn: Turn, past: Case | None, at_ms: int, patience: Patience) -> Change:

@@ -20,6 +20,7 @@ from collector.model import JobId
 from service.alerts.book import AlertBook, Kept
 from service.alerts.cases import Docket, Watch, after, follow, opened_at_once, unheard
 from service.alerts.digest import digest_of
+from service.alerts.ended_jobs import least_gpu_hours
 from service.alerts.facts import Facts
 from service.alerts.idle import condition_of
 from service.alerts.letters import (
@@ -88,6 +89,7 @@ class AlertDesk:
         self._docket: Docket | None = None
         self._unheard: frozenset[int] = frozenset()
         self._watch = Watch()
+        self._ends_noted = False
         self._recent: tuple[int, Facts] | None = None
         self._lock = threading.Lock()
 
@@ -105,6 +107,7 @@ class AlertDesk:
 
     def look(self) -> tuple[Change, ...]:
         """One look at the cluster; what it changed is kept, with its letters, before this returns."""
+        self._watch_ends()
         facts = self._ground.facts()
         with self._lock:
             docket = self._known(facts.now_ms)
@@ -118,6 +121,14 @@ class AlertDesk:
             self._docket = after(docket, changes, seen.at_ms, self._patience)
             self._watch = watch
         return changes
+
+    def _watch_ends(self) -> None:
+        """Once a start: of what ended before messages about that were switched on nobody is told."""
+        if self._ends_noted:
+            return
+        wanted = least_gpu_hours(self._ground.config) is not None
+        self._ground.book.watch_ends(wanted, self._ground.clock.now_ms())
+        self._ends_noted = True
 
     def deliver(self) -> None:
         """Gather what is due together, post what is due, and note what became of what was posted."""

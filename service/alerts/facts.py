@@ -5,6 +5,7 @@ They are gathered in ``service.alerts.asking``; here is no reading of anything.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from advisor.limits import Limits
 from advisor.live.observed import Observed
@@ -45,13 +46,24 @@ class Day:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A job that has ended and that nobody was told of yet; ``row`` is its row of the query ``jobs``."""
+
+    job: JobId
+    from_ms: int
+    to_ms: int
+    gpus: tuple[GpuUuid, ...]
+    row: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """Everything that the rules of the alerts may look at.
 
     ``places`` names GPUs as people do (``node1:3``). ``newest_ms`` has, by node, the newest sample of each
     installed GPU, ``None`` when it has had none for ten minutes. ``last_tick_ms`` is ``None`` before the
     first tick of this service; ``away`` is ``None`` where none ended within the hour. ``halt`` says why
-    nothing is done at all, ``waits`` what each waiting job waits for.
+    nothing is done at all, ``waits`` what each waiting job waits for, ``ended`` which ends are to be told.
     """
 
     now_ms: int
@@ -68,6 +80,7 @@ class Facts:
     blind: tuple[Blindness, ...] = ()
     away: Away | None = None
     day: Day | None = None
+    ended: tuple[Ended, ...] = ()
 
     def unjudged(self, kind: FindingKind) -> set[str]:
         """The UUIDs of GPUs that were not judged for this kind: all of them, while analyses are overdue."""

@@ -16,13 +16,15 @@ from advisor.policies.ladder import Rung, Standing, clock_ms, standing
 from advisor.policies.protection import restraint, silence
 from advisor.policies.sayings import job_name, lasting
 from analytics.findings.words import clock
-from analytics.model import IDLENESS, Evidence
+from analytics.model import IDLENESS, Evidence, FindingKind
 from collector.model import JobId
 from service.alerts.facts import Facts
 from service.alerts.model import AlertKind, Condition, Sighting
 from service.alerts.sayings import keeping, measured, where
 
 PREFIX = f"{AlertKind.HELD_IDLE.value}:"
+NEVER_LONG = frozenset({FindingKind.CRASH_LOOP, FindingKind.SLEEPING_BATCH})
+"""What else says why a job does nothing, where no GPU of it was found idle by itself."""
 DOES = {
     Rung.RELEASE: "it is asked to give its cached memory back",
     Rung.PAUSE: "it is paused; nothing is lost",
@@ -170,6 +172,7 @@ def _is_ours(key: str) -> bool:
 
 def _says(facts: Facts, job: Job, place: str) -> str:
     found = [f.sentence for f in facts.observed.findings_of(job.id) if f.kind in IDLENESS]
+    found = found or [f.sentence for f in facts.observed.findings_of(job.id) if f.kind in NEVER_LONG]
     idle_s = (facts.now_ms - (job.idle_since_ms or facts.now_ms)) / 1000
     if len(found) == 1:
         return found[0]

@@ -14,7 +14,9 @@ from zoneinfo import ZoneInfo
 
 from advisor.policies.sayings import gib, lasting, percent
 from service.alerts.hours import is_working, next_digest, next_hours
-from service.alerts.model import AlertKind, Case, Change, Condition, Turn
+from service.alerts.model import EVENTS, AlertKind, Case, Change, Condition, Turn
+from service.alerts.strangers import KINDS as KINDS_OF_STRANGERS
+from service.alerts.whole_jobs import KINDS as KINDS_OF_JOBS
 from service.client.printable import OUR_SPACES, on_a_line, unlinked
 from service.config.alerting import EVERYTHING, AlertsConfig, ReceiverConfig
 from service.config.telling import DeliveryConfig
@@ -22,16 +24,12 @@ from service.delivery.addresses import receiver_of
 from service.delivery.dialects import uncalled
 
 OWNERS_KINDS = frozenset(
-    {
-        AlertKind.HELD_IDLE,
-        AlertKind.USES_PART,
-        AlertKind.STRAGGLER,
-        AlertKind.MEMORY_HOG,
-        AlertKind.QUOTA_STARVED,
-    }
+    {AlertKind.HELD_IDLE, AlertKind.MEMORY_HOG, AlertKind.QUOTA_STARVED, AlertKind.JOB_ENDED, *KINDS_OF_JOBS}
 )
 PROJECT_KINDS = OWNERS_KINDS
 FALLEN = "falling"
+GIVEN = "given_gpu_hours"
+"""The evidence of a job's end by which who wants to hear of it is chosen."""
 USER, PROJECT, OPERATOR = "user", "project", "to"
 MOST_CHARS = 4_000
 """Names and commands in a text can be as long as somebody likes."""
@@ -138,7 +136,23 @@ def audience(condition: Condition, config: AlertsConfig, delivery: DeliveryConfi
     if config.owners and condition.kind in PROJECT_KINDS and (condition.project or "") in delivery.projects:
         found.append(Receiver(role=PROJECT, name=condition.project or ""))
     found += [Receiver(role=OPERATOR, name=each) for each in config.to]
+    if condition.kind is AlertKind.JOB_ENDED:
+        return tuple(each for each in found if _asked_for_ends(each, condition, config, delivery))
     return tuple(found)
+
+
+def _asked_for_ends(
+    receiver: Receiver, condition: Condition, config: AlertsConfig, delivery: DeliveryConfig
+) -> bool:
+    """Whether a receiver wants a message at the end of a job of this size; others than owners ask by name."""
+    own = wishes_of(receiver, config, delivery).ended_gpu_hours
+    if receiver.role == USER:
+        least = own or config.ended_gpu_hours
+    else:
+        names = (receiver.name, goes_to(receiver, delivery))
+        least = own if any(name in config.by_receiver for name in names) else 0.0
+    given = next((each.value for each in condition.evidence if each.name == GIVEN), None)
+    return least > 0 and isinstance(given, int | float) and given >= least
 
 
 def is_reachable(user: str | None, delivery: DeliveryConfig) -> bool:
@@ -179,6 +193,8 @@ def when(kind: AlertKind, wishes: ReceiverConfig, at_ms: int, lately: int) -> Mo
 
 def title_of(case: Case, turn: Turn | str) -> str:
     """The subject of a letter."""
+    if case.condition.kind in EVENTS:
+        return harmless(case.condition.title)
     head = {Turn.OPENED: "", Turn.WORSE: "Worse: ", Turn.CLOSED: "Over: "}.get(Turn(turn), "")
     return f"{head}{harmless(case.condition.title)}"
 
@@ -238,6 +254,8 @@ def link_of(condition: Condition, dashboard_url: str) -> str:
         return f"{base}/"
     if condition.kind is AlertKind.QUOTA_STARVED:
         return f"{base}/queue"
+    if condition.kind in KINDS_OF_STRANGERS:
+        return f"{base}/findings?kind={condition.kind.value}"
     if condition.kind is AlertKind.GPU_FAULT and condition.gpus:
         return f"{base}/gpu?gpu={quote(condition.gpus[0], safe='')}"
     return f"{base}/jobs?job={quote(condition.job or '', safe='')}"

@@ -7,6 +7,7 @@ the rest is calm. Nothing is judged anew here.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from advisor.arithmetic.projects import allocated, tree_of, upward
 from advisor.limits import Mode
@@ -18,11 +19,15 @@ from advisor.transition import SHARE_SLACK
 from analytics.findings.words import clock
 from analytics.model import Evidence, Finding, FindingKind
 from collector.model import JobId
+from service.alerts.ended_jobs import ended_jobs
 from service.alerts.facts import Facts
 from service.alerts.idle import ended, idle_jobs
 from service.alerts.model import WORSE, WORTH_A_WORD, AlertKind, Condition, Sighting
 from service.alerts.sayings import keeping, measured, where
-from service.alerts.whole_jobs import whole_jobs
+from service.alerts.strangers import KINDS as KINDS_OF_STRANGERS
+from service.alerts.strangers import strangers
+from service.alerts.whole_jobs import KINDS as KINDS_OF_JOBS
+from service.alerts.whole_jobs import told_once, whole_jobs
 from service.config.alerting import AlertsConfig
 
 STALE_TICKS = 3
@@ -35,22 +40,24 @@ def sight(facts: Facts, config: AlertsConfig, open_keys: Iterable[str]) -> Sight
     keys = tuple(open_keys)
     made: dict[AlertKind, Callable[[], Sighting]] = {
         AlertKind.HELD_IDLE: lambda: idle_jobs(facts, keys),
-        AlertKind.USES_PART: lambda: whole_jobs(facts, AlertKind.USES_PART, keys),
-        AlertKind.STRAGGLER: lambda: whole_jobs(facts, AlertKind.STRAGGLER, keys),
+        **{kind: partial(whole_jobs, facts, kind, keys) for kind in KINDS_OF_JOBS},
+        **{kind: partial(strangers, facts, kind, keys) for kind in KINDS_OF_STRANGERS},
         AlertKind.MEMORY_HOG: lambda: memory_hogs(facts, keys),
         AlertKind.GPU_FAULT: lambda: gpu_faults(facts),
         AlertKind.LOW_UTILIZATION: lambda: low_utilization(facts, config),
         AlertKind.QUOTA_STARVED: lambda: starved_quotas(facts, config),
         AlertKind.COLLECTOR_BLIND: lambda: blindness(facts, config),
+        AlertKind.JOB_ENDED: lambda: ended_jobs(facts, config),
     }
     parts = [rule() for kind, rule in made.items() if kind.value in config.kinds]
     off = {key: "this kind of alert is switched off" for key in keys if _kind(key) not in config.kinds}
-    return Sighting(
+    seen = Sighting(
         at_ms=facts.now_ms,
         holds={key: found for part in parts for key, found in part.holds.items()},
         unknown=frozenset().union(*(part.unknown for part in parts)),
         calm={**off, **{key: why for part in parts for key, why in part.calm.items()}},
     )
+    return told_once(seen)
 
 
 def memory_hogs(facts: Facts, open_keys: Iterable[str]) -> Sighting:

@@ -1,49 +1,106 @@
-"""A job over all its GPUs: it uses a part of them, or most wait for a few. One case a job. Pure.
+"""Jobs of which something was found: one case a job and kind, on however many GPUs it was found. Pure.
 
-A job of which nothing works is the ladder's (``service.alerts.idle``). Nothing is done because of these.
+A job of which nothing works now is the ladder's (``service.alerts.idle``). Nothing is done because of these.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from advisor.model import ActionClass, Job
 from advisor.plan import Rule
 from advisor.policies.protection import silence
 from advisor.policies.sayings import job_name
-from analytics.model import Finding, FindingKind
+from analytics.model import Evidence, Finding, FindingKind
 from collector.model import JobId
 from service.alerts.facts import Facts
 from service.alerts.idle import ended
 from service.alerts.model import WORTH_A_WORD, AlertKind, Condition, Sighting
-from service.alerts.sayings import keeping, measured
+from service.alerts.sayings import keeping, measured, where
 
-KINDS: Mapping[AlertKind, FindingKind] = {
-    AlertKind.USES_PART: FindingKind.USES_PART,
-    AlertKind.STRAGGLER: FindingKind.STRAGGLER,
-}
-TITLES = {
-    AlertKind.USES_PART: "uses a part of its GPUs",
-    AlertKind.STRAGGLER: "works unevenly over its GPUs",
-}
-NEXT = {
-    AlertKind.USES_PART: "Fallow takes no GPU from it. Ask for fewer next time, or use all of them.",
-    AlertKind.STRAGGLER: "Fallow does nothing to it; see that GPU's data, clock and share of the work.",
-}
-CALM = {
-    AlertKind.USES_PART: "it uses all of its GPUs, or none",
-    AlertKind.STRAGGLER: "its GPUs are used alike now",
+HOURS = "idle_gpu_hours"
+SENTENCES = 2
+"""So many GPUs' sentences are told; they differ in little but the GPU's name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Words:
+    """What a case of a kind says beside the findings' own sentences.
+
+    ``costs``: its idle GPU-hours stand in the title. ``begins``: a job that has never computed counts as
+    starting up, which is what such a case is about, and so no reason to be silent.
+    """
+
+    finding: FindingKind
+    title: str
+    next: str
+    calm: str
+    costs: bool = False
+    begins: bool = False
+
+
+KINDS: Mapping[AlertKind, _Words] = {
+    AlertKind.USES_PART: _Words(
+        finding=FindingKind.USES_PART,
+        title="uses a part of its GPUs",
+        next="Fallow takes no GPU from it. Ask for fewer next time, or use all of them.",
+        calm="it uses all of its GPUs, or none",
+    ),
+    AlertKind.STRAGGLER: _Words(
+        finding=FindingKind.STRAGGLER,
+        title="works unevenly over its GPUs",
+        next="Fallow does nothing to it; see that GPU's data, clock and share of the work.",
+        calm="its GPUs are used alike now",
+    ),
+    AlertKind.CRASH_LOOP: _Words(
+        finding=FindingKind.CRASH_LOOP,
+        title="crashes and starts again and again",
+        next="Fallow does nothing to it by itself. Read in its log why it dies; ending it, or allowing fewer "
+        "restarts, gives its GPUs back.",
+        calm="its processes live on now",
+        costs=True,
+        begins=True,
+    ),
+    AlertKind.SLEEPING_BATCH: _Words(
+        finding=FindingKind.SLEEPING_BATCH,
+        title="has never computed on its GPUs",
+        next="Fallow does nothing to it by itself. Its log says what it waits for; ending it gives its GPUs "
+        "back.",
+        calm="it has computed",
+        costs=True,
+        begins=True,
+    ),
+    AlertKind.RARELY_USED: _Words(
+        finding=FindingKind.RARELY_USED,
+        title="uses its GPUs rarely",
+        next="Fallow does nothing to it. A share of a GPU, a scale to zero or fixed hours would do.",
+        calm="it is used more than rarely, or not at all",
+        costs=True,
+    ),
+    AlertKind.LOW_SATURATION: _Words(
+        finding=FindingKind.LOW_SATURATION,
+        title="fills little of its GPUs while it works",
+        next="Fallow does nothing to it. Larger batches, more workers that load data, or a smaller GPU help.",
+        calm="it fills more of its GPUs now",
+    ),
+    AlertKind.RESERVED_BY_DESIGN: _Words(
+        finding=FindingKind.RESERVED_BY_DESIGN,
+        title="reserves memory by design and serves little",
+        next="Fallow does nothing to it. The server's own limit, a share of a GPU or a scale to zero help.",
+        calm="it serves more, or holds less memory",
+    ),
 }
 
 
 def whole_jobs(facts: Facts, kind: AlertKind, open_keys: Iterable[str]) -> Sighting:
     """The jobs of which this is so; those of which a GPU is not judged are unknown, never calm."""
-    finding_kind, prefix = KINDS[kind], f"{kind.value}:"
-    found = {
-        each.holder.job: each
-        for each in facts.observed.analysis.findings
-        if each.kind is finding_kind and each.holder is not None
-    }
+    words, prefix = KINDS[kind], f"{kind.value}:"
+    found: defaultdict[JobId, list[Finding]] = defaultdict(list)
+    for each in facts.observed.analysis.findings:
+        if each.kind is words.finding and each.holder is not None:
+            found[each.holder.job].append(each)
     open_jobs = {JobId(key.removeprefix(prefix)) for key in open_keys if key.startswith(prefix)}
-    unjudged = facts.unjudged(finding_kind)
+    unjudged = facts.unjudged(words.finding)
     holds: dict[str, Condition] = {}
     unknown, calm = set(), {}
     for id in sorted({*found, *open_jobs}):
@@ -52,6 +109,8 @@ def whole_jobs(facts: Facts, kind: AlertKind, open_keys: Iterable[str]) -> Sight
             calm[key] = ended(facts.state, id)
             continue
         silent = silence(facts.state, job, ActionClass.RECLAIM, facts.limits, facts.advice)
+        if silent is not None and words.begins and silent.rule is Rule.MIN_RUNTIME:
+            silent = None
         if silent is not None and silent.rule is not Rule.TELEMETRY:
             calm[key] = silent.reason
         elif id in found:
@@ -59,25 +118,49 @@ def whole_jobs(facts: Facts, kind: AlertKind, open_keys: Iterable[str]) -> Sight
         elif silent is not None or set(placement.gpus) & unjudged:
             unknown.add(key)
         else:
-            calm[key] = CALM[kind]
+            calm[key] = words.calm
     return Sighting(at_ms=facts.now_ms, holds=holds, unknown=frozenset(unknown), calm=calm)
 
 
-def _condition(facts: Facts, kind: AlertKind, job: Job, finding: Finding) -> Condition:
+def told_once(seen: Sighting) -> Sighting:
+    """The look without a second case of a job that idles: its case as an idle job tells what was found.
+
+    What is left out is neither bad nor calm.
+    """
+    idle = {each.job for each in seen.holds.values() if each.kind is AlertKind.HELD_IDLE}
+    twice = {key for key, each in seen.holds.items() if each.kind in KINDS and each.job in idle}
+    if not twice:
+        return seen
+    kept = {key: each for key, each in seen.holds.items() if key not in twice}
+    return Sighting(at_ms=seen.at_ms, holds=kept, unknown=seen.unknown | twice, calm=seen.calm)
+
+
+def _condition(facts: Facts, kind: AlertKind, job: Job, found: list[Finding]) -> Condition:
+    words, first = KINDS[kind], found[0]
+    hours = sum(each.wasted_gpu_hours or 0.0 for each in found)
+    place = where(tuple(each.uuid for each in found), facts)
+    more = len(found) - SENTENCES
+    cost = f": {hours:.1f} GPU-hours idle on {place}" if words.costs else ""
+    evidence = tuple(each for each in first.evidence if not (words.costs and each.name == HOURS))
     return Condition(
         key=f"{kind.value}:{job.id}",
         kind=kind,
         level=WORTH_A_WORD,
         rung="found",
-        since_ms=finding.since_ms,
-        title=f"{job_name(job)} {TITLES[kind]}",
-        says=finding.sentence,
-        next=NEXT[kind],
+        since_ms=min(each.since_ms for each in found),
+        title=f"{job_name(job)} {words.title}{cost}",
+        says=" ".join(each.sentence for each in found[:SENTENCES])
+        + (f" The same on {more} more GPU{'' if more == 1 else 's'}." if more > 0 else ""),
+        next=words.next,
         do=keeping(job.id),
-        evidence=(*finding.evidence, *measured(facts, job.id, (finding.kind,))),
+        evidence=(
+            *evidence,
+            *((Evidence(name=HOURS, value=hours),) if words.costs else ()),
+            *measured(facts, job.id, (words.finding,)),
+        ),
         job=job.id,
         user=job.user,
         project=job.project,
-        node=finding.node,
+        node=first.node,
         gpus=facts.state.placements[job.id].gpus,
     )

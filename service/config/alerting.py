@@ -11,12 +11,21 @@ ALERT_KINDS = (
     "held-idle",
     "uses-part",
     "straggler",
+    "crash-loop",
+    "sleeping-batch",
     "memory-hog",
+    "zombie-memory",
+    "intruder",
+    "unproven-claim",
     "gpu-fault",
     "low-utilization",
     "quota-starved",
     "collector-blind",
+    "job-ended",
 )
+ASKED_KINDS = ("rarely-used", "low-saturation", "reserved-by-design")
+"""Use that could be better, and that its holder often means so: told only where a site names the kind."""
+EVERY_KIND = (*ALERT_KINDS, *ASKED_KINDS)
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 EVERYTHING = "*"
 MIDNIGHT = "24:00"
@@ -50,12 +59,19 @@ class ReceiverConfig:
     ends: str = told(MIDNIGHT, "when they end")
     holidays: tuple[str, ...] = told((), "days that are none, as `2026-12-25`")
     digest_at: tuple[str, ...] = told(("09:00",), "when the digest comes on working days")
+    ended_gpu_hours: float = bounded(
+        0.0,
+        0,
+        1e6,
+        "a message at the end of a job that was given so many GPU-hours; 0: owners as `[alerts]` has it, "
+        "others none",
+    )
     most_per_hour: int = bounded(10, 1, 1000, "messages in any hour; what is above goes into the next digest")
 
     def __post_init__(self) -> None:
-        for name, known in (("kinds", ALERT_KINDS), ("urgent", ALERT_KINDS), ("days", DAYS)):
+        for name, known in (("kinds", EVERY_KIND), ("urgent", EVERY_KIND), ("days", DAYS)):
             _must_be(name, getattr(self, name), known)
-        _must_be("gather", self.gather, (*ALERT_KINDS, EVERYTHING))
+        _must_be("gather", self.gather, (*EVERY_KIND, EVERYTHING))
         try:
             ZoneInfo(self.zone)
         except (ZoneInfoNotFoundError, ValueError) as error:
@@ -84,7 +100,9 @@ class AlertsConfig:
 
     to: tuple[str, ...] = told((), "the operators: routes or addresses; they get every kind")
     owners: bool = told(True, "tell owners about their own jobs, and projects about theirs")
-    kinds: tuple[str, ...] = told(ALERT_KINDS, "which there are")
+    kinds: tuple[str, ...] = told(
+        ALERT_KINDS, "which there are; `rarely-used`, `low-saturation` and `reserved-by-design` only if named"
+    )
     opens_after_s: int = bounded(
         120, 0, 86_400, "how long something must hold, without a doubt, to become a case, or a worse one"
     )
@@ -100,11 +118,14 @@ class AlertsConfig:
         1800, 60, 604_800, "a job waits so long for GPUs that its project's quota guarantees"
     )
     blind_s: int = bounded(120, 10, 86_400, "a source, or a whole node, was not measured for so long")
+    ended_gpu_hours: float = bounded(
+        0.0, 0, 1e6, "owners get a message at the end of a job that was given so many GPU-hours; 0: never"
+    )
     dashboard_url: str = told("", "where people reach the dashboard, for the links in messages")
     by_receiver: Mapping[str, ReceiverConfig] = others()
 
     def __post_init__(self) -> None:
-        _must_be("kinds", self.kinds, ALERT_KINDS)
+        _must_be("kinds", self.kinds, EVERY_KIND)
         if self.dashboard_url and not self.dashboard_url.startswith(("http://", "https://")):
             raise ValueError(f"dashboard_url begins with http:// or https://, not {self.dashboard_url!r}")
 

@@ -15,7 +15,7 @@ from service.alerts.asking import away_of, blindness_of, day_of
 from service.alerts.facts import Away, Blindness, Day
 from service.alerts.model import WORSE, WORTH_A_WORD, AlertKind
 from service.alerts.rules import blindness, gpu_faults, low_utilization, memory_hogs, starved_quotas
-from service.config.alerting import ALERT_KINDS, AlertsConfig
+from service.config.alerting import EVERY_KIND, AlertsConfig
 from tests.service.alerts.alert_parts import (
     ANN,
     GPUS,
@@ -308,4 +308,4 @@ def test_blindness_goes_back_to_the_beginning_of_its_unbroken_gaps() -> None:
 
 
 def test_every_kind_of_alert_can_be_switched() -> None:
-    assert {each.value for each in AlertKind} == set(ALERT_KINDS)
+    assert {each.value for each in AlertKind} == set(EVERY_KIND)

@@ -9,7 +9,9 @@ FOLDER = Path(__file__).parents[3] / "service" / "alerts" / "sql"
 PARAMETERS = {
     "add_letter": "alert body due_ms gathered kind made_ms number opened_ms receiver telling title turn",
     "arrived_tellings": "",
+    "ended_jobs": "from_ms least_gpu_hours to_ms",
     "gather_letters": "digest numbers",
+    "mark": "at_ms watched",
     "next_numbers": "",
     "note_telling": "at_ms number",
     "post_letter": "at_ms number",
@@ -24,6 +26,7 @@ PARAMETERS = {
     "sent_lately": "since_ms",
     "settle_letter": "at_ms found number outcome",
     "told_receivers": "alert",
+    "unmark": "watched",
     "waiting_tellings": "job receiver",
 }
 
