@@ -11,8 +11,7 @@ from dataclasses import dataclass
 class KindWords:
     """One kind. ``like`` is the state of a GPU whose colour it bears, ``style`` its colour on a terminal.
 
-    ``beyond`` says what its alerting by Prometheus would need that isn't on ``/metrics``; empty where a rule
-    of ``packaging/prometheus`` stands for it.
+    ``beyond`` says why no rule of ``packaging/prometheus`` stands for it; empty where one does.
     """
 
     title: str
@@ -44,7 +43,7 @@ KINDS: Mapping[str, KindWords] = {
         remedy="look at its log: it may be downloading, or wait for data or for another machine",
         like="free",
         style="bold",
-        beyond="whether the job has ever computed",
+        beyond="it may be preparing",
     ),
     "sleeping-batch": KindWords(
         title="Never computed",
@@ -52,7 +51,6 @@ KINDS: Mapping[str, KindWords] = {
         remedy="look at its log and end it: what it waits for will hardly come",
         like="held-idle",
         style="red",
-        beyond="whether the job has ever computed",
     ),
     "crash-loop": KindWords(
         title="Crash loop",
@@ -60,7 +58,6 @@ KINDS: Mapping[str, KindWords] = {
         remedy="read why the first one died; fewer restarts (`--restarts`) would give the GPU back",
         like="held-idle",
         style="red",
-        beyond="when each process started",
     ),
     "rarely-used": KindWords(
         title="Rarely used",
@@ -68,7 +65,6 @@ KINDS: Mapping[str, KindWords] = {
         remedy="take a share of a GPU, scale to zero between requests, or hold it at fixed hours only",
         like="low-saturation",
         style="yellow",
-        beyond="a day of the holder's own activity",
     ),
     "low-saturation": KindWords(
         title="Low saturation",
@@ -76,7 +72,6 @@ KINDS: Mapping[str, KindWords] = {
         remedy="larger batches, more workers that load data, a smaller GPU, or a share of one",
         like="low-saturation",
         style="yellow",
-        beyond="the time in which the job was active",
     ),
     "memory-hog": KindWords(
         title="Memory hog",
@@ -84,7 +79,6 @@ KINDS: Mapping[str, KindWords] = {
         remedy="let the framework take memory as it needs it (`fallow explain JOB` names the setting)",
         like="moderate",
         style="yellow",
-        beyond="how much of its memory the job touches",
     ),
     "reserved-by-design": KindWords(
         title="Reserved by design",
@@ -92,7 +86,6 @@ KINDS: Mapping[str, KindWords] = {
         remedy="the server's own limit (vLLM `--gpu-memory-utilization`), a share of a GPU, scaling to zero",
         like="moderate",
         style="yellow",
-        beyond="whether it is a server",
     ),
     "suspect-counters": KindWords(
         title="Suspect counters",
@@ -107,7 +100,6 @@ KINDS: Mapping[str, KindWords] = {
         remedy="look for processes in other namespaces, else reset the GPU when it is free",
         like="suspect",
         style="magenta",
-        beyond="which processes live",
     ),
     "falling-gpu": KindWords(
         title="Falling GPU",
@@ -122,7 +114,6 @@ KINDS: Mapping[str, KindWords] = {
         remedy="talk to its owner; `fallow findings --intruders` has the process and its command",
         like="held-idle",
         style="bold red",
-        beyond="whose each process is",
     ),
     "unproven-claim": KindWords(
         title="Unproven claim",
@@ -130,7 +121,6 @@ KINDS: Mapping[str, KindWords] = {
         remedy="talk to its owner; after a restored backup, start that job again",
         like="held-idle",
         style="bold red",
-        beyond="what launchers say",
     ),
     "uses-part": KindWords(
         title="Uses a part",
@@ -138,7 +128,6 @@ KINDS: Mapping[str, KindWords] = {
         remedy="ask for as many GPUs as it uses, or have it use them all (`torchrun --nproc-per-node`)",
         like="allocated-empty",
         style="magenta",
-        beyond="a job over all its GPUs",
     ),
     "straggler": KindWords(
         title="Straggler",
@@ -146,7 +135,6 @@ KINDS: Mapping[str, KindWords] = {
         remedy="even out the data and the loading for each worker, and look at the slow GPU's clocks",
         like="low-saturation",
         style="yellow",
-        beyond="a job over all its GPUs",
     ),
 }
 

@@ -31,6 +31,7 @@ from service.client.answer import answer, catalogue
 from service.config.model import Config
 from service.daemon.bounds import Bounds, make_bounds
 from service.daemon.ending import Ending
+from service.daemon.finding_metrics import finding_metrics
 from service.daemon.front import open_front, own_version
 from service.daemon.health import CYCLE, DELIVERY, Component, HealthBoard
 from service.daemon.health_watch import HealthWatch
@@ -77,7 +78,7 @@ def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
         exports=_exports(orders.config, store, orders.data),
         questions=bounds.questions,
         imports=imports,
-        metrics=lambda: _metrics(body, acting) + _own_metrics(store, server, audit),
+        metrics=_metrics(body, acting, finding_metrics(store, clock), lambda: _own(store, server, audit)),
         health=lambda: {**_health(pulse, clock.now_ms()), "simulated": body.simulated},
         private=orders.config.api.private,
         simulated=body.simulated,
@@ -145,11 +146,12 @@ def _exports(config: Config, store: Any, data: Path) -> ExportDesk:
     )
 
 
-def _metrics(body: Body, acting: Acting | None) -> bytes:
-    return body.metrics() + (b"" if acting is None else acting.metrics())
+def _metrics(body: Body, acting: Acting | None, *more: Callable[[], bytes]) -> Callable[[], bytes]:
+    parts = (body.metrics, *(() if acting is None else (acting.metrics,)), *more)
+    return lambda: b"".join(part() for part in parts)
 
 
-def _own_metrics(store: Any, server: Server, audit: Audit) -> bytes:
+def _own(store: Any, server: Server, audit: Audit) -> bytes:
     facts = ServiceFacts(
         store_bytes=_size(store.path),
         wal_bytes=_size(store.path.with_name(store.path.name + ".wal")),

@@ -31,6 +31,7 @@ from collector.model import (
 from collector.snapshot import Snapshot, after
 from service.acting.activity import Counts
 from service.acting.metrics import Facts, ServiceFacts, acting_exposition, service_exposition
+from service.daemon.finding_metrics import Judged, finding_exposition
 from tests.collector.backfill.past import prometheus
 from tests.conftest import program
 
@@ -100,7 +101,11 @@ def page(at_ms: int) -> bytes:
     own = ServiceFacts(
         store_bytes=1 << 20, wal_bytes=0, connections={"tcp": 1, "socket": 2}, refused_requests={403: 1}
     )
-    return exposition(snapshot(at_ms), version="1") + acting_exposition(facts) + service_exposition(own)
+    row = {"kind": "held-idle", "findings": 2, "gpus": 2, "wasted_gpu_hours": 30.0}
+    found = finding_exposition(Judged(at_ms=at_ms, rows=(row,)), at_ms)
+    return (
+        exposition(snapshot(at_ms), version="1") + found + acting_exposition(facts) + service_exposition(own)
+    )
 
 
 @contextmanager
