@@ -17,6 +17,7 @@ may be able to exchange them.
 
 import os
 import stat
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,13 @@ DELETED = " (deleted)"
 """After the name of a program that was upgraded since it was started; proc_pid_exe(5)."""
 LONGEST_COMM = 15
 """Characters of a name in /proc/PID/comm."""
+MOST_OF_ONE = 8
+"""Processes of that name of one account that are looked at: a daemon and a few that talk to it."""
+MOST_PROGRAM_BYTES = 4096
+"""Of a command line: the path of a program is no longer (PATH_MAX)."""
+MOST_ENVIRONMENT_BYTES = 1 << 18
+"""More than a shell with an HPC site's modules has; who is told of a directory beyond that is no daemon."""
+MOST_PID_BYTES = 32
 LOOK_S = 5.0
 """A daemon that was started meanwhile is found so much later at most."""
 
@@ -70,16 +78,20 @@ def seldom(find: Callable[[], Mps], clock: Clock, every_s: float = LOOK_S) -> Ca
 
 
 def _controls(processes: Path) -> Iterator[Path]:
-    """The processes of that name, the oldest numbers first."""
+    """The processes of that name, the oldest numbers first; of each account a few."""
+    seen: Counter[int] = Counter()
     pids = sorted(int(entry.name) for entry in os.scandir(processes) if entry.name.isdigit())
     for pid in pids:
         process = processes / str(pid)
         try:
-            name = (process / "comm").read_text().strip()
-            program = (process / "cmdline").read_bytes().partition(b"\0")[0].decode(errors="replace")
-        except (OSError, UnicodeDecodeError):
+            if (process / "comm").read_bytes().strip() != DAEMON[:LONGEST_COMM].encode():
+                continue
+            program = _start(process / "cmdline", MOST_PROGRAM_BYTES).partition(b"\0")[0]
+            uids = parse_uids((process / "status").read_bytes())
+        except OSError:
             continue
-        if name == DAEMON[:LONGEST_COMM] and program.rpartition("/")[2].startswith(DAEMON):
+        if uids and program.rpartition(b"/")[2].startswith(DAEMON.encode()) and seen[uids[0]] < MOST_OF_ONE:
+            seen[uids[0]] += 1
             yield process
 
 
@@ -146,9 +158,20 @@ def _owner(process: Path) -> int:
 
 def _is_daemon(process: Path, directory: str) -> bool:
     try:
-        return (_inside(process, directory) / PID_FILE).read_text().strip() == process.name
-    except (OSError, UnicodeDecodeError):
+        found = _start(_inside(process, directory) / PID_FILE, MOST_PID_BYTES)
+    except OSError:
         return False
+    return found.strip() == process.name.encode()
+
+
+def _start(file: Path, most: int) -> bytes:
+    """The first bytes of a file, never of a pipe, a device or what a link leads to. Raises OSError.
+
+    Its name was given by whoever's process it is: to open a FIFO would wait for ever, to read a device may.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(file, flags), "rb") as opened:
+        return opened.read(most) if stat.S_ISREG(os.fstat(opened.fileno()).st_mode) else b""
 
 
 def _program_fault(process: Path, uid: int) -> str | None:
@@ -171,7 +194,7 @@ def _directory_of(process: Path) -> str:
     Raises ``_Refused`` for a place that no lease can name.
     """
     try:
-        environment = (process / "environ").read_bytes()
+        environment = _start(process / "environ", MOST_ENVIRONMENT_BYTES)
     except OSError:
         return DEFAULT_DIRECTORY
     said = dict(each.partition(b"=")[::2] for each in environment.split(b"\0"))

@@ -13,7 +13,7 @@ from collector.model import JobKind, NodeName, Process, ProcessKey
 from collector.procfs.cgroups import Look, Placement, placement
 from collector.procfs.commands import arguments, bounded, launcher, notebook_kernel, storable
 from collector.procfs.environment import allowed_environment
-from collector.procfs.files import Denied, Folder
+from collector.procfs.files import MOST_ENVIRONMENT_BYTES, Denied, Folder
 from collector.procfs.frameworks import Mapped, mapped
 from collector.procfs.kinship import Family, Kin, family, job_kind
 from collector.procfs.listening import served_ports
@@ -71,7 +71,7 @@ def read_kin(folder: Folder, machine: Machine) -> Kin | Denied:
     stat = read_stat(folder)
     if isinstance(stat, Denied):
         return stat
-    status, command = folder.read("status"), folder.read("cmdline")
+    status, command = folder.read("status"), folder.command()
     return Kin(
         pid=folder.pid,
         started_ms=machine.started_ms(stat),
@@ -212,8 +212,12 @@ def _listens(
 
 
 def _environment(folder: Folder, notes: _Notes) -> tuple[tuple[str, str], ...]:
-    block = notes.keep("environ", folder.read("environ"))
-    return () if block is None else allowed_environment(block)
+    block = notes.keep("environ", folder.read_start("environ", MOST_ENVIRONMENT_BYTES))
+    if block is None:
+        return ()
+    if len(block) >= MOST_ENVIRONMENT_BYTES:
+        notes.keep("environ", Denied(reason="more variables than are looked at"))
+    return allowed_environment(block)
 
 
 def _user(folder: Folder, uid: int | None, place: Placement, machine: Machine) -> str | None:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 LARGEST_BYTES = 64 * 1024 * 1024
@@ -18,6 +19,16 @@ LARGEST_BYTES = 64 * 1024 * 1024
 
 MOST_DESCRIPTORS = 4096
 """How many open files of a process are looked at: a server may have a hundred thousand."""
+
+MOST_NEAR_DESCRIPTORS = 256
+"""Of each process near one: there are up to eighty, and they may share thousands of files."""
+
+MOST_COMMAND_BYTES = 1 << 16
+"""Of a command line: four times what is searched of it. The kernel takes six megabytes, of every process
+near one that is looked at."""
+
+MOST_ENVIRONMENT_BYTES = 1 << 20
+"""Eight times the longest variable that the kernel takes; a site's modules set a tenth of it."""
 
 _SOCKET = "socket:["
 
@@ -56,11 +67,15 @@ class Folder:
         except OSError as error:
             return _denied(error)
 
-    def sockets(self) -> tuple[int, ...] | Denied:
-        """The inodes of its sockets, among its first MOST_DESCRIPTORS files: who listens, did so early."""
+    def command(self) -> bytes | Denied:
+        """The start of its command line."""
+        return self.read_start("cmdline", MOST_COMMAND_BYTES)
+
+    def sockets(self, most: int = MOST_DESCRIPTORS) -> tuple[int, ...] | Denied:
+        """The inodes of its sockets, among its first ``most`` files: who listens, did so early."""
         try:
-            with _descriptors(self) as (descriptor, names):
-                targets = [_target(name, descriptor) for name in names[:MOST_DESCRIPTORS]]
+            with _descriptors(self, most) as (descriptor, names):
+                targets = [_target(name, descriptor) for name in names[:most]]
         except OSError as error:
             return _denied(error)
         inodes = [each[len(_SOCKET) : -1] for each in targets if each.startswith(_SOCKET)]
@@ -69,13 +84,13 @@ class Folder:
     def holds_open(self, prefix: str) -> bool | Denied:
         """Whether one of its open files starts with ``prefix`` followed by a digit."""
         try:
-            with _descriptors(self) as (descriptor, names):
+            with _descriptors(self, MOST_DESCRIPTORS) as (descriptor, names):
                 if any(_points_at(name, descriptor, prefix) for name in names[:MOST_DESCRIPTORS]):
                     return True
         except OSError as error:
             return _denied(error)
         if len(names) > MOST_DESCRIPTORS:
-            return Denied(reason=f"{len(names)} open files, looked at {MOST_DESCRIPTORS}")
+            return Denied(reason=f"more open files than the {MOST_DESCRIPTORS} that are looked at")
         return False
 
     def close(self) -> None:
@@ -109,11 +124,13 @@ def read_link(path: Path) -> str | None:
 
 
 @contextmanager
-def _descriptors(folder: Folder) -> Iterator[tuple[int, list[str]]]:
-    """The folder of a process's open files, and the names in it. Raises OSError."""
+def _descriptors(folder: Folder, most: int) -> Iterator[tuple[int, list[str]]]:
+    """The folder of a process's open files, and names in it: one more than ``most`` at most. Raises OSError."""
     descriptor = os.open("fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder.descriptor)
     try:
-        yield descriptor, os.listdir(descriptor)  # noqa: PTH208 (a descriptor, not a path)
+        with os.scandir(descriptor) as entries:
+            names = [entry.name for entry in islice(entries, most + 1)]
+        yield descriptor, names
     finally:
         os.close(descriptor)
 

@@ -16,7 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collector.procfs.commands import arguments, is_inference_server, launcher, notebook_kernel
-from collector.procfs.files import Denied, Folder, open_folder, read_file
+from collector.procfs.files import (
+    MOST_DESCRIPTORS,
+    MOST_NEAR_DESCRIPTORS,
+    Denied,
+    Folder,
+    open_folder,
+    read_file,
+)
 from collector.procfs.stat import parse_stat
 
 MOST_TABLE_BYTES = 1 << 20
@@ -126,14 +133,14 @@ def _near(folder: Folder, ancestors: Sequence[int], root: Path) -> Iterator[Near
         other = open_folder(root, pid)
         if isinstance(other, Denied):
             continue
-        found = _look(other)
+        found = _look(other, MOST_NEAR_DESCRIPTORS)
         other.close()
         if isinstance(found, Near) and (pid in ancestors or found.parent_pid == folder.pid):
             yield found
 
 
-def _look(folder: Folder) -> Near | Denied:
-    inodes, stat = folder.sockets(), folder.read("stat")
+def _look(folder: Folder, most: int = MOST_DESCRIPTORS) -> Near | Denied:
+    inodes, stat = folder.sockets(most), folder.read("stat")
     if isinstance(inodes, Denied):
         return inodes
     if isinstance(stat, Denied):
@@ -142,7 +149,7 @@ def _look(folder: Folder) -> Near | Denied:
         fields = parse_stat(stat)
     except ValueError as error:
         return Denied(reason=str(error))
-    command, group = folder.read("cmdline"), folder.read("cgroup")
+    command, group = folder.command(), folder.read("cgroup")
     return Near(
         argv=() if isinstance(command, Denied) else arguments(command),
         name=fields.name,

@@ -5,13 +5,14 @@ import pwd
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from advisor.engines.mps import DAEMON, DEFAULT_DIRECTORY, PID_FILE, find_mps, seldom
+from advisor.engines.mps import DAEMON, DEFAULT_DIRECTORY, MOST_OF_ONE, PID_FILE, find_mps, seldom
 from advisor.register.shares import Mps
 from collector.clock import SystemClock
 
@@ -236,6 +237,32 @@ class TestNobodyIsBelieved:
     def test_a_real_daemon_beside_an_impostor_is_found(self, proc: Proc, mps: Path) -> None:
         proc.add(19, DAEMON, directory="/home/eve/mps", env=f"{VARIABLE}=/home/eve/mps\0".encode())
         proc.be(19, self.EVE, 0, 0, 0)
+        assert proc.found().pipe_directory == "/tmp/nvidia-mps"
+
+    @pytest.mark.parametrize("what", ["fifo", "endless", "long"])
+    def test_a_file_that_never_ends_does_not_hold_up_the_look(self, proc: Proc, mps: Path, what: str) -> None:
+        (mps / PID_FILE).unlink()
+        if what == "fifo":
+            os.mkfifo(mps / PID_FILE)
+        elif what == "endless":
+            (mps / PID_FILE).symlink_to("/dev/zero")
+        else:
+            (mps / PID_FILE).write_bytes(b"20" + b" " * (1 << 20))
+        found: list[Mps] = []
+        looking = threading.Thread(target=lambda: found.append(proc.found()), daemon=True)
+        looking.start()
+        looking.join(20)
+        assert found
+        assert found[0].pipe_directory == ("/tmp/nvidia-mps" if what == "long" else None)
+
+    def test_a_crowd_of_that_name_is_not_looked_at_one_by_one(self, proc: Proc, mps: Path) -> None:
+        for pid in range(2, 2 + MOST_OF_ONE):
+            proc.add(pid, DAEMON)
+            proc.be(pid, self.EVE)
+        proc.add(19, DAEMON, directory="/run/mps", env=f"{VARIABLE}=/run/mps\0".encode())
+        assert proc.found(CUDA_MPS_PIPE_DIRECTORY="/run/mps").pipe_directory == "/run/mps"
+        proc.be(19, self.EVE)
+        assert proc.found(CUDA_MPS_PIPE_DIRECTORY="/run/mps").pipe_directory is None
         assert proc.found().pipe_directory == "/tmp/nvidia-mps"
 
     def test_somebodys_own_daemon_serves_that_account_alone(self, proc: Proc, mps: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from collector.model import JobKind, NodeName, Process
+from collector.procfs.files import MOST_NEAR_DESCRIPTORS
 from collector.procfs.table import LOOK_FOR_PORTS_MS, SECOND_LOOK_MS, ProcessTable
 from tests.collector.procfs.proc_tree import ProcTree
 
@@ -182,3 +183,14 @@ def test_a_server_is_found_when_it_has_loaded_its_model(tree: ProcTree) -> None:
     third = table.look([71], NOW + LOOK_FOR_PORTS_MS)[71]
     assert told(third) == ((8000,), JobKind.INFERENCE)
     assert table.look([71], NOW + 2 * LOOK_FOR_PORTS_MS)[71] is third
+
+
+def test_of_a_process_near_one_few_open_files_are_looked_at(tree: ProcTree) -> None:
+    """Eighty of them may share thousands; who listens opened that early."""
+    ports = tuple(range(5001, 5001 + MOST_NEAR_DESCRIPTORS + 40))
+    tree.add(71, argv=("python", "api.py"), opens=has(5000))
+    tree.add(72, parent=71, group=71, opens=tuple(f"socket:[{inode(port)}]" for port in ports))
+    (tree.root / "71" / "task" / "71").mkdir(parents=True)
+    (tree.root / "71" / "task" / "71" / "children").write_text("72 ")
+    sockets(tree, 71, (5000, *ports))
+    assert len(looked(tree).listens or ()) == 1 + MOST_NEAR_DESCRIPTORS

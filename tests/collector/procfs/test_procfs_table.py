@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from collector.model import JobKind, NodeName, ProcessKey
+from collector.procfs.files import MOST_COMMAND_BYTES, Folder, open_folder
 from collector.procfs.table import SECOND_LOOK_MS, ProcessTable
 from tests.collector.procfs.proc_tree import BOOT_S, ProcTree, started_ms
 
@@ -202,7 +203,26 @@ def test_many_open_files_are_looked_at_up_to_a_bound(tree: ProcTree) -> None:
     tree.add(71, opens=("/dev/null",) * 4097)
     found = table(tree).look([71], NOW)[71]
     assert found.device_open is None
-    assert found.unreadable == ("fd: 4097 open files, looked at 4096",)
+    assert found.unreadable == ("fd: more open files than the 4096 that are looked at",)
+
+
+def test_a_variable_beyond_a_megabyte_of_others_is_unknown_and_said_to_be(tree: ProcTree) -> None:
+    filling = {f"V{number}": "v" * 1000 for number in range(1100)}
+    tree.add(71, environ={"RANK": "0", **filling, "WORLD_SIZE": "8"})
+    found = table(tree).look([71], NOW)[71]
+    assert found.environment == (("RANK", "0"),)
+    assert found.unreadable == ("environ: more variables than are looked at",)
+
+
+def test_of_a_command_line_its_start_is_read_whoever_is_near(tree: ProcTree) -> None:
+    """A line of parents may share six megabytes, of which each look would make a million arguments."""
+    for pid in (70, 71):
+        tree.add(pid, parent=pid - 1, argv=("python", "train.py", *["x"] * 1_000_000))
+    folder = open_folder(tree.root, 71)
+    assert isinstance(folder, Folder)
+    assert folder.command() == b"python\0train.py\0" + b"x\0" * ((MOST_COMMAND_BYTES - 16) // 2)
+    folder.close()
+    assert str(table(tree).look([71], NOW)[71].command).startswith("python train.py x x")
 
 
 def test_a_process_not_asked_for_in_ten_minutes_is_forgotten_with_its_descriptor(tree: ProcTree) -> None:
