@@ -125,7 +125,7 @@ def read_link(path: Path) -> str | None:
 
 @contextmanager
 def _descriptors(folder: Folder, most: int) -> Iterator[tuple[int, list[str]]]:
-    """The folder of a process's open files, and names in it: one more than ``most`` at most. Raises OSError."""
+    """The folder of a process's open files, and ``most`` names in it, or one more. Raises OSError."""
     descriptor = os.open("fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder.descriptor)
     try:
         with os.scandir(descriptor) as entries:

@@ -5,10 +5,19 @@ What only people read (the command, its folder, why something failed) is kept wi
 out, because nobody should be unable to start a job for an odd argument.
 """
 
+from collections.abc import Sized
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from advisor.consent import Kind
@@ -42,6 +51,8 @@ MOST_BYTES = 2**50
 MOST_GPUS = 1024
 MOST_PROOF = 2**18
 """Characters of a proof: it names each GPU that its job had and was to get, of ``MOST_GPUS`` each."""
+MOST_UNKNOWN = 16
+"""Unknown fields of a body that are named to its sender; with more, none is looked at."""
 YEAR_S = 366 * 86_400.0
 MOST_COMMAND = 8_192
 """Characters of a command that are kept: it is for people to read, only the launcher runs it."""
@@ -95,6 +106,14 @@ class Order(BaseModel):
     """A body: closed to fields that nobody knows."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_few_fields(cls, given: Any) -> Any:
+        """A mistake for each of a body's hundred thousand fields would keep everybody waiting."""
+        if isinstance(given, dict) and len(given) > len(cls.model_fields) + MOST_UNKNOWN:
+            raise PydanticCustomError("fields", "{count} fields, of which most are unknown", _count(given))
+        return given
 
 
 class SubmissionOrder(Order):
@@ -164,6 +183,17 @@ class SubmissionOrder(Order):
         )
 
 
+def _few_sizes(given: Any) -> Any:
+    """The same for the sizes that a report tells of."""
+    if isinstance(given, dict) and len(given) > MOST_GPUS:
+        raise PydanticCustomError("sizes", "{count} sizes; at most 1024 are taken", _count(given))
+    return given
+
+
+def _count(given: Sized) -> dict[str, Any]:
+    return {"count": len(given)}
+
+
 class LauncherOrder(Order):
     """The process that runs a job: its node, pid and start time."""
 
@@ -186,7 +216,9 @@ class ReportOrder(Order):
     counted_ms: Moment | None = None
     steps_left: Number | None = None
     step_s: Annotated[
-        dict[Annotated[str, Field(pattern="^[1-9][0-9]{0,3}$")], Number], Field(max_length=MOST_GPUS)
+        dict[Annotated[str, Field(pattern="^[1-9][0-9]{0,3}$")], Number],
+        BeforeValidator(_few_sizes),
+        Field(max_length=MOST_GPUS),
     ] = {}
     resize_s: Number | None = None
     memory_held_bytes: Annotated[int, Field(strict=True, ge=0, le=MOST_BYTES)] | None = None
