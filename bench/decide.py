@@ -44,11 +44,13 @@ from advisor.model import (  # noqa: E402
     Phase,
     Placement,
     Project,
+    ProjectName,
     Telemetry,
 )
 from advisor.plan import Plan  # noqa: E402
 from advisor.steps import Requeue, Start  # noqa: E402
 from advisor.transition import replay  # noqa: E402
+from collector.model import GpuUuid, JobId, NodeName  # noqa: E402
 from service.daemon import pace  # noqa: E402
 
 NOW_MS = 10**9
@@ -167,8 +169,8 @@ def reclaiming(count: int) -> ClusterState:
 
 def gang_of(size: int) -> ClusterState:
     """A gang on a full cluster, where those in its way are as entitled as it is."""
-    gang = Job(id="gang", project="late", min_gpus=size, max_gpus=size, preemptible=True)
-    return full({"gang": gang}, (project("guest", 4000.0), project("late", 0.0)))
+    gang = Job(id=JobId("gang"), project=ProjectName("late"), min_gpus=size, max_gpus=size, preemptible=True)
+    return full({gang.id: gang}, (project("guest", 4000.0), project("late", 0.0)))
 
 
 def busy(gpus: int, seed: int = 7) -> ClusterState:
@@ -177,32 +179,35 @@ def busy(gpus: int, seed: int = 7) -> ClusterState:
     names = [f"p{at:04d}" for at in range(gpus // 50)]
     quotas = tuple(project(name, 50.0) for name in names)
     state = cluster(gpus // 8, jobs={}, projects=quotas)
-    free, jobs, placements = list(state.gpus), {}, {}
+    free = list(state.gpus)
+    jobs: dict[JobId, Job] = {}
+    placements: dict[JobId, Placement] = {}
     for at in range(2 * gpus):
         name = names[min(int(draw.expovariate(3 / len(names))), len(names) - 1)]
         size = draw.choice((1, 1, 1, 1, 1, 2, 4, 8))
         limit_s = draw.choice((None, 3600.0 * 24 * 30))
-        job = Job(id=f"j{at:06d}", project=name, min_gpus=size, max_gpus=size, limit_s=limit_s)
-        runs = len(free) >= size and at < gpus
-        shape = {"phase": Phase.RUNNING, "started_ms": NOW_MS - draw.randrange(10**8)} if runs else {}
-        jobs[job.id] = replace(
-            job, preemptible=draw.random() < 0.8, submitted_ms=at, user=f"u{at % 300}", **shape
+        job = Job(
+            id=JobId(f"j{at:06d}"), project=ProjectName(name), min_gpus=size, max_gpus=size, limit_s=limit_s
         )
+        runs = len(free) >= size and at < gpus
+        if runs:
+            job = replace(job, phase=Phase.RUNNING, started_ms=NOW_MS - draw.randrange(10**8))
+        jobs[job.id] = replace(job, preemptible=draw.random() < 0.8, submitted_ms=at, user=f"u{at % 300}")
         if runs:
             placements[job.id] = Placement(gpus=tuple(free[:size]))
             del free[:size]
     return replace(state, jobs=jobs, placements=placements)
 
 
-def cluster(nodes: int, *, jobs: dict[str, Job], projects: tuple[Project, ...]) -> ClusterState:
+def cluster(nodes: int, *, jobs: dict[JobId, Job], projects: tuple[Project, ...]) -> ClusterState:
     """Nodes of 8 healthy, well-measured GPUs."""
-    gpus = {}
+    gpus: dict[GpuUuid, Gpu] = {}
     for node in range(nodes):
         for index in range(8):
-            uuid = f"GPU-{node:06d}-{index}"
+            uuid = GpuUuid(f"GPU-{node:06d}-{index}")
             gpus[uuid] = Gpu(
                 uuid=uuid,
-                node=f"n{node:06d}",
+                node=NodeName(f"n{node:06d}"),
                 model="H100",
                 memory_bytes=80 * GIB,
                 telemetry=Telemetry.GOOD,
@@ -210,34 +215,32 @@ def cluster(nodes: int, *, jobs: dict[str, Job], projects: tuple[Project, ...]) 
     return ClusterState(
         as_of_ms=NOW_MS,
         gpus=gpus,
-        nodes={f"n{at:06d}": Node(name=f"n{at:06d}") for at in range(nodes)},
+        nodes={name: Node(name=name) for name in (NodeName(f"n{at:06d}") for at in range(nodes))},
         projects={each.name: each for each in projects},
         jobs=jobs,
     )
 
 
-def full(more: dict[str, Job], projects: tuple[Project, ...]) -> ClusterState:
+def full(more: dict[JobId, Job], projects: tuple[Project, ...]) -> ClusterState:
     """4,000 one-GPU jobs of the project ``guest`` fill 500 nodes of 8, and ``more`` wait."""
     state = cluster(500, jobs={}, projects=projects)
     running = {
-        f"r{at:05d}": Job(
-            id=f"r{at:05d}", project="guest", preemptible=True, phase=Phase.RUNNING, started_ms=at
-        )
-        for at in range(4000)
+        id: Job(id=id, project=ProjectName("guest"), preemptible=True, phase=Phase.RUNNING, started_ms=at)
+        for at, id in enumerate(JobId(f"r{at:05d}") for at in range(4000))
     }
     places = {id: Placement(gpus=(uuid,)) for id, uuid in zip(running, state.gpus, strict=True)}
     return checked(replace(state, jobs=running | more, placements=places))
 
 
-def waiting(count: int, project_name: str = "lab") -> dict[str, Job]:
+def waiting(count: int, project_name: str = "lab") -> dict[JobId, Job]:
     return {
-        f"w{at:05d}": Job(id=f"w{at:05d}", project=project_name, preemptible=True, submitted_ms=at)
-        for at in range(count)
+        id: Job(id=id, project=ProjectName(project_name), preemptible=True, submitted_ms=at)
+        for at, id in enumerate(JobId(f"w{at:05d}") for at in range(count))
     }
 
 
 def project(name: str, quota: float) -> Project:
-    return Project(name=name, quota_gpus=quota)
+    return Project(name=ProjectName(name), quota_gpus=quota)
 
 
 def placed_all(state: ClusterState, plan: Plan) -> bool:

@@ -18,7 +18,7 @@ import argparse
 import json
 import multiprocessing
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -55,9 +55,15 @@ def main() -> None:
         return
     print(f"{'figure':<48} {'value':>8} {'target':>8}  ok   beside")
     for name, figure in figures.items():
-        beside = ", ".join(f"{peer} {value}" for peer, value in dict(figure["beside"]).items())  # type: ignore[call-overload]
-        target = "" if figure["target"] is None else figure["target"]
-        print(f"{name:<48} {figure['value']:>8} {target:>8}  {'yes' if figure['ok'] else 'NO':<4} {beside}")
+        beside = ", ".join(f"{peer} {value}" for peer, value in _beside(figure).items())
+        bar = "" if figure["target"] is None else figure["target"]
+        print(f"{name:<48} {figure['value']:>8} {bar:>8}  {'yes' if figure['ok'] else 'NO':<4} {beside}")
+
+
+def _beside(figure: Figure) -> Mapping[str, object]:
+    beside = figure["beside"]
+    assert isinstance(beside, dict)
+    return beside
 
 
 def _steps(world: int, steps: int) -> dict[str, Figure]:
@@ -112,7 +118,7 @@ def _together(rank: Any, world: int, *arguments: int) -> Any:
     return answer
 
 
-def _figure(value: float, target: float | None, beside: dict[str, object]) -> Figure:
+def _figure(value: float, target: float | None, beside: Mapping[str, object]) -> Figure:
     ok = target is None or value <= target
     return {"value": round(value, 3), "target": target, "ok": ok, "beside": beside}
 

@@ -49,6 +49,9 @@ from analytics.model import FindingKind  # noqa: E402
 from analytics.query import Connection  # noqa: E402
 from analytics.thresholds import Thresholds  # noqa: E402
 from bench import habits  # noqa: E402
+from bench.habit_player.model import SOURCES  # noqa: E402
+from bench.habit_player.read import HabitError  # noqa: E402
+from collector.model import GpuUuid  # noqa: E402
 from collector.simulated.cluster import SimulatedCluster  # noqa: E402
 from collector.simulated.truth import Truth, TruthKind  # noqa: E402
 from collector.store.database import open_store  # noqa: E402
@@ -172,10 +175,10 @@ def main() -> int:
     try:
         played = habits.played(
             arguments.folder or habits.FOLDER,
-            ("nvml",) if arguments.quick else habits.SOURCES,
+            ("nvml",) if arguments.quick else SOURCES,
             quick=arguments.quick,
         )
-    except habits.HabitError as error:
+    except HabitError as error:
         print(error, file=sys.stderr)
         return 2
     shown |= {f"habits, {name}": figure for name, figure in habits.figures(played).items()}
@@ -222,7 +225,7 @@ def run_seed(seed: int, days: int, tally: Tally) -> None:
                     )
 
 
-def called_plainly(reader: Connection, now_ms: int, labels: Mapping[str, Labels]) -> int:
+def called_plainly(reader: Connection, now_ms: int, labels: Mapping[GpuUuid, Labels]) -> int:
     """How many starting jobs a rule without any grace calls idle; asked only where somebody is starting."""
     starting = {
         uuid
@@ -235,9 +238,9 @@ def called_plainly(reader: Connection, now_ms: int, labels: Mapping[str, Labels]
     return sum(f.uuid in starting and f.kind in ACCUSING | {FindingKind.NOT_STARTED} for f in findings)
 
 
-def labels_of(rows: tuple[Truth, ...]) -> dict[str, Labels]:
+def labels_of(rows: tuple[Truth, ...]) -> dict[GpuUuid, Labels]:
     """The truth by GPU; rows of the same time stand together."""
-    by_gpu: dict[str, dict[int, list[Truth]]] = defaultdict(lambda: defaultdict(list))
+    by_gpu: dict[GpuUuid, dict[int, list[Truth]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         by_gpu[row.uuid][row.from_ms].append(row)
     return {

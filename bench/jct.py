@@ -284,8 +284,10 @@ def jct(found: Comparison) -> float:
 def print_loads(loads: Iterable[Load]) -> None:
     """The table of Pollux's workloads."""
     print(f"Pollux's workloads, average JCT; a resize costs {RESIZE_S:.1f} s")
-    heads = ("load", "Fallow s", "/Tiresias", "/Pollux", "30 s/Tir.", "no rep./Tir.", "LAS here/Tir.")
-    heads += ("alone/Tir.", "alone/Pol.", "fluid/Tir.", "resizes", "preempted")
+    heads = [
+        *("load", "Fallow s", "/Tiresias", "/Pollux", "30 s/Tir.", "no rep./Tir.", "LAS here/Tir."),
+        *("alone/Tir.", "alone/Pol.", "fluid/Tir.", "resizes", "preempted"),
+    ]
     print("  ".join(f"{head:>13}" for head in heads))
     for each in loads:
         ratios = (

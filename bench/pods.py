@@ -119,7 +119,7 @@ def play(trace: Path, step_ms: int = STEP_MS) -> Found:
         for history in histories(recording):
             store.write_history(history)
         with store.reader() as reader:
-            pods = dict(iter(rows.groupby("pod")))
+            pods = {str(name): of_pod for name, of_pod in rows.groupby("pod")}
             ask(reader, pods, found, recording.to_ms, step_ms)
             found.ledger = ledger(reader, pods)
     return found

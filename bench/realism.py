@@ -275,12 +275,13 @@ def _plane(real: Real) -> Floats:
     columns = np.stack(
         [np.ones_like(real.miso["power_w"]), real.miso["sm_util_pct"], real.miso["mem_bw_util_pct"]]
     )
-    weights: Floats = np.linalg.lstsq(columns.T, real.miso["power_w"] - MISO_IDLE_W, rcond=None)[0]
-    return weights
+    weights = np.linalg.lstsq(columns.T, real.miso["power_w"] - MISO_IDLE_W, rcond=None)[0]
+    return weights.astype(np.float64)
 
 
 def _on(weights: Floats, util: Floats, controller: Floats) -> Floats:
-    return weights[0] + weights[1] * util + weights[2] * controller
+    watts: Floats = weights[0] + weights[1] * util + weights[2] * controller
+    return watts
 
 
 if __name__ == "__main__":

@@ -221,7 +221,10 @@ async def submit(path: Path, nonce: str, seen: Seen) -> str:
 
 async def report(path: Path, name: str, at: int, until_s: float, seen: Seen) -> None:
     await asyncio.sleep(REPORT_S * at / LAUNCHERS)
-    body = {"launcher": {"node": "bench", "pid": 100_000 + at, "started_ms": 1}, "stand": "pending"}
+    body: dict[str, object] = {
+        "launcher": {"node": "bench", "pid": 100_000 + at, "started_ms": 1},
+        "stand": "pending",
+    }
     while time.monotonic() < until_s:
         body["at_ms"] = time.time_ns() // 1_000_000
         await timed(path, "POST", f"/v1/jobs/{name}/reports", what="report", seen=seen, body=body)

@@ -65,7 +65,7 @@ def measure(folder: Path, nodes: int, days: int) -> dict[str, int]:
 
 def alone(file: Path, table: str, folder: Path) -> int:
     """Bytes of a table's rows in a file of their own, less what an empty one takes."""
-    sizes = []
+    sizes: list[int] = []
     for where in ("WHERE false", ""):
         copy = folder / f"{table}-{len(sizes)}.duckdb"
         with duckdb.connect(str(copy)) as connection:

@@ -12,7 +12,7 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -39,7 +39,7 @@ def main() -> None:
         return
     print(f"\n{'figure':<34} {'value':>10} {'target':>8}  ok   beside")
     for name, figure in figures.items():
-        beside = ", ".join(f"{peer} {value}" for peer, value in dict(figure["beside"]).items())
+        beside = ", ".join(f"{peer} {value}" for peer, value in _beside(figure).items())
         ok = {True: "yes", False: "NO"}[bool(figure["ok"])]
         print(f"{name:<34} {figure['value']:>10} {figure['target'] or '':>8}  {ok:<4} {beside}")
 
@@ -94,7 +94,15 @@ def measure_queries(quick: bool, tell: Callable[[str], None]) -> dict[str, Figur
     }
 
 
-def _figure(value: float, target: float, beside: dict[str, object] | None = None, digits: int = 1) -> Figure:
+def _beside(figure: Figure) -> Mapping[str, object]:
+    beside = figure["beside"]
+    assert isinstance(beside, dict)
+    return beside
+
+
+def _figure(
+    value: float, target: float, beside: Mapping[str, object] | None = None, digits: int = 1
+) -> Figure:
     return {"value": round(value, digits), "target": target, "ok": value <= target, "beside": beside or {}}
 
 

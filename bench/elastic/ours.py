@@ -59,10 +59,15 @@ def tour(size: str, worlds: list[int]) -> list[tuple[int, int, Change]]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         controllers: list[Controller] = []
+
+        def wake() -> None:
+            for each in controllers:
+                each.wake()
+
         nursery = Nursery(
             [str(SCRIPT), name, size],
             {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(SCRIPT.parents[2])},
-            on_news=lambda: [controller.wake() for controller in controllers] and None,
+            on_news=wake,
         )
         controller = Controller(nursery.spawn, workers=worlds[0], maximum=max(worlds))
         controllers.append(controller)

@@ -63,7 +63,7 @@ def _peer(rank: int, world: int) -> Step:
         for micro in shape.ranks[rank]:
             x, y = data[micro.start : micro.stop]
             last = micro is shape.ranks[rank][-1]
-            with nullcontext() if last or world == 1 else parallel.no_sync():  # type: ignore[operator]
+            with nullcontext() if last or world == 1 else parallel.no_sync():
                 loss = loss_of(parallel(x), y) * (micro.size * world / SIZE.global_batch)
                 loss.backward()
             total += float(loss.detach())

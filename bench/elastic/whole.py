@@ -130,10 +130,15 @@ def disturbed(
     """What each worker committed, and how many were killed. Raises AssertionError if the training fails."""
     folder.mkdir(parents=True, exist_ok=True)
     controllers: list[Controller] = []
+
+    def wake() -> None:
+        for each in controllers:
+            each.wake()
+
     nursery = Nursery(
         [str(SCRIPT), str(folder), str(total_steps), mode],
         {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-        on_news=lambda: [controller.wake() for controller in controllers] and None,
+        on_news=wake,
     )
     controller = Controller(nursery.spawn, workers=1, maximum=4)
     controllers.append(controller)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from bench.habit_player.machine import Machine
 from bench.habit_player.world import TICK_MS, Series, Values, World, memory_gib
@@ -159,23 +160,23 @@ class Driver:
         if name in COLUMNS:
             hidden = self._blind or (name in FROM_GPM and not hardware.board.nvml_sm)
             hidden = hidden or (hardware.mig is not None and name not in FROM_GPM)
-            return nothing if hidden else (100 * _mean(series.loads[COLUMNS[name]], step)).tolist()
+            return nothing if hidden else _plain(100 * _mean(series.loads[COLUMNS[name]], step))
         match name:
             case "gpu_utilization_max" if not self._blind and hardware.mig is None:
-                return (100 * _grouped(series.loads["gpu"], step).max(axis=1)).tolist()
+                return _plain(100 * _grouped(series.loads["gpu"], step).max(axis=1))
             case "gpu_busy" if not self._blind and hardware.mig is None:
-                return _mean((series.loads["gpu"] > 0).astype(float), step).tolist()
+                return _plain(_mean((series.loads["gpu"] > 0).astype(float), step))
             case "memory_used_bytes" if not hardware.unified:
-                return np.round(_last(series.memory, step)).astype(int).tolist()
+                return _plain(np.round(_last(series.memory, step)).astype(int))
             case "memory_reserved_bytes" if not hardware.unified:
                 return [RESERVED_BYTES] * ticks
             case "memory_total_bytes" if not hardware.unified:
                 return [round(memory_gib(self._world.habit) * 2**30)] * ticks
             case "power_mw" if hardware.mig is None:
-                return np.round(1000 * _mean(series.power, step)).astype(int).tolist()
+                return _plain(np.round(1000 * _mean(series.power, step)).astype(int))
             case "energy_mj" if hardware.mig is None:
                 joules = np.cumsum(series.power) * (TICK_MS / 1000)
-                return np.round(1000 * _last(joules, step)).astype(int).tolist()
+                return _plain(np.round(1000 * _last(joules, step)).astype(int))
             case "temperature_c":
                 return [45] * ticks
         return nothing
@@ -221,6 +222,12 @@ def _static(world: World) -> list[dict[str, Any]]:
         for gpu in range(hardware.count)
     ]
     return [{**common, "uuid": board_uuid(world), "index": 0, "mig": True, "instances": parts}]
+
+
+def _plain(values: npt.NDArray[Any]) -> list[Any]:
+    """Numbers as Python's own, as the driver's client hands them out."""
+    found: list[Any] = values.tolist()
+    return found
 
 
 def _grouped(values: Values, step: int) -> Values:

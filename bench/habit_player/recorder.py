@@ -152,8 +152,8 @@ class Recorder:
         for key, allocation in now.items():
             begun = state.held.get(key, (began_ms, allocation))
             state.held[key] = (begun[0], allocation)
-        for each in found.intrusions:
-            state.intruded.setdefault(each, began_ms)
+        for intrusion in found.intrusions:
+            state.intruded.setdefault(intrusion, began_ms)
 
     def _learn(self, holder: Holder) -> None:
         """Keep what was ever said of a job, as the store does from tick to tick."""

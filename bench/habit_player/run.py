@@ -163,12 +163,14 @@ def now_of(reader: Connection, now_ms: int) -> Now:
         if row["gpu_id"] in uuid_of:
             held.setdefault(uuid_of[row["gpu_id"]], []).append((row["job"], row["user_name"]))
     to_ms = now_ms // MINUTE_MS * MINUTE_MS
-    sums = ", ".join(f"sum({name}_ms)" for name in STATES)
+    sums = ", ".join(f"sum({name}_ms) AS {name}" for name in STATES)
     rows = reader.execute(
         f"SELECT gpu_id, {sums} FROM rollup_1m WHERE epoch_ms(ts) >= ? AND epoch_ms(ts) < ? GROUP BY gpu_id",
         [to_ms - STATE_MS, to_ms],
-    ).fetchall()
+    ).to_arrow_table()
     states = {
-        uuid_of[gpu_id]: max(zip(ms, STATES, strict=True))[1] for gpu_id, *ms in rows if gpu_id in uuid_of
+        uuid_of[row["gpu_id"]]: max(STATES, key=lambda name: (row[name], name))
+        for row in rows.to_pylist()
+        if row["gpu_id"] in uuid_of
     }
     return Now(held_by={uuid: tuple(each) for uuid, each in held.items()}, states=states)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,8 @@ STEP_MS = 300_000
 TRAINING_GPUS = 4
 GRID = (np.arange(1000) + 0.5) / 1000
 
-Floats, Ints = npt.NDArray[np.float64], npt.NDArray[np.int64]
+Floats: TypeAlias = npt.NDArray[np.float64]
+Ints: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +109,8 @@ def _kinds(cluster: SimulatedCluster, from_ms: int, gpu: Ints, at_ms: Ints) -> I
     truth = cluster.truth(from_ms, TO_MS)
     starts = np.array([(order[t.uuid] << 42) + t.from_ms for t in truth])
     kinds = np.array([KINDS.index(t.kind) for t in truth])
-    return kinds[np.searchsorted(starts, (gpu << 42) + at_ms - 1, side="right") - 1]
+    labels: Ints = kinds[np.searchsorted(starts, (gpu << 42) + at_ms - 1, side="right") - 1]
+    return labels
 
 
 def _given_to_trainings(cluster: SimulatedCluster) -> npt.NDArray[np.bool_]:

@@ -5,9 +5,10 @@ apart and cover the last ``sample_days`` days, the older of them sealed; roll-up
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -101,7 +102,7 @@ def measure(folder: Path, scale: Scale) -> tuple[list[Answer], float]:
             for days in (scale.days, 1):
                 given = {key: value for key, value in _given(name, days).items() if key in wanted}
                 rows = max(rows, len(run(connection, name, given)))
-                times.append(_median(lambda given=given, name=name: run(connection, name, given)))
+                times.append(_median(partial(run, connection, name, given)))
             answers.append(Answer(name=name, rows=rows, whole_ms=times[0], day_ms=times[1]))
     return answers, sum(answer.whole_ms for answer in answers if answer.name in REPORT)
 
@@ -119,8 +120,8 @@ def _given(name: str, days: int) -> dict[str, object]:
     }
 
 
-def _median(work: object) -> float:
-    times = []
+def _median(work: Callable[[], object]) -> float:
+    times: list[float] = []
     for _ in range(RUNS):
         begun = time.perf_counter()
         work()

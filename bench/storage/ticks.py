@@ -2,11 +2,13 @@
 
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import mean, median
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 
@@ -51,16 +53,19 @@ class TickTimes:
 
 def measure(gpus: int, ticks: int) -> TickTimes:
     """Medians over ``ticks`` ticks; every sixth of them closes a minute and rolls it up."""
-    plain, closing, commits, busy = [], [], [], []
+    plain: list[float] = []
+    closing: list[float] = []
+    commits: list[float] = []
+    busy: list[float] = []
     with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "fallow.duckdb") as store:
         checkpoints = []
         for n, tick in enumerate(story(gpus, ticks + 12), start=1):
             before = time.process_time()
-            took = _timed(lambda tick=tick: store.write_tick(tick))
+            took = _timed(partial(store.write_tick, tick))
             if n > 12:
                 busy.append((time.process_time() - before) * 1e3)
                 (closing if n % 6 == 0 else plain).append(took)
-                commits.append(took - _timed(lambda tick=tick: _columns(tick)))
+                commits.append(took - _timed(partial(_columns, tick)))
             if n % 30 == 0:
                 checkpoints.append(_timed(store.checkpoint))
     samples, columns = _samples_alone(gpus, min(ticks, 30))
@@ -114,7 +119,7 @@ def _samples_alone(gpus: int, ticks: int) -> tuple[float, float]:
                 table = to_table(reading.samples)
                 rows = stored_rows(table, pa.array([ids[s.uuid] for s in reading.samples], pa.int32()))
                 made.append((time.perf_counter() - begun) * 1e3)
-                took.append(_timed(lambda rows=rows: _insert(connection, rows)))
+                took.append(_timed(partial(_insert, connection, rows)))
     return median(took), median(made)
 
 
@@ -126,7 +131,7 @@ def _columns(tick: Tick) -> None:
         stored_rows(table, pa.array(range(table.num_rows), pa.int32()))
 
 
-def _insert(connection: object, rows: object) -> None:
+def _insert(connection: duckdb.DuckDBPyConnection, rows: object) -> None:
     connection.execute("BEGIN")
     connection.register("incoming", rows)
     connection.execute("INSERT INTO samples BY NAME SELECT * FROM incoming")
@@ -182,7 +187,7 @@ def _sample(gpu: Gpu, at_ms: int, n: int, busy: float) -> GpuSample:
     )
 
 
-def _timed(work: object) -> float:
+def _timed(work: Callable[[], object]) -> float:
     begun = time.perf_counter()
     work()
     return (time.perf_counter() - begun) * 1e3
