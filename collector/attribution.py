@@ -31,6 +31,7 @@ from collector.model import (
     Reading,
     Withheld,
 )
+from collector.procfs.stat import is_same_start
 
 STRENGTH = {source: rank for rank, source in enumerate(ClaimSource)}
 """0 is the strongest, as the enum is written."""
@@ -232,11 +233,25 @@ def _verdicts(
         for uuid in uuids & given.keys():
             words = (claim.holder for claim in given[uuid])
             holders = [replace(each, user=each.user or users.get(each.job)) for each in words]
+            launcher_of = _launcher_of(key, given[uuid])
+            if launcher_of is not None:
+                found[key, uuid] = Owned(job=launcher_of)
+                continue
             uids = {claim.holder.job: claim.pod_uid for claim in given[uuid] if claim.pod_uid}
             verdict = verdict_on(process, holders, users.keys(), uids) if process else Unknown()
             is_doubtful = (key, uuid) in present.doubtful and isinstance(verdict, Nobody)
             found[key, uuid] = Unknown() if is_doubtful else verdict
     return found
+
+
+def _launcher_of(key: ProcessKey, given: Iterable[Allocation]) -> JobId | None:
+    """The job whose launcher is seen to have started the process."""
+    for claim in given:
+        for each in claim.launched:
+            is_it = (each.node, each.pid) == (key.node, key.pid)
+            if is_it and is_same_start(each.started_ms, key.started_ms):
+                return claim.holder.job
+    return None
 
 
 def _owners(
@@ -306,5 +321,6 @@ def _effective(holding: Claims, holders: Mapping[JobId, Holder]) -> tuple[Alloca
         total = sum(claim.share for claim in holding[uuid])
         for claim in sorted(holding[uuid], key=lambda each: each.holder.job):
             holder = holders[claim.holder.job]
-            found.append(replace(claim, uuid=uuid, holder=holder, share=claim.share / max(1.0, total)))
+            share = claim.share / max(1.0, total)
+            found.append(Allocation(uuid=uuid, holder=holder, share=share, source=claim.source))
     return tuple(found)

@@ -225,6 +225,7 @@ class Allocation:
     """One GPU, given to one holder, as one source says it; ``share`` is the fraction given, in (0, 1].
 
     ``pod_uid``: the uid of the holder's pod, where the source says it; the kubelet's control groups bear it.
+    ``launched``: processes that are the job's by the kernel's word, not by their own.
     """
 
     uuid: GpuUuid
@@ -232,6 +233,7 @@ class Allocation:
     share: float = 1.0
     source: ClaimSource = ClaimSource.PROCESS
     pod_uid: str | None = None
+    launched: tuple[ProcessKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

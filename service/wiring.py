@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collector.loop import Loop, Timing
     from collector.model import NodeName, Tick
     from collector.store.database import Store
+    from service.acting.launched_processes import LaunchedProcesses
     from service.config.model import Config
     from service.sources.backfill import Backfill
     from service.sources.making import Sources
@@ -32,6 +33,8 @@ class Body:
     """
 
     loop: "Loop"
+    launched: "LaunchedProcesses"
+    """Told of launchers that the kernel named; the source of leases says what is theirs."""
     beat: Beat | None
     chores: tuple[Chore, ...]
     prepare: Stage
@@ -56,22 +59,25 @@ def clock_of(config: "Config") -> "Clock":
 def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
     """A service's parts, joined; nothing moves yet. Raises ``Trouble`` for a source that cannot be."""
     from collector.store.withheld import given_out
+    from service.acting.launched_processes import LaunchedProcesses
     from service.daemon.chores import make_chores
     from service.sources.making import make_sources, refuse_no_gpus, refuse_other_origin
 
     refuse_no_gpus(config, store.origin)
-    sources = make_sources(config, leases=store.leases)
+    launched = LaunchedProcesses()
+    sources = make_sources(config, leases=store.leases, launched=launched.of)
     refuse_other_origin(store, sources)
     prices = config.prices
     store.set_prices({model: (price, prices.currency) for model, price in prices.per_gpu_hour.items()})
     if sources.recording is not None:
-        return _replayed(config, store, clock, sources)
+        return _replayed(config, store, clock, sources, launched)
     with store.reader() as reader:
         known = given_out(reader, clock.now_ms())
     loop = _loop(config, sources, store.write_tick, clock, given_out=known)
     past, now_ms = _past(config, store, sources), clock.now_ms()
     return Body(
         loop=loop,
+        launched=launched,
         beat=Beat(every_s=config.collect.tick_s, work=lambda: loop.tick_once().at_ms),
         chores=make_chores(config, store, clock),
         prepare=nothing if past is None else lambda stopped, tell: past.run_recent(now_ms, stopped, tell),
@@ -119,7 +125,9 @@ def _clock(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _replayed(config: "Config", store: "Store", clock: "Clock", sources: "Sources") -> Body:
+def _replayed(
+    config: "Config", store: "Store", clock: "Clock", sources: "Sources", launched: "LaunchedProcesses"
+) -> Body:
     from service.daemon.chores import make_chores
     from service.sources.replaying import Replaying
 
@@ -127,6 +135,7 @@ def _replayed(config: "Config", store: "Store", clock: "Clock", sources: "Source
     loop = _loop(config, sources, store.write_tick, replaying.clock, pace=replaying.timing)
     return Body(
         loop=loop,
+        launched=launched,
         beat=None,
         chores=make_chores(config, store, replaying.clock),
         prepare=nothing,

@@ -3,7 +3,7 @@
 The store hands the rows over; this file knows neither SQL nor the store's engine.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from collector.model import (
@@ -13,6 +13,7 @@ from collector.model import (
     Holder,
     JobId,
     JobKind,
+    ProcessKey,
     Reading,
     Unavailable,
 )
@@ -35,29 +36,37 @@ OpenLeases = Callable[[], Iterable[Lease]]
 """The leases that are open now; may raise OSError or RuntimeError when the store cannot be asked."""
 
 
+Launched = Callable[[Collection[JobId]], Mapping[JobId, tuple[ProcessKey, ...]]]
+"""The processes of leased jobs that are theirs by the kernel's word; of others nothing is known."""
+
+
 class LeaseSource:
     """The leases as a source of allocations."""
 
     name = "leases"
 
-    def __init__(self, open_leases: OpenLeases) -> None:
-        self._open_leases = open_leases
+    def __init__(self, open_leases: OpenLeases, launched: Launched | None = None) -> None:
+        self._open_leases, self._launched = open_leases, launched
 
     def read(self, now_ms: int) -> Reading | Unavailable:
         """One allocation a lease; blocks as long as the port does."""
         try:
             leases = tuple(self._open_leases())
+            jobs = {lease.job for lease in leases}
+            launched = {} if self._launched is None or not jobs else self._launched(jobs)
         except (OSError, RuntimeError) as error:
             reason = f"the leases could not be read from the store: {error}"
             return Unavailable(source=self.name, at_ms=now_ms, reason=reason)
-        allocations = tuple(as_allocation(lease) for lease in leases)
+        allocations = tuple(as_allocation(lease, launched.get(lease.job, ())) for lease in leases)
         return Reading(source=self.name, at_ms=now_ms, allocations=allocations)
 
     def close(self) -> None:
         """Nothing is held; the store belongs to the service."""
 
 
-def as_allocation(lease: Lease) -> Allocation:
+def as_allocation(lease: Lease, launched: tuple[ProcessKey, ...] = ()) -> Allocation:
     """The lease as an allocation, on the strongest word there is: our own."""
     holder = Holder(job=lease.job, user=lease.user, project=lease.project, name=lease.name, kind=lease.kind)
-    return Allocation(uuid=lease.gpu_uuid, holder=holder, share=lease.share, source=ClaimSource.LEASE)
+    return Allocation(
+        uuid=lease.gpu_uuid, holder=holder, share=lease.share, source=ClaimSource.LEASE, launched=launched
+    )

@@ -39,6 +39,7 @@ from service.acting.foreigners import Foreigners, Sight
 from service.acting.gpu_locks import GpuLocks, RestoreLease, hold_leased
 from service.acting.granting import Granting
 from service.acting.keeping import Keeping
+from service.acting.launched_processes import LaunchedProcesses
 from service.acting.launcher_reports import LauncherReports
 from service.acting.lease_key import lease_key
 from service.acting.loop import ActingLoop, Looks, Pace, Parts
@@ -83,6 +84,8 @@ class Ground:
     """What the collector saw at its newest tick."""
     delivered: Callable[[str | None], None] = lambda trouble: None
     """Told how each round of deliveries ended."""
+    launched: LaunchedProcesses = field(default_factory=LaunchedProcesses)
+    """Told of launchers that the kernel named."""
     locks: GpuLocks = field(default_factory=GpuLocks)
     """One a GPU that is leased, against other services of this machine."""
 
@@ -346,7 +349,7 @@ def _organs(
         admission=roots.admission,
         keeping=Keeping(roots.foreign, journal, observing.look, clock, config.advice),
         agree=roots.granting.agree,
-        reports=LauncherReports(roots.register, clock, eyes, attended_s),
+        reports=LauncherReports(roots.register, clock, eyes, attended_s, ground.launched.note),
         doubts=roots.doubts,
         forced=ForcedEnd(register=roots.register, orders=orders, eyes=eyes, snapshot=ground.snapshot),
         inner_projects=frozenset(quota.parent for quota in config.quotas.values() if quota.parent),

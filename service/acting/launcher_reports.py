@@ -3,13 +3,15 @@
 A report is about one job, and changes no other. What the register does not take of it is told to ``Doubts``.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from advisor.register.life import leased
-from advisor.register.model import Entry, Report
+from advisor.register.model import Entry, Launcher, Report
+from collector.model import JobId
 from service.acting.eyes import Eyes
-from service.acting.peer_processes import PeerProcesses
+from service.acting.peer_processes import PeerProcesses, unheard
 
 if TYPE_CHECKING:
     from advisor.register.register import Register
@@ -29,12 +31,20 @@ MOST_RESIZE_S = 86_400.0
 class LauncherReports:
     """Takes reports about entries of the register. Safe from any thread.
 
-    ``eyes`` say which of a job's processes live; ``attended_s``: whoever has not typed for so long is away.
+    ``eyes`` say which of a job's processes live; ``attended_s``: whoever has not typed for so long is away;
+    ``named`` as ``PeerProcesses`` has it.
     """
 
-    def __init__(self, register: "Register", clock: "Clock", eyes: Eyes, attended_s: float) -> None:
+    def __init__(
+        self,
+        register: "Register",
+        clock: "Clock",
+        eyes: Eyes,
+        attended_s: float,
+        named: Callable[[JobId, Launcher], None] = unheard,
+    ) -> None:
         self._register, self._clock, self._attended_s = register, clock, attended_s
-        self._eyes, self._peers = eyes, PeerProcesses()
+        self._eyes, self._peers = eyes, PeerProcesses(named=named)
 
     def take(self, caller: "Caller", entry: Entry, report: Report) -> None:
         """Take a word on this entry. Blocks only when something changed."""

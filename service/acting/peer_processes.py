@@ -10,11 +10,13 @@ import os
 import socket
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from advisor.register.model import Entry, Launcher, Report
 from collector.model import JobId, JobKind, NodeName
+from collector.procfs.owners import belongs_to
 from collector.procfs.pid_namespaces import ids_of, translated
 from collector.procfs.stat import is_same_start, parse_boot_ms, parse_stat, started_ms
 from collector.procfs.terminals import terminal_of, tty_of
@@ -23,6 +25,10 @@ from service.api.port import Caller
 PROC = Path("/proc")
 MOST_KNOWN = 8_192
 """Jobs whose launcher was looked up; a longer list is begun anew."""
+
+
+def unheard(job: JobId, launcher: Launcher) -> None:
+    """For whom nobody asks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +41,13 @@ class _Known:
 
 
 class PeerProcesses:
-    """Reads /proc, once for each launcher and set of workers. For the threads that take reports."""
+    """Reads /proc, once for each launcher and set of workers. For the threads that take reports.
 
-    def __init__(self, proc: Path = PROC) -> None:
-        self._proc = proc
+    ``named`` is told of each launcher that the kernel named, and that is its job's owner's.
+    """
+
+    def __init__(self, proc: Path = PROC, named: Callable[[JobId, Launcher], None] = unheard) -> None:
+        self._proc, self._named = proc, named
         self._node = NodeName(socket.gethostname())
         self._known: OrderedDict[JobId, _Known] = OrderedDict()
 
@@ -52,11 +61,13 @@ class PeerProcesses:
 
     def meant(self, caller: Caller, entry: Entry, report: Report) -> Report:
         """The report with its processes as they are called here, where its owner's launcher says it."""
-        if caller.pid is None or not _is_owner(caller, entry):
+        if caller.pid is None or caller.uid is None or not _is_owner(caller, entry):
             return report
         told, known = (report.launcher, report.pids), self._known.get(entry.id)
         if known is None or known.peer != caller.pid or known.told != told:
             known = _Known(peer=caller.pid, told=told, means=self._look(caller.pid, report))
+            if known.means[0].pid == caller.pid and belongs_to(caller.pid, caller.uid, self._proc):
+                self._named(entry.id, known.means[0])
             self._known[entry.id] = known
             if len(self._known) > MOST_KNOWN:
                 self._known.popitem(last=False)

@@ -232,6 +232,7 @@ def _acting(
         locks=GpuLocks() if body.simulated else locks,
         simulated=body.simulated,
         snapshot=lambda: body.loop.snapshot,
+        launched=body.launched,
     )
     return join_acting(ground)
 

@@ -22,6 +22,7 @@ from service.trouble import Trouble
 if TYPE_CHECKING:
     from collector.attribution import Attribution
     from collector.inventory.hub import HubAccounts
+    from collector.inventory.leases import Launched
     from collector.loop import Attribute
     from collector.simulated.cluster import SimulatedCluster
     from collector.source import Source
@@ -91,17 +92,20 @@ def refuse_other_origin(store: "Store", sources: "Sources") -> None:
         raise SourceRefused(f"{store.folder}: {error}") from error
 
 
-def make_sources(config: "Config", leases: "Callable[[], Any] | None" = None) -> Sources:
+def make_sources(
+    config: "Config", leases: "Callable[[], Any] | None" = None, launched: "Launched | None" = None
+) -> Sources:
     """The sources, ready to be read; a recording is read whole. Raises ``Trouble``.
 
-    ``leases`` gives the rows of the leases in force, where there is a store.
+    ``leases`` gives the rows of the leases in force, where there is a store; ``launched`` the processes that
+    are known to be their jobs'.
     """
     specs, remarks = chosen_specs(config)
     cluster = make_cluster(config) if SimulatedSpec() in specs else None
     recording = next((_recording(spec.path) for spec in specs if isinstance(spec, ReplaySpec)), None)
     live = tuple(_make(spec, config, cluster, recording) for spec in specs)
     real = any(isinstance(spec, NvmlSpec | DcgmSpec) for spec in specs)
-    given = () if leases is None or not real else (_lease_source(leases),)
+    given = () if leases is None or not real else (_lease_source(leases, launched),)
     return Sources(
         live=(*live, *given),
         inventories=tuple(_inventories(config)) if real else (),
@@ -216,11 +220,11 @@ def _inventories(config: "Config") -> "Iterator[Source]":
         yield SlurmSource()
 
 
-def _lease_source(leases: "Callable[[], Any]") -> "Source":
+def _lease_source(leases: "Callable[[], Any]", launched: "Launched | None") -> "Source":
     """Read at every tick: it costs one query, and a job that just began is its owner's from the first one."""
     from collector.inventory.leases import LeaseSource
 
-    return LeaseSource(lambda: [_lease(row) for row in leases()])
+    return LeaseSource(lambda: [_lease(row) for row in leases()], launched)
 
 
 def _lease(row: dict[str, Any]) -> Any:
