@@ -35,7 +35,8 @@ worker that is merely slower than that costs a step taken again, nothing more.
 """
 ENV_BACKEND = "FALLOW_BACKEND"
 """``gloo``: sums go over copies on the host though every worker has a GPU of its own. If one member says so,
-all do."""
+all do. ``nccl``, said by all: over NCCL though two have one GPU, which NCCL 2.30 allows where
+NCCL_MULTI_RANK_GPU_ENABLE=1; earlier ones refuse it."""
 BACKENDS = ("gloo", "nccl")
 OWN_SUMS: dict[str, Callable[..., Group]] = {"cuda": nccl_group.connect}
 """Devices that sum among themselves, and what connects them."""
@@ -83,13 +84,14 @@ def check_backend(environment: Mapping[str, str]) -> None:
 
 
 def _goes_over_the_host(store: dist.Store, rank: int, world_size: int, device: torch.device) -> bool:
-    """Whether some member asks for gloo, or two have one GPU, so that NCCL would refuse them. All agree."""
-    asks = os.environ.get(ENV_BACKEND) == "gloo"
-    store.set(f"device/{rank}", f"{'gloo' if asks else ''} {torch.cuda.get_device_properties(device).uuid}")
+    """Whether some member asks for gloo, or two have one GPU and not all ask for NCCL. All agree."""
+    asks = os.environ.get(ENV_BACKEND, "")
+    store.set(f"device/{rank}", f"{asks} {torch.cuda.get_device_properties(device).uuid}")
     keys = [f"device/{other}" for other in range(world_size)]
     store.wait(keys, CONNECT_TIMEOUT)
     told = [bytes(store.get(key)).decode() for key in keys]
-    return any(each.startswith("gloo ") for each in told) or len(set(told)) < world_size
+    wanted, gpus = zip(*(each.split(" ", 1) for each in told), strict=True)
+    return "gloo" in wanted or (len(set(gpus)) < world_size and set(wanted) != {"nccl"})
 
 
 _connected: "WeakSet[TorchGroup]" = WeakSet()

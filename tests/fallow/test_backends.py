@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 import fallow  # noqa: E402
 from fallow.mistakes import Mistake  # noqa: E402
 from fallow.world import group as groups  # noqa: E402
-from fallow.world.collectives import Group, GroupBroken  # noqa: E402
+from fallow.world.collectives import Alone, Group, GroupBroken  # noqa: E402
 from fallow.world.staged_group import StagedGroup  # noqa: E402
 from tests.fallow.ranks import side_by_side  # noqa: E402
 
@@ -65,6 +65,14 @@ def test_gloo_is_taken_for_gpus_when_it_is_asked_for(monkeypatch: pytest.MonkeyP
     ends = connected(["cuda:0", "cuda:1"])
     assert [type(each) for each in ends] == [StagedGroup] * 2, ends
     end(ends)
+
+
+def test_two_workers_on_one_gpu_go_over_nccl_where_all_ask_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NCCL 2.30 lets two ranks share a GPU where NCCL_MULTI_RANK_GPU_ENABLE=1; others refuse."""
+    name_gpus(monkeypatch, "GPU-a")
+    monkeypatch.setenv(groups.ENV_BACKEND, "nccl")
+    monkeypatch.setitem(groups.OWN_SUMS, "cuda", lambda *asked, **times: Alone())
+    assert [type(each) for each in connected(["cuda:0", "cuda:0"])] == [Alone] * 2
 
 
 def test_who_leaves_a_staged_group_frees_those_who_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
