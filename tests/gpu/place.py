@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -243,6 +243,12 @@ def pretends(**fields: float) -> None:
                 setattr(gpu, name, int(value))
 
 
+def gpm_percents(numbers: Sequence[int]) -> list[float]:
+    """What the stand-in GPU's GPM metrics are now, by NVML's numbers."""
+    with _standin() as gpu:
+        return [float(gpu.gpm[number]) for number in numbers]
+
+
 def at_rest() -> None:
     """The stand-in GPU does nothing any more, as a real one when its loads have ended."""
     pretends(sm=0, occupancy=0, graphics=0, tensor=0, dram=0, utilization=0, power_mw=IDLE_W * 1000)
@@ -263,6 +269,12 @@ def pretend_process(pid: int, size: int | None, *, sm: int = 0) -> None:
             gpu.processes[at] = layout.Listed(memory, number, 1, 0xFFFFFFFF, 0xFFFFFFFF, share, 0)
         gpu.process_count = len(kept)
         gpu.memory_used = sum(memory for memory, _, _ in kept)
+
+
+def known_to_cuda() -> None:
+    """The stand-in libcuda knows this process from now on, and that it runs."""
+    if dry and "STANDIN_CUDA" in os.environ:
+        Path(os.environ["STANDIN_CUDA"], str(os.getpid())).write_text("0\n")
 
 
 @contextlib.contextmanager

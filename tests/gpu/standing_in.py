@@ -7,6 +7,7 @@ themselves, their waiting, comparing and ending, and says nothing of hardware.
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,8 +34,14 @@ def machine(folder: Path, base: Mapping[str, str]) -> Iterator[dict[str, str]]:
         gpu = driver.gpu(0)
         gpu.metrics(graphics=0.0, sm=0.0, occupancy=0.0, tensor=0.0, dram=0.0)
         gpu.auto_ring_us, gpu.auto_process_samples, gpu.power_mw = 100_000, 1, IDLE_W * 1000
+        programs = folder / "programs"
+        programs.mkdir()
+        smi = programs / "nvidia-smi"
+        smi.write_text(f'#!/bin/sh\nexec {sys.executable} -m tests.gpu.smi "$@"\n')
+        smi.chmod(0o755)
         yield {
             **base,
+            "PATH": f"{programs}{os.pathsep}{base.get('PATH', '')}",
             **driver.variables(),
             "LD_LIBRARY_PATH": f"{driver.library}{os.pathsep}{states}",
             "STANDIN_CUDA": str(states),

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from advisor.engines.checkpoint import TRIED_DRIVERS, Deed, unfit
@@ -42,9 +43,16 @@ def seen(pid: int) -> Seen:
     )
 
 
-def refusal(local: LocalCheckpointer, *processes: Seen) -> str | None:
-    """Why these would not be paused; ``None``: they would."""
-    return unfit(local.host(), local.targets(processes))
+def refusal(local: LocalCheckpointer, *processes: Seen, managed_bytes: int | None = None) -> str | None:
+    """Why these would not be paused; ``None``: they would. A dry run says how much of unified memory's device
+    they map, since there is none."""
+    targets = local.targets(processes)
+    if managed_bytes is not None:
+        maps = [
+            None if each.now is None else replace(each.now, managed_bytes=managed_bytes) for each in targets
+        ]
+        targets = tuple(replace(each, now=now) for each, now in zip(targets, maps, strict=True))
+    return unfit(local.host(), targets)
 
 
 def moved(local: LocalCheckpointer, verb: str, process: Seen) -> Deed:

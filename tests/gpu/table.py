@@ -34,7 +34,7 @@ RUNS, SHARES, FILLS, MOVES = "The service", "Sharing a GPU", "Filling holes", "T
 
 STEPS: tuple[Step, ...] = (
     Step("machine", 1, 15, SEES, "what can be tried here at all"),
-    Step("idle", 1, 10, SEES, "the zero", ("nvml",)),
+    Step("idle", 1, 15, SEES, "the zero", ("nvml",)),
     Step(
         "spin",
         1,
@@ -53,7 +53,7 @@ STEPS: tuple[Step, ...] = (
         ("nvml", "torch"),
     ),
     Step("cost", 1, 20, SEES, "what a reading costs: `processes_every`", ("nvml",)),
-    Step("hogs", 1, 60, HOLDS, "reclaiming memory that a framework takes ahead", ("nvml", "torch")),
+    Step("hogs", 1, 75, HOLDS, "reclaiming memory that a framework takes ahead", ("nvml", "torch")),
     Step("caches", 1, 20, HOLDS, "PyTorch's cache given back when asked", ("nvml", "torch")),
     Step("fraction", 1, 20, HOLDS, "FALLOW_MEMORY_FRACTION", ("nvml", "torch")),
     Step(
@@ -66,7 +66,7 @@ STEPS: tuple[Step, ...] = (
     ),
     Step("overhead", 1, 60, TRAINS, "what a step costs beside a plain loop's", ("torch",)),
     Step("two", 1, 60, TRAINS, "two workers on one GPU: growing, shrinking, a death", ("torch",)),
-    Step("nccl", 1, 10, TRAINS, "names and options of torch's NCCL group", ("torch", "nccl")),
+    Step("nccl", 1, 25, TRAINS, "names and options of torch's NCCL group", ("torch", "nccl")),
     Step("service", 1, 40, RUNS, "the service on a real driver", ("nvml", "service")),
     Step(
         "pairs",
@@ -93,7 +93,7 @@ STEPS: tuple[Step, ...] = (
     Step(
         "move",
         2,
-        90,
+        110,
         MOVES,
         "pausing strangers: seconds a GiB, MANAGED_BYTES, LONGEST_S, which jobs it breaks",
         ("nvml", "libcuda", "torch"),
@@ -102,7 +102,7 @@ STEPS: tuple[Step, ...] = (
     Step(
         "refused",
         2,
-        20,
+        25,
         MOVES,
         "that a job which cannot come back is refused before the driver is asked",
         ("nvml", "libcuda", "torch"),

@@ -13,6 +13,8 @@ import pytest
 
 from tests.gpu import place, run, strangers, torch_names
 from tests.gpu.answers import at_most, near, told, verdict_of
+from tests.gpu.steps.idle import dmon_cells
+from tests.gpu.steps.nccl import two_of_one_gpu
 from tests.gpu.table import BUDGET_S, NAMES, SEES, STEPS, Step, step_named
 
 pytestmark = pytest.mark.quick
@@ -175,3 +177,24 @@ def test_a_driver_that_nobody_tried_is_tried_only_where_that_was_said(
     assert 590 not in strangers.checkpointer().host().drivers
     monkeypatch.setenv(place.TRY_DRIVER, "1")
     assert 590 in strangers.checkpointer().host().drivers
+
+
+def test_cells_of_nvidia_smi_are_those_of_the_last_row() -> None:
+    text = "# gpu pwr gtemp gract smutil\n# Idx W C GPM:% GPM:%\n    0 69 30 0.10 0.20\n    0 70 30 12.50 -\n"
+    assert dmon_cells(text, 2) == [12.5, None]
+    assert dmon_cells("GPM metrics are not supported\n", 5) is None
+    assert dmon_cells("", 2) is None
+
+
+def test_two_ranks_on_one_gpu_are_tried_where_nccl_lets_them() -> None:
+    asked: list[tuple[str, dict[str, str]]] = []
+
+    def play(devices: str, environment: dict[str, str]) -> list[dict[str, Any]]:
+        asked.append((devices, environment))
+        raise RuntimeError("Duplicate GPU detected")
+
+    (figure,) = two_of_one_gpu((2, 28, 9), play)
+    assert "NCCL 2.28.9" in figure["value"] and asked == []
+    (figure,) = two_of_one_gpu((2, 30, 1), play)
+    assert "Duplicate GPU" in figure["value"]
+    assert asked == [("0,0", {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "FALLOW_BACKEND": "nccl"})]

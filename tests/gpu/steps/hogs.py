@@ -8,7 +8,7 @@ from advisor.register.model import Submission
 from advisor.register.shares import Device, Mps, environment, terms
 from collector.model import GpuUuid, NodeName
 from collector.procfs.table import ProcessTable
-from tests.gpu import place
+from tests.gpu import past, place
 from tests.gpu.answers import Figure, at_least, at_most, is_so, told
 
 JAX, TENSORFLOW = "jaxhog", "tfhog"
@@ -31,7 +31,24 @@ def main() -> dict[str, Any]:
         figures += _compared(JAX, settings)
     else:
         figures.append(told("JAX", f"not tried: {lacking}"))
-    return {"figures": figures + _compared(TENSORFLOW, settings)}
+    return {"figures": [*figures, *_compared(TENSORFLOW, settings), *_judged()]}
+
+
+def _judged() -> list[Figure]:
+    """What Fallow finds and advises of the one that takes nine tenths, and does little with it."""
+    lacking = place.lacking("service")
+    if lacking is not None:
+        return [told("finding and advice", f"not tried: {lacking}")]
+    with place.loads((TENSORFLOW,)), place.watching(0.3 if place.dry else 1.0) as read:
+        place.pretends(sm=5, graphics=5, dram=2, utilization=5, memory_utilization=2)
+        read()
+        found, advised = past.said_of(read())
+    capped = next((row for row in advised if row["class"] == "cap-memory"), {})
+    return [
+        is_so("finding of a hog", "memory-hog" in {row["kind"] for row in found}, True),
+        is_so("advice on it", "TF_FORCE_GPU_ALLOW_GROWTH=true" in str(capped.get("what")), True),
+        told("what is advised", capped.get("what") or capped.get("reason")),
+    ]
 
 
 def _compared(name: str, settings: dict[str, str]) -> list[Figure]:

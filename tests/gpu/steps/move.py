@@ -11,6 +11,16 @@ from tests.gpu import place, strangers
 from tests.gpu.answers import Figure, Missing, is_so, told
 
 SIZES_MIB = (1024,) if place.dry else (1024, 4096, 16384, 40960)
+KINDS: dict[str, tuple[str, ...]] = {
+    "training": ("train", "16"),
+    "compiled training": ("compiled", "16"),
+    "2 s of work in the queue": ("queued", "4096"),
+    "2 loader workers": ("loaders", "1024"),
+    "expandable segments": ("hold", "4096"),
+    "4 GiB pinned": ("pinned", "4096"),
+}
+GROWS = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+"""JAX as a lease starts it: three quarters of a GPU would not fit into most hosts' memory."""
 GONE_S = 30.0
 SHORT_BYTES = 8 << 30
 
@@ -23,21 +33,27 @@ def main() -> dict[str, Any]:
             figures.append(told(f"hold {mib} MiB", "not tried: too little host memory"))
             continue
         figures += _to_and_fro(f"hold {mib} MiB", mib, "hold", mib)
-    kinds = {"training": ("train", "16"), "2 loader workers": ("loaders", "1024")}
-    if not place.dry:
-        kinds |= {"expandable segments": ("hold", "4096"), "4 GiB pinned": ("pinned", "4096")}
-    for name, arguments in kinds.items():
-        settings = place.EXPANDABLE if "expandable" in name else {}
-        figures += _to_and_fro(name, 0, *arguments, environment=settings)
-    return {"figures": figures}
+    for name, words in KINDS.items():
+        settings = place.EXPANDABLE if "expandable" in name and not place.dry else {}
+        figures += _to_and_fro(name, 0, *words, environment=settings)
+    lacking = place.lacking("jax")
+    if lacking is not None:
+        return {"figures": [*figures, told("JAX", f"not tried: {lacking}")]}
+    return {"figures": [*figures, *_to_and_fro("JAX", 0, load="jaxhog", environment=GROWS)]}
 
 
 def _to_and_fro(
-    name: str, mib: int, kind: str, *arguments: object, environment: dict[str, str] | None = None
+    name: str, mib: int, *words: object, load: str = "work", environment: dict[str, str] | None = None
 ) -> list[Figure]:
-    local = strangers.checkpointer()
-    load = place.Load("work", kind, *arguments, environment=environment)
-    back = True
+    moved = place.Load(load, *words, environment=environment)
+    try:
+        return _moved(name, mib, moved, queued="queued" in words)
+    finally:
+        _let_go(moved)
+
+
+def _moved(name: str, mib: int, load: place.Load, *, queued: bool) -> list[Figure]:
+    local, back = strangers.checkpointer(), True
     try:
         before = load.ask("sum")["sum"]
         process = strangers.seen(load.pid)
@@ -53,6 +69,8 @@ def _to_and_fro(
         why = strangers.refusal(local, process)
         if why is not None:
             return [*signs, told(f"{name}: refused by us", why)]
+        if queued:
+            load.ask("queue")
         paused = strangers.moved(local, "pause", process)
         back = False
         if not paused.ok:
@@ -79,7 +97,6 @@ def _to_and_fro(
     finally:
         if not back:  # a process that is paused cannot end: its last calls into CUDA would wait
             strangers.moved(local, "resume", process)
-        _let_go(load)
 
 
 def _is_gone(pid: int) -> bool:

@@ -4,13 +4,17 @@ What a sum is over several, only two GPUs show (``two_gpus``).
 """
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from tests.gpu import place
-from tests.gpu.answers import is_so, told
+from tests.gpu.answers import Figure, is_so, told
+from tests.gpu.steps.two import story
 
 COUNT = 1 << 20
 CONNECT_S, SUM_S = 8.0, 5.0
+MULTI_RANK, FIRST_MULTI_RANK = "NCCL_MULTI_RANK_GPU_ENABLE", (2, 30)
+"""From this version on NCCL lets two ranks share a GPU where the variable is 1."""
 
 
 def main() -> dict[str, Any]:
@@ -38,6 +42,18 @@ def main() -> dict[str, Any]:
             is_so("a sum over one rank", total, float(COUNT)),
             is_so("an exchange with itself", bool(incoming.equal(numbers)), True),
             told("to abort it", aborted_s, "s"),
+            *two_of_one_gpu(torch.cuda.nccl.version(), story),
         ],
         "options": [name for name in dir(dist.ProcessGroupNCCL.Options()) if not name.startswith("__")],
     }
+
+
+def two_of_one_gpu(version: tuple[int, ...], play: Callable[..., list[Figure]]) -> list[Figure]:
+    """The story of ``two`` over NCCL itself, where it lets two ranks share a GPU."""
+    if version[:2] < FIRST_MULTI_RANK:
+        text = ".".join(map(str, version))
+        return [told("two ranks on one GPU", f"not tried: NCCL {text}, and 2.30 is the first that lets them")]
+    try:
+        return play("0,0", {MULTI_RANK: "1", "FALLOW_BACKEND": "nccl"})
+    except (RuntimeError, TimeoutError) as error:
+        return [told("two ranks on one GPU", f"do not meet over NCCL: {error}")]

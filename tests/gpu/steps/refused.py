@@ -11,11 +11,25 @@ from tests.gpu.answers import Figure, is_so, told
 from tests.gpu.mps import daemon
 
 ROOM_S = 5.0
+MANAGED_MIB = 256
 
 
 def main() -> dict[str, Any]:
-    """A restore with the GPU filled by another; a client of MPS."""
-    return {"figures": [*_filled(), *_client()]}
+    """A restore with the GPU filled by another; unified memory; a client of MPS."""
+    return {"figures": [*_filled(), *_managed(), *_client()]}
+
+
+def _managed() -> list[Figure]:
+    """Unified memory stays behind, so its process is refused by what it maps; the driver is never asked."""
+    with place.loads(("work", "managed", MANAGED_MIB)) as (load,):
+        local, process = strangers.checkpointer(), strangers.seen(load.pid)
+        (target,) = local.targets((process,))
+        mapped = None if target.now is None else target.now.managed_bytes
+        why = strangers.refusal(local, process, managed_bytes=MANAGED_MIB * place.MIB if place.dry else None)
+    return [
+        told(f"{MANAGED_MIB} MiB of unified memory: mapped of its device", mapped, "bytes"),
+        is_so(f"{MANAGED_MIB} MiB of unified memory: refused by us", "unified memory" in (why or ""), True),
+    ]
 
 
 def _filled() -> list[Figure]:
