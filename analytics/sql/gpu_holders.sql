@@ -4,6 +4,7 @@
 -- @param from_ts minute: start of the window
 -- @param to_ts minute: end of the window, exclusive
 -- @column from_ts timestamp: given since, which may be before the window
+-- @column from_is_bound boolean: its records begin then, so that it may have been given before
 -- @column to_ts timestamp: given until
 -- @column user_name text: to whom
 -- @column project text: for which project
@@ -12,7 +13,8 @@
 -- @column share double (fraction): how much of the GPU
 -- @column source text: who says so (lease, slurm, kubernetes, environment, process)
 -- @null to_ts: still held; user_name, project, job_name: not known
-SELECT a.from_ts, a.to_ts, h.user_name, h.project, h.job, h.job_name, a.share, a.source
+SELECT
+    a.from_ts, a.from_ts <= g.installed_from + INTERVAL 30 SECOND AS from_is_bound, a.to_ts, h.user_name, h.project, h.job, h.job_name, a.share, a.source
 FROM allocations AS a
 JOIN holders AS h USING (holder_id)
 JOIN gpus AS g USING (gpu_id)

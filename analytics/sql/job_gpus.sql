@@ -11,6 +11,7 @@
 -- @column model text: its model
 -- @column mig_profile text: the profile of a MIG instance
 -- @column from_ts timestamp: given since
+-- @column from_is_bound boolean: its records begin then, so that the job may have had it before
 -- @column to_ts timestamp: given until
 -- @column gpu_hours double (GPU-hours): held in the window
 -- @column used_gpu_hours double (GPU-hours): utilization times measured time
@@ -57,7 +58,8 @@ WITH own AS (
     GROUP BY gpu_id
 )
 SELECT
-    g.uuid, g.node, g.gpu_index, g.model, g.mig_profile, a.from_ts, a.to_ts,
+    g.uuid, g.node, g.gpu_index, g.model, g.mig_profile, a.from_ts,
+    a.from_ts <= g.installed_from + INTERVAL 30 SECOND AS from_is_bound, a.to_ts,
     coalesce(total_ms * share_of_device / 3600000.0, 0.0) AS gpu_hours,
     coalesce(used_ms * share_of_device / 3600000.0, 0.0) AS used_gpu_hours,
     coalesce(wasted_ms * share_of_device / 3600000.0, 0.0) AS wasted_gpu_hours,

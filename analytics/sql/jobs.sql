@@ -18,6 +18,7 @@
 -- @column command text: its command line
 -- @column gpus bigint (GPUs): how many it held in the window
 -- @column from_ts timestamp: when it was first given a GPU
+-- @column from_is_bound boolean: its GPU's records begin with it, so that it may have held it before
 -- @column to_ts timestamp: when it gave back its last one
 -- @column gpu_hours double (GPU-hours): held in the window
 -- @column used_gpu_hours double (GPU-hours): utilization times measured time
@@ -73,15 +74,21 @@ WITH sums AS (
         holder_id, min(from_ts) AS from_ts, CASE WHEN bool_and(to_ts IS NOT NULL) THEN max(to_ts) END AS to_ts,
         count(DISTINCT gpu_id) FILTER (WHERE from_ts < $to_ts AND (to_ts IS NULL OR to_ts > $from_ts)) AS gpus
     FROM allocations SEMI JOIN sums USING (holder_id) GROUP BY holder_id
+), firsts AS (
+    SELECT a.holder_id, bool_or(a.from_ts <= g.installed_from + INTERVAL 30 SECOND) AS from_is_bound
+    FROM allocations AS a JOIN spans AS s ON s.holder_id = a.holder_id AND s.from_ts = a.from_ts
+    JOIN gpus AS g USING (gpu_id)
+    GROUP BY a.holder_id
 )
 SELECT
-    h.job, h.job_name, h.user_name, h.project, h.framework, h.kind, h.command, a.gpus, a.from_ts, a.to_ts, s.gpu_hours,
+    h.job, h.job_name, h.user_name, h.project, h.framework, h.kind, h.command, a.gpus, a.from_ts, b.from_is_bound, a.to_ts, s.gpu_hours,
     s.used_gpu_hours, s.wasted_gpu_hours, s.utilization_ratio, s.memory_used_max_bytes,
     s.unknown_gpu_hours, s.busy_gpu_hours, u.gpus_used, u.rung::TINYINT AS rung, f.found, s.cost, s.currency,
     s.energy_kwh, s.energy_known_ratio, s.wasted_energy_kwh, s.wasted_energy_known_ratio
 FROM sums AS s
 JOIN holders AS h USING (holder_id)
 LEFT JOIN spans AS a USING (holder_id)
+LEFT JOIN firsts AS b USING (holder_id)
 LEFT JOIN used AS u USING (holder_id)
 LEFT JOIN said AS f USING (holder_id)
 ORDER BY s.wasted_gpu_hours DESC, s.gpu_hours DESC, h.job;

@@ -50,6 +50,7 @@ def _condition(ended: Ended) -> Condition:
     found = [KINDS[kind].remedy for kind in sorted(kinds(row)) if kind in KINDS]
     again = f" Next time: {'; or: '.join(found[:REMEDIES])}." if found else ""
     begun = clock(ended.from_ms)
+    earlier = " or earlier" if row.get("from_is_bound") else ""
     return Condition(
         key=f"{AlertKind.JOB_ENDED.value}:{ended.job}",
         kind=AlertKind.JOB_ENDED,
@@ -57,7 +58,7 @@ def _condition(ended: Ended) -> Condition:
         rung="ended",
         since_ms=ended.to_ms,
         title=f"{whose} {row['job_name'] or row['kind'] or 'job'} ({ended.job}) has ended: it {became}",
-        says=f"{efficiency(row)}. It {became}. It held GPUs from {begun} to {clock(ended.to_ms)}.",
+        says=f"{efficiency(row)}. It {became}. It held GPUs from {begun}{earlier} to {clock(ended.to_ms)}.",
         next=f"Nothing; it has ended.{again}",
         do=f"fallow job {shlex.quote(ended.job)} --since {begun[:10]}",
         evidence=(

@@ -43,7 +43,7 @@ def _who(row: dict[str, Any]) -> str:
     name = f" {row['job_name']}" if row["job_name"] else ""
     project = f" of project {row['project']}" if row["project"] else ""
     whose = f"{row['user_name']}'s" if row["user_name"] else "somebody's"
-    began = words.clock_time(row["from_ts"])
+    began = words.began(row)
     if row["to_ts"] is None:
         return f"{row['job']} is {whose} job{name}{project}; it holds GPUs that are gone, since {began}."
     gpus = words.many(row["gpus"], "GPU")

@@ -116,7 +116,7 @@ def _when(row: dict[str, Any], start: datetime) -> str:
         if words.moment(row["from_ts"]) >= start
         else f"; hours are of the time since {start.astimezone():%Y-%m-%d %H:%M}"
     )
-    return f"held {words.clock_time(row['from_ts'])} to {until}{part}"
+    return f"held {words.began(row)} to {until}{part}"
 
 
 def _line(row: dict[str, Any]) -> tuple[str, ...]:

@@ -126,6 +126,11 @@ def localized(sentence: str) -> str:
     return _STAMP.sub(moved, sentence)
 
 
+def began(row: Mapping[str, Any]) -> str:
+    """When somebody was first given a GPU; "or earlier" where the GPU's records only begin then."""
+    return f"{clock_time(row['from_ts'])}{' or earlier' if row.get('from_is_bound') else ''}"
+
+
 def many(number: int, one: str) -> str:
     """So many of something: ``1 job``, ``2 jobs``."""
     return f"{count(number)} {one}" if number == 1 else f"{count(number)} {one}s"

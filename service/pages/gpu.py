@@ -192,7 +192,7 @@ def _holders(scene: Scene, row: Any) -> None:
         return
     shown = pd.DataFrame(
         {
-            "From": holders["from_ts"].map(scene.when),
+            "From": [scene.began(row) for row in holders.to_dict("records")],
             "To": ["still" if wording.missing(at) else scene.when(at) for at in holders["to_ts"]],
             "Person": holders["user_name"],
             "Project": holders["project"],

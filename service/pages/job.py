@@ -33,6 +33,7 @@ COLUMNS = {
     "project": "Project",
     "gpus": "GPUs",
     "from_ts": "From",
+    "from_note": "Began",
     "to_ts": "To",
     "gpu_hours": "Held",
     "used_gpu_hours": "Used",
@@ -141,14 +142,17 @@ def _list(scene: Scene, jobs: pd.DataFrame) -> None:
         anchor=False,
     )
     metered = "energy_kwh" in jobs and jobs["energy_kwh"].gt(0).any()
+    earlier = began_earlier(jobs)
+    hidden = (*(() if metered else ("energy_kwh",)), *(() if any(earlier) else ("from_note",)))
     shown = jobs.assign(
         utilization=jobs["utilization_ratio"] * 100,
         verdict=[verdict(row) or wording.DASH for row in jobs.to_dict("records")],
+        from_note=["then or earlier" if each else "then" for each in earlier],
         from_ts=jobs["from_ts"].dt.tz_convert(scene.zone),
         to_ts=jobs["to_ts"].dt.tz_convert(scene.zone),
     )
     picked = grid(
-        shown[[name for name in COLUMNS if name in shown and (metered or name != "energy_kwh")]],
+        shown[[name for name in COLUMNS if name in shown and name not in hidden]],
         hide_index=True,
         height=min(38 + 35 * len(jobs), 720),
         column_config=_columns(jobs),
@@ -222,7 +226,7 @@ def _facts(scene: Scene, row: Any) -> None:
     until = "now" if wording.missing(row["to_ts"]) else scene.when(row["to_ts"])
     items += [
         ("GPUs", wording.count(row["gpus"])),
-        ("held", f"{scene.when(row['from_ts'])} to {until}"),
+        ("held", f"{scene.began(row)} to {until}"),
         ("id", str(row["job"])),
     ]
     if not wording.missing(row["cost"]):
@@ -308,6 +312,11 @@ def _measures(scene: Scene, timeline: pd.DataFrame) -> None:
         "job-measures",
         numbers="Every measure of the job's GPUs, step by step",
     )
+
+
+def began_earlier(jobs: pd.DataFrame) -> list[bool]:
+    """Which jobs may have held their first GPU before its records begin; an older service tells of none."""
+    return [value is True or value == 1 for value in jobs.get("from_is_bound", [None] * len(jobs))]
 
 
 def _columns(jobs: pd.DataFrame) -> dict[str, Any]:

@@ -57,6 +57,11 @@ class Scene:
             else wording.moment(pd.Timestamp(at).to_pydatetime(), self.zone)
         )
 
+    def began(self, row: Any) -> str:
+        """When somebody was given a GPU; "or earlier" where its records only begin then."""
+        bound = row.get("from_is_bound")
+        return f"{self.when(row['from_ts'])}{' or earlier' if not wording.missing(bound) and bound else ''}"
+
     def since(self, at: Any, *, is_bound: Any = False) -> str:
         """Since when a state lasts, in the viewer's zone; a bound is said to be one."""
         if wording.missing(at):

@@ -110,6 +110,28 @@ def fill(folder: Path) -> Path:
 NIGHTS = datetime(2026, 11, 2, 8, tzinfo=UTC)
 
 
+def fill_late(folder: Path) -> Path:
+    """One GPU that is recorded from noon on, and given to Bo at one."""
+    folder.mkdir(exist_ok=True)
+    held = HeldInterval(
+        allocation=Allocation(uuid=GPUS[0], holder=BO, source=ClaimSource.SLURM),
+        from_ms=NOON_MS + 60 * MINUTE_MS,
+        to_ms=None,
+    )
+    with open_store(folder / "fallow.duckdb") as store:
+        store.write_history(
+            History(
+                source="hand",
+                gpus=(Gpu(uuid=GPUS[0], node=NODE, index=0, model="H100", memory_total_bytes=80 * GIB),),
+                samples=to_table(
+                    _sample(0, at_ms, 0.0, 1) for at_ms in range(NOON_MS + MINUTE_MS, LAST_MS + 1, MINUTE_MS)
+                ),
+                held=(held,),
+            )
+        )
+    return folder
+
+
 def fill_nights(folder: Path, days: int) -> None:
     """One GPU, from eight in the morning: twelve hours at 80%, twelve with a process that does nothing."""
     folder.mkdir(exist_ok=True)

@@ -18,6 +18,7 @@ from service.pages import findings as findings_page
 from service.pages import people as people_page
 from service.pages import wording
 from service.pages.headline import headline
+from service.pages.job import began_earlier
 from service.pages.naming import named
 from service.pages.view import Window
 from service.reports.making import Wanted, make
@@ -39,6 +40,12 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def client(data: Path) -> Iterator[Client]:
     with connect(data) as opened:
+        yield opened
+
+
+@pytest.fixture
+def late(tmp_path: Path) -> Iterator[Client]:
+    with connect(world.fill_late(tmp_path / "late")) as opened:
         yield opened
 
 
@@ -326,3 +333,21 @@ def test_pages_have_the_sum(client: Client) -> None:
     found = client.query("findings", **RANGE, open=True)
     told = findings_page.sentence(found, waste, open_only=True)
     assert wording.hours(world.WASTED) in told and wording.hours(world.OPEN) in told
+
+
+def test_who_held_a_gpu_when_its_records_begin_held_it_since_then_or_earlier(
+    client: Client, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = {row["job"]: row["from_is_bound"] for row in client.rows("jobs", **RANGE)}
+    assert all(jobs.values()) and jobs, "all of them begin with the records"
+    for row in client.rows("job_gpus", job="slurm:1", **RANGE):
+        assert row["from_is_bound"] is True
+    assert [row["from_is_bound"] for row in client.rows("gpu_holders", uuid="GPU-0", **RANGE)] == [True]
+    assert " or earlier to " in said(data, capsys, "job", "slurm:1", *FLAGS)
+    assert [row["job"] for row in client.rows("jobs", job="slurm:2", **RANGE)] == ["slurm:2"]
+    assert began_earlier(pd.DataFrame([{"job": "x", "from_is_bound": None}, {"job": "y"}])) == [False, False]
+
+
+def test_a_hold_that_began_while_its_gpu_was_recorded_began_then(late: Client) -> None:
+    span = {"from_ts": world.NOON, "to_ts": world.END}
+    assert {row["job"]: row["from_is_bound"] for row in late.rows("jobs", **span)} == {"slurm:2": False}
