@@ -90,6 +90,7 @@ def _draw(
     if row.get("energy_kwh") is not None:
         screen.print(f"  {_energy(row)}", style="bright_black")
     screen.print(table(COLUMNS, [_line(each) for each in gpus]))
+    screen.print("utilization is of the time that was measured, hours are of all time", style="bright_black")
     if any(each["rung"] == Rung.GPU_UTILIZATION for each in gpus):
         screen.print(
             "used and utilization marked ≤ are GPU utilization: an upper bound", style="bright_black"

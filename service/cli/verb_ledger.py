@@ -21,6 +21,7 @@ NAMED = ("gpu", "job")
 BAR_WIDTH = 24
 """So that states, hours, energy and cost stand on a line of 80."""
 NO_ROOM = "Left out for want of room: {}; --json has them."
+OF_MEASURED = "use is of the time that was measured; the other columns are hours of all time."
 NOBODY, NOT_KNOWN = "(nobody)", "(not known)"
 Row = dict[str, Any]
 
@@ -48,6 +49,7 @@ def run(flags: argparse.Namespace) -> int:
     if flags.by in ("hour", "day"):
         shown = [row for row in shown if row["gpu_hours"]]  # before anything was installed
     screen.print(_keys(shown, flags.by))
+    screen.print(OF_MEASURED, style="bright_black")
     _say_measured(energy.used(shown), energy.wasted(shown))
     return 0
 

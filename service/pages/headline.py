@@ -13,6 +13,13 @@ from service.pages.chart_usage import step_hours
 from service.pages.view import Window
 
 WHOLE = 0.995
+USED, ALLOCATED, MEASURED = (
+    "GPU utilization, of measured time",
+    "Allocated, of known time",
+    "Measured, of installed time",
+)
+"""Three shares in a row have three denominators, since what is unknown is in none but the last; so each label
+says its own, on pages, the wall and reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

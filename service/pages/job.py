@@ -252,7 +252,7 @@ def _each_gpu(scene: Scene, job: str) -> None:
             "Used": gpus["used_gpu_hours"],
             "Wasted": gpus["wasted_gpu_hours"],
             "Not measured": gpus["unknown_gpu_hours"],
-            "Utilization": gpus["utilization_ratio"] * 100,
+            "Utilization of measured time": gpus["utilization_ratio"] * 100,
             "kWh": gpus.get("energy_kwh"),
             "Most memory": [wording.gibibytes(each) for each in gpus["memory_used_max_bytes"]],
             "Measure": [_measure(each) for each in gpus["rung"]],
@@ -264,11 +264,12 @@ def _each_gpu(scene: Scene, job: str) -> None:
         name: st.column_config.NumberColumn(name, format="%.1f")
         for name in ("Given", "Used", "Wasted", "Not measured", "kWh")
     }
-    bar = st.column_config.ProgressColumn("Utilization", format="%.0f %%", min_value=0, max_value=100)
+    of_measured = "Utilization of measured time"
+    bar = st.column_config.ProgressColumn(of_measured, format="%.0f %%", min_value=0, max_value=100)
     grid(
         shown,
         hide_index=True,
-        column_config={**hours, "Utilization": bar},
+        column_config={**hours, of_measured: bar},
         placeholder=wording.DASH,
         key="job-each-gpu",
         alt="What the job made of each of its GPUs in this time range",

@@ -8,7 +8,7 @@ from service.pages import chart_ranks, chart_usage, feed, judged, wording
 from service.pages.chart_frame import Clock, rows
 from service.pages.chart_ranks import PARTS, most_wasted, part_colours, waste_bars
 from service.pages.chart_usage import allocated_and_used, gpus_by_state, ledger_bars
-from service.pages.headline import Headline, headline, sentence
+from service.pages.headline import ALLOCATED, MEASURED, USED, Headline, headline, sentence
 from service.pages.health import show_health
 from service.pages.palette import DARK, LIGHT
 from service.pages.pieces import Figure, figures, keys, kind_label, plain, state_keys, striped, swatch
@@ -101,13 +101,13 @@ def _figures(head: Headline) -> None:
     figures(
         [
             Figure(
-                label="GPU utilization, average",
+                label=USED,
                 much=wording.percent(head.utilization_ratio),
                 told="Used over measured time, on the best measure each GPU has; an upper bound with the "
                 "lowest one.",
             ),
             Figure(
-                label="Allocated share",
+                label=ALLOCATED,
                 much=wording.percent(head.allocated_ratio),
                 told="The part of known time in which a GPU was given to somebody.",
             ),
@@ -124,7 +124,7 @@ def _figures(head: Headline) -> None:
             _money(head),
             *_energy(head),
             Figure(
-                label="Measured",
+                label=MEASURED,
                 much=wording.coverage(head.measured_ratio),
                 told=f"{wording.hours(head.unknown_gpu_hours)} are unknown: not measured, so not judged.",
             ),

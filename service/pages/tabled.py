@@ -5,6 +5,7 @@ of a table is sent before it is opened.
 """
 
 import re
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -12,9 +13,12 @@ import streamlit as st
 from pandas.api.types import is_datetime64_any_dtype, is_numeric_dtype
 from pandas.io.formats.style import Styler
 
-from service.client.printable import on_a_line
+from service.client.printable import LONGEST, on_a_line, shown_rows
 from service.pages import wording
 from service.pages.chart_kept import Filled
+
+_on_a_line = partial(on_a_line, most=10 * LONGEST)
+"""A specification has expressions of its own that are long, and none may be cut; names in it are shorter."""
 
 
 class _Tested:
@@ -28,11 +32,17 @@ class _Tested:
         self._chart = chart
 
     def to_dict(self) -> dict[str, Any]:
-        """The specification; the only thing that Streamlit asks a chart for."""
+        """The specification; the only thing that Streamlit asks a chart for.
+
+        Every text in it and in its rows is one line that can be seen, rows and the lists that order or colour
+        them alike.
+        """
         if isinstance(self._chart, Filled):
-            return self._chart.sent()
-        spec: dict[str, Any] = self._chart.to_dict(validate=False)
-        return spec
+            spec = self._chart.sent()
+            rows = {name: visible(frame) for name, frame in spec.pop("datasets").items()}
+            return {**shown_rows(spec, _on_a_line), "datasets": rows}
+        spec = _visible_chart(self._chart).to_dict(validate=False)
+        return shown_rows(spec, _on_a_line)
 
 
 def charted(chart: Any, told: str, frame: pd.DataFrame, name: str, *, numbers: str, **options: Any) -> Any:
@@ -42,7 +52,7 @@ def charted(chart: Any, told: str, frame: pd.DataFrame, name: str, *, numbers: s
     to the chart (``key``, ``on_select``, ``selection_mode``); what was picked in it comes back.
     """
     tested: Any = _Tested(chart)
-    picked = st.altair_chart(tested, theme=None, width="stretch", alt=told, **options)
+    picked = st.altair_chart(tested, theme=None, width="stretch", alt=on_a_line(told), **options)
     tabled(frame, name, numbers)
     return picked
 
@@ -80,8 +90,29 @@ def visible(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with every text in it on one line that can be seen: people choose the names in it."""
     made = frame.copy(deep=False)
     for name, values in frame.items():
-        if not (is_numeric_dtype(values) or is_datetime64_any_dtype(values)):
+        if not (is_numeric_dtype(values) or is_datetime64_any_dtype(values) or _is_seen(values)):
             made[name] = values.map(lambda value: on_a_line(value) if isinstance(value, str) else value)
+    return made
+
+
+def _is_seen(values: "pd.Series[Any]") -> bool:
+    """Whether no text needs a change, by its different values: rows of a chart have few and are many."""
+    try:
+        different = values.unique()
+    except TypeError:  # lists, which are no names of a column's own
+        return False
+    return all(on_a_line(value) == value for value in different if isinstance(value, str))
+
+
+def _visible_chart(chart: Any) -> Any:
+    """The chart with its frames made visible, those of its layers and parts as well."""
+    made = chart.copy(deep=False)
+    if isinstance(getattr(made, "data", None), pd.DataFrame):
+        made.data = visible(made.data)
+    for name in ("layer", "hconcat", "vconcat", "concat"):
+        parts = getattr(made, name, None)
+        if isinstance(parts, list):
+            setattr(made, name, [_visible_chart(part) for part in parts])
     return made
 
 

@@ -8,6 +8,7 @@ from service.client import ClientError
 from service.client.advising import advised
 from service.client.recurring import recurred, told_to_owner
 from service.pages.changes import Held, changes, held_of, measured_of, told_held
+from service.pages.headline import USED
 from service.reports.asking import Source
 from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
 from service.reports.shared import HELD_COLUMNS, energy_figures, head_of, job_rows, priced, use_section
@@ -61,11 +62,14 @@ def _figures(held: Held) -> tuple[Figure, ...]:
         Figure(
             key="wasted_gpu_hours", label="Did nothing", value=held.wasted_gpu_hours, measure=Measure.HOURS
         ),
-        Figure(
-            key="utilization_ratio", label="Utilization", value=held.utilization_ratio, measure=Measure.RATIO
-        ),
+        Figure(key="utilization_ratio", label=USED, value=held.utilization_ratio, measure=Measure.RATIO),
         *energy_figures(held.energy, held.wasted_energy),
-        Figure(key="measured_ratio", label="Measured", value=held.measured_ratio, measure=Measure.RATIO),
+        Figure(
+            key="measured_ratio",
+            label="Measured, of held time",
+            value=held.measured_ratio,
+            measure=Measure.RATIO,
+        ),
     )
 
 

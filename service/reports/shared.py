@@ -8,7 +8,7 @@ from service.client.job_verdicts import verdict
 from service.pages import wording
 from service.pages.chart_ranks import PARTS, part_colours, waste_bars
 from service.pages.chart_usage import allocated_and_used, ledger_bars
-from service.pages.headline import Headline, headline
+from service.pages.headline import ALLOCATED, MEASURED, USED, Headline, headline
 from service.pages.palette import STATES, Palette, label_of
 from service.reports.asking import Source
 from service.reports.model import Chart, Column, Figure, Keys, Measure, Section, Table
@@ -58,14 +58,14 @@ def head_figures(head: Headline) -> tuple[Figure, ...]:
     return (
         Figure(
             key="utilization_ratio",
-            label="GPU utilization, average",
+            label=USED,
             value=head.utilization_ratio,
             measure=Measure.RATIO,
             help="used over measured time, on the best measure each GPU has",
         ),
         Figure(
             key="allocated_ratio",
-            label="Allocated share",
+            label=ALLOCATED,
             value=head.allocated_ratio,
             measure=Measure.RATIO,
             help="the part of known time in which a GPU was given to somebody",
@@ -94,7 +94,7 @@ def head_figures(head: Headline) -> tuple[Figure, ...]:
         *energy_figures(head.energy, head.wasted_energy),
         Figure(
             key="measured_ratio",
-            label="Measured",
+            label=MEASURED,
             value=head.measured_ratio,
             measure=Measure.COVERAGE,
             help="the rest is unknown: not judged",

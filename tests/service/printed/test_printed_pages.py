@@ -1,5 +1,6 @@
 """Every page of the dashboard over a store of hostile names, as Streamlit would send it to a browser."""
 
+import json
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -7,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 from markdown_it import MarkdownIt
 from streamlit.testing.v1 import AppTest
 
+from service.client.printable import on_a_line
 from service.pages.tabled import visible
 from tests.service.printed.hostile import EVIL, HOSTILE, MARKER, PLAIN, fill
 
@@ -92,6 +95,32 @@ def test_names_are_text_on_every_page(data: Path, page: str) -> None:
                 markdown_is_ours(text)
     if page in ("overview", "people", "findings"):
         assert PLAIN in seen
+
+
+@pytest.mark.parametrize("page", ["overview", "people", "cluster", "gpu"])
+def test_names_in_charts_are_whole_visible_lines(data: Path, page: str) -> None:
+    charts = [each.proto for each in elements(drawn(page)._tree) if each.type == "vega_lite_chart"]
+    assert charts
+    texts: list[str] = []
+    for chart in charts:
+        texts += list(_strings(json.loads(chart.spec)))
+        for rows in chart.datasets:
+            frame = pa.ipc.open_stream(rows.data.data).read_pandas()
+            texts += [text for name in frame for text in frame[name] if isinstance(text, str)]
+    assert any(MARKER in text for text in texts) or page == "overview"
+    assert [text for text in texts if on_a_line(text, len(text) + 1) != text] == []
+
+
+def _strings(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case list():
+            for each in value:
+                yield from _strings(each)
+        case dict():
+            for each in value.values():
+                yield from _strings(each)
 
 
 def html_is_ours(html: str) -> None:
