@@ -13,7 +13,7 @@ from collector.inventory.bystanders import Presence, presence
 from collector.inventory.environment import environment_claims
 from collector.inventory.holders import JobUsers, holder_of, job_among, tree_job, users_of
 from collector.inventory.ownership import Nobody, Owned, Unknown, Verdict, verdict_on
-from collector.inventory.placement import Where, as_on_gpus, withheld
+from collector.inventory.placement import Where, as_on_gpus, withheld, without_jobs
 from collector.inventory.projects import ProjectOf
 from collector.model import (
     PEER_SOURCE,
@@ -25,6 +25,7 @@ from collector.model import (
     Intrusion,
     JobId,
     NodeClaim,
+    NodeState,
     Process,
     ProcessKey,
     ProcessSample,
@@ -49,7 +50,7 @@ class Attribution:
 
     ``allocations`` are sorted by GPU and job, of one source a GPU, with shares of at most 1 in sum.
     ``unclear`` says which environments could not be read as a claim, and why. ``withheld``: the GPUs that
-    nobody holds and that are not free.
+    nobody holds and that are not free. ``out_of_service``: the nodes that get no jobs and have none.
     """
 
     at_ms: int
@@ -61,6 +62,7 @@ class Attribution:
     intrusions: tuple[Intrusion, ...] = ()
     unclear: tuple[tuple[ProcessKey, str], ...] = ()
     withheld: tuple[Withheld, ...] = ()
+    out_of_service: tuple[NodeState, ...] = ()
 
 
 def no_project(user: str) -> None:
@@ -97,7 +99,12 @@ def effective(
     free = {uuid: gpu for uuid, gpu in _hardware(gpus).items() if uuid not in held}
     told = {each.uuid: each for reading in readings for each in reading.withheld if each.uuid in free}
     told |= {each.uuid: each for each in withheld(nodes, free.values())}
-    return replace(found, unclear=environments.unclear, withheld=tuple(told.values()))
+    return replace(
+        found,
+        unclear=environments.unclear,
+        withheld=tuple(told.values()),
+        out_of_service=without_jobs(nodes, node_claims),
+    )
 
 
 def _with_peers(

@@ -118,6 +118,7 @@ class Loop:
             intrusions=() if found is None else found.intrusions,
             unclear=() if found is None else found.unclear,
             withheld=() if found is None else found.withheld,
+            out_of_service=() if found is None else found.out_of_service,
             gaps=(*self._owed, *self._lateness(now_ms)),
         )
         self._last_ms = now_ms

@@ -354,7 +354,8 @@ class Tick:
     ``allocations`` are the effective ones, after attribution; ``None`` means that nobody looked and the
     open intervals stay open. A GPU missing from a tuple is held by nobody. ``owners`` says whose job each
     process is, where that is known. ``unclear`` says which environments could not be read as
-    a claim, and why. ``withheld`` are the GPUs of these that nobody holds and that are not free.
+    a claim, and why. ``withheld`` are the GPUs of these that nobody holds and that are not free;
+    ``out_of_service`` the nodes that get no jobs and have none, whether or not their GPUs can be read.
     """
 
     at_ms: int
@@ -366,3 +367,4 @@ class Tick:
     intrusions: tuple[Intrusion, ...] = ()
     unclear: tuple[tuple[ProcessKey, str], ...] = ()
     withheld: tuple[Withheld, ...] = ()
+    out_of_service: tuple[NodeState, ...] = ()

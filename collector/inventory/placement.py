@@ -64,6 +64,12 @@ def withheld(nodes: Iterable[NodeState], gpus: Iterable[Gpu]) -> tuple[Withheld,
     return tuple(sorted(found, key=lambda each: each.uuid))
 
 
+def without_jobs(nodes: Iterable[NodeState], claims: Iterable[NodeClaim]) -> tuple[NodeState, ...]:
+    """Of the nodes that get no jobs, those that no claim is on: nobody holds their GPUs, seen or not."""
+    held = {_short(claim.node) for claim in claims}
+    return tuple(each for each in nodes if each.state is not None and _short(each.node) not in held)
+
+
 def _uuids(claim: NodeClaim, node: Sequence[Gpu], seen: Seen) -> Iterator[GpuUuid]:
     if claim.index is not None and not any(gpu.parent_uuid or gpu.index is None for gpu in node):
         yield from (gpu.uuid for gpu in node if gpu.index == claim.index)

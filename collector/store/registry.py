@@ -53,6 +53,11 @@ class Registry:
             self._gpus[gpu.uuid] = gpu
         self._note_installed({gpu_id: installed_ms for gpu_id, installed_ms, *_ in known})
 
+    @property
+    def gpus(self) -> Iterable[Gpu]:
+        """Every GPU that the store has, those that are gone too."""
+        return self._gpus.values()
+
     def register_gpus(self, gpus: Iterable[Gpu], source: str, installed_from_ms: int) -> None:
         """Add the unknown ones and write down what changed; what is None now keeps its old value.
 

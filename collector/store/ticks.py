@@ -5,7 +5,7 @@ may have run ahead of what was committed.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import duckdb
 import numpy as np
@@ -40,7 +40,7 @@ from collector.store.rollups import (
     start_marks,
 )
 from collector.store.statements import feed, statement
-from collector.store.withheld import Open, read_withheld, write_withheld
+from collector.store.withheld import Open, read_withheld, with_unseen, write_withheld
 
 LEAST_WIDTH_MS = 10_000
 _Ids = np.ndarray[tuple[int], np.dtype[np.int32]]
@@ -107,7 +107,11 @@ def write_tick(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick) ->
     if live.ticked_ms is not None and tick.at_ms < live.ticked_ms:
         set_back(connection, tick.at_ms)
     live.withheld = write_withheld(
-        connection, live.withheld, tick, live.registry.gpu_ids, looked_ms=live.looked_ms
+        connection,
+        live.withheld,
+        replace(tick, withheld=with_unseen(tick, live.registry.gpus)),
+        live.registry.gpu_ids,
+        looked_ms=live.looked_ms,
     )
     _write_allocations(connection, live, tick)
     _write_owners(connection, live, tick)

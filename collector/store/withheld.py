@@ -4,11 +4,12 @@ Runs inside the caller's transaction. What is there at one tick and not at the n
 two. After a pause longer than RESUME_MS nobody knows what went on, as with allocations.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import duckdb
 
-from collector.model import NodeName, Tick
+from collector.inventory.placement import withheld
+from collector.model import Gpu, NodeName, Reading, Tick, Withheld
 from collector.store.allocations import RESUME_MS
 from collector.store.statements import statement
 
@@ -23,6 +24,19 @@ def read_withheld(connection: duckdb.DuckDBPyConnection) -> Open:
     """The open intervals that the store has."""
     rows = connection.execute("SELECT gpu_id, state, reason FROM withheld WHERE to_ts IS NULL").fetchall()
     return {gpu_id: (state, reason) for gpu_id, state, reason in rows}
+
+
+def with_unseen(tick: Tick, known: Iterable[Gpu]) -> tuple[Withheld, ...]:
+    """What the tick withholds, and the GPUs ``known`` of nodes out of service that no source shows any more.
+
+    A node that is down has no exporter that answers: its GPUs are withheld all the same. Pure.
+    """
+    if not tick.out_of_service:
+        return tick.withheld
+    readings = (outcome for outcome in tick.outcomes if isinstance(outcome, Reading))
+    seen = {gpu.uuid for reading in readings for gpu in reading.gpus}
+    seen |= {each.uuid for each in tick.withheld} | {each.uuid for each in tick.allocations or ()}
+    return (*tick.withheld, *withheld(tick.out_of_service, (gpu for gpu in known if gpu.uuid not in seen)))
 
 
 def write_withheld(

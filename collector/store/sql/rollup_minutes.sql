@@ -6,7 +6,7 @@
 --   read_to_ms       UTC ms: samples up to here may reach back into the range
 --   gpu_ids          INTEGER[]: these GPUs only; NULL: all
 -- Rows added: one a (minute, GPU, holder), as the table says. A 30 s bin is wholly in one state; it is
--- unknown when samples cover less than half of it, and absent when no sample touches it. Its holders are
+-- unknown when samples cover less than half of it, and absent when no sample touches it and nobody withholds it. Its holders are
 -- those at its middle, and its milliseconds are split among them by share so that integers add up. A sample as
 -- wide as a bin or wider counts for the bins whose middle it covers, wholly, and is not mixed with its neighbours:
 -- over many bins each sample counts for its own width, once. Energy is split by the time itself.
@@ -65,6 +65,35 @@ parts AS (
     )
     WHERE bin >= $from_ms // 30000 AND bin < $to_ms // 30000
 ),
+held AS (
+    SELECT gpu_id, holder_id, sum(share) AS share, bin
+    FROM (
+        SELECT
+            gpu_id, holder_id, share,
+            unnest(range(
+                greatest((epoch_ms(from_ts) + 14999) // 30000, $from_ms // 30000),
+                least((coalesce(epoch_ms(to_ts), $to_ms + 30000) + 14999) // 30000, $to_ms // 30000)
+            )) AS bin
+        FROM allocations
+        WHERE from_ts < epoch_ms(CAST($to_ms AS BIGINT))
+          AND (to_ts IS NULL OR to_ts > epoch_ms(CAST($from_ms AS BIGINT)))
+          AND gpu_id IN (SELECT gpu_id FROM wanted)
+    )
+    GROUP BY gpu_id, holder_id, bin
+),
+out_of_service AS (
+    SELECT gpu_id, bin, bool_and(state = 'unasked') AS unasked
+    FROM (
+        SELECT gpu_id, state, unnest(range(
+            greatest((epoch_ms(from_ts) + 14999) // 30000, $from_ms // 30000),
+            least((coalesce(epoch_ms(to_ts), $to_ms + 30000) + 14999) // 30000, $to_ms // 30000)
+        )) AS bin
+        FROM withheld
+        WHERE from_ts < epoch_ms(CAST($to_ms AS BIGINT))
+          AND (to_ts IS NULL OR to_ts > epoch_ms(CAST($from_ms AS BIGINT)))
+    )
+    GROUP BY gpu_id, bin
+),
 metered AS (
     SELECT
         gpu_id,
@@ -98,6 +127,17 @@ of_boards AS (
     JOIN metered AS m ON m.gpu_id = i.gpu_id AND m.energy_mj IS NULL
     JOIN metered AS b ON b.gpu_id = i.board_id AND b.bin = m.bin
 ),
+-- A node that is down shows no samples: its GPUs are withheld all the same, while they are installed. Where their
+-- source leaves them out (an autoscaler took them) nobody withholds them.
+unseen AS (
+    SELECT o.gpu_id, o.bin
+    FROM out_of_service AS o
+    JOIN gpus AS g ON g.gpu_id = o.gpu_id AND g.unlisted_from IS NULL AND o.bin * 30000 >= epoch_ms(g.installed_from)
+        AND (g.installed_to IS NULL OR (o.bin + 1) * 30000 <= epoch_ms(g.installed_to))
+    ANTI JOIN metered AS m ON m.gpu_id = o.gpu_id AND m.bin = o.bin
+    ANTI JOIN held AS h ON h.gpu_id = o.gpu_id AND h.bin = o.bin
+    WHERE NOT o.unasked AND o.gpu_id IN (SELECT gpu_id FROM wanted)
+),
 bins AS (
     SELECT m.* REPLACE (
         coalesce(o.energy_mj, m.energy_mj - coalesce(given.energy_mj, 0)) AS energy_mj,
@@ -108,35 +148,8 @@ bins AS (
         SELECT board_id, bin, sum(energy_mj)::BIGINT AS energy_mj FROM of_boards GROUP BY board_id, bin
     ) AS given ON given.board_id = m.gpu_id AND given.bin = m.bin
     WHERE m.gpu_id IN (SELECT gpu_id FROM wanted)
-),
-held AS (
-    SELECT gpu_id, holder_id, sum(share) AS share, bin
-    FROM (
-        SELECT
-            gpu_id, holder_id, share,
-            unnest(range(
-                greatest((epoch_ms(from_ts) + 14999) // 30000, $from_ms // 30000),
-                least((coalesce(epoch_ms(to_ts), $to_ms + 30000) + 14999) // 30000, $to_ms // 30000)
-            )) AS bin
-        FROM allocations
-        WHERE from_ts < epoch_ms(CAST($to_ms AS BIGINT))
-          AND (to_ts IS NULL OR to_ts > epoch_ms(CAST($from_ms AS BIGINT)))
-          AND gpu_id IN (SELECT gpu_id FROM wanted)
-    )
-    GROUP BY gpu_id, holder_id, bin
-),
-out_of_service AS (
-    SELECT gpu_id, bin, bool_and(state = 'unasked') AS unasked
-    FROM (
-        SELECT gpu_id, state, unnest(range(
-            greatest((epoch_ms(from_ts) + 14999) // 30000, $from_ms // 30000),
-            least((coalesce(epoch_ms(to_ts), $to_ms + 30000) + 14999) // 30000, $to_ms // 30000)
-        )) AS bin
-        FROM withheld
-        WHERE from_ts < epoch_ms(CAST($to_ms AS BIGINT))
-          AND (to_ts IS NULL OR to_ts > epoch_ms(CAST($from_ms AS BIGINT)))
-    )
-    GROUP BY gpu_id, bin
+    UNION ALL BY NAME
+    SELECT gpu_id, bin, false AS covered, 0 AS energy_ms FROM unseen
 ),
 -- Most GPUs have one holder, who has all of it: no windows for those.
 alone AS (

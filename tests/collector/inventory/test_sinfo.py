@@ -161,6 +161,65 @@ def test_drained_gpu_is_in_a_state_of_its_own_and_neither_free_nor_wasted(tmp_pa
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("claimed", [False, True], ids=["without a job", "with a job"])
+def test_gpu_of_a_node_that_is_down_and_silent_is_withheld_unless_a_job_has_it(
+    tmp_path: Path, claimed: bool
+) -> None:
+    """n2's exporter is gone with the node and forgotten after ten minutes; Slurm says on that it is down."""
+    clock = HandClock()
+    began_ms = clock.at_ms
+    gone_ms = began_ms + 5 * MINUTE_MS
+
+    def one(at_ms: int) -> Reading:
+        return replace(two_gpus(at_ms), gpus=two_gpus(at_ms).gpus[:1], samples=two_gpus(at_ms).samples[:1])
+
+    def other(at_ms: int) -> Reading | Unavailable:
+        if at_ms > gone_ms:
+            return Unavailable(source="dcgm", at_ms=at_ms, reason="no route to host")
+        whole = two_gpus(at_ms)
+        return replace(whole, source="dcgm", gpus=whole.gpus[1:], samples=whole.samples[1:])
+
+    def slurm(at_ms: int) -> Reading:
+        state = OutOfService.DOWN if at_ms > gone_ms else None
+        nodes = (
+            NodeState(node=N1),
+            NodeState(node=N2, state=state, reason="Not responding" if state else ""),
+        )
+        return Reading(source="slurm", at_ms=at_ms, claims=(claim(N2, 1),) if claimed else (), nodes=nodes)
+
+    with open_store(at_path(tmp_path)) as store:
+        ports = Ports(
+            sources=(Scripted("nvml", one), Scripted("dcgm", other)),
+            inventories=(Scripted("slurm", slurm),),
+            attribute=effective,
+            sink=store.write_tick,
+        )
+        loop = Loop(ports, clock=clock, timing=Timing(tick_ms=30_000))
+        for _ in range(2 * 40):
+            clock.at_ms += 30_000
+            loop.tick_once()
+        (row,) = (row for row in now(store) if row["uuid"] == uuid(1))
+        (sums,) = ask(
+            store,
+            "SELECT sum(withheld_ms), sum(unknown_ms), sum(free_ms) FROM rollup_1m WHERE gpu_id = 2 "
+            "AND ts >= epoch_ms(?::BIGINT)",
+            gone_ms + MINUTE_MS,
+        )
+        (most,) = ask(
+            store,
+            "SELECT max(ms) FROM (SELECT sum(free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms "
+            "+ moderate_ms + good_ms + suspect_ms + withheld_ms + unknown_ms) AS ms FROM rollup_1m "
+            "GROUP BY ts, gpu_id)",
+        )
+    assert most == (MINUTE_MS,)
+    if claimed:
+        assert row["state"] == "unknown" and not sums[0], "a job has it, whatever it does"
+    else:
+        assert (row["state"], row["state_reason"]) == ("down", "Not responding")
+        assert sums[0] == pytest.approx(32 * MINUTE_MS, abs=2 * MINUTE_MS) and sums[1:] == (0, 0)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("anew", [False, True], ids=["the same service", "a service that began meanwhile"])
 def test_slurm_that_is_silent_beyond_its_memory_frees_no_gpu(tmp_path: Path, anew: bool) -> None:
     clock = HandClock()
