@@ -57,7 +57,7 @@ def energy(told: Energy) -> str:
 def measured_part(what: str, told: Energy) -> str:
     """What an energy is called where it stands alone, with the part of its hours that was measured."""
     part = told.partly_of
-    return what if part is None else f"{what}, {percent(part)} measured"
+    return what if part is None else f"{what}, of {percent(part)} of hours"
 
 
 def held_now(row: Any) -> str:
