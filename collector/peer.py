@@ -62,7 +62,7 @@ CLOCK_AHEAD = "peer-clock-ahead"
 CLOCK_TOLERANCE_MS = 1_000
 NOT_LOOKED = "does not say who holds its GPUs: has nobody been asked there yet?"
 WIDEST_MS = 86_400_000
-"""Ours: no tick is as wide as a day, so what says so was not measured."""
+"""Ours: no tick is as wide as a day, so what says so was not measured; nor is a clock so far ahead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ def heard(endpoint: Endpoint, content: bytes, now_ms: int, source: str) -> tuple
     """The peer after an answer, and what it measured since the last. Raises MalformedText. Pure."""
     rows = _rows(content)
     _refuse_simulated(rows)
-    gpus, samples, events = _gpus(rows), _samples(rows), tuple(_events(rows))
+    gpus, samples, events = _gpus(rows), _samples(rows), tuple(_events(rows, now_ms))
     fresh = tuple(
         _not_ahead(sample, now_ms)
         for uuid, sample in samples.items()
@@ -218,9 +218,11 @@ def _not_ahead(sample: GpuSample, now_ms: int) -> GpuSample:
     return replace(sample, at_ms=now_ms, flags=(*sample.flags, *doubt))
 
 
-def _events(rows: Iterable[Row]) -> Iterable[Event]:
+def _events(rows: Iterable[Row], now_ms: int) -> Iterable[Event]:
+    """What befell the GPUs; a time that no calendar holds costs that event, not the tick of all."""
+    latest_s = (now_ms + WIDEST_MS) / 1000
     for row in rows:
-        if row.name == LAST_EVENT.name:
+        if row.name == LAST_EVENT.name and 0 < row.value <= latest_s:
             kind, detail = row.labels.get("kind", ""), row.labels.get("detail", "")
             yield Event(uuid=_uuid(row.labels), at_ms=round(row.value * 1000), kind=kind, detail=detail)
 
@@ -242,7 +244,7 @@ def _read(metric: Metric, wire: float) -> object:
         case "persistence_mode":
             return wire > 0
         case "share_of_device":
-            return wire
+            return wire if 0 <= wire <= 1 else 1.0
         case name if name.endswith("_ratio"):
             return wire
         case _:
@@ -253,11 +255,11 @@ def _read(metric: Metric, wire: float) -> object:
 
 def _allocations(rows: Iterable[Row]) -> Iterable[Allocation]:
     for row in rows:
-        if row.name == ALLOCATION.name and row.labels.get("job"):
+        if row.name == ALLOCATION.name and row.labels.get("job") and row.value > 0:
             yield Allocation(
                 uuid=_uuid(row.labels),
                 holder=_holder(row.labels),
-                share=row.value,
+                share=min(row.value, 1.0),  # of a job's two claims on one GPU the page has the sum
                 source=_claim_source(row.labels.get("source", "")),
             )
 

@@ -324,3 +324,38 @@ def test_a_simulated_cluster_says_on_its_metrics_that_it_is_one() -> None:
     simulated = SourceHealth(name=SIMULATED_SOURCE, is_up=True, duration_ms=1, gpus=1)
     assert b"\nfallow_simulated 1\n" in exposition(replace(_one(NOW_MS), sources=(simulated,)))
     assert b"\nfallow_simulated 0\n" in exposition(_one(NOW_MS))
+
+
+def lying(rows: str) -> bytes:
+    labels = 'uuid="GPU-x",node="p",index="0",model="H100"'
+    said = {
+        "info": 1,
+        "sample_timestamp_seconds": NOW_MS / 1000,
+        "sample_width_seconds": 1,
+        "busy_ratio": 0.5,
+    }
+    own = "".join(f"fallow_gpu_{name}{{{labels}}} {value!r}\n" for name, value in said.items())
+    return f"{own}fallow_allocations_known 1\n{rows}".encode()
+
+
+@pytest.mark.parametrize("at_s", ["1e300", "1e15", "-1e15", "0", f"{NOW_MS / 1000 + 90_000!r}"])
+def test_an_event_at_a_time_that_no_calendar_holds_costs_that_event_alone(at_s: str) -> None:
+    known = 'fallow_gpu_last_event_timestamp_seconds{uuid="GPU-x",kind="xid",detail="79"}'
+    other = known.replace('"xid"', '"ecc"')
+    page = lying(f"{known} {at_s}\n{other} {NOW_MS / 1000}\n").decode()
+    with serving(lambda *_: text(page)) as url:
+        reading = read(source(url))
+    assert [(event.kind, event.at_ms) for event in reading.events] == [("ecc", NOW_MS)]
+    assert len(reading.samples) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"), [("1e300", [1.0]), ("2", [1.0]), ("0.5", [0.5]), ("-5", []), ("0", [])]
+)
+def test_nobody_is_given_more_than_a_whole_gpu(said: str, kept: list[float]) -> None:
+    page = lying(f'fallow_gpu_allocation_ratio{{uuid="GPU-x",job="j",user="ann"}} {said}\n')
+    part = f'fallow_gpu_share_of_device_ratio{{uuid="GPU-x"}} {said}\n'
+    with serving(lambda *_: text(page.decode() + part)) as url:
+        reading = read(source(url))
+    assert [each.share for each in reading.allocations or ()] == kept
+    assert reading.gpus[0].share_of_device == {"0.5": 0.5, "0": 0.0}.get(said, 1.0)
