@@ -157,6 +157,16 @@ def test_a_pod_of_another_uid_than_the_given_one_is_not_that_one() -> None:
     assert (found.owners, found.unknown, found.intrusions) == ({}, {key(71)}, ())
 
 
+@pytest.mark.parametrize("inside", [{"pod": "f" * 8 + OTHER_UID[8:]}, {"container": CONTAINER}])
+def test_an_mps_server_in_a_pod_or_container_of_its_own_is_unknown(inside: dict[str, str]) -> None:
+    """Name, uid and binary are the image's word: no bystander, nobody's job, and accused of nothing."""
+    server = process(71, None, uid=0, name="nvidia-cuda-mps-server"[:15], **inside)
+    client = process(72, None, uid=0, pod=POD)
+    found = run([server, client], on(0, 71, 72), with_uids(pods("a/train-0", "b/train-1"), POD, OTHER_UID))
+    assert found.owners == {key(72): "pod:a/train-0"}
+    assert (found.unknown, found.bystanders, found.intrusions) == ({key(71)}, frozenset(), ())
+
+
 def test_a_static_pod_is_not_known_by_the_uid_of_the_api_server() -> None:
     one = with_uids(pods("a/train-0"), OTHER_UID)
     static = process(71, None, pod="0b1c2d3e4f5061728394a5b6c7d8e9f0")
