@@ -5,6 +5,7 @@ of it, and from how many GPU-hours on, is the configuration's to say; nobody doe
 """
 
 import shlex
+from collections.abc import Iterable
 
 from analytics.findings.words import clock
 from analytics.job_verdict import efficiency, kinds, verdict
@@ -30,16 +31,18 @@ def least_gpu_hours(config: AlertsConfig) -> float | None:
     return min(wanted) if wanted and AlertKind.JOB_ENDED.value in config.kinds else None
 
 
-def ended_jobs(facts: Facts, config: AlertsConfig) -> Sighting:
+def ended_jobs(facts: Facts, open_keys: Iterable[str]) -> Sighting:
     """The ends that are to be told. A job that is paused or waits is known still: it has not ended."""
     holds: dict[str, Condition] = {}
-    calm = {}
+    prefix = f"{AlertKind.JOB_ENDED.value}:"
+    calm = {key: "it was told" for key in open_keys if key.startswith(prefix)}
     for each in facts.ended:
         made = _condition(each)
         if each.job in facts.state.jobs:
             calm[made.key] = "it has not ended"
         else:
             holds[made.key] = made
+            calm.pop(made.key, None)
     return Sighting(at_ms=facts.now_ms, holds=holds, calm=calm)
 
 
@@ -57,8 +60,8 @@ def _condition(ended: Ended) -> Condition:
         level=WORTH_A_WORD,
         rung="ended",
         since_ms=ended.to_ms,
-        title=f"{whose} {row['job_name'] or row['kind'] or 'job'} ({ended.job}) has ended: it {became}",
-        says=f"{efficiency(row)}. It {became}. It held GPUs from {begun}{earlier} to {clock(ended.to_ms)}.",
+        title=f"{whose} {row['job_name'] or row['kind'] or 'job'} ({ended.job}) has ended: {became}",
+        says=f"{efficiency(row)}. Its verdict: {became}. It held GPUs from {begun}{earlier} to {clock(ended.to_ms)}.",
         next=f"Nothing; it has ended.{again}",
         do=f"fallow job {shlex.quote(ended.job)} --since {begun[:10]}",
         evidence=(

@@ -47,7 +47,7 @@ def sight(facts: Facts, config: AlertsConfig, open_keys: Iterable[str]) -> Sight
         AlertKind.LOW_UTILIZATION: lambda: low_utilization(facts, config),
         AlertKind.QUOTA_STARVED: lambda: starved_quotas(facts, config),
         AlertKind.COLLECTOR_BLIND: lambda: blindness(facts, config),
-        AlertKind.JOB_ENDED: lambda: ended_jobs(facts, config),
+        AlertKind.JOB_ENDED: lambda: ended_jobs(facts, keys),
     }
     parts = [rule() for kind, rule in made.items() if kind.value in config.kinds]
     off = {key: "this kind of alert is switched off" for key in keys if _kind(key) not in config.kinds}

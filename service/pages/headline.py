@@ -19,7 +19,7 @@ USED, ALLOCATED, MEASURED = (
     "Measured, of installed time",
 )
 """Three shares in a row have three denominators, since what is unknown is in none but the last; so each label
-says its own, on pages, the wall and reports."""
+says its own, on pages and reports, the wall's shorter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

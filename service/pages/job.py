@@ -25,6 +25,7 @@ from service.pages.stage import Stage, staged
 from service.pages.tabled import charted, grid
 from service.pages.view import View
 
+EARLIER = " {jobs} held a GPU when its records begin: From is then, or earlier, as Began says."
 HELD, SUBMITTED = "held", "submitted"
 HEAT = ("ts", "node", "gpu_index", "uuid", "share", "utilization_ratio", "rung")
 COLUMNS = {
@@ -33,7 +34,6 @@ COLUMNS = {
     "project": "Project",
     "gpus": "GPUs",
     "from_ts": "From",
-    "from_note": "Began",
     "to_ts": "To",
     "gpu_hours": "Held",
     "used_gpu_hours": "Used",
@@ -43,6 +43,7 @@ COLUMNS = {
     "verdict": "Verdict",
     "framework": "Framework",
     "kind": "Kind",
+    "from_note": "Began",
     "job": "Id",
 }
 
@@ -147,7 +148,7 @@ def _list(scene: Scene, jobs: pd.DataFrame) -> None:
     shown = jobs.assign(
         utilization=jobs["utilization_ratio"] * 100,
         verdict=[verdict(row) or wording.DASH for row in jobs.to_dict("records")],
-        from_note=["then or earlier" if each else "then" for each in earlier],
+        from_note=["or earlier" if each else None for each in earlier],
         from_ts=jobs["from_ts"].dt.tz_convert(scene.zone),
         to_ts=jobs["to_ts"].dt.tz_convert(scene.zone),
     )
@@ -165,6 +166,7 @@ def _list(scene: Scene, jobs: pd.DataFrame) -> None:
     st.caption(
         "The most wasteful first; hours are GPU-hours in this time range. Choose a row to look into a job."
         + (wording.energy_measured(jobs.to_dict("records")) if metered else "")
+        + (EARLIER.format(jobs=wording.many(sum(earlier), "job")) if any(earlier) else "")
     )
     chosen = picked["selection"]["rows"]
     if chosen:

@@ -16,7 +16,7 @@ from service.pages.chart_ranks import PARTS, most_wasted, part_colours, waste_ba
 from service.pages.chart_usage import allocated_and_used
 from service.pages.enlarged import enlarged
 from service.pages.findings import sentence as findings_sentence
-from service.pages.headline import ALLOCATED, USED, Headline, headline, sentence
+from service.pages.headline import Headline, headline, sentence
 from service.pages.kiosk_pieces import figures_html, lines_html, tiles_html
 from service.pages.naming import named
 from service.pages.pieces import keys, kind_label, state_keys, striped, swatch
@@ -138,8 +138,8 @@ DRAWN: Mapping[str, Callable[[Scene], None]] = {
 
 def _head_figures(head: Headline) -> list[tuple[str, str]]:
     items = [
-        (USED, wording.percent(head.utilization_ratio)),
-        (ALLOCATED, wording.percent(head.allocated_ratio)),
+        ("Used, of measured", wording.percent(head.utilization_ratio)),
+        ("Allocated, of known", wording.percent(head.allocated_ratio)),
         ("Lay fallow", wording.hours(head.fallow_gpu_hours)),
         ("Wasted outright", wording.hours(head.wasted_gpu_hours)),
     ]

@@ -65,11 +65,11 @@ def told(config: AlertsConfig, hours: float) -> list[str]:
 
 def test_one_line_says_what_it_was_given_and_made_of_it_and_then_the_verdict() -> None:
     case = Case(number=7, condition=condition(), opened_ms=NOW_MS)
-    assert title_of(case, Turn.WORSE) == "ann's train (4711) has ended: it used 1 of 4 GPUs"
+    assert title_of(case, Turn.WORSE) == "ann's train (4711) has ended: used 1 of 4 GPUs"
     first, *more = text_of(case, Turn.OPENED, ReceiverConfig()).split("\n\n")
     assert first == (
         "4 GPUs · 96.0 GPU-hours given, 20.2 used (21%), 71.0 wasted (74%) · most memory on a GPU 40.0 GiB. "
-        "It used 1 of 4 GPUs. It held GPUs from 2026-10-31 22:00 UTC to 2026-11-01 22:00 UTC."
+        "Its verdict: used 1 of 4 GPUs. It held GPUs from 2026-10-31 22:00 UTC to 2026-11-01 22:00 UTC."
     )
     assert "Next time: give the allocation back" in more[0]
     assert more[2] == "To look at it: fallow job 4711 --since 2026-10-31"
@@ -127,11 +127,11 @@ def test_a_jobs_end_is_told_once_across_restarts_and_its_case_closes_without_a_w
             here.settles()
             here.reborn()
         (title,) = here.titles()
-        assert title.startswith("[Fallow] bo's ") and "has ended: it did not compute" in title
+        assert title.startswith("[Fallow] bo's ") and "has ended: did not compute" in title
         said = str(here.hook.taken[0]["message"])
         assert said.startswith("1 GPU · 1.5 GPU-hours given, 0.0 used (0%), 1.5 wasted (100%)")
         (row,) = here.rows(from_ts=world.NOON_MS)
-        assert (row["kind"], row["told"], row["closed_at"] is None) == ("job-ended", "user:bo", False)
+        assert (row["kind"], row["told"], row["because"]) == ("job-ended", "user:bo", "it was told")
 
 
 def test_a_word_that_was_not_sent_before_a_stop_goes_out_after_it(tmp_path: Path) -> None:
