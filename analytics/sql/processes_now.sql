@@ -12,7 +12,8 @@
 -- @column sm_ratio double (ratio): its share of the GPU's time
 -- @column started_at timestamp: when it started
 -- @column unreadable text[]: what was denied, and why
--- @null not measured, or not readable from outside
+-- @column flags text: what was found odd about the GPU at that look, comma-separated
+-- @null not measured, or not readable from outside; flags: nothing was odd
 WITH wanted AS (
     SELECT gpu_id FROM gpus WHERE uuid = $uuid
 ), newest AS (
@@ -26,11 +27,12 @@ WITH wanted AS (
 SELECT
     p.node, p.pid, p.user_name, p.process_name, p.command, p.frameworks,
     coalesce(h.job, (SELECT job FROM sole)) AS job, s.memory_used_bytes,
-    s.sm_e4 / 10000.0 AS sm_ratio, p.started_at, p.unreadable
+    s.sm_e4 / 10000.0 AS sm_ratio, p.started_at, p.unreadable, d.flags
 FROM process_samples AS s
 JOIN processes AS p USING (process_id)
 LEFT JOIN holders AS h USING (holder_id)
 JOIN latest AS l ON l.gpu_id = s.gpu_id
+LEFT JOIN samples AS d ON d.gpu_id = s.gpu_id AND d.ts = s.ts
 WHERE s.gpu_id = (SELECT gpu_id FROM wanted) AND s.ts = (SELECT ts FROM newest)
     AND coalesce(l.process_count, 1) > 0
 ORDER BY s.memory_used_bytes DESC NULLS LAST, p.pid;

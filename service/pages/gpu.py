@@ -126,6 +126,8 @@ def _processes(scene: Scene, row: Any) -> None:
         "command": "Command",
         "unreadable": "Not readable",
     }
+    for sentence in wording.doubts(processes["flags"].iloc[0]):
+        st.caption(sentence)
     kept = shown[list(names)].rename(columns=names)
     grid(
         kept.loc[:, [c for c in kept if kept[c].astype(str).str.len().gt(0).any()]],

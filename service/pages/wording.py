@@ -18,6 +18,18 @@ THIN = "\u202f"
 GAP = "\u00a0"
 DASH = "\u2013"
 GIB = 1024**3
+DOUBTS: Mapping[str, str] = {
+    "uses-of-another-namespace": "The driver told of use by pids that are not listed here, as it does in a "
+    "container: no process has a share of the GPU's time.",
+    "uses-by-mps-server": "CUDA's multi-process service runs these: the driver tells of its server's use "
+    "alone, so its clients have no share of the GPU's time.",
+    "pids-of-another-namespace": "The driver lists processes of another pid namespace: they are counted, and "
+    "named nobody.",
+    "gone-process-listed": "One of the processes that the driver listed exists no more; it is left out.",
+    "process-shares-scaled": "The driver's shares added up to more than the GPU did; they are scaled down.",
+    "processes-by-mig-instance": "A MIG instance tells no process's share of its time.",
+}
+"""What a collector's flags about processes mean, for a reader; docs/measuring.md says what is made of each."""
 _STAMP = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d) UTC\b")
 
 
@@ -178,3 +190,10 @@ def short_gpu(node: str | None, index: float | None, uuid: str | None) -> str:
     if missing(index) or index is None:
         return f"{node or 'unknown node'} · {(uuid or '')[:12]}"
     return f"{node or 'unknown node'} · GPU{GAP}{int(index)}"
+
+
+def doubts(flags: object) -> tuple[str, ...]:
+    """Sentences for what was odd when a GPU's processes were looked at; what readers need no word for is left
+    out. ``flags`` as `processes_now` has them, comma-separated or missing."""
+    said = () if missing(flags) else tuple(each.strip() for each in str(flags).split(","))
+    return tuple(DOUBTS[each] for each in said if each in DOUBTS)

@@ -5,6 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from collector.nvml import process_list
 from service.pages import wording
 
 T, G = wording.THIN, wording.GAP
@@ -93,3 +94,11 @@ def test_stored_sentences_are_told_in_the_screen_s_zone() -> None:
         == "ana has held GPU 3 of n since 21 Nov 01:35, and rests."
     )
     assert wording.localized(stored, UTC) == "ana has held GPU 3 of n since 20 Nov 20:05, and rests."
+
+
+def test_what_was_odd_about_processes_is_said_in_words() -> None:
+    (mps,) = wording.doubts(process_list.USES_BY_SERVER)
+    assert "multi-process service" in mps
+    both = wording.doubts(f"ring-partial,{process_list.USES_OF_STRANGERS},{process_list.SCALED}")
+    assert len(both) == 2 and "in a container" in both[0], "readers need no word for the ring"
+    assert wording.doubts(None) == wording.doubts(float("nan")) == ()
