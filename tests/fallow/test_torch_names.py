@@ -58,6 +58,20 @@ def test_no_name_of_torch_is_used_that_was_not_looked_up_in_the_older_version() 
     assert sorted(set(KNOWN) - whole) == [], "no longer used: take them out of torch_names.txt"
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import torch\ntorch.brand_new.thing(1)",
+        "import torch.brand_new as new\nnew.thing",
+        "from torch.brand_new import thing",
+        "from torch import brand_new as new\n\ndef f():\n    return new.thing",
+    ],
+)
+def test_a_new_name_is_seen_however_it_is_imported(line: str, tmp_path: Path) -> None:
+    (tmp_path / "new.py").write_text(line)
+    assert "torch.brand_new.thing" in set(used(tmp_path / "new.py")) - set(KNOWN)
+
+
 @pytest.mark.parametrize("name", KNOWN)
 def test_it_is_in_the_installed_version(name: str) -> None:
     if "ProcessGroupNCCL" in name and not torch.distributed.is_nccl_available():

@@ -43,6 +43,14 @@ def test_without_a_run_everything_is_unseen_with_its_command() -> None:
     assert "no GPU was at hand" in found
 
 
+def test_a_reader_with_a_gpu_is_told_what_to_type_and_what_it_costs() -> None:
+    found = page([])
+    first = found.index("tests.gpu.run --out hardware --only machine\n")
+    assert first < found.index("--part 1") < found.index("--part 2") < found.index("## Unseen")
+    for words in ("9 minutes", "hardware/gpu.json", "tests/gpu/kept", "--try-driver"):
+        assert words in found, words
+
+
 def test_a_second_machine_adds_a_column() -> None:
     other = document(
         "H200", {"name": "spin", "verdict": "held", "figures": [at_most("SM active", 0.05, 0.1)]}

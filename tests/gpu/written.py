@@ -12,20 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from tests.gpu.answers import shown
-from tests.gpu.table import STEPS, Step
+from tests.gpu.table import BUDGET_S, STEPS, Step
 
 Document = Mapping[str, Any]
-HEAD = """# On real GPUs
-
-Figures of `python -m tests.gpu.run`, written by `python -m tests.gpu.written`: not edited by hand. **No**
-marks a bar that was not met. What nobody has seen yet is listed at the end, with the command that shows it.
-"""
+HEAD = Path(__file__).with_name("hardware_head.txt")
 RUN = "python -m tests.gpu.run --out hardware --only {name}"
 
 
 def page(documents: Sequence[Document]) -> str:
     """The whole page, with a column for each document."""
-    parts = [HEAD]
+    parts = [HEAD.read_text().replace("MINUTES", str(BUDGET_S // 60))]
     if documents:
         parts.append(_machines(documents))
     sections = dict.fromkeys(step.section for step in STEPS)
