@@ -51,7 +51,8 @@ class IdleStretch:
     """A time in which a job had GPUs and did nothing on them; ``open`` while it lasts, so it is cut short.
 
     ``first``: nobody saw it work before, so that the time may have begun earlier; its length is a bound, and
-    nothing is expected of others by it.
+    nothing is expected of others by it. Where part of the time was not measured, each measured part is one,
+    cut short in the same ways, and the first of them bears how long nothing was (``unmeasured_ms``).
     """
 
     job: JobId
@@ -62,6 +63,7 @@ class IdleStretch:
     to_ms: int
     open: bool = False
     first: bool = False
+    unmeasured_ms: int = 0
 
     @property
     def length_s(self) -> float:

@@ -145,6 +145,7 @@ def stretch_of(row: Row) -> IdleStretch:
         to_ms=row["to_ms"],
         open=row["open"],
         first=row["first"],
+        unmeasured_ms=row["unmeasured_ms"],
     )
 
 

@@ -3,11 +3,12 @@
 -- A minute of work counts when another lies within ten minutes of it: less is a blip. What lies between two such
 -- minutes, or between the last one and the end of the job, is a stretch; so is what lies before the first one, or all
 -- of the window of a job that does not work in it, from where its time to start is over (counted from when it first
--- held anything, which may be long before the window). Stretches of which over 5% were not measured are left out; the
--- last two minutes may not be rolled up yet.
+-- held anything, which may be long before the window). Of a stretch of which over 5% were not measured, each part in
+-- one piece that was measured is a stretch of its own, and the first one bears how long nothing was; the last two
+-- minutes may not be rolled up yet.
 --
 -- Hours stand for their minutes where these are all alike: a GPU of the job worked throughout, or none of them at
--- all and each was its alone. In the other hours worked_minutes tells, and where it has no row the minutes do.
+-- all, each was its alone, and they were measured. In the other hours worked_minutes tells, and where it has no row the minutes do.
 --
 -- @param from_ts minute: start of the window
 -- @param to_ts minute: end of the window, exclusive
@@ -22,8 +23,10 @@
 -- @column model text: their model
 -- @column from_ms bigint (ms): start
 -- @column to_ms bigint (ms): end
--- @column open boolean: it lasted until the end of the window, so it is cut short
--- @column first boolean: the job has not worked before it within the window, so it may have begun earlier
+-- @column open boolean: it lasted until the end of the window, or until it was not measured, so it is cut short
+-- @column first boolean: the job has not worked before it within the window, or it was not measured, so it may have
+--     begun earlier
+-- @column unmeasured_ms bigint (ms): how much of the whole stretch was not measured and is not counted, on its first part
 -- @null not known
 WITH spells AS (
     SELECT
@@ -54,7 +57,9 @@ WITH spells AS (
 ), judged AS (
     SELECT
         u.holder_id, u.ts, sum(u.work_ms) AS work_ms, sum(u.own_ms) AS known_ms,
-        max(u.work_ms) >= 3600000 OR (sum(u.work_ms) = 0 AND count(d.ts) = 0 AND u.ts >= min(h.from_ts)) AS alike
+        max(u.work_ms) >= 3600000 OR (
+            sum(u.work_ms) = 0 AND count(d.ts) = 0 AND u.ts >= min(h.from_ts)
+            AND sum(u.own_ms) >= 0.95 * 3600000 * count(*)) AS alike
     FROM hours AS u JOIN held AS h USING (holder_id) LEFT JOIN divided AS d ON d.gpu_id = u.gpu_id AND d.ts = u.ts
     GROUP BY u.holder_id, u.ts
 ), unlike AS (
@@ -131,13 +136,43 @@ WITH spells AS (
     FROM stretches AS s JOIN pieces AS m ON m.holder_id = s.holder_id AND m.end_ts > s.from_ts AND m.ts < s.to_ts
     WHERE s.to_ts - s.from_ts >= to_minutes($least_minutes)
     GROUP BY ALL
+), sure AS (
+    SELECT
+        s.*, m.known_ms >= 0.95 * a.devices * (epoch_ms(s.to_ts) - epoch_ms(s.from_ts) - 120000) AS whole
+    FROM stretches AS s
+    JOIN held AS a USING (holder_id)
+    JOIN measured AS m ON m.holder_id = s.holder_id AND m.from_ts = s.from_ts
+), seen AS (  -- the measured pieces of the others; a piece follows the one before, or begins a part
+    SELECT
+        s.holder_id, s.from_ts AS stretch_ts, s.to_ts AS stretch_to_ts, s.open, s.first,
+        greatest(p.ts, s.from_ts) AS ts, least(p.end_ts, s.to_ts) AS end_ts,
+        coalesce(lag(p.end_ts) OVER w < p.ts, true) AS begins
+    FROM sure AS s
+    JOIN held AS a USING (holder_id)
+    JOIN pieces AS p ON p.holder_id = s.holder_id AND p.end_ts > s.from_ts AND p.ts < s.to_ts
+    WHERE NOT s.whole AND p.known_ms >= 0.95 * a.devices * (epoch_ms(p.end_ts) - epoch_ms(p.ts))
+    WINDOW w AS (PARTITION BY s.holder_id, s.from_ts ORDER BY p.ts)
+), numbered AS (
+    SELECT *, sum(begins::INTEGER) OVER (PARTITION BY holder_id, stretch_ts ORDER BY ts) AS part FROM seen
+), parts AS (
+    SELECT
+        holder_id, stretch_ts, stretch_to_ts, min(ts) AS from_ts, max(end_ts) AS to_ts,
+        bool_or(open) OR max(end_ts) < stretch_to_ts AS open, bool_or(first) OR min(ts) > stretch_ts AS first
+    FROM numbered GROUP BY holder_id, stretch_ts, stretch_to_ts, part
+    HAVING max(end_ts) - min(ts) >= to_minutes($least_minutes)
+), counted AS (
+    SELECT holder_id, from_ts, to_ts, open, first, 0 AS unmeasured_ms FROM sure WHERE whole
+    UNION ALL
+    SELECT
+        holder_id, from_ts, to_ts, open, first,
+        CASE WHEN row_number() OVER w = 1 THEN epoch_ms(stretch_to_ts) - epoch_ms(stretch_ts)
+            - sum(epoch_ms(to_ts) - epoch_ms(from_ts)) OVER (PARTITION BY holder_id, stretch_ts) ELSE 0 END
+    FROM parts WINDOW w AS (PARTITION BY holder_id, stretch_ts ORDER BY from_ts)
 )
 SELECT
     h.job, h.user_name, h.project, h.kind, a.gpus, a.model, epoch_ms(s.from_ts) AS from_ms, epoch_ms(s.to_ts) AS to_ms,
-    s.open, s.first
-FROM stretches AS s
+    s.open, s.first, s.unmeasured_ms::BIGINT AS unmeasured_ms
+FROM counted AS s
 JOIN held AS a USING (holder_id)
 JOIN holders AS h USING (holder_id)
-JOIN measured AS m ON m.holder_id = s.holder_id AND m.from_ts = s.from_ts
-WHERE m.known_ms >= 0.95 * a.devices * (epoch_ms(s.to_ts) - epoch_ms(s.from_ts) - 120000)
 ORDER BY s.from_ts, h.job;

@@ -12,6 +12,10 @@ from service.cli.measured import measured_window
 from service.cli.screen import Column, console, print_json, table
 from service.cli.settings import settle
 
+HOUR_MS = 3_600_000
+LEAST_SAID_HOURS = 0.1
+"""Less that was not measured is none in a column of tenths of hours."""
+
 if TYPE_CHECKING:
     from advisor.charging import Charged
     from advisor.whatif.earned import Earned, Given
@@ -53,6 +57,13 @@ def run(flags: argparse.Namespace) -> int:
     if found.bare:
         screen.print(
             f"Nothing by {', '.join(found.bare)}. Only jobs of `fallow run` can say what these need to know.",
+            style="bright_black",
+        )
+    unmeasured = sum(each.unmeasured_ms * each.gpus for each in past.stretches) / HOUR_MS
+    if unmeasured >= LEAST_SAID_HOURS:
+        screen.print(
+            f"Of idle times, {words.hours(unmeasured)} GPU-hours were not measured and are not counted; what "
+            "lies before and after such a gap counts as a time of its own.",
             style="bright_black",
         )
     screen.print(_bar(found.earned), style="bright_black")

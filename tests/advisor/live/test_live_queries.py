@@ -114,6 +114,56 @@ def test_idle_stretches_count_who_never_worked_from_where_its_start_is_over(
     assert ((row["from_ms"] - NOON_MS) / HOUR_MS, (row["to_ms"] - NOON_MS) / HOUR_MS) == expected
 
 
+@pytest.mark.parametrize(
+    ("dark", "expected"),
+    [
+        # it works from noon to one and from eleven on; in between it is idle, and not measured meanwhile
+        ((5 * 60, 8 * 60), [(1, 5, True, False, 3), (8, 11, False, True, 0)]),
+        ((5 * 60 + 20, 8 * 60 + 40), [(1, 5 + 1 / 3, True, False, 10 / 3), (8 + 2 / 3, 11, False, True, 0)]),
+        ((60, 8 * 60), [(8, 11, False, True, 7)]),
+        ((4 * 60, 11 * 60), [(1, 4, True, False, 7)]),
+        ((5 * 60, 5 * 60 + 20), [(1, 11, False, False, 0)]),  # under 5% of ten hours
+    ],
+)
+def test_an_idle_time_with_a_gap_is_counted_in_its_measured_parts(
+    tmp_path: Path, dark: tuple[int, int], expected: list[tuple[float, float, bool, bool, float]]
+) -> None:
+    claim = Allocation(uuid=GpuUuid("GPU-n"), holder=ONE_JOB, share=1.0, source=ClaimSource.SLURM)
+    rows = [
+        GpuSample(
+            uuid=GpuUuid("GPU-n"),
+            at_ms=NOON_MS + minute * MINUTE_MS,
+            width_ms=MINUTE_MS,
+            rung=Rung.SM_ACTIVE,
+            utilization_ratio=0.0 if 60 < minute <= 11 * 60 else 0.9,
+            memory_used_bytes=10 * GIB,
+            process_count=1,
+        )
+        for minute in range(1, 12 * 60 + 1)
+        if not dark[0] < minute <= dark[1]
+    ]
+    past = History(
+        source="test",
+        gpus=(Gpu(uuid=GpuUuid("GPU-n"), node=NodeName("n"), memory_total_bytes=80 * GIB),),
+        samples=to_table(rows),
+        held=(HeldInterval(allocation=claim, from_ms=NOON_MS, to_ms=None),),
+    )
+    window = {"from_ts": NOON_MS, "to_ts": NOON_MS + 12 * HOUR_MS}
+    with open_store(tmp_path / "fallow.duckdb") as store, store.reader() as reader:
+        store.write_history(past)
+        found = run(reader, "idle_stretches", window).to_pylist()
+    assert [
+        (
+            (row["from_ms"] - NOON_MS) / HOUR_MS,
+            (row["to_ms"] - NOON_MS) / HOUR_MS,
+            row["open"],
+            row["first"],
+            row["unmeasured_ms"] / HOUR_MS,
+        )
+        for row in found
+    ] == [pytest.approx(each) for each in expected]
+
+
 def test_run_lengths_counts_the_jobs_that_were_seen_to_begin(ask: Ask) -> None:
     (row,) = ask("run_lengths", from_ts=NOON_MS, to_ts=TWO_MS)
     assert (row["kind"], row["gpus"], row["open"], row["jobs"]) == ("interactive", 1, True, 1), "slurm:3"
