@@ -61,7 +61,10 @@ def _condition(ended: Ended) -> Condition:
         rung="ended",
         since_ms=ended.to_ms,
         title=f"{whose} {row['job_name'] or row['kind'] or 'job'} ({ended.job}) has ended: {became}",
-        says=f"{efficiency(row)}. Its verdict: {became}. It held GPUs from {begun}{earlier} to {clock(ended.to_ms)}.",
+        says=(
+            f"{efficiency(row)}. Its verdict: {became}. "
+            f"It held GPUs from {begun}{earlier} to {clock(ended.to_ms)}."
+        ),
         next=f"Nothing; it has ended.{again}",
         do=f"fallow job {shlex.quote(ended.job)} --since {begun[:10]}",
         evidence=(
