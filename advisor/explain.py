@@ -138,7 +138,9 @@ def job_facts(job: Job, said: Said) -> tuple[str, ...]:
     facts = [
         f"{job.id} is {job.user or 'somebody'}'s {job.kind.value} job "
         f"{job.name or ''} of project {known_as(job.project)}, {job.phase.value}.".replace("  ", " "),
-        f"It holds {placement.size_gpus:g} GPUs." if placement is not None else f"It waits for {size} GPUs.",
+        f"It holds {placement.size_gpus:g} GPU{'' if placement.size_gpus == 1 else 's'}."
+        if placement is not None
+        else f"It waits for {size} GPUs.",
     ]
     if job.idle_since_ms is not None:
         bound = "at least " if _is_bound(job.id, job.idle_since_ms, said) else ""

@@ -72,7 +72,8 @@ def _uses_part(held: Sequence[_Held], t: Thresholds) -> Finding | None:
     window = idle[0].past.bins.last(bins_in(t.idle_window_s))
     quiet_for = lasting(window.end_ms - since_ms)
     have = "has" if len(idle) == 1 else "have"
-    more = "" if len(idle) == 1 else " or more"
+    least, more = ("at least ", "") if _may_be_longer(quiet, since_ms) else ("", " or more")
+    more = "" if len(idle) == 1 else more
     tail = f" {unsure} more could not be judged." if unsure else ""
     return _finding(
         FindingKind.USES_PART,
@@ -81,7 +82,7 @@ def _uses_part(held: Sequence[_Held], t: Thresholds) -> Finding | None:
         since_ms=since_ms,
         sentence=(
             f"{holder_name(idle[0].claim)} was given {len(held)} GPUs and uses {len(used)} of them: "
-            f"{names} {have} done nothing for it for {quiet_for}{more}.{tail}"
+            f"{names} {have} done nothing for it for {least}{quiet_for}{more}.{tail}"
         ),
         evidence=(
             Evidence(name="gpus", value=len(held)),
@@ -90,6 +91,15 @@ def _uses_part(held: Sequence[_Held], t: Thresholds) -> Finding | None:
             Evidence(name="gpus_not_judged", value=unsure),
             Evidence(name="idle_gpus", value=names),
         ),
+    )
+
+
+def _may_be_longer(quiet: Sequence[tuple[_Held, Finding]], since_ms: int) -> bool:
+    """Whether the quiet began with the records of a GPU, before which nobody knows."""
+    return any(
+        evidence.name == "older_than_records" and evidence.value is True and each.claim.from_ms >= since_ms
+        for each, found in quiet
+        for evidence in found.evidence
     )
 
 

@@ -80,7 +80,7 @@ def draw(picture: Picture, rows: int | None = None) -> RenderableType:
     more = [
         Text(f"and {left} more GPUs; a taller terminal, --node or --user shows them", style="bright_black")
     ]
-    return Group(*_summary(picture), Text(), _gpus(shown, picture.at), *(more if left else []))
+    return Group(*_summary(picture), Text(), _gpus(shown, _measured_at(picture)), *(more if left else []))
 
 
 def _no_match(chosen: dict[str, object]) -> Text:
@@ -148,6 +148,12 @@ def _meter(name: str, part: float | None, total: float, style: str) -> Text:
     return Text.assemble(
         f"{name:12}", f"{amount:>12}  ", (words.bar(ratio, 40), style), f" {words.percent(ratio):>4}"
     )
+
+
+def _measured_at(picture: Picture) -> datetime:
+    """Up to when states are known to have lasted: what was not measured since then is not of them."""
+    as_of = picture.cluster.get("as_of")
+    return picture.at if as_of is None else words.moment(as_of)
 
 
 def _gpus(gpus: list[dict[str, Any]], now: datetime) -> RenderableType:

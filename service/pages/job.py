@@ -148,7 +148,7 @@ def _list(scene: Scene, jobs: pd.DataFrame) -> None:
     shown = jobs.assign(
         utilization=jobs["utilization_ratio"] * 100,
         verdict=[verdict(row) or wording.DASH for row in jobs.to_dict("records")],
-        from_note=["or earlier" if each else None for each in earlier],
+        from_note=["or earlier" if each else "" for each in earlier],
         from_ts=jobs["from_ts"].dt.tz_convert(scene.zone),
         to_ts=jobs["to_ts"].dt.tz_convert(scene.zone),
     )

@@ -135,3 +135,18 @@ def test_gpus_of_two_nodes_are_named_by_their_nodes() -> None:
     away = quiet(0, uuid=GpuUuid("GPU-9"), node=NodeName("node2"))
     (found,) = said([*gpus((0.96, 0.66)), quiet(1), away])
     assert "GPU 1 of node1 and GPU 0 of node2 have done nothing" in found.sentence
+
+
+def test_a_part_that_was_unused_when_its_records_begin_was_so_for_at_least_that_long() -> None:
+    """What somebody did before the first sample is not known."""
+    levels = [(0.9, 0.8), (0.0, 0.0)]
+    held = claim(2.0, idle_gpu_hours=None, busy_until_ms=None)
+    older = gpus(*levels, held=held, installed_from_ms=held.from_ms)
+    seen = gpus(*levels, held=held)
+    told = {is_older: _uses_part(pasts) for is_older, pasts in ((True, older), (False, seen))}
+    assert "has done nothing for it for at least 2 h" in told[True]
+    assert "at least" not in told[False]
+
+
+def _uses_part(pasts: list[GpuPast]) -> str:
+    return next(each.sentence for each in said(pasts) if each.kind is FindingKind.USES_PART)

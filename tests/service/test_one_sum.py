@@ -351,3 +351,11 @@ def test_who_held_a_gpu_when_its_records_begin_held_it_since_then_or_earlier(
 def test_a_hold_that_began_while_its_gpu_was_recorded_began_then(late: Client) -> None:
     span = {"from_ts": world.NOON, "to_ts": world.END}
     assert {row["job"]: row["from_is_bound"] for row in late.rows("jobs", **span)} == {"slurm:2": False}
+
+
+def test_a_state_lasted_until_its_newest_measurement_and_not_until_now(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The world was measured for three hours, which were long ago."""
+    rows = [line.split() for line in said(data, capsys, "status").splitlines() if line.startswith("n1:")]
+    assert [row[2:4] for row in rows] == [["2", "h"], ["2", "h"], ["93", "min"], ["63", "min"]]
