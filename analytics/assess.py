@@ -186,6 +186,7 @@ def _past(row: Row, bins: Bins, claims: Iterable[Claim]) -> GpuPast:
         uuid=row["uuid"],
         node=row["node"],
         gpu_index=row["gpu_index"],
+        gpu_place=row["gpu_place"],
         model=row["model"],
         mig_profile=row["mig_profile"],
         share_of_device=row["share_of_device"],

@@ -192,12 +192,14 @@ class GpuPast:
 
     ``siblings_fresh`` says whether other GPUs of the same node were measured at the newest tick; ``None``
     when there are no others. ``lost_ms`` is when the GPU was last reported lost, if it has not returned.
+    ``gpu_place`` is what it is called on its node (``collector.gpu_place``).
     ``memory_lowest_bytes`` is the least memory that was taken on it in seven days.
     """
 
     uuid: GpuUuid
     node: NodeName
     gpu_index: int | None = None
+    gpu_place: str | None = None
     model: str | None = None
     mig_profile: str | None = None
     share_of_device: float = 1.0

@@ -10,6 +10,7 @@ by GPU, user and job, and a job is named only while it is allocated. A value tha
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from collector.gpu_place import node_place, place_of
 from collector.model import SIMULATED_SOURCE, Gpu, GpuSample, GpuUuid, ProcessKey
 from collector.snapshot import EventCount, Snapshot
 
@@ -101,8 +102,10 @@ SOURCE_UP = Metric(
 SIMULATED = Metric(
     field="", name="fallow_simulated", says="Whether these GPUs, people and jobs are invented."
 )
-GPU_LABELS = ("uuid", "node", "index", "model")
+GPU_LABELS = ("uuid", "node", "index", "gpu", "model")
 INFO_LABELS = ("driver_version", "parent_uuid", "mig_profile")
+NUMBER_LABELS = ("gpu_instance", "compute_instance")
+"""Labels of the family ``info`` that hold whole numbers."""
 HOLDER_LABELS = ("user", "project", "job", "name", "kind", "framework")
 _PROCESS = (
     ("fallow_process_processes", "Processes of this user and job on this GPU."),
@@ -130,7 +133,8 @@ def exposition(snapshot: Snapshot, *, version: str = "") -> bytes:
 def gpu_labels(gpu: Gpu) -> dict[str, str]:
     """The labels that every series of a GPU has."""
     index = "" if gpu.index is None else str(gpu.index)
-    return {"uuid": gpu.uuid, "node": gpu.node, "index": index, "model": gpu.model or ""}
+    place = node_place(gpu.node, place_of(gpu), gpu.uuid)
+    return {"uuid": gpu.uuid, "node": gpu.node, "index": index, "gpu": place, "model": gpu.model or ""}
 
 
 def _families(
@@ -164,7 +168,12 @@ def _head(metric: Metric) -> tuple[str, str]:
 
 
 def _info(gpu: Gpu) -> Labels:
-    return gpu_labels(gpu) | {name: getattr(gpu, name) or "" for name in INFO_LABELS}
+    numbers = {name: getattr(gpu, name) for name in NUMBER_LABELS}
+    return (
+        gpu_labels(gpu)
+        | {name: getattr(gpu, name) or "" for name in INFO_LABELS}
+        | {name: "" if number is None else str(number) for name, number in numbers.items()}
+    )
 
 
 def _flags(snapshot: Snapshot) -> Iterator[tuple[Labels, float]]:

@@ -78,7 +78,10 @@ class JobKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A whole device or a MIG instance, keyed by UUID: index and count may change under us."""
+    """A whole device or a MIG instance, keyed by UUID: index and count may change under us.
+
+    ``gpu_instance`` and ``compute_instance`` are the numbers that the driver gives a MIG instance.
+    """
 
     uuid: GpuUuid
     node: NodeName
@@ -91,6 +94,8 @@ class Gpu:
     mig_profile: str | None = None
     share_of_device: float = 1.0
     persistence_mode: bool | None = None
+    gpu_instance: int | None = None
+    compute_instance: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from collector.exposition import (
     GPU_METRICS,
     INFO,
     INFO_LABELS,
+    NUMBER_LABELS,
     LAST_EVENT,
     LOOKED,
     SAMPLE_METRICS,
@@ -183,7 +184,9 @@ def _known(labels: Labels) -> dict[str, Any]:
         "node": NodeName(labels.get("node", "")),
         "index": index_in(labels.get("index", "")),
         "model": labels.get("model") or None,
-    } | {name: labels.get(name) or None for name in INFO_LABELS}
+        **{name: labels.get(name) or None for name in INFO_LABELS},
+        **{name: index_in(labels.get(name, "")) for name in NUMBER_LABELS},
+    }
 
 
 def _samples(rows: Iterable[Row]) -> dict[GpuUuid, GpuSample]:

@@ -63,6 +63,7 @@ def consult(client: "Client", config: "Config", wanted: "Sequence[Job]" = ()) ->
     from advisor.guard import approve
     from advisor.live.recorded import Judged, moment_ms, recorded_analysis
     from advisor.live.state import read_live
+    from collector.gpu_place import node_place
 
     limits = limits_of(config)
     at = newest(client)
@@ -81,9 +82,9 @@ def consult(client: "Client", config: "Config", wanted: "Sequence[Job]" = ()) ->
     answers = ask_policies(state, live.observed, limits, config.advice)
     plan = decide(state, limits, answers)
     places = {
-        f"{row['node']}:{row['gpu_index']}": row["uuid"]
+        node_place(row["node"], row["gpu_place"], row["uuid"]): row["uuid"]
         for row in client.rows("gpus_now")
-        if row["gpu_index"] is not None and row["uuid"] in state.gpus
+        if row["gpu_place"] is not None and row["uuid"] in state.gpus
     }
     return Desk(
         said=Said(state=state, observed=live.observed, answers=answers, plan=plan),

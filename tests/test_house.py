@@ -21,6 +21,7 @@ FILE_LINES = 400
 PURE = (
     "collector/attribution.py",
     "collector/model.py",
+    "collector/gpu_place.py",
     "collector/source.py",
     "analytics/findings",
     "analytics/model.py",
@@ -84,6 +85,7 @@ MAY_IMPORT = {
         "collector.model",
         "collector.clock",
         "collector.file_trust",
+        "collector.gpu_place",
         "collector.inventory",
         "collector.procfs",
         "collector.snapshot",

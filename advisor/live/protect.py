@@ -28,8 +28,15 @@ class Protect:
         return any(fnmatchcase(name, pattern) for pattern in self.jobs for name in names)
 
     def covers_gpu(self, uuid: GpuUuid, place: str | None = None) -> bool:
-        """Whether the GPU is protected, by its UUID or by ``node:index`` (``node/index`` as well)."""
-        return uuid in self.gpus or (place is not None and bool({place, place.replace(":", "/")} & self.gpus))
+        """Whether the GPU is protected: by its UUID, by ``node:index`` (``node/index`` as well), or with its board.
+
+        A MIG instance is ``node:0/1g.10gb#7``; ``node:0`` is its board with all its instances.
+        """
+        if place is None:
+            return uuid in self.gpus
+        board = place.rpartition(":")[0] + ":" + place.rpartition(":")[2].partition("/")[0]
+        names = {place, board}
+        return bool({uuid, *names, *(name.replace(":", "/") for name in names)} & self.gpus)
 
 
 def with_protection(

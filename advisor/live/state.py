@@ -32,6 +32,7 @@ from advisor.policies.ending import Endings, RunLength
 from advisor.register.pair_watch import experience_of, pairs_of
 from advisor.rules import AdviceRules
 from analytics.model import IDLENESS, Analysis, Finding, FindingKind
+from collector.gpu_place import node_place
 from collector.model import GpuUuid, JobId, JobKind, NodeName, Rung
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
@@ -109,7 +110,9 @@ def read_live(ask: Ask, analysis: Analysis, site: Site, rules: AdviceRules, days
         placements={job.id: _placement(claims[job.id], given) for job in known},
         usage=usage_of(ask("project_use", window)),
     )
-    places = {GpuUuid(row["uuid"]): f"{row['node']}:{row['gpu_index']}" for row in gpu_rows}
+    places = {
+        GpuUuid(row["uuid"]): node_place(row["node"], row["gpu_place"], row["uuid"]) for row in gpu_rows
+    }
     spoken = spoken_of(ask("spoken", {"from_ts": now_ms - SPOKEN_MS}))
     state = with_spoken(with_protection(state, site.protect, places), spoken)
     observed = Observed(

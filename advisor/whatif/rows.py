@@ -14,6 +14,7 @@ from advisor.live.state import EVERYBODY, HOUR_MS, LAG_MS, NO_PROJECT, Site
 from advisor.model import ActionClass, Gpu, Job, Profile, ProjectName, Telemetry
 from advisor.register.model import Mobility
 from advisor.whatif.past import Holding, Installed, Submitted
+from collector.gpu_place import node_place
 from collector.model import GpuUuid, JobId, JobKind, NodeName, Rung
 
 Row = Mapping[str, Any]
@@ -97,7 +98,7 @@ def installed_of(row: Row) -> Installed:
         part_of_device=row["part_of_device"],
         telemetry=Telemetry.GOOD,
     )
-    place = f"{row['node']}:{row['gpu_index']}"
+    place = node_place(row["node"], row["gpu_place"], row["uuid"])
     return Installed(gpu=gpu, place=place, from_ms=row["from_ms"], to_ms=row["to_ms"])
 
 

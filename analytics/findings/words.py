@@ -15,14 +15,8 @@ MOST_NAMES = 8
 
 
 def gpu_name(past: GpuPast) -> str:
-    """ "GPU 3 of node1", or the UUID where no index is known.
-
-    A MIG instance has its profile and the start of its UUID too: "GPU 3/1g.10gb (MIG-5c2ab1f0) of node1". Its
-    board's other instances have the same index, and often the same profile.
-    """
-    which = past.uuid if past.gpu_index is None else f"GPU {past.gpu_index}"
-    if past.mig_profile is not None and past.gpu_index is not None:
-        which = f"{which}/{past.mig_profile} ({_short_uuid(past.uuid)})"
+    """ "GPU 3 of node1", "GPU 0/1g.10gb#7 of node1", or the UUID where no index is known."""
+    which = past.uuid if past.gpu_place is None else f"GPU {past.gpu_place}"
     return f"{which} of {past.node}"
 
 
@@ -32,10 +26,10 @@ def by_place(past: GpuPast) -> tuple[str, int, str]:
 
 
 def gpu_names(pasts: Sequence[GpuPast]) -> str:
-    """ "GPU 1, 2 and 3 of node1", or each by its own name where they are of several nodes or of one board."""
-    plain = all(past.mig_profile is None and past.gpu_index is not None for past in pasts)
-    if plain and len({past.node for past in pasts}) == 1:
-        return f"GPU {_and([str(past.gpu_index) for past in pasts])} of {pasts[0].node}"
+    """ "GPU 1, 2 and 3 of node1", or each by its own name where they are of several nodes."""
+    places = [past.gpu_place for past in pasts if past.gpu_place is not None]
+    if len(places) == len(pasts) and len({past.node for past in pasts}) == 1:
+        return f"GPU {_and(places)} of {pasts[0].node}"
     return _and([gpu_name(past) for past in pasts])
 
 
@@ -44,13 +38,6 @@ def _and(names: Sequence[str]) -> str:
     if len(names) > MOST_NAMES:
         return f"{', '.join(names[: MOST_NAMES - 1])} and {len(names) - MOST_NAMES + 1} more"
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _short_uuid(uuid: str) -> str:
-    """What tells a board's instances apart: "MIG-5c2ab1f0", with dcgm's instance number "GPU-5c2ab1f0/7"."""
-    kind, _, rest = uuid.partition("-")
-    instance = uuid.rpartition("/")[2] if "/" in uuid else ""
-    return f"{kind}-{rest[:8]}" + (f"/{instance}" if instance else "")
 
 
 def holder_name(claim: Claim) -> str:

@@ -6,6 +6,7 @@
 -- @column uuid text: the GPU
 -- @column node text: its machine
 -- @column gpu_index integer: its index there
+-- @column gpu_place text: what it is called there; of a MIG instance with profile and number (0/1g.10gb#7)
 -- @column model text: its model
 -- @column mig_profile text: the profile of a MIG instance
 -- @column share_of_device double (fraction): of the whole device
@@ -52,7 +53,9 @@ WITH newest AS (
     HAVING max(to_ts) >= $as_of - INTERVAL 2 MINUTE
 )
 SELECT
-    g.gpu_id, g.uuid, g.node, g.gpu_index, g.model, g.mig_profile, g.share_of_device, g.memory_total_bytes,
+    g.gpu_id, g.uuid, g.node, g.gpu_index,
+    gpu_place(g.gpu_index, g.uuid, g.parent_uuid, g.mig_profile, g.gpu_instance, g.compute_instance) AS gpu_place,
+    g.model, g.mig_profile, g.share_of_device, g.memory_total_bytes,
     f.bytes AS memory_lowest_bytes, g.idle_power_mw,
     epoch_ms(g.installed_from) AS installed_from_ms,
     epoch_ms(coalesce(n.ts, CASE WHEN l.ts <= $as_of THEN l.ts END, least(h.ts, e.lost), h.ts)) AS newest_ms,

@@ -4,6 +4,7 @@
 -- @column uuid text: the GPU, or the MIG instance
 -- @column node text: its machine
 -- @column gpu_index integer: its index there
+-- @column gpu_place text: what it is called there; of a MIG instance with profile and number (0/1g.10gb#7)
 -- @column model text: its model
 -- @column memory_total_bytes bigint (bytes): its memory
 -- @column part_of_device double (ratio): of a MIG instance, its part of the device's compute
@@ -26,7 +27,9 @@ WITH newest AS (
     GROUP BY gpu_id
 )
 SELECT
-    g.uuid, g.node, g.gpu_index, g.model, g.memory_total_bytes,
+    g.uuid, g.node, g.gpu_index,
+    gpu_place(g.gpu_index, g.uuid, g.parent_uuid, g.mig_profile, g.gpu_instance, g.compute_instance) AS gpu_place,
+    g.model, g.memory_total_bytes,
     CASE WHEN g.parent_uuid IS NOT NULL THEN g.share_of_device END AS part_of_device,
     EXISTS (
         SELECT 1 FROM gpus AS i

@@ -10,10 +10,14 @@
 -- @column uuid text: to which GPU
 -- @column node text: on which machine
 -- @column gpu_index integer: its index there
+-- @column gpu_place text: what it is called there; of a MIG instance with profile and number (0/1g.10gb#7)
 -- @column kind text: what happened
 -- @column detail text: in the driver's words
 -- @null detail: nothing more is known
-SELECT e.ts, g.uuid, g.node, g.gpu_index, e.kind, e.detail
+SELECT
+    e.ts, g.uuid, g.node, g.gpu_index,
+    gpu_place(g.gpu_index, g.uuid, g.parent_uuid, g.mig_profile, g.gpu_instance, g.compute_instance) AS gpu_place,
+    e.kind, e.detail
 FROM events AS e
 JOIN gpus AS g USING (gpu_id)
 WHERE e.ts >= $from_ts AND e.ts < $to_ts

@@ -17,6 +17,7 @@
 -- @column uuid text: the GPU
 -- @column node text: its machine
 -- @column gpu_index integer: its index there
+-- @column gpu_place text: what it is called there; of a MIG instance with profile and number (0/1g.10gb#7)
 -- @column model text: its model
 -- @column user_name text: who holds it; of an unproven claim, who claims it
 -- @column project text: for which project
@@ -39,7 +40,9 @@
 -- @null closed_at: still so; user_name, project, job: nobody holds it, or not known; cost: no price; hours: no waste
 WITH chosen AS (
     SELECT
-        f.*, g.uuid, g.node, g.gpu_index, g.model, h.project, h.job, h.job_name,
+        f.*, g.uuid, g.node, g.gpu_index,
+        gpu_place(g.gpu_index, g.uuid, g.parent_uuid, g.mig_profile, g.gpu_instance, g.compute_instance) AS gpu_place,
+        g.model, h.project, h.job, h.job_name,
         CASE WHEN f.kind = 'unproven-claim' THEN json_extract_string(f.evidence, '$.user') ELSE h.user_name END AS user_name,
         f.kind IN ('uses-part', 'straggler') AS is_of_job,
         f.kind IN ('suspect-counters', 'zombie-memory', 'falling-gpu', 'intruder', 'unproven-claim') AS is_no_waste
@@ -72,7 +75,7 @@ WITH chosen AS (
     GROUP BY c.finding_id
 )
 SELECT
-    c.finding_id, c.kind, c.uuid, c.node, c.gpu_index, c.model, c.user_name, c.project, c.job, c.job_name,
+    c.finding_id, c.kind, c.uuid, c.node, c.gpu_index, c.gpu_place, c.model, c.user_name, c.project, c.job, c.job_name,
     c.opened_at, c.last_seen_at, c.closed_at, c.window_from, c.window_to, c.coverage, c.rung, s.wasted_gpu_hours,
     s.low_saturation_gpu_hours, s.wasted_cost, s.currency, c.sentence, c.wasted_gpu_hours AS judged_gpu_hours, c.evidence
 FROM chosen AS c

@@ -8,6 +8,7 @@
 -- @column uuid text: the GPU
 -- @column node text: its machine
 -- @column gpu_index integer: its index there
+-- @column gpu_place text: what it is called there; of a MIG instance with profile and number (0/1g.10gb#7)
 -- @column model text: its model
 -- @column mig_profile text: the profile of a MIG instance
 -- @column state text: its state at its newest sample; unknown when that is over two ticks old; drained, down or reserved where its node is given to nobody
@@ -59,7 +60,9 @@ WITH now_rows AS (
     GROUP BY s.gpu_id
 )
 SELECT
-    n.uuid, n.node, n.gpu_index, n.model, n.mig_profile, n.state, n.withheld_reason AS state_reason,
+    n.uuid, n.node, n.gpu_index,
+    gpu_place(g.gpu_index, g.uuid, g.parent_uuid, g.mig_profile, g.gpu_instance, g.compute_instance) AS gpu_place,
+    n.model, n.mig_profile, n.state, n.withheld_reason AS state_reason,
     CASE
         WHEN n.state = n.withheld THEN n.withheld_from
         WHEN s.other_ts IS NULL THEN s.oldest_ts
@@ -72,6 +75,7 @@ SELECT
     m.memory_used_bytes, n.memory_total_bytes, m.power_mw / 1000.0 AS power_w, m.temperature_c, m.process_count,
     n.ts AS as_of
 FROM now_rows AS n
+JOIN gpus AS g USING (gpu_id)
 LEFT JOIN measured AS m USING (gpu_id)
 LEFT JOIN since AS s USING (gpu_id)
 ORDER BY n.node, n.gpu_index, n.uuid;

@@ -12,13 +12,16 @@
 -- @column uuid text: the GPU
 -- @column node text: its machine
 -- @column gpu_index integer: its index there
+-- @column gpu_place text: what it is called there; of a MIG instance with profile and number (0/1g.10gb#7)
 -- @column ts timestamp: start of the step
 -- @column utilization_ratio double (ratio): used over measured time
 -- @column held_ratio double (ratio): the part of the step in which somebody held it
 -- @column state text: the state it was in longest
--- @null utilization_ratio: not measured; gpu_index: not known
+-- @null utilization_ratio: not measured; gpu_index, gpu_place: not known
 WITH chosen AS (
-    SELECT gpu_id, uuid, node, gpu_index, row_number() OVER (ORDER BY node, gpu_index, uuid) AS place
+    SELECT gpu_id, uuid, node, gpu_index,
+        gpu_place(gpu_index, uuid, parent_uuid, mig_profile, gpu_instance, compute_instance) AS gpu_place,
+        row_number() OVER (ORDER BY node, gpu_index, uuid) AS place
     FROM gpus
     WHERE ($node IS NULL OR node = $node) AND ($model IS NULL OR model = $model)
 ), cells AS (
@@ -34,7 +37,7 @@ WITH chosen AS (
     GROUP BY ALL
 )
 SELECT
-    g.uuid, g.node, g.gpu_index, c.ts, c.used_ms / nullif(c.measured_ms, 0) AS utilization_ratio,
+    g.uuid, g.node, g.gpu_index, g.gpu_place, c.ts, c.used_ms / nullif(c.measured_ms, 0) AS utilization_ratio,
     c.held_ms / s.step_ms AS held_ratio,
     main_state(free_ms, allocated_empty_ms, held_idle_ms, low_saturation_ms, moderate_ms, good_ms, suspect_ms,
         withheld_ms, unknown_ms) AS state

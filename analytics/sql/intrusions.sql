@@ -11,6 +11,7 @@
 -- @column uuid text: the GPU
 -- @column node text: its machine
 -- @column gpu_index integer: its index there
+-- @column gpu_place text: what it is called there; of a MIG instance with profile and number (0/1g.10gb#7)
 -- @column model text: its model
 -- @column given_to text: the users (or jobs, where no user is known) that held it meanwhile, with commas between
 -- @column user_name text: whose the process is
@@ -23,7 +24,9 @@
 -- @column to_ts timestamp: until
 -- @null to_ts: it is still there; else: not measured, or not readable from outside
 WITH wanted AS (
-    SELECT i.*, g.uuid, g.node, g.gpu_index, g.model
+    SELECT i.*, g.uuid, g.node, g.gpu_index,
+        gpu_place(g.gpu_index, g.uuid, g.parent_uuid, g.mig_profile, g.gpu_instance, g.compute_instance) AS gpu_place,
+        g.model
     FROM intrusions AS i JOIN gpus AS g USING (gpu_id)
     WHERE i.from_ts <= $to_ts AND (i.to_ts IS NULL OR i.to_ts > $from_ts)
         AND ($open IS NULL OR (i.to_ts IS NULL) = $open) AND ($uuid IS NULL OR g.uuid = $uuid)
@@ -44,7 +47,7 @@ WITH wanted AS (
     GROUP BY s.gpu_id, s.process_id
 )
 SELECT
-    w.uuid, w.node, w.gpu_index, w.model, v.given_to, p.user_name, p.pid, p.process_name, p.command,
+    w.uuid, w.node, w.gpu_index, w.gpu_place, w.model, v.given_to, p.user_name, p.pid, p.process_name, p.command,
     n.memory_used_bytes, n.sm_e4 / 10000.0 AS sm_ratio, w.from_ts, w.to_ts
 FROM wanted AS w
 JOIN processes AS p USING (process_id)

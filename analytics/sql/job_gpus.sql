@@ -8,6 +8,7 @@
 -- @column uuid text: the GPU
 -- @column node text: its machine
 -- @column gpu_index integer: its index there
+-- @column gpu_place text: what it is called there; of a MIG instance with profile and number (0/1g.10gb#7)
 -- @column model text: its model
 -- @column mig_profile text: the profile of a MIG instance
 -- @column from_ts timestamp: given since
@@ -58,7 +59,9 @@ WITH own AS (
     GROUP BY gpu_id
 )
 SELECT
-    g.uuid, g.node, g.gpu_index, g.model, g.mig_profile, a.from_ts,
+    g.uuid, g.node, g.gpu_index,
+    gpu_place(g.gpu_index, g.uuid, g.parent_uuid, g.mig_profile, g.gpu_instance, g.compute_instance) AS gpu_place,
+    g.model, g.mig_profile, a.from_ts,
     a.from_ts <= g.installed_from + INTERVAL 30 SECOND AS from_is_bound, a.to_ts,
     coalesce(total_ms * share_of_device / 3600000.0, 0.0) AS gpu_hours,
     coalesce(used_ms * share_of_device / 3600000.0, 0.0) AS used_gpu_hours,

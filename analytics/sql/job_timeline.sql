@@ -8,6 +8,7 @@
 -- @column uuid text: the GPU
 -- @column node text: its machine
 -- @column gpu_index integer: its index there
+-- @column gpu_place text: what it is called there; of a MIG instance with profile and number (0/1g.10gb#7)
 -- @column share double (fraction): how much of the GPU the job was given
 -- @column utilization_ratio double (ratio): on the best rung there is
 -- @column rung tinyint: the lowest rung that went in (1 GPU utilization: an upper bound; 3 SM active)
@@ -52,7 +53,9 @@ WITH given AS (
     WHERE s.ts > $from_ts AND s.ts <= $to_ts
     GROUP BY ALL
 )
-SELECT m.ts, g.uuid, g.node, g.gpu_index, m.* EXCLUDE (ts, gpu_id)
+SELECT m.ts, g.uuid, g.node, g.gpu_index,
+    gpu_place(g.gpu_index, g.uuid, g.parent_uuid, g.mig_profile, g.gpu_instance, g.compute_instance) AS gpu_place,
+    m.* EXCLUDE (ts, gpu_id)
 FROM means AS m
 JOIN gpus AS g USING (gpu_id)
 ORDER BY m.ts, g.node, g.gpu_index, g.uuid;

@@ -7,6 +7,7 @@
 -- @column uuid text: the GPU
 -- @column node text: its machine
 -- @column gpu_index integer: its index there
+-- @column gpu_place text: what it is called there; of a MIG instance with profile and number (0/1g.10gb#7)
 -- @column model text: its model
 -- @column user_name text: who is starting on it
 -- @column project text: for which project
@@ -18,7 +19,9 @@
 -- @column as_of timestamp: when it was judged
 -- @null user_name, project, job: the verdict is about the GPU, whoever holds it
 SELECT
-    g.uuid, g.node, g.gpu_index, g.model, h.user_name, h.project, h.job, h.job_name, u.verdict,
+    g.uuid, g.node, g.gpu_index,
+    gpu_place(g.gpu_index, g.uuid, g.parent_uuid, g.mig_profile, g.gpu_instance, g.compute_instance) AS gpu_place,
+    g.model, h.user_name, h.project, h.job, h.job_name, u.verdict,
     array_to_string(u.kinds, ', ') AS kinds, u.reason, u.as_of
 FROM unjudged AS u
 JOIN gpus AS g USING (gpu_id)

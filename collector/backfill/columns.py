@@ -119,6 +119,7 @@ def _gpu(device: Device, parts: Iterable[Device]) -> Gpu:
         mig_profile=who.profile,
         share_of_device=share_of(who, _at_the_end(device, parts)),
         persistence_mode=None if persistence is None else persistence > 0,
+        gpu_instance=who.instance,
     )
 
 

@@ -53,6 +53,7 @@ class Identity:
     driver_version: str | None = None
     parent: GpuUuid | None = None
     profile: str | None = None
+    instance: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,13 +82,14 @@ def identity(labels: Labels, *, fallback_node: str) -> Identity | None:
         driver_version=_first(labels, _DRIVER) or None,
         parent=GpuUuid(uuid) if instance else None,
         profile=_first(labels, _PROFILE) or None,
+        instance=index_in(instance),
     )
 
 
 def parent_of(instance: Identity) -> Identity:
     """The board that a MIG instance is part of, as far as the instance's row tells."""
     assert instance.parent is not None
-    return replace(instance, uuid=instance.parent, parent=None, profile=None)
+    return replace(instance, uuid=instance.parent, parent=None, profile=None, instance=None)
 
 
 def instance_uuid(parent: str, instance_id: str) -> GpuUuid:

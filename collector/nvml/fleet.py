@@ -197,6 +197,7 @@ class Fleet:
             "model": name.split(" MIG ", maxsplit=1)[0] or None,
             "profile": name.rpartition(" MIG ")[2] or None,
             "gpu_instance": gpu_instance,
+            "compute_instance": library.number("nvmlDeviceGetComputeInstanceId", handle),
             "compute_slices": int(attributes.computeInstanceSliceCount),
         }
 

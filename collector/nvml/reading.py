@@ -191,4 +191,6 @@ def _instance(part: Mapping[str, Any], board: Gpu, slices: int) -> Gpu:
         mig_profile=part["profile"],
         share_of_device=part["compute_slices"] / slices,
         persistence_mode=board.persistence_mode,
+        gpu_instance=part["gpu_instance"],
+        compute_instance=part.get("compute_instance"),
     )

@@ -59,6 +59,8 @@ def _gpu(row: Row) -> Gpu:
         mig_profile=_text(row, "mig_profile"),
         share_of_device=float(_text(row, "share_of_device") or 1.0),
         persistence_mode=_flag(row, "persistence_mode"),
+        gpu_instance=_int(row, "gpu_instance"),
+        compute_instance=_int(row, "compute_instance"),
     )
 
 

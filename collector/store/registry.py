@@ -251,6 +251,8 @@ _GPU_ARROW = pa.schema(
         ("mig_profile", pa.string()),
         ("share_of_device", pa.float64()),
         ("persistence_mode", pa.bool_()),
+        ("gpu_instance", pa.int32()),
+        ("compute_instance", pa.int32()),
         ("source", pa.string()),
         ("from_ms", pa.int64()),
     ]

@@ -12,6 +12,7 @@ from advisor.live.recorded import moment_ms
 from advisor.model import ClusterState
 from advisor.statements import rows_of
 from analytics.query import run
+from collector.gpu_place import node_place
 from collector.model import GpuUuid, JobId
 from collector.store.gaps import NOT_RUNNING
 from service.alerts.book import statement
@@ -77,9 +78,9 @@ def facts_of(store: "Store", config: "Config", clock: "Clock", eyes: Eyes) -> Fa
 
 
 def places_of(gpus: Iterable[Mapping[str, Any]]) -> dict[GpuUuid, str]:
-    """``node1:3`` for each GPU that has an index."""
-    known = (row for row in gpus if row["gpu_index"] is not None)
-    return {GpuUuid(row["uuid"]): f"{row['node']}:{row['gpu_index']}" for row in known}
+    """``node1:3`` for each GPU that has an index, ``node1:0/1g.10gb#7`` for a MIG instance."""
+    known = (row for row in gpus if row["gpu_place"] is not None)
+    return {GpuUuid(row["uuid"]): node_place(row["node"], row["gpu_place"], row["uuid"]) for row in known}
 
 
 def day_of(rows: Iterable[Mapping[str, Any]], from_ms: int, to_ms: int) -> Day:

@@ -31,6 +31,7 @@ SHOWN = frozenset(
         "part_of_device",
         "model",
         "mig_profile",
+        "gpu_place",
         "given_to",
         "holders",
         "paused_on",

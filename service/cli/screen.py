@@ -14,12 +14,12 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from collector.gpu_place import node_place
 from service.cli.asking import marked
 from service.client.printable import escaped_json, in_lines, on_a_line
 
 PIPE_WIDTH = 100_000
 GUTTER = 2
-SHORT_UUID = 12
 LONGEST_CELL = 1_000
 """More than any name or command that means something; lines in a pipe are as wide as the widest."""
 
@@ -164,9 +164,8 @@ def state_text(state: str | None) -> Text:
 
 
 def place(gpu: dict[str, Any]) -> str:
-    """Where a GPU is, as people say it: its node and its index there, else the start of its UUID."""
-    mark = gpu["uuid"][:SHORT_UUID] if gpu["gpu_index"] is None else gpu["gpu_index"]
-    return f"{gpu['node']}:{mark}"
+    """Where a GPU is, as people say it: "node1:3", "node1:0/1g.10gb#7", else with the start of its UUID."""
+    return node_place(gpu["node"], gpu["gpu_place"], gpu["uuid"])
 
 
 def _cell(cell: str | Text) -> str | Text:

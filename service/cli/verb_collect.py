@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
+from collector.gpu_place import node_place, place_of
 from collector.model import SIMULATED_SOURCE, Gpu, GpuSample, Holder, Tick, Unavailable
 from service.cli import words
 from service.cli.asking import say_simulated
@@ -73,6 +74,7 @@ def _row(source: str, gpu: Gpu, sample: GpuSample | None, holders: list[Holder])
         "uuid": gpu.uuid,
         "node": gpu.node,
         "gpu_index": gpu.index,
+        "gpu_place": place_of(gpu),
         "model": gpu.model,
         "mig_profile": gpu.mig_profile,
         "user_name": ", ".join(sorted({each.user for each in holders if each.user})) or None,
@@ -95,7 +97,7 @@ def unread(tick: Tick) -> list[str]:
         if isinstance(each, Unavailable):
             told.setdefault((each.source, each.reason), [])
             continue
-        names = {gpu.uuid: place({**asdict(gpu), "gpu_index": gpu.index}) for gpu in each.gpus}
+        names = {gpu.uuid: node_place(gpu.node, place_of(gpu), gpu.uuid) for gpu in each.gpus}
         for gap in each.gaps:
             where = names.get(gap.uuid, gap.uuid) if gap.uuid is not None else gap.node
             told.setdefault((each.source, gap.reason), []).extend([str(where)] if where is not None else [])

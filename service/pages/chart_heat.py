@@ -18,7 +18,6 @@ MOST_GPUS = 72
 MOST_CELLS = 11_000
 NODE_GAP = 0.55
 HELD = 0.5
-SHORT_UUID = 12
 PICK = "pick"
 
 
@@ -30,7 +29,7 @@ def most_steps(gpus: float, nodes: float) -> int:
 
 def every_cell(cells: pd.DataFrame, axis: TimeAxis) -> pd.DataFrame:
     """The cells with a row for each GPU and step of the window; those that were missing are unknown."""
-    gpus = cells[["uuid", "node", "gpu_index"]].drop_duplicates("uuid")
+    gpus = cells[["uuid", "node", "gpu_index", "gpu_place"]].drop_duplicates("uuid")
     whole = gpus.merge(steps_of(axis.window), how="cross")
     measured = cells[["uuid", "ts", "utilization_ratio", "held_ratio", "state"]]
     return whole.merge(measured.astype({"ts": whole["ts"].dtype}), on=["uuid", "ts"], how="left")
@@ -38,14 +37,14 @@ def every_cell(cells: pd.DataFrame, axis: TimeAxis) -> pd.DataFrame:
 
 def nodes_as_rows(cells: pd.DataFrame) -> pd.DataFrame:
     """Frames of ``heatmap_by_node`` as those of ``heatmap``, a node standing where a GPU stood."""
-    return cells.assign(uuid=cells["node"], gpu_index=float("nan"), state=None)
+    return cells.assign(uuid=cells["node"], gpu_index=float("nan"), gpu_place=None, state=None)
 
 
 def placed(cells: pd.DataFrame) -> pd.DataFrame:
     """A row a GPU with its place from the top, ``y`` to ``y2``, its label and name; nodes a little apart."""
-    gpus = cells[["uuid", "node", "gpu_index"]].drop_duplicates("uuid")
+    gpus = cells[["uuid", "node", "gpu_index", "gpu_place"]].drop_duplicates("uuid")
     gpus = gpus.sort_values(["node", "gpu_index", "uuid"], ignore_index=True)
-    names = [wording.short_gpu(row.node, row.gpu_index, row.uuid) for row in rows(gpus)]
+    names = [wording.short_gpu(row.node, row.gpu_place, row.uuid) for row in rows(gpus)]
     several = bool(gpus["gpu_index"].notna().any())
     node_at = (gpus["node"] != gpus["node"].shift()).cumsum() - 1
     first = gpus["node"] != gpus["node"].shift()
@@ -186,7 +185,7 @@ def _row_axis(rows: pd.DataFrame) -> alt.Axis:
 def _row_label(row: Any, head: bool, *, several: bool) -> str:
     if not several and row.uuid == row.node:
         return str(row.node)
-    which = str(row.uuid)[:SHORT_UUID] if wording.missing(row.gpu_index) else str(int(row.gpu_index))
+    which = str(row.uuid)[: wording.SHORT_UUID] if wording.missing(row.gpu_place) else str(row.gpu_place)
     return f"{row.node}  {which}" if head else which
 
 

@@ -144,7 +144,7 @@ def _table(scene: Scene, gpus: pd.DataFrame, findings: pd.DataFrame) -> None:
 
 def gpu_table(gpus: pd.DataFrame, scene: Scene, found: Mapping[str, str]) -> pd.DataFrame:
     """``gpus_now`` as it stands on the screen, with what was ``found`` by UUID; ratios as percent."""
-    named = zip(gpus["node"], gpus["gpu_index"], gpus["uuid"], strict=True)
+    named = zip(gpus["node"], gpus["gpu_place"], gpus["uuid"], strict=True)
     since = zip(gpus["state_since"], gpus["state_since_is_bound"], strict=True)
     shown = gpus.assign(
         gpu=[wording.short_gpu(*each) for each in named],

@@ -127,7 +127,7 @@ def _finding(scene: Scene, group: Sequence[Any]) -> None:
             st.html(tag_of_kind(row.kind, kind_label(row.kind), scene.colours), width="content")
             st.page_link(
                 scene.site["gpu"],
-                label=plain(wording.short_gpu(row.node, row.gpu_index, row.uuid)),
+                label=plain(wording.short_gpu(row.node, row.gpu_place, row.uuid)),
                 icon=":material/memory:",
                 query_params=carried | {"gpu": row.uuid},
             )
@@ -152,7 +152,7 @@ def _finding(scene: Scene, group: Sequence[Any]) -> None:
 
 
 def _place(row: Any) -> str:
-    return wording.short_gpu(row.node, row.gpu_index, row.uuid)
+    return wording.short_gpu(row.node, row.gpu_place, row.uuid)
 
 
 def _facts(scene: Scene, group: Sequence[Any]) -> list[tuple[str, str]]:

@@ -48,7 +48,7 @@ def _body(scene: Scene) -> None:
 
 
 def _head(scene: Scene, row: Any) -> None:
-    name = wording.short_gpu(row["node"], row["gpu_index"], row["uuid"])
+    name = wording.short_gpu(row["node"], row["gpu_place"], row["uuid"])
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.header(plain(name), anchor=False, width="content")
         st.html(state_tag(row["state"], label_of(row["state"]), scene.colours), width="content")

@@ -27,7 +27,7 @@ from service.pages.view import View
 
 EARLIER = " {jobs} held a GPU when its records begin: From is then, or earlier, as Began says."
 HELD, SUBMITTED = "held", "submitted"
-HEAT = ("ts", "node", "gpu_index", "uuid", "share", "utilization_ratio", "rung")
+HEAT = ("ts", "node", "gpu_index", "gpu_place", "uuid", "share", "utilization_ratio", "rung")
 COLUMNS = {
     "job_name": "Job",
     "user_name": "Person",
@@ -249,7 +249,7 @@ def _each_gpu(scene: Scene, job: str) -> None:
         return
     shown = pd.DataFrame(
         {
-            "GPU": [wording.short_gpu(row.node, row.gpu_index, row.uuid) for row in rows(gpus)],
+            "GPU": [wording.short_gpu(row.node, row.gpu_place, row.uuid) for row in rows(gpus)],
             "Given": gpus["gpu_hours"],
             "Used": gpus["used_gpu_hours"],
             "Wasted": gpus["wasted_gpu_hours"],

@@ -154,7 +154,7 @@ def _head_figures(head: Headline) -> list[tuple[str, str]]:
 
 def _finding_line(scene: Scene, row: Any) -> tuple[str, ...]:
     return (
-        wording.short_gpu(row.node, row.gpu_index, row.uuid),
+        wording.short_gpu(row.node, row.gpu_place, row.uuid),
         kind_label(row.kind),
         wording.DASH if wording.missing(row.project) else str(row.project),
         scene.when(row.opened_at),

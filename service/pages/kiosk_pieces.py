@@ -99,7 +99,7 @@ def _bare(rows: Sequence[Any], colours: Palette) -> str:
 def _tile(row: Any, colours: Palette, *, written: bool) -> str:
     state, ground = _state(row), _ground(row, colours)
     ink = colours.ink if state == "unknown" else ink_on(colour_of(state, colours, colours.stripe))
-    index = "" if wording.missing(row.gpu_index) else f"GPU {int(row.gpu_index)}: "
+    index = "" if wording.missing(row.gpu_place) else f"GPU {row.gpu_place}: "
     told = f"{index}{label_of(state)}"
     return (
         f'<span class="wall-tile" role="img" aria-label="{escape(told)}" title="{escape(told)}" '

@@ -31,7 +31,7 @@ def table(found: pd.DataFrame) -> pd.DataFrame:
     each = list(rows(found))
     return pd.DataFrame(
         {
-            "GPU": [wording.short_gpu(row.node, row.gpu_index, row.uuid) for row in each],
+            "GPU": [wording.short_gpu(row.node, row.gpu_place, row.uuid) for row in each],
             "Answer": [row.verdict for row in each],
             "Why": [row.reason for row in each],
             "Not judged for": [_about(row.kinds) for row in each],

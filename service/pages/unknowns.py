@@ -37,7 +37,7 @@ def unknowns(scene: Scene) -> None:
         )
         return
     gpus = feed.ask("gpus_now")
-    named = zip(gpus["node"], gpus["gpu_index"], gpus["uuid"], strict=True)
+    named = zip(gpus["node"], gpus["gpu_place"], gpus["uuid"], strict=True)
     shown = by_reason(gaps, scene.window, {each[2]: wording.short_gpu(*each) for each in named})
     table = pd.DataFrame(
         {

@@ -30,6 +30,8 @@ DOUBTS: Mapping[str, str] = {
     "processes-by-mig-instance": "A MIG instance tells no process's share of its time.",
 }
 """What a collector's flags about processes mean to a reader; docs/measuring.md says what is made of each."""
+SHORT_UUID = 12
+"""So much of a UUID tells GPUs apart and fits a cell."""
 _STAMP = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d) UTC\b")
 
 
@@ -185,11 +187,14 @@ def missing(value: object) -> bool:
     return value is None or bool(pd.isna(value))  # type: ignore[call-overload]
 
 
-def short_gpu(node: str | None, index: float | None, uuid: str | None) -> str:
-    """A GPU as people say it: "node03 · GPU 5"; by UUID where it has no index."""
-    if missing(index) or index is None:
-        return f"{node or 'unknown node'} · {(uuid or '')[:12]}"
-    return f"{node or 'unknown node'} · GPU{GAP}{int(index)}"
+def short_gpu(node: str | None, place: str | None, uuid: str | None) -> str:
+    """A GPU as people say it: "node03 · GPU 5", "node03 · GPU 0/1g.10gb#7"; by UUID where it has no index.
+
+    ``place`` is what it is called on its node, the column ``gpu_place``.
+    """
+    if missing(place):
+        return f"{node or 'unknown node'} · {(uuid or '')[:SHORT_UUID]}"
+    return f"{node or 'unknown node'} · GPU{GAP}{place}"
 
 
 def doubts(flags: object) -> tuple[str, ...]:

@@ -76,7 +76,8 @@ def past(*claims: Claim, **changes: Any) -> GpuPast:
         "bins": bins(),
         "claims": claims,
     }
-    return GpuPast(**(values | changes))
+    values |= changes
+    return GpuPast(**{"gpu_place": str(values["gpu_index"])} | values)
 
 
 def minutes_before_noon(minutes: float) -> int:

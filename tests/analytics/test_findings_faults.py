@@ -3,7 +3,7 @@
 import pytest
 
 from analytics.findings import judge
-from analytics.findings.words import gpu_name
+from analytics.findings.words import gpu_name, gpu_names
 from analytics.model import FindingKind, GpuPast, Verdict
 from analytics.thresholds import Thresholds
 from collector.model import GpuUuid
@@ -111,12 +111,10 @@ def test_one_late_sample_is_no_fall() -> None:
     assert judged(past(newest_ms=NOON_MS - 60_000, siblings_fresh=True)).findings == ()
 
 
-@pytest.mark.parametrize(
-    ("uuid", "name"),
-    [
-        ("MIG-5c2ab1f0-11d2-5a7c-9a40-6d1d2f5b9c11", "GPU 3/1g.10gb (MIG-5c2ab1f0) of node1"),
-        ("MIG-GPU-5c2ab1f0-11d2/7", "GPU 3/1g.10gb (MIG-GPU-5c2a/7) of node1"),
-    ],
-)
-def test_mig_instances_of_one_board_have_names_that_tell_them_apart(uuid: str, name: str) -> None:
-    assert gpu_name(past(uuid=GpuUuid(uuid), mig_profile="1g.10gb")) == name
+def test_mig_instances_of_one_board_have_names_that_tell_them_apart() -> None:
+    parts = [past(gpu_place=f"0/1g.10gb#{number}", gpu_index=0) for number in (7, 8)]
+    assert [gpu_name(part) for part in parts] == [
+        "GPU 0/1g.10gb#7 of node1",
+        "GPU 0/1g.10gb#8 of node1",
+    ]
+    assert gpu_names(parts) == "GPU 0/1g.10gb#7 and 0/1g.10gb#8 of node1"

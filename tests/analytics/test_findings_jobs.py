@@ -23,6 +23,7 @@ def gpus(*levels: Level, held: Claim | None = None, **changes: Any) -> list[GpuP
             claim(8.0, idle_gpu_hours=None, busy_until_ms=NOON_MS) if held is None else held,
             uuid=GpuUuid(f"GPU-{place}"),
             gpu_index=place,
+            gpu_place=str(place),
             bins=bins(gpu_utilization=any_kernel, busiest=max(any_kernel, sm), utilization=sm),
             **changes,
         )

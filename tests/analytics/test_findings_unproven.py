@@ -50,7 +50,8 @@ def test_a_claim_is_told_with_whose_it_is_and_what_is_wrong_with_it() -> None:
 
 def test_one_claim_to_every_gpu_is_one_finding_of_who_claims() -> None:
     gpus = [
-        replace(past(claim(), unproven=(claimed(),)), uuid=GpuUuid(f"GPU-{i}"), gpu_index=i) for i in range(8)
+        replace(past(claim(), unproven=(claimed(),)), uuid=GpuUuid(f"GPU-{i}"), gpu_index=i, gpu_place=str(i))
+        for i in range(8)
     ]
     (finding,) = unproven_claims(gpus)
     assert finding.sentence.startswith("GPU 0, 1, ") and "were not given to it" in finding.sentence
@@ -64,7 +65,10 @@ def test_one_claim_to_every_gpu_is_one_finding_of_who_claims() -> None:
 
 def test_two_who_claim_the_same_gpus_have_a_finding_each_while_there_are_gpus() -> None:
     both = (claimed(), claimed("eve", "fallow:8"))
-    gpus = [replace(past(unproven=both), uuid=GpuUuid(f"GPU-{i}"), gpu_index=i) for i in range(2)]
+    gpus = [
+        replace(past(unproven=both), uuid=GpuUuid(f"GPU-{i}"), gpu_index=i, gpu_place=str(i))
+        for i in range(2)
+    ]
     found = unproven_claims(gpus)
     assert [each.uuid for each in found] == ["GPU-0", "GPU-1"]
     assert ["ben's" in each.sentence for each in found] == [True, False]

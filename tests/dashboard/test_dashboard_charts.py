@@ -70,7 +70,8 @@ def cells() -> pd.DataFrame:
         for step in STEPS[:3]
     ]
     names = ["uuid", "node", "gpu_index", "ts", "utilization_ratio", "held_ratio", "state"]
-    return pd.DataFrame(rows, columns=names)
+    frame = pd.DataFrame(rows, columns=names)
+    return frame.assign(gpu_place=frame["gpu_index"].astype(str))
 
 
 def shares(usage: pd.DataFrame) -> pd.DataFrame:
@@ -169,7 +170,7 @@ def test_rows_stand_by_node_and_index_and_nodes_apart(cells) -> None:
 
 
 def test_gpus_without_an_index_are_told_apart_by_their_ids(cells) -> None:
-    rows = chart_heat.placed(cells.assign(gpu_index=float("nan")))
+    rows = chart_heat.placed(cells.assign(gpu_index=float("nan"), gpu_place=None))
     assert list(rows["label"]) == ["n1  GPU-a", "GPU-b", "n2  GPU-c"]
 
 
@@ -349,7 +350,12 @@ def test_a_map_of_nodes_tells_the_node_and_no_state(cells) -> None:
     by_node = cells[["node", "ts", "utilization_ratio", "held_ratio"]].drop_duplicates(["node", "ts"])
     assert told(cells) == ["GPU", "Time", "Utilization", "Held", "State"]
     assert told(chart_heat.nodes_as_rows(by_node)) == ["Node", "Time", "Utilization", "Held"]
-    assert told(cells.assign(state=None, gpu_index=float("nan"))) == ["GPU", "Time", "Utilization", "Held"]
+    assert told(cells.assign(state=None, gpu_index=float("nan"), gpu_place=None)) == [
+        "GPU",
+        "Time",
+        "Utilization",
+        "Held",
+    ]
 
 
 def test_altair_checks_parts_again_after_a_chart_is_built(cells) -> None:

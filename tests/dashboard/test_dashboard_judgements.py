@@ -68,6 +68,7 @@ def test_what_was_not_judged_names_gpu_and_reason() -> None:
             "uuid": ["GPU-1"],
             "node": ["a"],
             "gpu_index": [3],
+            "gpu_place": ["3"],
             "verdict": ["unknown"],
             "reason": ["only 60% of the last 30 min were measured"],
             "kinds": ["held-idle"],

@@ -107,13 +107,20 @@ def test_a_chart_is_enlarged_and_its_figures_are_not() -> None:
 
 def gpu(**given: object) -> SimpleNamespace:
     return SimpleNamespace(
-        **{"node": "n1", "gpu_index": 0, "state": "good", "utilization_ratio": 0.5, "uuid": "GPU-0", **given}
+        **{
+            "node": "n1",
+            "gpu_place": "0",
+            "state": "good",
+            "utilization_ratio": 0.5,
+            "uuid": "GPU-0",
+            **given,
+        }
     )
 
 
 @pytest.mark.parametrize("colours", [LIGHT, DARK])
 def test_a_tile_that_was_not_measured_is_striped_and_has_no_number(colours: object) -> None:
-    html = tiles_html([gpu(), gpu(gpu_index=1, state=None, utilization_ratio=None)], colours)  # type: ignore[arg-type]
+    html = tiles_html([gpu(), gpu(gpu_place="1", state=None, utilization_ratio=None)], colours)  # type: ignore[arg-type]
     measured, unknown = html.split('class="wall-tile"')[1:]
     assert ">50<" in measured and "repeating-linear-gradient" not in measured
     assert "repeating-linear-gradient" in unknown and ">\N{EN DASH}<" in unknown
@@ -121,7 +128,7 @@ def test_a_tile_that_was_not_measured_is_striped_and_has_no_number(colours: obje
 
 
 def test_many_gpus_are_tiles_without_words() -> None:
-    html = tiles_html([gpu(gpu_index=at, node=f"n{at // 8}") for at in range(MOST_WRITTEN + 8)], LIGHT)
+    html = tiles_html([gpu(gpu_place=str(at), node=f"n{at // 8}") for at in range(MOST_WRITTEN + 8)], LIGHT)
     assert "wall-many" in html and ">50<" not in html
     assert html.count('class="wall-tile"') == MOST_WRITTEN + 8
 

@@ -288,7 +288,7 @@ class Site:
     def gpu(self) -> str:
         """A GPU by node and index."""
         row = self.rows("status")[0]
-        return f"{row['node']}:{row['gpu_index']}"
+        return f"{row['node']}:{row['gpu_place']}"
 
     @cached_property
     def user(self) -> str:

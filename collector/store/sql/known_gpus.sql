@@ -3,5 +3,5 @@
 -- NULL: not known.
 SELECT
     gpu_id, epoch_ms(installed_from), uuid, node, gpu_index, model, memory_total_bytes, driver_version,
-    power_limit_mw, parent_uuid, mig_profile, share_of_device, persistence_mode
+    power_limit_mw, parent_uuid, mig_profile, share_of_device, persistence_mode, gpu_instance, compute_instance
 FROM gpus;

@@ -1,6 +1,6 @@
--- Writes down what a GPU is now; NULL: not known. Parameters (fields of collector.model.Gpu): driver_version,
--- index, memory_total_bytes, mig_profile, model, node, parent_uuid, persistence_mode, power_limit_mw,
--- share_of_device, uuid.
+-- Writes down what a GPU is now; NULL: not known. Parameters (fields of collector.model.Gpu): compute_instance,
+-- driver_version, gpu_instance, index, memory_total_bytes, mig_profile, model, node, parent_uuid, persistence_mode,
+-- power_limit_mw, share_of_device, uuid.
 UPDATE gpus SET
     node = $node,
     gpu_index = $index,
@@ -11,5 +11,7 @@ UPDATE gpus SET
     parent_uuid = $parent_uuid,
     mig_profile = $mig_profile,
     share_of_device = $share_of_device,
-    persistence_mode = $persistence_mode
+    persistence_mode = $persistence_mode,
+    gpu_instance = $gpu_instance,
+    compute_instance = $compute_instance
 WHERE uuid = $uuid;

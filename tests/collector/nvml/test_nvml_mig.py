@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from collector.gpu_place import place_of
 from collector.model import Gpu, Reading, Rung
 from collector.nvml import changes
 from collector.nvml.reading import MIG_BY_INSTANCE, MIG_PARENT
@@ -165,3 +166,19 @@ def test_a_lost_board_takes_its_instances_with_it(watch: Watch) -> None:
     assert {gap.uuid for gap in reading.gaps} == {small, large, w.driver.gpu(0).uuid}
     assert {gap.reason for gap in reading.gaps} == {reading.gaps[0].reason}
     assert {row.uuid for row in reading.samples} == {w.driver.gpu(1).uuid}
+
+
+def test_instances_of_one_profile_have_names_that_differ(watch: Watch) -> None:
+    w = watch()
+    one, two, half, other = w.driver.gpu(0).partition(
+        ("1g.10gb", 1, 10), ("1g.10gb", 1, 10), ("1c.3g.40gb", 1, 40), ("1c.3g.40gb", 1, 40)
+    )
+    parts = w.driver.state.gpus[0].instances
+    parts[3].gpu_instance, parts[3].compute_instance = parts[2].gpu_instance, 1
+    gpus = by_uuid(w.read())
+    assert [place_of(gpus[uuid]) for uuid in (one, two, half, other)] == [
+        "0/1g.10gb#1",
+        "0/1g.10gb#2",
+        "0/1c.3g.40gb#3.0",
+        "0/1c.3g.40gb#3.1",
+    ]

@@ -1,0 +1,57 @@
+"""What a GPU is called on its node: the one function behind sentences, pages, tables, reports, alerts and metrics.
+
+Its twin for named queries is the macro ``gpu_place`` of the store (schema/054); a test holds the two together. Pure.
+"""
+
+import re
+
+from collector.model import Gpu
+
+SHORT_UUID = 12
+"""So much of a UUID tells the instances of a board apart, and fits a cell: "MIG-5c2ab1f0"."""
+UNKNOWN_PROFILE = "MIG"
+_COMPUTE_PROFILE = re.compile(r"\d+c\.")
+"""A compute instance that is a part of its GPU instance: NVIDIA writes ``1c.3g.20gb`` (MIG User Guide)."""
+
+
+def gpu_place(
+    index: int | None,
+    *,
+    uuid: str,
+    is_instance: bool = False,
+    profile: str | None = None,
+    gpu_instance: int | None = None,
+    compute_instance: int | None = None,
+) -> str | None:
+    """ "3", and for a MIG instance its profile and number too: "0/1g.10gb#7"; ``None`` without an index.
+
+    A board's instances have the same index, and often the same profile; the number is that of the GPU instance, as
+    nvidia-smi lists it. Where a GPU instance is split, its compute instance's follows: "0/1c.3g.20gb#2.1". Where no
+    number is known, the UUID's start stands for it: "0/1g.10gb (MIG-5c2ab1f0)".
+    """
+    if index is None:
+        return None
+    if not is_instance:
+        return str(index)
+    what = f"{index}/{profile or UNKNOWN_PROFILE}"
+    if gpu_instance is None:
+        return f"{what} ({uuid[:SHORT_UUID]})"
+    is_split = compute_instance is not None and _COMPUTE_PROFILE.match(profile or "")
+    return f"{what}#{gpu_instance}" + (f".{compute_instance}" if is_split else "")
+
+
+def place_of(gpu: Gpu) -> str | None:
+    """The same, of a GPU as a source describes it."""
+    return gpu_place(
+        gpu.index,
+        uuid=gpu.uuid,
+        is_instance=gpu.parent_uuid is not None,
+        profile=gpu.mig_profile,
+        gpu_instance=gpu.gpu_instance,
+        compute_instance=gpu.compute_instance,
+    )
+
+
+def node_place(node: str | None, place: str | None, uuid: str) -> str:
+    """ "node1:0/1g.10gb#7", or the start of the UUID where no index is known: "node1:GPU-5c2ab1f0"."""
+    return f"{node or 'unknown'}:{place if place is not None else uuid[:SHORT_UUID]}"
