@@ -1,6 +1,6 @@
-"""What a GPU is called on its node: the one function behind sentences, pages, tables, reports, alerts and metrics.
+"""What a GPU is called on its node: one function for sentences, pages, tables, alerts and metrics. Pure.
 
-Its twin for named queries is the macro ``gpu_place`` of the store (schema/054); a test holds the two together. Pure.
+Its twin for named queries is the macro ``gpu_place`` of the store (schema/054); a test holds both together.
 """
 
 import re
@@ -23,11 +23,11 @@ def gpu_place(
     gpu_instance: int | None = None,
     compute_instance: int | None = None,
 ) -> str | None:
-    """ "3", and for a MIG instance its profile and number too: "0/1g.10gb#7"; ``None`` without an index.
+    """ "3"; for a MIG instance with profile and number: "0/1g.10gb#7"; ``None`` without an index.
 
-    A board's instances have the same index, and often the same profile; the number is that of the GPU instance, as
-    nvidia-smi lists it. Where a GPU instance is split, its compute instance's follows: "0/1c.3g.20gb#2.1". Where no
-    number is known, the UUID's start stands for it: "0/1g.10gb (MIG-5c2ab1f0)".
+    A board's instances have one index, and often one profile; the number is that of the GPU instance, as
+    nvidia-smi lists it. Where a GPU instance is split, its compute instance's follows: "0/1c.3g.20gb#2.1".
+    Where no number is known, the UUID's start stands for it: "0/1g.10gb (MIG-5c2ab1f0)".
     """
     if index is None:
         return None

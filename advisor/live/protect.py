@@ -28,7 +28,7 @@ class Protect:
         return any(fnmatchcase(name, pattern) for pattern in self.jobs for name in names)
 
     def covers_gpu(self, uuid: GpuUuid, place: str | None = None) -> bool:
-        """Whether the GPU is protected: by its UUID, by ``node:index`` (``node/index`` as well), or with its board.
+        """Whether the GPU is protected: by UUID, by ``node:index`` (``node/index`` too), or with its board.
 
         A MIG instance is ``node:0/1g.10gb#7``; ``node:0`` is its board with all its instances.
         """

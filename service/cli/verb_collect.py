@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from dataclasses import asdict
 from typing import Any
 
 from rich.text import Text

@@ -6,7 +6,6 @@ from analytics.findings import judge
 from analytics.findings.words import gpu_name, gpu_names
 from analytics.model import FindingKind, GpuPast, Verdict
 from analytics.thresholds import Thresholds
-from collector.model import GpuUuid
 from tests.analytics.pasts import BINS, GIB, NOON_MS, TICK_MS, bins, claim, minutes_before_noon, past, then
 
 T = Thresholds()

@@ -112,7 +112,7 @@ def test_promtool_accepts_whatever_names_people_choose(snapshot: Snapshot) -> No
 
 def test_values_are_in_base_units() -> None:
     found = series(full())
-    labels = "{index=0,model=H100,node=n1,uuid=GPU-a}"
+    labels = "{gpu=n1:0,index=0,model=H100,node=n1,uuid=GPU-a}"
     assert found[f"fallow_gpu_power_watts{labels}"] == 0.007
     assert found[f"fallow_gpu_energy_joules_total{labels}"] == 0.007
     assert found[f"fallow_gpu_sm_clock_hertz{labels}"] == 7_000_000
