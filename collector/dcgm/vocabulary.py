@@ -5,7 +5,7 @@ Three dialects, and the 1.x one in lower case: *classic* (percent, MiB, MHz, mJ)
 what follows the prefix, so ``dcgm_gpu_temp``, ``DCGM_FI_DEV_GPU_TEMP`` and a relabelled variant are one.
 Sources: etc/default-counters.csv and etc/1.x-compatibility-metrics.csv of NVIDIA/dcgm-exporter, the
 deprecated-name table of NVIDIA/DCGM 4.6, the release notes of exporter 4.9.0, DCGM's field identifiers 1600
-to 1650 (DCGM 4.7). A new name is a new row here, never a branch elsewhere.
+to 1650 (DCGM 4.7) and, for the engines, 1025 to 1034 (dcgm_fields.h). A new name is a new row here, never a branch elsewhere.
 """
 
 import math
@@ -195,9 +195,20 @@ _ROWS: tuple[tuple[str, str, Unit, Scope], ...] = (
     ("PERSISTENCE_MODE", "persistence_mode", Unit.COUNT, _B),
 )
 
+_NUMBERED: tuple[tuple[str, str, int], ...] = (
+    # stem of engine n, quantity, engines there can be: of several engines the busiest counts
+    ("NVJPG_UTIL_{}_RATIO", "jpeg_ratio", 8),
+    ("NVJPG{}_ACTIVE", "jpeg_ratio", 8),
+    ("NVOFA_UTIL_{}_RATIO", "ofa_ratio", 2),
+    ("NVOFA{}_ACTIVE", "ofa_ratio", 2),
+)
 _BY_STEM = {
     stem: Measure(quantity=quantity, unit=unit, scope=scope, rank=rank)
     for rank, (stem, quantity, unit, scope) in enumerate(_ROWS)
+} | {
+    stem.format(engine): Measure(quantity=quantity, unit=Unit.RATIO, scope=_I, rank=len(_ROWS) + at)
+    for at, (stem, quantity, engines) in enumerate(_NUMBERED)
+    for engine in range(engines)
 }
 QUANTITIES = frozenset(row.quantity for row in _BY_STEM.values())
 """Everything that the vocabulary can say."""

@@ -138,8 +138,8 @@ PARAMETERS = {
     "simulated_gpus": "",
     "touch_holders": "at_ms",
     "update_gpu": (
-        "compute_instance driver_version gpu_instance index memory_total_bytes mig_profile model node parent_uuid "
-        "persistence_mode power_limit_mw share_of_device uuid"
+        "compute_instance driver_version gpu_instance index memory_total_bytes mig_profile model node "
+        "parent_uuid persistence_mode power_limit_mw share_of_device uuid"
     ),
     "update_holder": "command framework job kind name project user",
     "update_process": (
