@@ -246,3 +246,19 @@ def test_the_suffix_of_opentelemetry_and_openmetrics_is_read() -> None:
     )
     (sample,) = read_out(parse(page, is_known), fallback_node="n", at_ms=1, width_ms=1).samples
     assert (sample.energy_mj, sample.ecc_corrected) == (55_000_000_000, 3)
+
+
+@pytest.mark.parametrize(
+    ("jpeg", "flow"),
+    [
+        ("DCGM_FI_PROF_NVJPG{}_ACTIVE", "DCGM_FI_PROF_NVOFA{}_ACTIVE"),
+        ("DCGM_FI_PROF_NVJPG_UTIL_{}_RATIO", "DCGM_FI_PROF_NVOFA_UTIL_{}_RATIO"),
+    ],
+)
+def test_of_several_jpeg_and_optical_flow_engines_the_busiest_counts(jpeg: str, flow: str) -> None:
+    board = 'gpu="0",UUID="GPU-a",Hostname="n1"'
+    lines = [f"{jpeg.format(engine)}{{{board}}} {value}" for engine, value in enumerate((0.1, 0.75, 0))]
+    lines += [f"{flow.format(engine)}{{{board}}} {value}" for engine, value in enumerate((0, 0.25))]
+    rows = parse("\n".join(lines) + "\n", is_known)
+    (sample,) = read_out(rows, fallback_node="n1", at_ms=60_000, width_ms=10_000).samples
+    assert (sample.jpeg_ratio, sample.ofa_ratio) == (0.75, 0.25)
