@@ -29,7 +29,9 @@
 -- @column energy_known_ratio double (ratio): the part of gpu_hours in which energy was measured
 -- @column wasted_energy_kwh double (kWh): used while wasted
 -- @column wasted_energy_known_ratio double (ratio): the part of wasted_gpu_hours of which energy is known
--- @null to_ts: it still holds it; found: nothing; ratios of energy: no hours; else: not known or not measured
+-- @column shared_with bigint: other jobs that held it at the same time
+-- @column is_told_apart boolean: meanwhile use of single processes was told; where it was not, all are charged alike, by share
+-- @null is_told_apart: nobody shared it; to_ts: it still holds it; found: nothing; ratios of energy: no hours; else: not known or not measured
 WITH own AS (
     SELECT holder_id FROM holders WHERE job = $job
 ), given AS (
@@ -37,6 +39,33 @@ WITH own AS (
     FROM allocations SEMI JOIN own USING (holder_id)
     WHERE from_ts < $to_ts AND (to_ts IS NULL OR to_ts > $from_ts)
     GROUP BY gpu_id
+), beside AS (  -- the times in which another job held it too
+    SELECT
+        m.gpu_id, o.holder_id, greatest(m.from_ts, o.from_ts, $from_ts) AS from_ts,
+        least(coalesce(m.to_ts, $to_ts), coalesce(o.to_ts, $to_ts), $to_ts) AS to_ts
+    FROM allocations AS m
+    SEMI JOIN own USING (holder_id)
+    JOIN allocations AS o ON o.gpu_id = m.gpu_id AND o.holder_id <> m.holder_id
+        AND (o.to_ts IS NULL OR o.to_ts > m.from_ts) AND (m.to_ts IS NULL OR o.from_ts < m.to_ts)
+    WHERE m.from_ts < $to_ts AND (m.to_ts IS NULL OR m.to_ts > $from_ts)
+        AND o.from_ts < $to_ts AND (o.to_ts IS NULL OR o.to_ts > $from_ts)
+), persons AS (  -- a process of which no job is known is its person's, if that is one of the holders
+    SELECT b.gpu_id, h.user_name
+    FROM beside AS b JOIN holders AS h ON h.holder_id = b.holder_id OR h.job = $job
+    WHERE h.user_name IS NOT NULL
+    GROUP BY ALL
+), shared AS (
+    SELECT
+        b.gpu_id, count(DISTINCT b.holder_id) AS shared_with,
+        coalesce(bool_or(s.sm_e4 IS NOT NULL) AND NOT bool_or(
+            coalesce(s.sm_e4, 0) > 0 AND p.holder_id IS NULL AND u.gpu_id IS NULL AND i.process_id IS NULL), false) AS is_told_apart
+    FROM beside AS b
+    LEFT JOIN process_samples AS s ON s.gpu_id = b.gpu_id AND s.ts > b.from_ts AND s.ts <= b.to_ts
+    LEFT JOIN processes AS p ON p.process_id = s.process_id
+    LEFT JOIN (SELECT DISTINCT gpu_id, process_id FROM intrusions) AS i
+        ON i.gpu_id = s.gpu_id AND i.process_id = s.process_id
+    LEFT JOIN persons AS u ON u.gpu_id = b.gpu_id AND u.user_name = p.user_name
+    GROUP BY b.gpu_id
 ), rolled AS (
     SELECT
         gpu_id, sum(free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms + good_ms + suspect_ms
@@ -73,9 +102,11 @@ SELECT
     kwh(energy_mj, energy_ms, total_ms) AS energy_kwh,
     coalesce(energy_ms, 0) / nullif(total_ms, 0) AS energy_known_ratio,
     kwh(wasted_energy_mj, wasted_energy_ms, wasted_ms) AS wasted_energy_kwh,
-    coalesce(wasted_energy_ms, 0) / nullif(wasted_ms, 0) AS wasted_energy_known_ratio
+    coalesce(wasted_energy_ms, 0) / nullif(wasted_ms, 0) AS wasted_energy_known_ratio,
+    coalesce(h.shared_with, 0) AS shared_with, h.is_told_apart
 FROM given AS a
 JOIN gpus AS g USING (gpu_id)
 LEFT JOIN rolled AS r USING (gpu_id)
 LEFT JOIN said AS f USING (gpu_id)
+LEFT JOIN shared AS h USING (gpu_id)
 ORDER BY g.node, g.gpu_index, g.uuid;

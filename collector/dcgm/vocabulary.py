@@ -5,7 +5,8 @@ Three dialects, and the 1.x one in lower case: *classic* (percent, MiB, MHz, mJ)
 what follows the prefix, so ``dcgm_gpu_temp``, ``DCGM_FI_DEV_GPU_TEMP`` and a relabelled variant are one.
 Sources: etc/default-counters.csv and etc/1.x-compatibility-metrics.csv of NVIDIA/dcgm-exporter, the
 deprecated-name table of NVIDIA/DCGM 4.6, the release notes of exporter 4.9.0, DCGM's field identifiers 1600
-to 1650 (DCGM 4.7) and, for the engines, 1025 to 1034 (dcgm_fields.h). A new name is a new row here, never a branch elsewhere.
+to 1650 (DCGM 4.7) and, for the engines, 1025 to 1034 (dcgm_fields.h).
+A new name is a new row here, never a branch elsewhere.
 """
 
 import math

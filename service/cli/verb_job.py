@@ -95,6 +95,12 @@ def _draw(
         screen.print(
             "used and utilization marked ≤ are GPU utilization: an upper bound", style="bright_black"
         )
+    if alike := [place(each) for each in gpus if each.get("is_told_apart") is False]:
+        screen.print(
+            f"{', '.join(alike)}: shared with other jobs, and nobody tells whose the use was: "
+            "all who held it are charged alike, by their shares",
+            style="bright_black",
+        )
     for each in found:
         over = "" if each["closed_at"] is None else " (over)"
         screen.print(f"{each['kind']}{over}", style="bold")

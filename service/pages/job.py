@@ -276,6 +276,13 @@ def _each_gpu(scene: Scene, job: str) -> None:
         key="job-each-gpu",
         alt="What the job made of each of its GPUs in this time range",
     )
+    alike = gpus[gpus["shared_with"].gt(0) & ~gpus["is_told_apart"].eq(True)]
+    if not alike.empty:
+        names = ", ".join(wording.short_gpu(row.node, row.gpu_place, row.uuid) for row in rows(alike))
+        st.caption(
+            f"{names}: shared with other jobs, and nobody tells whose the use was. All who held it are "
+            "charged alike, by their shares."
+        )
 
 
 def _measure(rung: float | None) -> str:
