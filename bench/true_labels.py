@@ -1,0 +1,113 @@
+"""What the simulated cluster's labels say of a GPU at an instant; the rules are in ``bench/findings.py``."""
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from analytics.model import FindingKind
+from collector.model import JobKind
+from collector.simulated.truth import Truth, TruthKind
+
+IDLE_LABELS = {
+    TruthKind.NOTEBOOK_AWAY,
+    TruthKind.BETWEEN_RUNS,
+    TruthKind.BETWEEN_RUNS_EMPTY,
+    TruthKind.HELD_EMPTY,
+    TruthKind.FORGOTTEN_SERVICE,
+}
+ACCUSING = {FindingKind.HELD_IDLE, FindingKind.ALLOCATED_EMPTY}
+START_LIMIT_MS = 2 * 3_600_000
+"""A job that has not worked yet is starting for so long, a notebook too (``Thresholds.start_limit_s``)."""
+OWN_SILENCE_S = 6 * 3600
+"""The longest window of held-idle, where its holder's silences are long (``Thresholds.idle_longest_s``)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labels:
+    """One GPU's truth, cut at every change: label sets of the times that begin at ``starts_ms``."""
+
+    starts_ms: tuple[int, ...]
+    rows: tuple[tuple[Truth, ...], ...]
+
+    def at(self, at_ms: int) -> tuple[Truth, ...]:
+        """The labels at an instant."""
+        return self.rows[bisect_right(self.starts_ms, at_ms) - 1]
+
+    def during(self, from_ms: int, to_ms: int) -> tuple[tuple[Truth, ...], ...]:
+        """All labels of a time, in order."""
+        first = max(0, bisect_right(self.starts_ms, from_ms) - 1)
+        return self.rows[first : max(first + 1, bisect_right(self.starts_ms, to_ms - 1))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One GPU at one instant: its labels, when it was not measured, and what was said of it."""
+
+    place: str
+    truth: Labels
+    dark: tuple[tuple[int, int], ...]
+    now_ms: int
+    found: frozenset[FindingKind]
+    unknown: tuple[str, ...]
+
+    @property
+    def present(self) -> tuple[Truth, ...]:
+        """The labels of the instant."""
+        return self.truth.at(self.now_ms - 1)
+
+    @property
+    def is_older_than_records(self) -> bool:
+        """Whether a holder of now already had the GPU when the records begin."""
+        first = {row.holder for row in self.truth.rows[0]}
+        return any(row.holder in first for row in self.present)
+
+    @property
+    def words(self) -> str:
+        """Which case, for the list of mistakes."""
+        return f"{self.place} {'+'.join(row.kind.value for row in self.present)}"
+
+
+def labelled(case: Case, kind: FindingKind, from_ms: int) -> list[bool]:
+    """Whether the label says so, one answer for each of its stretches in the time that the rule looks at."""
+    if kind is FindingKind.SLEEPING_BATCH:
+        return [not _is_notebook(case) and has_slept_since(case) <= from_ms]
+    return [_says(rows, kind) for rows in case.truth.during(from_ms, case.now_ms)]
+
+
+def has_slept_since(case: Case) -> float:
+    """Since when a job has the GPU, if it has never worked on it; infinite where it has."""
+    if len(case.present) != 1 or case.is_older_than_records:
+        return math.inf
+    (row,) = case.present
+    began_ms, stretches = case.now_ms, reversed(case.truth.during(0, case.now_ms))
+    for rows in stretches:
+        own = [each for each in rows if each.holder is not None and each.holder == row.holder]
+        if not own:
+            break
+        if own[0].kind not in IDLE_LABELS | {TruthKind.STARTING_UP}:
+            return math.inf
+        began_ms = own[0].from_ms
+    return began_ms if began_ms < case.now_ms else math.inf
+
+
+def _is_notebook(case: Case) -> bool:
+    notebooks = {TruthKind.NOTEBOOK_AWAY, TruthKind.NOTEBOOK_SESSION}
+    kinds = {row.holder.kind for row in case.present if row.holder is not None}
+    return JobKind.INTERACTIVE in kinds or any(row.kind in notebooks for row in case.present)
+
+
+def is_excused(case: Case, kind: FindingKind) -> bool:
+    """Whether an idle or empty GPU has another name by now, or not yet its own."""
+    slept_since_ms = has_slept_since(case)
+    if case.now_ms - START_LIMIT_MS < slept_since_ms < math.inf:
+        return True
+    if slept_since_ms < math.inf and not _is_notebook(case):
+        return bool(case.found & {FindingKind.NOT_STARTED, FindingKind.SLEEPING_BATCH})
+    if kind is FindingKind.ALLOCATED_EMPTY or _is_notebook(case):
+        return False
+    longest = case.truth.during(case.now_ms - OWN_SILENCE_S * 1000, case.now_ms)
+    return not all(_says(rows, kind) for rows in longest)
+
+
+def _says(rows: tuple[Truth, ...], kind: FindingKind) -> bool:
+    return kind.value in {said.value for said in rows[0].findings}
