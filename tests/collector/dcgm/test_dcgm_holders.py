@@ -195,3 +195,30 @@ def test_node_is_the_host_and_not_the_exporters_pod(labels: dict[str, str], node
 def test_a_label_of_five_thousand_digits_is_no_index() -> None:
     who = identity({"UUID": "GPU-1", "Hostname": "n1", "gpu": "9" * 5_000}, fallback_node="n1")
     assert who is not None and who.index is None
+
+
+def test_what_single_pods_used_of_a_shared_gpu_is_not_taken_for_the_gpu_s_own() -> None:
+    # NVIDIA/dcgm-exporter 4.8.2, KUBERNETES_VIRTUAL_GPUS: the board's row has no pod, each pod's has its own
+    # use of time and memory; all other values are the board's, repeated for each pod.
+    board = 'gpu="0",UUID="GPU-a",hostname="n1"'
+    pods = [
+        f'{board},pod="{pod}",namespace="lab",container="main",vgpu="{at}"' for at, pod in enumerate("xy")
+    ]
+    text = "".join(
+        f"{name}{{{labels}}} {value}\n"
+        for name, values in (
+            ("DCGM_FI_DEV_GPU_UTIL", (90, 60, 20)),
+            ("DCGM_FI_DEV_FB_USED", (3000, 2000, 500)),
+            ("DCGM_FI_PROF_SM_ACTIVE", (None, 0.5, 0.5)),
+        )
+        for labels, value in zip((board, *pods), values, strict=True)
+        if value is not None
+    )
+    found = read_out(parse(text, is_known), fallback_node="n", at_ms=1, width_ms=1)
+    (sample,) = found.samples
+    assert (sample.gpu_utilization_ratio, sample.memory_used_bytes) == (0.9, 3000 << 20)
+    assert sample.sm_active_ratio == 0.5
+    assert held(found) == [
+        ("GPU-a", "pod:lab/x", "lab", 0.5),
+        ("GPU-a", "pod:lab/y", "lab", 0.5),
+    ]
