@@ -268,7 +268,7 @@ apart AS (
     LEFT JOIN own_work USING (gpu_id, bin, holder_id)
     LEFT JOIN worked USING (gpu_id, bin, holder_id)
 ),
-judged AS (
+seen AS (
     SELECT
         apart.*,
         CASE
@@ -280,16 +280,21 @@ judged AS (
             )
             ELSE 0
         END AS seen_state,
-        -- what is withheld from everybody is not free; nor is it known to be where nobody could be asked
-        CASE
-            WHEN seen_state = 1 AND w.unasked THEN 0
-            WHEN seen_state IN (0, 1) AND NOT w.unasked AND holder_id IS NULL THEN 8
-            ELSE seen_state
-        END AS state,
         least(energy_mj, CAST(round(idle_power_mw * (energy_ms / 1000.0)) AS BIGINT)) AS idle_energy_mj
     FROM apart
     JOIN gpus USING (gpu_id)
-    LEFT JOIN out_of_service AS w ON w.gpu_id = apart.gpu_id AND w.bin = apart.bin
+),
+judged AS (
+    SELECT
+        seen.* EXCLUDE (seen_state),
+        -- what is withheld from everybody is not free; nor is it known to be where nobody could be asked
+        CASE
+            WHEN seen_state = 1 AND w.unasked THEN 0
+            WHEN seen_state <= 1 AND NOT w.unasked AND holder_id IS NULL THEN 8
+            ELSE seen_state
+        END AS state
+    FROM seen
+    LEFT JOIN out_of_service AS w ON w.gpu_id = seen.gpu_id AND w.bin = seen.bin
 ),
 split AS (
     SELECT
