@@ -8,12 +8,16 @@ read at that moment.
     aim(step, pieces_of) ─► upcoming ─► the loader's processes ─► flying ─► stash ─► fetch(piece)
 """
 
+import contextlib
 import ctypes
 import functools
+import multiprocessing
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -26,6 +30,8 @@ Key = tuple[int, ...]
 PiecesOf = Callable[[int], Sequence[Piece]]
 """From a step to this worker's pieces of it, in the order in which they are computed."""
 
+GPU_DEVICES = "/dev/nvidia"
+"""How the driver's device files begin: nvidia0, nvidiactl, nvidia-uvm."""
 PR_SET_PDEATHSIG = 1
 
 
@@ -89,6 +95,7 @@ class Ahead:
         self._stash: dict[Key, Any] = {}
         self._most_idle = 2 * max(1, loading.workers * loading.prefetch)
         several = loading.workers > 0
+        begin = functools.partial(_begin_process, loading.worker_init, _forks(loading.context))
         loader = DataLoader(
             _ByPiece(reader),
             batch_size=None,
@@ -97,7 +104,7 @@ class Ahead:
             num_workers=loading.workers,
             prefetch_factor=loading.prefetch if several else None,
             pin_memory=loading.pin_memory,
-            worker_init_fn=functools.partial(_begin_process, loading.worker_init) if several else None,
+            worker_init_fn=begin if several else None,
             multiprocessing_context=loading.context if several else None,
             timeout=loading.timeout_s,
             generator=generator,
@@ -178,9 +185,11 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-def _begin_process(worker_init: Callable[[int], None] | None, worker: int) -> None:
+def _begin_process(worker_init: Callable[[int], None] | None, forked: bool, worker: int) -> None:
     """First thing in a loader process: die with the parent, show the user's own data set to their code."""
     die_with_parent()
+    if forked:
+        _let_go_of_gpus()
     inside = torch.utils.data.get_worker_info()
     reader = inside.dataset.reader
     object.__setattr__(inside, "dataset", reader.source)  # WorkerInfo is frozen
@@ -188,6 +197,28 @@ def _begin_process(worker_init: Callable[[int], None] | None, worker: int) -> No
         worker_init(worker)
     if isinstance(reader, StreamReader):
         _hide_the_process()
+
+
+def _forks(context: Any) -> bool:
+    """Whether they are forks; ``context`` as torch's loader takes it: a method, its context, none."""
+    made = multiprocessing.get_context(context) if context is None or isinstance(context, str) else context
+    return bool(made.get_start_method() == "fork")
+
+
+def _let_go_of_gpus() -> None:
+    """Close what a fork inherited of the GPUs, where CUDA cannot be used anyway.
+
+    While it is open here, the driver keeps the memory of a worker that died (Megatron-Bridge issue 5984), and
+    a process checkpoint sees a child with the GPU open.
+    """
+    try:
+        links = list(Path("/proc/self/fd").iterdir())
+    except OSError:
+        return  # no Linux: nothing is known to be inherited
+    for link in links:
+        with contextlib.suppress(OSError):  # the one that listed them is gone
+            if str(link.readlink()).startswith(GPU_DEVICES):
+                os.close(int(link.name))
 
 
 def _hide_the_process() -> None:

@@ -1,5 +1,6 @@
 """Every sample of an epoch is read exactly once, whatever the resizes, by any process, from any source."""
 
+import contextlib
 import itertools
 import os
 import random
@@ -17,6 +18,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info  # noqa: E402
 
+from fallow.batches import prefetch  # noqa: E402
 from fallow.batches.cut import Cut  # noqa: E402
 from fallow.batches.feed import Feed  # noqa: E402
 from fallow.batches.intake import Asked, take_in  # noqa: E402
@@ -246,6 +248,21 @@ def test_half_a_step_left_unread_does_not_disturb_the_next() -> None:
     assert got == wanted
 
 
+class Opened(Numbers):
+    """How often a file is open in the process that reads."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(2)
+        self.path = path
+
+    def __getitem__(self, index: int) -> int:
+        opened = 0
+        for number in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names alone
+            with contextlib.suppress(OSError):
+                opened += os.readlink(f"/proc/self/fd/{number}") == self.path  # noqa: PTH115
+        return opened
+
+
 def test_of_a_loader_all_but_the_batch_size_is_taken() -> None:
     loader: DataLoader[Any] = DataLoader(
         Numbers(30),
@@ -275,6 +292,22 @@ def test_code_in_loader_processes_sees_its_own_data_set_and_process(tmp_path: Pa
     noted = [(tmp_path / name).read_text().split() for name in ("0", "1")]
     assert [words[:2] for words in noted] == [["Numbers", "2"]] * 2
     assert os.getpid() not in [int(words[2]) for words in noted]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_forked_loader_processes_let_go_of_the_gpus_they_inherited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """While one has it open, the driver keeps the memory of a worker that died."""
+    device = tmp_path / "nvidia0"
+    monkeypatch.setattr(prefetch, "GPU_DEVICES", str(tmp_path / "nvidia"))
+    with device.open("w") as held:
+        loader: DataLoader[Any] = DataLoader(
+            Opened(str(device)), num_workers=1, multiprocessing_context=method
+        )
+        (of_step,) = read(loader, Asked(shuffle=False), recipe(2, 2), [(1, None)])
+        assert of_step == [[0, 0]], "none is open in the loader's process"
+        os.fstat(held.fileno())  # and here it still is
 
 
 def test_many_at_once_are_asked_for_where_the_data_set_can() -> None:
