@@ -57,11 +57,15 @@ def _stand_before_it() -> None:
 
 
 def behind_guard(make: Callable[..., Any]) -> Callable[..., Any]:
-    """``make``, whose application answers to known names and own pages alone (``service.pages.guard``)."""
+    """``make``, whose application answers to known names and own pages alone, and draws in turns.
+
+    ``service.pages.guard``, ``service.pages.drawing_turns``.
+    """
+    from service.pages.drawing_turns import DrawingTurns
     from service.pages.guard import guarded
 
     def made(*given: Any, **named: Any) -> Any:
-        return guarded(make(*given, **named))
+        return guarded(DrawingTurns().around(make(*given, **named)))
 
     return made
 

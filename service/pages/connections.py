@@ -7,6 +7,7 @@ the process that draws for everybody, so whoever opened enough of them kept ever
 import resource
 import socket
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -29,6 +30,9 @@ _ANSWER = (
     b"content-length: %d\r\n\r\n%b" % (len(_WHY), _WHY)
 )
 _MAPPED = "::ffff:"
+Address = tuple[str, int]
+_persons: dict[Address, str] = {}
+"""Who is at the other end of each open connection: an application is told its address alone."""
 
 
 class Places:
@@ -56,10 +60,12 @@ class Connection(socket.socket):
     """An accepted connection, which gives its place back when it is closed."""
 
     _place: tuple[Places, str] | None = None
+    _address: Address | None = None
 
-    def held_by(self, places: Places, person: str) -> "Connection":
+    def held_by(self, places: Places, person: str, address: Address) -> "Connection":
         """The same, with a place that is to be given back."""
-        self._place = (places, person)
+        self._place, self._address = (places, person), address
+        _persons[address] = person
         return self
 
     def close(self) -> None:
@@ -67,6 +73,8 @@ class Connection(socket.socket):
         place, self._place = self._place, None
         if place is not None:
             place[0].leave(place[1])
+        if self._address is not None:
+            _persons.pop(self._address, None)
         super().close()
 
 
@@ -84,7 +92,7 @@ class Listener(socket.socket):
             person = person_at(made)
             if self._places.take(person):
                 accepted = Connection(made.family, made.type, made.proto, fileno=made.detach())
-                return accepted.held_by(self._places, person), address
+                return accepted.held_by(self._places, person, address[:2]), address
             with suppress(OSError):
                 made.setblocking(False)
                 made.send(_ANSWER)
@@ -118,3 +126,11 @@ def person_at(made: socket.socket) -> str:
     ends = asked(family, theirs, ours) if theirs[0] == ours[0] else ()
     uid = next((each.uid for each in ends if each.state == ESTABLISHED and each.inode), None)
     return f"address {theirs[0]}" if uid is None else person_of_uid(uid)
+
+
+def person_of_client(client: Sequence[Any] | None) -> str:
+    """Whose an open connection is, by the address that the application was told; one for all others.
+
+    A proxy's readers, whom it names by addresses of theirs, are so one person.
+    """
+    return _persons.get((str(client[0]), int(client[1])), "others") if client else "others"
