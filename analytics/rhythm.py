@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from analytics.model import GpuPast, Rhythm
+from analytics.model import BIN_MS, GpuPast, Rhythm
 from analytics.query import Connection, run
 from analytics.thresholds import Thresholds
 
@@ -40,7 +40,10 @@ def _is_plainly_busy(past: GpuPast, t: Thresholds) -> bool:
     busy = [value > t.idle_ratio for value in past.bins.busiest if value is not None]
     levels = [value for value in past.bins.utilization if value is not None]
     mostly = sum(busy) > 0.5 * len(busy) > 0
-    return mostly and sum(levels) >= max(t.low_ratio, t.hog_utilization_ratio) * len(levels)
+    well_used = max(t.low_ratio, t.hog_utilization_ratio)
+    # The newest is judged: little use in it asks for the day's, however good the hours before were.
+    newest = levels[-max(1, t.low_active_s * 1000 // BIN_MS) :]
+    return mostly and all(sum(some) >= well_used * len(some) for some in (levels, newest))
 
 
 def _rhythm(row: Row) -> Rhythm:
