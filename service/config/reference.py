@@ -141,7 +141,7 @@ def _default(item: Field[Any]) -> str:
         case int() | float():
             return _plain(value)
         case tuple() if value:
-            listed = ", ".join(f'"{each}"' for each in value)
+            listed = ", ".join(f'"{each}"' if isinstance(each, str) else _plain(each) for each in value)
             return f"`[{listed}]`"
         case _:
             return "none"
