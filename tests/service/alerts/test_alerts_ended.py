@@ -118,6 +118,7 @@ def ending(folder: Path, config: AlertsConfig, delivery: DeliveryConfig = REACHE
         yield here
 
 
+@pytest.mark.slow
 def test_a_jobs_end_is_told_once_across_restarts_and_its_case_closes_without_a_word(tmp_path: Path) -> None:
     with ending(tmp_path, OWNERS) as here:
         here.works(2)
@@ -134,6 +135,7 @@ def test_a_jobs_end_is_told_once_across_restarts_and_its_case_closes_without_a_w
         assert (row["kind"], row["told"], row["because"]) == ("job-ended", "user:bo", "it was told")
 
 
+@pytest.mark.slow
 def test_a_word_that_was_not_sent_before_a_stop_goes_out_after_it(tmp_path: Path) -> None:
     with ending(tmp_path, OWNERS) as here:
         here.clock.at_ms += 6 * MINUTE_MS
@@ -145,6 +147,7 @@ def test_a_word_that_was_not_sent_before_a_stop_goes_out_after_it(tmp_path: Path
         assert len(here.titles()) == 1
 
 
+@pytest.mark.slow
 def test_a_service_that_was_away_tells_of_the_ends_of_a_week_and_of_nothing_older(tmp_path: Path) -> None:
     with ending(tmp_path, OWNERS) as here:
         here.reborn()
@@ -166,6 +169,7 @@ def test_of_what_ended_before_it_was_switched_on_nobody_is_told(tmp_path: Path) 
         assert here.rows() == []
 
 
+@pytest.mark.slow
 def test_ends_come_in_a_digest_where_a_receiver_wants_them_so(tmp_path: Path) -> None:
     wishes = ReceiverConfig(gather=(AlertKind.JOB_ENDED.value,), digest_at=("17:00",))
     with ending(tmp_path, replace(OWNERS, by_receiver={"bo": wishes})) as here:
