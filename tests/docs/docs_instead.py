@@ -164,7 +164,12 @@ INSTEAD = (
         check=helped,
     ),
     Instead(
-        pattern=r"python -m tests\.gpu\.(run|written) .*",
+        pattern=r"(python3 -m venv \.venv|\.venv/bin/pip install .*)",
+        why="makes an environment of gigabytes; `make .venv/.tested` makes the one that this runs in",
+        check=nothing,
+    ),
+    Instead(
+        pattern=r"(\.venv/bin/)?python -m tests\.gpu\.(run|written) .*",
         why="needs a GPU, or writes a page of this checkout; tests/gpu/test_dry.py plays both",
         check=helped,
     ),
