@@ -221,9 +221,10 @@ def _roots(ground: Ground) -> _Roots:
         Dispatch(Brief[Given](local), Brief[Moving](foreigners.engine), foreign.told), messages, whose
     )
     book, by_owners = ConsentBook(store, clock), config.consent.owners
+    journal, halt = books.journal, books.switch.halt
     activity, doubts = Activity(), Doubts(store, clock, register)
     register.listen(activity.job_changed)
-    books.journal.listen(activity.action_begun, activity.action_settled)
+    journal.listen(activity.action_begun, activity.action_settled)
     return _Roots(
         activity=activity,
         limits=limits,
@@ -240,24 +241,17 @@ def _roots(ground: Ground) -> _Roots:
         engine=engine,
         brief=brief,
         watching=MemoryWatching(
-            register,
-            engine,
-            books.journal,
-            clock,
-            limits,
-            snapshot=ground.snapshot,
-            brief=brief,
-            halted=books.switch.halt,
+            register, engine, journal, clock, limits, snapshot=ground.snapshot, brief=brief, halted=halt
         ),
         pairing=PairWatching(
             register,
             brief,
-            books.journal,
+            journal,
             clock,
             limits,
             book=PairBook(store, clock),
             span=Span().at_speed(config.rehearsal.speed),
-            halted=books.switch.halt,
+            halted=halt,
         ),
         messages=messages,
     )

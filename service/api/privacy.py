@@ -83,6 +83,7 @@ SHOWN = frozenset(
         # of a node or a GPU, not of a job
         "state_reason",
         "detail",
+        "processes_now.flags",
         "cluster_now.withheld_because",
         # of one query, where another's column of that name says something else
         "gaps.reason",
