@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from advisor.model import ActionClass
-from advisor.steps import Step
+from advisor.steps import Action
 from analytics.model import Evidence
 from collector.model import GpuUuid, JobId
 
@@ -22,7 +22,7 @@ class Advice:
     why: str
     job: JobId | None = None
     gpus: tuple[GpuUuid, ...] = ()
-    steps: tuple[Step, ...] = ()
+    steps: tuple[Action, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     gain_gpu_hours: float = 0.0
     gain_money: float | None = None

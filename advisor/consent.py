@@ -17,7 +17,7 @@ from enum import StrEnum
 
 from advisor.model import ActionClass, ClusterState, Job, ProjectName
 from advisor.register.state import is_ours
-from advisor.steps import Move, Pause, ReleaseCaches, Requeue, Resize, Step, Terminate
+from advisor.steps import Action, Move, Pause, ReleaseCaches, Requeue, Resize, Terminate
 from collector.model import JobId
 
 
@@ -85,7 +85,7 @@ class Held:
     for_all: bool = False
 
 
-def kind_of(step: Step) -> Kind | None:
+def kind_of(step: Action) -> Kind | None:
     """What a step asks consent for; ``None`` for one about which no owner is asked."""
     match step:
         case Pause():
@@ -143,7 +143,7 @@ def holding(job: Job, words: Sequence[Word], now_ms: int) -> tuple[Held, ...]:
     return tuple(_held(kind, job, said.get(kind)) for kind in Kind)
 
 
-def withdrawn(step: Step, user: str | None, words: Sequence[Word], now_ms: int) -> str | None:
+def withdrawn(step: Action, user: str | None, words: Sequence[Word], now_ms: int) -> str | None:
     """Why a step must not be done although it was planned: its job's owner has said no since.
 
     Ending a job asks for consent to be stopped at all.

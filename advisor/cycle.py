@@ -17,7 +17,7 @@ from advisor.guard import Ruling, approve
 from advisor.limits import Limits
 from advisor.model import ClusterState
 from advisor.plan import Plan
-from advisor.steps import Step
+from advisor.steps import Action
 from collector.clock import Clock
 
 Observe = Callable[[], ClusterState]
@@ -31,7 +31,7 @@ class Journal(Protocol):
         """A plan was made, and the guard has ruled on it."""
         ...
 
-    def intends(self, at_ms: int, step: Step, actor: str = "fallow") -> int:
+    def intends(self, at_ms: int, step: Action, actor: str = "fallow") -> int:
         """A step is about to be done by ``actor`` (``user NAME`` for people's own); the intent's number."""
         ...
 
@@ -51,7 +51,7 @@ class Cycle:
     state: ClusterState
     plan: Plan
     ruling: Ruling
-    outcomes: tuple[tuple[Step, Outcome], ...]
+    outcomes: tuple[tuple[Action, Outcome], ...]
     halt: str | None = None
 
 
@@ -68,7 +68,7 @@ def run_cycle(
     limits: Limits,
     *,
     policies: Sequence[Policy] = (),
-    agreed: frozenset[Step] = frozenset(),
+    agreed: frozenset[Action] = frozenset(),
     halted: Callable[[], str | None] = going_on,
 ) -> Cycle:
     """Look, decide and do what is approved. Blocks as long as the engine does.
@@ -85,7 +85,7 @@ def run_cycle(
     halt = halted()
     if halt is None:
         journal.decided(clock.now_ms(), plan, ruling)
-    outcomes: list[tuple[Step, Outcome]] = []
+    outcomes: list[tuple[Action, Outcome]] = []
     for step in ruling.approved.steps:
         halt = halted()
         if halt is not None:

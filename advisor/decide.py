@@ -25,7 +25,7 @@ from advisor.policies.resize import grow
 from advisor.policies.turns import take_turns
 from advisor.protection import Objection
 from advisor.round import Round
-from advisor.steps import Start, Step
+from advisor.steps import Action, Start
 from advisor.transition import Draft, StepError, replay
 from collector.model import JobId
 
@@ -55,7 +55,7 @@ class Means:
     """Steps of an advice that are done whole or not at all; ``gang`` is who must start because of them."""
 
     action: ActionClass
-    steps: tuple[Step, ...]
+    steps: tuple[Action, ...]
     gang: JobId | None = None
 
 
@@ -130,7 +130,7 @@ def _in_vain(means: Means) -> Refusal:
     return refusal(means.steps[0], Objection(rule=Rule.STALE, reason=reason))
 
 
-def _trade(state: ClusterState, limits: Limits) -> tuple[Step, ...] | None:
+def _trade(state: ClusterState, limits: Limits) -> tuple[Action, ...] | None:
     """What jobs of one project do for each other, where the order says so; no project gets or loses by it.
 
     ``None``: nobody may trade.
@@ -163,7 +163,7 @@ def _without(state: ClusterState, order: Order, out: set[ProjectName]) -> Cluste
     return replace(state, jobs=jobs)
 
 
-def _possible(state: ClusterState, limits: Limits, steps: Iterable[Step]) -> tuple[Step, ...]:
+def _possible(state: ClusterState, limits: Limits, steps: Iterable[Action]) -> tuple[Action, ...]:
     """The steps without those whose class takes no part, and those that rest on them."""
     draft, taken = Draft(state), []
     for step in steps:
@@ -207,7 +207,7 @@ def _takes_part(means: Means, state: ClusterState, limits: Limits) -> bool:
     return gang is None or not limits.is_off(ActionClass.SCHEDULE, gang.project, state.projects)
 
 
-def _stands_off(step: Step, state: ClusterState, limits: Limits) -> bool:
+def _stands_off(step: Action, state: ClusterState, limits: Limits) -> bool:
     job, action = state.jobs.get(step.job), action_of(step)
     if job is None:
         return limits.mode(action).rank < limits.least.rank

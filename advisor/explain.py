@@ -14,7 +14,7 @@ from advisor.live.observed import Observed
 from advisor.model import ClusterState, Gpu, Job
 from advisor.plan import Plan
 from advisor.policies.sayings import gib, lasting, percent
-from advisor.steps import Step
+from advisor.steps import Action
 from collector.model import GpuUuid, JobId
 
 Name = TypeVar("Name", JobId, GpuUuid)
@@ -37,7 +37,7 @@ class Explanation:
     name: str
     facts: tuple[str, ...]
     advice: tuple[Advice, ...] = ()
-    steps: tuple[Step, ...] = ()
+    steps: tuple[Action, ...] = ()
     why_not: tuple[WhyNot, ...] = ()
 
 
@@ -201,7 +201,7 @@ def _concerns(advice: Advice, jobs: Sequence[JobId]) -> bool:
     return advice.job in jobs or any(step.job in jobs for step in advice.steps)
 
 
-def _steps(jobs: Sequence[JobId | None], plan: Plan) -> tuple[Step, ...]:
+def _steps(jobs: Sequence[JobId | None], plan: Plan) -> tuple[Action, ...]:
     return tuple(step for step in plan.steps if step.job in jobs)
 
 

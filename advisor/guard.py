@@ -23,6 +23,7 @@ from advisor.protection import (
     disturbed_lately,
 )
 from advisor.steps import (
+    Action,
     CapAtNextLaunch,
     Move,
     Pause,
@@ -32,7 +33,6 @@ from advisor.steps import (
     Resize,
     Resume,
     Start,
-    Step,
     Tell,
     Terminate,
 )
@@ -47,7 +47,7 @@ class Approved:
 
     __slots__ = ("as_of_ms", "steps")
 
-    def __init__(self, *, as_of_ms: int, steps: tuple[Step, ...], seal: object) -> None:
+    def __init__(self, *, as_of_ms: int, steps: tuple[Action, ...], seal: object) -> None:
         if seal is not _SEAL:
             raise TypeError("only the guard approves: call advisor.guard.approve(plan, state, limits)")
         self.as_of_ms = as_of_ms
@@ -62,7 +62,9 @@ class Ruling:
     refused: tuple[Refusal, ...]
 
 
-def approve(plan: Plan, state: ClusterState, limits: Limits, agreed: frozenset[Step] = frozenset()) -> Ruling:
+def approve(
+    plan: Plan, state: ClusterState, limits: Limits, agreed: frozenset[Action] = frozenset()
+) -> Ruling:
     """The steps of ``plan`` that the rules and the modes allow in ``state``, which may be newer.
 
     ``agreed`` are the steps that a person has agreed to, where the mode is ASK. A step that rests on
@@ -79,7 +81,7 @@ def approve(plan: Plan, state: ClusterState, limits: Limits, agreed: frozenset[S
     return Ruling(approved=approved, refused=tuple(judge.refused))
 
 
-def refusal(step: Step, found: Objection) -> Refusal:
+def refusal(step: Action, found: Objection) -> Refusal:
     """The objection to a step, as a plan keeps it."""
     return Refusal(
         job=step.job,
@@ -91,7 +93,7 @@ def refusal(step: Step, found: Objection) -> Refusal:
     )
 
 
-def action_of(step: Step) -> ActionClass:
+def action_of(step: Action) -> ActionClass:
     """The class of action that a step is switched with."""
     match step:
         case Start() | Resume() | Promise():
@@ -111,7 +113,7 @@ def action_of(step: Step) -> ActionClass:
 
 
 def forbidden(
-    step: Step, draft: Draft, state: ClusterState, limits: Limits, cover: Cover
+    step: Action, draft: Draft, state: ClusterState, limits: Limits, cover: Cover
 ) -> Objection | None:
     """The never-touch rule that a step would break, after those that ``draft`` has taken; or ``None``."""
     job, placement = draft.jobs.get(step.job), draft.placements.get(step.job)
@@ -144,16 +146,16 @@ def forbidden(
 class _Judge:
     """Rules on the steps of one plan in order, each in the world that those before it leave."""
 
-    def __init__(self, state: ClusterState, limits: Limits, agreed: frozenset[Step]) -> None:
+    def __init__(self, state: ClusterState, limits: Limits, agreed: frozenset[Action]) -> None:
         self._state, self._limits, self._agreed = state, limits, agreed
         self._draft, self._cover = Draft(state), quota_cover(state)
         self._brake = _Brake(disturbed_lately(state), limits.actions_per_hour, state.begun)
-        self.steps: list[Step] = []
+        self.steps: list[Action] = []
         self.refused: list[Refusal] = []
         self._stays: dict[JobId, Refusal] = {}
         self._owes: dict[JobId, Refusal] = {}
 
-    def rule(self, together: tuple[Step, ...]) -> None:
+    def rule(self, together: tuple[Action, ...]) -> None:
         """Let all of these steps through, or none."""
         brake = self._brake.copy() if len(together) > 1 else self._brake
         before: list[Before] = []
@@ -170,11 +172,11 @@ class _Judge:
             self._brake.note(step)
         self.steps += together
 
-    def put_off(self, step: Step) -> None:
+    def put_off(self, step: Action) -> None:
         """Say what stands against a step that is only proposed."""
         self._note(refusal(step, self._against(step) or self._resting(step)))
 
-    def _against(self, step: Step) -> Objection | None:
+    def _against(self, step: Action) -> Objection | None:
         return (
             self._never(step)
             or _unwatched(step, self._draft, self._agreed)
@@ -183,7 +185,7 @@ class _Judge:
             or self._brake.objection(step)
         )
 
-    def _never(self, step: Step) -> Objection | None:
+    def _never(self, step: Action) -> Objection | None:
         """What stands against it whatever was done before."""
         return (
             _beyond(step, self._draft)
@@ -191,7 +193,7 @@ class _Judge:
             or _unswitched(step, self._state, self._limits, self._agreed)
         )
 
-    def _refuse(self, together: tuple[Step, ...], wrong: Step, found: Objection) -> None:
+    def _refuse(self, together: tuple[Action, ...], wrong: Action, found: Objection) -> None:
         rest = Objection(
             rule=Rule.STALE,
             reason=f"it is done together with {action_of(wrong).value} of {wrong.job}, and {found.reason}",
@@ -208,7 +210,7 @@ class _Judge:
         if asker is not None:
             self._owes.setdefault(asker, refused)
 
-    def _impossible(self, step: Step) -> Objection | None:
+    def _impossible(self, step: Action) -> Objection | None:
         """Take the step, or say why it cannot be taken: one before it was refused, or the world moved on."""
         try:
             self._draft.take(step)
@@ -220,7 +222,7 @@ class _Judge:
             return Objection(rule=Rule.STALE, reason=reason, would_change="a new plan on the newest state")
         return None
 
-    def _resting(self, step: Step) -> Objection:
+    def _resting(self, step: Action) -> Objection:
         """Why a step is not done by itself that would follow from others which need somebody's yes."""
         holders = (job for uuid in getattr(step, "gpus", ()) for job in self._draft.on(uuid))
         firsts = (self._owes.get(step.job), *(self._stays.get(job) for job in holders))
@@ -231,7 +233,7 @@ class _Judge:
         return Objection(rule=Rule.STALE, reason=reason, would_change="somebody's yes to that")
 
 
-def is_unwatched(step: Step, seen: Draft | ClusterState) -> bool:
+def is_unwatched(step: Action, seen: Draft | ClusterState) -> bool:
     """Whether it gives a neighbour to a job whose steps nobody counts."""
     if not isinstance(step, Move) or step.action is not ActionClass.PACK:
         return False
@@ -250,7 +252,7 @@ class _Brake:
         """The same count, to go back to."""
         return _Brake(self._count, self._bound, self._begun)
 
-    def objection(self, step: Step) -> Objection | None:
+    def objection(self, step: Action) -> Objection | None:
         if self._bound is None or not isinstance(step, Pause | Requeue | Move | Terminate):
             return None
         if self._count < self._bound or (not isinstance(step, Terminate) and step.for_job in self._begun):
@@ -261,14 +263,14 @@ class _Brake:
             would_change="time, or a higher bound",
         )
 
-    def note(self, step: Step) -> None:
+    def note(self, step: Action) -> None:
         if isinstance(step, Pause | Requeue | Move | Terminate):
             self._count += 1
             if not isinstance(step, Terminate) and step.for_job is not None:
                 self._begun.add(step.for_job)
 
 
-def _beyond(step: Step, draft: Draft) -> Objection | None:
+def _beyond(step: Action, draft: Draft) -> Objection | None:
     """Why no engine here could carry the step out: a plan must not stop at what never could be done."""
     job = draft.jobs.get(step.job)
     reason = None if job is None else job.cannot.get(type(step).__name__.lower())
@@ -277,7 +279,7 @@ def _beyond(step: Step, draft: Draft) -> Objection | None:
     return Objection(rule=Rule.UNSUPPORTED, reason=reason, would_change="a job that Fallow launched")
 
 
-def _withheld(step: Step, draft: Draft) -> Objection | None:
+def _withheld(step: Action, draft: Draft) -> Objection | None:
     """Its owner's own no (``fallow consent``), which goes before everybody's yes."""
     job = draft.jobs.get(step.job)
     reason = None if job is None else job.withheld.get(type(step).__name__.lower())
@@ -286,7 +288,7 @@ def _withheld(step: Step, draft: Draft) -> Objection | None:
     return Objection(rule=Rule.OPTED_OUT, reason=reason, would_change="the owner's consent: `fallow consent`")
 
 
-def _unwanted(step: Step, draft: Draft) -> Objection | None:
+def _unwanted(step: Action, draft: Draft) -> Objection | None:
     """Nobody gives way to a job that does not wait any more."""
     asker = getattr(step, "for_job", None)
     job = None if asker is None else draft.jobs.get(asker)
@@ -301,7 +303,9 @@ def _first(refused: Refusal) -> Objection:
     return Objection(rule=Rule.STALE, reason=reason, would_change=refused.would_change)
 
 
-def _unswitched(step: Step, state: ClusterState, limits: Limits, agreed: frozenset[Step]) -> Objection | None:
+def _unswitched(
+    step: Action, state: ClusterState, limits: Limits, agreed: frozenset[Action]
+) -> Objection | None:
     action, job = action_of(step), state.jobs.get(step.job)
     mode = limits.mode(action) if job is None else limits.mode_for(action, job.project, state.projects)
     if mode is Mode.AUTO or (mode is Mode.ASK and step in agreed):
@@ -315,7 +319,7 @@ def _unswitched(step: Step, state: ClusterState, limits: Limits, agreed: frozens
     )
 
 
-def _unwatched(step: Step, draft: Draft, agreed: frozenset[Step]) -> Objection | None:
+def _unwatched(step: Action, draft: Draft, agreed: frozenset[Action]) -> Objection | None:
     """A job whose speed nobody knows gets no neighbour by itself: nobody would see it slowed down."""
     if step in agreed or not is_unwatched(step, draft):
         return None
@@ -327,7 +331,7 @@ def _unwatched(step: Step, draft: Draft, agreed: frozenset[Step]) -> Objection |
 
 
 def _against_protected(
-    step: Step, job: Job, placement: Placement | None, state: ClusterState
+    step: Action, job: Job, placement: Placement | None, state: ClusterState
 ) -> Objection | None:
     """A protected job starts as any other; nobody starts or goes on where the site protects the GPU."""
     held = () if placement is None else placement.gpus

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from advisor.advice import Abstain, Advice
 from advisor.model import ActionClass, ProjectName
-from advisor.steps import Move, Step
+from advisor.steps import Action, Move
 from collector.model import JobId
 
 
@@ -47,7 +47,7 @@ class Refusal:
     rule: Rule
     reason: str
     would_change: str = ""
-    step: Step | None = None
+    step: Action | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class Plan:
     """
 
     as_of_ms: int
-    steps: tuple[Step, ...] = ()
+    steps: tuple[Action, ...] = ()
     alone: int | None = None
     refused: tuple[Refusal, ...] = ()
     fair_gpus: Mapping[ProjectName, float] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Plan:
     advice: tuple[Advice | Abstain, ...] = ()
 
 
-def whole(steps: Iterable[Step]) -> Iterator[tuple[Step, ...]]:
+def whole(steps: Iterable[Action]) -> Iterator[tuple[Action, ...]]:
     """The steps in the sets that are done whole or not at all, in order; most stand for themselves.
 
     Who is to share a GPU, and what is moved for one gang, is a set: a part of it is of no use to anybody.
@@ -89,7 +89,7 @@ def whole(steps: Iterable[Step]) -> Iterator[tuple[Step, ...]]:
             yield tuple(together)
 
 
-def _deed(step: Step) -> tuple[object, ...] | None:
+def _deed(step: Action) -> tuple[object, ...] | None:
     if not isinstance(step, Move):
         return None
     if step.for_job is not None:

@@ -13,7 +13,7 @@ from advisor.model import ActionClass, ClusterState, Job, Phase, Placement, Proj
 from advisor.plan import Outlook, Plan, Refusal, Rule
 from advisor.policies.fair_share import Shares, fair_shares
 from advisor.protection import disturbed_lately
-from advisor.steps import Pause, Promise, Requeue, Resize, Resume, Start, Step
+from advisor.steps import Action, Pause, Promise, Requeue, Resize, Resume, Start
 from advisor.transition import SHARE_SLACK
 from collector.model import GpuUuid, JobId
 
@@ -29,7 +29,7 @@ class Round:
         self.given = upward(self.tree, allocated(state))
         self.board = Board(state)
         self.placements = dict(state.placements)
-        self.steps: list[Step | None] = []
+        self.steps: list[Action | None] = []
         self.refused: list[Refusal] = []
         self.new: dict[JobId, int] = {}
         self.resized: dict[JobId, int] = {}

@@ -1,4 +1,4 @@
-"""What can be done: one small value a verb, and ``Step``, the closed set of them.
+"""What can be done: one small value a verb, and ``Action``, the closed set of them.
 
 Pure values. ``advisor.transition`` says what each does to a ``ClusterState``, and nothing else does.
 Every step carries a ``reason`` for people: a sentence, without the verb's own words. ``for_job`` is the job
@@ -125,7 +125,7 @@ class Terminate:
     reason: str = ""
 
 
-Step = (
+Action = (
     Start
     | Resize
     | Pause

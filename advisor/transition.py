@@ -12,6 +12,7 @@ from typing import assert_never
 
 from advisor.model import ActionTaken, ClusterState, Gpu, Job, Phase, Placement, Reservation
 from advisor.steps import (
+    Action,
     CapAtNextLaunch,
     Move,
     Pause,
@@ -21,7 +22,6 @@ from advisor.steps import (
     Resize,
     Resume,
     Start,
-    Step,
     Tell,
     Terminate,
 )
@@ -38,12 +38,12 @@ class StepError(ValueError):
     """The step cannot be taken in this state; the message names the step and what was found."""
 
 
-def transition(state: ClusterState, step: Step) -> ClusterState:
+def transition(state: ClusterState, step: Action) -> ClusterState:
     """The state after ``step``, at the same instant. Raises StepError when the step is impossible."""
     return replay(state, (step,))
 
 
-def replay(state: ClusterState, steps: Iterable[Step]) -> ClusterState:
+def replay(state: ClusterState, steps: Iterable[Action]) -> ClusterState:
     """The state after all ``steps``, in order. Raises StepError at the first impossible one."""
     draft = Draft(state)
     for step in steps:
@@ -105,7 +105,7 @@ class Draft:
         """The jobs on a GPU, in the order in which they came."""
         return tuple(self._on.get(uuid, ()))
 
-    def before(self, step: Step) -> Before:
+    def before(self, step: Action) -> Before:
         """What ``restore`` needs to undo the step once it was taken, if nothing was taken since."""
         id = step.job
         held, promised = self.placements.get(id), self.reservations.get(id)
@@ -125,7 +125,7 @@ class Draft:
             self.reservations.pop(before.id, None)
         del self._actions[before.actions :]
 
-    def take(self, step: Step) -> None:
+    def take(self, step: Action) -> None:
         """Do one step, or raise StepError and leave the draft as it was."""
         job = self.jobs.get(step.job)
         if job is None:
@@ -163,7 +163,7 @@ class Draft:
     def _put(self, job: Job, **changes: object) -> None:
         self.jobs[job.id] = replace(job, **changes)  # type: ignore[arg-type]
 
-    def _expect(self, step: Step, job: Job, *phases: Phase) -> None:
+    def _expect(self, step: Action, job: Job, *phases: Phase) -> None:
         if job.phase not in phases:
             wanted = " or ".join(phase.value for phase in phases)
             raise StepError(f"{_verb(step)} {job.id}: the job is {job.phase.value}, and must be {wanted}")
@@ -250,14 +250,14 @@ class Draft:
             case Promise():
                 self.reservations[step.job] = Reservation(start_ms=step.start_ms, gpus=step.gpus)
 
-    def _settle_or_return(self, step: Step, job: Job, before: Placement, after: Placement) -> None:
+    def _settle_or_return(self, step: Action, job: Job, before: Placement, after: Placement) -> None:
         try:
             self._settle(step, job, after)
         except StepError:
             self._enter(job.id, before)
             raise
 
-    def _settle(self, step: Step, job: Job, placement: Placement) -> None:
+    def _settle(self, step: Action, job: Job, placement: Placement) -> None:
         if not placement.gpus or len(set(placement.gpus)) != len(placement.gpus):
             raise StepError(f"{_verb(step)} {job.id}: a job needs GPUs, each named once: {placement.gpus}")
         if not 0 < placement.share <= 1:
@@ -312,12 +312,12 @@ class Draft:
             raise StepError(f"{uuid}: there is no such GPU in this state")
         return gpu.node
 
-    def _note(self, step: Step, placement: Placement) -> None:
+    def _note(self, step: Action, placement: Placement) -> None:
         nodes = tuple(dict.fromkeys(self._node(uuid) for uuid in placement.gpus))
         self._actions.append(
             ActionTaken(at_ms=self._now, job=step.job, verb=_verb(step).lower(), nodes=nodes)
         )
 
 
-def _verb(step: Step) -> str:
+def _verb(step: Action) -> str:
     return type(step).__name__

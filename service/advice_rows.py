@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from advisor.advice import Abstain, Advice
     from advisor.plan import Refusal
-    from advisor.steps import Step
+    from advisor.steps import Action
 
 
 def advice_row(advice: "Advice", currency: str | None) -> dict[str, Any]:
@@ -55,13 +55,13 @@ def refusal_row(refusal: "Refusal") -> dict[str, Any]:
     }
 
 
-def step_row(step: "Step") -> dict[str, Any]:
+def step_row(step: "Action") -> dict[str, Any]:
     """One step as JSON: its verb and all its fields."""
     fields = {name: _plain(value) for name, value in asdict(step).items()}
     return {"verb": verb_of(step), **fields}
 
 
-def verb_of(step: "Step") -> str:
+def verb_of(step: "Action") -> str:
     """``ReleaseCaches`` as people say it: release caches."""
     name = type(step).__name__
     return "".join(

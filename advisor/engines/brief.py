@@ -3,7 +3,7 @@
 from typing import Generic, Protocol, TypeVar
 
 from advisor.engines.engine import Done, Failed, Late, Outcome, Stale, Unsupported
-from advisor.steps import Step
+from advisor.steps import Action
 
 BRIEF_S = 1.0
 """What a launcher that has nothing to save takes to answer, with much to spare (docs/performance.md)."""
@@ -14,7 +14,7 @@ Given = TypeVar("Given")
 class Giving(Protocol[Given]):
     """An engine that first begins a step and then waits for its end."""
 
-    def give(self, step: Step, intent: int = 0) -> Given | Outcome:
+    def give(self, step: Action, intent: int = 0) -> Given | Outcome:
         """Begin it; its outcome where nothing is to be waited for."""
         ...
 
@@ -32,7 +32,7 @@ class Brief(Generic[Given]):
     def __init__(self, engine: Giving[Given], soon_s: float = BRIEF_S) -> None:
         self._engine, self._soon_s = engine, soon_s
 
-    def do(self, step: Step, intent: int = 0) -> Outcome:
+    def do(self, step: Action, intent: int = 0) -> Outcome:
         """Begin the step and wait a moment for what comes of it. Raises ``Interrupted``."""
         given = self._engine.give(step, intent)
         if isinstance(given, Done | Stale | Unsupported | Failed | Late):

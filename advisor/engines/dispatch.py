@@ -10,7 +10,7 @@ from advisor.engines.engine import Done, Engine, Failed, Outcome
 from advisor.journal.deeds import Result
 from advisor.journal.settle import TOLD
 from advisor.register.state import is_ours
-from advisor.steps import Step, Tell
+from advisor.steps import Action, Tell
 from collector.model import JobId
 
 LAUNCHER = "its launcher"
@@ -25,7 +25,7 @@ class Dispatch:
     def __init__(self, launched: Engine, foreign: Engine, heard: Heard) -> None:
         self._launched, self._foreign, self._heard = launched, foreign, heard
 
-    def do(self, step: Step, intent: int = 0) -> Outcome:
+    def do(self, step: Action, intent: int = 0) -> Outcome:
         """Carry the step out where its job lives; blocks as long as that engine does."""
         if not is_ours(step.job):
             return self._foreign.do(step, intent)
@@ -35,7 +35,7 @@ class Dispatch:
             self._heard(step.job, "tell", step.message, reached)
         return outcome
 
-    def settled(self, step: Step, result: Result, found: str) -> None:
+    def settled(self, step: Action, result: Result, found: str) -> None:
         """Note what came of a telling after all, once its launcher has said so; nothing is noted twice."""
         if isinstance(step, Tell) and is_ours(step.job) and found != TOLD:
             self._heard(step.job, "tell", step.message, (LAUNCHER,) if result is Result.DONE else ())

@@ -6,7 +6,7 @@ a whole.
 
 from advisor.engines.engine import Done, Outcome, Stale
 from advisor.model import ClusterState
-from advisor.steps import Step
+from advisor.steps import Action
 from advisor.transition import Draft, StepError
 
 
@@ -16,7 +16,7 @@ class DryRun:
     def __init__(self, state: ClusterState) -> None:
         self._draft = Draft(state)
 
-    def do(self, step: Step, intent: int = 0) -> Outcome:
+    def do(self, step: Action, intent: int = 0) -> Outcome:
         """``Done`` when the step may be taken after those before it, else ``Stale`` with the reason."""
         try:
             self._draft.take(step)

@@ -8,7 +8,7 @@ its plan at the first outcome that is not ``Done``.
 from dataclasses import dataclass
 from typing import Protocol
 
-from advisor.steps import Step
+from advisor.steps import Action
 
 SLICE_S = 0.5
 """So often who waits for an outcome looks whether the service stops."""
@@ -60,6 +60,6 @@ Outcome = Done | Stale | Unsupported | Failed | Late
 class Engine(Protocol):
     """Carries out steps in one kind of world."""
 
-    def do(self, step: Step, intent: int = 0) -> Outcome:
+    def do(self, step: Action, intent: int = 0) -> Outcome:
         """Carry out one approved step; may block. ``intent`` is its number in the journal, 0 without one."""
         ...

@@ -19,6 +19,7 @@ from advisor.engines.moving import Moving
 from advisor.engines.telling import Notice, Notifier, tell
 from advisor.register.foreign import ForeignBook, Paused, Seen
 from advisor.steps import (
+    Action,
     CapAtNextLaunch,
     Move,
     Pause,
@@ -28,7 +29,6 @@ from advisor.steps import (
     Resize,
     Resume,
     Start,
-    Step,
     Tell,
     Terminate,
 )
@@ -127,12 +127,12 @@ class ForeignEngine:
         with self._beginning:
             return frozenset(self._moving)
 
-    def do(self, step: Step, intent: int = 0) -> Outcome:
+    def do(self, step: Action, intent: int = 0) -> Outcome:
         """Tell, pause or resume, and wait while GPU memory moves; everything else is unsupported."""
         given = self.give(step, intent)
         return self.wait(given) if isinstance(given, Moving) else given
 
-    def give(self, step: Step, intent: int = 0) -> Moving | Outcome:
+    def give(self, step: Action, intent: int = 0) -> Moving | Outcome:
         """Tell, or begin to pause or resume; everything else is unsupported."""
         match step:
             case Tell():
@@ -160,7 +160,7 @@ class ForeignEngine:
             if time.monotonic() >= until_s:
                 return _under_way(moving)
 
-    def settle(self, step: Step) -> Outcome | None:
+    def settle(self, step: Action) -> Outcome | None:
         """What came of a step that nobody saw the end of; ``None`` when nobody can say. Asks the driver."""
         if not isinstance(step, Pause | Resume) or self._checkpointer is None:
             return None
@@ -313,7 +313,7 @@ def beyond(job: JobId) -> dict[str, str]:
     }
 
 
-def verb_of(step: Step) -> str:
+def verb_of(step: Action) -> str:
     """The name of a step in small letters, as ``Job.cannot`` has it."""
     return type(step).__name__.lower()
 

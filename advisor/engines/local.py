@@ -15,8 +15,8 @@ from advisor.model import ActionClass
 from advisor.register.life import PLACING, Refused, Unable, lapsing
 from advisor.register.model import (
     Begin,
+    Command,
     Continue,
-    Directive,
     Entry,
     Mobility,
     Release,
@@ -30,6 +30,7 @@ from advisor.register.model import (
 from advisor.register.register import Register, Turn, UnknownJob
 from advisor.register.shares import Terms
 from advisor.steps import (
+    Action,
     CapAtNextLaunch,
     Move,
     Pause,
@@ -39,7 +40,6 @@ from advisor.steps import (
     Resize,
     Resume,
     Start,
-    Step,
     Tell,
     Terminate,
 )
@@ -94,12 +94,12 @@ class LocalEngine:
         """The service stops: every wait, now and later, ends with ``Interrupted``."""
         self._stopping.set()
 
-    def do(self, step: Step, intent: int = 0) -> Outcome:
+    def do(self, step: Action, intent: int = 0) -> Outcome:
         """Give the step's directive and wait for its launcher. Raises ``Interrupted``."""
         given = self.give(step, intent)
         return self.wait(given, MOST_WAIT_S) if isinstance(given, Given) else given
 
-    def give(self, step: Step, intent: int = 0, also: Turn | None = None) -> Given | Outcome:
+    def give(self, step: Action, intent: int = 0, also: Turn | None = None) -> Given | Outcome:
         """Give the step's directive; its outcome at once where none is needed. Blocks for one commit.
 
         ``also`` changes the entry further, in the same commit.
@@ -143,7 +143,7 @@ class LocalEngine:
                     "or is lost, the job keeps what it had and what it was to get"
                 )
 
-    def _order(self, step: Step, number: int, entry: Entry) -> Directive | Turn | Unsupported:
+    def _order(self, step: Action, number: int, entry: Entry) -> Command | Turn | Unsupported:
         match step:
             case Start():
                 return self._begin(step, number, entry)
@@ -211,7 +211,7 @@ class LocalEngine:
             reason=reason,
         )
 
-    def _timeout_s(self, directive: Directive, entry: Entry) -> float:
+    def _timeout_s(self, directive: Command, entry: Entry) -> float:
         patience, wanted = self._patience, entry.submission
         match directive:
             case Begin() | Release() | Say():

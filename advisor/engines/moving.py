@@ -9,7 +9,7 @@ from typing import Protocol
 
 from advisor.engines.checkpoint import Deed
 from advisor.engines.engine import Outcome
-from advisor.steps import Step
+from advisor.steps import Action
 
 
 class Ongoing(Protocol):
@@ -23,7 +23,7 @@ class Ongoing(Protocol):
 class Moving:
     """One pause or resume of a job under way. ``outcome`` is safe from any thread."""
 
-    def __init__(self, step: Step, ongoing: Ongoing, conclude: Callable[[Deed], Outcome]) -> None:
+    def __init__(self, step: Action, ongoing: Ongoing, conclude: Callable[[Deed], Outcome]) -> None:
         self.step = step
         self._ongoing, self._conclude = ongoing, conclude
         self._deed: Deed | None = None

@@ -15,6 +15,7 @@ from typing import assert_never
 from advisor.engines.engine import Done, Failed, Late, Outcome, Stale, Unsupported
 from advisor.model import ActionTaken, ClusterState, Phase
 from advisor.steps import (
+    Action,
     CapAtNextLaunch,
     Move,
     Pause,
@@ -24,7 +25,6 @@ from advisor.steps import (
     Resize,
     Resume,
     Start,
-    Step,
     Tell,
     Terminate,
 )
@@ -86,7 +86,7 @@ class Deed:
     verb: str
     actor: str
     reason: str
-    step: Step | None
+    step: Action | None
     stood: Stood | None
     result: Result | None = None
     found: str | None = None
@@ -104,7 +104,7 @@ class Undo:
     why_not: str | None = None
 
 
-def verb_of(step: Step) -> str:
+def verb_of(step: Action) -> str:
     """``ReleaseCaches`` as the journal has it: ``release-caches``."""
     name = type(step).__name__
     return "".join(
@@ -130,7 +130,7 @@ def stood_in(state: ClusterState, id: JobId) -> Stood | None:
     )
 
 
-def undo_of(step: Step, stood: Stood | None, number: int) -> Undo:
+def undo_of(step: Action, stood: Stood | None, number: int) -> Undo:
     """The command that undoes a step once it is done, for the job's owner or an operator to type."""
     match step:
         case Pause():
@@ -155,7 +155,7 @@ def undo_of(step: Step, stood: Stood | None, number: int) -> Undo:
             assert_never(step)
 
 
-def reverse_of(step: Step, stood: Stood | None, because: str) -> Step | None:
+def reverse_of(step: Action, stood: Stood | None, because: str) -> Action | None:
     """The step that puts a job back to how it stood; ``None`` where no step does."""
     match step:
         case Pause() if stood is not None and stood.gpus:
@@ -174,7 +174,7 @@ def reverse_of(step: Step, stood: Stood | None, because: str) -> Step | None:
             return None
 
 
-def disturbs(step: Step) -> bool:
+def disturbs(step: Action) -> bool:
     """Whether a step counts against the bound on how often anything is disturbed."""
     return isinstance(step, Pause | Requeue | Move | Terminate)
 

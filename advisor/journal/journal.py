@@ -32,7 +32,7 @@ from advisor.journal.shelf import Shelf
 from advisor.model import ClusterState
 from advisor.plan import Plan
 from advisor.statements import asked, rows_of, statement
-from advisor.steps import Step
+from advisor.steps import Action
 from advisor.written import Unreadable, from_text, to_text
 from collector.clock import Clock
 from collector.model import JobId
@@ -121,7 +121,7 @@ class StoreJournal:
             kept = proposed(plan, steps, ruling.refused)
             self._plan = Shelf(self._store).put(at_ms, kept, Standing.DONE)
 
-    def intends(self, at_ms: int, step: Step, actor: str = FALLOW, plan: int | None = None) -> int:
+    def intends(self, at_ms: int, step: Action, actor: str = FALLOW, plan: int | None = None) -> int:
         """Write down a step with how its job stands; the number of the intent. Raises StoreFull."""
         stood = None if self._seen is None else stood_in(self._seen, step.job)
         row = {
@@ -130,7 +130,7 @@ class StoreJournal:
             "verb": verb_of(step),
             "actor": actor,
             "reason": step.reason,
-            "step": to_text(step, Step),
+            "step": to_text(step, Action),
             "stood": "" if stood is None else to_text(stood),
         }
         return self._add(at_ms, row, lambda number: undo_of(step, stood, number))
@@ -266,7 +266,7 @@ def deed_of(row: dict[str, Any]) -> Deed:
         verb=row["verb"],
         actor=row["actor"],
         reason=row["reason"],
-        step=_read(Step, row["step"]),
+        step=_read(Action, row["step"]),
         stood=_read(Stood, row["stood"]),
         result=None if row["outcome"] is None else Result(row["outcome"]),
         found=row["found"],

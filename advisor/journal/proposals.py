@@ -20,7 +20,7 @@ from advisor.guard import action_of, approve
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState
 from advisor.plan import Plan, Refusal, Rule
-from advisor.steps import CapAtNextLaunch, Promise, ReleaseCaches, Step, Tell
+from advisor.steps import Action, CapAtNextLaunch, Promise, ReleaseCaches, Tell
 from analytics.model import Evidence
 from collector.model import JobId
 
@@ -51,7 +51,7 @@ class Proposed:
     evidence is. ``gain_gpu_hours`` is ``None`` where no policy reckoned one.
     """
 
-    step: Step
+    step: Action
     mode: Mode
     user: str | None = None
     project: str | None = None
@@ -99,7 +99,7 @@ Key = tuple[JobId, str, ActionClass]
 
 def proposed(
     plan: Plan,
-    steps: Iterable[Step],
+    steps: Iterable[Action],
     refused: Iterable[Refusal] = (),
     state: ClusterState | None = None,
     limits: Limits | None = None,
@@ -117,7 +117,7 @@ def asking(
     refused: Sequence[Refusal],
     state: ClusterState,
     limits: Limits,
-    done: frozenset[Step] = frozenset(),
+    done: frozenset[Action] = frozenset(),
 ) -> tuple[Proposal, ...]:
     """What of a plan somebody must approve: one proposal for each set of steps that rest on one another.
 
@@ -199,7 +199,7 @@ def is_named(kept: Kept) -> bool:
     return kept.snoozed_ms != (kept.settled_ms or 0) + SNOOZE_MS
 
 
-def key_of(step: Step) -> Key:
+def key_of(step: Action) -> Key:
     """What makes two suggestions the same: the job, what is done to it, and under which class of action."""
     return step.job, type(step).__name__, action_of(step)
 
@@ -210,7 +210,7 @@ def keys_of(proposal: Proposal) -> frozenset[Key]:
 
 
 def _proposed(
-    step: Step, advice: Advice | None, state: ClusterState | None, limits: Limits | None
+    step: Action, advice: Advice | None, state: ClusterState | None, limits: Limits | None
 ) -> Proposed:
     job = None if state is None else state.jobs.get(step.job)
     made = Proposed(
@@ -232,18 +232,18 @@ def _proposed(
     )
 
 
-def _mode(step: Step, state: ClusterState, limits: Limits) -> Mode:
+def _mode(step: Action, state: ClusterState, limits: Limits) -> Mode:
     job, action = state.jobs.get(step.job), action_of(step)
     return limits.mode(action) if job is None else limits.mode_for(action, job.project, state.projects)
 
 
-def _basis(step: Step, state: ClusterState) -> str:
+def _basis(step: Action, state: ClusterState) -> str:
     job, placement = state.jobs.get(step.job), state.placements.get(step.job)
     started = None if job is None else job.started_ms
     return f"{started} on {','.join(() if placement is None else placement.gpus)}"
 
 
-def _knots(steps: Sequence[Step], state: ClusterState) -> list[tuple[Step, ...]]:
+def _knots(steps: Sequence[Action], state: ClusterState) -> list[tuple[Action, ...]]:
     """Steps in sets that rest on one another, each in the plan's order: by job, for whom, or a GPU left."""
     names: dict[str, int] = {}
     parent = list(range(len(steps)))
@@ -256,13 +256,13 @@ def _knots(steps: Sequence[Step], state: ClusterState) -> list[tuple[Step, ...]]
     for at, step in enumerate(steps):
         for name in _ties(step, state):
             parent[root(at)] = root(names.setdefault(name, at))
-    knots: dict[int, list[Step]] = {}
+    knots: dict[int, list[Action]] = {}
     for at, step in enumerate(steps):
         knots.setdefault(root(at), []).append(step)
     return [tuple(each) for each in knots.values()]
 
 
-def _ties(step: Step, state: ClusterState) -> list[str]:
+def _ties(step: Action, state: ClusterState) -> list[str]:
     askers = (getattr(step, "for_job", None), *(job for job, _ in getattr(step, "also_for", ())))
     held = state.placements.get(step.job)
     gpus = (*getattr(step, "gpus", ()), *(() if held is None else held.gpus))
@@ -273,15 +273,15 @@ def _ties(step: Step, state: ClusterState) -> list[str]:
     ]
 
 
-def _near(refusal: Refusal, knot: tuple[Step, ...]) -> bool:
+def _near(refusal: Refusal, knot: tuple[Action, ...]) -> bool:
     return refusal.job in {step.job for step in knot}
 
 
-def _identity(proposal: Proposal) -> tuple[Step, ...]:
+def _identity(proposal: Proposal) -> tuple[Action, ...]:
     return tuple(_bare(each.step) for each in proposal.steps)
 
 
-def _bare(step: Step) -> Step:
+def _bare(step: Action) -> Action:
     """The step without what changes by itself from one look to the next: words and amounts."""
     match step:
         case Tell():

@@ -21,6 +21,7 @@ from advisor.register.model import Entry
 from advisor.register.state import is_ours
 from advisor.statements import asked
 from advisor.steps import (
+    Action,
     CapAtNextLaunch,
     Move,
     Pause,
@@ -30,7 +31,6 @@ from advisor.steps import (
     Resize,
     Resume,
     Start,
-    Step,
     Tell,
     Terminate,
 )
@@ -43,7 +43,7 @@ TOLD = "the owner was told"
 PATIENCE_MS = 30 * 60_000
 """How long a launcher may take before a person is asked to look: longer than any grace that is usual."""
 
-ForeignOutcome = Callable[[Step], Outcome | None]
+ForeignOutcome = Callable[[Action], Outcome | None]
 """What the driver shows of a step on a foreign job; ``None``: nobody can say."""
 
 

@@ -22,7 +22,7 @@ from advisor.policies.frameworks import LaunchSettings, family, launch_settings
 from advisor.policies.protection import restraint, silence
 from advisor.policies.sayings import gib, job_name, money_of, places
 from advisor.rules import AdviceRules
-from advisor.steps import CapAtNextLaunch, Move, ReleaseCaches, Step, Tell
+from advisor.steps import Action, CapAtNextLaunch, Move, ReleaseCaches, Tell
 from analytics.model import Evidence, Finding, FindingKind
 
 SUSPECTED_CONFIDENCE = 0.5
@@ -116,7 +116,7 @@ def _text(setting: LaunchSettings) -> str:
     return " ".join(f"{name}={value}" for name, value in setting.settings)
 
 
-def _steps(state: ClusterState, case: _Case, setting: LaunchSettings) -> tuple[Step, ...]:
+def _steps(state: ClusterState, case: _Case, setting: LaunchSettings) -> tuple[Action, ...]:
     """Restrained jobs are only spoken of; a release now is PyTorch's alone, and only the job can do it."""
     job, text = case.job, _text(setting)
     if case.restrained is not None:

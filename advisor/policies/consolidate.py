@@ -26,7 +26,7 @@ from advisor.policies.sayings import job_name, money_of
 from advisor.policies.waiting import Freeing, freeing, spared_s
 from advisor.round import Round
 from advisor.rules import AdviceRules
-from advisor.steps import Move, Start, Step
+from advisor.steps import Action, Move, Start
 from advisor.transition import SHARE_SLACK, Draft, StepError, replay
 from analytics.model import Evidence
 from collector.model import GpuUuid, JobId, NodeName
@@ -167,7 +167,7 @@ def _weighed(
             ),
         )
     net = (gain - best.cost_gpu_s) / 3600
-    steps: tuple[Step, ...] = (
+    steps: tuple[Action, ...] = (
         *best.moves,
         Start(job=gang.id, gpus=best.gpus, reason="the moves before leave its GPUs free together"),
     )

@@ -15,7 +15,7 @@ from advisor.policies.ladder import PROTECTED, Rung, Standing, standing, told_to
 from advisor.policies.protection import restraint, silence
 from advisor.policies.sayings import job_name, lasting, money_of, places, risk_of_waking
 from advisor.rules import AdviceRules
-from advisor.steps import Pause, ReleaseCaches, Requeue, Step, Tell, Terminate
+from advisor.steps import Action, Pause, ReleaseCaches, Requeue, Tell, Terminate
 from analytics.model import IDLENESS, Evidence
 
 MS_PER_S = 1000
@@ -135,7 +135,7 @@ def _band(seen: Foresight) -> str:
     return f"four of five went on for another {lasting(seen.low_s)} to {lasting(seen.high_s)}{more}"
 
 
-def _steps(job: Job, found: Standing, now_ms: int, rules: AdviceRules) -> tuple[Step, ...]:
+def _steps(job: Job, found: Standing, now_ms: int, rules: AdviceRules) -> tuple[Action, ...]:
     idle_s = (now_ms - (job.idle_since_ms or 0)) / MS_PER_S
     reason = f"idle for {lasting(idle_s)}"
     match found.due:

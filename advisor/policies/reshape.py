@@ -22,11 +22,11 @@ from advisor.policies.promises import Promises, gone_by
 from advisor.policies.turns import stands_in_line
 from advisor.protection import against_disturbing, against_touching
 from advisor.round import Round
-from advisor.steps import Move, Requeue, Step
+from advisor.steps import Action, Move, Requeue
 from collector.model import GpuUuid, JobId
 
 
-def reshape(state: ClusterState, limits: Limits) -> tuple[Step, ...]:
+def reshape(state: ClusterState, limits: Limits) -> tuple[Action, ...]:
     """Steps that bring every elastic job to its size, those that make room first.
 
     What is promised to the head of a queue is not handed out, and who is on it keeps what he has.

@@ -17,7 +17,7 @@ from advisor.policies.borrowing import Firm
 from advisor.policies.promises import Promises
 from advisor.protection import against_disturbing, disturbed_lately
 from advisor.round import Round
-from advisor.steps import Requeue, Start, Step
+from advisor.steps import Action, Requeue, Start
 
 QUANTUM_GPU_S = 4 * 3600.0
 FRESH_S = 120.0
@@ -45,7 +45,7 @@ def rests(round: Round, job: Job) -> bool:
     return round.now_ms - job.acted_ms < max(1.0, rest_s * 1000)
 
 
-def take_turns(state: ClusterState, limits: Limits) -> tuple[Step, ...]:
+def take_turns(state: ClusterState, limits: Limits) -> tuple[Action, ...]:
     """Steps by which old jobs of a project give way to its young ones that wait, gang by gang."""
     young = [job for job in state.jobs.values() if job.phase is Phase.PENDING and is_young(job)]
     if not young:
@@ -67,7 +67,7 @@ def take_turns(state: ClusterState, limits: Limits) -> tuple[Step, ...]:
     return _under(limits.actions_per_hour, disturbed_lately(state), steps)
 
 
-def _under(bound: int | None, lately: int, steps: list[Step]) -> tuple[Step, ...]:
+def _under(bound: int | None, lately: int, steps: list[Action]) -> tuple[Action, ...]:
     """The steps up to the last turn that the bound on disturbances in an hour leaves whole."""
     if bound is None:
         return tuple(steps)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from advisor.register.life import shares_held
-from advisor.register.model import Directive, Entry
+from advisor.register.model import Command, Entry
 from advisor.statements import asked, statement
 from advisor.written import Unreadable, from_text, to_text
 from collector.model import GpuUuid, JobId
@@ -65,7 +65,7 @@ def read_entry(store: "Store", job: JobId) -> Entry | None:
 def read_directives(store: "Store", job: JobId) -> tuple[Row, ...]:
     """What one job's launcher was told: number, given_ms, directive, handled_ms, failed. Blocks."""
     rows = asked(store, "read_directives", {"job": job})
-    return tuple({**row, "body": from_text(Directive, row["body"])} for row in rows)
+    return tuple({**row, "body": from_text(Command, row["body"])} for row in rows)
 
 
 def read_leases(store: "Store") -> tuple[Row, ...]:
@@ -164,7 +164,7 @@ def _told(change: Change, at_ms: int) -> Iterable[Row]:
     directive = change.after.directive
     known = None if change.before is None else change.before.directive
     if directive is not None and (known is None or known.number != directive.number):
-        body = to_text(directive, Directive)
+        body = to_text(directive, Command)
         yield {"number": directive.number, "job": change.after.id, "given_ms": at_ms, "body": body}
 
 

@@ -10,8 +10,8 @@ from typing import assert_never
 
 from advisor.register.model import (
     Begin,
+    Command,
     Continue,
-    Directive,
     Ending,
     Entry,
     Mobility,
@@ -80,7 +80,7 @@ def share_held(entry: Entry) -> float:
     return min(shares_held(entry).values(), default=entry.share)
 
 
-def objection(entry: Entry, directive: Directive) -> Refused | None:
+def objection(entry: Entry, directive: Command) -> Refused | None:
     """Why the entry cannot be given this directive now; ``None`` when it can."""
     what = f"{type(directive).__name__} {entry.id}"
     if entry.stand is Stand.ENDED:
@@ -96,7 +96,7 @@ def objection(entry: Entry, directive: Directive) -> Refused | None:
     return _unable(entry, directive, what) or _misplaced(entry, directive, what)
 
 
-def given(entry: Entry, directive: Directive, now_ms: int) -> Entry:
+def given(entry: Entry, directive: Command, now_ms: int) -> Entry:
     """The entry with a directive in flight. Raises ``Refused`` (``Unable``: it never can)."""
     refused = objection(entry, directive)
     if refused is not None:
@@ -218,7 +218,7 @@ def attained_gpu_s(entry: Entry, now_ms: int) -> float:
     return entry.attained_gpu_s + len(entry.gpus) * entry.share * max(0, now_ms - entry.counted_ms) / 1000
 
 
-def _unable(entry: Entry, directive: Directive, what: str) -> Refused | None:
+def _unable(entry: Entry, directive: Command, what: str) -> Refused | None:
     wanted = entry.submission
     if wanted.mobility is Mobility.RIGID and isinstance(directive, Suspend | Requeued | Reshape | Continue):
         return Unable(f"{what}: the job can neither be resized nor checkpointed; it only runs to its end")
@@ -234,7 +234,7 @@ def _unable(entry: Entry, directive: Directive, what: str) -> Refused | None:
     return None
 
 
-def _misplaced(entry: Entry, directive: Directive, what: str) -> Refused | None:
+def _misplaced(entry: Entry, directive: Command, what: str) -> Refused | None:
     match directive:
         case Begin():
             wanted: tuple[Stand, ...] = (Stand.PENDING,)
@@ -253,7 +253,7 @@ def _misplaced(entry: Entry, directive: Directive, what: str) -> Refused | None:
     return Refused(f"{what}: the job is {entry.stand.value}, and must be {' or '.join(wanted)}")
 
 
-def _acknowledged(entry: Entry, directive: Directive, report: Report, now_ms: int) -> Entry:
+def _acknowledged(entry: Entry, directive: Command, report: Report, now_ms: int) -> Entry:
     """The entry after its launcher has carried a directive out, or has said why it could not."""
     entry = replace(entry, failed=report.failed)
     if report.failed is not None:
@@ -304,7 +304,7 @@ def _acknowledged(entry: Entry, directive: Directive, report: Report, now_ms: in
             assert_never(directive)
 
 
-def _unworked(entry: Entry, directive: Directive, report: Report, now_ms: int) -> Entry:
+def _unworked(entry: Entry, directive: Command, report: Report, now_ms: int) -> Entry:
     """What was to be done could not be; the cooldown runs all the same, so that it isn't tried at once."""
     said = f"{type(directive).__name__} did not work: {report.failed}"
     match directive:

@@ -230,7 +230,7 @@ class Stop:
     proof: str = ""
 
 
-Directive = Begin | Suspend | Continue | Reshape | Release | Requeued | Say | Stop
+Command = Begin | Suspend | Continue | Reshape | Release | Requeued | Say | Stop
 """The ``proof`` of each is the service's own word on the job's lease (``signing``), for its launcher to show
 again; empty where an older Fallow gave it."""
 
@@ -253,7 +253,7 @@ class Entry:
     gpus: tuple[GpuUuid, ...] = ()
     share: float = 1.0
     sharing: Sharing = Sharing.WHOLE
-    directive: Directive | None = None
+    directive: Command | None = None
     handled: int = 0
     failed: str | None = None
     """Why the newest acknowledged directive did not work; ``None`` when it did."""

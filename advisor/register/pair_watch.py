@@ -19,7 +19,7 @@ from advisor.model import ActionClass, ClusterState, Gpu
 from advisor.policies.pairing import Experience, PairingRules, Trial, learn, must_undo, part
 from advisor.register.life import in_flight, lapsing
 from advisor.register.model import Entry, Stand
-from advisor.steps import Move, Requeue, Step
+from advisor.steps import Action, Move, Requeue
 from advisor.transition import SHARE_SLACK
 from collector.model import GpuUuid, JobId
 
@@ -217,7 +217,9 @@ def pairs_of(rows: Iterable[Mapping[str, Any]]) -> tuple[Pair, ...]:
     return tuple(_pair(row) for row in rows)
 
 
-def parting(state: ClusterState, pair: Pair, entries: Mapping[JobId, Entry], reason: str) -> tuple[Step, ...]:
+def parting(
+    state: ClusterState, pair: Pair, entries: Mapping[JobId, Entry], reason: str
+) -> tuple[Action, ...]:
     """What leaves the host alone again: its guest to a free GPU of that model, or back into the queue."""
     host, guest = entries[pair.host], entries[pair.guest]
     free = _free_like(state, host.gpus[0])

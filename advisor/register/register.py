@@ -21,7 +21,7 @@ from advisor.register.devices import Devices
 from advisor.register.double_leases import Ended, without_doubles
 from advisor.register.kept import Change, Kept, read_entry, read_register, write_changes
 from advisor.register.listeners import Listener, Listeners
-from advisor.register.model import Directive, Ending, Entry, Report, Stand, Stop, Submission
+from advisor.register.model import Command, Ending, Entry, Report, Stand, Stop, Submission
 from advisor.register.numbers import Numbers
 from advisor.register.review import Reviewer
 from advisor.register.signing import KEY_BYTES, CommandSigner
@@ -133,7 +133,7 @@ class Register:
             self._commits.commit(batch)
         return self.entry(job), known is None
 
-    def give(self, job: JobId, directive: Directive, also: Turn | None = None) -> Entry:
+    def give(self, job: JobId, directive: Command, also: Turn | None = None) -> Entry:
         """Give a directive, its leases with it; ``also`` changes the entry further, in the same commit.
 
         Blocks. Raises ``UnknownJob``, ``Refused`` (it cannot take this), ``Taken`` (a GPU has a holder).

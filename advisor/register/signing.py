@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from advisor.register.life import leased, share_held
 from advisor.register.model import (
     Begin,
+    Command,
     Continue,
-    Directive,
     Entry,
     Release,
     Requeued,
@@ -30,10 +30,10 @@ from advisor.register.model import (
 from advisor.written import Unreadable, from_text, to_text
 from collector.model import GpuUuid
 
-PLACING: Mapping[type[Directive], str] = {Begin: "start", Continue: "resume", Reshape: "reallocate"}
-LEAVING: Mapping[type[Directive], str] = {Suspend: "pause", Requeued: "requeue", Stop: "cancel"}
-STAYING: Mapping[type[Directive], str] = {Release: "release-memory", Say: "notify"}
-KINDS: Mapping[type[Directive], str] = {**PLACING, **LEAVING, **STAYING}
+PLACING: Mapping[type[Command], str] = {Begin: "start", Continue: "resume", Reshape: "reallocate"}
+LEAVING: Mapping[type[Command], str] = {Suspend: "pause", Requeued: "requeue", Stop: "cancel"}
+STAYING: Mapping[type[Command], str] = {Release: "release-memory", Say: "notify"}
+KINDS: Mapping[type[Command], str] = {**PLACING, **LEAVING, **STAYING}
 """What a proof calls each command. Launchers that live hold proofs with these words: never change one."""
 LEASE = "lease"
 """The kind of the statement how a job stands, for launchers whose commands an older Fallow gave."""
@@ -66,7 +66,7 @@ class CommandSigner:
             raise ValueError(f"a key of {len(key)} bytes: at least {KEY_BYTES} are needed")
         self._key = key
 
-    def signed(self, entry: Entry, directive: Directive, now_ms: int) -> Directive:
+    def signed(self, entry: Entry, directive: Command, now_ms: int) -> Command:
         """The command as it is given at ``now_ms`` to the launcher of an entry that stands so."""
         held, held_share = leased(entry), share_held(entry)
         gpus, share = held, held_share

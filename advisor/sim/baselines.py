@@ -16,7 +16,7 @@ from heapq import merge
 from advisor.arithmetic.placement import Board
 from advisor.model import ClusterState, Gpu, Job, Phase, Placement
 from advisor.sim.scheduler import Sight
-from advisor.steps import Requeue, Start, Step
+from advisor.steps import Action, Requeue, Start
 from collector.model import GpuUuid, JobId
 
 LAS_THRESHOLD_GPU_S = 16 * 3600.0
@@ -29,7 +29,7 @@ class Fifo:
 
     again_s: float | None = None
 
-    def decide(self, sight: Sight) -> Sequence[Step]:
+    def decide(self, sight: Sight) -> Sequence[Action]:
         """Start jobs from the head of the queue until one doesn't fit."""
         state = sight.state
         queue = (state.jobs[name] for _, name in merge(*sight.queues.values()))
@@ -43,7 +43,7 @@ class Static:
     again_s: float | None = None
     own: dict[str, tuple[GpuUuid, ...]] = field(default_factory=dict)
 
-    def decide(self, sight: Sight) -> Sequence[Step]:
+    def decide(self, sight: Sight) -> Sequence[Action]:
         """Start jobs from the head of each project's queue until one doesn't fit into its own GPUs."""
         state = sight.state
         if not self.own:
@@ -52,7 +52,7 @@ class Static:
         for name, placement in state.placements.items():
             owner = state.jobs[name].project
             held[owner] = held.get(owner, 0.0) + placement.size_gpus
-        steps: list[Step] = []
+        steps: list[Action] = []
         for project, queue in sorted(sight.queues.items()):
             head = state.jobs[queue[0][1]] if queue else None
             if head is None or held.get(project, 0.0) + head.demand_gpus > len(self.own[project]):
@@ -69,7 +69,7 @@ class Srtf:
 
     again_s: float | None = None
 
-    def decide(self, sight: Sight) -> Sequence[Step]:
+    def decide(self, sight: Sight) -> Sequence[Action]:
         """Run the shortest that fit together; put the others back in the queue."""
         jobs = sorted(sight.state.jobs.values(), key=lambda job: (sight.left_s(job.id), job.id))
         return preempting(sight.state, jobs)
@@ -82,7 +82,7 @@ class Las:
     again_s: float | None = LAS_ROUND_S
     demoted: dict[JobId, int] = field(default_factory=dict)
 
-    def decide(self, sight: Sight) -> Sequence[Step]:
+    def decide(self, sight: Sight) -> Sequence[Action]:
         """Serve the first queue, then the second; who doesn't fit is passed over and makes room."""
         state = sight.state
         for job in state.jobs.values():
@@ -104,10 +104,10 @@ def partition(state: ClusterState) -> dict[str, tuple[GpuUuid, ...]]:
     return own
 
 
-def in_order(state: ClusterState, queue: Iterable[Job]) -> list[Step]:
+def in_order(state: ClusterState, queue: Iterable[Job]) -> list[Action]:
     """Starts from the head of a queue, up to the first job that doesn't fit."""
     board: Board | None = None
-    steps: list[Step] = []
+    steps: list[Action] = []
     free = _free(state)
     for job in queue:
         if job.share == 1 and job.max_gpus > free:
@@ -122,7 +122,7 @@ def in_order(state: ClusterState, queue: Iterable[Job]) -> list[Step]:
     return steps
 
 
-def preempting(state: ClusterState, ranked: Sequence[Job]) -> list[Step]:
+def preempting(state: ClusterState, ranked: Sequence[Job]) -> list[Action]:
     """Steps after which the first of ``ranked`` that fit together by number of GPUs run, and no others."""
     left = float(len(state.gpus))
     chosen: list[Job] = []
@@ -138,7 +138,7 @@ def preempting(state: ClusterState, ranked: Sequence[Job]) -> list[Step]:
     board = Board(state)
     for name in leaving:
         board.vacate(name, state.placements[name])
-    steps: list[Step] = [Requeue(job=name, reason="others come first") for name in leaving]
+    steps: list[Action] = [Requeue(job=name, reason="others come first") for name in leaving]
     for job in coming:
         gpus = board.find(job, job.max_gpus)
         if gpus is not None:

@@ -7,7 +7,7 @@ from advisor.decide import decide
 from advisor.limits import Limits, Order
 from advisor.model import Phase, Profile
 from advisor.sim.scheduler import Sight
-from advisor.steps import Step
+from advisor.steps import Action
 
 
 @dataclass(slots=True)
@@ -17,7 +17,7 @@ class Fallow:
     limits: Limits = field(default_factory=Limits)
     again_s: float | None = 60.0
 
-    def decide(self, sight: Sight) -> Sequence[Step]:
+    def decide(self, sight: Sight) -> Sequence[Action]:
         """The plan's steps."""
         return decide(sight.observe(), self.limits).steps
 
@@ -29,7 +29,7 @@ class Foretold(Fallow):
     Beside what Fallow gets, it tells how much of the waiting is a matter of order. For jobs that are rigid.
     """
 
-    def decide(self, sight: Sight) -> Sequence[Step]:
+    def decide(self, sight: Sight) -> Sequence[Action]:
         """The plan's steps."""
         state = sight.observe()
         foretold = {

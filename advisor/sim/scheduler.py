@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from advisor.model import ClusterState
-from advisor.steps import Step
+from advisor.steps import Action
 from collector.model import JobId
 
 
@@ -45,6 +45,6 @@ class Scheduler(Protocol):
         """See above."""
         ...
 
-    def decide(self, sight: Sight) -> Sequence[Step]:
+    def decide(self, sight: Sight) -> Sequence[Action]:
         """Steps to take now, in order."""
         ...

@@ -21,7 +21,7 @@ from advisor.sim.cluster import Cluster, gpus_of, nodes_of, projects_of
 from advisor.sim.life import MS, Life
 from advisor.sim.usage import SAMPLE_S, UseMemory
 from advisor.sim.workload import TraceJob, Workload, packed
-from advisor.steps import Move, Pause, Requeue, Resize, Resume, Start, Step, Terminate
+from advisor.steps import Action, Move, Pause, Requeue, Resize, Resume, Start, Terminate
 from advisor.transition import StepError, replay
 from collector.model import GpuUuid, JobId
 
@@ -168,11 +168,11 @@ class World:
         """The waiting jobs of each project as (second of submission, job), in that order."""
         return self.totals.queues
 
-    def do(self, step: Step, intent: int = 0) -> Outcome:
+    def do(self, step: Action, intent: int = 0) -> Outcome:
         """Carry out one step; see the top of this file for what it costs."""
         return self.do_all((step,))[0]
 
-    def do_all(self, steps: Sequence[Step]) -> list[Outcome]:
+    def do_all(self, steps: Sequence[Action]) -> list[Outcome]:
         """Carry out steps in order, all at this instant; stops at the first that is not ``Done``."""
         for at, step in enumerate(steps):
             if isinstance(step, Terminate):
@@ -203,7 +203,7 @@ class World:
             usage = self._used.usage()
         self._state = replace(self._state, as_of_ms=max(to_ms, self.now_ms()), usage=usage)
 
-    def _one_by_one(self, steps: Sequence[Step]) -> list[Outcome]:
+    def _one_by_one(self, steps: Sequence[Action]) -> list[Outcome]:
         outcomes: list[Outcome] = []
         for step in steps:
             outcomes += self.do_all((step,))
@@ -211,7 +211,7 @@ class World:
                 break
         return outcomes
 
-    def _feel(self, steps: Sequence[Step], before: ClusterState, after: ClusterState) -> None:
+    def _feel(self, steps: Sequence[Action], before: ClusterState, after: ClusterState) -> None:
         moving = [step for step in steps if isinstance(step, MOVING)]
         used = {step.job: self.lives[step.job].used_gpus for step in moving}
         for step in moving:

@@ -17,8 +17,8 @@ from advisor.model import ActionClass
 from advisor.plan import Rule
 from advisor.register.model import (
     Begin,
+    Command,
     Continue,
-    Directive,
     Entry,
     Release,
     Requeued,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-COMMANDS: Mapping[type[Directive], str] = {
+COMMANDS: Mapping[type[Command], str] = {
     Begin: "start",
     Suspend: "pause",
     Continue: "resume",
@@ -179,7 +179,7 @@ class Activity:
             )
 
 
-def _command_given(after: Entry, directive: Directive) -> None:
+def _command_given(after: Entry, directive: Command) -> None:
     log_event(
         log,
         "command-given",

@@ -13,7 +13,7 @@ from typing import Any, assert_never
 
 from advisor.engines.engine import Done, Engine, Failed, Interrupted, Late, Outcome, Stale, Unsupported
 from advisor.journal.journal import StoreJournal
-from advisor.steps import Step
+from advisor.steps import Action
 from collector.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -31,10 +31,10 @@ class Approval:
     """
 
     actor: str
-    steps: tuple[tuple[int, Step], ...]
+    steps: tuple[tuple[int, Action], ...]
     plan: int | None = None
     halted: Callable[[], str | None] = lambda: None
-    against: Callable[[Step], str | None] = lambda step: None
+    against: Callable[[Action], str | None] = lambda step: None
     then: Callable[[int], None] = lambda number: None
 
 

@@ -22,7 +22,7 @@ from service.api.port import Caller, OwnWord, Role, Row
 if TYPE_CHECKING:
     from advisor.model import ClusterState, Job
     from advisor.register.register import Register
-    from advisor.steps import Step
+    from advisor.steps import Action
     from collector.clock import Clock
 
 
@@ -49,7 +49,7 @@ class Consents:
         self._foreign = {id: job for id, job in state.jobs.items() if not is_ours(id)}
         return with_consent(state, self._parts.book.words())
 
-    def against(self, step: "Step") -> str | None:
+    def against(self, step: "Action") -> str | None:
         """Why a step that was planned must not be done any more: its job's owner has said no since."""
         user = self.user_of(step.job)
         if user is None:
@@ -135,10 +135,10 @@ class Consents:
 class Consenting:
     """An engine that asks, before each step, whether its job's owner has said no since it was planned."""
 
-    def __init__(self, engine: Engine, against: Callable[["Step"], str | None]) -> None:
+    def __init__(self, engine: Engine, against: Callable[["Action"], str | None]) -> None:
         self._engine, self._against = engine, against
 
-    def do(self, step: "Step", intent: int = 0) -> Outcome:
+    def do(self, step: "Action", intent: int = 0) -> Outcome:
         """Carry the step out unless its owner said no; blocks as the engine does."""
         why = self._against(step)
         return self._engine.do(step, intent) if why is None else Stale(found=why)

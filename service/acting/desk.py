@@ -15,7 +15,7 @@ from advisor.model import ActionClass
 from advisor.register import life
 from advisor.register.kept import read_directives, read_leases
 from advisor.register.life import Refused, in_flight
-from advisor.register.model import Directive, Entry, Report, Stand, Submission
+from advisor.register.model import Command, Entry, Report, Stand, Submission
 from advisor.register.register import UnknownJob as NoEntry
 from advisor.register.state import is_ours
 from advisor.steps import Pause, Resize, Resume, Terminate
@@ -157,7 +157,7 @@ class Desk:
         entry = self._entry(job)
         told = [
             {name: row[name] for name in ("number", "given_ms", "handled_ms", "failed")}
-            | {"directive": to_tree(replace(row["body"], proof=""), Directive)}
+            | {"directive": to_tree(replace(row["body"], proof=""), Command)}
             for row in read_directives(self._organs.store, job)
         ]
         actions = self._organs.papers.actions(caller, since_ms=None, job=job)

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from advisor.register.life import in_flight
-from advisor.register.model import Directive, Entry, Stand, Stop
+from advisor.register.model import Command, Entry, Stand, Stop
 from advisor.register.register import UnknownJob
 from advisor.written import to_tree
 from collector.model import JobId
@@ -65,7 +65,7 @@ async def follow(
                 return
             if entry.directive is not None and is_news(entry, told):
                 told = entry.directive.number
-                yield {"directive": to_tree(entry.directive, Directive)}
+                yield {"directive": to_tree(entry.directive, Command)}
             if entry.stand is Stand.ENDED:
                 return
             known = register.lease(job) if is_launcher else None

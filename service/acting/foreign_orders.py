@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from advisor.model import ActionClass, Phase
-from advisor.steps import Pause, Resume, Step
+from advisor.steps import Action, Pause, Resume
 from collector.model import JobId
 from service.acting.applying import Applying, Approval
 from service.acting.errors import BadOrder, NotAllowed, UnknownJob, WrongState
@@ -64,7 +64,7 @@ class ForeignOrders:
             )
         return found
 
-    def _done(self, caller: Caller, step: Step) -> Row:
+    def _done(self, caller: Caller, step: Action) -> Row:
         work = self._applying.carry_out(Approval(actor=f"user {caller.name}", steps=((1, step),)))
         row = {name: value for name, value in work.row().items() if name != "steps"}
         match row["outcome"]:

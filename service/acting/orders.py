@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from advisor.engines.engine import Done, Failed, Interrupted, Late, Outcome, Stale, Unsupported
 from advisor.engines.local import Given, LocalEngine
-from advisor.steps import Step
+from advisor.steps import Action
 
 if TYPE_CHECKING:
     from advisor.cycle import Journal
@@ -40,7 +40,7 @@ class Orders:
     def __init__(self, engine: LocalEngine, journal: "Journal", clock: "Clock") -> None:
         self._engine, self._journal, self._clock = engine, journal, clock
 
-    def give(self, step: Step, actor: str, also: "Turn | None" = None) -> Ordered:
+    def give(self, step: Action, actor: str, also: "Turn | None" = None) -> Ordered:
         """Write the order down, give it, and wait a moment for the answer. Raises StoreFull."""
         number = self._journal.intends(self._clock.now_ms(), step, actor)
         found = self._engine.give(step, number, also)
@@ -51,7 +51,7 @@ class Orders:
                 found = Late(found="the service stops; what came of it is found out at its next start")
         return self.note(number, found)
 
-    def carry_out(self, step: Step, actor: str, work: Callable[[int], Outcome]) -> Ordered:
+    def carry_out(self, step: Action, actor: str, work: Callable[[int], Outcome]) -> Ordered:
         """Write the order down, do it here, and write down what came of it. Raises what ``work`` raises."""
         number = self._journal.intends(self._clock.now_ms(), step, actor)
         try:

@@ -38,7 +38,7 @@ from advisor.register.pair_watch import (
     ways,
     whole_again,
 )
-from advisor.steps import Move, Step
+from advisor.steps import Action, Move
 from collector.model import JobId
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ class PairWatching:
         rested_ms = acted_ms + self._limits.cooldown_s * 1000
         return now_ms >= max(rested_ms, entry.keep_until_ms or 0)
 
-    def _do(self, step: Step) -> bool:
+    def _do(self, step: Action) -> bool:
         """Write it down and do it, unless acting is stopped; whether it is done. A late one goes on alone."""
         if self._halted() is not None:
             return False

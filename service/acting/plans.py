@@ -20,7 +20,7 @@ from advisor.plan import Plan, Refusal
 from advisor.register import life
 from advisor.register.life import Refused
 from advisor.register.state import is_ours
-from advisor.steps import CapAtNextLaunch, Pause, Resume, Start, Step
+from advisor.steps import Action, CapAtNextLaunch, Pause, Resume, Start
 from collector.model import JobId
 from service.acting.applying import Applying, Approval
 from service.acting.books import Books
@@ -47,7 +47,7 @@ class PaperParts:
     applying: Applying
     register: "Register"
     taking: Taking
-    against: Callable[[Step], str | None] = lambda step: None
+    against: Callable[[Action], str | None] = lambda step: None
     """Why a step must not be done any more, by its job's owner's word."""
 
 
@@ -188,7 +188,7 @@ class Papers:
 
     def _ruled(
         self, kept: Kept, chosen: tuple[tuple[int, Proposed], ...]
-    ) -> tuple[tuple[tuple[int, Step], ...], list[tuple[int, Refusal]]]:
+    ) -> tuple[tuple[tuple[int, Action], ...], list[tuple[int, Refusal]]]:
         """What the guard makes of the chosen steps in the world as it is now."""
         steps = tuple(each.step for _, each in chosen)
         numbers = {each.step: n for n, each in chosen}
@@ -237,7 +237,7 @@ class Papers:
         return self._parts.applying.carry_out(approval).row()
 
 
-def _turn_of(step: Pause | CapAtNextLaunch, deed: Deed, because: str) -> "tuple[Step, Turn, str]":
+def _turn_of(step: Pause | CapAtNextLaunch, deed: Deed, because: str) -> "tuple[Action, Turn, str]":
     if isinstance(step, Pause):
         back = Resume(job=deed.job, gpus=(), reason=because)
         return back, life.let_go, "it goes on as soon as there is room"

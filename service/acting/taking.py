@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from advisor.arithmetic.placement import shrunk
 from advisor.limits import Limits
-from advisor.steps import Move, Resize, Resume, Start, Step
+from advisor.steps import Action, Move, Resize, Resume, Start
 from collector.model import GpuUuid
 from service.acting.errors import WrongState
 
@@ -41,7 +41,7 @@ class Taking:
         if halt is not None:
             raise WrongState(f"{undone}: {halt}")
 
-    def must_be_nobodys(self, step: Step, state: "ClusterState") -> None:
+    def must_be_nobodys(self, step: Action, state: "ClusterState") -> None:
         """Raise WrongState where the step takes what was promised to somebody who waits."""
         comes = taken(step, state)
         if not comes or not state.reservations:
@@ -53,7 +53,7 @@ class Taking:
             raise WrongState(f"{lost}: promised to {heir}, which waits; `fallow queue` says until when")
 
 
-def taken(step: Step, state: "ClusterState") -> tuple[GpuUuid, ...]:
+def taken(step: Action, state: "ClusterState") -> tuple[GpuUuid, ...]:
     """The GPUs that a step brings its job beside those that it holds. Pure."""
     if not isinstance(step, Start | Resume | Resize | Move):
         return ()

@@ -10,7 +10,7 @@ from advisor.engines.engine import Done, Engine, Failed, Late, Outcome
 from advisor.engines.foreign import KEEP_HINT
 from advisor.engines.telling import Notice, Notifier, Told
 from advisor.register.state import is_ours
-from advisor.steps import Step, Tell
+from advisor.steps import Action, Tell
 from collector.model import JobId
 from collector.store.errors import StoreError
 from service.client.errors import ClientError
@@ -49,7 +49,7 @@ class LaunchedToo:
     def __init__(self, engine: Engine, messages: Notifier, whose: Whose) -> None:
         self._engine, self._messages, self._whose = engine, messages, whose
 
-    def do(self, step: Step, intent: int = 0) -> Outcome:
+    def do(self, step: Action, intent: int = 0) -> Outcome:
         """Carry the step out; a telling that its launcher took, or may take, is sent as well."""
         outcome = self._engine.do(step, intent)
         if isinstance(step, Tell) and is_ours(step.job) and isinstance(outcome, Done | Failed | Late):

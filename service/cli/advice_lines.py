@@ -14,7 +14,7 @@ from service.cli import words
 if TYPE_CHECKING:
     from advisor.advice import Abstain, Advice
     from advisor.explain import WhyNot
-    from advisor.steps import Step
+    from advisor.steps import Action
 
 CLASS_STYLES = {
     "reclaim": "red",
@@ -27,7 +27,7 @@ CLASS_STYLES = {
 MOST_REASONS = 6
 
 
-def step_line(step: "Step") -> str:
+def step_line(step: "Action") -> str:
     """One step in a line: what, on what, and why."""
     gpus = getattr(step, "gpus", ())
     on = f" on {len(gpus)} GPU{'' if len(gpus) == 1 else 's'}" if gpus else ""

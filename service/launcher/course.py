@@ -10,8 +10,8 @@ from typing import assert_never
 
 from advisor.register.model import (
     Begin,
+    Command,
     Continue,
-    Directive,
     Ending,
     Mobility,
     Release,
@@ -96,7 +96,7 @@ def _happened(course: Course, event: model.Event, now_s: float) -> Turn:
 # -- directives --------------------------------------------------------------------------------------------
 
 
-def _told(course: Course, directive: Directive, now_s: float) -> Turn:
+def _told(course: Course, directive: Command, now_s: float) -> Turn:
     known = course.queue if course.doing is None else (course.doing, *course.queue)
     if directive.number <= max(course.handled, *(each.number for each in known), 0):
         return Turn(course=course)
@@ -110,7 +110,7 @@ def _told(course: Course, directive: Directive, now_s: float) -> Turn:
             assert_never(directive)
 
 
-def _take(course: Course, directive: Directive, now_s: float) -> Turn:
+def _take(course: Course, directive: Command, now_s: float) -> Turn:
     phase = course.phase
     match directive:
         case Say(message=message):

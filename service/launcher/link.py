@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from advisor.register.model import Directive, Report, Stop
+from advisor.register.model import Command, Report, Stop
 from advisor.written import Unreadable, from_tree, to_tree
 from collector.model import JobId
 from service.client.acting import ActingClient, Told
@@ -28,7 +28,7 @@ Connect = Callable[[], ActingClient]
 class Came:
     """A directive."""
 
-    directive: Directive
+    directive: Command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +162,7 @@ class Link:
         match item:
             case {"directive": dict(tree)}:
                 try:
-                    directive = from_tree(Directive, tree)
+                    directive = from_tree(Command, tree)
                     self._say(Came(directive=directive))
                     self._knows(directive)
                 except Unreadable as error:
@@ -174,7 +174,7 @@ class Link:
             case _:
                 return
 
-    def _knows(self, directive: Directive) -> None:
+    def _knows(self, directive: Command) -> None:
         """It need not be told again; only a stop may be, which says why the job has ended."""
         with self._changed:
             if not isinstance(directive, Stop):

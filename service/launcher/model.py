@@ -9,8 +9,8 @@ from enum import StrEnum
 
 from advisor.register.model import (
     Begin,
+    Command,
     Continue,
-    Directive,
     Ending,
     Mobility,
     Reshape,
@@ -125,8 +125,8 @@ class Course:
     alive: frozenset[int] = frozenset()
     code: int = 0
     restarted: int = 0
-    doing: Directive | None = None
-    queue: tuple[Directive, ...] = ()
+    doing: Command | None = None
+    queue: tuple[Command, ...] = ()
     handled: int = 0
     failed: str | None = None
     proof: str = ""
@@ -152,7 +152,7 @@ class Course:
 class Told:
     """A directive came."""
 
-    directive: Directive
+    directive: Command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

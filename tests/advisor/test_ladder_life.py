@@ -28,8 +28,8 @@ from advisor.register import life
 from advisor.register.foreign import ForeignBook
 from advisor.register.model import (
     Begin,
+    Command,
     Continue,
-    Directive,
     Entry,
     Launcher,
     Mobility,
@@ -41,7 +41,7 @@ from advisor.register.model import (
 )
 from advisor.register.state import Look, joined
 from advisor.rules import AdviceRules
-from advisor.steps import Pause, Resume, Step, Tell
+from advisor.steps import Action, Pause, Resume, Tell
 from collector.model import JobId, JobKind
 from collector.store.database import Store
 from service.acting.foreigners import with_paused
@@ -73,7 +73,7 @@ class Silent:
     def decided(self, at_ms: int, plan: Plan, ruling: Ruling) -> None:
         pass
 
-    def intends(self, at_ms: int, step: Step, actor: str = "fallow") -> int:
+    def intends(self, at_ms: int, step: Action, actor: str = "fallow") -> int:
         self.count += 1
         return self.count
 
@@ -116,7 +116,7 @@ class Story:
     def observe(self) -> ClusterState:
         raise NotImplementedError
 
-    def do(self, step: Step, intent: int = 0) -> Outcome:
+    def do(self, step: Action, intent: int = 0) -> Outcome:
         raise NotImplementedError
 
     def keep(self, hours: int) -> None:
@@ -187,7 +187,7 @@ class Launched(Story):
         look = Look(now_ms=now_ms, newest_ms={GPU: now_ms}, stale_ms=30_000, here=frozenset({NODE}))
         return joined(with_spoken(live, self.words), [self.entry], look)
 
-    def do(self, step: Step, intent: int = 0) -> Outcome:
+    def do(self, step: Action, intent: int = 0) -> Outcome:
         return self.engine.do(step, intent + 1)
 
     def keep(self, hours: int) -> None:
@@ -218,8 +218,8 @@ class Obeys:
 
     story: Launched
 
-    def do(self, step: Step, intent: int = 0) -> Outcome:
-        directive: Directive
+    def do(self, step: Action, intent: int = 0) -> Outcome:
+        directive: Command
         match step:
             case Tell():
                 directive = Say(number=intent, message=step.message)
@@ -240,7 +240,7 @@ class Obeys:
 
 
 class Foreignless:
-    def do(self, step: Step, intent: int = 0) -> Outcome:
+    def do(self, step: Action, intent: int = 0) -> Outcome:
         raise AssertionError("no foreign job is in this story")
 
 
@@ -294,7 +294,7 @@ class Foreign(Story):
         paused = [each for each in self.book.checkpoints() if each.ended_as is None]
         return with_paused(with_spoken(live, self.book.words()), paused, lambda seen: [self.typed_ms])
 
-    def do(self, step: Step, intent: int = 0) -> Outcome:
+    def do(self, step: Action, intent: int = 0) -> Outcome:
         outcome = self.engine.do(step, intent)
         if isinstance(step, Resume):
             self.worked_ms = self.clock.at_ms

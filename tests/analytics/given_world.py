@@ -10,7 +10,7 @@ from advisor.engines.engine import Done, Outcome
 from advisor.journal.deeds import FALLOW
 from advisor.journal.journal import StoreJournal
 from advisor.model import ClusterState, Job, Phase, Placement, ProjectName
-from advisor.steps import Step
+from advisor.steps import Action
 from collector.batch import HeldInterval, History, to_table
 from collector.model import (
     Allocation,
@@ -120,7 +120,7 @@ def interval(each: Held, share: float, start_ms: int, users: Mapping[JobId, str]
 def deed(
     store: Store,
     at: float,
-    step: Step,
+    step: Action,
     had: Sequence[GpuUuid],
     *,
     share: float = 1.0,

@@ -27,7 +27,7 @@ from advisor.model import (
     Use,
 )
 from advisor.plan import Plan
-from advisor.steps import Move, Pause, Promise, Requeue, Resize, Resume, Start, Step
+from advisor.steps import Action, Move, Pause, Promise, Requeue, Resize, Resume, Start
 from collector.model import JobKind
 
 FOLDER = Path(__file__).parents[2] / "scenarios"
@@ -93,7 +93,7 @@ def words(plan: Plan) -> tuple[str, ...]:
     return tuple(_say(step, plan.as_of_ms) for step in plan.steps)
 
 
-def _say(step: Step, now_ms: int) -> str:
+def _say(step: Action, now_ms: int) -> str:
     match step:
         case Start() | Resume() | Move():
             share = f" share {step.share:g}" if isinstance(step, Start) and step.share < 1 else ""

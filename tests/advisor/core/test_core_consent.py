@@ -9,7 +9,7 @@ from advisor.guard import approve
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState, Gpu, Job, Phase, Placement, Project, Telemetry
 from advisor.plan import Plan, Rule
-from advisor.steps import Move, Pause, ReleaseCaches, Requeue, Resize, Start, Step, Tell, Terminate
+from advisor.steps import Action, Move, Pause, ReleaseCaches, Requeue, Resize, Start, Tell, Terminate
 from collector.model import JobId
 
 NOW_MS = 10 * 3_600_000
@@ -52,7 +52,7 @@ def world(job: Job) -> ClusterState:
     )
 
 
-def refused_by(job: Job, step: Step, *words: Word) -> Rule | None:
+def refused_by(job: Job, step: Action, *words: Word) -> Rule | None:
     state = with_consent(world(job), words)
     ruling = approve(Plan(as_of_ms=NOW_MS, steps=(step,)), state, AUTO)
     return ruling.refused[0].rule if ruling.refused else None
@@ -131,7 +131,7 @@ PAUSE, REQUEUE = Pause(job=FOREIGN.id), Requeue(job=OURS.id)
     ids=range(21),
 )
 def test_the_guard_takes_the_narrowest_word(
-    job: Job, step: Step, words: tuple[Word, ...], rule: Rule | None
+    job: Job, step: Action, words: tuple[Word, ...], rule: Rule | None
 ) -> None:
     assert refused_by(job, step, *words) is rule
 
@@ -161,7 +161,7 @@ def test_sharing_is_allowed_and_withdrawn() -> None:
     ],
     ids=range(8),
 )
-def test_a_step_that_was_planned_stops_at_a_no(step: Step, words: list[Word], stopped: bool) -> None:
+def test_a_step_that_was_planned_stops_at_a_no(step: Action, words: list[Word], stopped: bool) -> None:
     assert (withdrawn(step, "anna", words, NOW_MS) is not None) is stopped
 
 

@@ -12,7 +12,7 @@ from advisor.guard import Ruling
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState, Gpu, Job
 from advisor.plan import Plan
-from advisor.steps import Start, Step
+from advisor.steps import Action, Start
 
 AUTO = Limits(modes=dict.fromkeys(ActionClass, Mode.AUTO))
 STATE = ClusterState(
@@ -31,7 +31,7 @@ class Book:
     def decided(self, at_ms: int, plan: Plan, ruling: Ruling) -> None:
         self.lines.append(f"{at_ms}: {len(plan.steps)} steps, {len(ruling.refused)} refused")
 
-    def intends(self, at_ms: int, step: Step, actor: str = "fallow") -> int:
+    def intends(self, at_ms: int, step: Action, actor: str = "fallow") -> int:
         self.lines.append(f"{at_ms}: intends {step.job}")
         return len(self.lines)
 
@@ -56,9 +56,9 @@ class Breaks:
     """An engine whose world breaks at its second step."""
 
     def __init__(self) -> None:
-        self.done: list[Step] = []
+        self.done: list[Action] = []
 
-    def do(self, step: Step, intent: int = 0) -> Outcome:
+    def do(self, step: Action, intent: int = 0) -> Outcome:
         self.done.append(step)
         return Done() if len(self.done) < 2 else Failed(found="the node does not answer")
 

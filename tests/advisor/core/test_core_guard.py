@@ -22,6 +22,7 @@ from advisor.model import (
 )
 from advisor.plan import Plan, Rule
 from advisor.steps import (
+    Action,
     CapAtNextLaunch,
     Move,
     Pause,
@@ -30,7 +31,6 @@ from advisor.steps import (
     Resize,
     Resume,
     Start,
-    Step,
     Tell,
     Terminate,
 )
@@ -67,7 +67,7 @@ def world(job: Job = CALM, gpus: int = 2, **changes: Any) -> ClusterState:
 
 
 def ruled(
-    state: ClusterState, *steps: Step, limits: Limits = AUTO, agreed: tuple[Step, ...] = ()
+    state: ClusterState, *steps: Action, limits: Limits = AUTO, agreed: tuple[Action, ...] = ()
 ) -> list[Rule | str]:
     """For each step the rule that refused it, or "done"."""
     plan = Plan(as_of_ms=state.as_of_ms, steps=steps)
@@ -76,7 +76,7 @@ def ruled(
     return [refused.get(step, "done") for step in steps]
 
 
-DISTURBING: tuple[Step, ...] = (
+DISTURBING: tuple[Action, ...] = (
     Pause(job="j", for_job="w"),
     Requeue(job="j", for_job="w"),
     Move(job="j", gpus=("n/2", "n/3")),
@@ -96,13 +96,13 @@ PROTECTED = {
 
 
 @pytest.mark.parametrize("step", DISTURBING, ids=lambda step: type(step).__name__)
-def test_a_borrower_that_nothing_protects_may_be_disturbed(step: Step) -> None:
+def test_a_borrower_that_nothing_protects_may_be_disturbed(step: Action) -> None:
     assert ruled(world(), step) == ["done"]
 
 
 @pytest.mark.parametrize("step", DISTURBING, ids=lambda step: type(step).__name__)
 @pytest.mark.parametrize("rule", PROTECTED)
-def test_each_rule_protects_from_each_disturbance(rule: Rule, step: Step) -> None:
+def test_each_rule_protects_from_each_disturbance(rule: Rule, step: Action) -> None:
     assert ruled(PROTECTED[rule], step) == [rule]
 
 

@@ -20,7 +20,7 @@ from advisor.model import (
     Telemetry,
 )
 from advisor.plan import Plan, Rule
-from advisor.steps import Pause, Requeue, Resize, Start, Step
+from advisor.steps import Action, Pause, Requeue, Resize, Start
 from collector.model import JobId
 
 NOW_MS = 100 * 3_600_000
@@ -31,7 +31,7 @@ PAUSE = Pause(job=GIVER, for_job=HEIR)
 
 
 def deed(
-    step: Step, number: int = 1, *, result: Result | None = None, ago_ms: int = 1_000, **more: object
+    step: Action, number: int = 1, *, result: Result | None = None, ago_ms: int = 1_000, **more: object
 ) -> Deed:
     at_ms = NOW_MS - ago_ms
     made = Deed(

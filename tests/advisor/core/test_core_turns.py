@@ -26,7 +26,7 @@ from advisor.model import (
     Use,
 )
 from advisor.plan import Plan, Rule
-from advisor.steps import Move, Pause, Requeue, Resize, Step
+from advisor.steps import Action, Move, Pause, Requeue, Resize
 from advisor.transition import replay
 from tests.advisor.core.worlds import clusters
 
@@ -98,7 +98,7 @@ def limits(**modes: Mode) -> Limits:
     return Limits(modes=QUEUE | {ActionClass[name.upper()]: mode for name, mode in modes.items()})
 
 
-def done(state: ClusterState, bounds: Limits, *advice: Advice) -> tuple[Step, ...]:
+def done(state: ClusterState, bounds: Limits, *advice: Advice) -> tuple[Action, ...]:
     return approve(decide(state, bounds, advice), state, bounds).approved.steps
 
 

@@ -18,6 +18,7 @@ from advisor.live.spoken import Telling
 from advisor.model import ActionClass
 from advisor.register.foreign import ForeignBook
 from advisor.steps import (
+    Action,
     CapAtNextLaunch,
     Move,
     Pause,
@@ -27,7 +28,6 @@ from advisor.steps import (
     Resize,
     Resume,
     Start,
-    Step,
     Tell,
     Terminate,
 )
@@ -88,7 +88,7 @@ class World:
         )
         return ForeignEngine(parts)
 
-    def do(self, step: Step) -> Outcome:
+    def do(self, step: Action) -> Outcome:
         return self.engine.do(step, 5)
 
 
@@ -393,7 +393,9 @@ def test_job_of_another_machine_is_not_paused_from_here(world: World) -> None:
     ],
     ids=verb_of,
 )
-def test_everything_else_is_unsupported_with_the_reason_that_the_guard_has(world: World, step: Step) -> None:
+def test_everything_else_is_unsupported_with_the_reason_that_the_guard_has(
+    world: World, step: Action
+) -> None:
     outcome = world.do(step)
     assert outcome == Unsupported(why=beyond(JOB)[verb_of(step)])
 
@@ -410,7 +412,7 @@ def test_everything_else_is_unsupported_with_the_reason_that_the_guard_has(world
     ],
 )
 def test_what_nobody_saw_the_end_of_is_settled_by_asking_the_driver(
-    world: World, state: ProcessState, step: Step, settled: type, ended: str | None
+    world: World, state: ProcessState, step: Action, settled: type, ended: str | None
 ) -> None:
     world.do(PAUSE)
     world.driver.states[71] = state
@@ -464,7 +466,7 @@ def test_a_late_pause_that_fails_leaves_the_job_running(world: World, slow: thre
 
 @pytest.mark.parametrize("step", [PAUSE, RESUME], ids=verb_of)
 def test_nothing_is_begun_on_a_job_whose_memory_is_on_its_way(
-    world: World, slow: threading.Event, step: Step
+    world: World, slow: threading.Event, step: Action
 ) -> None:
     Brief[Moving](world.engine, soon_s=0.05).do(PAUSE, 5)
     found = world.do(step)

@@ -37,8 +37,8 @@ from advisor.register.kept import read_leases
 from advisor.register.life import in_flight
 from advisor.register.model import (
     Begin,
+    Command,
     Continue,
-    Directive,
     Entry,
     Launcher,
     Mobility,
@@ -219,7 +219,7 @@ class Service:
             current = self.register.entries().get(entry.id)
             if current is None or not in_flight(current):
                 continue
-            report = self._ask({"job": current.id, "directive": to_tree(current.directive, Directive)})
+            report = self._ask({"job": current.id, "directive": to_tree(current.directive, Command)})
             self.register.report(current.id, from_tree(Report, report))
 
 
@@ -320,7 +320,7 @@ def serve(line: socket.socket, launchers: dict[str, StandIn]) -> None:
             answer: Any = [[job, each.report()] for job, each in launchers.items() if each.stand != "ended"]
         else:
             each = launchers.setdefault(said["job"], StandIn(job=said["job"]))
-            each.carry_out(from_tree(Directive, said["directive"]))
+            each.carry_out(from_tree(Command, said["directive"]))
             answer = each.report()
         try:
             file.write(json.dumps(answer) + "\n")

@@ -12,7 +12,7 @@ from advisor.journal.proposals import Kept, Proposal, Standing, asking, reconcil
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState
 from advisor.plan import Plan
-from advisor.steps import Step
+from advisor.steps import Action
 from tests.advisor.core.worlds import NOW_MS, clusters
 
 ASK = Limits(modes=dict.fromkeys(ActionClass, Mode.ASK), actions_per_hour=None)
@@ -27,7 +27,7 @@ def asked(state: ClusterState, limits: Limits) -> tuple[Plan, tuple[Proposal, ..
     return plan, asking(plan, ruling.refused, state, limits)
 
 
-def steps_of(proposal: Proposal) -> tuple[Step, ...]:
+def steps_of(proposal: Proposal) -> tuple[Action, ...]:
     return tuple(each.step for each in proposal.steps)
 
 

@@ -16,7 +16,7 @@ from advisor.journal.shelf import Shelf
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, Job, Phase
 from advisor.statements import statement
-from advisor.steps import Pause, Start, Step, Tell
+from advisor.steps import Action, Pause, Start, Tell
 from collector.store.database import Limits as StoreLimits
 from collector.store.database import Store
 from collector.store.errors import StoreFull
@@ -108,7 +108,7 @@ class Does:
         self._journal = journal
         self.knew: list[tuple[int, int]] = []
 
-    def do(self, step: Step, intent: int = 0) -> Outcome:
+    def do(self, step: Action, intent: int = 0) -> Outcome:
         self.knew.append((intent, len(self._journal.unsettled())))
         return Done()
 
@@ -259,7 +259,7 @@ class Acts:
     def __init__(self) -> None:
         self.done = 0
 
-    def do(self, step: Step, intent: int = 0) -> Outcome:
+    def do(self, step: Action, intent: int = 0) -> Outcome:
         self.done += 1
         return Done()
 

@@ -13,7 +13,7 @@ from advisor.journal.journal import Order, StoreJournal
 from advisor.journal.settle import PATIENCE_MS, Directed, Facts, Settling, settlement
 from advisor.register.model import Begin, Ending, Entry, Stand, Stop, Submission, Suspend
 from advisor.statements import statement
-from advisor.steps import CapAtNextLaunch, Pause, Promise, Start, Step, Tell, Terminate
+from advisor.steps import Action, CapAtNextLaunch, Pause, Promise, Start, Tell, Terminate
 from advisor.written import to_text
 from tests.advisor.journal.journal_parts import T0, Hands
 from tests.stores import open_store
@@ -23,7 +23,7 @@ WANTED = Submission(command=("train",), user="ann", project="guests")
 SETTINGS = (("TF_FORCE_GPU_ALLOW_GROWTH", "true"),)
 
 
-def deed(step: Step | None, job: str = "fallow:1", **more: Any) -> Deed:
+def deed(step: Action | None, job: str = "fallow:1", **more: Any) -> Deed:
     return Deed(
         number=5,
         begun=Moment(at_ms=T0),
@@ -92,7 +92,7 @@ IN_FLIGHT = entry(directive=Suspend(number=5), stand=Stand.RUNNING, gpus=("g",))
     ],
 )
 def test_each_way_to_be_interrupted_is_settled(
-    step: Step | None, facts: Facts, result: Result | None
+    step: Action | None, facts: Facts, result: Result | None
 ) -> None:
     found = settlement(deed(step, "fallow:1" if step is None else step.job), facts, NOW)
     assert (None if found is None else found.result) == result
@@ -106,7 +106,7 @@ def test_a_launcher_that_never_answers_is_handed_to_a_person() -> None:
     assert "fallow jobs" in found.found
 
 
-steps = st.from_type(Step)
+steps = st.from_type(Action)
 entries = st.none() | st.from_type(Entry)
 directed = st.none() | st.builds(Directed, handled=st.booleans(), failed=st.none() | st.text())
 facts = st.builds(Facts, directed=directed, entry=entries, told=st.booleans())
@@ -114,7 +114,7 @@ facts = st.builds(Facts, directed=directed, entry=entries, told=st.booleans())
 
 @given(steps, facts, st.integers(0, 10**8))
 def test_what_was_never_given_is_never_called_done_and_what_was_is_never_called_undone(
-    step: Step, found: Facts, age_ms: int
+    step: Action, found: Facts, age_ms: int
 ) -> None:
     job = "fallow:1"
     ruled = settlement(deed(step, job), found, Moment(at_ms=T0 + age_ms))
@@ -132,7 +132,7 @@ def test_what_was_never_given_is_never_called_done_and_what_was_is_never_called_
 
 
 @given(steps, facts)
-def test_nothing_stays_open_for_ever(step: Step, found: Facts) -> None:
+def test_nothing_stays_open_for_ever(step: Action, found: Facts) -> None:
     assert settlement(deed(step), found, Moment(at_ms=T0 + PATIENCE_MS)) is not None
 
 

@@ -12,7 +12,7 @@ from advisor.journal.shelf import Shelf
 from advisor.journal.switch import Setting, Switch, read_file, stop_file, write_file
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, Job
-from advisor.steps import Step
+from advisor.steps import Action
 from collector.store.database import Store
 from tests.advisor.journal.journal_parts import T0, Hands, cluster
 from tests.stores import open_store
@@ -30,9 +30,9 @@ class Throws:
 
     def __init__(self, throw: object) -> None:
         self._throw = throw
-        self.done: list[Step] = []
+        self.done: list[Action] = []
 
-    def do(self, step: Step, intent: int = 0) -> Outcome:
+    def do(self, step: Action, intent: int = 0) -> Outcome:
         self.done.append(step)
         if len(self.done) == 2 and callable(self._throw):
             self._throw()

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.plan import Plan
-from advisor.register.model import Directive, Entry
-from advisor.steps import Pause, Start, Step, Tell
+from advisor.register.model import Command, Entry
+from advisor.steps import Action, Pause, Start, Tell
 from advisor.written import Unreadable, from_text, to_text
 
-KINDS: tuple[Any, ...] = (Step, Plan, Directive, Entry)
+KINDS: tuple[Any, ...] = (Action, Plan, Command, Entry)
 
 
 @pytest.mark.slow
@@ -28,23 +28,23 @@ def test_every_value_comes_back_as_it_was(kind: Any, found: st.DataObject) -> No
     assert back == value or "nan" in text
 
 
-@given(st.from_type(Step), st.text(), st.integers())
+@given(st.from_type(Action), st.text(), st.integers())
 def test_what_a_newer_version_writes_beside_known_fields_is_passed_over(
-    step: Step, name: str, value: int
+    step: Action, name: str, value: int
 ) -> None:
-    tree = json.loads(to_text(step, Step))
-    assert from_text(Step, json.dumps({f"new_{name}": value, **tree})) == step
+    tree = json.loads(to_text(step, Action))
+    assert from_text(Action, json.dumps({f"new_{name}": value, **tree})) == step
 
 
 def test_a_field_that_an_older_version_did_not_write_takes_its_default() -> None:
-    assert from_text(Step, '{"is":"Start","job":"a","gpus":["g"]}') == Start(job="a", gpus=("g",))
+    assert from_text(Action, '{"is":"Start","job":"a","gpus":["g"]}') == Start(job="a", gpus=("g",))
 
 
 def test_numbers_stay_what_they_were() -> None:
-    start = from_text(Step, to_text(Start(job="a", gpus=("g",), share=1 / 3), Step))
+    start = from_text(Action, to_text(Start(job="a", gpus=("g",), share=1 / 3), Action))
     assert start.share == 1 / 3
-    strange = to_text(Start(job="a", gpus=(), share=math.inf), Step)
-    assert from_text(Step, strange).share == math.inf
+    strange = to_text(Start(job="a", gpus=(), share=math.inf), Action)
+    assert from_text(Action, strange).share == math.inf
     assert "Infinity" not in strange
 
 
@@ -64,11 +64,11 @@ def test_numbers_stay_what_they_were() -> None:
 )
 def test_what_is_not_understood_is_refused_with_its_place(text: str, said: str) -> None:
     with pytest.raises(Unreadable, match=said):
-        from_text(Step, text)
+        from_text(Action, text)
 
 
 def test_a_line_is_a_line_whatever_is_said_in_it() -> None:
     told = Tell(job="a", message='two\nlines, "quoted", \x00 and ü')
-    assert "\n" not in to_text(told, Step)
-    assert from_text(Step, to_text(told, Step)) == told
+    assert "\n" not in to_text(told, Action)
+    assert from_text(Action, to_text(told, Action)) == told
     assert from_text(Pause, to_text(Pause(job="a"))) == Pause(job="a")

@@ -5,14 +5,14 @@ import pytest
 from advisor.engines.engine import Done, Failed, Late, Outcome
 from advisor.journal.deeds import Deed, Moment, Result
 from advisor.journal.settle import PATIENCE_MS, Facts, settlement
-from advisor.steps import Pause, Resume, Step
+from advisor.steps import Action, Pause, Resume
 from collector.model import GpuUuid, JobId
 
 JOB = JobId("pid:here/7@1")
 PAUSE, RESUME = Pause(job=JOB), Resume(job=JOB, gpus=(GpuUuid("g"),))
 
 
-def deed(step: Step) -> Deed:
+def deed(step: Action) -> Deed:
     return Deed(
         number=3,
         plan=None,
@@ -31,13 +31,13 @@ def deed(step: Step) -> Deed:
     ("shown", "result"),
     [(Done(note="it is off its GPUs"), Result.DONE), (Failed(found="it runs as before"), Result.FAILED)],
 )
-def test_what_the_driver_shows_settles_it(step: Step, shown: Outcome, result: Result) -> None:
+def test_what_the_driver_shows_settles_it(step: Action, shown: Outcome, result: Result) -> None:
     found = settlement(deed(step), Facts(foreign=shown), Moment(at_ms=2_000))
     assert found is not None and found.result is result
 
 
 @pytest.mark.parametrize("step", [PAUSE, RESUME])
-def test_what_is_under_way_is_waited_for_and_then_handed_to_a_person(step: Step) -> None:
+def test_what_is_under_way_is_waited_for_and_then_handed_to_a_person(step: Action) -> None:
     under_way = Facts(foreign=Late(found="its processes are locked"))
     assert settlement(deed(step), under_way, Moment(at_ms=1_000 + PATIENCE_MS - 1)) is None
     late = settlement(deed(step), under_way, Moment(at_ms=1_000 + PATIENCE_MS))
@@ -46,6 +46,6 @@ def test_what_is_under_way_is_waited_for_and_then_handed_to_a_person(step: Step)
 
 
 @pytest.mark.parametrize("step", [PAUSE, RESUME])
-def test_what_nobody_can_ask_about_is_handed_to_a_person_at_once(step: Step) -> None:
+def test_what_nobody_can_ask_about_is_handed_to_a_person_at_once(step: Action) -> None:
     found = settlement(deed(step), Facts(), Moment(at_ms=1_001))
     assert found is not None and found.result is Result.UNKNOWN

@@ -14,8 +14,8 @@ from advisor.register.kept import Change, read_leases, write_changes
 from advisor.register.life import in_flight
 from advisor.register.model import (
     Begin,
+    Command,
     Continue,
-    Directive,
     Entry,
     Report,
     Reshape,
@@ -55,7 +55,7 @@ class Leases:
         self.devices = Devices(self.entries.values(), lambda uuid: False)
         self.reviewer = Reviewer(SIGNER, self.numbers, self.devices)
 
-    def give(self, job: JobId, directive: Directive) -> None:
+    def give(self, job: JobId, directive: Command) -> None:
         entry = self.entries[job]
         signed = SIGNER.signed(entry, directive, self.now_ms)
         try:
@@ -129,7 +129,7 @@ def test_a_gpu_is_never_leased_twice_whoever_says_what(
         }
 
 
-def next_order(leases: Leases, entry: Entry, gpus: tuple[GpuUuid, ...], share: float) -> Directive:
+def next_order(leases: Leases, entry: Entry, gpus: tuple[GpuUuid, ...], share: float) -> Command:
     leases.number = number = max(leases.number, leases.numbers.newest_known()) + 1
     match entry.stand:
         case Stand.RUNNING if share < 1:

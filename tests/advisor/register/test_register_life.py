@@ -10,8 +10,8 @@ from advisor.register import life
 from advisor.register.life import Refused, Unable, attained_gpu_s, in_flight, lapsing, leased
 from advisor.register.model import (
     Begin,
+    Command,
     Continue,
-    Directive,
     Ending,
     Entry,
     Mobility,
@@ -34,9 +34,9 @@ def fresh(**changes: object) -> Entry:
     return life.submitted(JOB, submission(**changes), 1_000)
 
 
-def told(number: int, verb: int, count: int) -> Directive:
+def told(number: int, verb: int, count: int) -> Command:
     gpus = GPUS[:count]
-    kinds: tuple[Directive, ...] = (
+    kinds: tuple[Command, ...] = (
         Begin(number=number, gpus=gpus),
         Suspend(number=number),
         Continue(number=number, gpus=gpus),

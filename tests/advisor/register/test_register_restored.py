@@ -13,7 +13,7 @@ from advisor.register.claims import Unproven
 from advisor.register.life import attained_gpu_s, in_flight, leased
 from advisor.register.model import (
     Begin,
-    Directive,
+    Command,
     Ending,
     Entry,
     Mobility,
@@ -68,7 +68,7 @@ class World:
             self.register.give(entry.id, Begin(number=number, gpus=gpus)),  # type: ignore[arg-type]
         )
 
-    def does(self, job: JobId, directive: Directive) -> str:
+    def does(self, job: JobId, directive: Command) -> str:
         """Have it told, and carried out; what its launcher can show of that."""
         entry = self.register.give(job, directive)
         assert entry.directive is not None and entry.directive.proof

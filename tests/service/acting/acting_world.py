@@ -18,8 +18,8 @@ from typing import Any
 from advisor.model import ProjectName
 from advisor.register.model import (
     Begin,
+    Command,
     Continue,
-    Directive,
     Ending,
     Launcher,
     Mobility,
@@ -158,7 +158,7 @@ class StandIn:
 
     def __init__(self, desk: Any, caller: Caller, job: str, *, after: int = 0, deaf: bool = False) -> None:
         self.job, self.caller, self._desk = JobId(job), caller, desk
-        self.told: list[Directive] = []
+        self.told: list[Command] = []
         self.places: list[dict[str, Any]] = []
         self.handled, self.deaf = after, deaf
         self.gpus: tuple[GpuUuid, ...] = ()
@@ -207,11 +207,11 @@ class StandIn:
                 if "place" in row:
                     self.places.append(row["place"])
                 elif "directive" in row:
-                    await self._loop.run_in_executor(None, self._obey, from_tree(Directive, row["directive"]))
+                    await self._loop.run_in_executor(None, self._obey, from_tree(Command, row["directive"]))
         finally:
             await following.aclose()
 
-    def _obey(self, directive: Directive) -> None:
+    def _obey(self, directive: Command) -> None:
         self.told.append(directive)
         if self.deaf:
             return

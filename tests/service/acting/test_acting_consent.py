@@ -12,7 +12,7 @@ from advisor.consent import Kind
 from advisor.engines.engine import Done, Stale
 from advisor.register.consents import ConsentBook
 from advisor.register.register import open_register
-from advisor.steps import Pause, Step
+from advisor.steps import Action, Pause
 from collector.clock import SystemClock
 from collector.model import JobId
 from service.acting.consenting import Consenting, ConsentParts, Consents
@@ -98,9 +98,9 @@ class Noting:
     """An engine that notes what it was asked to do."""
 
     def __init__(self) -> None:
-        self.done: list[Step] = []
+        self.done: list[Action] = []
 
-    def do(self, step: Step, intent: int = 0) -> Done:
+    def do(self, step: Action, intent: int = 0) -> Done:
         self.done.append(step)
         return Done()
 

@@ -14,7 +14,7 @@ from advisor.engines.engine import Failed, Outcome
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState, Job, Placement, Project, Reservation, Telemetry
 from advisor.register.register import open_register
-from advisor.steps import Move, Pause, Requeue, Resize, Start, Step, Tell
+from advisor.steps import Action, Move, Pause, Requeue, Resize, Start, Tell
 from collector.store.database import Store
 from service.acting.applying import Applying
 from service.acting.books import Books, open_books
@@ -60,10 +60,10 @@ class Rig:
         state = replace(self.engine.would_be(), as_of_ms=self.clock.now_ms(), actions=())
         return self.books.remember(state)
 
-    def do(self, step: Step, intent: int = 0) -> Outcome:
+    def do(self, step: Action, intent: int = 0) -> Outcome:
         return Failed(found="the node is on fire") if self.breaks else self.engine.do(step, intent)
 
-    def turn(self, *steps: Step, **advice: Any) -> list[dict[str, Any]]:
+    def turn(self, *steps: Action, **advice: Any) -> list[dict[str, Any]]:
         """One cycle in which policies advise these steps; the plans that wait then."""
         said = [Advice(action=ActionClass.RECLAIM, what="x", why="y", steps=steps, **advice)] if steps else []
         cycle = run_cycle(
@@ -340,7 +340,7 @@ def test_the_bound_on_disturbances_counts_what_was_approved(tmp_path: Path) -> N
     ],
 )
 def test_undoing_puts_a_job_back_where_it_was(
-    tmp_path: Path, step: Step, before: tuple[str, ...], after: tuple[str, ...]
+    tmp_path: Path, step: Action, before: tuple[str, ...], after: tuple[str, ...]
 ) -> None:
     modes = dict.fromkeys(ActionClass, Mode.OFF)
     modes |= {

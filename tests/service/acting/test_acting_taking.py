@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.steps import Move, Pause, Resize, Start, Step
+from advisor.steps import Action, Move, Pause, Resize, Start
 from collector.model import JobId
 from service.acting.errors import WrongState
 from service.acting.taking import taken
@@ -74,6 +74,6 @@ def test_while_acting_is_stopped_jobs_give_back_and_take_nothing(tmp_path: Path)
         (Pause(job="a"), ()),
     ],
 )
-def test_what_a_step_takes_is_what_its_job_has_not(step: Step, more: tuple[str, ...]) -> None:
+def test_what_a_step_takes_is_what_its_job_has_not(step: Action, more: tuple[str, ...]) -> None:
     state = cluster(calm("a", max_gpus=3), on={"a": ("n/0", "n/1")})
     assert taken(step, state) == more

@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from advisor.register.model import Directive
+from advisor.register.model import Command
 from service.acting.activity import COMMANDS
 from service.api.port import Caller
 from tests.service.acting.acting_world import ANNA, BO, ROOT, Stage, StandIn, stage, wanted
@@ -92,5 +92,5 @@ def test_the_kill_switch_and_the_longest_wait_are_told(tmp_path: Path) -> None:
 
 
 def test_each_command_has_a_word() -> None:
-    assert set(COMMANDS) == set(get_args(Directive))
+    assert set(COMMANDS) == set(get_args(Command))
     assert len(set(COMMANDS.values())) == len(COMMANDS)

@@ -16,7 +16,7 @@ from advisor.journal.journal import StoreJournal
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState, Gpu, Job, Placement
 from advisor.register.memory_watch import MEND_MS
-from advisor.register.model import Directive, Entry, Stand
+from advisor.register.model import Command, Entry, Stand
 from advisor.register.register import Register, open_register
 from advisor.register.shares import Device, Mps, Terms, terms
 from collector.model import GpuUuid, JobId, NodeName, ProcessKey, ProcessSample
@@ -76,7 +76,7 @@ class Rig:
         return entry.id
 
     def heard(self, before: Entry | None, after: Entry) -> None:
-        directive: Directive | None = after.directive
+        directive: Command | None = after.directive
         if self.there and directive is not None and after.handled < directive.number:
             threading.Thread(target=acknowledge, args=(self.register, after)).start()
 

@@ -27,7 +27,7 @@ from advisor.register.pair_book import PairBook
 from advisor.register.pair_watch import Pair
 from advisor.register.register import Register, open_register
 from advisor.register.shares import Device, Mps, Terms, terms
-from advisor.steps import Move, Start, Step
+from advisor.steps import Action, Move, Start
 from collector.model import GpuUuid, JobId, NodeName
 from collector.store.database import Store
 from service.acting.pair_watching import PairWatching
@@ -83,7 +83,7 @@ class Rig:
         self.speed[entry.id], self.steps[entry.id] = 10.0, 0.0
         return entry.id
 
-    def do(self, *steps: Step) -> None:
+    def do(self, *steps: Action) -> None:
         for step in steps:
             self.journal.saw(self.state())
             number = self.journal.intends(self.clock.now_ms(), step)

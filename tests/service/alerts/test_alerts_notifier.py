@@ -6,7 +6,7 @@ import pytest
 
 from advisor.engines.engine import Done, Failed, Late, Outcome, Stale, Unsupported
 from advisor.engines.telling import Notice, Told, tell
-from advisor.steps import Pause, Step, Tell
+from advisor.steps import Action, Pause, Tell
 from collector.model import JobId
 from collector.store.errors import StoreFull
 from service.alerts.notifier import LaunchedToo, MessageNotifier
@@ -20,9 +20,9 @@ class Hand:
     """An engine whose outcome a test chooses."""
 
     outcome: Outcome
-    done: list[Step] = field(default_factory=list)
+    done: list[Action] = field(default_factory=list)
 
-    def do(self, step: Step, intent: int = 0) -> Outcome:
+    def do(self, step: Action, intent: int = 0) -> Outcome:
         self.done.append(step)
         return self.outcome
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from advisor.register.model import (
     Begin,
+    Command,
     Continue,
-    Directive,
     Mobility,
     Release,
     Requeued,
@@ -130,7 +130,7 @@ def histories(draw: st.DrawFn) -> World:
     return world
 
 
-def _directive(draw: st.DrawFn, number: int) -> Directive:
+def _directive(draw: st.DrawFn, number: int) -> Command:
     kind = draw(directive_kinds)
     if kind in (Begin, Continue, Reshape):
         return kind(number=number, gpus=draw(gpus), settings=draw(setting))  # type: ignore[no-any-return]

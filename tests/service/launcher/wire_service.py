@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
-from advisor.register.model import Directive
+from advisor.register.model import Command
 from advisor.written import to_tree
 
 LIMIT_S = 60.0
@@ -84,9 +84,9 @@ class WireService:
         self.stop()
         self.start()
 
-    def tell(self, directive: Directive) -> None:
+    def tell(self, directive: Command) -> None:
         with self.changed:
-            self.told.append({"directive": to_tree(directive, Directive)})
+            self.told.append({"directive": to_tree(directive, Command)})
             self.changed.notify_all()
 
     def lease(self, number: int, proof: str) -> None:
