@@ -17,7 +17,7 @@ from advisor.engines.checkpointer import Checkpointer
 from advisor.engines.engine import SLICE_S, Done, Failed, Interrupted, Late, Outcome, Stale, Unsupported
 from advisor.engines.moving import Moving
 from advisor.engines.telling import Notice, Notifier, tell
-from advisor.register.foreign import ForeignBook, Paused, Seen
+from advisor.register.foreign import ExternalJobStore, Paused, Seen
 from advisor.steps import (
     Action,
     CapAtNextLaunch,
@@ -86,14 +86,14 @@ class NoLease:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class ExternalEngineDependencies:
     """What the engine works with. ``checkpointer``: ``None`` while pausing is off. ``node``: this machine.
 
     ``account_uid`` is the number of an account by its name, ``None`` when there is none here. ``listed`` are
     those that the driver lists on this machine's GPUs. ``lease`` keeps GPUs for a job that comes back.
     """
 
-    book: ForeignBook
+    book: ExternalJobStore
     sightings: Sightings
     ways: Sequence[Notifier]
     checkpointer: Checkpointer | None
@@ -103,13 +103,13 @@ class Parts:
     lease: Lease = field(default_factory=NoLease)
 
 
-class ForeignEngine:
+class ExternalEngine:
     """Carries out what can be done to jobs that Fallow did not launch; safe from any thread.
 
     ``interrupt`` ends every wait. What moves meanwhile goes on.
     """
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ExternalEngineDependencies) -> None:
         self._book, self._sightings = parts.book, parts.sightings
         self._ways, self._checkpointer = tuple(parts.ways), parts.checkpointer
         self._node, self._account_uid = parts.node, parts.account_uid

@@ -17,13 +17,13 @@ from advisor.register.model import (
     Begin,
     Command,
     Continue,
-    Entry,
-    Mobility,
+    Elasticity,
+    JobRecord,
+    JobState,
     Release,
     Requeued,
     Reshape,
     Say,
-    Stand,
     Stop,
     Suspend,
 )
@@ -46,7 +46,7 @@ from advisor.steps import (
 from collector.clock import Clock
 from collector.model import GpuUuid, JobId
 
-Agree = Callable[[Entry, tuple[GpuUuid, ...], float], Terms]
+Agree = Callable[[JobRecord, tuple[GpuUuid, ...], float], Terms]
 """How an entry would hold a share of each of these GPUs: what keeps sharers apart, and the environment."""
 
 
@@ -143,7 +143,7 @@ class LocalEngine:
                     "or is lost, the job keeps what it had and what it was to get"
                 )
 
-    def _order(self, step: Action, number: int, entry: Entry) -> Command | Turn | Unsupported:
+    def _order(self, step: Action, number: int, entry: JobRecord) -> Command | Turn | Unsupported:
         match step:
             case Start():
                 return self._begin(step, number, entry)
@@ -172,7 +172,7 @@ class LocalEngine:
             case _:
                 assert_never(step)
 
-    def _begin(self, step: Start, number: int, entry: Entry) -> Begin:
+    def _begin(self, step: Start, number: int, entry: JobRecord) -> Begin:
         terms = self._agree(entry, step.gpus, step.share)
         return Begin(
             number=number,
@@ -184,7 +184,7 @@ class LocalEngine:
             reason=step.reason,
         )
 
-    def _continue(self, step: Resume, number: int, entry: Entry) -> Continue:
+    def _continue(self, step: Resume, number: int, entry: JobRecord) -> Continue:
         share = entry.submission.share if step.share is None else step.share
         terms = self._agree(entry, step.gpus, share)
         return Continue(
@@ -198,7 +198,7 @@ class LocalEngine:
         )
 
     def _reshape(
-        self, entry: Entry, number: int, gpus: tuple[GpuUuid, ...], share: float, reason: str
+        self, entry: JobRecord, number: int, gpus: tuple[GpuUuid, ...], share: float, reason: str
     ) -> Reshape:
         terms = self._agree(entry, gpus, share)
         return Reshape(
@@ -211,7 +211,7 @@ class LocalEngine:
             reason=reason,
         )
 
-    def _timeout_s(self, directive: Command, entry: Entry) -> float:
+    def _timeout_s(self, directive: Command, entry: JobRecord) -> float:
         patience, wanted = self._patience, entry.submission
         match directive:
             case Begin() | Release() | Say():
@@ -219,20 +219,20 @@ class LocalEngine:
             case Suspend() | Requeued() | Stop():
                 return patience.answer_s + wanted.grace_s
             case Reshape() | Continue():
-                grace_s = 0.0 if wanted.mobility is Mobility.ELASTIC else wanted.grace_s
+                grace_s = 0.0 if wanted.mobility is Elasticity.ELASTIC else wanted.grace_s
                 return patience.reshape_s + grace_s
             case _:
                 assert_never(directive)
 
 
-def outcome(entry: Entry, number: int) -> Outcome | None:
+def outcome(entry: JobRecord, number: int) -> Outcome | None:
     """What came of directive ``number``, by how its entry stands; ``None`` while that is open. Pure."""
     newest = 0 if entry.directive is None else entry.directive.number
     if entry.handled >= number:
         if entry.failed is not None and newest == number:
             return Failed(found=entry.failed)
         return Done(note=entry.said)
-    if entry.stand is Stand.ENDED:
+    if entry.stand is JobState.ENDED:
         if newest == number and isinstance(entry.directive, Stop):
             return Done(note=entry.said)
         return Failed(found=f"{entry.id} ended before it was carried out")
@@ -241,8 +241,8 @@ def outcome(entry: Entry, number: int) -> Outcome | None:
     return None
 
 
-def _promised(entry: Entry, step: Promise) -> Entry:
-    if entry.stand not in (Stand.PENDING, Stand.PAUSED):
+def _promised(entry: JobRecord, step: Promise) -> JobRecord:
+    if entry.stand not in (JobState.PENDING, JobState.PAUSED):
         raise Refused(f"Promise {entry.id}: the job is {entry.stand.value}, and waits no more")
     return replace(entry, promised_ms=step.start_ms, promised_gpus=step.gpus)
 

@@ -17,7 +17,7 @@ from advisor.engines.engine import Outcome
 from advisor.engines.local import outcome
 from advisor.journal.deeds import Deed, Moment, Result, age_ms, result_of
 from advisor.journal.journal import StoreJournal
-from advisor.register.model import Entry
+from advisor.register.model import JobRecord
 from advisor.register.state import is_ours
 from advisor.statements import asked
 from advisor.steps import (
@@ -63,7 +63,7 @@ class Facts:
     """
 
     directed: Directed | None = None
-    entry: Entry | None = None
+    entry: JobRecord | None = None
     told: bool = False
     foreign: Outcome | None = None
 
@@ -111,7 +111,7 @@ class Settling:
         self,
         store: "Store",
         journal: StoreJournal,
-        entry_of: Callable[[JobId], Entry | None],
+        entry_of: Callable[[JobId], JobRecord | None],
         foreign: ForeignOutcome = lambda step: None,
     ) -> None:
         self._store, self._journal, self._entry_of = store, journal, entry_of
@@ -150,7 +150,7 @@ class Settling:
             yield deed, Facts(directed=directed, entry=entry, told=bool(row["told"]), foreign=foreign)
 
 
-def _of_directive(deed: Deed, directed: Directed, entry: Entry | None, now: Moment) -> Settlement | None:
+def _of_directive(deed: Deed, directed: Directed, entry: JobRecord | None, now: Moment) -> Settlement | None:
     if directed.handled:
         if directed.failed is not None:
             return Settlement(result=Result.FAILED, found=directed.failed)
@@ -174,7 +174,7 @@ def _of_foreign(deed: Deed, shown: Outcome, now: Moment) -> Settlement | None:
     return None if age_ms(deed.begun, now) < PATIENCE_MS else _unknown(found)
 
 
-def _of_settings(step: CapAtNextLaunch, entry: Entry) -> Settlement:
+def _of_settings(step: CapAtNextLaunch, entry: JobRecord) -> Settlement:
     if set(step.settings) <= set(entry.next_launch):
         return Settlement(result=Result.DONE, found="the settings are kept for its next launch")
     return _undone("the settings are not kept for its next launch")

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from advisor.register.life import attained_gpu_s, heard, in_flight, leased, newest_number, seen
-from advisor.register.model import Entry, Mobility, Report, Stand
+from advisor.register.model import Elasticity, JobRecord, JobState, Report
 from advisor.register.signing import LEAVING, PLACING, CommandProof
 from collector.model import GpuUuid
 
-HOLDING = (Stand.STARTING, Stand.RUNNING)
+HOLDING = (JobState.STARTING, JobState.RUNNING)
 UNDONE = "an older backup was put back, and its launcher knew that number already; order it again"
 
 
@@ -45,13 +45,13 @@ Claim = Proven | Void | Unproven
 
 
 def claim_of(
-    entry: Entry, report: Report, proof: CommandProof | None = None, given_again: int | None = None
+    entry: JobRecord, report: Report, proof: CommandProof | None = None, given_again: int | None = None
 ) -> Claim | None:
     """What the report claims beyond the register. ``proof``: what it shows, checked to be the service's word.
 
     ``given_again``: the number of an order that its launcher, which shows no proofs, took for an earlier one.
     """
-    if entry.stand is Stand.ENDED or report.ending is not None:
+    if entry.stand is JobState.ENDED or report.ending is not None:
         return None
     proof = proof if proof is not None and proof.number == report.handled else None
     directive = entry.directive
@@ -69,7 +69,7 @@ def claim_of(
     return None
 
 
-def taken_in(entry: Entry, report: Report, claim: Claim | None, now_ms: int) -> Entry:
+def taken_in(entry: JobRecord, report: Report, claim: Claim | None, now_ms: int) -> JobRecord:
     """The entry after its launcher's word, with what of the claim is believed.
 
     What was asked of it since the backup was put back is undone, and told as failed. Whether it was its owner
@@ -90,13 +90,13 @@ def taken_in(entry: Entry, report: Report, claim: Claim | None, now_ms: int) -> 
             assert_never(claim)
 
 
-def displaced(entry: Entry, why: str, now_ms: int) -> Entry:
+def displaced(entry: JobRecord, why: str, now_ms: int) -> JobRecord:
     """An entry whose GPUs were given to somebody else since: it holds none until its launcher proves where it
     stands, or it is given some."""
     left = replace(entry, attained_gpu_s=attained_gpu_s(entry, now_ms), counted_ms=None, gpus=())
     return replace(
         left,
-        stand=Stand.PENDING if entry.submission.mobility is Mobility.RIGID else Stand.PAUSED,
+        stand=JobState.PENDING if entry.submission.mobility is Elasticity.RIGID else JobState.PAUSED,
         share=entry.submission.share,
         paused_on=entry.gpus,
         started_ms=None,
@@ -106,7 +106,7 @@ def displaced(entry: Entry, why: str, now_ms: int) -> Entry:
     )
 
 
-def _caught_up(entry: Entry, report: Report, claim: Proven, now_ms: int) -> Entry:
+def _caught_up(entry: JobRecord, report: Report, claim: Proven, now_ms: int) -> JobRecord:
     holds = bool(report.gpus)
     return replace(
         entry,
@@ -120,7 +120,7 @@ def _caught_up(entry: Entry, report: Report, claim: Proven, now_ms: int) -> Entr
         leased_ms=(entry.leased_ms or entry.submitted_ms) if holds else None,
         placed_ms=claim.proof.given_ms if holds else None,
         started_ms=(entry.started_ms or now_ms) if holds else None,
-        paused_on=entry.gpus if report.stand is Stand.PAUSED else (),
+        paused_on=entry.gpus if report.stand is JobState.PAUSED else (),
         promised_ms=None,
         promised_gpus=(),
         held_by_user=False,
@@ -128,7 +128,7 @@ def _caught_up(entry: Entry, report: Report, claim: Proven, now_ms: int) -> Entr
     )
 
 
-def _ahead(entry: Entry, report: Report, proof: CommandProof | None) -> Claim:
+def _ahead(entry: JobRecord, report: Report, proof: CommandProof | None) -> Claim:
     if proof is None:
         on = f" and runs on {', '.join(report.gpus)}" if report.gpus else ""
         return Unproven(

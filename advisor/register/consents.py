@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collector.store.database import Store
 
 
-class ConsentBook:
+class ConsentStore:
     """The table consents. Every call blocks for the store; raises StoreError."""
 
     def __init__(self, store: "Store", clock: Clock) -> None:

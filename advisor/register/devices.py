@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from advisor.register.life import Refused, leased, shares_held
-from advisor.register.model import Entry
+from advisor.register.model import JobRecord
 from advisor.transition import SHARE_SLACK
 from collector.model import GpuUuid, JobId
 
@@ -20,7 +20,7 @@ class Taken(Refused):
 class Devices:
     """The leased GPUs of one register; its owner calls it under its own lock."""
 
-    def __init__(self, entries: Iterable[Entry], is_simulated: Callable[[str], bool]) -> None:
+    def __init__(self, entries: Iterable[JobRecord], is_simulated: Callable[[str], bool]) -> None:
         self._is_simulated = is_simulated
         self._on: defaultdict[GpuUuid, dict[JobId, float]] = defaultdict(dict)
         self._doubted_ms: dict[GpuUuid, int] = {}
@@ -31,25 +31,25 @@ class Devices:
         """Who holds which share of each leased GPU now, what is about to be given included."""
         return {uuid: dict(holders) for uuid, holders in self._on.items() if holders}
 
-    def change(self, before: Entry | None, after: Entry) -> None:
+    def change(self, before: JobRecord | None, after: JobRecord) -> None:
         """Count what the entry holds after a change. Raises ``Taken``, and counts as before."""
         self.must_fit(before, after)
         if before is not None:
             self.release(before)
         self.hold(after)
 
-    def hold(self, entry: Entry) -> None:
+    def hold(self, entry: JobRecord) -> None:
         """The entry holds what is leased to it; unasked, as where a write that failed is undone for all."""
         for uuid, share in shares_held(entry).items():
             self._on[uuid][entry.id] = share
             self._doubted_ms.pop(uuid, None)
 
-    def release(self, entry: Entry) -> None:
+    def release(self, entry: JobRecord) -> None:
         """The entry holds nothing of what is leased to it."""
         for uuid in leased(entry):
             self._on[uuid].pop(entry.id, None)
 
-    def must_fit(self, before: Entry | None, after: Entry) -> None:
+    def must_fit(self, before: JobRecord | None, after: JobRecord) -> None:
         """Raise ``Taken`` where ``after`` holds more than ``before``, of what others hold or nobody can."""
         had = set() if before is None else set(leased(before))
         invented = [uuid for uuid in leased(after) if uuid not in had and self._is_simulated(uuid)]
@@ -58,7 +58,7 @@ class Devices:
         for uuid, jobs in self.in_the_way(before, after).items():
             raise Taken(f"giving {uuid} to {after.id}: {', '.join(jobs)} holds it; plan anew")
 
-    def in_the_way(self, before: Entry | None, after: Entry) -> dict[GpuUuid, tuple[JobId, ...]]:
+    def in_the_way(self, before: JobRecord | None, after: JobRecord) -> dict[GpuUuid, tuple[JobId, ...]]:
         """The GPUs of which ``after`` would hold more than others leave, and who those are."""
         had = {} if before is None else shares_held(before)
         return {
@@ -69,7 +69,7 @@ class Devices:
             and sum(others.values()) + wanted > 1 + SHARE_SLACK
         }
 
-    def doubt(self, before: Entry, after: Entry, now_ms: int) -> None:
+    def doubt(self, before: JobRecord, after: JobRecord, now_ms: int) -> None:
         """What was let go may be in use still: nobody saw the processes end."""
         left = [uuid for uuid in leased(before) if uuid not in leased(after)]
         self._doubted_ms.update(dict.fromkeys(left, now_ms))
@@ -84,7 +84,7 @@ class Devices:
         return frozenset(self._doubted_ms)
 
 
-def overfull(entries: Mapping[JobId, Entry]) -> dict[GpuUuid, tuple[JobId, ...]]:
+def overfull(entries: Mapping[JobId, JobRecord]) -> dict[GpuUuid, tuple[JobId, ...]]:
     """The GPUs of which these entries together hold more than there is, and who holds them. Pure."""
     shares: defaultdict[GpuUuid, dict[JobId, float]] = defaultdict(dict)
     for entry in entries.values():

@@ -12,7 +12,7 @@ from advisor.register.claims import displaced
 from advisor.register.devices import overfull
 from advisor.register.kept import Change, read_directives, write_changes
 from advisor.register.life import PLACING, shares_held
-from advisor.register.model import Entry
+from advisor.register.model import JobRecord
 from advisor.register.signing import placed_ms
 from advisor.transition import SHARE_SLACK
 from collector.model import GpuUuid, JobId
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 class Ended:
     """A lease that was one too many: of which job, on which GPU, and whose it stays."""
 
-    entry: Entry
+    entry: JobRecord
     gpu: GpuUuid
     stays: JobId
 
 
 def without_doubles(
-    store: "Store", entries: Mapping[JobId, Entry], now_ms: int
-) -> tuple[dict[JobId, Entry], tuple[Ended, ...]]:
+    store: "Store", entries: Mapping[JobId, JobRecord], now_ms: int
+) -> tuple[dict[JobId, JobRecord], tuple[Ended, ...]]:
     """The entries with room on every GPU, kept so in the store. Blocks. Raises StoreError.
 
     Who stays on a GPU is whom the service told to be there, by its own commands, and of several the newest.
@@ -54,7 +54,7 @@ def without_doubles(
     return settled, tuple(ended)
 
 
-def _rank(store: "Store", entry: Entry, uuid: GpuUuid) -> tuple[bool, int]:
+def _rank(store: "Store", entry: JobRecord, uuid: GpuUuid) -> tuple[bool, int]:
     told = any(
         isinstance(row["body"], PLACING) and uuid in row["body"].gpus and row["failed"] is None
         for row in read_directives(store, entry.id)

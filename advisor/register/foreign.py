@@ -74,7 +74,7 @@ class Checkpoint:
     ended_as: str | None = None
 
 
-class ForeignBook:
+class ExternalJobStore:
     """Reads and writes what is kept of foreign jobs. Every call blocks for the store; raises StoreError."""
 
     def __init__(self, store: "Store", clock: Clock) -> None:

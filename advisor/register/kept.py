@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from advisor.register.life import shares_held
-from advisor.register.model import Command, Entry
+from advisor.register.model import Command, JobRecord
 from advisor.statements import asked, statement
 from advisor.written import Unreadable, from_text, to_text
 from collector.model import GpuUuid, JobId
@@ -25,8 +25,8 @@ Row = dict[str, Any]
 class Change:
     """An entry as it is kept (``None``: not yet), and as it is to be kept."""
 
-    before: Entry | None
-    after: Entry
+    before: JobRecord | None
+    after: JobRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Kept:
     ``number`` is that of the newest entry, ``given`` that of the newest order (``numbers``).
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[JobRecord, ...]
     number: int
     given: int = 0
     unreadable: tuple[str, ...] = ()
@@ -44,11 +44,11 @@ class Kept:
 
 def read_register(store: "Store", ended: int) -> Kept:
     """Every entry that has not ended, and the newest ``ended`` others. Blocks. Raises StoreError."""
-    entries: list[Entry] = []
+    entries: list[JobRecord] = []
     unreadable: list[str] = []
     for row in asked(store, "read_entries", {"ended": ended}):
         try:
-            entries.append(from_text(Entry, row["body"]))
+            entries.append(from_text(JobRecord, row["body"]))
         except Unreadable as error:
             unreadable.append(str(error))
     number = asked(store, "last_entry", {})[0]["number"]
@@ -56,10 +56,10 @@ def read_register(store: "Store", ended: int) -> Kept:
     return Kept(entries=tuple(entries), number=int(number), given=int(given), unreadable=tuple(unreadable))
 
 
-def read_entry(store: "Store", job: JobId) -> Entry | None:
+def read_entry(store: "Store", job: JobId) -> JobRecord | None:
     """One entry, however old; ``None`` when there is none. Blocks."""
     rows = asked(store, "read_entry", {"job": job})
-    return from_text(Entry, rows[0]["body"]) if rows else None
+    return from_text(JobRecord, rows[0]["body"]) if rows else None
 
 
 def read_directives(store: "Store", job: JobId) -> tuple[Row, ...]:
@@ -141,7 +141,7 @@ _SCHEMAS = {
 }
 
 
-def _entry_row(entry: Entry) -> Row:
+def _entry_row(entry: JobRecord) -> Row:
     return {
         "job": entry.id,
         "number": number_of(entry.id),
@@ -174,7 +174,7 @@ def _handled(change: Change, at_ms: int) -> Iterable[Row]:
         yield {"job": after.id, "handled": after.handled, "at_ms": at_ms, "failed": after.failed}
 
 
-def _holds(entry: Entry | None) -> dict[GpuUuid, float]:
+def _holds(entry: JobRecord | None) -> dict[GpuUuid, float]:
     return {} if entry is None else shares_held(entry)
 
 

@@ -12,15 +12,15 @@ from advisor.register.model import (
     Begin,
     Command,
     Continue,
-    Ending,
-    Entry,
-    Mobility,
+    Elasticity,
+    ExitReason,
+    JobRecord,
+    JobState,
     Release,
     Report,
     Requeued,
     Reshape,
     Say,
-    Stand,
     Stop,
     Submission,
     Suspend,
@@ -39,26 +39,28 @@ class Unable(Refused):
     """The job is not made for it: nothing that comes later changes that."""
 
 
-def submitted(job: JobId, submission: Submission, now_ms: int) -> Entry:
+def submitted(job: JobId, submission: Submission, now_ms: int) -> JobRecord:
     """A new entry, waiting. Its launcher counts as heard: it has just asked."""
-    return Entry(id=job, submission=submission, submitted_ms=now_ms, heard_ms=now_ms, share=submission.share)
+    return JobRecord(
+        id=job, submission=submission, submitted_ms=now_ms, heard_ms=now_ms, share=submission.share
+    )
 
 
-def in_flight(entry: Entry) -> bool:
+def in_flight(entry: JobRecord) -> bool:
     """Whether its newest directive is still being carried out."""
     return (
-        entry.stand is not Stand.ENDED
+        entry.stand is not JobState.ENDED
         and entry.directive is not None
         and entry.directive.number > entry.handled
     )
 
 
-def lapsing(entry: Entry) -> bool:
+def lapsing(entry: JobRecord) -> bool:
     """Whether its launcher is lost and its workers hold its GPUs still."""
-    return entry.ending is not None and entry.stand is not Stand.ENDED
+    return entry.ending is not None and entry.stand is not JobState.ENDED
 
 
-def leased(entry: Entry) -> tuple[GpuUuid, ...]:
+def leased(entry: JobRecord) -> tuple[GpuUuid, ...]:
     """Every GPU that nobody else may have: those it holds and those that it is about to get."""
     if in_flight(entry) and isinstance(entry.directive, Reshape):
         coming = tuple(uuid for uuid in entry.directive.gpus if uuid not in entry.gpus)
@@ -66,7 +68,7 @@ def leased(entry: Entry) -> tuple[GpuUuid, ...]:
     return entry.gpus
 
 
-def shares_held(entry: Entry) -> dict[GpuUuid, float]:
+def shares_held(entry: JobRecord) -> dict[GpuUuid, float]:
     """The share of each leased GPU that is taken: the old one where it leaves, the larger where it stays."""
     if not (in_flight(entry) and isinstance(entry.directive, Reshape)):
         return dict.fromkeys(entry.gpus, entry.share)
@@ -75,15 +77,15 @@ def shares_held(entry: Entry) -> dict[GpuUuid, float]:
     return coming | kept
 
 
-def share_held(entry: Entry) -> float:
+def share_held(entry: JobRecord) -> float:
     """One share for all leased GPUs: the smallest while it moves, so that none looks given away twice."""
     return min(shares_held(entry).values(), default=entry.share)
 
 
-def objection(entry: Entry, directive: Command) -> Refused | None:
+def objection(entry: JobRecord, directive: Command) -> Refused | None:
     """Why the entry cannot be given this directive now; ``None`` when it can."""
     what = f"{type(directive).__name__} {entry.id}"
-    if entry.stand is Stand.ENDED:
+    if entry.stand is JobState.ENDED:
         return Refused(f"{what}: the job has ended")
     if lapsing(entry):
         return Refused(f"{what}: its launcher is gone; only its processes are awaited")
@@ -96,7 +98,7 @@ def objection(entry: Entry, directive: Command) -> Refused | None:
     return _unable(entry, directive, what) or _misplaced(entry, directive, what)
 
 
-def given(entry: Entry, directive: Command, now_ms: int) -> Entry:
+def given(entry: JobRecord, directive: Command, now_ms: int) -> JobRecord:
     """The entry with a directive in flight. Raises ``Refused`` (``Unable``: it never can)."""
     refused = objection(entry, directive)
     if refused is not None:
@@ -105,7 +107,7 @@ def given(entry: Entry, directive: Command, now_ms: int) -> Entry:
         case Begin() | Continue():
             placed = replace(
                 entry,
-                stand=Stand.STARTING,
+                stand=JobState.STARTING,
                 gpus=directive.gpus,
                 share=directive.share,
                 sharing=directive.sharing,
@@ -119,7 +121,7 @@ def given(entry: Entry, directive: Command, now_ms: int) -> Entry:
             )
             return replace(placed, directive=directive)
         case Stop() if not leased(entry):
-            return _ended(replace(entry, directive=directive), Ending.CANCELLED, now_ms, directive.reason)
+            return _ended(replace(entry, directive=directive), ExitReason.CANCELLED, now_ms, directive.reason)
         case Stop():
             return replace(entry, gpus=leased(entry), share=share_held(entry), directive=directive)
         case Reshape() | Suspend() | Requeued() | Release() | Say():
@@ -128,26 +130,26 @@ def given(entry: Entry, directive: Command, now_ms: int) -> Entry:
             assert_never(directive)
 
 
-def heard(entry: Entry, report: Report, now_ms: int) -> Entry:
+def heard(entry: JobRecord, report: Report, now_ms: int) -> JobRecord:
     """The entry after its launcher's word: an acknowledgement, an end, or a mere sign of life.
 
     A number that was never given to it acknowledges nothing (``claims``).
     """
-    if entry.stand is Stand.ENDED:
+    if entry.stand is JobState.ENDED:
         return entry
     entry, directive = seen(entry, report, now_ms), entry.directive
     if directive is not None and in_flight(entry) and report.handled == directive.number:
         entry = _acknowledged(replace(entry, handled=directive.number), directive, report, now_ms)
     elif entry.handled < report.handled < newest_number(entry):
         entry = replace(entry, handled=report.handled)
-    if report.ending is not None and entry.stand is not Stand.ENDED:
+    if report.ending is not None and entry.stand is not JobState.ENDED:
         entry = _ended(entry, report.ending, now_ms, report.failed or "", report.exit_code)
     return entry
 
 
-def seen(entry: Entry, report: Report, now_ms: int) -> Entry:
+def seen(entry: JobRecord, report: Report, now_ms: int) -> JobRecord:
     """The entry with its launcher's sign of life, and no more of its word than that."""
-    touched = entry.stand is Stand.PAUSED and entry.idled and report.attached is True
+    touched = entry.stand is JobState.PAUSED and entry.idled and report.attached is True
     return replace(
         entry,
         idled=entry.idled and not touched,
@@ -160,67 +162,67 @@ def seen(entry: Entry, report: Report, now_ms: int) -> Entry:
     )
 
 
-def newest_number(entry: Entry) -> int:
+def newest_number(entry: JobRecord) -> int:
     """The newest number of a directive that the register knows of."""
     return max(entry.handled, 0 if entry.directive is None else entry.directive.number)
 
 
-def silent(entry: Entry, now_ms: int, why: str) -> Entry:
+def silent(entry: JobRecord, now_ms: int, why: str) -> JobRecord:
     """Its launcher is lost: ended when it holds nothing, else its GPUs stay its own until ``vacated``."""
-    if entry.stand is Stand.ENDED:
+    if entry.stand is JobState.ENDED:
         return entry
     if not leased(entry):
-        return _ended(entry, Ending.LOST, now_ms, why)
-    return replace(entry, ending=Ending.LOST, said=why)
+        return _ended(entry, ExitReason.LOST, now_ms, why)
+    return replace(entry, ending=ExitReason.LOST, said=why)
 
 
-def unlaunched(entry: Entry, now_ms: int) -> Entry:
+def unlaunched(entry: JobRecord, now_ms: int) -> JobRecord:
     """A job that has just been told to stop is over where no launcher ever spoke: nothing of it can run."""
     directive = entry.directive
-    if entry.launcher is not None or entry.stand is Stand.ENDED or not isinstance(directive, Stop):
+    if entry.launcher is not None or entry.stand is JobState.ENDED or not isinstance(directive, Stop):
         return entry
-    return _ended(entry, Ending.CANCELLED, now_ms, directive.reason)
+    return _ended(entry, ExitReason.CANCELLED, now_ms, directive.reason)
 
 
-def forced(entry: Entry, directive: Stop, now_ms: int) -> Entry:
+def forced(entry: JobRecord, directive: Stop, now_ms: int) -> JobRecord:
     """The entry, ended by an operator whatever its launcher says or does; it holds nothing any more.
 
     Raises ``Refused`` where it has ended already.
     """
-    if entry.stand is Stand.ENDED:
+    if entry.stand is JobState.ENDED:
         raise Refused(f"cancel {entry.id}: the job has ended")
-    return _ended(replace(entry, directive=directive), Ending.CANCELLED, now_ms, directive.reason)
+    return _ended(replace(entry, directive=directive), ExitReason.CANCELLED, now_ms, directive.reason)
 
 
-def vacated(entry: Entry, now_ms: int) -> Entry:
+def vacated(entry: JobRecord, now_ms: int) -> JobRecord:
     """No process of a job whose launcher is lost is left: what it held is free."""
-    return _ended(entry, Ending.LOST, now_ms, entry.said) if lapsing(entry) else entry
+    return _ended(entry, ExitReason.LOST, now_ms, entry.said) if lapsing(entry) else entry
 
 
-def held(entry: Entry, said: str = HELD_BY_OWNER) -> Entry:
+def held(entry: JobRecord, said: str = HELD_BY_OWNER) -> JobRecord:
     """A waiting job is kept from being started, until its owner or an operator lets it go on."""
-    if entry.stand not in (Stand.PENDING, Stand.PAUSED):
+    if entry.stand not in (JobState.PENDING, JobState.PAUSED):
         raise Refused(f"hold {entry.id}: the job is {entry.stand.value}, and must be waiting")
     return replace(entry, held_by_user=True, said=said)
 
 
-def let_go(entry: Entry) -> Entry:
+def let_go(entry: JobRecord) -> JobRecord:
     """A waiting job may start again, and need not rest first."""
-    if entry.stand not in (Stand.PENDING, Stand.PAUSED):
+    if entry.stand not in (JobState.PENDING, JobState.PAUSED):
         raise Refused(f"resume {entry.id}: the job is {entry.stand.value}, and must be waiting or paused")
     return replace(entry, held_by_user=False, idled=False, acted_ms=None, failed=None, said="")
 
 
-def attained_gpu_s(entry: Entry, now_ms: int) -> float:
+def attained_gpu_s(entry: JobRecord, now_ms: int) -> float:
     """GPU-seconds that it has held so far."""
     if entry.counted_ms is None:
         return entry.attained_gpu_s
     return entry.attained_gpu_s + len(entry.gpus) * entry.share * max(0, now_ms - entry.counted_ms) / 1000
 
 
-def _unable(entry: Entry, directive: Command, what: str) -> Refused | None:
+def _unable(entry: JobRecord, directive: Command, what: str) -> Refused | None:
     wanted = entry.submission
-    if wanted.mobility is Mobility.RIGID and isinstance(directive, Suspend | Requeued | Reshape | Continue):
+    if wanted.mobility is Elasticity.RIGID and isinstance(directive, Suspend | Requeued | Reshape | Continue):
         return Unable(f"{what}: the job can neither be resized nor checkpointed; it only runs to its end")
     if not isinstance(directive, PLACING):
         return None
@@ -234,16 +236,16 @@ def _unable(entry: Entry, directive: Command, what: str) -> Refused | None:
     return None
 
 
-def _misplaced(entry: Entry, directive: Command, what: str) -> Refused | None:
+def _misplaced(entry: JobRecord, directive: Command, what: str) -> Refused | None:
     match directive:
         case Begin():
-            wanted: tuple[Stand, ...] = (Stand.PENDING,)
+            wanted: tuple[JobState, ...] = (JobState.PENDING,)
         case Continue():
-            wanted = (Stand.PAUSED,)
+            wanted = (JobState.PAUSED,)
         case Suspend() | Reshape() | Release():
-            wanted = (Stand.RUNNING,)
+            wanted = (JobState.RUNNING,)
         case Requeued():
-            wanted = (Stand.RUNNING, Stand.PAUSED)
+            wanted = (JobState.RUNNING, JobState.PAUSED)
         case Say() | Stop():
             return None
         case _:
@@ -253,7 +255,7 @@ def _misplaced(entry: Entry, directive: Command, what: str) -> Refused | None:
     return Refused(f"{what}: the job is {entry.stand.value}, and must be {' or '.join(wanted)}")
 
 
-def _acknowledged(entry: Entry, directive: Command, report: Report, now_ms: int) -> Entry:
+def _acknowledged(entry: JobRecord, directive: Command, report: Report, now_ms: int) -> JobRecord:
     """The entry after its launcher has carried a directive out, or has said why it could not."""
     entry = replace(entry, failed=report.failed)
     if report.failed is not None:
@@ -262,7 +264,7 @@ def _acknowledged(entry: Entry, directive: Command, report: Report, now_ms: int)
         case Begin() | Continue():
             return replace(
                 entry,
-                stand=Stand.RUNNING,
+                stand=JobState.RUNNING,
                 started_ms=now_ms,
                 paused_on=(),
                 next_launch=(),
@@ -275,7 +277,7 @@ def _acknowledged(entry: Entry, directive: Command, report: Report, now_ms: int)
             left = _emptied(entry, now_ms)
             return replace(
                 left,
-                stand=Stand.PAUSED,
+                stand=JobState.PAUSED,
                 paused_on=entry.gpus,
                 acted_ms=now_ms,
                 idled=directive.for_idling,
@@ -285,7 +287,7 @@ def _acknowledged(entry: Entry, directive: Command, report: Report, now_ms: int)
             left = _emptied(entry, now_ms)
             return replace(
                 left,
-                stand=Stand.PENDING,
+                stand=JobState.PENDING,
                 paused_on=(),
                 acted_ms=now_ms,
                 requeues=entry.requeues + 1,
@@ -298,20 +300,20 @@ def _acknowledged(entry: Entry, directive: Command, report: Report, now_ms: int)
             return entry
         case Stop():
             return _ended(
-                entry, report.ending or Ending.CANCELLED, now_ms, directive.reason, report.exit_code
+                entry, report.ending or ExitReason.CANCELLED, now_ms, directive.reason, report.exit_code
             )
         case _:
             assert_never(directive)
 
 
-def _unworked(entry: Entry, directive: Command, report: Report, now_ms: int) -> Entry:
+def _unworked(entry: JobRecord, directive: Command, report: Report, now_ms: int) -> JobRecord:
     """What was to be done could not be; the cooldown runs all the same, so that it isn't tried at once."""
     said = f"{type(directive).__name__} did not work: {report.failed}"
     match directive:
         case Begin():
-            return replace(_emptied(entry, now_ms), stand=Stand.PENDING, acted_ms=now_ms, said=said)
+            return replace(_emptied(entry, now_ms), stand=JobState.PENDING, acted_ms=now_ms, said=said)
         case Continue():
-            return replace(_emptied(entry, now_ms), stand=Stand.PAUSED, acted_ms=now_ms, said=said)
+            return replace(_emptied(entry, now_ms), stand=JobState.PAUSED, acted_ms=now_ms, said=said)
         case Reshape():
             had = set(entry.gpus) | set(directive.gpus)
             kept = report.gpus if report.gpus and set(report.gpus) <= had else entry.gpus
@@ -326,7 +328,7 @@ def _unworked(entry: Entry, directive: Command, report: Report, now_ms: int) -> 
             assert_never(directive)
 
 
-def _reshaped(entry: Entry, directive: Reshape, now_ms: int) -> Entry:
+def _reshaped(entry: JobRecord, directive: Reshape, now_ms: int) -> JobRecord:
     resized = len(directive.gpus) != len(entry.gpus)
     return replace(
         entry,
@@ -343,7 +345,7 @@ def _reshaped(entry: Entry, directive: Reshape, now_ms: int) -> Entry:
     )
 
 
-def _emptied(entry: Entry, now_ms: int) -> Entry:
+def _emptied(entry: JobRecord, now_ms: int) -> JobRecord:
     return replace(
         entry,
         attained_gpu_s=attained_gpu_s(entry, now_ms),
@@ -356,10 +358,12 @@ def _emptied(entry: Entry, now_ms: int) -> Entry:
     )
 
 
-def _ended(entry: Entry, ending: Ending, now_ms: int, said: str, exit_code: int | None = None) -> Entry:
+def _ended(
+    entry: JobRecord, ending: ExitReason, now_ms: int, said: str, exit_code: int | None = None
+) -> JobRecord:
     return replace(
         _emptied(entry, now_ms),
-        stand=Stand.ENDED,
+        stand=JobState.ENDED,
         started_ms=entry.started_ms,
         ending=ending,
         ended_ms=now_ms,

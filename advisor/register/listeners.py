@@ -3,10 +3,10 @@
 import threading
 from collections.abc import Callable
 
-from advisor.register.model import Entry
+from advisor.register.model import JobRecord
 from collector.model import JobId
 
-Listener = Callable[[Entry | None, Entry], None]
+Listener = Callable[[JobRecord | None, JobRecord], None]
 """Told of each change that was committed: the entry before and after it. Must not block."""
 
 

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from advisor.model import ActionClass, ClusterState
-from advisor.register.model import Entry, Mobility, Stand
+from advisor.register.model import Elasticity, JobRecord, JobState
 from advisor.register.shares import CONTEXT_BYTES, Device, memory_of
 from advisor.steps import Pause, Tell
 from collector.model import GpuUuid, JobId, ProcessKey, ProcessSample
@@ -82,10 +82,10 @@ def holdings(
 
 
 def draws(
-    state: ClusterState, entries: Iterable[Entry], held: Mapping[JobId, Mapping[GpuUuid, int]]
+    state: ClusterState, entries: Iterable[JobRecord], held: Mapping[JobId, Mapping[GpuUuid, int]]
 ) -> tuple[Draw, ...]:
     """What each running job with a share of a device's memory holds; nothing where that was not measured."""
-    running = {each.id: each for each in entries if each.stand is Stand.RUNNING and each.gpus}
+    running = {each.id: each for each in entries if each.stand is JobState.RUNNING and each.gpus}
     allowed = {id: _allowed(state, entry) for id, entry in running.items()}
     found = []
     for id, entry in sorted(running.items()):
@@ -144,7 +144,7 @@ def remembered(state: ClusterState, noted: Mapping[JobId, Noted]) -> ClusterStat
     return replace(state, jobs={**state.jobs, **known}) if known else state
 
 
-def _allowed(state: ClusterState, entry: Entry) -> int | None:
+def _allowed(state: ClusterState, entry: JobRecord) -> int | None:
     devices = [
         Device(uuid=uuid, memory_bytes=state.gpus[uuid].memory_bytes if uuid in state.gpus else None)
         for uuid in entry.gpus
@@ -152,22 +152,22 @@ def _allowed(state: ClusterState, entry: Entry) -> int | None:
     return memory_of(entry.submission, entry.share, devices, entry.sharing)
 
 
-def _may_pause(state: ClusterState, entry: Entry) -> bool:
+def _may_pause(state: ClusterState, entry: JobRecord) -> bool:
     """Whether pausing it loses nothing, and nobody has forbidden it."""
     job = state.jobs.get(entry.id)
-    if job is None or job.protected or entry.submission.mobility is Mobility.RIGID:
+    if job is None or job.protected or entry.submission.mobility is Elasticity.RIGID:
         return False
     return ActionClass.CAP_MEMORY not in entry.submission.opted_out
 
 
-def _beside(state: ClusterState, entry: Entry) -> tuple[JobId, ...]:
+def _beside(state: ClusterState, entry: JobRecord) -> tuple[JobId, ...]:
     placed = state.placements.items()
     return tuple(sorted(id for id, on in placed if id != entry.id and set(on.gpus) & set(entry.gpus)))
 
 
 def _harmed(
     state: ClusterState,
-    entry: Entry,
+    entry: JobRecord,
     allowed: Mapping[JobId, int | None],
     held: Mapping[JobId, Mapping[GpuUuid, int]],
 ) -> tuple[JobId, ...]:

@@ -18,7 +18,7 @@ from advisor.model import ActionClass, ProjectName
 from collector.model import GpuUuid, JobId, JobKind, NodeName
 
 
-class Stand(StrEnum):
+class JobState(StrEnum):
     """Where a submitted job stands. STARTING: a lease is granted, workers are not reported yet."""
 
     PENDING = "pending"
@@ -28,7 +28,7 @@ class Stand(StrEnum):
     ENDED = "ended"
 
 
-class Ending(StrEnum):
+class ExitReason(StrEnum):
     """How a job came to its end."""
 
     DONE = "done"
@@ -37,7 +37,7 @@ class Ending(StrEnum):
     LOST = "lost"
 
 
-class Mobility(StrEnum):
+class Elasticity(StrEnum):
     """How a job's world can be changed while it lives.
 
     ELASTIC uses ``fallow`` and is resized in place; CHECKPOINTS is signalled, given its grace and launched
@@ -82,7 +82,7 @@ class Submission:
     priority: int = 0
     preemptible: bool = False
     may_share: bool = False
-    mobility: Mobility = Mobility.RIGID
+    mobility: Elasticity = Elasticity.RIGID
     checkpoint_signal: str | None = None
     grace_s: float = 60.0
     restarts: int = 0
@@ -116,7 +116,7 @@ class Report:
 
     at_ms: int
     launcher: Launcher
-    stand: Stand
+    stand: JobState
     handled: int = 0
     failed: str | None = None
     pids: tuple[int, ...] = ()
@@ -131,7 +131,7 @@ class Report:
     checkpoint_ms: int | None = None
     attached: bool | None = None
     quiet_s: float | None = None
-    ending: Ending | None = None
+    ending: ExitReason | None = None
     exit_code: int | None = None
     proof: str = ""
 
@@ -236,7 +236,7 @@ again; empty where an older Fallow gave it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class JobRecord:
     """A submitted job as the register has it.
 
     ``gpus`` are its leased devices in rank order, empty while it holds none. ``directive`` is the newest one
@@ -246,7 +246,7 @@ class Entry:
 
     id: JobId
     submission: Submission
-    stand: Stand = Stand.PENDING
+    stand: JobState = JobState.PENDING
     submitted_ms: int = 0
     started_ms: int | None = None
     ended_ms: int | None = None
@@ -284,7 +284,7 @@ class Entry:
     idled: bool = False
     """Paused because it did nothing. An interactive one goes on when its launcher reports somebody at it
     (``attached``), or its owner or an operator resumes it; a batch job after its cooldown."""
-    ending: Ending | None = None
+    ending: ExitReason | None = None
     """How it ended; set while it does not stand ENDED yet when its launcher is lost and workers linger."""
     exit_code: int | None = None
     said: str = ""

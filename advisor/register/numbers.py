@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from advisor.register.life import Refused
-from advisor.register.model import Entry, Stand
+from advisor.register.model import JobRecord, JobState
 from collector.model import JobId
 
 CEILING = 2**50
@@ -33,8 +33,8 @@ class _Earlier:
 class Numbers:
     """The register guards it. ``given`` is the highest number below ``CEILING`` that the store knows of."""
 
-    def __init__(self, entries: Iterable[Entry], given: int) -> None:
-        living = [entry for entry in entries if entry.stand is not Stand.ENDED]
+    def __init__(self, entries: Iterable[JobRecord], given: int) -> None:
+        living = [entry for entry in entries if entry.stand is not JobState.ENDED]
         own = ((entry.id, 0 if entry.directive is None else entry.directive.number) for entry in living)
         self._given, self._proven = given, 0
         self._beyond = {job: number for job, number in own if number >= CEILING}
@@ -92,7 +92,7 @@ class Numbers:
         newest = self._newest()
         return frozenset(job for job, number in self._told.items() if number > newest)
 
-    def forget(self, entry: Entry) -> None:
+    def forget(self, entry: JobRecord) -> None:
         """It has ended."""
         for known in (self._earlier, self._told, self._beyond):
             known.pop(entry.id, None)

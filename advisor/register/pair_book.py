@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collector.store.database import Store
 
 
-class PairBook:
+class SlowdownStore:
     """The table pairs. Every call blocks for the store; raises StoreError."""
 
     def __init__(self, store: "Store", clock: Clock) -> None:

@@ -18,7 +18,7 @@ from advisor.arithmetic.projects import is_usable
 from advisor.model import ActionClass, ClusterState, Gpu
 from advisor.policies.pairing import Experience, PairingRules, Trial, learn, must_undo, part
 from advisor.register.life import in_flight, lapsing
-from advisor.register.model import Entry, Stand
+from advisor.register.model import JobRecord, JobState
 from advisor.steps import Action, Move, Requeue
 from advisor.transition import SHARE_SLACK
 from collector.model import GpuUuid, JobId
@@ -92,7 +92,7 @@ class Pair:
     undone: bool = False
 
 
-def ways(state: ClusterState, entries: Iterable[Entry]) -> Mapping[JobId, Way]:
+def ways(state: ClusterState, entries: Iterable[JobRecord]) -> Mapping[JobId, Way]:
     """How each submitted job runs now; whoever is being changed, or beside somebody unknown, is left out."""
     on: dict[GpuUuid, set[JobId]] = {}
     for id, placement in state.placements.items():
@@ -109,7 +109,7 @@ def ways(state: ClusterState, entries: Iterable[Entry]) -> Mapping[JobId, Way]:
     }
 
 
-def counted(entry: Entry) -> Counted | None:
+def counted(entry: JobRecord) -> Counted | None:
     """What its launcher last said of its steps; ``None`` where nobody counts them."""
     report = entry.report
     if report is None or report.step is None or report.counted_ms is None:
@@ -150,7 +150,7 @@ def beside(track: Track | None, other: JobId, alone: float | None) -> tuple[floa
     return tuple(window / alone for window in track.windows)
 
 
-def couples(entries: Iterable[Entry], ways: Mapping[JobId, Way]) -> tuple[tuple[JobId, JobId], ...]:
+def couples(entries: Iterable[JobRecord], ways: Mapping[JobId, Way]) -> tuple[tuple[JobId, JobId], ...]:
     """Pairs on one device, each with less of it than it asked for: Fallow put them there; by name."""
     packed = {entry.id for entry in entries if len(entry.gpus) == 1 and is_short(entry)}
     found = set()
@@ -178,7 +178,7 @@ def too_slow(host: Sequence[float], rules: PairingRules) -> bool:
     return must_undo(host, rules)
 
 
-def is_short(entry: Entry) -> bool:
+def is_short(entry: JobRecord) -> bool:
     """Whether it has less of its GPU than it asked for: a pack took the rest for a neighbour."""
     return entry.share < entry.submission.share - SHARE_SLACK
 
@@ -218,7 +218,7 @@ def pairs_of(rows: Iterable[Mapping[str, Any]]) -> tuple[Pair, ...]:
 
 
 def parting(
-    state: ClusterState, pair: Pair, entries: Mapping[JobId, Entry], reason: str
+    state: ClusterState, pair: Pair, entries: Mapping[JobId, JobRecord], reason: str
 ) -> tuple[Action, ...]:
     """What leaves the host alone again: its guest to a free GPU of that model, or back into the queue."""
     host, guest = entries[pair.host], entries[pair.guest]
@@ -237,7 +237,7 @@ def parting(
     )
 
 
-def whole_again(host: Entry, reason: str) -> Move:
+def whole_again(host: JobRecord, reason: str) -> Move:
     """What gives a host as much of its GPU as it asked for."""
     return Move(
         job=host.id, gpus=host.gpus, share=host.submission.share, action=ActionClass.PACK, reason=reason
@@ -273,10 +273,10 @@ def _free_like(state: ClusterState, uuid: GpuUuid) -> GpuUuid | None:
     return min(offers)[2] if offers else None
 
 
-def _is_steady(entry: Entry) -> bool:
+def _is_steady(entry: JobRecord) -> bool:
     """Whether it runs, and has done what it was last asked to."""
     changing = in_flight(entry) or lapsing(entry)
-    return entry.stand is Stand.RUNNING and bool(entry.gpus) and not changing
+    return entry.stand is JobState.RUNNING and bool(entry.gpus) and not changing
 
 
 def _is_occupied(state: ClusterState, uuid: GpuUuid) -> bool:

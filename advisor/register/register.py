@@ -21,7 +21,7 @@ from advisor.register.devices import Devices
 from advisor.register.double_leases import Ended, without_doubles
 from advisor.register.kept import Change, Kept, read_entry, read_register, write_changes
 from advisor.register.listeners import Listener, Listeners
-from advisor.register.model import Command, Ending, Entry, Report, Stand, Stop, Submission
+from advisor.register.model import Command, ExitReason, JobRecord, JobState, Report, Stop, Submission
 from advisor.register.numbers import Numbers
 from advisor.register.review import Reviewer
 from advisor.register.signing import KEY_BYTES, CommandSigner
@@ -36,9 +36,9 @@ ENDED_KEPT = 2_000
 FORGOTTEN_AT_ONCE = 200
 """So many more may be there before the oldest are let go of, in one sweep."""
 
-Turn = Callable[[Entry], Entry]
+Turn = Callable[[JobRecord], JobRecord]
 
-Doubter = Callable[[Entry, Report, Unproven], None]
+Doubter = Callable[[JobRecord, Report, Unproven], None]
 """Told of each report that claims what its job was not given. Must not block for long."""
 
 
@@ -81,7 +81,7 @@ class Register:
         self._working, self._seen = dict(entries), dict(entries)
         self._nonces = {_nonce(entry.submission): entry.id for entry in entries.values()}
         self._number = kept.number
-        self._ended = sum(1 for entry in entries.values() if entry.stand is Stand.ENDED)
+        self._ended = sum(1 for entry in entries.values() if entry.stand is JobState.ENDED)
         self._guard = threading.Lock()
         self._changed = threading.Condition(self._guard)
         self._commits = Commits(self._guard, self._write)
@@ -93,12 +93,12 @@ class Register:
         self._devices = Devices(entries.values(), store.is_simulated)
         self._reviewer = Reviewer(signer, self._numbers, self._devices)
 
-    def entries(self) -> dict[JobId, Entry]:
+    def entries(self) -> dict[JobId, JobRecord]:
         """Every entry that is kept, as committed: all that have not ended, and the newest others."""
         with self._guard:
             return dict(self._seen)
 
-    def entry(self, job: JobId) -> Entry:
+    def entry(self, job: JobId) -> JobRecord:
         """One entry, however old. Raises ``UnknownJob``. Blocks for one that ended long ago."""
         found = self.known(job)
         if found is None:
@@ -107,7 +107,7 @@ class Register:
             raise UnknownJob(f"there is no job {job}; `fallow jobs` lists those there are")
         return found
 
-    def known(self, job: JobId) -> Entry | None:
+    def known(self, job: JobId) -> JobRecord | None:
         """One entry that is kept in memory. Never blocks for the store."""
         with self._guard:
             return self._seen.get(job)
@@ -117,7 +117,7 @@ class Register:
         with self._guard:
             return bool(submission.nonce) and _nonce(submission) in self._nonces
 
-    def submit(self, submission: Submission) -> tuple[Entry, bool]:
+    def submit(self, submission: Submission) -> tuple[JobRecord, bool]:
         """The entry of a submission, and whether it is new: the same nonce of one user is one job. Blocks."""
         with self._guard:
             known = self._nonces.get(_nonce(submission)) if submission.nonce else None
@@ -133,13 +133,13 @@ class Register:
             self._commits.commit(batch)
         return self.entry(job), known is None
 
-    def give(self, job: JobId, directive: Command, also: Turn | None = None) -> Entry:
+    def give(self, job: JobId, directive: Command, also: Turn | None = None) -> JobRecord:
         """Give a directive, its leases with it; ``also`` changes the entry further, in the same commit.
 
         Blocks. Raises ``UnknownJob``, ``Refused`` (it cannot take this), ``Taken`` (a GPU has a holder).
         """
 
-        def turn(entry: Entry) -> Entry:
+        def turn(entry: JobRecord) -> JobRecord:
             now_ms = self._clock.now_ms()
             after = life.given(entry, self._signer.signed(entry, directive, now_ms), now_ms)
             self._devices.must_fit(entry, after)
@@ -149,13 +149,13 @@ class Register:
 
         return self.change(job, turn)
 
-    def end(self, job: JobId, order: Stop) -> Entry:
+    def end(self, job: JobId, order: Stop) -> JobRecord:
         """End a job and its lease whatever its launcher and its processes do. Blocks.
 
         Raises ``UnknownJob``, ``Refused`` where it has ended. Its GPUs are in doubt until they are measured.
         """
 
-        def turn(entry: Entry) -> Entry:
+        def turn(entry: JobRecord) -> JobRecord:
             now_ms = self._clock.now_ms()
             proof = self._signer.signed(entry, order, now_ms).proof
             after = life.forced(entry, replace(order, proof=proof), now_ms)
@@ -165,7 +165,7 @@ class Register:
 
         return self.change(job, turn)
 
-    def report(self, job: JobId, report: Report, *, in_doubt: bool = False) -> Entry:
+    def report(self, job: JobId, report: Report, *, in_doubt: bool = False) -> JobRecord:
         """Take a launcher's word. Blocks only when it changes something. Raises ``UnknownJob``.
 
         What it claims beyond what its job was given is taken as far as the service's own proofs go, and told
@@ -202,7 +202,7 @@ class Register:
         """Since which command the job stands as it does, and a proof of that; ``None`` where its launcher has
         one from the command itself. Never blocks."""
         entry = self.known(job)
-        if entry is None or entry.stand is Stand.ENDED:
+        if entry is None or entry.stand is JobState.ENDED:
             return None
         newest = entry.directive
         has = newest is not None and newest.number == entry.handled and newest.proof
@@ -212,7 +212,7 @@ class Register:
         """A sign of life that says nothing else, as an open connection is. Never blocks."""
         self._heard_ms[job] = self._clock.monotonic_ms()
 
-    def heard_again(self, job: JobId, report: Report) -> Entry | None:
+    def heard_again(self, job: JobId, report: Report) -> JobRecord | None:
         """Take a launcher's word that changes nothing; ``None``: it does, so ``report``. Never blocks."""
         with self._guard:
             before = self._working.get(job)
@@ -243,7 +243,7 @@ class Register:
             job for job in self.entries() if now_ms - heard.get(job, self._since_ms) > over_s * 1000
         )
 
-    def change(self, job: JobId, turn: Turn) -> Entry:
+    def change(self, job: JobId, turn: Turn) -> JobRecord:
         """What ``turn`` makes of the entry; seen once it is committed. Raises what ``turn`` raises."""
         with self._guard:
             before = self._present(job)
@@ -254,7 +254,7 @@ class Register:
         self._commits.commit(batch)
         return after
 
-    def change_all(self, jobs: Iterable[JobId], turn: Turn) -> tuple[Entry, ...]:
+    def change_all(self, jobs: Iterable[JobId], turn: Turn) -> tuple[JobRecord, ...]:
         """The same for many, in one commit: all of them or none. Jobs that are not known are passed over."""
         with self._guard:
             batch, changed = self._open, []
@@ -268,7 +268,7 @@ class Register:
             self._commits.commit(batch)
         return tuple(changed)
 
-    def wait(self, job: JobId, until: Callable[[Entry], bool], timeout_s: float) -> Entry:
+    def wait(self, job: JobId, until: Callable[[JobRecord], bool], timeout_s: float) -> JobRecord:
         """The entry once ``until`` holds of it, or as it is after ``timeout_s``. Blocks."""
         with self._changed:
             self._changed.wait_for(lambda: job not in self._seen or until(self._seen[job]), timeout_s)
@@ -299,14 +299,14 @@ class Register:
         with self._guard:
             return self._devices.doubtful(newest_ms, used)
 
-    def _present(self, job: JobId) -> Entry:
+    def _present(self, job: JobId) -> JobRecord:
         """The working entry; the caller has the guard. Raises ``UnknownJob``."""
         entry = self._working.get(job)
         if entry is None:
             raise UnknownJob(f"there is no job {job} that still runs or waits")
         return entry
 
-    def _takes(self, before: Entry, after: Entry) -> bool:
+    def _takes(self, before: JobRecord, after: JobRecord) -> bool:
         """Whether it changes nothing that must be kept, and is taken then; the caller has the guard."""
         job = after.id
         if not _alike(before, after) or job in self._open.jobs or self._seen.get(job) is not before:
@@ -314,13 +314,13 @@ class Register:
         self._working[job] = self._seen[job] = after
         return True
 
-    def _put(self, before: Entry | None, after: Entry) -> Batch:
+    def _put(self, before: JobRecord | None, after: JobRecord) -> Batch:
         """Make it the working entry, in the batch that is committed next; the caller has the guard.
 
         Raises ``Taken`` where others leave no room for what it holds, whoever says that it does.
         """
         self._devices.change(before, after)
-        if before is not None and after.ending is Ending.LOST:
+        if before is not None and after.ending is ExitReason.LOST:
             self._devices.doubt(before, after, self._clock.now_ms())
         self._working[after.id] = after
         self._open.add(Change(before=before, after=after))
@@ -341,7 +341,7 @@ class Register:
         with self._guard:
             for change in batch.changes:
                 self._seen[change.after.id] = change.after
-                if change.after.stand is Stand.ENDED:
+                if change.after.stand is JobState.ENDED:
                     self._numbers.forget(change.after)
             self._forget(batch)
             batch.settle()
@@ -368,10 +368,10 @@ class Register:
 
     def _forget(self, batch: Batch) -> None:
         """Let go of what ended longest ago; the caller has the guard."""
-        self._ended += sum(1 for each in batch.changes if each.after.stand is Stand.ENDED)
+        self._ended += sum(1 for each in batch.changes if each.after.stand is JobState.ENDED)
         if self._ended < ENDED_KEPT + FORGOTTEN_AT_ONCE:
             return
-        ended = [entry for entry in self._seen.values() if entry.stand is Stand.ENDED]
+        ended = [entry for entry in self._seen.values() if entry.stand is JobState.ENDED]
         self._ended = len(ended)
         for entry in sorted(ended, key=lambda each: each.ended_ms or 0)[: max(0, len(ended) - ENDED_KEPT)]:
             if entry.id not in self._open.jobs:
@@ -385,7 +385,7 @@ def _nonce(submission: Submission) -> tuple[str, str]:
     return submission.user, submission.nonce
 
 
-def _alike(before: Entry, after: Entry) -> bool:
+def _alike(before: JobRecord, after: JobRecord) -> bool:
     """Whether nothing changed that must outlive a restart; a sign of life need not."""
     old, new = before.report, after.report
     if old is not None and new is not None:

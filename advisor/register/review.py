@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from advisor.register import claims
 from advisor.register.claims import Claim, Proven, Unproven
 from advisor.register.devices import Devices
-from advisor.register.model import Entry, Report
+from advisor.register.model import JobRecord, Report
 from advisor.register.numbers import Numbers
 from advisor.register.signing import CommandSigner, placed_ms
 from collector.model import JobId
@@ -22,9 +22,9 @@ class Reviewed:
     ``displaced`` are entries, before and after, whose leases it proves to be over.
     """
 
-    after: Entry
+    after: JobRecord
     claim: Claim | None
-    displaced: tuple[tuple[Entry, Entry], ...] = ()
+    displaced: tuple[tuple[JobRecord, JobRecord], ...] = ()
 
 
 class Reviewer:
@@ -33,7 +33,9 @@ class Reviewer:
     def __init__(self, signer: CommandSigner, numbers: Numbers, devices: Devices) -> None:
         self._signer, self._numbers, self._devices = signer, numbers, devices
 
-    def review(self, before: Entry, report: Report, entries: Mapping[JobId, Entry], now_ms: int) -> Reviewed:
+    def review(
+        self, before: JobRecord, report: Report, entries: Mapping[JobId, JobRecord], now_ms: int
+    ) -> Reviewed:
         """What the report makes of its entry, among the others.
 
         A claim to GPUs that others hold is believed where each of those leases is older: the service gave the

@@ -19,7 +19,7 @@ from advisor.register.model import (
     Begin,
     Command,
     Continue,
-    Entry,
+    JobRecord,
     Release,
     Requeued,
     Reshape,
@@ -66,7 +66,7 @@ class CommandSigner:
             raise ValueError(f"a key of {len(key)} bytes: at least {KEY_BYTES} are needed")
         self._key = key
 
-    def signed(self, entry: Entry, directive: Command, now_ms: int) -> Command:
+    def signed(self, entry: JobRecord, directive: Command, now_ms: int) -> Command:
         """The command as it is given at ``now_ms`` to the launcher of an entry that stands so."""
         held, held_share = leased(entry), share_held(entry)
         gpus, share = held, held_share
@@ -85,7 +85,7 @@ class CommandSigner:
         )
         return replace(directive, proof=self.proof(entry, said))
 
-    def lease(self, entry: Entry) -> str:
+    def lease(self, entry: JobRecord) -> str:
         """A proof of how the entry stands since the newest command that its launcher has carried out."""
         held, share = leased(entry), share_held(entry)
         said = CommandProof(
@@ -99,12 +99,12 @@ class CommandSigner:
         )
         return self.proof(entry, said)
 
-    def proof(self, entry: Entry, said: CommandProof) -> str:
+    def proof(self, entry: JobRecord, said: CommandProof) -> str:
         """What is said to the entry's launcher, as it can be shown again."""
         text = base64.urlsafe_b64encode(to_text(said).encode()).decode()
         return f"{text}.{self._mac(entry, text)}"
 
-    def read(self, entry: Entry, proof: str) -> CommandProof | None:
+    def read(self, entry: JobRecord, proof: str) -> CommandProof | None:
         """What this service said to the launcher of just this job; ``None`` where it never said that."""
         text, _, mac = proof.rpartition(".")
         if not hmac.compare_digest(self._mac(entry, text).encode(), mac.encode()):
@@ -115,14 +115,14 @@ class CommandSigner:
             return None
         return said
 
-    def _mac(self, entry: Entry, text: str) -> str:
+    def _mac(self, entry: JobRecord, text: str) -> str:
         wanted = entry.submission
         whose = (entry.id, wanted.user, wanted.uid, wanted.nonce, entry.submitted_ms)
         signed = json.dumps(("fallow-command", whose, text)).encode()
         return hmac.digest(self._key, signed, "sha256").hex()
 
 
-def placed_ms(entry: Entry) -> int:
+def placed_ms(entry: JobRecord) -> int:
     """When the command was given by which it holds its GPUs, or a moment that is known before that. Pure."""
     known = (entry.placed_ms, entry.counted_ms, entry.started_ms)
     return next((each for each in known if each is not None), entry.submitted_ms)

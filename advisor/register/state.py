@@ -27,7 +27,7 @@ from advisor.model import (
     Use,
 )
 from advisor.register.life import attained_gpu_s, in_flight, lapsing, leased, share_held, shares_held
-from advisor.register.model import Begin, Entry, Mobility, Release, Report, Say, Stand
+from advisor.register.model import Begin, Elasticity, JobRecord, JobState, Release, Report, Say
 from advisor.transition import SHARE_SLACK
 from collector.model import GpuUuid, JobId, JobKind, NodeName
 
@@ -66,12 +66,12 @@ def is_ours(job: JobId) -> bool:
 
 def joined(
     live: ClusterState,
-    entries: Iterable[Entry],
+    entries: Iterable[JobRecord],
     look: Look,
-    waiting_as: Callable[[Entry], Job] | None = None,
+    waiting_as: Callable[[JobRecord], Job] | None = None,
 ) -> ClusterState:
     """The state of the machine with its submitted jobs. ``waiting_as``: ``waiting_job``, or its memory."""
-    present = [entry for entry in entries if entry.stand is not Stand.ENDED]
+    present = [entry for entry in entries if entry.stand is not JobState.ENDED]
     holding = {entry.id: entry for entry in present if leased(entry) and _is_known(entry, live)}
     stale = {uuid for uuid in live.gpus if look.now_ms - look.newest_ms.get(uuid, 0) > look.stale_ms}
     leases: defaultdict[GpuUuid, float] = defaultdict(float)
@@ -117,11 +117,11 @@ def joined(
     return housed(state)
 
 
-def waiting_job(entry: Entry) -> Job:
+def waiting_job(entry: JobRecord) -> Job:
     """A job that holds nothing: all that is known of it is its entry.
 
     Who was paused for idling goes on when touched where somebody can touch it, else after its cooldown."""
-    phase = Phase.PAUSED if entry.stand is Stand.PAUSED else Phase.PENDING
+    phase = Phase.PAUSED if entry.stand is JobState.PAUSED else Phase.PENDING
     untouched = entry.idled and entry.submission.kind is JobKind.INTERACTIVE
     return replace(
         _asked(entry, None, 0),
@@ -133,7 +133,7 @@ def waiting_job(entry: Entry) -> Job:
     )
 
 
-def _is_known(entry: Entry, live: ClusterState) -> bool:
+def _is_known(entry: JobRecord, live: ClusterState) -> bool:
     """Whether every GPU that it holds is installed still; one that is gone is held by nobody.
 
     Where one is gone, its workers may be on the others still: those are nobody else's meanwhile.
@@ -141,7 +141,7 @@ def _is_known(entry: Entry, live: ClusterState) -> bool:
     return all(uuid in live.gpus for uuid in leased(entry))
 
 
-def _may_wait(entry: Entry, look: Look) -> bool:
+def _may_wait(entry: JobRecord, look: Look) -> bool:
     """Whether it stands in the queue: its launcher is there to start it, and a start did not just fail."""
     if entry.id in look.absent or in_flight(entry):
         return False
@@ -149,7 +149,7 @@ def _may_wait(entry: Entry, look: Look) -> bool:
     return tried_ms is None or look.now_ms - tried_ms >= PATIENT_MS
 
 
-def _is_expected(entry: Entry, look: Look) -> bool:
+def _is_expected(entry: JobRecord, look: Look) -> bool:
     """Whether it was promised a start, and its launcher may yet come back, as after a restart.
 
     It is not started without its launcher, and what it was promised is nobody else's meanwhile.
@@ -208,15 +208,15 @@ def _node(node: Node, look: Look, busy: set[NodeName]) -> Node:
     )
 
 
-def _disturbs(entry: Entry) -> bool:
+def _disturbs(entry: JobRecord) -> bool:
     return in_flight(entry) and not isinstance(entry.directive, HARMLESS)
 
 
-def _running(entry: Entry, live: ClusterState, look: Look, stale: set[GpuUuid]) -> Job:
+def _running(entry: JobRecord, live: ClusterState, look: Look, stale: set[GpuUuid]) -> Job:
     """A job with a lease; while something is in flight, or its launcher is away, nothing is done to it."""
     wanted, report, seen = entry.submission, entry.report, live.jobs.get(entry.id)
     job = _asked(entry, seen, look.now_ms)
-    starting = entry.stand is Stand.STARTING or entry.started_ms is None
+    starting = entry.stand is JobState.STARTING or entry.started_ms is None
     unseen = seen is None or any(uuid in stale for uuid in leased(entry))
     job = replace(
         job,
@@ -239,7 +239,7 @@ def _running(entry: Entry, live: ClusterState, look: Look, stale: set[GpuUuid]) 
     if in_flight(entry) or lapsing(entry) or entry.id in look.absent:
         return _untouchable(job, len(leased(entry)))
     size = len(entry.gpus)
-    rigid = wanted.mobility is Mobility.RIGID
+    rigid = wanted.mobility is Elasticity.RIGID
     return replace(job, min_gpus=size, max_gpus=size) if rigid else job
 
 
@@ -250,10 +250,10 @@ def _untouchable(job: Job, size: int) -> Job:
     )
 
 
-def _asked(entry: Entry, seen: Job | None, now_ms: int) -> Job:
+def _asked(entry: JobRecord, seen: Job | None, now_ms: int) -> Job:
     """What was asked for, what is allowed, and what was done to it so far."""
     wanted, report = entry.submission, entry.report
-    moves = wanted.mobility is not Mobility.RIGID
+    moves = wanted.mobility is not Elasticity.RIGID
     interactive = wanted.kind is JobKind.INTERACTIVE
     return Job(
         id=entry.id,

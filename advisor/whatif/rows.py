@@ -12,7 +12,7 @@ from typing import Any
 from advisor.live.observed import JobUse, PastJob
 from advisor.live.state import EVERYBODY, HOUR_MS, LAG_MS, NO_PROJECT, Site
 from advisor.model import ActionClass, Gpu, Job, Profile, ProjectName, Telemetry
-from advisor.register.model import Mobility
+from advisor.register.model import Elasticity
 from advisor.whatif.past import Holding, Installed, Submitted
 from collector.gpu_place import node_place
 from collector.model import GpuUuid, JobId, JobKind, NodeName, Rung
@@ -113,7 +113,7 @@ def _with_its_word(job: Job, asked: Job) -> Job:
 
 
 def _submitted(row: Row) -> Submitted:
-    moves = row["mobility"] != Mobility.RIGID
+    moves = row["mobility"] != Elasticity.RIGID
     job = Job(
         id=JobId(row["job"]),
         project=ProjectName(row["project"]),

@@ -19,12 +19,12 @@ from advisor.register.model import (
     Begin,
     Command,
     Continue,
-    Entry,
+    JobRecord,
+    JobState,
     Release,
     Requeued,
     Reshape,
     Say,
-    Stand,
     Stop,
     Suspend,
 )
@@ -77,7 +77,7 @@ class Activity:
         self._refusals: Counter[tuple[str, str]] = Counter()
         self._refused: frozenset[tuple[JobId, ActionClass, Rule]] = frozenset()
 
-    def job_changed(self, before: Entry | None, after: Entry) -> None:
+    def job_changed(self, before: JobRecord | None, after: JobRecord) -> None:
         """A change of a job was committed: one line for each thing that changed."""
         if before is None:
             asked = after.submission
@@ -179,7 +179,7 @@ class Activity:
             )
 
 
-def _command_given(after: Entry, directive: Command) -> None:
+def _command_given(after: JobRecord, directive: Command) -> None:
     log_event(
         log,
         "command-given",
@@ -190,7 +190,7 @@ def _command_given(after: Entry, directive: Command) -> None:
     )
 
 
-def _lease_changed(before: Entry, after: Entry) -> None:
+def _lease_changed(before: JobRecord, after: JobRecord) -> None:
     event = "lease-changed" if before.gpus and after.gpus else "lease-begun" if after.gpus else "lease-ended"
     log_event(
         log,
@@ -203,8 +203,8 @@ def _lease_changed(before: Entry, after: Entry) -> None:
     )
 
 
-def _state_changed(before: Entry, after: Entry) -> None:
-    ended = after.stand is Stand.ENDED
+def _state_changed(before: JobRecord, after: JobRecord) -> None:
+    ended = after.stand is JobState.ENDED
     log_event(
         log,
         "job-ended" if ended else f"job-{after.stand.value}",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from advisor.arithmetic.pool import kind_of, takes
 from advisor.model import ClusterState
-from advisor.register.model import Entry, Submission
+from advisor.register.model import JobRecord, Submission
 from advisor.register.state import waiting_job
 from collector.model import JobId
 from service.acting.errors import BadOrder, NotAllowed, OverLimit
@@ -87,7 +87,7 @@ def never_fits(wanted: Submission, state: ClusterState | None) -> str | None:
     """Why the whole cluster, with nobody on it, could not hold it; ``None``: it could, or unknown. Pure."""
     if state is None or not state.gpus:
         return None
-    job: Job = waiting_job(Entry(id=JobId("fallow:0"), submission=wanted))
+    job: Job = waiting_job(JobRecord(id=JobId("fallow:0"), submission=wanted))
     only_instances = all(gpu.part_of_device is not None for gpu in state.gpus.values())
     kinds = Counter(map(kind_of, state.gpus.values()))
     fitting = {kind: n for kind, n in kinds.items() if takes(job, kind, only_instances=only_instances)}

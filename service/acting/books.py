@@ -24,7 +24,7 @@ from collector.model import GpuUuid, JobId
 
 if TYPE_CHECKING:
     from advisor.cycle import Cycle
-    from advisor.register.model import Entry
+    from advisor.register.model import JobRecord
     from collector.clock import Clock
     from collector.store.database import Store
 
@@ -39,7 +39,7 @@ class Books:
         store: "Store",
         clock: "Clock",
         switch: Switch,
-        entry_of: "Callable[[JobId], Entry | None]",
+        entry_of: "Callable[[JobId], JobRecord | None]",
         foreign: ForeignOutcome,
         *,
         known: "Callable[[], int]" = int,
@@ -97,7 +97,7 @@ def open_books(
     store: "Store",
     clock: "Clock",
     folder: Path,
-    entry_of: "Callable[[JobId], Entry | None]",
+    entry_of: "Callable[[JobId], JobRecord | None]",
     foreign: ForeignOutcome = lambda step: None,
     *,
     known: "Callable[[], int]" = int,

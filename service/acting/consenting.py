@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from advisor.consent import Held, Kind, Origin, holding, with_consent, withdrawn
 from advisor.engines.engine import Engine, Outcome, Stale
-from advisor.register.consents import ConsentBook
-from advisor.register.model import Entry, Stand
+from advisor.register.consents import ConsentStore
+from advisor.register.model import JobRecord, JobState
 from advisor.register.state import is_ours, waiting_job
 from collector.model import JobId
 from service.acting.errors import BadOrder, NotAllowed, UnknownJob
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class ConsentParts:
     """``by_owners``: the site takes an owner's own yes; an owner's no is always taken."""
 
-    book: ConsentBook
+    book: ConsentStore
     register: "Register"
     clock: "Clock"
     by_owners: bool = True
@@ -63,9 +63,9 @@ class Consents:
         words, now_ms = self._parts.book.words(), self._parts.clock.now_ms()
         return [_row(each, held) for each in mine for held in holding(each, words, now_ms)]
 
-    def told(self, entry: Entry) -> tuple[str, ...]:
+    def told(self, entry: JobRecord) -> tuple[str, ...]:
         """The sentence on what may be done to a launched job; none once it has ended."""
-        if entry.stand is Stand.ENDED:
+        if entry.stand is JobState.ENDED:
             return ()
         words, now_ms = self._parts.book.words(), self._parts.clock.now_ms()
         return (sentence(holding(waiting_job(entry), words, now_ms)),)
@@ -96,12 +96,14 @@ class Consents:
     def _jobs(self) -> Sequence["Job"]:
         """Every job that runs or waits, as it is without its owner's later words."""
         self.observe()
-        present = [each for each in self._parts.register.entries().values() if each.stand is not Stand.ENDED]
+        present = [
+            each for each in self._parts.register.entries().values() if each.stand is not JobState.ENDED
+        ]
         return (*(waiting_job(each) for each in present), *self._foreign.values())
 
     def _job(self, job: JobId) -> "Job":
         entry = self._parts.register.entries().get(job)
-        if entry is not None and entry.stand is not Stand.ENDED:
+        if entry is not None and entry.stand is not JobState.ENDED:
             return waiting_job(entry)
         if not is_ours(job):
             self.observe()

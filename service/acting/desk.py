@@ -15,7 +15,7 @@ from advisor.model import ActionClass
 from advisor.register import life
 from advisor.register.kept import read_directives, read_leases
 from advisor.register.life import Refused, in_flight
-from advisor.register.model import Command, Entry, Report, Stand, Submission
+from advisor.register.model import Command, JobRecord, JobState, Report, Submission
 from advisor.register.register import UnknownJob as NoEntry
 from advisor.register.state import is_ours
 from advisor.steps import Pause, Resize, Resume, Terminate
@@ -125,7 +125,7 @@ class Desk:
         self.holdings = organs.admission.holdings
         self._reports = organs.reports
 
-    def _row(self, entry: Entry, caller: Caller, *, listed: bool = False) -> Row:
+    def _row(self, entry: JobRecord, caller: Caller, *, listed: bool = False) -> Row:
         return entry_row(entry, caller, listed=listed)
 
     def submit(self, caller: Caller, submission: Submission) -> tuple[Row, bool]:
@@ -180,7 +180,7 @@ class Desk:
         Raises for somebody else's job, and for one that ended unless ``Stop`` is news.
         """
         entry = self._own(caller, job, nonce)
-        if entry.stand is Stand.ENDED and not is_news(entry, after):
+        if entry.stand is JobState.ENDED and not is_news(entry, after):
             raise JobEnded(f"{job} has ended: {entry.said or (entry.ending and entry.ending.value)}")
         is_launcher = self._reports.is_launcher(caller, entry)
         return follow(self._register, self._organs.loop, job, after, is_launcher=is_launcher)
@@ -188,7 +188,7 @@ class Desk:
     def report(self, caller: Caller, job: JobId, report: Report, nonce: str = "") -> Row:
         """Take a launcher's word. Blocks only when something changed."""
         before = self._own(caller, job, nonce)
-        if before.stand is Stand.ENDED:
+        if before.stand is JobState.ENDED:
             raise JobEnded(f"{job} has ended: {before.said or (before.ending and before.ending.value)}")
         self._reports.take(caller, before, report)
         return {"known": True}
@@ -196,7 +196,7 @@ class Desk:
     def sign_of_life(self, caller: Caller, job: JobId, report: Report, nonce: str = "") -> Row | None:
         """Take a launcher's word that says nothing new; ``None``: ``report`` has to. Never blocks."""
         entry = self._register.known(job)
-        if entry is None or entry.stand is Stand.ENDED or not is_meant(entry, nonce):
+        if entry is None or entry.stand is JobState.ENDED or not is_meant(entry, nonce):
             return None
         if not caller.may_act_for(entry.submission.user, entry.submission.uid):
             return None
@@ -207,7 +207,7 @@ class Desk:
         if not is_ours(job):
             return self._organs.foreign.pause(caller, job, because)
         entry = self._changeable(caller, job)
-        if entry.stand in (Stand.PENDING, Stand.PAUSED) and not in_flight(entry):
+        if entry.stand in (JobState.PENDING, JobState.PAUSED) and not in_flight(entry):
             return self._turned(caller, Pause(job=job, reason=because), life.held, "held in the queue")
         return self._ordered(
             caller,
@@ -251,7 +251,7 @@ class Desk:
                 f"{job} was submitted for {wanted.min_gpus} to {wanted.max_gpus} GPUs, not for {gpus}; "
                 "submit it anew with other bounds"
             )
-        if entry.stand is not Stand.RUNNING or in_flight(entry):
+        if entry.stand is not JobState.RUNNING or in_flight(entry):
             doing = "is just carrying something out" if in_flight(entry) else f"is {entry.stand.value}"
             raise WrongState(f"{job} {doing}; a running job is resized")
         step = Resize(
@@ -343,13 +343,13 @@ class Desk:
         self._organs.loop.wake()
         return answer
 
-    def _entry(self, job: JobId) -> Entry:
+    def _entry(self, job: JobId) -> JobRecord:
         try:
             return self._register.entry(job)
         except NoEntry as error:
             raise UnknownJob(str(error)) from error
 
-    def _own(self, caller: Caller, job: JobId, nonce: str = "") -> Entry:
+    def _own(self, caller: Caller, job: JobId, nonce: str = "") -> JobRecord:
         """The entry of a job that the caller may act on, and means."""
         entry = self._entry(job)
         if not is_meant(entry, nonce):
@@ -360,9 +360,9 @@ class Desk:
             )
         return entry
 
-    def _changeable(self, caller: Caller, job: JobId, nonce: str = "") -> Entry:
+    def _changeable(self, caller: Caller, job: JobId, nonce: str = "") -> JobRecord:
         entry = self._own(caller, job, nonce)
-        if entry.stand is Stand.ENDED:
+        if entry.stand is JobState.ENDED:
             raise JobEnded(f"{job} has ended: {entry.said or (entry.ending and entry.ending.value)}")
         return entry
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from advisor.register.claims import Unproven
 from advisor.register.life import leased
-from advisor.register.model import Entry, Report
+from advisor.register.model import JobRecord, Report
 from advisor.statements import statement
 from collector.model import JobId
 from collector.store.errors import StoreError
@@ -50,7 +50,7 @@ class Doubts:
         for double in register.doubles:
             self._note_double(double)
 
-    def note(self, entry: Entry, report: Report, claim: Unproven) -> None:
+    def note(self, entry: JobRecord, report: Report, claim: Unproven) -> None:
         """A report claims what its job was not given. Blocks for a commit, once a minute."""
         now_ms, known = self._clock.now_ms(), self._noted.get(entry.id)
         if known is not None and now_ms - known.at_ms < NOTED_MS:
@@ -77,7 +77,7 @@ class Doubts:
         if strange:
             self._keep(values)
 
-    def told(self, entry: Entry) -> tuple[str, ...]:
+    def told(self, entry: JobRecord) -> tuple[str, ...]:
         """What is to be said of the job to who asks about it."""
         known = self._noted.get(entry.id)
         if known is None or self._clock.now_ms() - known.at_ms > SHOWN_MS:

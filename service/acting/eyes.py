@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from advisor.register.life import leased
-from advisor.register.model import Entry
+from advisor.register.model import JobRecord
 from collector.model import GpuUuid, NodeName
 from collector.procfs.owners import belongs_to
 from collector.procfs.stat import Stat, is_same_start, parse_boot_ms, parse_stat, started_ms
@@ -45,7 +45,7 @@ class Eyes:
         self._met: dict[tuple[int, int], int] = {}
         self._most_met = MOST_MET
 
-    def launcher(self, entry: Entry) -> bool | None:
+    def launcher(self, entry: JobRecord) -> bool | None:
         """Whether its launcher lives; ``None`` when that cannot be told."""
         found = entry.launcher
         if found is None or found.node != self._node:
@@ -64,7 +64,7 @@ class Eyes:
         self._meet(key, seen.started_ticks)
         return True
 
-    def workers(self, entry: Entry) -> bool | None:
+    def workers(self, entry: JobRecord) -> bool | None:
         """Whether anything of the job is left: a worker's pid, or something on a GPU that is its alone."""
         if entry.share == 1 and self._may_be_on(entry):
             return True
@@ -72,7 +72,7 @@ class Eyes:
             return None
         return bool(self.living(entry))
 
-    def living(self, entry: Entry) -> tuple[int, ...]:
+    def living(self, entry: JobRecord) -> tuple[int, ...]:
         """The workers that its launcher named and that live: the owner's, begun after the lease."""
         report = entry.report
         if report is None:
@@ -88,7 +88,7 @@ class Eyes:
             and self._is_own(pid, entry)
         )
 
-    def _may_be_on(self, entry: Entry) -> bool:
+    def _may_be_on(self, entry: JobRecord) -> bool:
         """Whether a GPU of its own is in use, and not by others alone as far as processes are seen there."""
         used = self._taken() & set(leased(entry))
         if not used:
@@ -97,7 +97,7 @@ class Eyes:
         on = {each.key for each in seen.process_samples if each.uuid in used and each.key.node == self._node}
         return not on or any(self._is_own(key.pid, entry) for key in on)
 
-    def _is_own(self, pid: int, entry: Entry) -> bool:
+    def _is_own(self, pid: int, entry: JobRecord) -> bool:
         """Whether a process is the owner's; nobody's where the owner has no account on this machine."""
         uid = entry.submission.uid
         return uid is not None and belongs_to(pid, uid, self._proc)

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from advisor.register.life import in_flight
-from advisor.register.model import Command, Entry, Stand, Stop
+from advisor.register.model import Command, JobRecord, JobState, Stop
 from advisor.register.register import UnknownJob
 from advisor.written import to_tree
 from collector.model import JobId
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 ALIVE_S = 5.0
 
 
-def is_news(entry: Entry, after: int) -> bool:
+def is_news(entry: JobRecord, after: int) -> bool:
     """Whether a launcher that handled ``after`` has still to hear of the newest directive. Pure."""
     directive = entry.directive
     if directive is None or directive.number <= after:
         return False
-    return in_flight(entry) or (entry.stand is Stand.ENDED and isinstance(directive, Stop))
+    return in_flight(entry) or (entry.stand is JobState.ENDED and isinstance(directive, Stop))
 
 
-def is_meant(entry: Entry, nonce: str) -> bool:
+def is_meant(entry: JobRecord, nonce: str) -> bool:
     """Whether a launcher with the nonce of its submission means this entry; without one it does. Pure.
 
     After an older backup was put back, numbers are given again: then the nonce tells two jobs apart.
@@ -66,7 +66,7 @@ async def follow(
             if entry.directive is not None and is_news(entry, told):
                 told = entry.directive.number
                 yield {"directive": to_tree(entry.directive, Command)}
-            if entry.stand is Stand.ENDED:
+            if entry.stand is JobState.ENDED:
                 return
             known = register.lease(job) if is_launcher else None
             if known is not None and known != lease:

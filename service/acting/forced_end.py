@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from advisor.engines.engine import Done
 from advisor.register.life import Refused, leased
-from advisor.register.model import Entry, Stop
+from advisor.register.model import JobRecord, Stop
 from advisor.register.register import UnknownJob as NoEntry
 from advisor.steps import Terminate
 from collector.snapshot import Snapshot
@@ -35,7 +35,7 @@ class ForcedEnd:
     eyes: "Eyes"
     snapshot: Callable[[], Snapshot]
 
-    def end(self, caller: Caller, entry: Entry, step: Terminate) -> Row:
+    def end(self, caller: Caller, entry: JobRecord, step: Terminate) -> Row:
         """End the entry's job and lease, and say what may run on. Blocks for three commits.
 
         Raises ``NotAllowed``, ``WrongState``.
@@ -54,7 +54,7 @@ class ForcedEnd:
             raise WrongState(str(error)) from error
 
 
-def what_is_left(entry: Entry, snapshot: Snapshot, living: tuple[int, ...]) -> str:
+def what_is_left(entry: JobRecord, snapshot: Snapshot, living: tuple[int, ...]) -> str:
     """What may still run on the GPUs of an entry, in a sentence; ``living`` are workers of it. Pure."""
     gpus = leased(entry)
     if not gpus:

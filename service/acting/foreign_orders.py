@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from service.acting.taking import Taking
 
 
-class ForeignOrders:
+class ExternalJobOrders:
     """Orders about foreign jobs, through the same journal and engine as everything else."""
 
     def __init__(self, observe: "Callable[[], ClusterState]", applying: Applying, taking: "Taking") -> None:

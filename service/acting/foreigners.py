@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from advisor.engines.checkpointer import Checkpointer, LocalCheckpointer
-from advisor.engines.foreign import ForeignEngine, Lease, NoLease, Parts, beyond
+from advisor.engines.foreign import ExternalEngine, ExternalEngineDependencies, Lease, NoLease, beyond
 from advisor.engines.sighting import OLDEST_MS, processes_of
 from advisor.engines.telling import Notifier, TerminalNotifier
 from advisor.live.protect import Protect, with_protection
 from advisor.live.state import NO_PROJECT
 from advisor.model import ClusterState, Job, Phase, Placement, Use
-from advisor.register.foreign import Checkpoint, ForeignBook, Seen
+from advisor.register.foreign import Checkpoint, ExternalJobStore, Seen
 from advisor.register.state import is_ours
 from collector.model import GpuUuid, JobId, JobKind, NodeName
 from collector.procfs.accounts import uid_of
@@ -28,7 +28,7 @@ from service.privileged.client import HandCheckpointer, HandNotifier, hand_socke
 
 if TYPE_CHECKING:
     from collector.clock import Clock
-    from service.config.deciding import ForeignConfig
+    from service.config.deciding import ExternalJobsConfig
     from service.config.model import Config
 
 TOUCH_SLACK_MS = 10_000
@@ -50,12 +50,12 @@ class Sight:
     messages: tuple[Notifier, ...] = ()
 
 
-class Foreigners:
+class ExternalJobs:
     """The foreign half of acting; ``engine`` carries out, ``complete`` is for every look at the cluster."""
 
     def __init__(
         self,
-        book: ForeignBook,
+        book: ExternalJobStore,
         config: "Config",
         clock: "Clock",
         protect: Protect,
@@ -73,8 +73,8 @@ class Foreigners:
             ways = ((_terminals(),) if config.foreign.terminals else ()) + sight.messages
         checks = config.foreign.checkpoint and not sight.simulated
         checkpointer = self._checkpointer(config.foreign) if checks else None
-        self.engine = ForeignEngine(
-            Parts(
+        self.engine = ExternalEngine(
+            ExternalEngineDependencies(
                 book=book,
                 sightings=self.processes,
                 ways=ways,
@@ -144,7 +144,7 @@ class Foreigners:
         since_ms = self._rehearsal.since_ms
         return round(since_ms + (at_ms - since_ms) * self._rehearsal.speed)
 
-    def _checkpointer(self, config: "ForeignConfig") -> Checkpointer:
+    def _checkpointer(self, config: "ExternalJobsConfig") -> Checkpointer:
         hand = hand_socket()
         if hand is None:
             return LocalCheckpointer(self._driver, config.lock_timeout_s, config.drivers)

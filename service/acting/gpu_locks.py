@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.register.life import leased
-from advisor.register.model import Entry
+from advisor.register.model import JobRecord
 from collector.model import GpuUuid, JobId
 from service.trouble import Trouble
 
@@ -265,7 +265,7 @@ def hold_leased(locks: GpuLocks, register: "Register") -> None:
             if refused is not None:
                 log.error("a GPU that is leased here is leased elsewhere too: %s", refused)
 
-    def changed(before: Entry | None, after: Entry) -> None:
+    def changed(before: JobRecord | None, after: JobRecord) -> None:
         had = () if before is None else leased(before)
         lock(
             uuid for uuid in leased(after) if uuid not in had

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from advisor.register.life import leased
-from advisor.register.model import Entry, Sharing
+from advisor.register.model import JobRecord, Sharing
 from advisor.register.shares import Device, Mps, Sharer, Terms, terms
 from advisor.register.state import is_ours
 from collector.model import GpuUuid
@@ -37,7 +37,7 @@ class Granting:
         self._strangers = _strangers(state)
         return state
 
-    def agree(self, entry: Entry, gpus: tuple[GpuUuid, ...], share: float) -> Terms:
+    def agree(self, entry: JobRecord, gpus: tuple[GpuUuid, ...], share: float) -> Terms:
         """How the entry would hold this share of each of these GPUs."""
         devices = tuple(
             Device(
@@ -51,7 +51,7 @@ class Granting:
         wanted = replace(entry.submission, user=_account(entry.submission))
         return terms(wanted, share, devices, self._sharers(entry, gpus), self._mps_beside(entry))
 
-    def _sharers(self, entry: Entry, gpus: tuple[GpuUuid, ...]) -> tuple[Sharer, ...]:
+    def _sharers(self, entry: JobRecord, gpus: tuple[GpuUuid, ...]) -> tuple[Sharer, ...]:
         holders, entries = self._register.holders(), self._register.entries()
         others = {job for uuid in gpus for job in holders.get(uuid, {}) if job != entry.id}
         strangers = sorted({user for uuid in gpus for user in self._strangers.get(uuid, ())})
@@ -64,7 +64,7 @@ class Granting:
             *(Sharer(user=user) for user in strangers),
         )
 
-    def _mps_beside(self, entry: Entry) -> Mps:
+    def _mps_beside(self, entry: JobRecord) -> Mps:
         """The machine's daemon, and whom it serves already: one user at a time."""
         found = self._mps()
         others = [each for each in self._register.entries().values() if each.id != entry.id]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from advisor.register.life import leased
-from advisor.register.model import Entry, Stand, Submission
+from advisor.register.model import JobRecord, JobState, Submission
 from collector.model import JobId
 from service.client.persons import person_of_uid
 
@@ -42,7 +42,7 @@ class Holdings:
         for entry in register.entries().values():
             self._count(entry, 1)
 
-    def changed(self, before: Entry | None, after: Entry) -> None:
+    def changed(self, before: JobRecord | None, after: JobRecord) -> None:
         """A change was committed."""
         if before is not None:
             self._count(before, -1)
@@ -78,8 +78,8 @@ class Holdings:
             with self._guard:
                 self._add(person, jobs=-1, chars=-length(submission), with_gpus=0)
 
-    def _count(self, entry: Entry, sign: int) -> None:
-        if entry.stand is Stand.ENDED:
+    def _count(self, entry: JobRecord, sign: int) -> None:
+        if entry.stand is JobState.ENDED:
             return
         asked = entry.submission
         with self._guard:  # taken off whom it was counted for: who is one person changes with /etc/subuid

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from advisor.engines.brief import Brief
 from advisor.engines.dispatch import Dispatch
-from advisor.engines.foreign import ForeignEngine
+from advisor.engines.foreign import ExternalEngine
 from advisor.engines.local import Given, LocalEngine, Patience
 from advisor.engines.moving import Moving
 from advisor.engines.mps import seldom
-from advisor.register.consents import ConsentBook
-from advisor.register.foreign import ForeignBook
-from advisor.register.model import Entry
-from advisor.register.pair_book import PairBook
+from advisor.register.consents import ConsentStore
+from advisor.register.foreign import ExternalJobStore
+from advisor.register.model import JobRecord
+from advisor.register.pair_book import SlowdownStore
 from advisor.register.pair_watch import Span
 from advisor.register.register import UnknownJob, open_register
 from advisor.register.signing import CommandSigner
@@ -34,8 +34,8 @@ from service.acting.desk import Desk, Organs
 from service.acting.doubts import Doubts
 from service.acting.eyes import Eyes
 from service.acting.forced_end import ForcedEnd
-from service.acting.foreign_orders import ForeignOrders
-from service.acting.foreigners import Foreigners, Sight
+from service.acting.foreign_orders import ExternalJobOrders
+from service.acting.foreigners import ExternalJobs, Sight
 from service.acting.gpu_locks import GpuLocks, RestoreLease, hold_leased
 from service.acting.granting import Granting
 from service.acting.keeping import Keeping
@@ -98,7 +98,7 @@ class Acting:
         desk: Desk,
         loop: ActingLoop,
         applying: Applying,
-        waiting: tuple[LocalEngine | ForeignEngine, ...],
+        waiting: tuple[LocalEngine | ExternalEngine, ...],
         alerts: "Callable[[], AlertDesk]",
         *,
         metrics: Callable[[], bytes] = bytes,
@@ -139,8 +139,8 @@ class _Roots:
 
     limits: "Limits"
     register: "Register"
-    foreign: ForeignBook
-    foreigners: Foreigners
+    foreign: ExternalJobStore
+    foreigners: ExternalJobs
     books: Books
     consents: Consents
     doubts: Doubts
@@ -205,10 +205,10 @@ def _roots(ground: Ground) -> _Roots:
     config, store, clock, acting = ground.config, ground.store, ground.clock, ground.config.acting
     register = open_register(store, clock, CommandSigner(lease_key(ground.folder)))
     limits = limits_of(config)
-    foreign, messages = ForeignBook(store, clock), MessageNotifier()
+    foreign, messages = ExternalJobStore(store, clock), MessageNotifier()
     sight = Sight(snapshot=ground.snapshot, simulated=ground.simulated, messages=(messages,))
     lease = RestoreLease(ground.locks, register.holders)
-    foreigners = Foreigners(foreign, config, clock, site_of(config).protect, sight, lease=lease)
+    foreigners = ExternalJobs(foreign, config, clock, site_of(config).protect, sight, lease=lease)
     entry_of, settle = partial(_entry, register), foreigners.engine.settle
     books = open_books(store, clock, ground.folder, entry_of, settle, known=register.newest_known)
     granting = Granting(register, seldom(find_daemon, clock))
@@ -220,7 +220,7 @@ def _roots(ground: Ground) -> _Roots:
     brief = LaunchedToo(
         Dispatch(Brief[Given](local), Brief[Moving](foreigners.engine), foreign.told), messages, whose
     )
-    book, by_owners = ConsentBook(store, clock), config.consent.owners
+    book, by_owners = ConsentStore(store, clock), config.consent.owners
     journal, halt = books.journal, books.switch.halt
     activity, doubts = Activity(), Doubts(store, clock, register)
     register.listen(activity.job_changed)
@@ -249,7 +249,7 @@ def _roots(ground: Ground) -> _Roots:
             journal,
             clock,
             limits,
-            book=PairBook(store, clock),
+            book=SlowdownStore(store, clock),
             span=Span().at_speed(config.rehearsal.speed),
             halted=halt,
         ),
@@ -338,7 +338,7 @@ def _organs(
         loop=loop,
         observe=observing.look,
         papers=Papers(papers),
-        foreign=ForeignOrders(observing.look, applying, taking),
+        foreign=ExternalJobOrders(observing.look, applying, taking),
         consents=roots.consents,
         admission=roots.admission,
         keeping=Keeping(roots.foreign, journal, observing.look, clock, config.advice),
@@ -350,7 +350,7 @@ def _organs(
     )
 
 
-def _entry(register: "Register", job: JobId) -> Entry | None:
+def _entry(register: "Register", job: JobId) -> JobRecord | None:
     try:
         return register.entry(job)
     except UnknownJob:

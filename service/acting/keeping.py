@@ -12,7 +12,7 @@ from advisor.engines.engine import Done
 from advisor.journal.journal import Order
 from advisor.live.spoken import with_spoken
 from advisor.policies.ladder import KEEP_HOURS, NotKept, keep
-from advisor.register.foreign import ForeignBook
+from advisor.register.foreign import ExternalJobStore
 from advisor.rules import AdviceRules
 from collector.model import JobId
 from service.acting.errors import BadOrder, NotAllowed, UnknownJob, WrongState
@@ -31,7 +31,7 @@ class Keeping:
 
     def __init__(
         self,
-        book: ForeignBook,
+        book: ExternalJobStore,
         journal: "StoreJournal",
         observe: "Callable[[], ClusterState]",
         clock: "Clock",

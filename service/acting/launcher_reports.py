@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from advisor.register.life import leased
-from advisor.register.model import Entry, Launcher, Report
+from advisor.register.model import JobRecord, Launcher, Report
 from collector.model import JobId
 from service.acting.eyes import Eyes
 from service.acting.peer_processes import PeerProcesses, unheard
@@ -46,23 +46,23 @@ class LauncherReports:
         self._register, self._clock, self._attended_s = register, clock, attended_s
         self._eyes, self._peers = eyes, PeerProcesses(named=named)
 
-    def take(self, caller: "Caller", entry: Entry, report: Report) -> None:
+    def take(self, caller: "Caller", entry: JobRecord, report: Report) -> None:
         """Take a word on this entry. Blocks only when something changed."""
         lets_go = set(leased(entry)) - set(report.gpus) or report.ending is not None
         in_doubt = bool(lets_go and leased(entry) and self._eyes.living(entry))
         self._register.report(entry.id, self._as_taken(caller, entry, report), in_doubt=in_doubt)
 
-    def take_sign(self, caller: "Caller", entry: Entry, report: Report) -> bool:
+    def take_sign(self, caller: "Caller", entry: JobRecord, report: Report) -> bool:
         """The same for a word that says nothing new; false: ``take`` has to. Never blocks."""
         if not self._peers.knows(caller, entry, report):
             return False
         return self._register.heard_again(entry.id, self._as_taken(caller, entry, report)) is not None
 
-    def is_launcher(self, caller: "Caller", entry: Entry) -> bool:
+    def is_launcher(self, caller: "Caller", entry: JobRecord) -> bool:
         """Whether the kernel says that the caller is the job's launcher."""
         return self._peers.is_launcher(caller, entry)
 
-    def _as_taken(self, caller: "Caller", entry: Entry, report: Report) -> Report:
+    def _as_taken(self, caller: "Caller", entry: JobRecord, report: Report) -> Report:
         """What is meant by it, within what can be; with nobody where nobody has typed for long."""
         report = self._peers.meant(caller, entry, report)
         away = report.quiet_s is not None and report.quiet_s >= self._attended_s

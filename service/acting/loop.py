@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from advisor.engines.engine import Engine, Interrupted
 from advisor.register.life import in_flight, lapsing, silent, vacated
-from advisor.register.model import Entry, Stand
+from advisor.register.model import JobRecord, JobState
 from service.acting.activity import Activity
 from service.acting.waiting import Reasons, Wait, reasons_of, waits
 
@@ -39,8 +39,8 @@ class Looks:
     ``launcher`` is asked of an entry's launcher, ``workers`` whether any of its workers is left.
     """
 
-    launcher: Callable[[Entry], bool | None]
-    workers: Callable[[Entry], bool | None]
+    launcher: Callable[[JobRecord], bool | None]
+    workers: Callable[[JobRecord], bool | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +196,7 @@ class ActingLoop:
             raise Interrupted
         return self._parts.halted()
 
-    def _heard(self, before: Entry | None, after: Entry) -> None:
+    def _heard(self, before: JobRecord | None, after: JobRecord) -> None:
         if before is None or matters(before, after):
             self._woken.set()
 
@@ -207,14 +207,14 @@ class ActingLoop:
         lost = {
             entry.id: why
             for entry in register.entries().values()
-            if entry.stand is not Stand.ENDED
+            if entry.stand is not JobState.ENDED
             and (why := self._why_lost(entry, entry.id in silent_long)) is not None
         }
         register.change_all(lost, lambda each: silent(each, now_ms, lost[each.id]))
         gone = [each.id for each in register.entries().values() if lapsing(each) and self._is_over(each)]
         register.change_all(gone, lambda each: vacated(each, now_ms))
 
-    def _why_lost(self, entry: Entry, silent_long: bool) -> str | None:
+    def _why_lost(self, entry: JobRecord, silent_long: bool) -> str | None:
         if lapsing(entry):
             return None
         alive = self._parts.looks.launcher(entry)
@@ -224,7 +224,7 @@ class ActingLoop:
             return f"its launcher was not heard for {self._pace.launcher_grace_s:g} s"
         return None
 
-    def _is_over(self, entry: Entry) -> bool:
+    def _is_over(self, entry: JobRecord) -> bool:
         """Whether nothing of a job whose launcher is lost is left."""
         looks = self._parts.looks
         return looks.workers(entry) is not True and looks.launcher(entry) is not True
@@ -244,7 +244,7 @@ class ActingLoop:
             minder()
 
 
-def matters(before: Entry, after: Entry) -> bool:
+def matters(before: JobRecord, after: JobRecord) -> bool:
     """Whether a change may let somebody start, or call for a new decision. Pure."""
     return (
         before.stand is not after.stand

@@ -14,7 +14,7 @@ from advisor.engines.engine import Done, Late
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass
 from advisor.register.memory_watch import Noted, draws, holdings, remembered, watch
-from advisor.register.model import Stand
+from advisor.register.model import JobState
 from advisor.steps import Pause, Tell
 from collector.model import JobId
 
@@ -62,7 +62,7 @@ class MemoryWatching:
             return
         state, before = cycle.state, self._noted
         entries = self._register.entries().values()
-        paused = {each.id for each in entries if each.stand is Stand.PAUSED}
+        paused = {each.id for each in entries if each.stand is JobState.PAUSED}
         seen = self._snapshot()
         held = holdings(seen.process_samples, dict(seen.owners))
         watched = watch(draws(state, entries, held), before, self._clock.now_ms(), paused)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from advisor.register.model import Entry, Stand
+from advisor.register.model import JobRecord, JobState
 from collector.exposition import COUNTER, Metric, family, single
 from service.acting.activity import Counts
 
@@ -24,7 +24,7 @@ class Facts:
     ``tcp``), ``refused_requests`` by HTTP status since the start.
     """
 
-    entries: Iterable[Entry]
+    entries: Iterable[JobRecord]
     counts: Counts
     now_ms: int
     switched_off: bool
@@ -94,16 +94,16 @@ def service_exposition(facts: ServiceFacts) -> bytes:
 
 
 def _jobs(facts: Facts) -> Iterator[str]:
-    entries = [each for each in facts.entries if each.stand is not Stand.ENDED]
+    entries = [each for each in facts.entries if each.stand is not JobState.ENDED]
     states = Counter(each.stand.value for each in entries)
-    waiting = [each.submitted_ms for each in entries if each.stand is Stand.PENDING]
+    waiting = [each.submitted_ms for each in entries if each.stand is JobState.PENDING]
     leased: dict[str, float] = {}
     for each in entries:
         for uuid in each.gpus:
             leased[uuid] = leased.get(uuid, 0.0) + each.share
     yield from family(
         _metric("fallow_jobs", "Jobs that have not ended, by state; pending ones are the queue."),
-        (({"state": state.value}, states[state.value]) for state in Stand if state is not Stand.ENDED),
+        (({"state": state.value}, states[state.value]) for state in JobState if state is not JobState.ENDED),
     )
     oldest_s = max((facts.now_ms - at_ms for at_ms in waiting), default=0) / 1000
     yield from single("fallow_queue_oldest_seconds", "How long the oldest pending job has waited.", oldest_s)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from advisor.live.observed import Observed
     from advisor.live.state import Live
     from advisor.model import ClusterState, Job
-    from advisor.register.model import Entry
+    from advisor.register.model import JobRecord
     from advisor.register.register import Register
     from collector.clock import Clock
     from collector.model import GpuUuid, JobId, NodeName
@@ -45,7 +45,7 @@ class _Measured:
     taken: "frozenset[GpuUuid]"
 
 
-_Jobs = dict["JobId", tuple["Entry", "Job"]]
+_Jobs = dict["JobId", tuple["JobRecord", "Job"]]
 
 
 class _Drawing:
@@ -56,7 +56,7 @@ class _Drawing:
         self._before = before
         self.known: _Jobs = {}
 
-    def __call__(self, entry: "Entry") -> "Job":
+    def __call__(self, entry: "JobRecord") -> "Job":
         from advisor.register.state import waiting_job
 
         known = self._before.get(entry.id)

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from advisor.engines.engine import Engine
     from advisor.journal.journal import StoreJournal
     from advisor.model import ClusterState
-    from advisor.register.model import Entry
-    from advisor.register.pair_book import PairBook
+    from advisor.register.model import JobRecord
+    from advisor.register.pair_book import SlowdownStore
     from advisor.register.register import Register
     from collector.clock import Clock
 
@@ -67,7 +67,7 @@ class PairWatching:
         clock: "Clock",
         limits: Limits,
         *,
-        book: "PairBook",
+        book: "SlowdownStore",
         span: Span | None = None,
         halted: Callable[[], str | None] = lambda: None,
     ) -> None:
@@ -101,7 +101,7 @@ class PairWatching:
         if cycle.halt is None:
             self._restore(now, cycle.state, entries)
 
-    def _count(self, now: Mapping[JobId, Way], entries: "Mapping[JobId, Entry]") -> None:
+    def _count(self, now: Mapping[JobId, Way], entries: "Mapping[JobId, JobRecord]") -> None:
         """Follow the steps of everybody who is on one GPU."""
         pairs, tracks = self._open(), {}
         for id, way in now.items():
@@ -203,7 +203,7 @@ class PairWatching:
                 return
 
     def _restore(
-        self, now: Mapping[JobId, Way], state: "ClusterState", entries: "Mapping[JobId, Entry]"
+        self, now: Mapping[JobId, Way], state: "ClusterState", entries: "Mapping[JobId, JobRecord]"
     ) -> None:
         """Give all of its GPU again to who has nobody beside it any more.
 
@@ -225,7 +225,7 @@ class PairWatching:
                 why = "nobody is beside it any more, and it has only a part of its GPU"
                 self._do(whole_again(entry, why))
 
-    def _has_rested(self, entry: "Entry") -> bool:
+    def _has_rested(self, entry: "JobRecord") -> bool:
         """Whether it may be disturbed again, as any job."""
         now_ms = self._clock.now_ms()
         acted_ms = max(entry.acted_ms or 0, self._tried_ms.get(entry.id, 0))

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from advisor.register.model import Entry, Launcher, Report
+from advisor.register.model import JobRecord, Launcher, Report
 from collector.model import JobId, JobKind, NodeName
 from collector.procfs.owners import belongs_to
 from collector.procfs.pid_namespaces import ids_of, translated
@@ -51,7 +51,7 @@ class PeerProcesses:
         self._node = NodeName(socket.gethostname())
         self._known: OrderedDict[JobId, _Known] = OrderedDict()
 
-    def is_launcher(self, caller: Caller, entry: Entry) -> bool:
+    def is_launcher(self, caller: Caller, entry: JobRecord) -> bool:
         """Whether the peer is the process that the register has as this job's launcher."""
         known = entry.launcher
         if known is None or caller.pid != known.pid or known.node != self._node:
@@ -59,7 +59,7 @@ class PeerProcesses:
         begun_ms = self._begun_ms(known.pid)
         return _is_owner(caller, entry) and begun_ms is not None and is_same_start(begun_ms, known.started_ms)
 
-    def meant(self, caller: Caller, entry: Entry, report: Report) -> Report:
+    def meant(self, caller: Caller, entry: JobRecord, report: Report) -> Report:
         """The report with its processes as they are called here, where its owner's launcher says it."""
         if caller.pid is None or caller.uid is None or not _is_owner(caller, entry):
             return report
@@ -74,7 +74,7 @@ class PeerProcesses:
         launcher, pids = known.means
         return self._attended(entry, replace(report, launcher=launcher, pids=pids))
 
-    def knows(self, caller: Caller, entry: Entry, report: Report) -> bool:
+    def knows(self, caller: Caller, entry: JobRecord, report: Report) -> bool:
         """Whether ``meant`` need not look for any process."""
         known = self._known.get(entry.id)
         told = (report.launcher, report.pids)
@@ -87,7 +87,7 @@ class PeerProcesses:
         launcher = Launcher(node=self._node, pid=peer, started_ms=begun_ms)
         return launcher, translated(report.pids, peer, self._proc)
 
-    def _attended(self, entry: Entry, report: Report) -> Report:
+    def _attended(self, entry: JobRecord, report: Report) -> Report:
         """The report, with somebody at its terminal only where it has one, by when that was typed at."""
         if report.attached is not True or entry.submission.kind is not JobKind.INTERACTIVE:
             return report
@@ -109,6 +109,6 @@ class PeerProcesses:
         return None if found.state in ("Z", "X") else started_ms(found, boot_ms, os.sysconf("SC_CLK_TCK"))
 
 
-def _is_owner(caller: Caller, entry: Entry) -> bool:
+def _is_owner(caller: Caller, entry: JobRecord) -> bool:
     """Whether the caller is the job's owner, and not an operator on its behalf."""
     return caller.uid is not None and caller.uid == entry.submission.uid

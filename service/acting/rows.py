@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any
 
 from advisor.register.life import in_flight
-from advisor.register.model import Entry, Mobility, Stand, Submission
+from advisor.register.model import Elasticity, JobRecord, JobState, Submission
 from advisor.register.shares import Terms, about_defaults
 from advisor.written import to_tree
 from collector.procfs.commands import COMMAND_CHARS, masked
@@ -36,12 +36,12 @@ def unfit(wanted: Submission, inner_projects: frozenset[str] = frozenset()) -> s
         return f"a time limit of {wanted.limit_s:g} s: leave it out when there is none"
     if wanted.grace_s < 0 or wanted.restarts < 0:
         return "a grace and a number of restarts are 0 or more"
-    if wanted.mobility is Mobility.CHECKPOINTS and not wanted.checkpoint_signal:
+    if wanted.mobility is Elasticity.CHECKPOINTS and not wanted.checkpoint_signal:
         return "a job that checkpoints says on which signal; name it with --checkpoint-signal"
     return None
 
 
-def entry_row(entry: Entry, caller: Caller, *, listed: bool = False) -> Row:
+def entry_row(entry: JobRecord, caller: Caller, *, listed: bool = False) -> Row:
     """An entry for the API: whole for its owner and for operators, for others without what is not theirs.
 
     A command line can be read by everybody on the machine while its process runs, but what is kept outlives
@@ -58,23 +58,23 @@ def entry_row(entry: Entry, caller: Caller, *, listed: bool = False) -> Row:
     return {**named, **to_tree(replace(without_proof(entry), submission=asked))}
 
 
-def without_proof(entry: Entry) -> Entry:
+def without_proof(entry: JobRecord) -> JobRecord:
     """The entry as everybody may see it: what its launcher can show is its launcher's alone. Pure."""
     directive = entry.directive
     return entry if directive is None else replace(entry, directive=replace(directive, proof=""))
 
 
-def fits(entry: Entry, which: Which) -> bool:
+def fits(entry: JobRecord, which: Which) -> bool:
     """Whether an entry is one of those that are meant. Pure."""
     return (
         which.stand in (None, entry.stand)
-        and which.ended in (None, entry.stand is Stand.ENDED)
+        and which.ended in (None, entry.stand is JobState.ENDED)
         and which.user in (None, entry.submission.user)
         and which.project in (None, entry.submission.project)
     )
 
 
-def explained(entry: Entry, wait: Wait | None, held: Terms | None = None) -> tuple[str, ...]:
+def explained(entry: JobRecord, wait: Wait | None, held: Terms | None = None) -> tuple[str, ...]:
     """Sentences for people on why the job stands where it stands, and on which terms it holds GPUs. Pure.
 
     ``held`` are the terms that it would get now: what its lease says goes before.
@@ -97,7 +97,7 @@ def explained(entry: Entry, wait: Wait | None, held: Terms | None = None) -> tup
     return tuple(lines)
 
 
-def _on_terms(entry: Entry, held: Terms | None) -> tuple[str, ...]:
+def _on_terms(entry: JobRecord, held: Terms | None) -> tuple[str, ...]:
     if held is None or not entry.gpus:
         return (about_defaults(entry.submission),)
     why, *rest = held.sentences
@@ -106,7 +106,7 @@ def _on_terms(entry: Entry, held: Terms | None) -> tuple[str, ...]:
     return (why, *rest)
 
 
-def queue_row(entry: Entry, wait: Wait) -> Row:
+def queue_row(entry: JobRecord, wait: Wait) -> Row:
     """A row of the queue; ``gpus`` is the least that it starts on."""
     wanted = entry.submission
     return {

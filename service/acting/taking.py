@@ -15,7 +15,7 @@ from service.acting.errors import WrongState
 
 if TYPE_CHECKING:
     from advisor.model import ClusterState
-    from advisor.register.model import Entry
+    from advisor.register.model import JobRecord
     from advisor.round import Round
 
 
@@ -27,7 +27,7 @@ class Taking:
     ) -> None:
         self._observe, self._limits, self.halted = observe, limits, halted
 
-    def sized(self, entry: "Entry", gpus: int) -> tuple[GpuUuid, ...]:
+    def sized(self, entry: "JobRecord", gpus: int) -> tuple[GpuUuid, ...]:
         """The job's own devices, less or more; those that come lie beside its own. Raises WrongState."""
         state, held = self._observe(), len(entry.gpus)
         if gpus <= held:
@@ -62,7 +62,7 @@ def taken(step: Action, state: "ClusterState") -> tuple[GpuUuid, ...]:
     return tuple(uuid for uuid in step.gpus if uuid not in held)
 
 
-def _beside(state: "ClusterState", limits: Limits, entry: "Entry", more: int) -> tuple[GpuUuid, ...]:
+def _beside(state: "ClusterState", limits: Limits, entry: "JobRecord", more: int) -> tuple[GpuUuid, ...]:
     job, round = state.jobs.get(entry.id), _round(state, limits)
     found = None if job is None else round.board.find_beside(job, entry.gpus, more)
     if job is None or found is None:

@@ -10,7 +10,7 @@ from advisor.model import ActionClass, Telemetry
 from advisor.plan import Rule
 from advisor.register import life
 from advisor.register.life import in_flight
-from advisor.register.model import Entry, Stand
+from advisor.register.model import JobRecord, JobState
 from advisor.steps import Resume, Start
 from collector.model import JobId
 
@@ -67,7 +67,7 @@ def giving_way(coming: Sequence[JobId]) -> str:
 
 
 def waits(
-    entries: Iterable[Entry], reasons: Reasons, absent: frozenset[JobId] = frozenset()
+    entries: Iterable[JobRecord], reasons: Reasons, absent: frozenset[JobId] = frozenset()
 ) -> dict[JobId, Wait]:
     """Every job that stands in the queue: those looked at in their turn, then the others by arrival."""
     waiting = {entry.id: entry for entry in entries if stands(entry)}
@@ -80,7 +80,9 @@ def waits(
     }
 
 
-def in_line(known: Mapping[JobId, Wait], entries: Mapping[JobId, Entry]) -> Iterator[tuple[Entry, Wait]]:
+def in_line(
+    known: Mapping[JobId, Wait], entries: Mapping[JobId, JobRecord]
+) -> Iterator[tuple[JobRecord, Wait]]:
     """The queue as the last cycle left it, then those who came since; no further than it is read."""
     last = 0
     for job, wait in known.items():
@@ -94,7 +96,7 @@ def in_line(known: Mapping[JobId, Wait], entries: Mapping[JobId, Entry]) -> Iter
         yield entry, Wait(place=at, of=of, waits_for=entry.said or NOT_LOOKED)
 
 
-def wait_of(entry: Entry, known: Mapping[JobId, Wait], entries: Mapping[JobId, Entry]) -> Wait | None:
+def wait_of(entry: JobRecord, known: Mapping[JobId, Wait], entries: Mapping[JobId, JobRecord]) -> Wait | None:
     """Where an entry stands in that queue; ``None`` when it does not wait."""
     if not stands(entry):
         return None
@@ -110,18 +112,18 @@ def _unmeasured(cycle: "Cycle") -> str:
     return f"; {blind} GPUs are not measured just now, and are given to nobody" if blind else ""
 
 
-def stands(entry: Entry) -> bool:
+def stands(entry: JobRecord) -> bool:
     """Whether it stands in the queue."""
-    return entry.stand in (Stand.PENDING, Stand.PAUSED) and not in_flight(entry)
+    return entry.stand in (JobState.PENDING, JobState.PAUSED) and not in_flight(entry)
 
 
-def never_began(entry: Entry) -> bool:
+def never_began(entry: JobRecord) -> bool:
     """Whether it waits for its first start: what has begun goes on, whoever its project's members are."""
-    return entry.stand is Stand.PENDING and entry.started_ms is None
+    return entry.stand is JobState.PENDING and entry.started_ms is None
 
 
 def _key(
-    entry: Entry, turn: Mapping[JobId, int], absent: frozenset[JobId]
+    entry: JobRecord, turn: Mapping[JobId, int], absent: frozenset[JobId]
 ) -> tuple[bool, bool, int, int, int]:
     at = turn.get(entry.id)
     return (
@@ -133,7 +135,7 @@ def _key(
     )
 
 
-def _waits_for(entry: Entry, reasons: Reasons, absent: frozenset[JobId]) -> str:
+def _waits_for(entry: JobRecord, reasons: Reasons, absent: frozenset[JobId]) -> str:
     if entry.held_by_user:
         return HELD if entry.said in ("", life.HELD_BY_OWNER) else f"{HELD} ({entry.said})"
     if entry.id in absent:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import JSONResponse, Response
 
-from advisor.register.model import Stand
+from advisor.register.model import JobState
 from collector.model import JobId
 from service.api import answers
 from service.api.orders import (
@@ -144,7 +144,7 @@ def _jobs(router: APIRouter, desk: Desk, hands: Hands, closing: Closing) -> None
     async def jobs(
         asker: Asker,
         *,
-        stand: Stand | None = None,
+        stand: JobState | None = None,
         ended: bool | None = None,
         user: Filter = None,
         project: Filter = None,

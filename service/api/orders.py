@@ -22,7 +22,7 @@ from pydantic_core import PydanticCustomError
 
 from advisor.consent import Kind
 from advisor.model import ActionClass, ProjectName
-from advisor.register.model import Ending, Launcher, Mobility, Report, Stand, Submission
+from advisor.register.model import Elasticity, ExitReason, JobState, Launcher, Report, Submission
 from collector.model import GpuUuid, JobId, JobKind, NodeName
 from collector.procfs.commands import without_secrets
 from service import names
@@ -132,7 +132,7 @@ class SubmissionOrder(Order):
     priority: Annotated[int, Field(strict=True, ge=-1000, le=1000)] = 0
     preemptible: Truth = False
     may_share: Truth = False
-    mobility: Mobility = Mobility.RIGID
+    mobility: Elasticity = Elasticity.RIGID
     checkpoint_signal: Signal | None = None
     grace_s: Annotated[float, Field(strict=True, ge=0, le=86_400)] = 60.0
     restarts: Annotated[int, Field(strict=True, ge=0, le=1000)] = 0
@@ -149,7 +149,7 @@ class SubmissionOrder(Order):
     def _holds_together(self) -> "SubmissionOrder":
         if self.max_gpus < self.min_gpus:
             raise ValueError(f"max_gpus is {self.max_gpus}, below min_gpus, which is {self.min_gpus}")
-        if self.mobility is Mobility.CHECKPOINTS and self.checkpoint_signal is None:
+        if self.mobility is Elasticity.CHECKPOINTS and self.checkpoint_signal is None:
             raise ValueError("a job that checkpoints names the signal it does so on: checkpoint_signal")
         return self
 
@@ -207,7 +207,7 @@ class ReportOrder(Order):
 
     at_ms: Moment
     launcher: LauncherOrder
-    stand: Stand
+    stand: JobState
     handled: Ordinal = 0
     failed: Said | None = None
     pids: Annotated[list[Annotated[int, Field(strict=True, ge=1, le=2**31)]], Field(max_length=4_096)] = []
@@ -226,7 +226,7 @@ class ReportOrder(Order):
     checkpoint_ms: Moment | None = None
     attached: Truth | None = None
     quiet_s: Number | None = None
-    ending: Ending | None = None
+    ending: ExitReason | None = None
     exit_code: Annotated[int, Field(strict=True, ge=-255, le=255)] | None = None
     proof: Annotated[str, Field(strict=True, max_length=MOST_PROOF, pattern=PROOF)] = ""
 

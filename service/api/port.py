@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from advisor.consent import Kind
-from advisor.register.model import Report, Stand, Submission
+from advisor.register.model import JobState, Report, Submission
 from collector.model import JobId
 from collector.procfs.owners import is_lent
 
@@ -81,7 +81,7 @@ Row = dict[str, Any]
 class Which:
     """Which submitted jobs are meant: all that fit everything that is said. ``ended``: whether they have."""
 
-    stand: Stand | None = None
+    stand: JobState | None = None
     ended: bool | None = None
     user: str | None = None
     project: str | None = None

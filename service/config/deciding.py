@@ -136,7 +136,7 @@ class ProtectConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForeignConfig:
+class ExternalJobsConfig:
     """Jobs that Fallow did not launch.
 
     What can be done to them, once their owner or an operator consented, and what cannot, stands in

@@ -18,7 +18,7 @@ from service.config.deciding import (
     ActingConfig,
     ConsentConfig,
     DecidingConfig,
-    ForeignConfig,
+    ExternalJobsConfig,
     MembershipConfig,
     ModesConfig,
     ProjectModesConfig,
@@ -43,7 +43,7 @@ __all__ = [
     "ConsentConfig",
     "DashboardConfig",
     "DeliveryConfig",
-    "ForeignConfig",
+    "ExternalJobsConfig",
     "LimitsConfig",
     "LogConfig",
     "MembershipConfig",
@@ -312,7 +312,7 @@ class Config:
     membership: MembershipConfig = field(default_factory=MembershipConfig)
     consent: ConsentConfig = field(default_factory=ConsentConfig)
     protect: ProtectConfig = field(default_factory=ProtectConfig)
-    foreign: ForeignConfig = field(default_factory=ForeignConfig)
+    foreign: ExternalJobsConfig = field(default_factory=ExternalJobsConfig)
     modes: ModesConfig = field(default_factory=ModesConfig)
     deciding: DecidingConfig = field(default_factory=DecidingConfig)
     acting: ActingConfig = field(default_factory=ActingConfig)

@@ -12,8 +12,8 @@ from advisor.register.model import (
     Begin,
     Command,
     Continue,
-    Ending,
-    Mobility,
+    Elasticity,
+    ExitReason,
     Release,
     Requeued,
     Reshape,
@@ -74,14 +74,16 @@ def _happened(course: Course, event: model.Event, now_s: float) -> Turn:
         case model.Resubmitted(text=text):
             return _anew(course, text)
         case model.TurnedAway(why=why):
-            refused = Over(ending=Ending.FAILED, code=TURNED_AWAY, why=why)
+            refused = Over(ending=ExitReason.FAILED, code=TURNED_AWAY, why=why)
             empty = course.phase in EMPTY
             return turns.entered(replace(course, code=0), refused) if empty else Turn(course=course)
         case model.Leased(number=number, proof=proof):
             fits = number == course.handled and not course.proof
             return Turn(course=replace(course, proof=proof) if fits else course)
         case model.Disowned():
-            over = Over(ending=Ending.CANCELLED, code=turns.CANCELLED, why="the service has ended this job")
+            over = Over(
+                ending=ExitReason.CANCELLED, code=turns.CANCELLED, why="the service has ended this job"
+            )
             return _stopped(course, over, now_s)
         case model.Tick():
             return _ticked(course, now_s)
@@ -102,7 +104,7 @@ def _told(course: Course, directive: Command, now_s: float) -> Turn:
         return Turn(course=course)
     match directive:
         case Stop(reason=reason):
-            over = Over(ending=Ending.CANCELLED, code=turns.CANCELLED, why=f"stopped{_because(reason)}")
+            over = Over(ending=ExitReason.CANCELLED, code=turns.CANCELLED, why=f"stopped{_because(reason)}")
             return _stopped(replace(course, doing=directive, queue=()), over, now_s)
         case Begin() | Continue() | Reshape() | Suspend() | Release() | Requeued() | Say():
             return Turn(course=replace(course, queue=(*course.queue, directive)))
@@ -126,7 +128,7 @@ def _take(course: Course, directive: Command, now_s: float) -> Turn:
             return Turn(course=releasing, actions=(model.ReleaseCaches(),))
         case Release():
             return turns.done(course, f"the job is {phase.value}: it holds no memory")
-        case Reshape() | Suspend() | Requeued() if course.terms.mobility is Mobility.RIGID:
+        case Reshape() | Suspend() | Requeued() if course.terms.mobility is Elasticity.RIGID:
             why = "the job can neither be resized nor checkpointed; it only runs to its end"
             return turns.done(course, why)
         case Reshape():
@@ -149,7 +151,7 @@ def _reshaped(course: Course, lease: Lease, reason: str, now_s: float) -> Turn:
         return turns.done(course, f"the job is {course.phase.value}: there is nothing to resize")
     count = len(lease.gpus)
     text = f"changing to {count} GPU{'' if count == 1 else 's'}{_because(reason)}"
-    if course.terms.mobility is Mobility.ELASTIC and lease.settings == course.lease.settings:
+    if course.terms.mobility is Elasticity.ELASTIC and lease.settings == course.lease.settings:
         actions = (model.Tell(text=text), model.Change(gpus=lease.gpus))
         return Turn(course=replace(course, phase=Phase.CHANGING), actions=actions)
     return turns.saving(course, model.Again(lease=lease), now_s, text)
@@ -196,7 +198,7 @@ def _lived(
             begun = replace(course, phase=Phase.RUNNING, pids=pids, since_s=now_s)
             return turns.done(begun, None)
         case model.NotBegun(why=why, code=code) if course.phase in (Phase.STARTING, Phase.ENDING):
-            over = Over(ending=Ending.FAILED, code=code, why=why)
+            over = Over(ending=ExitReason.FAILED, code=code, why=why)
             then = course.then if isinstance(course.then, Over) else over
             return turns.swept(replace(course, then=then))
         case model.WorkerEnded(worker=worker, code=code) if worker in course.alive:
@@ -275,7 +277,7 @@ def _signalled(course: Course, number: int, now_s: float) -> Turn:
         return Turn(course=course, actions=(model.Forward(number=number),))
     if number not in ENDERS:
         return Turn(course=course)
-    over = Over(ending=Ending.CANCELLED, code=-number, why=f"cancelled by signal {number}")
+    over = Over(ending=ExitReason.CANCELLED, code=-number, why=f"cancelled by signal {number}")
     return turns.entered(replace(course, code=0), over)
 
 
@@ -283,7 +285,7 @@ def _ticked(course: Course, now_s: float) -> Turn:
     limit_s = course.terms.limit_s
     if limit_s is not None and course.phase in LIMITED and turns.ran_s(course, now_s) >= limit_s:
         over = Over(
-            ending=Ending.FAILED, code=turns.TIME_IS_UP, why=f"its time limit of {limit_s:g} s is over"
+            ending=ExitReason.FAILED, code=turns.TIME_IS_UP, why=f"its time limit of {limit_s:g} s is over"
         )
         return turns.halted(course, over, now_s)
     if course.until_s is None or now_s < course.until_s:

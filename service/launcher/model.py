@@ -11,11 +11,11 @@ from advisor.register.model import (
     Begin,
     Command,
     Continue,
-    Ending,
-    Mobility,
+    Elasticity,
+    ExitReason,
+    JobState,
     Reshape,
     Sharing,
-    Stand,
 )
 from collector.model import GpuUuid
 from service.launcher.world import Workers
@@ -45,11 +45,11 @@ class Phase(StrEnum):
     ENDED = "ended"
 
 
-STANDS: Mapping[Phase, Stand] = {
-    Phase.WAITING: Stand.PENDING,
-    Phase.STARTING: Stand.STARTING,
-    Phase.PAUSED: Stand.PAUSED,
-    Phase.ENDED: Stand.ENDED,
+STANDS: Mapping[Phase, JobState] = {
+    Phase.WAITING: JobState.PENDING,
+    Phase.STARTING: JobState.STARTING,
+    Phase.PAUSED: JobState.PAUSED,
+    Phase.ENDED: JobState.ENDED,
 }
 """What is reported; a phase that isn't here is RUNNING."""
 
@@ -69,7 +69,7 @@ class Lease:
 class Terms:
     """What was agreed when the job was submitted, as far as its course depends on it."""
 
-    mobility: Mobility = Mobility.RIGID
+    mobility: Elasticity = Elasticity.RIGID
     workers: Workers = Workers.ONE
     grace_s: float = 60.0
     restarts: int = 0
@@ -100,7 +100,7 @@ class Again:
 class Over:
     """Be over. ``code`` counts where no worker has one of its own; ``why`` is for people."""
 
-    ending: Ending
+    ending: ExitReason
     code: int
     why: str = ""
 
@@ -140,9 +140,9 @@ class Course:
     over: Over | None = None
 
     @property
-    def stand(self) -> Stand:
+    def stand(self) -> JobState:
         """As it is reported."""
-        return STANDS.get(self.phase, Stand.RUNNING)
+        return STANDS.get(self.phase, JobState.RUNNING)
 
 
 # -- what happens ------------------------------------------------------------------------------------------

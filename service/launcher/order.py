@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor.model import ProjectName
-from advisor.register.model import Mobility, Submission
+from advisor.register.model import Elasticity, Submission
 from collector.model import JobKind, NodeName
 from collector.procfs.commands import masked, without_secrets
 from service import names
@@ -90,7 +90,7 @@ def read(
     mobility = _mobility(flags, argv)
     workers = Workers(flags.workers or Workers.ONE)
     _agree(flags, mobility, workers, share)
-    if mobility is Mobility.ELASTIC:
+    if mobility is Elasticity.ELASTIC:
         elastic_parts(argv)
     submission = Submission(
         command=argv,
@@ -106,7 +106,7 @@ def read(
         share=share,
         memory_bytes=None if flags.memory is None else read_memory(flags.memory),
         priority=flags.priority,
-        preemptible=mobility is not Mobility.RIGID if flags.preemptible is None else flags.preemptible,
+        preemptible=mobility is not Elasticity.RIGID if flags.preemptible is None else flags.preemptible,
         may_share=flags.share_ok or share < 1,
         mobility=mobility,
         checkpoint_signal=None if flags.checkpoint_signal is None else read_signal(flags.checkpoint_signal),
@@ -201,22 +201,22 @@ def is_driven(argv: Sequence[str]) -> bool:
         return False
 
 
-def _mobility(flags: argparse.Namespace, argv: Sequence[str]) -> Mobility:
+def _mobility(flags: argparse.Namespace, argv: Sequence[str]) -> Elasticity:
     if flags.elastic or is_driven(argv):
-        return Mobility.ELASTIC
-    return Mobility.RIGID if flags.checkpoint_signal is None else Mobility.CHECKPOINTS
+        return Elasticity.ELASTIC
+    return Elasticity.RIGID if flags.checkpoint_signal is None else Elasticity.CHECKPOINTS
 
 
-def _agree(flags: argparse.Namespace, mobility: Mobility, workers: Workers, share: float) -> None:
+def _agree(flags: argparse.Namespace, mobility: Elasticity, workers: Workers, share: float) -> None:
     """Raises ``BadOrder`` for flags that contradict each other."""
-    if flags.checkpoint_signal is not None and mobility is Mobility.ELASTIC:
+    if flags.checkpoint_signal is not None and mobility is Elasticity.ELASTIC:
         raise BadOrder("an elastic training saves itself when asked: leave --checkpoint-signal out")
-    if flags.preemptible and mobility is Mobility.RIGID:
+    if flags.preemptible and mobility is Elasticity.RIGID:
         raise BadOrder(
             "--preemptible needs a way to stop the job without loss: --checkpoint-signal USR1 for a job that "
             "saves itself when it gets that signal, or --elastic for one that uses fallow"
         )
-    if workers is not Workers.ONE and mobility is Mobility.ELASTIC:
+    if workers is not Workers.ONE and mobility is Elasticity.ELASTIC:
         raise BadOrder("an elastic training starts its own workers, one a GPU: leave --workers out")
     if workers is not Workers.ONE and share < 1:
         raise BadOrder("--workers starts one process a whole GPU; for a part of one leave it out")

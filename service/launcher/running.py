@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import assert_never
 
-from advisor.register.model import Ending, Launcher, Mobility, Sharing, Stand
+from advisor.register.model import Elasticity, ExitReason, JobState, Launcher, Sharing
 from collector.model import GpuUuid, JobId, JobKind
 from service.client.errors import ClientError, ServiceBusy, ServiceDown
 from service.launcher import course as courses
@@ -95,7 +95,7 @@ class Running:
 
     def _farewell(self, ears: Ears) -> None:
         """Tell a service that knows the job the end; for a while when it doesn't answer, or until Ctrl-C."""
-        asked = self._course.over is not None and self._course.over.ending is Ending.CANCELLED
+        asked = self._course.over is not None and self._course.over.ending is ExitReason.CANCELLED
         limit_s = DETACHED_FAREWELL_S if self._order.detach and not asked else FAREWELL_S
         until_s = time.monotonic() + limit_s
         if self._link.settle(min(limit_s, AWAY_S)) or self._said_unknown:
@@ -309,14 +309,14 @@ class Running:
             self._happened(model.Unsaved(why=f"it has no place to say that it saved itself: {error}"))
             return
         wanted = self._order.submission
-        if wanted.mobility is Mobility.ELASTIC:
+        if wanted.mobility is Elasticity.ELASTIC:
             self._ask(("suspend",), wanted.grace_s, steer.suspended)
         else:
             assert wanted.checkpoint_signal is not None
             self._crew_of_job().ask(signal_number(wanted.checkpoint_signal))
 
     def _release(self) -> None:
-        if self._order.submission.mobility is Mobility.ELASTIC:
+        if self._order.submission.mobility is Elasticity.ELASTIC:
             self._ask(("release-caches",), RELEASE_LIMIT_S, steer.released)
             return
         sockets = [self._meeting.job(worker) for worker in sorted(self._course.alive)]
@@ -333,7 +333,9 @@ class Running:
         )
 
     def _watches_for_saved(self) -> bool:
-        return self._course.phase is Phase.SAVING and self._order.submission.mobility is not Mobility.ELASTIC
+        return (
+            self._course.phase is Phase.SAVING and self._order.submission.mobility is not Elasticity.ELASTIC
+        )
 
     # -- the job's own socket --------------------------------------------------------------------------------
 
@@ -344,7 +346,7 @@ class Running:
         steer.asking((self._meeting.control,), words, limit_s, lambda told: self._answer(launch, read(told)))
 
     def _ask_status(self) -> None:
-        elastic = self._order.submission.mobility is Mobility.ELASTIC
+        elastic = self._order.submission.mobility is Elasticity.ELASTIC
         path = self._meeting.control if elastic else self._meeting.job(0)
         if self._course.phase is not Phase.RUNNING or self._asked_status or not path.exists():
             return
@@ -386,7 +388,7 @@ class Running:
     def _touch(self) -> list[int]:
         """Standard input while a paused job's user sits before it."""
         interactive = self._order.submission.kind is JobKind.INTERACTIVE
-        if self._course.stand is Stand.PAUSED and interactive and is_attached():
+        if self._course.stand is JobState.PAUSED and interactive and is_attached():
             return [sys.stdin.fileno()]
         return []
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.engines.mps import DEFAULT_DIRECTORY, folder_fault
-from advisor.register.model import Mobility
+from advisor.register.model import Elasticity
 from advisor.register.shares import NO_DAEMON_DIRECTORY, PIPE_DIRECTORY
 from service.launcher import world
 from service.launcher.folder import Meeting
@@ -45,7 +45,7 @@ def starts(
     made = []
     for index, place in enumerate(places):
         meets = {SAVED: str(meeting.saved), JOB_SOCKET: str(meeting.job(index))}
-        if order.submission.mobility is Mobility.ELASTIC:
+        if order.submission.mobility is Elasticity.ELASTIC:
             meets = {}
         env = world.joined(user, lease.settings, place | meets, threads=len(places) > 1)
         made.append(Start(argv=command(order, lease, meeting), env=env))
@@ -55,7 +55,7 @@ def starts(
 def command(order: Order, lease: Lease, meeting: Meeting) -> tuple[str, ...]:
     """What is run: the user's command, an elastic training by way of its controller."""
     wanted = order.submission
-    if wanted.mobility is not Mobility.ELASTIC:
+    if wanted.mobility is not Elasticity.ELASTIC:
         return order.argv
     python, options, script = elastic_parts(order.argv)
     return (

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import assert_never
 
-from advisor.register.model import Ending, Sharing
+from advisor.register.model import ExitReason, Sharing
 from service.launcher import model, world
 from service.launcher.model import Course, Lease, Over, Phase, Turn
 
@@ -98,7 +98,7 @@ def entered(course: Course, after: model.Next) -> Turn:
 def ended_by_itself(course: Course, now_s: float, *actions: model.Action) -> Turn:
     """The workers ended and nobody had asked them to: the end, or another start."""
     over = _verdict(course, now_s)
-    if over.ending is not Ending.FAILED or course.restarted >= course.terms.restarts:
+    if over.ending is not ExitReason.FAILED or course.restarted >= course.terms.restarts:
         turn = entered(course, over)
         return Turn(course=turn.course, actions=actions + turn.actions)
     rest_s = min(LONGEST_REST_S, FIRST_REST_S * 2**course.restarted)
@@ -125,15 +125,15 @@ def how(code: int) -> str:
 
 def _verdict(course: Course, now_s: float) -> Over:
     if course.code == 0:
-        return Over(ending=Ending.DONE, code=0)
+        return Over(ending=ExitReason.DONE, code=0)
     if is_asked(course, now_s):
-        return Over(ending=Ending.CANCELLED, code=course.code, why=f"ended by signal {course.asked}")
-    return Over(ending=Ending.FAILED, code=course.code, why=f"a worker {how(course.code)}")
+        return Over(ending=ExitReason.CANCELLED, code=course.code, why=f"ended by signal {course.asked}")
+    return Over(ending=ExitReason.FAILED, code=course.code, why=f"a worker {how(course.code)}")
 
 
 def _ended(course: Course, over: Over) -> Turn:
     code = course.code if course.code and over.code != TIME_IS_UP else over.code
-    failed = over.why if over.ending is Ending.FAILED else None
+    failed = over.why if over.ending is ExitReason.FAILED else None
     course = replace(
         handled(course),
         phase=Phase.ENDED,

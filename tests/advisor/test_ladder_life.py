@@ -14,7 +14,7 @@ from advisor.cycle import run_cycle
 from advisor.engines.checkpoint import ProcessState
 from advisor.engines.dispatch import Dispatch
 from advisor.engines.engine import Done, Outcome, Unsupported
-from advisor.engines.foreign import ForeignEngine, Parts
+from advisor.engines.foreign import ExternalEngine, ExternalEngineDependencies
 from advisor.engines.telling import Notice, Told
 from advisor.guard import Ruling
 from advisor.limits import Limits, Mode
@@ -25,17 +25,17 @@ from advisor.plan import Plan
 from advisor.policies import reclaim_idle
 from advisor.policies.ladder import NotKept, keep
 from advisor.register import life
-from advisor.register.foreign import ForeignBook
+from advisor.register.foreign import ExternalJobStore
 from advisor.register.model import (
     Begin,
     Command,
     Continue,
-    Entry,
+    Elasticity,
+    JobRecord,
+    JobState,
     Launcher,
-    Mobility,
     Report,
     Say,
-    Stand,
     Submission,
     Suspend,
 )
@@ -150,7 +150,7 @@ class Launched(Story):
     """The launched notebook. Its launcher carries every directive out at once and says who sits there."""
 
     words: list[Word] = field(default_factory=list)
-    entry: Entry = field(init=False)
+    entry: JobRecord = field(init=False)
 
     def __post_init__(self) -> None:
         wanted = Submission(
@@ -158,12 +158,12 @@ class Launched(Story):
             user="ann",
             project="lab",  # type: ignore[arg-type]
             kind=self.kind,
-            mobility=Mobility.ELASTIC,
+            mobility=Elasticity.ELASTIC,
             preemptible=True,
         )
         began_ms = WORKED_MS - 60 * MINUTE_MS
         entry = life.given(life.submitted(LAUNCHED, wanted, began_ms), Begin(number=1, gpus=(GPU,)), began_ms)
-        self.entry = self._said(entry, Stand.RUNNING, began_ms)
+        self.entry = self._said(entry, JobState.RUNNING, began_ms)
         self.engine = Dispatch(Obeys(self), Foreignless(), self._heard)
 
     @property
@@ -175,7 +175,7 @@ class Launched(Story):
         stand = self.entry.stand
         self.entry = self._said(self.entry, stand, now_ms)
         live = machine_state(now_ms)
-        if stand is Stand.RUNNING:
+        if stand is JobState.RUNNING:
             seen = Job(
                 id=LAUNCHED,
                 project="lab",  # type: ignore[arg-type]
@@ -202,7 +202,7 @@ class Launched(Story):
         at_ms = self.clock.at_ms
         self.words.append(Telling(job=job, at_ms=at_ms, rung=rung, reached=", ".join(reached) or None))
 
-    def _said(self, entry: Entry, stand: Stand, now_ms: int) -> Entry:
+    def _said(self, entry: JobRecord, stand: JobState, now_ms: int) -> JobRecord:
         """The launcher's word: what it carried out, and whether somebody typed a short while ago."""
         number = 0 if entry.directive is None else entry.directive.number
         attached = now_ms - self.typed_ms < 15 * MINUTE_MS
@@ -232,7 +232,7 @@ class Obeys:
                 return Unsupported(why=f"{step} is not part of this story")
         story, now_ms = self.story, self.story.clock.at_ms
         given = life.given(story.entry, directive, now_ms)
-        stands = {Suspend: Stand.PAUSED, Say: given.stand, Continue: Stand.RUNNING}
+        stands = {Suspend: JobState.PAUSED, Say: given.stand, Continue: JobState.RUNNING}
         story.entry = story._said(given, stands[type(directive)], now_ms)  # type: ignore[index]
         if isinstance(step, Resume):
             story.worked_ms = now_ms
@@ -252,14 +252,14 @@ class Foreign(Story):
     """The same notebook, started by hand at a terminal."""
 
     store: Store = field(kw_only=True)
-    book: ForeignBook = field(kw_only=True)
+    book: ExternalJobStore = field(kw_only=True)
 
     def __post_init__(self) -> None:
         self.driver = FakeDriver(states={71: ProcessState.RUNNING})
         self.machine = Machine(self.store, self.clock)
         self.machine.sees([process(71)], FOREIGN)
         seen = self.machine.processes_of(FOREIGN)
-        parts = Parts(
+        parts = ExternalEngineDependencies(
             book=self.book,
             sightings=lambda job: seen,
             ways=[Ears()],
@@ -267,7 +267,7 @@ class Foreign(Story):
             node=NODE,
             account_uid={"ann": 1000}.get,
         )
-        self.engine = ForeignEngine(parts)
+        self.engine = ExternalEngine(parts)
 
     @property
     def job(self) -> JobId:

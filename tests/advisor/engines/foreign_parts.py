@@ -14,7 +14,7 @@ from advisor.engines.checkpointer import Over
 from advisor.engines.gpu_room import Held
 from advisor.engines.moving import Ongoing
 from advisor.engines.sighting import processes_of
-from advisor.register.foreign import ForeignBook, Seen
+from advisor.register.foreign import ExternalJobStore, Seen
 from collector.model import (
     Allocation,
     ClaimSource,
@@ -235,6 +235,6 @@ class Machine:
 
 
 @contextmanager
-def opened(folder: Path, clock: HandClock) -> Iterator[tuple[Store, ForeignBook]]:
+def opened(folder: Path, clock: HandClock) -> Iterator[tuple[Store, ExternalJobStore]]:
     with open_store(folder / "fallow.duckdb") as store:
-        yield store, ForeignBook(store, clock)
+        yield store, ExternalJobStore(store, clock)

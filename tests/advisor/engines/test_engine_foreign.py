@@ -11,12 +11,19 @@ import pytest
 from advisor.engines.brief import Brief
 from advisor.engines.checkpoint import ProcessState
 from advisor.engines.engine import Done, Failed, Interrupted, Late, Outcome, Stale, Unsupported
-from advisor.engines.foreign import ForeignEngine, Lease, NoLease, Parts, beyond, verb_of
+from advisor.engines.foreign import (
+    ExternalEngine,
+    ExternalEngineDependencies,
+    Lease,
+    NoLease,
+    beyond,
+    verb_of,
+)
 from advisor.engines.moving import Moving
 from advisor.engines.telling import Notice, Told
 from advisor.live.spoken import Telling
 from advisor.model import ActionClass
-from advisor.register.foreign import ForeignBook
+from advisor.register.foreign import ExternalJobStore
 from advisor.steps import (
     Action,
     CapAtNextLaunch,
@@ -66,7 +73,7 @@ class Ears:
 
 
 class World:
-    def __init__(self, store: Store, book: ForeignBook, clock: HandClock) -> None:
+    def __init__(self, store: Store, book: ExternalJobStore, clock: HandClock) -> None:
         self.book, self.clock = book, clock
         self.machine = Machine(store, clock)
         self.driver = FakeDriver(states={71: RUNNING, 72: RUNNING})
@@ -75,8 +82,8 @@ class World:
         self.listed = frozenset[int]()
         self.engine = self.made(self.checkpointer)
 
-    def made(self, checkpointer: FakeCheckpointer | None, lease: Lease | None = None) -> ForeignEngine:
-        parts = Parts(
+    def made(self, checkpointer: FakeCheckpointer | None, lease: Lease | None = None) -> ExternalEngine:
+        parts = ExternalEngineDependencies(
             book=self.book,
             sightings=self.machine.processes_of,
             ways=[self.ears],
@@ -86,7 +93,7 @@ class World:
             listed=lambda: self.listed,
             lease=lease or NoLease(),
         )
-        return ForeignEngine(parts)
+        return ExternalEngine(parts)
 
     def do(self, step: Action) -> Outcome:
         return self.engine.do(step, 5)

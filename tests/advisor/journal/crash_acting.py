@@ -39,14 +39,14 @@ from advisor.register.model import (
     Begin,
     Command,
     Continue,
-    Entry,
+    Elasticity,
+    JobRecord,
+    JobState,
     Launcher,
-    Mobility,
     Report,
     Requeued,
     Reshape,
     Sharing,
-    Stand,
     Stop,
     Submission,
     Suspend,
@@ -114,7 +114,7 @@ class StandIn:
         said = Report(
             at_ms=SystemClock().now_ms(),
             launcher=Launcher(node="n", pid=os.getpid(), started_ms=1),
-            stand=Stand(self.stand),
+            stand=JobState(self.stand),
             handled=self.handled,
             gpus=tuple(self.gpus),
         )
@@ -140,7 +140,7 @@ class Service:
         self.orders = Orders(self.engine, self.journal, self.clock)
         self.settling = Settling(self.store, self.journal, lambda job: self.register.entries().get(job))
         self._line = line.makefile("rw", buffering=1)
-        self._told: queue.SimpleQueue[Entry | None] = queue.SimpleQueue()
+        self._told: queue.SimpleQueue[JobRecord | None] = queue.SimpleQueue()
         self.register.listen(lambda before, after: self._told.put(after))
         self._mouth = threading.Thread(target=self._speak, daemon=True)
 
@@ -177,7 +177,7 @@ class Service:
         self.settling.settle()
         first = self.register.entries().get("fallow:1")
         cap = CapAtNextLaunch(job="fallow:1", settings=SETTINGS, reason="it grew")
-        due = first is not None and not first.next_launch and first.stand is Stand.RUNNING
+        due = first is not None and not first.next_launch and first.stand is JobState.RUNNING
         advice = Advice(action=ActionClass.CAP_MEMORY, what="", why="", steps=(cap,) if due else ())
         cycle = run_cycle(
             self.journal.watching(self.look),
@@ -225,8 +225,8 @@ class Service:
 
 def prepare(service: Service) -> None:
     """Two jobs run: an elastic one on two GPUs, one that checkpoints on the third."""
-    service.register.submit(wanted("a", mobility=Mobility.ELASTIC, max_gpus=2))
-    service.register.submit(wanted("b", mobility=Mobility.CHECKPOINTS, checkpoint_signal="USR1"))
+    service.register.submit(wanted("a", mobility=Elasticity.ELASTIC, max_gpus=2))
+    service.register.submit(wanted("b", mobility=Elasticity.CHECKPOINTS, checkpoint_signal="USR1"))
     while service.cycle():
         pass
 
@@ -236,9 +236,9 @@ def act(service: Service) -> None:
     service.register.submit(wanted("c"))
     service.cycle()
     entry = service.register.entries()["fallow:2"]
-    if not entry.held_by_user and entry.stand is Stand.RUNNING:
+    if not entry.held_by_user and entry.stand is JobState.RUNNING:
         service.orders.give(Pause(job="fallow:2"), "user ann", _held)
-    if service.register.entries()["fallow:1"].stand is not Stand.ENDED:
+    if service.register.entries()["fallow:1"].stand is not JobState.ENDED:
         service.orders.give(Terminate(job="fallow:1"), "user ann")
     service.cycle()
 
@@ -250,7 +250,7 @@ def recover(service: Service) -> None:
         service.clock.sleep(0.01)
 
 
-def _held(entry: Entry) -> Entry:
+def _held(entry: JobRecord) -> JobRecord:
     return replace(entry, held_by_user=True)
 
 

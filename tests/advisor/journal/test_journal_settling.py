@@ -11,7 +11,7 @@ from advisor.engines.engine import Done
 from advisor.journal.deeds import Deed, Moment, Result
 from advisor.journal.journal import Order, StoreJournal
 from advisor.journal.settle import PATIENCE_MS, Directed, Facts, Settling, settlement
-from advisor.register.model import Begin, Ending, Entry, Stand, Stop, Submission, Suspend
+from advisor.register.model import Begin, ExitReason, JobRecord, JobState, Stop, Submission, Suspend
 from advisor.statements import statement
 from advisor.steps import Action, CapAtNextLaunch, Pause, Promise, Start, Tell, Terminate
 from advisor.written import to_text
@@ -38,12 +38,12 @@ def deed(step: Action | None, job: str = "fallow:1", **more: Any) -> Deed:
     )
 
 
-def entry(**changes: Any) -> Entry:
-    return Entry(id="fallow:1", submission=WANTED, **changes)
+def entry(**changes: Any) -> JobRecord:
+    return JobRecord(id="fallow:1", submission=WANTED, **changes)
 
 
 GIVEN = Directed(handled=False)
-IN_FLIGHT = entry(directive=Suspend(number=5), stand=Stand.RUNNING, gpus=("g",))
+IN_FLIGHT = entry(directive=Suspend(number=5), stand=JobState.RUNNING, gpus=("g",))
 
 
 @pytest.mark.parametrize(
@@ -60,19 +60,19 @@ IN_FLIGHT = entry(directive=Suspend(number=5), stand=Stand.RUNNING, gpus=("g",))
         (Pause(job="fallow:1"), Facts(directed=GIVEN, entry=None), Result.UNKNOWN),
         (
             Pause(job="fallow:1"),
-            Facts(directed=GIVEN, entry=entry(directive=Suspend(number=5), stand=Stand.ENDED)),
+            Facts(directed=GIVEN, entry=entry(directive=Suspend(number=5), stand=JobState.ENDED)),
             Result.FAILED,
         ),
         (
             Terminate(job="fallow:1"),
-            Facts(directed=GIVEN, entry=entry(directive=Stop(number=5), stand=Stand.ENDED)),
+            Facts(directed=GIVEN, entry=entry(directive=Stop(number=5), stand=JobState.ENDED)),
             Result.DONE,
         ),
         (
             Start(job="fallow:1", gpus=("g",)),
             Facts(
                 directed=GIVEN,
-                entry=entry(directive=Begin(number=5, gpus=("g",)), gpus=("g",), ending=Ending.LOST),
+                entry=entry(directive=Begin(number=5, gpus=("g",)), gpus=("g",), ending=ExitReason.LOST),
             ),
             Result.FAILED,
         ),
@@ -107,7 +107,7 @@ def test_a_launcher_that_never_answers_is_handed_to_a_person() -> None:
 
 
 steps = st.from_type(Action)
-entries = st.none() | st.from_type(Entry)
+entries = st.none() | st.from_type(JobRecord)
 directed = st.none() | st.builds(Directed, handled=st.booleans(), failed=st.none() | st.text())
 facts = st.builds(Facts, directed=directed, entry=entries, told=st.booleans())
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.plan import Plan
-from advisor.register.model import Command, Entry
+from advisor.register.model import Command, JobRecord
 from advisor.steps import Action, Pause, Start, Tell
 from advisor.written import Unreadable, from_text, to_text
 
-KINDS: tuple[Any, ...] = (Action, Plan, Command, Entry)
+KINDS: tuple[Any, ...] = (Action, Plan, Command, JobRecord)
 
 
 @pytest.mark.slow

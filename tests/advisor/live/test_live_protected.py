@@ -8,7 +8,7 @@ import pytest
 from advisor.limits import Limits
 from advisor.live.state import Live, read_live
 from advisor.policies import reclaim_idle
-from advisor.register.foreign import ForeignBook
+from advisor.register.foreign import ExternalJobStore
 from advisor.rules import AdviceRules
 from analytics.assess import assess
 from analytics.query import run
@@ -62,7 +62,7 @@ def test_advice_on_a_protected_job_says_so_and_does_nothing(store: Store) -> Non
 
 
 def test_what_was_told_and_kept_is_in_the_live_state(store: Store) -> None:
-    book = ForeignBook(store, HandClock(at_ms=TWO_MS - 60_000))
+    book = ExternalJobStore(store, HandClock(at_ms=TWO_MS - 60_000))
     book.told(JOB, "tell", "It idles.", ("terminal pts/1",))
     told = seen(store).state.jobs[JOB]
     assert (told.told_ms, told.tells) == (TWO_MS - 60_000, 1)

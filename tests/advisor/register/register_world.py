@@ -7,12 +7,12 @@ from advisor.model import ProjectName
 from advisor.register.model import (
     Begin,
     Continue,
-    Entry,
+    Elasticity,
+    JobRecord,
+    JobState,
     Launcher,
-    Mobility,
     Report,
     Requeued,
-    Stand,
     Submission,
     Suspend,
 )
@@ -53,14 +53,14 @@ def submission(**changes: object) -> Submission:
         user="anna",
         uid=1000,
         project=ProjectName("vision"),
-        mobility=Mobility.CHECKPOINTS,
+        mobility=Elasticity.CHECKPOINTS,
         max_gpus=4,
         preemptible=True,
     )
     return replace(plain, **changes)  # type: ignore[arg-type]
 
 
-def word(stand: Stand, handled: int = 0, **more: object) -> Report:
+def word(stand: JobState, handled: int = 0, **more: object) -> Report:
     plain = Report(at_ms=1_000_000, launcher=LAUNCHER, stand=stand, handled=handled)
     return replace(plain, **more)  # type: ignore[arg-type]
 
@@ -70,17 +70,17 @@ def opened(folder: Path, clock: HandClock) -> tuple[Store, Register]:
     return store, open_register(store, clock)
 
 
-def acknowledge(register: Register, entry: Entry, **more: object) -> Entry:
+def acknowledge(register: Register, entry: JobRecord, **more: object) -> JobRecord:
     """The launcher's word that it carried out whatever it was told."""
     directive = entry.directive
     assert directive is not None
     match directive:
         case Suspend():
-            stand = Stand.PAUSED
+            stand = JobState.PAUSED
         case Requeued():
-            stand = Stand.PENDING
+            stand = JobState.PENDING
         case Begin() | Continue():
-            stand = Stand.RUNNING
+            stand = JobState.RUNNING
         case _:
-            stand = Stand.RUNNING
+            stand = JobState.RUNNING
     return register.report(entry.id, word(stand, directive.number, **more))

@@ -16,10 +16,10 @@ from advisor.register.model import (
     Begin,
     Command,
     Continue,
-    Entry,
+    JobRecord,
+    JobState,
     Report,
     Reshape,
-    Stand,
     Stop,
     Suspend,
 )
@@ -46,7 +46,7 @@ class Leases:
         self.shown: list[tuple[JobId, str]] = []
         self.open(self.entries)
 
-    def open(self, entries: dict[JobId, Entry]) -> None:
+    def open(self, entries: dict[JobId, JobRecord]) -> None:
         """A restart, or a restore where these are of a backup."""
         self.entries = dict(entries)
         given = max((0 if e.directive is None else e.directive.number for e in entries.values()), default=0)
@@ -67,7 +67,9 @@ class Leases:
         self.entries[job] = after
         self.shown.append((job, signed.proof))
 
-    def report(self, job: JobId, stand: Stand, proof: str, gpus: tuple[GpuUuid, ...] | None = None) -> None:
+    def report(
+        self, job: JobId, stand: JobState, proof: str, gpus: tuple[GpuUuid, ...] | None = None
+    ) -> None:
         """What was carried out is the command of the proof, and its GPUs are held, if it names no others."""
         said = SIGNER.read(self.entries[job], proof)
         number, own = (99, ()) if said is None else (said.number, said.gpus)
@@ -109,13 +111,13 @@ def test_a_gpu_is_never_leased_twice_whoever_says_what(
             case "give":
                 leases.give(job, next_order(leases, entry, gpus, share))
             case "obey" if in_flight(entry) and entry.directive is not None and entry.directive.proof:
-                stand = Stand.PAUSED if isinstance(entry.directive, Suspend) else Stand.RUNNING
+                stand = JobState.PAUSED if isinstance(entry.directive, Suspend) else JobState.RUNNING
                 leases.report(job, stand, entry.directive.proof)
             case "claim" if leases.shown:
                 whose, proof = leases.shown[who % len(leases.shown)]
-                leases.report(whose, Stand.RUNNING, proof, gpus if share < 1 else None)
+                leases.report(whose, JobState.RUNNING, proof, gpus if share < 1 else None)
             case "forge":
-                leases.report(job, Stand.RUNNING, "not.proven", gpus)
+                leases.report(job, JobState.RUNNING, "not.proven", gpus)
             case "restart":
                 leases.open(leases.entries)
             case "restore":
@@ -129,14 +131,14 @@ def test_a_gpu_is_never_leased_twice_whoever_says_what(
         }
 
 
-def next_order(leases: Leases, entry: Entry, gpus: tuple[GpuUuid, ...], share: float) -> Command:
+def next_order(leases: Leases, entry: JobRecord, gpus: tuple[GpuUuid, ...], share: float) -> Command:
     leases.number = number = max(leases.number, leases.numbers.newest_known()) + 1
     match entry.stand:
-        case Stand.RUNNING if share < 1:
+        case JobState.RUNNING if share < 1:
             return Suspend(number=number)
-        case Stand.RUNNING:
+        case JobState.RUNNING:
             return Reshape(number=number, gpus=gpus)
-        case Stand.PAUSED:
+        case JobState.PAUSED:
             return Continue(number=number, gpus=gpus, share=share)
         case _:
             return Begin(number=number, gpus=gpus, share=share)
@@ -147,16 +149,16 @@ def test_the_property_above_sees_leases_that_are_honoured_displaced_and_refused(
     leases = Leases()
     one, two, _ = JOBS
     leases.give(one, Begin(number=1, gpus=GPUS[:1]))
-    leases.report(one, Stand.RUNNING, leases.shown[0][1])
+    leases.report(one, JobState.RUNNING, leases.shown[0][1])
     leases.backup = dict(leases.entries)
     leases.now_ms += 1_000
     leases.give(one, Stop(number=2))
-    leases.report(one, Stand.PAUSED, leases.shown[1][1])
+    leases.report(one, JobState.PAUSED, leases.shown[1][1])
     leases.give(two, Begin(number=3, gpus=GPUS[:1]))
     leases.open(leases.backup)
-    leases.report(two, Stand.RUNNING, leases.shown[2][1])
+    leases.report(two, JobState.RUNNING, leases.shown[2][1])
     assert leases.devices.holders() == {GPUS[0]: {two: 1.0}}
-    leases.report(one, Stand.RUNNING, leases.shown[0][1])
+    leases.report(one, JobState.RUNNING, leases.shown[0][1])
     assert leases.devices.holders() == {GPUS[0]: {two: 1.0}}
 
 
@@ -166,9 +168,9 @@ def test_no_change_of_an_entry_takes_what_another_holds(tmp_path: Path) -> None:
     one, two = (register.submit(submission(nonce=n))[0].id for n in "ab")
     acknowledge(register, register.give(one, Begin(number=1, gpus=GPUS[:2])))
     with pytest.raises(Taken, match=one):
-        register.change(two, lambda entry: replace(entry, stand=Stand.RUNNING, gpus=GPUS[1:3]))
+        register.change(two, lambda entry: replace(entry, stand=JobState.RUNNING, gpus=GPUS[1:3]))
     with pytest.raises(Taken):
-        register.change_all((one, two), lambda entry: replace(entry, stand=Stand.RUNNING, gpus=GPUS[:2]))
+        register.change_all((one, two), lambda entry: replace(entry, stand=JobState.RUNNING, gpus=GPUS[:2]))
     assert register.entry(two).gpus == () and set(register.holders()) == set(GPUS[:2])
     assert {row["job"] for row in read_leases(store)} == {one}
     acknowledge(register, register.give(two, Begin(number=2, gpus=GPUS[2:3])))
@@ -182,13 +184,15 @@ def test_a_store_that_has_two_leases_of_a_gpu_is_opened_with_the_one_that_was_gi
     given, claimed = (register.submit(submission(nonce=n))[0].id for n in "ab")
     honest = acknowledge(register, register.give(given, Begin(number=1, gpus=GPUS[:2])))
     liar = register.entry(claimed)
-    word_taken = replace(liar, stand=Stand.RUNNING, gpus=GPUS[1:3], handled=2**53, started_ms=clock.now_ms())
+    word_taken = replace(
+        liar, stand=JobState.RUNNING, gpus=GPUS[1:3], handled=2**53, started_ms=clock.now_ms()
+    )
     write_changes(store, [Change(before=liar, after=word_taken)], clock.now_ms())
     store.close()
     store = open_store(tmp_path / "fallow.duckdb")
     register = open_register(store, clock)
     assert register.entry(given).gpus == honest.gpus
-    assert (register.entry(claimed).gpus, register.entry(claimed).stand) == ((), Stand.PAUSED)
+    assert (register.entry(claimed).gpus, register.entry(claimed).stand) == ((), JobState.PAUSED)
     (double,) = register.doubles
     assert (double.entry.id, double.gpu, double.stays) == (claimed, GPUS[1], given)
     assert sorted((row["gpu"], row["job"]) for row in read_leases(store)) == [
@@ -203,9 +207,9 @@ def test_who_claims_without_proof_is_told_of(tmp_path: Path) -> None:
     doubts: list[tuple[JobId, Unproven]] = []
     register.doubt = lambda entry, report, claim: doubts.append((entry.id, claim))
     job = register.submit(submission())[0].id
-    register.report(job, word(Stand.RUNNING, 0, gpus=GPUS[:1]))
-    register.report(job, word(Stand.RUNNING, 5, gpus=GPUS[:1]))
+    register.report(job, word(JobState.RUNNING, 0, gpus=GPUS[:1]))
+    register.report(job, word(JobState.RUNNING, 5, gpus=GPUS[:1]))
     assert [(each, claim.is_ahead) for each, claim in doubts] == [(job, False), (job, True)]
     assert GPUS[0] in doubts[0][1].why and "order 5" in doubts[1][1].why
-    assert register.heard_again(job, word(Stand.RUNNING, 5, gpus=GPUS[:1])) is None, "that is no mere life"
+    assert register.heard_again(job, word(JobState.RUNNING, 5, gpus=GPUS[:1])) is None, "that is no mere life"
     store.close()

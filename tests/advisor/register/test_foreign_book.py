@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from advisor.live.spoken import Keep, Telling
-from advisor.register.foreign import ForeignBook, Holder, Paused
+from advisor.register.foreign import ExternalJobStore, Holder, Paused
 from collector.model import JobId, JobKind
 from collector.store.database import Store
 from tests.advisor.engines.foreign_parts import GPU, HandClock, Machine, job_id, opened, process
@@ -19,14 +19,14 @@ JOB = job_id(71)
 
 
 @pytest.fixture
-def there(tmp_path: Path) -> Iterator[tuple[Store, ForeignBook, HandClock]]:
+def there(tmp_path: Path) -> Iterator[tuple[Store, ExternalJobStore, HandClock]]:
     clock = HandClock()
     with opened(tmp_path, clock) as (store, book):
         yield store, book, clock
 
 
 def test_what_was_told_and_kept_is_remembered_in_order_for_a_month(
-    there: tuple[Store, ForeignBook, HandClock],
+    there: tuple[Store, ExternalJobStore, HandClock],
 ) -> None:
     _, book, clock = there
     began_ms = clock.now_ms()
@@ -44,7 +44,9 @@ def test_what_was_told_and_kept_is_remembered_in_order_for_a_month(
     assert book.words() == ()
 
 
-def test_whose_job_it_is_comes_from_whoever_held_a_gpu(there: tuple[Store, ForeignBook, HandClock]) -> None:
+def test_whose_job_it_is_comes_from_whoever_held_a_gpu(
+    there: tuple[Store, ExternalJobStore, HandClock],
+) -> None:
     store, book, clock = there
     assert book.holder(JOB) is None
     Machine(store, clock).sees([process(71)], JOB)
@@ -54,7 +56,7 @@ def test_whose_job_it_is_comes_from_whoever_held_a_gpu(there: tuple[Store, Forei
 
 
 def test_a_checkpoint_is_open_until_it_is_ended_and_then_history(
-    there: tuple[Store, ForeignBook, HandClock],
+    there: tuple[Store, ExternalJobStore, HandClock],
 ) -> None:
     store, book, clock = there
     machine = Machine(store, clock)
@@ -73,7 +75,7 @@ def test_a_checkpoint_is_open_until_it_is_ended_and_then_history(
 
 
 def test_ending_one_leaves_other_jobs_and_earlier_attempts_alone(
-    there: tuple[Store, ForeignBook, HandClock],
+    there: tuple[Store, ExternalJobStore, HandClock],
 ) -> None:
     _, book, clock = there
     other = JobId("pid:here/72@1")

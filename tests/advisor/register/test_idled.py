@@ -4,7 +4,16 @@ from dataclasses import replace
 
 from advisor.model import ClusterState, Gpu, Phase, Use
 from advisor.register import life
-from advisor.register.model import Begin, Entry, Launcher, Mobility, Report, Stand, Submission, Suspend
+from advisor.register.model import (
+    Begin,
+    Elasticity,
+    JobRecord,
+    JobState,
+    Launcher,
+    Report,
+    Submission,
+    Suspend,
+)
 from advisor.register.state import Look, joined
 from collector.model import GpuUuid, JobId, JobKind, NodeName
 
@@ -13,28 +22,28 @@ LAUNCHER = Launcher(node=NODE, pid=7, started_ms=1)
 
 
 def report(at_ms: int, **changes: object) -> Report:
-    return replace(Report(at_ms=at_ms, launcher=LAUNCHER, stand=Stand.RUNNING), **changes)  # type: ignore[arg-type]
+    return replace(Report(at_ms=at_ms, launcher=LAUNCHER, stand=JobState.RUNNING), **changes)  # type: ignore[arg-type]
 
 
-def running(kind: JobKind = JobKind.INTERACTIVE) -> Entry:
+def running(kind: JobKind = JobKind.INTERACTIVE) -> JobRecord:
     wanted = Submission(
         command=("jupyter",),
         user="ann",
         project="lab",
         kind=kind,
-        mobility=Mobility.ELASTIC,
+        mobility=Elasticity.ELASTIC,
         preemptible=True,
     )
     entry = life.given(life.submitted(JOB, wanted, 0), Begin(number=1, gpus=(GPU,)), 10)
     return life.heard(entry, report(20, handled=1), 20)
 
 
-def suspended(entry: Entry, *, for_idling: bool, attached: bool | None = False) -> Entry:
+def suspended(entry: JobRecord, *, for_idling: bool, attached: bool | None = False) -> JobRecord:
     entry = life.given(entry, Suspend(number=2, reason="idle for 1 h", for_idling=for_idling), 30)
-    return life.heard(entry, report(40, handled=2, stand=Stand.PAUSED, attached=attached), 40)
+    return life.heard(entry, report(40, handled=2, stand=JobState.PAUSED, attached=attached), 40)
 
 
-def seen(entry: Entry) -> tuple[Phase, bool, Use]:
+def seen(entry: JobRecord) -> tuple[Phase, bool, Use]:
     live = ClusterState(as_of_ms=50, gpus={GPU: Gpu(uuid=GPU, node=NODE)})
     look = Look(now_ms=50, newest_ms={GPU: 50}, stale_ms=30_000, here=frozenset({NODE}))
     job = joined(live, [entry], look).jobs[JOB]
@@ -44,9 +53,9 @@ def seen(entry: Entry) -> tuple[Phase, bool, Use]:
 def test_an_interactive_job_paused_for_idling_is_held_until_it_is_touched() -> None:
     paused = suspended(running(), for_idling=True)
     assert seen(paused) == (Phase.PAUSED, True, Use.IDLE)
-    still = life.heard(paused, report(60, handled=2, stand=Stand.PAUSED, attached=False), 60)
+    still = life.heard(paused, report(60, handled=2, stand=JobState.PAUSED, attached=False), 60)
     assert seen(still)[1] is True
-    touched = life.heard(paused, report(60, handled=2, stand=Stand.PAUSED, attached=True), 60)
+    touched = life.heard(paused, report(60, handled=2, stand=JobState.PAUSED, attached=True), 60)
     assert seen(touched) == (Phase.PAUSED, False, Use.UNKNOWN)
     assert touched.acted_ms is None
 

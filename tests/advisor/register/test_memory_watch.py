@@ -16,7 +16,7 @@ from advisor.register.memory_watch import (
     remembered,
     watch,
 )
-from advisor.register.model import Entry, Mobility, Sharing, Stand, Submission
+from advisor.register.model import Elasticity, JobRecord, JobState, Sharing, Submission
 from advisor.register.shares import CONTEXT_BYTES
 from advisor.steps import Pause, Tell
 from collector.model import GpuUuid, JobId, NodeName, ProcessKey, ProcessSample
@@ -26,19 +26,19 @@ GPU = GpuUuid("GPU-a")
 HOG, CALM, RIGID = JobId("fallow:1"), JobId("fallow:2"), JobId("fallow:3")
 
 
-def entry(job: JobId, share: float = 0.5, **changes: object) -> Entry:
+def entry(job: JobId, share: float = 0.5, **changes: object) -> JobRecord:
     wanted = Submission(
         command=("train",),
         user="ann",
         project=ProjectName("vision"),
         share=share,
-        mobility=Mobility.CHECKPOINTS,
+        mobility=Elasticity.CHECKPOINTS,
     )
     wanted = replace(wanted, **changes)  # type: ignore[arg-type]
-    return Entry(
+    return JobRecord(
         id=job,
         submission=wanted,
-        stand=Stand.RUNNING,
+        stand=JobState.RUNNING,
         gpus=(GPU,),
         share=share,
         sharing=Sharing.WHOLE if share == 1 else Sharing.TIME_SLICED,
@@ -57,7 +57,7 @@ def state(held: dict[JobId, int | None], total: int | None = 82 * GIB, **of_hog:
     )
 
 
-def judged(seen: ClusterState, entries: list[Entry]) -> tuple[Draw, ...]:
+def judged(seen: ClusterState, entries: list[JobRecord]) -> tuple[Draw, ...]:
     held = {id: {GPU: job.memory_held_bytes} for id, job in seen.jobs.items() if job.memory_held_bytes}
     return draws(seen, entries, held)
 
@@ -98,12 +98,14 @@ def test_what_a_job_holds_is_what_its_processes_hold_and_a_missing_figure_is_no_
         (state({HOG: None}), [entry(HOG)]),
         (state({HOG: 80 * GIB}, total=None), [entry(HOG)]),
         (state({HOG: 80 * GIB}), [entry(HOG, share=1.0)]),
-        (state({HOG: 80 * GIB}), [replace(entry(HOG), stand=Stand.STARTING)]),
+        (state({HOG: 80 * GIB}), [replace(entry(HOG), stand=JobState.STARTING)]),
         (state({HOG: 80 * GIB}), [replace(entry(HOG), sharing=Sharing.MIG)]),
         (state({}), [entry(HOG)]),
     ],
 )
-def test_what_is_not_measured_or_not_shared_is_not_judged(seen: ClusterState, entries: list[Entry]) -> None:
+def test_what_is_not_measured_or_not_shared_is_not_judged(
+    seen: ClusterState, entries: list[JobRecord]
+) -> None:
     assert judged(seen, entries) == ()
 
 
@@ -111,14 +113,14 @@ def test_what_is_not_measured_or_not_shared_is_not_judged(seen: ClusterState, en
     ("entered", "seen", "may"),
     [
         (entry(HOG), state({HOG: GIB}), True),
-        (entry(HOG, mobility=Mobility.ELASTIC), state({HOG: GIB}), True),
-        (entry(HOG, mobility=Mobility.RIGID), state({HOG: GIB}), False),
+        (entry(HOG, mobility=Elasticity.ELASTIC), state({HOG: GIB}), True),
+        (entry(HOG, mobility=Elasticity.RIGID), state({HOG: GIB}), False),
         (entry(HOG, opted_out=frozenset({ActionClass.CAP_MEMORY})), state({HOG: GIB}), False),
         (entry(HOG), state({HOG: GIB}, protected=True), False),
     ],
 )
 def test_only_what_loses_nothing_and_nobody_forbids_may_be_paused(
-    entered: Entry, seen: ClusterState, may: bool
+    entered: JobRecord, seen: ClusterState, may: bool
 ) -> None:
     assert judged(seen, [entered])[0].may_pause is may
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from advisor.model import ActionClass, ClusterState, Gpu, Job, Placement, ProjectName, Reservation
 from advisor.policies.pack import PAIRING
-from advisor.register.model import Begin, Entry, Stand
+from advisor.register.model import Begin, JobRecord, JobState
 from advisor.register.pair_watch import (
     Counted,
     Pair,
@@ -158,13 +158,13 @@ def test_what_was_learnt_holds_for_its_model_and_the_parted_stay_apart() -> None
     assert not known["V100"].trials, "they were put together, and nobody counted"
 
 
-def entry(job: JobId, gpus: tuple[GpuUuid, ...] = (G0,), share: float = 0.5, **changes: Any) -> Entry:
+def entry(job: JobId, gpus: tuple[GpuUuid, ...] = (G0,), share: float = 0.5, **changes: Any) -> JobRecord:
     wanted = submission(name=str(job), share=changes.pop("asked", 1.0), max_gpus=1)
-    plain = Entry(id=job, submission=wanted, stand=Stand.RUNNING, gpus=gpus, share=share)
+    plain = JobRecord(id=job, submission=wanted, stand=JobState.RUNNING, gpus=gpus, share=share)
     return replace(plain, **changes)
 
 
-def state(*entries: Entry, **changes: Any) -> ClusterState:
+def state(*entries: JobRecord, **changes: Any) -> ClusterState:
     """Three GPUs of one model on two nodes."""
     plain = ClusterState(
         as_of_ms=0,
@@ -203,8 +203,10 @@ def test_who_is_being_changed_or_beside_a_stranger_is_not_measured() -> None:
 
 def test_steps_that_nobody_counts_are_no_count() -> None:
     assert counted(entry(HOST)) is None
-    assert counted(entry(HOST, report=word(Stand.RUNNING, step=4))) is None, "an older launcher"
-    assert counted(entry(HOST, report=word(Stand.RUNNING, step=4, counted_ms=9))) == Counted(at_ms=9, step=4)
+    assert counted(entry(HOST, report=word(JobState.RUNNING, step=4))) is None, "an older launcher"
+    assert counted(entry(HOST, report=word(JobState.RUNNING, step=4, counted_ms=9))) == Counted(
+        at_ms=9, step=4
+    )
 
 
 def test_the_guest_goes_to_a_free_gpu_of_its_model_near_by_and_the_host_gets_all_of_its_own() -> None:

@@ -13,7 +13,7 @@ import pytest
 from advisor.register.devices import Taken
 from advisor.register.kept import read_directives, read_leases
 from advisor.register.life import Refused, leased
-from advisor.register.model import Begin, Ending, Requeued, Reshape, Stand, Stop, Suspend
+from advisor.register.model import Begin, ExitReason, JobState, Requeued, Reshape, Stop, Suspend
 from advisor.register.register import UnknownJob
 from collector.model import JobId
 from tests.advisor.register.register_world import GPUS, HandClock, acknowledge, opened, submission, word
@@ -27,7 +27,7 @@ def held(store: object) -> dict[str, set[str]]:
 def test_a_submitted_job_is_there_after_a_restart(tmp_path: Path) -> None:
     store, register = opened(tmp_path, HandClock())
     entry, new = register.submit(submission(nonce="one"))
-    assert (entry.id, entry.stand, new) == ("fallow:1", Stand.PENDING, True)
+    assert (entry.id, entry.stand, new) == ("fallow:1", JobState.PENDING, True)
     store.close()
     store, register = opened(tmp_path, HandClock())
     again = register.entry(JobId("fallow:1"))
@@ -76,7 +76,7 @@ def test_a_whole_gpu_never_has_two_holders(tmp_path: Path) -> None:
     register.give(one, Begin(number=1, gpus=GPUS[:2]))
     with pytest.raises(Taken):
         register.give(two, Begin(number=2, gpus=GPUS[1:3]))
-    assert register.entry(two).stand is Stand.PENDING
+    assert register.entry(two).stand is JobState.PENDING
     half = register.submit(submission(nonce="c", share=0.5))[0].id
     other = register.submit(submission(nonce="d", share=0.5))[0].id
     register.give(half, Begin(number=3, gpus=GPUS[3:], share=0.5))
@@ -125,10 +125,10 @@ def test_no_directive_follows_one_in_flight_but_stop(tmp_path: Path) -> None:
         register.give(job, Requeued(number=3))
     entry = register.give(job, Stop(number=4))
     assert set(leased(entry)) == set(GPUS[:3])
-    register.report(job, word(Stand.RUNNING, 2))
-    assert register.entry(job).stand is Stand.RUNNING and set(register.entry(job).gpus) == set(GPUS[:3])
+    register.report(job, word(JobState.RUNNING, 2))
+    assert register.entry(job).stand is JobState.RUNNING and set(register.entry(job).gpus) == set(GPUS[:3])
     acknowledge(register, entry)
-    assert (register.entry(job).stand, register.entry(job).ending) == (Stand.ENDED, Ending.CANCELLED)
+    assert (register.entry(job).stand, register.entry(job).ending) == (JobState.ENDED, ExitReason.CANCELLED)
     assert held(store) == {}
     store.close()
 
@@ -163,7 +163,7 @@ def test_what_cannot_be_kept_did_not_happen(tmp_path: Path) -> None:
     with pytest.raises(Exception, match=r"closed|entries"):
         register.submit(submission(nonce="two"))
     assert told == []
-    assert register.entry(job).stand is Stand.PENDING
+    assert register.entry(job).stand is JobState.PENDING
     assert register.holders() == {}
     assert list(register.entries()) == [job]
 
@@ -171,12 +171,12 @@ def test_what_cannot_be_kept_did_not_happen(tmp_path: Path) -> None:
 def test_a_sign_of_life_costs_no_commit_and_an_unknown_job_is_said(tmp_path: Path) -> None:
     store, register = opened(tmp_path, HandClock())
     job = register.submit(submission())[0].id
-    register.report(job, word(Stand.PENDING))
+    register.report(job, word(JobState.PENDING))
     told: list[str] = []
     register.listen(lambda before, after: told.append(after.id))
-    after = register.report(job, word(Stand.PENDING, step=7))
+    after = register.report(job, word(JobState.PENDING, step=7))
     assert told == [] and after.report is not None and after.report.step == 7
     assert register.entry(job).report == after.report
     with pytest.raises(UnknownJob, match="fallow:9"):
-        register.report(JobId("fallow:9"), word(Stand.PENDING))
+        register.report(JobId("fallow:9"), word(JobState.PENDING))
     store.close()

@@ -12,15 +12,15 @@ from advisor.register.model import (
     Begin,
     Command,
     Continue,
-    Ending,
-    Entry,
-    Mobility,
+    Elasticity,
+    ExitReason,
+    JobRecord,
+    JobState,
     Release,
     Report,
     Requeued,
     Reshape,
     Say,
-    Stand,
     Stop,
     Suspend,
 )
@@ -30,7 +30,7 @@ from tests.advisor.register.register_world import GPUS, LAUNCHER, submission, wo
 JOB = JobId("fallow:1")
 
 
-def fresh(**changes: object) -> Entry:
+def fresh(**changes: object) -> JobRecord:
     return life.submitted(JOB, submission(**changes), 1_000)
 
 
@@ -59,20 +59,22 @@ MOVES = st.lists(
 )
 
 
-def turned(entry: Entry, move: tuple[str, int, int], number: int, now_ms: int) -> Entry:
+def turned(entry: JobRecord, move: tuple[str, int, int], number: int, now_ms: int) -> JobRecord:
     what, verb, count = move
     newest = 0 if entry.directive is None else entry.directive.number
     match what:
         case "give":
             return life.given(entry, told(number, verb, count), now_ms)
         case "answer":
-            return life.heard(entry, word(Stand.RUNNING, newest), now_ms)
+            return life.heard(entry, word(JobState.RUNNING, newest), now_ms)
         case "fail":
-            return life.heard(entry, word(Stand.RUNNING, newest, failed="it broke"), now_ms)
+            return life.heard(entry, word(JobState.RUNNING, newest, failed="it broke"), now_ms)
         case "late":
-            return life.heard(entry, word(Stand.RUNNING, max(0, newest - 1)), now_ms)
+            return life.heard(entry, word(JobState.RUNNING, max(0, newest - 1)), now_ms)
         case "end":
-            return life.heard(entry, word(Stand.ENDED, newest, ending=Ending.DONE, exit_code=0), now_ms)
+            return life.heard(
+                entry, word(JobState.ENDED, newest, ending=ExitReason.DONE, exit_code=0), now_ms
+            )
         case "silent":
             return life.silent(entry, now_ms, "its launcher is gone")
         case "vacated":
@@ -94,14 +96,14 @@ def test_whatever_comes_an_entry_stays_one_that_can_be(moves: list[tuple[str, in
             entry = turned(entry, move, number, now_ms)
         except Refused:
             entry = before
-        may_hold = entry.stand in (Stand.STARTING, Stand.RUNNING) or lapsing(entry)
+        may_hold = entry.stand in (JobState.STARTING, JobState.RUNNING) or lapsing(entry)
         assert bool(leased(entry)) == may_hold, (move, entry)
         assert len(set(leased(entry))) == len(leased(entry))
         assert entry.handled <= (0 if entry.directive is None else entry.directive.number)
         assert attained_gpu_s(entry, now_ms) >= attained_gpu_s(before, now_ms) - 1e-9
         assert (entry.counted_ms is not None) == bool(entry.gpus)
-        assert (entry.ended_ms is not None) == (entry.stand is Stand.ENDED)
-        if before.stand is Stand.ENDED:
+        assert (entry.ended_ms is not None) == (entry.stand is JobState.ENDED)
+        if before.stand is JobState.ENDED:
             assert entry == before, "nothing comes after the end"
         lost = set(leased(before)) - set(leased(entry))
         if lost:
@@ -110,74 +112,78 @@ def test_whatever_comes_an_entry_stays_one_that_can_be(moves: list[tuple[str, in
 
 def test_a_number_is_given_once() -> None:
     entry = life.given(fresh(), Begin(number=5, gpus=GPUS[:1]), 2_000)
-    entry = life.heard(entry, word(Stand.RUNNING, 5), 3_000)
+    entry = life.heard(entry, word(JobState.RUNNING, 5), 3_000)
     for number in (4, 5):
         with pytest.raises(Refused, match="not above 5"):
             life.given(entry, Suspend(number=number), 4_000)
 
 
 def test_a_rigid_job_is_only_started_and_stopped() -> None:
-    entry = life.given(fresh(mobility=Mobility.RIGID), Begin(number=1, gpus=GPUS[:1]), 2_000)
-    entry = life.heard(entry, word(Stand.RUNNING, 1), 3_000)
+    entry = life.given(fresh(mobility=Elasticity.RIGID), Begin(number=1, gpus=GPUS[:1]), 2_000)
+    entry = life.heard(entry, word(JobState.RUNNING, 1), 3_000)
     for directive in (Suspend(number=2), Requeued(number=2), Reshape(number=2, gpus=GPUS[:2])):
         with pytest.raises(Unable, match="runs to its end"):
             life.given(entry, directive, 4_000)
-    assert life.given(entry, Stop(number=2), 4_000).stand is Stand.RUNNING
+    assert life.given(entry, Stop(number=2), 4_000).stand is JobState.RUNNING
 
 
 def test_a_waiting_job_is_cancelled_at_once() -> None:
     entry = life.given(fresh(), Stop(number=1, reason="cancelled by anna"), 2_000)
-    assert (entry.stand, entry.ending, entry.said) == (Stand.ENDED, Ending.CANCELLED, "cancelled by anna")
+    assert (entry.stand, entry.ending, entry.said) == (
+        JobState.ENDED,
+        ExitReason.CANCELLED,
+        "cancelled by anna",
+    )
 
 
 def test_a_suspend_that_did_not_work_leaves_the_job_running_and_rested() -> None:
     entry = life.given(fresh(), Begin(number=1, gpus=GPUS[:2]), 2_000)
-    entry = life.heard(entry, word(Stand.RUNNING, 1), 3_000)
+    entry = life.heard(entry, word(JobState.RUNNING, 1), 3_000)
     entry = life.given(entry, Suspend(number=2), 4_000)
-    entry = life.heard(entry, word(Stand.RUNNING, 2, failed="no checkpoint within its grace"), 5_000)
-    assert (entry.stand, entry.gpus, entry.acted_ms) == (Stand.RUNNING, GPUS[:2], 5_000)
+    entry = life.heard(entry, word(JobState.RUNNING, 2, failed="no checkpoint within its grace"), 5_000)
+    assert (entry.stand, entry.gpus, entry.acted_ms) == (JobState.RUNNING, GPUS[:2], 5_000)
     assert "no checkpoint" in entry.said
 
 
 def test_a_lost_launcher_keeps_its_gpus_until_its_workers_are_gone_and_may_come_back() -> None:
     entry = life.given(fresh(), Begin(number=1, gpus=GPUS[:2]), 2_000)
-    entry = life.heard(entry, word(Stand.RUNNING, 1), 3_000)
+    entry = life.heard(entry, word(JobState.RUNNING, 1), 3_000)
     lost = life.silent(entry, 4_000, "its launcher is silent")
     assert lapsing(lost) and leased(lost) == GPUS[:2]
-    back = life.heard(lost, word(Stand.RUNNING, 1), 5_000)
+    back = life.heard(lost, word(JobState.RUNNING, 1), 5_000)
     assert not lapsing(back) and back.gpus == GPUS[:2] and back.said == ""
     gone = life.vacated(lost, 6_000)
-    assert (gone.stand, gone.ending, gone.gpus) == (Stand.ENDED, Ending.LOST, ())
+    assert (gone.stand, gone.ending, gone.gpus) == (JobState.ENDED, ExitReason.LOST, ())
 
 
 def test_gpu_time_counts_every_world_that_it_had() -> None:
     entry = life.given(fresh(), Begin(number=1, gpus=GPUS[:1]), 0)
-    entry = life.heard(entry, word(Stand.RUNNING, 1), 0)
+    entry = life.heard(entry, word(JobState.RUNNING, 1), 0)
     entry = life.given(entry, Reshape(number=2, gpus=GPUS[:3]), 10_000)
-    entry = life.heard(entry, word(Stand.RUNNING, 2), 10_000)
+    entry = life.heard(entry, word(JobState.RUNNING, 2), 10_000)
     entry = life.given(entry, Suspend(number=3), 20_000)
-    entry = life.heard(entry, word(Stand.PAUSED, 3), 20_000)
+    entry = life.heard(entry, word(JobState.PAUSED, 3), 20_000)
     assert attained_gpu_s(entry, 99_000) == 10 + 30
 
 
 def test_stop_follows_a_directive_in_flight_and_frees_all_of_it() -> None:
     entry = life.given(fresh(), Begin(number=1, gpus=GPUS[:1]), 0)
-    entry = life.heard(entry, word(Stand.RUNNING, 1), 0)
+    entry = life.heard(entry, word(JobState.RUNNING, 1), 0)
     entry = life.given(entry, Reshape(number=2, gpus=GPUS[:3]), 0)
     entry = life.given(entry, Stop(number=3), 0)
     assert set(leased(entry)) == set(GPUS[:3]) and in_flight(entry)
-    entry = life.heard(entry, word(Stand.RUNNING, 2), 0)
+    entry = life.heard(entry, word(JobState.RUNNING, 2), 0)
     assert set(leased(entry)) == set(GPUS[:3]) and in_flight(entry)
-    ended = life.heard(entry, word(Stand.ENDED, 3, ending=Ending.CANCELLED), 0)
-    assert leased(ended) == () and ended.ending is Ending.CANCELLED
+    ended = life.heard(entry, word(JobState.ENDED, 3, ending=ExitReason.CANCELLED), 0)
+    assert leased(ended) == () and ended.ending is ExitReason.CANCELLED
 
 
 def test_a_report_that_names_foreign_gpus_is_not_believed() -> None:
     entry = life.given(fresh(), Begin(number=1, gpus=GPUS[:1]), 0)
-    entry = life.heard(entry, word(Stand.RUNNING, 1), 0)
+    entry = life.heard(entry, word(JobState.RUNNING, 1), 0)
     entry = life.given(entry, Reshape(number=2, gpus=GPUS[:2]), 0)
     lying = Report(
-        at_ms=0, launcher=LAUNCHER, stand=Stand.RUNNING, handled=2, failed="x", gpus=(GpuUuid("GPU-9"),)
+        at_ms=0, launcher=LAUNCHER, stand=JobState.RUNNING, handled=2, failed="x", gpus=(GpuUuid("GPU-9"),)
     )
     assert life.heard(entry, lying, 0).gpus == GPUS[:1]
     assert replace(entry).gpus == GPUS[:1]

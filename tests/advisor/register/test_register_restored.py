@@ -14,12 +14,12 @@ from advisor.register.life import attained_gpu_s, in_flight, leased
 from advisor.register.model import (
     Begin,
     Command,
-    Ending,
-    Entry,
-    Mobility,
+    Elasticity,
+    ExitReason,
+    JobRecord,
+    JobState,
     Reshape,
     Say,
-    Stand,
     Stop,
     Suspend,
 )
@@ -60,7 +60,7 @@ class World:
         self.register.doubt = lambda entry, report, claim: self.doubts.append(claim)
         return self.register
 
-    def runs(self, nonce: str, number: int, gpus: tuple[str, ...], **changes: object) -> Entry:
+    def runs(self, nonce: str, number: int, gpus: tuple[str, ...], **changes: object) -> JobRecord:
         """A job that runs on these GPUs since order ``number``."""
         entry, _ = self.register.submit(submission(nonce=nonce, **changes))
         return acknowledge(
@@ -99,12 +99,12 @@ def test_a_job_stands_where_its_launcher_proves_that_it_does(world: World, job: 
     moved = world.does(job, Reshape(number=9, gpus=GPUS[2:4]))
     paused = world.does(job, Suspend(number=10))
     register = world.restore()
-    found = register.report(job, word(Stand.RUNNING, 9, gpus=GPUS[2:4], proof=moved))
-    assert (found.stand, found.gpus, found.handled) == (Stand.RUNNING, GPUS[2:4], 9)
+    found = register.report(job, word(JobState.RUNNING, 9, gpus=GPUS[2:4], proof=moved))
+    assert (found.stand, found.gpus, found.handled) == (JobState.RUNNING, GPUS[2:4], 9)
     assert set(register.holders()) == set(GPUS[2:4])
     assert attained_gpu_s(found, world.clock.now_ms()) == pytest.approx(600)
-    found = register.report(job, word(Stand.PAUSED, 10, proof=paused))
-    assert (found.stand, found.gpus, found.paused_on) == (Stand.PAUSED, (), GPUS[2:4])
+    found = register.report(job, word(JobState.PAUSED, 10, proof=paused))
+    assert (found.stand, found.gpus, found.paused_on) == (JobState.PAUSED, (), GPUS[2:4])
     assert register.holders() == {} and world.doubts == []
 
 
@@ -112,9 +112,9 @@ def test_a_job_stands_where_its_launcher_proves_that_it_does(world: World, job: 
 def test_nobody_takes_a_gpu_or_lifts_a_number_by_a_word_alone(world: World, job: JobId, number: int) -> None:
     waiting, _ = world.register.submit(submission(nonce="waits"))
     register = world.restart()
-    for id, before in ((job, (Stand.RUNNING, GPUS[:1])), (waiting.id, (Stand.PENDING, ()))):
+    for id, before in ((job, (JobState.RUNNING, GPUS[:1])), (waiting.id, (JobState.PENDING, ()))):
         register.met(id, number)
-        found = register.report(id, word(Stand.RUNNING, number, gpus=GPUS[1:3]))
+        found = register.report(id, word(JobState.RUNNING, number, gpus=GPUS[1:3]))
         assert (found.stand, found.gpus) == before and found.handled <= 3
         assert id in register.absent(20), "nothing that it would take for known is asked of it"
     assert register.holders() == {GPUS[0]: {job: 1.0}}
@@ -144,15 +144,15 @@ def test_what_is_shown_is_the_services_own_word_to_just_this_job_and_nothing_els
         SIGNER.proof(other, CommandProof(number=9, kind="start", gpus=GPUS[2:3])),
     )
     for proof in forged:
-        found = register.report(job, word(Stand.RUNNING, 9, gpus=GPUS[2:3], proof=proof))
+        found = register.report(job, word(JobState.RUNNING, 9, gpus=GPUS[2:3], proof=proof))
         assert (found.gpus, register.newest_known()) == (GPUS[:1], 0)
-    found = register.report(other.id, word(Stand.RUNNING, 9, gpus=GPUS[2:3], proof=shown))
-    assert (found.stand, found.gpus) == (Stand.PENDING, ())
+    found = register.report(other.id, word(JobState.RUNNING, 9, gpus=GPUS[2:3], proof=shown))
+    assert (found.stand, found.gpus) == (JobState.PENDING, ())
     for gpus in (GPUS[1:2], GPUS[2:4], GPUS[2:3] * 2, ()):
-        found = register.report(job, word(Stand.RUNNING, 9, gpus=gpus, proof=shown))
+        found = register.report(job, word(JobState.RUNNING, 9, gpus=gpus, proof=shown))
         assert found.gpus == GPUS[:1], "no more, and no other, than that order says"
     assert len(world.doubts) == len(forged) + 5
-    assert register.report(job, word(Stand.RUNNING, 9, gpus=GPUS[2:3], proof=shown)).gpus == GPUS[2:3]
+    assert register.report(job, word(JobState.RUNNING, 9, gpus=GPUS[2:3], proof=shown)).gpus == GPUS[2:3]
 
 
 def test_a_lease_that_was_over_before_the_backup_was_put_back_is_nothing_to_show(
@@ -163,19 +163,19 @@ def test_a_lease_that_was_over_before_the_backup_was_put_back_is_nothing_to_show
     moved = world.does(job, Reshape(number=9, gpus=GPUS[2:3]))
     told = world.does(job, Say(number=10, message="hello"))
     register = world.restore()
-    found = register.report(job, word(Stand.RUNNING, 10, gpus=GPUS[1:2], proof=told))
+    found = register.report(job, word(JobState.RUNNING, 10, gpus=GPUS[1:2], proof=told))
     assert found.gpus == GPUS[:1]
-    found = register.report(job, word(Stand.RUNNING, 10, gpus=GPUS[2:3], proof=told))
+    found = register.report(job, word(JobState.RUNNING, 10, gpus=GPUS[2:3], proof=told))
     assert found.gpus == GPUS[2:3], "a message changes nothing, and its proof says where the job was"
-    found = register.report(job, word(Stand.RUNNING, 9, gpus=GPUS[1:2], proof=moved))
+    found = register.report(job, word(JobState.RUNNING, 9, gpus=GPUS[1:2], proof=moved))
     assert found.gpus == GPUS[2:3]
 
 
 def test_a_lost_key_proves_nothing_and_takes_nothing_away(world: World, job: JobId) -> None:
     moved = world.does(job, Reshape(number=9, gpus=GPUS[2:3]))
     register = world.restore(OTHER)
-    found = register.report(job, word(Stand.RUNNING, 9, gpus=GPUS[2:3], proof=moved))
-    assert (found.stand, found.gpus) == (Stand.RUNNING, GPUS[:1])
+    found = register.report(job, word(JobState.RUNNING, 9, gpus=GPUS[2:3], proof=moved))
+    assert (found.stand, found.gpus) == (JobState.RUNNING, GPUS[:1])
     assert register.holders() == {GPUS[0]: {job: 1.0}}
 
 
@@ -189,14 +189,14 @@ def test_what_it_holds_since_the_backup_is_nobody_elses_and_what_it_let_go_is_fr
     world.clock.pass_s(60)
     started = world.does(second.id, Begin(number=5, gpus=GPUS[:1]))
     register = world.restore()
-    found = register.report(second.id, word(Stand.RUNNING, 5, gpus=GPUS[:1], proof=started))
-    assert (found.stand, found.gpus) == (Stand.RUNNING, GPUS[:1])
+    found = register.report(second.id, word(JobState.RUNNING, 5, gpus=GPUS[:1], proof=started))
+    assert (found.stand, found.gpus) == (JobState.RUNNING, GPUS[:1])
     assert register.holders() == {GPUS[0]: {second.id: 1.0}}
     assert "after the backup" in register.entry(job).said
-    stale = register.report(job, word(Stand.RUNNING, 3, gpus=GPUS[:1]))
+    stale = register.report(job, word(JobState.RUNNING, 3, gpus=GPUS[:1]))
     assert stale.gpus == () and register.holders() == {GPUS[0]: {second.id: 1.0}}
-    found = register.report(job, word(Stand.RUNNING, 4, gpus=GPUS[1:2], proof=moved))
-    assert (found.stand, found.gpus) == (Stand.RUNNING, GPUS[1:2])
+    found = register.report(job, word(JobState.RUNNING, 4, gpus=GPUS[1:2], proof=moved))
+    assert (found.stand, found.gpus) == (JobState.RUNNING, GPUS[1:2])
     world.restart()
     assert {uuid: set(jobs) for uuid, jobs in world.register.holders().items()} == {
         GPUS[0]: {second.id},
@@ -209,7 +209,7 @@ def test_what_was_given_since_the_opening_stays_whatever_is_shown(world: World, 
     register = world.restore()
     new, _ = register.submit(submission(nonce="new"))
     register.give(new.id, Begin(number=4, gpus=GPUS[1:2]))
-    found = register.report(job, word(Stand.RUNNING, 4, gpus=GPUS[1:2], proof=moved))
+    found = register.report(job, word(JobState.RUNNING, 4, gpus=GPUS[1:2], proof=moved))
     assert found.gpus == GPUS[:1] and set(register.holders()[GPUS[1]]) == {new.id}
     assert new.id in world.doubts[-1].why
 
@@ -223,8 +223,8 @@ def test_a_submission_that_comes_again_is_another_job(world: World) -> None:
     register = world.restore()
     again, _ = register.submit(submission(nonce="same"))
     register = world.restart()
-    found = register.report(again.id, word(Stand.RUNNING, 3, gpus=GPUS[:1], proof=proof))
-    assert (again.id, found.stand, found.gpus) == (entry.id, Stand.PENDING, ())
+    found = register.report(again.id, word(JobState.RUNNING, 3, gpus=GPUS[:1], proof=proof))
+    assert (again.id, found.stand, found.gpus) == (entry.id, JobState.PENDING, ())
 
 
 def test_an_order_under_a_number_that_its_launcher_knows_is_not_taken_for_done(
@@ -234,12 +234,12 @@ def test_an_order_under_a_number_that_its_launcher_knows_is_not_taken_for_done(
     told = world.does(job, Say(number=4, message="hello"))
     register = world.restore()
     register.give(job, Suspend(number=4, reason="make room"))
-    found = register.report(job, word(Stand.RUNNING, 4, gpus=GPUS[:1], proof=told))
-    assert (found.stand, leased(found), in_flight(found)) == (Stand.RUNNING, GPUS[:1], False)
+    found = register.report(job, word(JobState.RUNNING, 4, gpus=GPUS[:1], proof=told))
+    assert (found.stand, leased(found), in_flight(found)) == (JobState.RUNNING, GPUS[:1], False)
     assert "older backup" in (found.failed or "")
     again = register.give(job, Suspend(number=5))
     assert again.directive is not None
-    assert acknowledge(register, again, proof=again.directive.proof).stand is Stand.PAUSED
+    assert acknowledge(register, again, proof=again.directive.proof).stand is JobState.PAUSED
 
 
 @pytest.mark.parametrize("known", [4, 5, 9])
@@ -249,8 +249,8 @@ def test_nor_is_it_where_its_launcher_is_of_a_fallow_that_shows_nothing(
     register = world.restart()
     register.give(job, Suspend(number=4, reason="make room"))
     register.met(job, known)
-    found = register.report(job, word(Stand.RUNNING, known, gpus=GPUS[:1]))
-    assert (found.stand, leased(found)) == (Stand.RUNNING, GPUS[:1])
+    found = register.report(job, word(JobState.RUNNING, known, gpus=GPUS[:1]))
+    assert (found.stand, leased(found)) == (JobState.RUNNING, GPUS[:1])
     if known == 4:
         assert "older backup" in (found.failed or "") and not in_flight(found)
     else:
@@ -260,8 +260,8 @@ def test_nor_is_it_where_its_launcher_is_of_a_fallow_that_shows_nothing(
 def test_a_report_that_comes_before_anybody_listens_acknowledges_nothing(world: World, job: JobId) -> None:
     register = world.restart()
     register.give(job, Stop(number=4))
-    found = register.report(job, word(Stand.RUNNING, 4, gpus=GPUS[:1]))
-    assert (found.stand, found.gpus) == (Stand.RUNNING, GPUS[:1])
+    found = register.report(job, word(JobState.RUNNING, 4, gpus=GPUS[:1]))
+    assert (found.stand, found.gpus) == (JobState.RUNNING, GPUS[:1])
 
 
 def test_what_was_given_before_its_launcher_came_back_is_carried_out(world: World, job: JobId) -> None:
@@ -269,7 +269,7 @@ def test_what_was_given_before_its_launcher_came_back_is_carried_out(world: Worl
     register = world.restart()
     told = register.give(job, Suspend(number=4))
     register.met(job, 3)
-    assert acknowledge(register, told).stand is Stand.PAUSED
+    assert acknowledge(register, told).stand is JobState.PAUSED
 
 
 def test_numbers_go_on_above_what_launchers_prove(world: World, job: JobId) -> None:
@@ -280,7 +280,7 @@ def test_numbers_go_on_above_what_launchers_prove(world: World, job: JobId) -> N
     assert journal.ordered(world.clock.now_ms(), order, "anna") == 4
     register.met(job, 40)
     assert job in register.absent(20)
-    register.report(job, word(Stand.RUNNING, 40, gpus=GPUS[1:2], proof=shown))
+    register.report(job, word(JobState.RUNNING, 40, gpus=GPUS[1:2], proof=shown))
     assert job not in register.absent(20)
     assert journal.ordered(world.clock.now_ms(), order, "anna") == 41
 
@@ -299,23 +299,25 @@ def test_a_launcher_of_an_older_fallow_is_given_what_it_can_show_later(world: Wo
     world.does(waiting.id, Say(number=4, message="hello"))
     assert world.register.lease(waiting.id) is None, "its newest command bears its own"
     register = world.restore()
-    assert register.report(waiting.id, word(Stand.RUNNING, 3, gpus=GPUS[:1])).gpus == ()
-    assert register.report(waiting.id, word(Stand.RUNNING, 3, gpus=GPUS[:1], proof=lease[1])).gpus == GPUS[:1]
+    assert register.report(waiting.id, word(JobState.RUNNING, 3, gpus=GPUS[:1])).gpus == ()
+    assert (
+        register.report(waiting.id, word(JobState.RUNNING, 3, gpus=GPUS[:1], proof=lease[1])).gpus == GPUS[:1]
+    )
 
 
 def test_an_end_counts_whatever_number_it_comes_with(world: World, job: JobId) -> None:
     register = world.restart()
-    ended = register.report(job, word(Stand.ENDED, 77, ending=Ending.DONE, exit_code=0))
-    assert (ended.stand, leased(ended), register.holders()) == (Stand.ENDED, (), {})
+    ended = register.report(job, word(JobState.ENDED, 77, ending=ExitReason.DONE, exit_code=0))
+    assert (ended.stand, leased(ended), register.holders()) == (JobState.ENDED, (), {})
 
 
 def test_a_rigid_job_whose_lease_is_over_waits_anew(world: World) -> None:
-    rigid = world.runs("rigid", 3, GPUS[:1], mobility=Mobility.RIGID, max_gpus=1, preemptible=False)
+    rigid = world.runs("rigid", 3, GPUS[:1], mobility=Elasticity.RIGID, max_gpus=1, preemptible=False)
     second, _ = world.register.submit(submission(nonce="two"))
     world.back_up()
-    world.register.report(rigid.id, word(Stand.ENDED, 3, ending=Ending.DONE))
+    world.register.report(rigid.id, word(JobState.ENDED, 3, ending=ExitReason.DONE))
     world.clock.pass_s(60)
     started = world.does(second.id, Begin(number=5, gpus=GPUS[:1]))
     register = world.restore()
-    register.report(second.id, word(Stand.RUNNING, 5, gpus=GPUS[:1], proof=started))
-    assert (register.entry(rigid.id).stand, register.entry(rigid.id).gpus) == (Stand.PENDING, ())
+    register.report(second.id, word(JobState.RUNNING, 5, gpus=GPUS[:1], proof=started))
+    assert (register.entry(rigid.id).stand, register.entry(rigid.id).gpus) == (JobState.PENDING, ())

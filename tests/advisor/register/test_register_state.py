@@ -20,7 +20,7 @@ from advisor.model import (
     Use,
 )
 from advisor.register import life
-from advisor.register.model import Begin, Entry, Launcher, Mobility, Reshape, Stand, Suspend
+from advisor.register.model import Begin, Elasticity, JobRecord, JobState, Launcher, Reshape, Suspend
 from advisor.register.state import Look, joined
 from collector.model import GpuUuid, JobId, JobKind, NodeName
 from tests.advisor.register.register_world import GPUS, NODE, submission, word
@@ -51,18 +51,18 @@ def look(**changes: object) -> Look:
     return replace(plain, **changes)  # type: ignore[arg-type]
 
 
-def entry(number: int = 1, **asked: object) -> Entry:
+def entry(number: int = 1, **asked: object) -> JobRecord:
     return life.submitted(JobId(f"fallow:{number}"), submission(**asked), 1_000)
 
 
-def running(number: int = 1, gpus: tuple[GpuUuid, ...] = GPUS[:1], **asked: object) -> Entry:
+def running(number: int = 1, gpus: tuple[GpuUuid, ...] = GPUS[:1], **asked: object) -> JobRecord:
     begun = life.given(entry(number, **asked), Begin(number=number, gpus=gpus), 2_000)
-    return life.heard(begun, word(Stand.RUNNING, number), 3_000)
+    return life.heard(begun, word(JobState.RUNNING, number), 3_000)
 
 
-def on_a_share(number: int, gpu: GpuUuid, share: float) -> Entry:
+def on_a_share(number: int, gpu: GpuUuid, share: float) -> JobRecord:
     begun = life.given(entry(number), Begin(number=1, gpus=(gpu,), share=share), 2_000)
-    return life.heard(begun, word(Stand.RUNNING, 1), 3_000)
+    return life.heard(begun, word(JobState.RUNNING, 1), 3_000)
 
 
 def foreign(job: str, uuid: GpuUuid, **changes: object) -> tuple[dict[JobId, Job], dict[JobId, Placement]]:
@@ -72,7 +72,7 @@ def foreign(job: str, uuid: GpuUuid, **changes: object) -> tuple[dict[JobId, Job
 
 def test_who_waits_runs_and_is_paused_stands_so() -> None:
     paused = life.heard(
-        life.given(running(3, GPUS[2:3]), Suspend(number=9), 4_000), word(Stand.PAUSED, 9), 5_000
+        life.given(running(3, GPUS[2:3]), Suspend(number=9), 4_000), word(JobState.PAUSED, 9), 5_000
     )
     state = checked(joined(live(), (entry(1), running(2), paused), look()))
     assert {job: each.phase for job, each in state.jobs.items()} == {
@@ -195,7 +195,7 @@ def test_a_job_whose_launcher_is_away_or_whose_start_just_failed_is_not_started(
     state = joined(live(), (entry(1),), look(absent=frozenset({JobId("fallow:1")})))
     assert not state.jobs
     begun = life.given(entry(2), Begin(number=2, gpus=GPUS[:1]), NOW)
-    failed = life.heard(begun, word(Stand.PENDING, 2, failed="no such program"), NOW)
+    failed = life.heard(begun, word(JobState.PENDING, 2, failed="no such program"), NOW)
     assert not joined(live(), (failed,), look()).jobs
     assert joined(live(), (failed,), look(now_ms=NOW + 31_000)).jobs
 
@@ -206,7 +206,7 @@ def test_a_running_job_whose_launcher_is_away_is_left_alone() -> None:
 
 
 def test_a_rigid_job_is_neither_elastic_once_it_runs_nor_preemptible() -> None:
-    rigid = running(1, GPUS[:2], mobility=Mobility.RIGID)
+    rigid = running(1, GPUS[:2], mobility=Elasticity.RIGID)
     job = joined(live(), (rigid,), look()).jobs[JobId("fallow:1")]
     assert (job.min_gpus, job.max_gpus, job.preemptible, job.checkpointable) == (2, 2, False, False)
     movable = joined(live(), (running(1, GPUS[:2]),), look()).jobs[JobId("fallow:1")]
@@ -247,7 +247,7 @@ def test_a_job_that_runs_while_its_project_becomes_an_inner_one_runs_on() -> Non
 
 
 def test_the_speed_that_a_job_reports_is_its_profile() -> None:
-    told = word(Stand.RUNNING, 1, step_s={1: 2.0, 2: 1.1, 3: 0.0}, steps_left=40.0, resize_s=0.5)
+    told = word(JobState.RUNNING, 1, step_s={1: 2.0, 2: 1.1, 3: 0.0}, steps_left=40.0, resize_s=0.5)
     job = joined(live(), (life.heard(running(1), told, 3_000),), look()).jobs[JobId("fallow:1")]
     assert job.profile is not None
     assert (dict(job.profile.step_s), job.profile.steps_left) == ({1: 2.0, 2: 1.1}, 40.0)
@@ -259,6 +259,6 @@ def test_only_a_job_whose_library_says_what_it_holds_and_needs_has_a_cache_to_gi
     jobs, placements = foreign("fallow:1", GPUS[0], memory_held_bytes=9 * GIB)
     measured = joined(live(jobs=jobs, placements=placements), (plain,), look()).jobs[JobId("fallow:1")]
     assert measured.cannot == {"releasecaches": "its own library reports no cache"}
-    told = word(Stand.RUNNING, 1, memory_held_bytes=9 * GIB, memory_needed_bytes=2 * GIB)
+    told = word(JobState.RUNNING, 1, memory_held_bytes=9 * GIB, memory_needed_bytes=2 * GIB)
     says = joined(live(), (life.heard(plain, told, 4_000),), look()).jobs[JobId("fallow:1")]
     assert (says.cannot, says.memory_held_bytes, says.memory_bytes) == ({}, 9 * GIB, 2 * GIB)

@@ -10,7 +10,7 @@ import pytest
 
 from advisor.model import ActionClass, Phase, Profile
 from advisor.register.kept import Change, write_changes
-from advisor.register.model import Ending, Entry, Mobility, Stand
+from advisor.register.model import Elasticity, ExitReason, JobRecord, JobState
 from advisor.rules import AdviceRules
 from advisor.whatif.past import Past
 from advisor.whatif.replay import what_if
@@ -31,21 +31,21 @@ HOLDINGS: list[tuple[GpuUuid, JobId, int, int | None]] = [
 ]
 
 
-def entries() -> Iterator[Entry]:
+def entries() -> Iterator[JobRecord]:
     """One that said much of itself, and one that waited an hour while C was free."""
     said = word(
-        Stand.ENDED,
+        JobState.ENDED,
         step_s={1: 1.0, 2: 0.6},
         resize_s=2.5,
         memory_held_bytes=60 * GIB,
         memory_needed_bytes=12 * GIB,
-        ending=Ending.DONE,
+        ending=ExitReason.DONE,
     )
-    elastic = submission(name="firm", mobility=Mobility.ELASTIC, opted_out=frozenset({ActionClass.PACK}))
-    ended = {"stand": Stand.ENDED, "ending": Ending.DONE}
-    yield Entry(id=FIRM, submission=elastic, submitted_ms=NOON_MS, ended_ms=at(120), report=said, **ended)  # type: ignore[arg-type]
-    rigid = submission(nonce="late", max_gpus=1, mobility=Mobility.RIGID, gpu_models=("H100",))
-    yield Entry(id=LATE, submission=rigid, submitted_ms=NOON_MS, ended_ms=at(150), **ended)  # type: ignore[arg-type]
+    elastic = submission(name="firm", mobility=Elasticity.ELASTIC, opted_out=frozenset({ActionClass.PACK}))
+    ended = {"stand": JobState.ENDED, "ending": ExitReason.DONE}
+    yield JobRecord(id=FIRM, submission=elastic, submitted_ms=NOON_MS, ended_ms=at(120), report=said, **ended)  # type: ignore[arg-type]
+    rigid = submission(nonce="late", max_gpus=1, mobility=Elasticity.RIGID, gpu_models=("H100",))
+    yield JobRecord(id=LATE, submission=rigid, submitted_ms=NOON_MS, ended_ms=at(150), **ended)  # type: ignore[arg-type]
 
 
 def at(minute: int) -> int:

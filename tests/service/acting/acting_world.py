@@ -20,13 +20,13 @@ from advisor.register.model import (
     Begin,
     Command,
     Continue,
-    Ending,
+    Elasticity,
+    ExitReason,
+    JobState,
     Launcher,
-    Mobility,
     Report,
     Requeued,
     Reshape,
-    Stand,
     Stop,
     Submission,
     Suspend,
@@ -63,7 +63,7 @@ def wanted(**changes: object) -> Submission:
         command=("python", "train.py"),
         user="",
         project=ProjectName("vision"),
-        mobility=Mobility.ELASTIC,
+        mobility=Elasticity.ELASTIC,
         preemptible=True,
         grace_s=1.0,
     )
@@ -162,7 +162,7 @@ class StandIn:
         self.places: list[dict[str, Any]] = []
         self.handled, self.deaf = after, deaf
         self.gpus: tuple[GpuUuid, ...] = ()
-        self.stand = Stand.PENDING
+        self.stand = JobState.PENDING
         self.failing: str | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -181,8 +181,8 @@ class StandIn:
 
     def finish(self, code: int = 0) -> None:
         """Its workers have ended."""
-        ending = Ending.DONE if code == 0 else Ending.FAILED
-        self.stand = Stand.ENDED
+        ending = ExitReason.DONE if code == 0 else ExitReason.FAILED
+        self.stand = JobState.ENDED
         self.say(ending=ending, exit_code=code)
 
     def close(self) -> None:
@@ -221,19 +221,19 @@ class StandIn:
             return
         match directive:
             case Begin(gpus=gpus) | Continue(gpus=gpus) | Reshape(gpus=gpus):
-                self.stand, self.gpus = Stand.RUNNING, gpus
+                self.stand, self.gpus = JobState.RUNNING, gpus
             case Suspend():
-                self.stand, self.gpus = Stand.PAUSED, ()
+                self.stand, self.gpus = JobState.PAUSED, ()
             case Requeued():
-                self.stand, self.gpus = Stand.PENDING, ()
+                self.stand, self.gpus = JobState.PENDING, ()
             case Stop():
-                self.stand, self.gpus = Stand.ENDED, ()
+                self.stand, self.gpus = JobState.ENDED, ()
             case _:
                 pass
         try:
-            self.say(ending=Ending.CANCELLED if self.stand is Stand.ENDED else None)
+            self.say(ending=ExitReason.CANCELLED if self.stand is JobState.ENDED else None)
         except ActingError:
-            assert self.stand is Stand.ENDED, "only a job that ended is not heard any more"
+            assert self.stand is JobState.ENDED, "only a job that ended is not heard any more"
 
 
 def until(what: str, holds: Callable[[], Any], limit_s: float = 15) -> Any:

@@ -8,7 +8,7 @@ import pytest
 
 from advisor.engines.engine import Late
 from advisor.engines.local import MOST_WAIT_S, LocalEngine
-from advisor.register.model import Begin, Launcher, Report, Sharing, Stand
+from advisor.register.model import Begin, JobState, Launcher, Report, Sharing
 from advisor.register.shares import Terms
 from advisor.steps import Pause
 from collector.model import JobId
@@ -28,7 +28,7 @@ from tests.service.acting.acting_world import (
     wanted,
 )
 
-WORD = Report(at_ms=1_000, launcher=Launcher(node=NODE, pid=2**22 - 1, started_ms=1), stand=Stand.RUNNING)
+WORD = Report(at_ms=1_000, launcher=Launcher(node=NODE, pid=2**22 - 1, started_ms=1), stand=JobState.RUNNING)
 LIE = replace(WORD, handled=500, gpus=GPUS[:2])
 
 
@@ -64,7 +64,7 @@ def test_a_job_that_cannot_be_told_anything_holds_up_nobody(tmp_path: Path) -> N
     with stage(tmp_path) as there:
         deaf = submitted(there, nonce="deaf")
         there.desk.pause(ANNA, deaf, "")
-        there.desk.report(ANNA, deaf, replace(WORD, stand=Stand.PENDING, handled=2**63 - 1))
+        there.desk.report(ANNA, deaf, replace(WORD, stand=JobState.PENDING, handled=2**63 - 1))
         there.desk.resume(ANNA, deaf, "")
         other = submitted(there, nonce="other", min_gpus=4, max_gpus=4)
         StandIn(there.desk, ANNA, other)

@@ -10,7 +10,7 @@ import pytest
 
 from advisor.consent import Kind
 from advisor.engines.engine import Done, Stale
-from advisor.register.consents import ConsentBook
+from advisor.register.consents import ConsentStore
 from advisor.register.register import open_register
 from advisor.steps import Action, Pause
 from collector.clock import SystemClock
@@ -109,7 +109,7 @@ def test_a_step_that_was_approved_is_not_done_once_its_owner_has_said_no(tmp_pat
     with stage(tmp_path) as there:
         job = JobId(running(there))
         engine, step, clock = Noting(), Pause(job=job), SystemClock()
-        book, register = ConsentBook(there.store, clock), open_register(there.store, clock)
+        book, register = ConsentStore(there.store, clock), open_register(there.store, clock)
         consents = Consents(ConsentParts(book=book, register=register, clock=clock))
         consenting = Consenting(engine, consents.against)
         assert consenting.do(step) == Done()

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from advisor.model import ProjectName
-from advisor.register.model import Entry, Launcher, Submission
+from advisor.register.model import JobRecord, Launcher, Submission
 from collector.model import JobId, NodeName
 from collector.procfs.stat import parse_boot_ms, parse_stat, started_ms
 from service.acting import eyes as acting_eyes
@@ -21,8 +21,8 @@ def begun_ms(pid: int) -> int:
     return started_ms(stat, parse_boot_ms(Path("/proc/stat").read_bytes()), os.sysconf("SC_CLK_TCK"))
 
 
-def entry(pid: int, at_ms: int, node: NodeName = NODE, uid: int | None = os.getuid()) -> Entry:
-    return Entry(
+def entry(pid: int, at_ms: int, node: NodeName = NODE, uid: int | None = os.getuid()) -> JobRecord:
+    return JobRecord(
         id=JobId(f"fallow:{pid}"),
         submission=Submission(command=("train",), user="anna", uid=uid, project=ProjectName("lab")),
         launcher=Launcher(node=node, pid=pid, started_ms=at_ms),

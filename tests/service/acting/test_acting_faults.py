@@ -12,7 +12,7 @@ import pytest
 
 from advisor import cycle
 from advisor.check import BadState
-from advisor.register.model import Launcher, Report, Stand, Suspend
+from advisor.register.model import JobState, Launcher, Report, Suspend
 from collector.clock import SystemClock
 from collector.model import JobId
 from collector.procfs.stat import parse_boot_ms, parse_stat, started_ms
@@ -48,7 +48,7 @@ def began_ms(pid: int) -> int:
     return started_ms(found, boot_ms, os.sysconf("SC_CLK_TCK"))
 
 
-def word_of(pid: int, stand: Stand, handled: int, pids: tuple[int, ...] = ()) -> Report:
+def word_of(pid: int, stand: JobState, handled: int, pids: tuple[int, ...] = ()) -> Report:
     return Report(
         at_ms=SystemClock().now_ms(),
         launcher=Launcher(node=NODE, pid=pid, started_ms=began_ms(pid)),
@@ -78,7 +78,7 @@ def test_a_running_job_runs_on_over_a_restart_and_is_told_nothing_twice(tmp_path
         other = submit(there, nonce="other", min_gpus=3, max_gpus=3)
         second = StandIn(there.desk, ANNA, other)
         again = StandIn(there.desk, ANNA, job, after=number)
-        again.stand, again.gpus = Stand.RUNNING, gpus
+        again.stand, again.gpus = JobState.RUNNING, gpus
         again.say()
         until("the other runs beside it", lambda: there.stand(other) == "running")
         assert again.told == [] and set(second.gpus) == set(GPUS) - set(gpus)
@@ -110,7 +110,7 @@ def test_what_a_launcher_did_while_the_service_was_away_is_taken_as_done(tmp_pat
     with stage(tmp_path) as there:
         assert there.stand(job) == "running" and len(there.leases()) == 1, "nobody has said otherwise"
         back = StandIn(there.desk, ANNA, job, after=row["action"])
-        back.stand = Stand.PAUSED
+        back.stand = JobState.PAUSED
         back.say()
         assert there.stand(job) == "paused" and there.leases() == {}
         until("the journal has it", lambda: outcomes(there, job)[row["action"]] == "done")
@@ -124,11 +124,11 @@ def test_a_killed_launchers_gpu_is_free_only_when_its_workers_are_gone(
     impatient = replace(CONFIG, acting=replace(CONFIG.acting, answer_s=1.0))  # it answers from this thread
     with stage(tmp_path, impatient, begin=False) as there:
         job = submit(there, SELF, min_gpus=4, max_gpus=4)
-        there.desk.report(SELF, job, word_of(launcher.pid, Stand.PENDING, 0))
+        there.desk.report(SELF, job, word_of(launcher.pid, JobState.PENDING, 0))
         there.acting.loop.cycle()
         assert there.stand(job) == "starting"
         number = there.desk.job(ROOT, job)["directive"]["number"]
-        there.desk.report(SELF, job, word_of(launcher.pid, Stand.RUNNING, number, (worker.pid,)))
+        there.desk.report(SELF, job, word_of(launcher.pid, JobState.RUNNING, number, (worker.pid,)))
         assert there.stand(job) == "running"
         launcher.send_signal(signal.SIGKILL)
         launcher.wait()
@@ -141,7 +141,7 @@ def test_a_killed_launchers_gpu_is_free_only_when_its_workers_are_gone(
         row = there.desk.job(ROOT, job)
         assert (row["stand"], row["ending"], there.leases()) == ("ended", "lost", {})
         with pytest.raises(JobEnded):
-            there.desk.report(SELF, job, word_of(os.getpid(), Stand.RUNNING, number))
+            there.desk.report(SELF, job, word_of(os.getpid(), JobState.RUNNING, number))
 
 
 def test_a_launcher_that_cannot_be_seen_is_only_lost_after_its_grace(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_launcher_that_cannot_be_seen_is_only_lost_after_its_grace(tmp_path: P
         job = submit(there)
         elsewhere = Launcher(node=NODE, pid=2**22 - 1, started_ms=1)
         there.desk.report(
-            ANNA, job, Report(at_ms=SystemClock().now_ms(), launcher=elsewhere, stand=Stand.PENDING)
+            ANNA, job, Report(at_ms=SystemClock().now_ms(), launcher=elsewhere, stand=JobState.PENDING)
         )
         there.acting.loop.cycle()
         assert there.stand(job) != "ended", "its pid may be one of another namespace"

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from advisor.model import ProjectName
-from advisor.register.model import Begin, Mobility, Reshape
+from advisor.register.model import Begin, Elasticity, Reshape
 from collector.model import JobId
 from service.config.deciding import ModesConfig, QuotaConfig
 from tests.service.acting.acting_world import ANNA, CONFIG, ROOT, Stage, StandIn, stage, until, wanted
@@ -23,7 +23,7 @@ def test_others_start_while_a_job_takes_its_time_to_give_way(tmp_path: Path) -> 
     with stage(tmp_path, SHRINKING) as there:
         wide, launcher = begun(there, "wide", min_gpus=1, max_gpus=2)
         until("it has two", lambda: there.stand(wide) == "running" and len(launcher.gpus) == 2)
-        rigid, other = begun(there, "rigid", mobility=Mobility.RIGID, preemptible=False)
+        rigid, other = begun(there, "rigid", mobility=Elasticity.RIGID, preemptible=False)
         until("it runs", lambda: there.stand(rigid) == "running")
         launcher.deaf = True
         heir, heirs = begun(there, "heir", min_gpus=2, max_gpus=2, project="speech")

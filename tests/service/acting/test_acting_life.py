@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.register.model import Begin, Continue, Mobility, Stand, Stop, Suspend
+from advisor.register.model import Begin, Continue, Elasticity, JobState, Stop, Suspend
 from collector.model import JobId
 from service.acting.errors import BadOrder, JobEnded, NotAllowed, UnknownJob, WrongState
 from service.api.port import Which
@@ -190,7 +190,7 @@ def test_a_launcher_that_does_not_answer_is_told_once_and_its_gpu_is_nobody_else
             there.acting.loop.cycle()
         assert len(launcher.told) == 1 and not second.told
         assert there.stand(job) == "starting" and set(there.leases()) == set(GPUS)
-        launcher.deaf, launcher.stand, launcher.handled = False, Stand.RUNNING, launcher.told[0].number
+        launcher.deaf, launcher.stand, launcher.handled = False, JobState.RUNNING, launcher.told[0].number
         launcher.say()
         assert there.stand(job) == "running"
         until(
@@ -223,7 +223,7 @@ def test_who_may_do_what(tmp_path: Path) -> None:
 
 def test_a_rigid_job_cannot_be_paused_and_says_so(tmp_path: Path) -> None:
     with stage(tmp_path) as there:
-        job = JobId(submit(there, mobility=Mobility.RIGID))
+        job = JobId(submit(there, mobility=Elasticity.RIGID))
         launcher = StandIn(there.desk, ANNA, job)
         until("it runs", lambda: there.stand(job) == "running")
         with pytest.raises(BadOrder, match="runs to its end"):
@@ -264,7 +264,7 @@ def test_unfit_submissions_are_refused_with_what_would_be_right(tmp_path: Path) 
             ({"min_gpus": 3, "max_gpus": 2}, "smaller number first"),
             ({"share": 0.0}, "above 0"),
             ({"memory_bytes": 0}, "leave it out"),
-            ({"mobility": Mobility.CHECKPOINTS}, "--checkpoint-signal"),
+            ({"mobility": Elasticity.CHECKPOINTS}, "--checkpoint-signal"),
         ):
             with pytest.raises(BadOrder, match=said):
                 there.desk.submit(ANNA, wanted(**changes))

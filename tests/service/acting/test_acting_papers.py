@@ -19,7 +19,7 @@ from collector.store.database import Store
 from service.acting.applying import Applying
 from service.acting.books import Books, open_books
 from service.acting.errors import ActingError, BadOrder, NotAllowed, UnknownJob, WrongState
-from service.acting.foreign_orders import ForeignOrders
+from service.acting.foreign_orders import ExternalJobOrders
 from service.acting.plans import PaperParts, Papers
 from service.acting.taking import Taking
 from service.api.port import Caller, Role
@@ -404,7 +404,7 @@ def test_a_foreign_job_does_not_come_back_onto_what_was_promised_since(rig: Rig)
     promised = Reservation(start_ms=rig.clock.now_ms() + 60_000, gpus=("n/1",))
     rig.engine = DryRun(replace(rig.engine.would_be(), reservations={"w": promised}))
     taking = Taking(rig.observe, rig.limits, rig.books.switch.halt)
-    orders = ForeignOrders(rig.observe, rig.applying, taking)
+    orders = ExternalJobOrders(rig.observe, rig.applying, taking)
     with pytest.raises(WrongState, match="promised to w, which waits"):
         orders.resume(ANN, "a", "")
     assert orders.resume(ROOT, "a", "")["outcome"] == "done"

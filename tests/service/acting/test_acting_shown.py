@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.register.model import Entry
+from advisor.register.model import JobRecord
 from collector.model import JobId
 from collector.procfs.commands import COMMAND_CHARS
 from service.acting.rows import Row, entry_row
@@ -14,7 +14,7 @@ from tests.service.acting.acting_world import ANNA, BO, GUEST, ROOT, wanted
 SECRET = "hush-4711"
 COMMAND = ("python", "t.py", "--token", SECRET, "--lr", "1", f"postgresql://ann:{SECRET}@db/runs")
 ASKED = wanted(command=COMMAND, user="anna", uid=4_100_000, folder="/home/anna/secret-plan", nonce="n0")
-ENTRY = Entry(id=JobId("fallow:7"), submission=ASKED)
+ENTRY = JobRecord(id=JobId("fallow:7"), submission=ASKED)
 
 
 def command_of(row: Row) -> list[str]:

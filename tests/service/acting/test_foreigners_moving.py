@@ -14,13 +14,13 @@ import pytest
 from advisor.engines.brief import Brief
 from advisor.engines.checkpoint import ProcessState
 from advisor.engines.engine import Done, Late
-from advisor.engines.foreign import ForeignEngine, Parts
+from advisor.engines.foreign import ExternalEngine, ExternalEngineDependencies
 from advisor.engines.moving import Moving
 from advisor.live.protect import Protect
 from advisor.model import ClusterState, Gpu, Phase, Placement, Telemetry
 from advisor.steps import Pause, Resume
 from collector.model import JobId, ProcessKey
-from service.acting.foreigners import UNSEEN_TICKS, Foreigners, Sight
+from service.acting.foreigners import UNSEEN_TICKS, ExternalJobs, Sight
 from service.config.model import Config
 from tests.advisor.engines.foreign_parts import (
     GPU,
@@ -42,7 +42,7 @@ PAUSE, RESUME = Pause(job=JOB, reason="idle for 1 h"), Resume(job=JOB, gpus=(GPU
 
 @dataclass
 class World:
-    foreigners: Foreigners
+    foreigners: ExternalJobs
     clock: HandClock
     over: threading.Event
     """The move that is under way ends; so do later ones."""
@@ -67,9 +67,9 @@ def world(tmp_path: Path) -> Iterator[World]:
         driver = FakeDriver(states={PID: ProcessState.RUNNING})
         checkpointer = FakeCheckpointer(driver=driver, looks={PID: calm(PID)}, slow=over)
         sight = Sight(snapshot=lambda: machine.snapshot)
-        foreigners = Foreigners(book, Config(), clock, Protect(), sight)
-        foreigners.engine = ForeignEngine(
-            Parts(
+        foreigners = ExternalJobs(book, Config(), clock, Protect(), sight)
+        foreigners.engine = ExternalEngine(
+            ExternalEngineDependencies(
                 book=book,
                 sightings=machine.processes_of,
                 ways=(),

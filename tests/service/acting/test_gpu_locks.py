@@ -11,7 +11,7 @@ import pytest
 from advisor.engines.engine import Stale
 from advisor.engines.local import LocalEngine
 from advisor.model import ClusterState, Gpu
-from advisor.register.model import Ending, Sharing, Stand
+from advisor.register.model import ExitReason, JobState, Sharing
 from advisor.register.shares import Terms
 from advisor.steps import Start
 from collector.model import GpuUuid, JobId, NodeName
@@ -136,7 +136,7 @@ def test_the_engine_gives_nothing_that_it_cannot_lock(tmp_path: Path, clock: Han
         entry, _ = register.submit(submission())
         found = engine.give(Start(job=entry.id, gpus=(A,), reason="there is room"), 1)
         assert isinstance(found, Stale) and "process 9, /other" in found.found
-        assert register.holders() == {} and register.entry(entry.id).stand is Stand.PENDING
+        assert register.holders() == {} and register.entry(entry.id).stand is JobState.PENDING
 
 
 def test_after_a_restart_what_is_leased_is_locked_again_and_let_go_at_its_end(
@@ -155,7 +155,7 @@ def test_after_a_restart_what_is_leased_is_locked_again_and_let_go_at_its_end(
         hold_leased(again, register)
         assert other.take([A]) is not None
         clock.pass_s(61)
-        register.report(entry.id, word(Stand.ENDED, 1, ending=Ending.DONE))
+        register.report(entry.id, word(JobState.ENDED, 1, ending=ExitReason.DONE))
         assert register.holders() == {}
         assert other.take([A]) is None
 
@@ -206,9 +206,9 @@ def test_a_lease_that_a_launcher_proves_is_locked_as_well(tmp_path: Path, clock:
         mine, other = locks_in(tmp_path, clock), locks_in(tmp_path, clock, "process 2, /other")
         hold_leased(mine, register)
         job = register.submit(submission())[0].id
-        register.change(job, lambda entry: replace(entry, stand=Stand.RUNNING, gpus=(A,)))
+        register.change(job, lambda entry: replace(entry, stand=JobState.RUNNING, gpus=(A,)))
         assert other.take([A]) is not None and other.take([B]) is None
-        register.report(job, word(Stand.ENDED, 0, ending=Ending.DONE))
+        register.report(job, word(JobState.ENDED, 0, ending=ExitReason.DONE))
         clock.pass_s(120)
         register.submit(submission(nonce="next"))
         assert other.take([A]) is None

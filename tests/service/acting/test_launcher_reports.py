@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from advisor.model import ProjectName
-from advisor.register.model import Entry, Launcher, Report, Stand, Submission
+from advisor.register.model import JobRecord, JobState, Launcher, Report, Submission
 from collector.model import JobId, JobKind, NodeName
 from service.acting.launcher_reports import plausible
 from service.acting.peer_processes import PeerProcesses
@@ -20,11 +20,13 @@ from service.api.port import Caller, Role
 NODE = NodeName(socket.gethostname())
 NOW_MS = 1_700_000_000_000
 OWNER = Caller(name="anna", uid=os.getuid(), role=Role.USER, pid=os.getpid())
-ENTRY = Entry(
+ENTRY = JobRecord(
     id=JobId("fallow:7"),
     submission=Submission(command=("train",), user="anna", uid=os.getuid(), project=ProjectName("lab")),
 )
-WORD = Report(at_ms=NOW_MS, launcher=Launcher(node=NODE, pid=os.getpid(), started_ms=1), stand=Stand.RUNNING)
+WORD = Report(
+    at_ms=NOW_MS, launcher=Launcher(node=NODE, pid=os.getpid(), started_ms=1), stand=JobState.RUNNING
+)
 
 
 def test_times_to_come_and_speeds_of_no_training_are_left_out() -> None:

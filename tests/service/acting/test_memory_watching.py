@@ -16,7 +16,7 @@ from advisor.journal.journal import StoreJournal
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState, Gpu, Job, Placement
 from advisor.register.memory_watch import MEND_MS
-from advisor.register.model import Command, Entry, Stand
+from advisor.register.model import Command, JobRecord, JobState
 from advisor.register.register import Register, open_register
 from advisor.register.shares import Device, Mps, Terms, terms
 from collector.model import GpuUuid, JobId, NodeName, ProcessKey, ProcessSample
@@ -60,7 +60,7 @@ class Rig:
         )
         self.register.listen(self.heard)
 
-    def agree(self, entry: Entry, gpus: tuple[GpuUuid, ...], share: float) -> Terms:
+    def agree(self, entry: JobRecord, gpus: tuple[GpuUuid, ...], share: float) -> Terms:
         return terms(entry.submission, share, [Device(uuid=gpus[0], memory_bytes=82 * GIB)], (), Mps())
 
     def started(self, name: str) -> JobId:
@@ -68,14 +68,14 @@ class Rig:
 
         wanted = submission(name=name, nonce=name, share=0.5, max_gpus=1, memory_bytes=20 * GIB, grace_s=0.1)
         entry, _ = self.register.submit(wanted)
-        self.register.report(entry.id, word(Stand.PENDING))
+        self.register.report(entry.id, word(JobState.PENDING))
         step = Start(job=entry.id, gpus=GPUS[:1], share=0.5)
         number = self.journal.intends(self.clock.now_ms(), step)
         self.engine.give(step, number)
         acknowledge(self.register, self.register.entry(entry.id), gpus=GPUS[:1])
         return entry.id
 
-    def heard(self, before: Entry | None, after: Entry) -> None:
+    def heard(self, before: JobRecord | None, after: JobRecord) -> None:
         directive: Command | None = after.directive
         if self.there and directive is not None and after.handled < directive.number:
             threading.Thread(target=acknowledge, args=(self.register, after)).start()
@@ -122,8 +122,8 @@ def test_it_is_told_and_then_paused_and_its_neighbour_is_not_touched(store: Stor
     rig.clock.pass_s(MEND_MS / 1000)
     rig.look()
     assert rig.done() == [("pause", "done"), ("tell", "done")]
-    assert rig.register.entry(rig.hog).stand is Stand.PAUSED
-    assert rig.register.entry(rig.calm).stand is Stand.RUNNING
+    assert rig.register.entry(rig.hog).stand is JobState.PAUSED
+    assert rig.register.entry(rig.calm).stand is JobState.RUNNING
     assert rig.register.entry(rig.calm).handled == 2, "its start, and nothing since"
 
 
@@ -165,7 +165,7 @@ def test_whoever_was_not_reached_was_not_told_and_is_not_paused(store: Store) ->
     rig.clock.pass_s(MEND_MS / 1000)
     rig.look()
     assert all(verb == "tell" and outcome != "done" for verb, outcome in rig.done())
-    assert rig.register.entry(rig.hog).stand is Stand.RUNNING
+    assert rig.register.entry(rig.hog).stand is JobState.RUNNING
 
 
 def test_who_was_paused_waits_for_room_for_as_much_as_it_held(store: Store) -> None:

@@ -22,8 +22,8 @@ from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState, Gpu, Job, Placement
 from advisor.policies.pack import PAIRING
 from advisor.register.life import in_flight
-from advisor.register.model import Ending, Entry, Requeued, Stand
-from advisor.register.pair_book import PairBook
+from advisor.register.model import ExitReason, JobRecord, JobState, Requeued
+from advisor.register.pair_book import SlowdownStore
 from advisor.register.pair_watch import Pair
 from advisor.register.register import Register, open_register
 from advisor.register.shares import Device, Mps, Terms, terms
@@ -68,17 +68,17 @@ class Rig:
 
     def made(self) -> PairWatching:
         """A service that was just started."""
-        book = PairBook(self.store, self.clock)
+        book = SlowdownStore(self.store, self.clock)
         brief = Brief[Given](self.engine, soon_s=SOON_S)
         return PairWatching(self.register, brief, self.journal, self.clock, self.limits, book=book)
 
-    def agree(self, entry: Entry, gpus: tuple[GpuUuid, ...], share: float) -> Terms:
+    def agree(self, entry: JobRecord, gpus: tuple[GpuUuid, ...], share: float) -> Terms:
         return terms(entry.submission, share, [Device(uuid=gpus[0], memory_bytes=82 * GIB)], (), Mps())
 
     def started(self, name: str, gpu: GpuUuid) -> JobId:
         wanted = submission(name=name, nonce=name, max_gpus=1, memory_bytes=20 * GIB, grace_s=0.1)
         entry, _ = self.register.submit(wanted)
-        self.register.report(entry.id, word(Stand.PENDING))
+        self.register.report(entry.id, word(JobState.PENDING))
         self.do(Start(job=entry.id, gpus=(gpu,)))
         self.speed[entry.id], self.steps[entry.id] = 10.0, 0.0
         return entry.id
@@ -89,7 +89,7 @@ class Rig:
             number = self.journal.intends(self.clock.now_ms(), step)
             self.journal.came_of(self.clock.now_ms(), number, self.engine.do(step, number))
 
-    def heard(self, before: Entry | None, after: Entry) -> None:
+    def heard(self, before: JobRecord | None, after: JobRecord) -> None:
         directive = after.directive
         if directive is not None and after.handled < directive.number:
             gpus = () if isinstance(directive, Requeued) else getattr(directive, "gpus", after.gpus)
@@ -100,7 +100,7 @@ class Rig:
     def over(self, job: JobId) -> None:
         """It ends by itself."""
         handled = self.register.entry(job).handled
-        self.register.report(job, word(Stand.ENDED, handled, ending=Ending.DONE, exit_code=0))
+        self.register.report(job, word(JobState.ENDED, handled, ending=ExitReason.DONE, exit_code=0))
         del self.speed[job]
 
     def pack(self) -> None:
@@ -128,10 +128,10 @@ class Rig:
             self.clock.pass_s(5)
             for id in self.speed:
                 entry = self.register.entry(id)
-                if entry.stand is Stand.RUNNING:
+                if entry.stand is JobState.RUNNING:
                     self.steps[id] += 5 * self.speed[id]
                     told = {"step": int(self.steps[id]), "counted_ms": self.clock.steady_ms}
-                    self.register.report(id, word(Stand.RUNNING, entry.handled, gpus=entry.gpus, **told))
+                    self.register.report(id, word(JobState.RUNNING, entry.handled, gpus=entry.gpus, **told))
             state = self.watching.remember(self.state())
             self.journal.saw(state)
             plan = decide(state, self.limits)
@@ -143,7 +143,7 @@ class Rig:
         return {name: self.register.entry(job).gpus for name, job in both.items()}
 
     def pairs(self) -> tuple[Pair, ...]:
-        return PairBook(self.store, self.clock).pairs()
+        return SlowdownStore(self.store, self.clock).pairs()
 
 
 TOGETHER = {"host": GPUS[:1], "guest": GPUS[:1]}
@@ -284,7 +284,7 @@ def test_without_a_free_gpu_the_guest_goes_back_into_the_queue(store: Store) -> 
     rig.gpus = GPUS[:1]
     rig.speed[rig.host] = 8.0
     rig.live(160)
-    assert rig.register.entry(rig.guest).stand is Stand.PENDING
+    assert rig.register.entry(rig.guest).stand is JobState.PENDING
     assert rig.register.entry(rig.host).share == 1.0
 
 

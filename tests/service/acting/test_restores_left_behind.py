@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from advisor.engines.engine import Done, Late, Stale
-from advisor.engines.foreign import BEGUN_BEFORE, ForeignEngine, Parts
-from advisor.register.foreign import ForeignBook, Holder, Paused, Seen
+from advisor.engines.foreign import BEGUN_BEFORE, ExternalEngine, ExternalEngineDependencies
+from advisor.register.foreign import ExternalJobStore, Holder, Paused, Seen
 from advisor.steps import Resume
 from collector.model import GpuUuid, JobId
 from collector.procfs.entanglements import Entanglement
@@ -73,11 +73,11 @@ def killed(cuda: Cuda, driver: Driver, tmp_path: Path) -> Path:
     return folder
 
 
-def next_service(folder: Path, book: ForeignBook, uuid: GpuUuid) -> tuple[ForeignEngine, GpuLocks]:
+def next_service(folder: Path, book: ExternalJobStore, uuid: GpuUuid) -> tuple[ExternalEngine, GpuLocks]:
     locks = GpuLocks(folder, "process 8, /one")
     seen = Seen(node=NODE, pid=PID, started_ms=1, uuids=(uuid,), memory_bytes=GIB, held={uuid: GIB})
     book.begin(Paused(job=JOB, holder=Holder(), processes=(seen,), gpus=(uuid,)), 5)
-    parts = Parts(
+    parts = ExternalEngineDependencies(
         book=book,
         sightings=lambda job: (),
         ways=(),
@@ -86,7 +86,7 @@ def next_service(folder: Path, book: ForeignBook, uuid: GpuUuid) -> tuple[Foreig
         account_uid=lambda name: None,
         lease=RestoreLease(locks, dict),
     )
-    return ForeignEngine(parts), locks
+    return ExternalEngine(parts), locks
 
 
 @pytest.mark.process

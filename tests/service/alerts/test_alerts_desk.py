@@ -16,7 +16,7 @@ from advisor.engines.telling import Notice
 from advisor.limits import Mode
 from advisor.live.spoken import Telling
 from advisor.model import ActionClass, Job
-from advisor.register.foreign import ForeignBook
+from advisor.register.foreign import ExternalJobStore
 from analytics.query import run
 from collector.store.database import Store
 from service.alerts.book import LOST_MS, AlertBook
@@ -332,14 +332,14 @@ NOTICE = Notice(job=ANN, user="ann", uid=None, message="It idles. It may be paus
 
 
 def tellings(here: Office) -> list[Telling]:
-    words = ForeignBook(here.store, here.clock).words()
+    words = ExternalJobStore(here.store, here.clock).words()
     return [word for word in words if isinstance(word, Telling)]
 
 
 def ladder_tells(here: Office, reached: tuple[str, ...] = ()) -> Any:
     """The ladder's step, as its engine does it: tell on every way, then write down whom it reached."""
     told = here.desk.tell(NOTICE, "ann")
-    ForeignBook(here.store, here.clock).told(ANN, "tell", NOTICE.message, (*reached, *told.reached))
+    ExternalJobStore(here.store, here.clock).told(ANN, "tell", NOTICE.message, (*reached, *told.reached))
     return told
 
 

@@ -117,11 +117,11 @@ def test_the_name_label_is_taken_from_metrics_and_nothing_else() -> None:
 
 
 def test_submitted_jobs_and_the_queue_hide_names_and_commands() -> None:
-    from advisor.register.model import Entry
+    from advisor.register.model import JobRecord
     from collector.model import JobId
     from tests.service.acting.acting_world import wanted
 
-    entry = Entry(id=JobId("fallow:1"), submission=wanted(user="ada", uid=1, name="secret"))
+    entry = JobRecord(id=JobId("fallow:1"), submission=wanted(user="ada", uid=1, name="secret"))
     wait = Wait(place=1, of=1, waits_for="room")
     for caller, is_shown in ((ADA, True), (BO, False), (ADAS_VIEW, False), (ROOT, True)):
         row = concealed_answer(entry_row(entry, caller), caller)

@@ -10,12 +10,12 @@ from advisor.register.model import (
     Begin,
     Command,
     Continue,
-    Mobility,
+    Elasticity,
+    JobState,
     Release,
     Requeued,
     Reshape,
     Say,
-    Stand,
     Stop,
     Suspend,
 )
@@ -43,7 +43,7 @@ class World:
     launches: list[tuple[str, ...]] = field(default_factory=list)
     asked_to_save: int = 0
     left: int | None = None
-    reported: list[tuple[Stand, int, tuple[str, ...]]] = field(default_factory=list)
+    reported: list[tuple[JobState, int, tuple[str, ...]]] = field(default_factory=list)
 
     def happens(self, event: model.Event) -> None:
         turn = courses.step(self.course, event, self.now_s)
@@ -59,7 +59,7 @@ class World:
                 self.launches.append(self.course.lease.gpus)
                 self.living = set(self.course.alive)
             case model.Save():
-                assert self.course.terms.mobility is not Mobility.RIGID, "a rigid job is asked to save"
+                assert self.course.terms.mobility is not Elasticity.RIGID, "a rigid job is asked to save"
                 self.asked_to_save += 1
             case model.Sweep():
                 self.sweeping = True
@@ -83,7 +83,7 @@ directive_kinds = st.sampled_from([Begin, Continue, Reshape, Suspend, Requeued, 
 @st.composite
 def histories(draw: st.DrawFn) -> World:
     terms = Terms(
-        mobility=draw(st.sampled_from(Mobility)),
+        mobility=draw(st.sampled_from(Elasticity)),
         workers=draw(st.sampled_from(Workers)),
         grace_s=10.0,
         restarts=draw(st.integers(0, 2)),
@@ -165,9 +165,9 @@ def test_no_history_breaks_a_promise(world: World) -> None:
         assert course.lease is None
     numbers = [handled for _, handled, _ in world.reported]
     assert numbers == sorted(numbers)
-    if course.terms.mobility is Mobility.RIGID:
+    if course.terms.mobility is Elasticity.RIGID:
         assert world.asked_to_save == 0
-        assert all(stand is not Stand.PAUSED for stand, _, _ in world.reported)
+        assert all(stand is not JobState.PAUSED for stand, _, _ in world.reported)
     assert (world.left is not None) == (course.phase is Phase.ENDED)
     assert course.phase is not Phase.SAVING or course.until_s is not None
 
@@ -199,7 +199,7 @@ def test_a_stop_always_comes_to_an_end(world: World) -> None:
 
 
 def test_an_elastic_job_changes_devices_in_place_and_saves_only_for_other_settings() -> None:
-    course = courses.begin(Terms(mobility=Mobility.ELASTIC))
+    course = courses.begin(Terms(mobility=Elasticity.ELASTIC))
     world = World(course=course)
     world.happens(model.Told(directive=Begin(number=1, gpus=UUIDS[:1])))
     world.happens(model.Began(pids=(100,)))
@@ -215,17 +215,17 @@ def test_an_elastic_job_changes_devices_in_place_and_saves_only_for_other_settin
 
 
 def test_what_an_elastic_job_could_not_change_to_is_told_with_what_it_holds() -> None:
-    world = World(course=courses.begin(Terms(mobility=Mobility.ELASTIC)))
+    world = World(course=courses.begin(Terms(mobility=Elasticity.ELASTIC)))
     world.happens(model.Told(directive=Begin(number=1, gpus=UUIDS[:2])))
     world.happens(model.Began(pids=(100,)))
     world.happens(model.Told(directive=Reshape(number=2, gpus=UUIDS[:3])))
     world.happens(model.Changed(gpus=UUIDS[:2], why="joiners failed"))
-    assert world.reported[-1] == (Stand.RUNNING, 2, UUIDS[:2])
+    assert world.reported[-1] == (JobState.RUNNING, 2, UUIDS[:2])
     assert world.course.failed == "joiners failed"
 
 
 def test_time_on_devices_counts_towards_the_limit_and_time_in_the_queue_does_not() -> None:
-    world = World(course=courses.begin(Terms(mobility=Mobility.CHECKPOINTS, limit_s=100.0)))
+    world = World(course=courses.begin(Terms(mobility=Elasticity.CHECKPOINTS, limit_s=100.0)))
     world.now_s = 5_000.0
     world.happens(model.Told(directive=Begin(number=1, gpus=UUIDS[:1])))
     world.happens(model.Began(pids=(100,)))

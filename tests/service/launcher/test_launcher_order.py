@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.register.model import Mobility
+from advisor.register.model import Elasticity
 from service.cli.arguments import parse
 from service.launcher import order as orders
 from service.launcher.order import BadOrder, Order
@@ -163,14 +163,14 @@ def test_a_job_says_how_it_can_be_moved_and_thereby_that_it_may_be() -> None:
         ordered("--", "true").submission,
         ordered("--checkpoint-signal", "usr1", "--", "true").submission,
     )
-    assert (rigid.mobility, rigid.preemptible) == (Mobility.RIGID, False)
+    assert (rigid.mobility, rigid.preemptible) == (Elasticity.RIGID, False)
     assert (saves.mobility, saves.preemptible, saves.checkpoint_signal) == (
-        Mobility.CHECKPOINTS,
+        Elasticity.CHECKPOINTS,
         True,
         "USR1",
     )
     kept = ordered("--checkpoint-signal", "USR1", "--no-preemptible", "--", "true").submission
-    assert (kept.mobility, kept.preemptible) == (Mobility.CHECKPOINTS, False)
+    assert (kept.mobility, kept.preemptible) == (Elasticity.CHECKPOINTS, False)
 
 
 def test_what_stands_after_the_dashes_is_the_command_whatever_it_looks_like() -> None:
@@ -202,8 +202,8 @@ def test_an_elastic_command_is_taken_apart(argv: list[str], parts: tuple[tuple[s
 
 def test_a_command_that_starts_a_controller_is_elastic_without_being_told() -> None:
     argv = ["python", "-m", "fallow.controller", "--spare", "1", "--", "t.py"]
-    assert ordered("--", *argv).submission.mobility is Mobility.ELASTIC
-    assert ordered("--", "echo", "fallow.controller").submission.mobility is Mobility.RIGID
+    assert ordered("--", *argv).submission.mobility is Elasticity.ELASTIC
+    assert ordered("--", "echo", "fallow.controller").submission.mobility is Elasticity.RIGID
 
 
 def test_half_a_gpu_is_shared_and_a_whole_one_only_when_asked() -> None:
