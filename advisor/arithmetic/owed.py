@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from advisor.journal.deeds import FALLOW, Deed, Moment, Result, age_ms
+from advisor.journal.deeds import FALLOW, ActionRecord, Moment, Result, age_ms
 from advisor.model import ClusterState, Phase, Reservation
 from advisor.steps import Move, Pause, Requeue, Resize, Resume, Start
 from collector.model import GpuUuid, JobId
@@ -20,7 +20,7 @@ HELD_MS = 120_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Owed:
+class InProgress:
     """What is on its way to a waiting job: who still gives way, what was given up for it, and the number
     of the plan that all this is of.
     """
@@ -30,9 +30,9 @@ class Owed:
     plan: int | None = None
 
 
-def owed(deeds: Iterable[Deed], state: ClusterState, now: Moment) -> dict[JobId, Owed]:
+def owed(deeds: Iterable[ActionRecord], state: ClusterState, now: Moment) -> dict[JobId, InProgress]:
     """What is owed to each job of the state that waits, by ``deeds`` of the last hour."""
-    begun: defaultdict[JobId, list[Deed]] = defaultdict(list)
+    begun: defaultdict[JobId, list[ActionRecord]] = defaultdict(list)
     started: dict[JobId, int] = {}
     for deed in deeds:
         if isinstance(deed.step, Start | Resume):
@@ -40,7 +40,7 @@ def owed(deeds: Iterable[Deed], state: ClusterState, now: Moment) -> dict[JobId,
         heir = _heir(deed)
         if heir is not None:
             begun[heir].append(deed)
-    found: dict[JobId, Owed] = {}
+    found: dict[JobId, InProgress] = {}
     for heir, asked in begun.items():
         job = state.jobs.get(heir)
         if job is None or job.phase is Phase.RUNNING:
@@ -53,7 +53,7 @@ def owed(deeds: Iterable[Deed], state: ClusterState, now: Moment) -> dict[JobId,
 
 
 def with_owed(
-    state: ClusterState, found: Mapping[JobId, Owed], places: Mapping[JobId, tuple[GpuUuid, ...]]
+    state: ClusterState, found: Mapping[JobId, InProgress], places: Mapping[JobId, tuple[GpuUuid, ...]]
 ) -> ClusterState:
     """The state in which nobody else is asked for those jobs, and what was given up for them is theirs.
 
@@ -74,7 +74,7 @@ def with_owed(
     return replace(state, jobs=jobs, reservations=reservations, begun=begun)
 
 
-def _heir(deed: Deed) -> JobId | None:
+def _heir(deed: ActionRecord) -> JobId | None:
     """For whom somebody was asked to give way; none where it came to nothing, or a person ordered it."""
     if deed.actor != FALLOW and deed.plan is None:
         return None
@@ -83,20 +83,20 @@ def _heir(deed: Deed) -> JobId | None:
     return deed.step.for_job if isinstance(deed.step, Pause | Requeue | Resize | Move) else None
 
 
-def _owed(deeds: Sequence[Deed]) -> Owed:
+def _owed(deeds: Sequence[ActionRecord]) -> InProgress:
     coming = tuple(dict.fromkeys(deed.job for deed in deeds if deed.result is None))
     freed = (uuid for deed in deeds if deed.result is Result.DONE for uuid in _freed(deed))
     plans = [deed.plan for deed in deeds if deed.plan is not None]
-    return Owed(coming=coming, freed=tuple(dict.fromkeys(freed)), plan=max(plans, default=None))
+    return InProgress(coming=coming, freed=tuple(dict.fromkeys(freed)), plan=max(plans, default=None))
 
 
-def _freed(deed: Deed) -> tuple[GpuUuid, ...]:
+def _freed(deed: ActionRecord) -> tuple[GpuUuid, ...]:
     had = () if deed.stood is None else deed.stood.gpus
     kept = deed.step.gpus if isinstance(deed.step, Resize | Move) else ()
     return tuple(uuid for uuid in had if uuid not in kept)
 
 
-def _age_since_end_ms(deed: Deed, now: Moment) -> int:
+def _age_since_end_ms(deed: ActionRecord, now: Moment) -> int:
     """How long ago it ended; no clock that was set back makes it longer than since its beginning."""
     ended_ms = max(0, now.at_ms - (deed.settled_ms or now.at_ms))
     return min(ended_ms, age_ms(deed.begun, now))

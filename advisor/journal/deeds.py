@@ -72,7 +72,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deed:
+class ActionRecord:
     """A row of the journal. ``step`` is ``None`` for orders that are no step, and for a newer Fallow's verbs.
 
     ``undo`` is the shell command that puts it back, ``None`` when there is none: then ``no_undo`` says why.
@@ -179,7 +179,7 @@ def disturbs(step: Action) -> bool:
     return isinstance(step, Pause | Requeue | Move | Terminate)
 
 
-def remembered(state: ClusterState, deeds: Iterable[Deed], now: Moment) -> ClusterState:
+def remembered(state: ClusterState, deeds: Iterable[ActionRecord], now: Moment) -> ClusterState:
     """``state`` with what the journal knows of the recent past: for the brake, and each job's cooldown.
 
     Counted is what Fallow did or began, of its own or because somebody approved its plan: what came of it
@@ -238,7 +238,7 @@ def _for_good(step: ReleaseCaches | Tell | Promise | Terminate) -> str:
             assert_never(step)
 
 
-def _disturbed(deed: Deed) -> bool:
+def _disturbed(deed: ActionRecord) -> bool:
     harmless = (Result.STALE, Result.UNSUPPORTED, Result.UNDONE)
     ours = deed.actor == FALLOW or deed.plan is not None
     return ours and deed.step is not None and disturbs(deed.step) and deed.result not in harmless

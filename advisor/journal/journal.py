@@ -17,7 +17,7 @@ from advisor.engines.engine import Outcome
 from advisor.guard import Ruling
 from advisor.journal.deeds import (
     FALLOW,
-    Deed,
+    ActionRecord,
     Moment,
     Result,
     Stood,
@@ -28,7 +28,7 @@ from advisor.journal.deeds import (
     verb_of,
 )
 from advisor.journal.proposals import Standing, proposed
-from advisor.journal.shelf import Shelf
+from advisor.journal.shelf import PendingPlans
 from advisor.model import ClusterState
 from advisor.plan import Plan
 from advisor.statements import asked, rows_of, statement
@@ -119,7 +119,7 @@ class StoreJournal:
         self._plan = None
         if steps:
             kept = proposed(plan, steps, ruling.refused)
-            self._plan = Shelf(self._store).put(at_ms, kept, Standing.DONE)
+            self._plan = PendingPlans(self._store).put(at_ms, kept, Standing.DONE)
 
     def intends(self, at_ms: int, step: Action, actor: str = FALLOW, plan: int | None = None) -> int:
         """Write down a step with how its job stands; the number of the intent. Raises StoreFull."""
@@ -174,19 +174,19 @@ class StoreJournal:
         """Write down that ``by`` undid ``intent``; whether nothing else had."""
         return self._change("mark_undone", {"number": intent, "undone_by": by})
 
-    def unsettled(self) -> tuple[Deed, ...]:
+    def unsettled(self) -> tuple[ActionRecord, ...]:
         """The deeds of which nothing is known yet, the oldest first."""
         return self._deeds(since_ms=0, only_open=True)[::-1]
 
-    def deeds(self, since_ms: int, job: JobId | None = None, most: int = MOST) -> tuple[Deed, ...]:
+    def deeds(self, since_ms: int, job: JobId | None = None, most: int = MOST) -> tuple[ActionRecord, ...]:
         """What was done since then, and all that is not settled; the newest first."""
         return self._deeds(since_ms=since_ms, job=job, most=most)
 
-    def deed(self, number: int) -> Deed | None:
+    def deed(self, number: int) -> ActionRecord | None:
         """One row, or ``None``."""
         return next(iter(self._deeds(since_ms=0, number=number)), None)
 
-    def lately(self, span_ms: int = HOUR_MS) -> tuple[Deed, ...]:
+    def lately(self, span_ms: int = HOUR_MS) -> tuple[ActionRecord, ...]:
         """The deeds of the last span by either clock, those from the future, and those not settled yet."""
         now = self.moment()
         asking = {
@@ -196,7 +196,7 @@ class StoreJournal:
         }
         return tuple(deed_of(row) for row in asked(self._store, "recent_intents", asking))
 
-    def _deeds(self, **asking: Any) -> tuple[Deed, ...]:
+    def _deeds(self, **asking: Any) -> tuple[ActionRecord, ...]:
         asking = {"job": None, "number": None, "only_open": False, "most": MOST, **asking}
         return tuple(deed_of(row) for row in asked(self._store, "intents", asking))
 
@@ -256,9 +256,9 @@ def boot_name() -> str | None:
         return None
 
 
-def deed_of(row: dict[str, Any]) -> Deed:
+def deed_of(row: dict[str, Any]) -> ActionRecord:
     """A row of the journal as a value; a step or a stand that cannot be read is ``None``."""
-    return Deed(
+    return ActionRecord(
         number=row["intent"],
         begun=Moment(at_ms=row["at_ms"], steady_ms=row["steady_ms"], boot=row["boot"]),
         plan=row["plan"],

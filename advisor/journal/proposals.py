@@ -72,7 +72,7 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class PendingPlan:
     """A plan as it is kept: who settled it, why, and until when the same is not proposed again."""
 
     number: int
@@ -141,11 +141,11 @@ def asking(
 
 
 def reconcile(
-    waiting: Sequence[Kept],
+    waiting: Sequence[PendingPlan],
     seen_ms: Mapping[int, int],
     found: Sequence[Proposal],
     *,
-    said_no: Sequence[Kept],
+    said_no: Sequence[PendingPlan],
     now_ms: int,
 ) -> Changes:
     """What to add to and take from the waiting plans, now that ``found`` are proposed.
@@ -172,7 +172,7 @@ def reconcile(
     return Changes(add=add, end=tuple(end), still=still)
 
 
-def is_snoozed(proposal: Proposal, said_no: Iterable[Kept], now_ms: int) -> bool:
+def is_snoozed(proposal: Proposal, said_no: Iterable[PendingPlan], now_ms: int) -> bool:
     """Whether somebody said no to a part of it, and that still holds: until the time that was named, else for
     a day while it rests on the same evidence."""
     rejected = [each for each in said_no if each.snoozed_ms is not None and each.snoozed_ms > now_ms]
@@ -191,7 +191,7 @@ def snoozed_until_ms(now_ms: int, hours: float | None) -> int:
     return until_ms + (hours is not None and until_ms == now_ms + SNOOZE_MS)
 
 
-def is_named(kept: Kept) -> bool:
+def is_named(kept: PendingPlan) -> bool:
     """Whether the person who rejected it named the time until which it is not proposed again.
 
     A named time is never exactly the usual one (``snoozed_until_ms``).

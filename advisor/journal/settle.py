@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from advisor.engines.engine import Outcome
 from advisor.engines.local import outcome
-from advisor.journal.deeds import Deed, Moment, Result, age_ms, result_of
+from advisor.journal.deeds import ActionRecord, Moment, Result, age_ms, result_of
 from advisor.journal.journal import StoreJournal
 from advisor.register.model import JobRecord
 from advisor.register.state import is_ours
@@ -69,18 +69,18 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settlement:
+class Recovery:
     """How an intent is settled, and the sentence for the journal."""
 
     result: Result
     found: str
 
 
-def settlement(deed: Deed, facts: Facts, now: Moment) -> Settlement | None:
+def settlement(deed: ActionRecord, facts: Facts, now: Moment) -> Recovery | None:
     """How to settle ``deed``; ``None`` while its launcher may still say. Pure."""
     step = deed.step
     if isinstance(step, Tell) and facts.told:
-        return Settlement(result=Result.DONE, found=TOLD)
+        return Recovery(result=Result.DONE, found=TOLD)
     if facts.directed is not None:
         return _of_directive(deed, facts.directed, facts.entry, now)
     match step:
@@ -104,7 +104,7 @@ def settlement(deed: Deed, facts: Facts, now: Moment) -> Settlement | None:
             assert_never(step)
 
 
-class Settling:
+class Recovering:
     """Settles what is open in the journal of one store; at every start, and before every cycle."""
 
     def __init__(
@@ -117,7 +117,7 @@ class Settling:
         self._store, self._journal, self._entry_of = store, journal, entry_of
         self._foreign = foreign
 
-    def settle(self) -> tuple[tuple[Deed, Settlement], ...]:
+    def settle(self) -> tuple[tuple[ActionRecord, Recovery], ...]:
         """Settle what can be; each with how. What is being done right now is left alone. Raises StoreFull."""
         now = self._journal.moment()
         open_ones = [deed for deed in self._journal.unsettled() if not self._is_being_done(deed, now)]
@@ -130,10 +130,10 @@ class Settling:
                 done.append((deed, found))
         return tuple(done)
 
-    def _is_being_done(self, deed: Deed, now: Moment) -> bool:
+    def _is_being_done(self, deed: ActionRecord, now: Moment) -> bool:
         return self._journal.is_at_work_on(deed.number) and age_ms(deed.begun, now) < PATIENCE_MS
 
-    def _known(self, deeds: Sequence[Deed]) -> Iterable[tuple[Deed, Facts]]:
+    def _known(self, deeds: Sequence[ActionRecord]) -> Iterable[tuple[ActionRecord, Facts]]:
         rows = asked(self._store, "settling_facts", {"numbers": [deed.number for deed in deeds]})
         by_number: Mapping[int, dict[str, object]] = {row["intent"]: row for row in rows}
         for deed in deeds:
@@ -150,16 +150,18 @@ class Settling:
             yield deed, Facts(directed=directed, entry=entry, told=bool(row["told"]), foreign=foreign)
 
 
-def _of_directive(deed: Deed, directed: Directed, entry: JobRecord | None, now: Moment) -> Settlement | None:
+def _of_directive(
+    deed: ActionRecord, directed: Directed, entry: JobRecord | None, now: Moment
+) -> Recovery | None:
     if directed.handled:
         if directed.failed is not None:
-            return Settlement(result=Result.FAILED, found=directed.failed)
-        return Settlement(result=Result.DONE, found="its launcher acknowledged it")
+            return Recovery(result=Result.FAILED, found=directed.failed)
+        return Recovery(result=Result.DONE, found="its launcher acknowledged it")
     came = None if entry is None else outcome(entry, deed.number)
     if came is not None:
         result, found = result_of(came)
         if result is not None:
-            return Settlement(result=result, found=found)
+            return Recovery(result=result, found=found)
     if age_ms(deed.begun, now) < PATIENCE_MS and entry is not None:
         return None
     return _unknown(
@@ -167,22 +169,22 @@ def _of_directive(deed: Deed, directed: Directed, entry: JobRecord | None, now: 
     )
 
 
-def _of_foreign(deed: Deed, shown: Outcome, now: Moment) -> Settlement | None:
+def _of_foreign(deed: ActionRecord, shown: Outcome, now: Moment) -> Recovery | None:
     result, found = result_of(shown)
     if result is not None:
-        return Settlement(result=result, found=found)
+        return Recovery(result=result, found=found)
     return None if age_ms(deed.begun, now) < PATIENCE_MS else _unknown(found)
 
 
-def _of_settings(step: CapAtNextLaunch, entry: JobRecord) -> Settlement:
+def _of_settings(step: CapAtNextLaunch, entry: JobRecord) -> Recovery:
     if set(step.settings) <= set(entry.next_launch):
-        return Settlement(result=Result.DONE, found="the settings are kept for its next launch")
+        return Recovery(result=Result.DONE, found="the settings are kept for its next launch")
     return _undone("the settings are not kept for its next launch")
 
 
-def _undone(found: str) -> Settlement:
-    return Settlement(result=Result.UNDONE, found=found)
+def _undone(found: str) -> Recovery:
+    return Recovery(result=Result.UNDONE, found=found)
 
 
-def _unknown(found: str) -> Settlement:
-    return Settlement(result=Result.UNKNOWN, found=found)
+def _unknown(found: str) -> Recovery:
+    return Recovery(result=Result.UNKNOWN, found=found)

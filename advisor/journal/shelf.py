@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from advisor.journal.deeds import FALLOW
-from advisor.journal.proposals import Changes, Kept, Proposal, Standing
+from advisor.journal.proposals import Changes, PendingPlan, Proposal, Standing
 from advisor.statements import asked, rows_of, statement
 from advisor.written import Unreadable, from_text, to_text
 
@@ -30,7 +30,7 @@ class Verdict:
     snoozed_ms: int | None = None
 
 
-class Shelf:
+class PendingPlans:
     """The kept plans of one store. Safe to call from several threads."""
 
     def __init__(self, store: "Store") -> None:
@@ -56,24 +56,24 @@ class Shelf:
         with self._store.writing(f"settling plan {number}") as connection:
             return _settle(connection, number, verdict)
 
-    def waiting(self) -> tuple[Kept, ...]:
+    def waiting(self) -> tuple[PendingPlan, ...]:
         """The plans that wait, the newest first."""
         return self._kept("plans", {"plan": None, "only_waiting": True, "most": MOST})
 
-    def newest(self, most: int = MOST) -> tuple[Kept, ...]:
+    def newest(self, most: int = MOST) -> tuple[PendingPlan, ...]:
         """The plans that wait, then the newest of the others."""
         return self._kept("plans", {"plan": None, "only_waiting": False, "most": most})
 
-    def plan(self, number: int) -> Kept | None:
+    def plan(self, number: int) -> PendingPlan | None:
         """One plan, or ``None``."""
         found = self._kept("plans", {"plan": number, "only_waiting": False, "most": 1})
         return found[0] if found else None
 
-    def said_no(self, now_ms: int) -> tuple[Kept, ...]:
+    def said_no(self, now_ms: int) -> tuple[PendingPlan, ...]:
         """The rejected plans whose snooze has not ended."""
         return self._kept("snoozed_plans", {"now_ms": now_ms})
 
-    def _kept(self, name: str, parameters: Mapping[str, object]) -> tuple[Kept, ...]:
+    def _kept(self, name: str, parameters: Mapping[str, object]) -> tuple[PendingPlan, ...]:
         return tuple(kept for row in asked(self._store, name, parameters) if (kept := _read(row)) is not None)
 
 
@@ -100,13 +100,13 @@ def _settle(connection: Any, number: int, verdict: Verdict) -> bool:
     return bool(rows_of(connection.execute(statement("settle_plan"), row)))
 
 
-def _read(row: Mapping[str, Any]) -> Kept | None:
+def _read(row: Mapping[str, Any]) -> PendingPlan | None:
     """A row as a value; a plan that a newer Fallow wrote and that cannot be read is left alone."""
     try:
         proposal = from_text(Proposal, row["body"])
     except Unreadable:
         return None
-    return Kept(
+    return PendingPlan(
         number=row["plan"],
         as_of_ms=row["as_of_ms"],
         standing=Standing(row["state"]),

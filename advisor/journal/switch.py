@@ -45,7 +45,7 @@ class Setting:
         return f"acting was stopped by {self.by or 'somebody'}{why}; `fallow start-acting` lets it go on"
 
 
-class Switch:
+class KillSwitch:
     """The switch of one DATA folder. Safe to call from several threads."""
 
     def __init__(self, store: "Store", folder: Path) -> None:

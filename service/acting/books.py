@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from advisor.arithmetic.owed import owed, with_owed
 from advisor.engines.engine import Done
-from advisor.journal.deeds import Deed, remembered
+from advisor.journal.deeds import ActionRecord, remembered
 from advisor.journal.journal import StoreJournal
 from advisor.journal.proposals import asking, reconcile
-from advisor.journal.settle import ForeignOutcome, Settlement, Settling
-from advisor.journal.shelf import Shelf
-from advisor.journal.switch import Switch
+from advisor.journal.settle import ForeignOutcome, Recovering, Recovery
+from advisor.journal.shelf import PendingPlans
+from advisor.journal.switch import KillSwitch
 from advisor.limits import Limits
 from advisor.model import ClusterState
 from advisor.steps import Resume, Start
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Books:
+class Records:
     """One for a service. ``open_books`` makes it."""
 
     def __init__(
         self,
         store: "Store",
         clock: "Clock",
-        switch: Switch,
+        switch: KillSwitch,
         entry_of: "Callable[[JobId], JobRecord | None]",
         foreign: ForeignOutcome,
         *,
@@ -46,9 +46,9 @@ class Books:
     ) -> None:
         self.store, self.clock = store, clock
         self.journal = StoreJournal(store, clock, above=known)
-        self.shelf = Shelf(store)
+        self.shelf = PendingPlans(store)
         self.switch = switch
-        self._settling = Settling(store, self.journal, entry_of, foreign)
+        self._settling = Recovering(store, self.journal, entry_of, foreign)
         self._seen_ms: dict[int, int] = {}
 
     def remember(self, state: ClusterState) -> ClusterState:
@@ -67,7 +67,7 @@ class Books:
         steps = () if kept is None else (each.step for each in kept.proposal.steps)
         return next((s.gpus for s in steps if isinstance(s, Start | Resume) and s.job == job), ())
 
-    def settle(self) -> tuple[tuple[Deed, Settlement], ...]:
+    def settle(self) -> tuple[tuple[ActionRecord, Recovery], ...]:
         """Settle what a crash or a full disk left open; at the start and before every cycle. Blocks."""
         settled = self._settling.settle()
         for deed, how in settled:
@@ -101,16 +101,16 @@ def open_books(
     foreign: ForeignOutcome = lambda step: None,
     *,
     known: "Callable[[], int]" = int,
-) -> Books:
+) -> Records:
     """The books of a store, with the switch of its folder as file and store have it. Raises StoreFull.
 
     ``foreign`` says what came of a pause or resume of a foreign job that nobody saw the end of, ``known`` the
     highest number of a directive that a launcher knows.
     """
-    switch = Switch(store, folder)
+    switch = KillSwitch(store, folder)
     switch.adopt()
-    return Books(store, clock, switch, entry_of, foreign, known=known)
+    return Records(store, clock, switch, entry_of, foreign, known=known)
 
 
-def _said(how: Settlement) -> tuple[str, str]:
+def _said(how: Recovery) -> tuple[str, str]:
     return how.result.value, how.found

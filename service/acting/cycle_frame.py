@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from advisor.engines.dispatch import Dispatch
-from service.acting.books import Books
+from service.acting.books import Records
 from service.acting.memory_watching import MemoryWatching
 from service.acting.pair_watching import PairWatching
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from advisor.limits import Limits
 
 
-def settling(books: Books, engine: Dispatch) -> "Callable[[], None]":
+def settling(books: Records, engine: Dispatch) -> "Callable[[], None]":
     """What goes before every cycle: what was open is settled, and what was told by then is noted."""
 
     def settle() -> None:
@@ -25,7 +25,7 @@ def settling(books: Books, engine: Dispatch) -> "Callable[[], None]":
 
 
 def after_cycle(
-    books: Books, limits: "Limits", watching: "tuple[MemoryWatching | PairWatching, ...]"
+    books: Records, limits: "Limits", watching: "tuple[MemoryWatching | PairWatching, ...]"
 ) -> "Callable[[Cycle], None]":
     """What follows every cycle: it is filed, and neighbours are seen to: their memory, and their speed."""
 

@@ -27,7 +27,7 @@ from collector.snapshot import Snapshot
 from service.acting.activity import Activity
 from service.acting.admission import Admission
 from service.acting.applying import Applying
-from service.acting.books import Books, open_books
+from service.acting.books import Records, open_books
 from service.acting.consenting import Consenting, ConsentParts, Consents
 from service.acting.cycle_frame import after_cycle, settling
 from service.acting.desk import Desk, Organs
@@ -141,7 +141,7 @@ class _Roots:
     register: "Register"
     foreign: ExternalJobStore
     foreigners: ExternalJobs
-    books: Books
+    books: Records
     consents: Consents
     doubts: Doubts
     admission: Admission

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from advisor.engines.engine import Done, Stale
 from advisor.guard import approve
-from advisor.journal.deeds import Deed, Result, reverse_of
-from advisor.journal.proposals import Kept, Proposed, Standing, snoozed_until_ms
+from advisor.journal.deeds import ActionRecord, Result, reverse_of
+from advisor.journal.proposals import PendingPlan, Proposed, Standing, snoozed_until_ms
 from advisor.journal.shelf import Verdict
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState, Job
@@ -23,7 +23,7 @@ from advisor.register.state import is_ours
 from advisor.steps import Action, CapAtNextLaunch, Pause, Resume, Start
 from collector.model import JobId
 from service.acting.applying import Applying, Approval
-from service.acting.books import Books
+from service.acting.books import Records
 from service.acting.errors import BadOrder, NotAllowed, UnknownJob, WrongState
 from service.acting.sheets import acting_row, action_row, plan_row
 from service.acting.taking import Taking, taken
@@ -41,7 +41,7 @@ MOST_SNOOZE_HOURS = 24 * 366
 class PaperParts:
     """What plans are applied with. ``observe`` may be called from any thread."""
 
-    books: Books
+    books: Records
     limits: Limits
     observe: Callable[[], ClusterState]
     applying: Applying
@@ -154,7 +154,7 @@ class Papers:
             ) from error
         return self.acting(caller)
 
-    def _waiting(self, plan: int) -> Kept:
+    def _waiting(self, plan: int) -> PendingPlan:
         kept = self._books.shelf.plan(plan) if 0 < plan <= MOST_NUMBER else None
         if kept is None:
             raise UnknownJob(f"there is no plan {plan}; `fallow plan` lists those that wait")
@@ -165,7 +165,12 @@ class Papers:
         return kept
 
     def _settle(
-        self, kept: Kept, standing: Standing, caller: Caller, because: str, snoozed_ms: int | None = None
+        self,
+        kept: PendingPlan,
+        standing: Standing,
+        caller: Caller,
+        because: str,
+        snoozed_ms: int | None = None,
     ) -> None:
         verdict = Verdict(
             at_ms=self._books.clock.now_ms(),
@@ -187,7 +192,7 @@ class Papers:
             )
 
     def _ruled(
-        self, kept: Kept, chosen: tuple[tuple[int, Proposed], ...]
+        self, kept: PendingPlan, chosen: tuple[tuple[int, Proposed], ...]
     ) -> tuple[tuple[tuple[int, Action], ...], list[tuple[int, Refusal]]]:
         """What the guard makes of the chosen steps in the world as it is now."""
         steps = tuple(each.step for _, each in chosen)
@@ -198,7 +203,7 @@ class Papers:
         approved = tuple((numbers[step], step) for step in ruling.approved.steps)
         return approved, [(numbers[each.step], each) for each in ruling.refused if each.step is not None]
 
-    def _turn_back(self, caller: Caller, deed: Deed, step: Pause | CapAtNextLaunch) -> Row:
+    def _turn_back(self, caller: Caller, deed: ActionRecord, step: Pause | CapAtNextLaunch) -> Row:
         """What needs no launcher: a paused job is let go on, settings for the next launch are as before."""
         books, because = self._books, f"undoes action {deed.number}"
         back, turn, said = _turn_of(step, deed, because)
@@ -212,7 +217,7 @@ class Papers:
         books.journal.undone(deed.number, number)
         return {"action": number, "outcome": "done", "message": said}
 
-    def _step_back(self, caller: Caller, deed: Deed) -> Row:
+    def _step_back(self, caller: Caller, deed: ActionRecord) -> Row:
         assert deed.step is not None
         back = reverse_of(deed.step, deed.stood, f"undoes action {deed.number}")
         if back is None:
@@ -237,7 +242,7 @@ class Papers:
         return self._parts.applying.carry_out(approval).row()
 
 
-def _turn_of(step: Pause | CapAtNextLaunch, deed: Deed, because: str) -> "tuple[Action, Turn, str]":
+def _turn_of(step: Pause | CapAtNextLaunch, deed: ActionRecord, because: str) -> "tuple[Action, Turn, str]":
     if isinstance(step, Pause):
         back = Resume(job=deed.job, gpus=(), reason=because)
         return back, life.let_go, "it goes on as soon as there is room"
@@ -250,7 +255,7 @@ def _note_undone(undone: Callable[[int, int], bool], number: int, by: int) -> No
     undone(number, by)
 
 
-def _chosen(kept: Kept, numbers: tuple[int, ...] | None) -> tuple[tuple[int, Proposed], ...]:
+def _chosen(kept: PendingPlan, numbers: tuple[int, ...] | None) -> tuple[tuple[int, Proposed], ...]:
     steps = dict(enumerate(kept.proposal.steps, start=1))
     wanted = tuple(steps) if numbers is None else tuple(sorted(set(numbers)))
     unknown = [n for n in wanted if n not in steps]
@@ -267,7 +272,7 @@ def _is_own(caller: Caller, each: Proposed) -> bool:
     return each.user is not None and caller.may_act_for(each.user)
 
 
-def _must_stand(deed: Deed) -> None:
+def _must_stand(deed: ActionRecord) -> None:
     """Raise unless the deed was done and nobody undid it."""
     if deed.undone_by is not None:
         raise WrongState(f"action {deed.number} was undone by action {deed.undone_by}")

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from advisor.journal.deeds import Deed, verb_of
-from advisor.journal.proposals import Kept, Proposed, Standing
+from advisor.journal.deeds import ActionRecord, verb_of
+from advisor.journal.proposals import PendingPlan, Proposed, Standing
 from advisor.journal.switch import Setting
 from advisor.limits import Limits
 from advisor.model import ActionClass
@@ -13,7 +13,7 @@ from service.advice_rows import refusal_row
 Row = dict[str, Any]
 
 
-def plan_row(kept: Kept) -> Row:
+def plan_row(kept: PendingPlan) -> Row:
     """A kept plan and its steps, numbered from 1."""
     return {
         "plan": kept.number,
@@ -66,7 +66,7 @@ def sentence(each: Proposed) -> str:
     )
 
 
-def action_row(deed: Deed) -> Row:
+def action_row(deed: ActionRecord) -> Row:
     """A row of the journal; ``outcome`` is null while it is being done, ``user`` where none was known."""
     return {
         "action": deed.number,

@@ -23,10 +23,10 @@ def run(flags: argparse.Namespace) -> int:
 
 
 def _without_service(flags: argparse.Namespace) -> None:
-    from advisor.journal.switch import Switch
+    from advisor.journal.switch import KillSwitch
     from service.opening import own_store
 
     settings = settle(flags)
     now_ms = round(datetime.now(UTC).timestamp() * 1000)
     with own_store(settings.data, settings.effective.config) as store:
-        Switch(store, settings.data).start(whoami(), now_ms)
+        KillSwitch(store, settings.data).start(whoami(), now_ms)

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.arithmetic.owed import HELD_MS, Owed, owed, with_owed
+from advisor.arithmetic.owed import HELD_MS, InProgress, owed, with_owed
 from advisor.guard import approve
-from advisor.journal.deeds import Deed, Moment, Result, Stood
+from advisor.journal.deeds import ActionRecord, Moment, Result, Stood
 from advisor.limits import Limits, Mode
 from advisor.model import (
     ActionClass,
@@ -32,9 +32,9 @@ PAUSE = Pause(job=GIVER, for_job=HEIR)
 
 def deed(
     step: Action, number: int = 1, *, result: Result | None = None, ago_ms: int = 1_000, **more: object
-) -> Deed:
+) -> ActionRecord:
     at_ms = NOW_MS - ago_ms
-    made = Deed(
+    made = ActionRecord(
         number=number,
         begun=Moment(at_ms=at_ms, steady_ms=at_ms, boot="b"),
         plan=7,
@@ -67,36 +67,38 @@ def world(*placed: str, **changes: object) -> ClusterState:
     ("deeds", "found"),
     [
         ([], {}),
-        ([deed(PAUSE)], {HEIR: Owed(coming=(GIVER,), plan=7)}),
-        ([deed(PAUSE, result=Result.DONE)], {HEIR: Owed(freed=("g0", "g1"), plan=7)}),
+        ([deed(PAUSE)], {HEIR: InProgress(coming=(GIVER,), plan=7)}),
+        ([deed(PAUSE, result=Result.DONE)], {HEIR: InProgress(freed=("g0", "g1"), plan=7)}),
         ([deed(PAUSE, result=Result.FAILED)], {}),
         ([deed(PAUSE, result=Result.DONE, ago_ms=HELD_MS + 1)], {}),
-        ([deed(PAUSE, ago_ms=HELD_MS + 1)], {HEIR: Owed(coming=(GIVER,), plan=7)}),
+        ([deed(PAUSE, ago_ms=HELD_MS + 1)], {HEIR: InProgress(coming=(GIVER,), plan=7)}),
         ([deed(PAUSE, actor="user ann", plan=None)], {}),
         ([deed(Pause(job=GIVER))], {}),
         ([deed(Pause(job=GIVER, for_job=JobId("gone")))], {}),
         ([deed(PAUSE, result=Result.DONE), deed(Start(job=HEIR, gpus=("g0",)), 2)], {}),
         (
             [deed(Resize(job=GIVER, gpus=("g1",), for_job=HEIR), result=Result.DONE)],
-            {HEIR: Owed(freed=("g0",), plan=7)},
+            {HEIR: InProgress(freed=("g0",), plan=7)},
         ),
     ],
     ids=range(11),
 )
-def test_what_is_owed_is_read_from_the_journal(deeds: list[Deed], found: dict[JobId, Owed]) -> None:
+def test_what_is_owed_is_read_from_the_journal(
+    deeds: list[ActionRecord], found: dict[JobId, InProgress]
+) -> None:
     assert owed(deeds, world(), NOW) == found
 
 
 def test_an_heir_is_asked_nothing_more_for_and_its_place_is_held_back() -> None:
     state = with_owed(
-        world("g0"), {HEIR: Owed(coming=(GIVER,), freed=("g1",), plan=7)}, {HEIR: ("g0", "g1", "g2")}
+        world("g0"), {HEIR: InProgress(coming=(GIVER,), freed=("g1",), plan=7)}, {HEIR: ("g0", "g1", "g2")}
     )
     assert state.jobs[HEIR].held and state.begun == {HEIR: (GIVER,)}
     assert state.reservations[HEIR].gpus == ("g1", "g2"), "what another holds still cannot be held back"
 
 
 def test_an_heir_for_which_all_gave_way_is_free_to_start() -> None:
-    state = with_owed(world(), {HEIR: Owed(freed=("g1",))}, {})
+    state = with_owed(world(), {HEIR: InProgress(freed=("g1",))}, {})
     assert not state.jobs[HEIR].held and state.begun == {HEIR: ()}
 
 

@@ -30,7 +30,7 @@ from advisor.advice import Advice
 from advisor.cycle import run_cycle
 from advisor.engines.local import LocalEngine
 from advisor.journal.journal import StoreJournal
-from advisor.journal.settle import Settling
+from advisor.journal.settle import Recovering
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState, Gpu, Node, Project, Telemetry
 from advisor.register.kept import read_leases
@@ -138,7 +138,7 @@ class Service:
             self.register, self.clock, lambda entry, gpus, share: Terms(sharing=Sharing.WHOLE)
         )
         self.orders = Orders(self.engine, self.journal, self.clock)
-        self.settling = Settling(self.store, self.journal, lambda job: self.register.entries().get(job))
+        self.settling = Recovering(self.store, self.journal, lambda job: self.register.entries().get(job))
         self._line = line.makefile("rw", buffering=1)
         self._told: queue.SimpleQueue[JobRecord | None] = queue.SimpleQueue()
         self.register.listen(lambda before, after: self._told.put(after))

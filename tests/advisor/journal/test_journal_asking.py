@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from advisor.decide import decide
 from advisor.guard import approve
-from advisor.journal.proposals import Kept, Proposal, Standing, asking, reconcile, snoozed_until_ms
+from advisor.journal.proposals import PendingPlan, Proposal, Standing, asking, reconcile, snoozed_until_ms
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState
 from advisor.plan import Plan
@@ -31,9 +31,9 @@ def steps_of(proposal: Proposal) -> tuple[Action, ...]:
     return tuple(each.step for each in proposal.steps)
 
 
-def kept(found: tuple[Proposal, ...], standing: Standing = Standing.WAITING) -> tuple[Kept, ...]:
+def kept(found: tuple[Proposal, ...], standing: Standing = Standing.WAITING) -> tuple[PendingPlan, ...]:
     return tuple(
-        Kept(
+        PendingPlan(
             number=at,
             as_of_ms=NOW_MS,
             standing=standing,

@@ -12,7 +12,7 @@ from advisor.engines.engine import Done, Failed, Late, Outcome, Stale, Unsupport
 from advisor.journal.deeds import Result, Stood
 from advisor.journal.journal import Order, StoreJournal, boot_name
 from advisor.journal.proposals import Proposal, Standing
-from advisor.journal.shelf import Shelf
+from advisor.journal.shelf import PendingPlans
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, Job, Phase
 from advisor.statements import statement
@@ -129,7 +129,7 @@ def test_a_cycle_writes_its_plan_its_intents_and_what_came_of_them(tmp_path: Pat
             Result.DONE,
             "it cannot stop and go on: it can only be cancelled or finish",
         )
-        kept = Shelf(store).plan(deed.plan or 0)
+        kept = PendingPlans(store).plan(deed.plan or 0)
         assert kept is not None
         assert [each.step for each in kept.proposal.steps] == [deed.step]
 
@@ -140,7 +140,7 @@ def test_a_cycle_that_does_nothing_leaves_nothing_behind(tmp_path: Path) -> None
         journal = StoreJournal(store, clock := Hands())
         run_cycle(lambda: cluster(waits, on={}), Does(journal), journal, clock, Limits())
         assert journal.deeds(since_ms=0) == ()
-        assert Shelf(store).newest() == ()
+        assert PendingPlans(store).newest() == ()
 
 
 def test_orders_of_people_are_rows_like_all_others(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_the_journal_is_let_go_of_with_the_hours_and_numbers_go_on(tmp_path: Pat
     """By expire_intents, expire_directives, expire_plans, expire_tellings and expire_keeps."""
     day_ms = 24 * HOUR_MS
     with opened(tmp_path) as store:
-        journal, shelf = StoreJournal(store, Hands()), Shelf(store)
+        journal, shelf = StoreJournal(store, Hands()), PendingPlans(store)
         old = [journal.intends(T0, Pause(job="a")) for _ in range(3)]
         for number in old[1:]:
             journal.came_of(T0, number, Done())

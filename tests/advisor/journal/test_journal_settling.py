@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.engines.engine import Done
-from advisor.journal.deeds import Deed, Moment, Result
+from advisor.journal.deeds import ActionRecord, Moment, Result
 from advisor.journal.journal import Order, StoreJournal
-from advisor.journal.settle import PATIENCE_MS, Directed, Facts, Settling, settlement
+from advisor.journal.settle import PATIENCE_MS, Directed, Facts, Recovering, settlement
 from advisor.register.model import Begin, ExitReason, JobRecord, JobState, Stop, Submission, Suspend
 from advisor.statements import statement
 from advisor.steps import Action, CapAtNextLaunch, Pause, Promise, Start, Tell, Terminate
@@ -23,8 +23,8 @@ WANTED = Submission(command=("train",), user="ann", project="guests")
 SETTINGS = (("TF_FORCE_GPU_ALLOW_GROWTH", "true"),)
 
 
-def deed(step: Action | None, job: str = "fallow:1", **more: Any) -> Deed:
-    return Deed(
+def deed(step: Action | None, job: str = "fallow:1", **more: Any) -> ActionRecord:
+    return ActionRecord(
         number=5,
         begun=Moment(at_ms=T0),
         plan=None,
@@ -158,7 +158,7 @@ def test_settling_reads_the_store_and_settles_once(tmp_path: Path) -> None:
             )
     with open_store(tmp_path / "s.duckdb") as store:
         journal = StoreJournal(store, clock)
-        settling = Settling(store, journal, lambda job: None)
+        settling = Recovering(store, journal, lambda job: None)
         results = {each.number: how.result for each, how in settling.settle()}
         assert results == {
             never: Result.UNDONE,
@@ -179,7 +179,7 @@ def test_what_is_being_done_right_now_is_left_alone(tmp_path: Path) -> None:
     clock = Hands()
     with open_store(tmp_path / "s.duckdb") as store:
         journal = StoreJournal(store, clock)
-        settling = Settling(store, journal, lambda job: None)
+        settling = Recovering(store, journal, lambda job: None)
         number = journal.intends(T0, Pause(job="fallow:1"))
         assert settling.settle() == ()
         journal.came_of(T0, number, Done())

@@ -8,8 +8,8 @@ import pytest
 from advisor.cycle import run_cycle
 from advisor.engines.engine import Done, Outcome
 from advisor.journal.journal import StoreJournal
-from advisor.journal.shelf import Shelf
-from advisor.journal.switch import Setting, Switch, read_file, stop_file, write_file
+from advisor.journal.shelf import PendingPlans
+from advisor.journal.switch import KillSwitch, Setting, read_file, stop_file, write_file
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, Job
 from advisor.steps import Action
@@ -42,7 +42,7 @@ class Throws:
 @pytest.mark.parametrize("by_file", [True, False], ids=["file", "service"])
 def test_a_running_cycle_stops_before_its_next_step(tmp_path: Path, by_file: bool) -> None:
     with opened(tmp_path) as store:
-        switch, clock = Switch(store, tmp_path), Hands()
+        switch, clock = KillSwitch(store, tmp_path), Hands()
         said = Setting(acting=False, by="root", at_ms=T0, because="a demonstration")
         throw = (
             (lambda: write_file(tmp_path, said))
@@ -61,44 +61,44 @@ def test_a_running_cycle_stops_before_its_next_step(tmp_path: Path, by_file: boo
 
 def test_while_it_is_thrown_nothing_is_written_or_done(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
-        switch, clock = Switch(store, tmp_path), Hands()
+        switch, clock = KillSwitch(store, tmp_path), Hands()
         switch.stop("root", T0, "")
         engine, journal = Throws(None), StoreJournal(store, clock)
         cycle = run_cycle(lambda: QUEUE, engine, journal, clock, AUTO, halted=switch.halt)
-        assert (engine.done, journal.deeds(since_ms=0), Shelf(store).newest()) == ([], (), ())
+        assert (engine.done, journal.deeds(since_ms=0), PendingPlans(store).newest()) == ([], (), ())
         assert cycle.halt == "acting was stopped by root; `fallow start-acting` lets it go on"
 
 
 def test_it_survives_a_restart(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
-        assert Switch(store, tmp_path).setting() == Setting(acting=True)
-        stopped = Switch(store, tmp_path).stop("ann", T0, "rack 4 is on fire")
+        assert KillSwitch(store, tmp_path).setting() == Setting(acting=True)
+        stopped = KillSwitch(store, tmp_path).stop("ann", T0, "rack 4 is on fire")
     with opened(tmp_path) as store:
-        assert Switch(store, tmp_path).setting() == stopped
+        assert KillSwitch(store, tmp_path).setting() == stopped
 
 
 def test_a_file_stops_without_a_service_and_is_kept_when_one_comes(tmp_path: Path) -> None:
     said = Setting(acting=False, by="ann", at_ms=T0, because="the service is down")
     write_file(tmp_path, said)
     with opened(tmp_path) as store:
-        assert Switch(store, tmp_path).setting() == said
-        assert Switch(store, tmp_path).adopt() == said
+        assert KillSwitch(store, tmp_path).setting() == said
+        assert KillSwitch(store, tmp_path).adopt() == said
     stop_file(tmp_path).unlink()
     with opened(tmp_path) as store:
-        assert Switch(store, tmp_path).setting() == said
+        assert KillSwitch(store, tmp_path).setting() == said
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[]", b'{"by": 1}', b"x" * 100_000])
 def test_whatever_the_file_holds_it_stops(tmp_path: Path, content: bytes) -> None:
     stop_file(tmp_path).write_bytes(content)
     with opened(tmp_path) as store:
-        assert not Switch(store, tmp_path).setting().acting
+        assert not KillSwitch(store, tmp_path).setting().acting
 
 
 def test_a_folder_in_its_place_stops_as_well(tmp_path: Path) -> None:
     stop_file(tmp_path).mkdir()
     with opened(tmp_path) as store:
-        switch = Switch(store, tmp_path)
+        switch = KillSwitch(store, tmp_path)
         assert "cannot be read" in (switch.halt() or "")
         with pytest.raises(OSError, match="stop-acting"):
             switch.start("root", T0)
@@ -107,7 +107,7 @@ def test_a_folder_in_its_place_stops_as_well(tmp_path: Path) -> None:
 
 def test_starting_takes_row_and_file_away(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
-        switch = Switch(store, tmp_path)
+        switch = KillSwitch(store, tmp_path)
         switch.stop("ann", T0, "")
         write_file(tmp_path, Setting(acting=False, by="bob", at_ms=T0, because=""))
         started = switch.start("root", T0 + 1, "it is out")
@@ -115,7 +115,7 @@ def test_starting_takes_row_and_file_away(tmp_path: Path) -> None:
         assert switch.halt() is None
         assert not stop_file(tmp_path).exists()
     with opened(tmp_path) as store:
-        assert Switch(store, tmp_path).setting() == started
+        assert KillSwitch(store, tmp_path).setting() == started
 
 
 def test_the_file_is_whole_or_not_there(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from advisor.engines.engine import Done, Failed, Late, Outcome
-from advisor.journal.deeds import Deed, Moment, Result
+from advisor.journal.deeds import ActionRecord, Moment, Result
 from advisor.journal.settle import PATIENCE_MS, Facts, settlement
 from advisor.steps import Action, Pause, Resume
 from collector.model import GpuUuid, JobId
@@ -12,8 +12,8 @@ JOB = JobId("pid:here/7@1")
 PAUSE, RESUME = Pause(job=JOB), Resume(job=JOB, gpus=(GpuUuid("g"),))
 
 
-def deed(step: Action) -> Deed:
-    return Deed(
+def deed(step: Action) -> ActionRecord:
+    return ActionRecord(
         number=3,
         plan=None,
         stood=None,

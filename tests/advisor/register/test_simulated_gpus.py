@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.journal.switch import SIMULATED, Switch
+from advisor.journal.switch import SIMULATED, KillSwitch
 from advisor.register.devices import Taken
 from advisor.register.model import Begin
 from collector.model import SIMULATED_SOURCE, GpuUuid
@@ -42,7 +42,7 @@ def test_of_a_store_that_was_filled_from_both_only_real_gpus_are_given(tmp_path:
 def test_the_switch_of_a_simulated_cluster_is_thrown_for_good(tmp_path: Path) -> None:
     store, _ = opened(tmp_path, HandClock())
     with store:
-        switch = Switch(store, tmp_path)
+        switch = KillSwitch(store, tmp_path)
         assert switch.halt() is None
         store.write_tick(tick(T0, [sample(0, T0)], source=SIMULATED_SOURCE))
         assert switch.halt() == SIMULATED

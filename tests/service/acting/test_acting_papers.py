@@ -17,7 +17,7 @@ from advisor.register.register import open_register
 from advisor.steps import Action, Move, Pause, Requeue, Resize, Start, Tell
 from collector.store.database import Store
 from service.acting.applying import Applying
-from service.acting.books import Books, open_books
+from service.acting.books import Records, open_books
 from service.acting.errors import ActingError, BadOrder, NotAllowed, UnknownJob, WrongState
 from service.acting.foreign_orders import ExternalJobOrders
 from service.acting.plans import PaperParts, Papers
@@ -42,7 +42,7 @@ class Rig:
         self.limits = limits
         self.breaks = False
         register = open_register(store, self.clock)
-        self.books: Books = open_books(store, self.clock, folder, lambda job: None)
+        self.books: Records = open_books(store, self.clock, folder, lambda job: None)
         self.applying = Applying(self, self.books.journal, self.clock)
         self.papers = Papers(
             PaperParts(
