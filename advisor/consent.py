@@ -58,7 +58,7 @@ STOPPING = (Kind.PAUSE, Kind.RESTART)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Word:
+class OwnerReply:
     """What ``user`` said at ``at_ms``; ``job`` ``None``: of all jobs of that user.
 
     ``allowed`` ``None`` takes back what was said before, ``until_ms`` ``None`` holds until something else is
@@ -100,18 +100,18 @@ def kind_of(step: Action) -> Kind | None:
             return None
 
 
-def words_of(rows: Iterable[Mapping[str, object]]) -> tuple[Word, ...]:
+def words_of(rows: Iterable[Mapping[str, object]]) -> tuple[OwnerReply, ...]:
     """The rows of the query ``consents``."""
     return tuple(_word(row) for row in rows)
 
 
-def in_force(words: Iterable[Word], job: Job, now_ms: int) -> dict[Kind, Word]:
+def in_force(words: Iterable[OwnerReply], job: Job, now_ms: int) -> dict[Kind, OwnerReply]:
     """The word of the job's owner that holds for each kind; ``words`` stand in the order of their saying.
 
     When each was said is not asked: a clock that was set back must not silence a no.
     """
-    general: dict[Kind, Word] = {}
-    special: dict[Kind, Word] = {}
+    general: dict[Kind, OwnerReply] = {}
+    special: dict[Kind, OwnerReply] = {}
     for word in words:
         if word.user != job.user or word.job not in (None, job.id):
             continue
@@ -122,9 +122,9 @@ def in_force(words: Iterable[Word], job: Job, now_ms: int) -> dict[Kind, Word]:
     }
 
 
-def with_consent(state: ClusterState, words: Sequence[Word]) -> ClusterState:
+def with_consent(state: ClusterState, words: Sequence[OwnerReply]) -> ClusterState:
     """The state with what owners said of their jobs; a job whose owner said nothing is as it was."""
-    by_user: defaultdict[str, list[Word]] = defaultdict(list)
+    by_user: defaultdict[str, list[OwnerReply]] = defaultdict(list)
     for word in words:
         by_user[word.user].append(word)
     changed = {
@@ -137,13 +137,13 @@ def with_consent(state: ClusterState, words: Sequence[Word]) -> ClusterState:
     return replace(state, jobs={**state.jobs, **changed}) if changed else state
 
 
-def holding(job: Job, words: Sequence[Word], now_ms: int) -> tuple[Held, ...]:
+def holding(job: Job, words: Sequence[OwnerReply], now_ms: int) -> tuple[Held, ...]:
     """What holds of a job, kind by kind; ``job`` as it is without its owner's later words."""
     said = in_force(words, job, now_ms)
     return tuple(_held(kind, job, said.get(kind)) for kind in Kind)
 
 
-def withdrawn(step: Action, user: str | None, words: Sequence[Word], now_ms: int) -> str | None:
+def withdrawn(step: Action, user: str | None, words: Sequence[OwnerReply], now_ms: int) -> str | None:
     """Why a step must not be done although it was planned: its job's owner has said no since.
 
     Ending a job asks for consent to be stopped at all.
@@ -161,7 +161,7 @@ def refusal(kind: Kind, user: str | None) -> str:
     return f"its owner{f' {user}' if user else ''} does not allow it ({kind.value})"
 
 
-def _spoken_for(job: Job, said: Mapping[Kind, Word]) -> Job:
+def _spoken_for(job: Job, said: Mapping[Kind, OwnerReply]) -> Job:
     """The job as its owner wants it: what is withheld is named, and what is allowed counts as consent."""
     allowed = {kind: _allowed(kind, job, said.get(kind)) for kind in Kind}
     no = {kind for kind, word in said.items() if word.allowed is False}
@@ -178,7 +178,7 @@ def _spoken_for(job: Job, said: Mapping[Kind, Word]) -> Job:
     )
 
 
-def _allowed(kind: Kind, job: Job, word: Word | None) -> bool:
+def _allowed(kind: Kind, job: Job, word: OwnerReply | None) -> bool:
     """Whether it may be done, by the owner's word or, without one, by the site's and the submission's.
 
     A job that Fallow launched and that can neither save itself nor be resized cannot be stopped by consent.
@@ -206,7 +206,7 @@ def _before(kind: Kind, job: Job) -> bool:
             return job.may_share or job.share < 1
 
 
-def _held(kind: Kind, job: Job, word: Word | None) -> Held:
+def _held(kind: Kind, job: Job, word: OwnerReply | None) -> Held:
     allowed = _allowed(kind, job, word)
     if word is not None:
         return Held(
@@ -222,9 +222,9 @@ def _held(kind: Kind, job: Job, word: Word | None) -> Held:
     return Held(kind=kind, allowed=allowed, origin=Origin.SITE if allowed else Origin.NOBODY)
 
 
-def _word(row: Mapping[str, object]) -> Word:
+def _word(row: Mapping[str, object]) -> OwnerReply:
     job, until_ms, allowed = row["job"], row["until_ms"], row["allowed"]
-    return Word(
+    return OwnerReply(
         user=str(row["user_name"]),
         job=None if job is None else JobId(str(job)),
         kind=Kind(str(row["kind"])),

@@ -24,7 +24,7 @@ from advisor.policies.reshape import reshape
 from advisor.policies.resize import grow
 from advisor.policies.turns import take_turns
 from advisor.protection import Objection
-from advisor.round import Round
+from advisor.round import WorkingState
 from advisor.steps import Action, Start
 from advisor.transition import Draft, StepError, replay
 from collector.model import JobId
@@ -74,7 +74,7 @@ def decide(state: ClusterState, limits: Limits = DEFAULTS, advice: Sequence[Advi
         left = tuple(each for each in left if each not in now)
         state = replay(state, turns[-1][1].steps) if turns else state
         turns.append((least, _planned(state, bounds, now)))
-    plans = [plan for _, plan in turns] or [Round(state, limits).plan()]
+    plans = [plan for _, plan in turns] or [WorkingState(state, limits).plan()]
     alone = len(plans[0].steps) if len(turns) > 1 and turns[0][0] is Mode.AUTO else None
     return replace(reduce(_then, plans), alone=alone, advice=tuple(advice))
 
@@ -103,7 +103,7 @@ def _planned(state: ClusterState, limits: Limits, wanted: tuple[Means, ...]) -> 
         traded = _trade(after, limits)
         unsettled = traded is None and limits.order is Order.GOODPUT  # sizes of equals were not weighed
         bounds = replace(limits, order=Order.SHORTEST) if unsettled else limits
-        round = Round(_feasible(replay(after, traded) if traded else after), bounds)
+        round = WorkingState(_feasible(replay(after, traded) if traded else after), bounds)
         if limits.ever(ActionClass.SCHEDULE):
             fill(round)
         idle = {each.gang for each in followed if each.gang is not None and not _starts(round, each.gang)}
@@ -120,7 +120,7 @@ def _planned(state: ClusterState, limits: Limits, wanted: tuple[Means, ...]) -> 
     return replace(plan, steps=taken + own, refused=vain + refused + plan.refused)
 
 
-def _starts(round: Round, gang: JobId) -> bool:
+def _starts(round: WorkingState, gang: JobId) -> bool:
     """Whether the queue starts the gang, and nobody gives way for it beside the moves."""
     return gang in round.new and not any(getattr(step, "for_job", None) == gang for step in round.steps)
 

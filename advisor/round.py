@@ -18,7 +18,7 @@ from advisor.transition import SHARE_SLACK
 from collector.model import GpuUuid, JobId
 
 
-class Round:
+class WorkingState:
     """What is known, and what was decided so far. ``given`` counts GPUs by subtree of the project tree."""
 
     def __init__(self, state: ClusterState, limits: Limits) -> None:

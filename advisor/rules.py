@@ -10,7 +10,7 @@ from analytics.thresholds import bounded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdviceRules:
+class PlannerConfig:
     """When something is advised.
 
     The more destructive an action, the longer its clock; [advice](advice.md) says how they are used.

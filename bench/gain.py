@@ -40,7 +40,7 @@ from advisor.limits import Limits  # noqa: E402
 from advisor.live.state import EVERYBODY, Site, read_live  # noqa: E402
 from advisor.model import ClusterState  # noqa: E402
 from advisor.policies import reclaim_idle  # noqa: E402
-from advisor.rules import AdviceRules  # noqa: E402
+from advisor.rules import PlannerConfig  # noqa: E402
 from advisor.steps import Pause  # noqa: E402
 from advisor.transition import transition  # noqa: E402
 from analytics.assess import assess  # noqa: E402
@@ -62,7 +62,7 @@ MOVE_SEEDS = range(9)
 """A gang that waits for long waits beside others, so a few of these clusters hold most of the hours."""
 HISTORY_DAYS = 7
 TARGET = 0.2
-RULES = AdviceRules()
+RULES = PlannerConfig()
 EVERY = frozenset({EVERYBODY})
 CONSENTING = Site(preemptible=EVERY, checkpointable=EVERY, may_share=EVERY)
 WORKING = frozenset(

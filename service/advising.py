@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from advisor.live.observed import Observed
     from advisor.live.state import Site
     from advisor.model import ClusterState, Job
-    from advisor.rules import AdviceRules
+    from advisor.rules import PlannerConfig
     from advisor.whatif.past import Past
     from collector.model import GpuUuid
     from service.client import Client
@@ -45,7 +45,7 @@ class Desk:
     said: "Said"
     ruling: "Ruling"
     limits: "Limits"
-    rules: "AdviceRules"
+    rules: "PlannerConfig"
     places: "dict[str, GpuUuid]"
     currency: str | None
 
@@ -138,7 +138,7 @@ def recorded_past(client: "Client", start: datetime, end: datetime, config: "Con
 
 
 def ask_policies(
-    state: "ClusterState", observed: "Observed", limits: "Limits", rules: "AdviceRules"
+    state: "ClusterState", observed: "Observed", limits: "Limits", rules: "PlannerConfig"
 ) -> "tuple[Advice | Abstain, ...]":
     """What every policy says of one snapshot: advice by gain, then the reasons for none."""
     from advisor.advice import Advice

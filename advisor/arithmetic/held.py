@@ -23,7 +23,7 @@ class Waiting:
     some: tuple[JobId, ...]
 
 
-class HeldBack:
+class HeldForJobs:
     """What is held back, from when, and what of it waits, counted by kind.
 
     ``released`` counts how often something was held back no longer: while it stays, so does what is promised.

@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from advisor.arithmetic.fractions import Fractions, Tenant
-from advisor.arithmetic.held import HeldBack, Waiting
+from advisor.arithmetic.held import HeldForJobs, Waiting
 from advisor.arithmetic.pool import Cell, Pool, takes
 from advisor.model import ClusterState, Gpu, Job, Placement
 from advisor.transition import SHARED_RESERVE_BYTES, memory_beside
@@ -75,7 +75,7 @@ class Board:
         self._cells: dict[GpuUuid, tuple[Pool, Cell]] = {}
         self._shared = Fractions()
         self._at: dict[tuple[NodeName, _Kind], Cell] = {}
-        self._back = HeldBack()
+        self._back = HeldForJobs()
         self._only_instances = all(gpu.part_of_device is not None for gpu in state.gpus.values())
         whole = {uuid for placement in state.placements.values() for uuid in placement.gpus}
         self.pools = self._pools(state, whole)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from advisor.model import Job
-from advisor.policies.ending import Endings
+from advisor.policies.ending import RunLengths
 from advisor.policies.pairing import Experience
 from analytics.model import Analysis, Coverage, Finding
 from collector.model import JobId, JobKind, Rung
@@ -108,7 +108,7 @@ class Observed:
     )
     uses: Mapping[JobId, JobUse] = field(default_factory=dict)
     stretches: tuple[IdleStretch, ...] = ()
-    endings: Endings = field(default_factory=Endings.of)
+    endings: RunLengths = field(default_factory=RunLengths.of)
     prices: Mapping[str, Price] = field(default_factory=dict)
     experience: Mapping[str, Experience] = field(default_factory=dict)
 

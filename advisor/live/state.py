@@ -28,9 +28,9 @@ from advisor.model import (
     Usage,
     Use,
 )
-from advisor.policies.ending import Endings, RunLength
+from advisor.policies.ending import RunLength, RunLengths
 from advisor.register.pair_watch import experience_of, pairs_of
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from analytics.model import IDLENESS, Analysis, Finding, FindingKind
 from collector.gpu_place import node_place
 from collector.model import GpuUuid, JobId, JobKind, NodeName, Rung
@@ -77,7 +77,7 @@ class Live:
     observed: Observed
 
 
-def read_live(ask: Ask, analysis: Analysis, site: Site, rules: AdviceRules, days: float = 7.0) -> Live:
+def read_live(ask: Ask, analysis: Analysis, site: Site, rules: PlannerConfig, days: float = 7.0) -> Live:
     """The cluster at the instant of ``analysis``, with ``days`` of history behind it. Blocks while it asks.
 
     Pending jobs are not in it: nobody who is asked here knows of them.
@@ -120,7 +120,7 @@ def read_live(ask: Ask, analysis: Analysis, site: Site, rules: AdviceRules, days
         uses={job.id: _use(claims[job.id], controller, now_ms) for job in known},
         stretches=tuple(stretch_of(row) for row in stretches if not row["first"]),
         prices=_prices(gpu_rows),
-        endings=Endings.of(run_length_of(row) for row in ask("run_lengths", past)),
+        endings=RunLengths.of(run_length_of(row) for row in ask("run_lengths", past)),
         experience=experience_of(pairs_of(ask("pairs", {"from_ts": now_ms - PAIRS_MS}))),
     )
     return Live(state=housed(state), observed=observed)
@@ -231,7 +231,7 @@ class _Facts:
     gpus: Mapping[str, Row]
     judged: _Judged
     site: Site
-    rules: AdviceRules
+    rules: PlannerConfig
     now_ms: int
     given: Mapping[str, float]
 

@@ -11,7 +11,7 @@ from itertools import islice, takewhile
 from advisor.arithmetic.pool import Pool
 from advisor.model import Job, Telemetry
 from advisor.policies.promises import sure_end
-from advisor.round import Round
+from advisor.round import WorkingState
 from advisor.steps import Promise
 from collector.model import GpuUuid, JobId
 
@@ -19,7 +19,7 @@ from collector.model import GpuUuid, JobId
 class Ends:
     """When the GPUs that are in use come free for sure, and what of it was promised."""
 
-    def __init__(self, round: Round) -> None:
+    def __init__(self, round: WorkingState) -> None:
         self._round = round
         self._by_kind: dict[Pool, list[tuple[int, GpuUuid, JobId]]] | None = None
 

@@ -14,7 +14,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from advisor.model import Job, ProjectName
-from advisor.round import Round
+from advisor.round import WorkingState
 from advisor.transition import SHARE_SLACK
 from collector.model import JobKind
 
@@ -63,7 +63,7 @@ def told(job: Job, lack: Lack, free_gpus: int) -> tuple[str, str]:
 class Firm:
     """GPUs held by jobs that cannot give way, by subtree."""
 
-    def __init__(self, round: Round) -> None:
+    def __init__(self, round: WorkingState) -> None:
         self._tree, self._capacity = round.tree, round.shares.capacity_gpus
         self._held = dict.fromkeys(self._tree.projects, 0.0)
         self._beyond: defaultdict[ProjectName | None, float] = defaultdict(float)

@@ -21,7 +21,7 @@ from advisor.model import ActionClass, ClusterState, Job, Phase
 from advisor.policies.frameworks import LaunchSettings, family, launch_settings
 from advisor.policies.protection import restraint, silence
 from advisor.policies.sayings import gib, job_name, money_of, places
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from advisor.steps import Action, CapAtNextLaunch, Move, ReleaseCaches, Tell
 from analytics.model import Evidence, Finding, FindingKind
 
@@ -41,7 +41,7 @@ class _Case:
 
 
 def advise(
-    state: ClusterState, observed: Observed, limits: Limits, rules: AdviceRules
+    state: ClusterState, observed: Observed, limits: Limits, rules: PlannerConfig
 ) -> tuple[Advice | Abstain, ...]:
     """One answer for each running job that is suspected or known to take more memory than it needs."""
     cover = quota_cover(state)
@@ -63,7 +63,7 @@ def advise(
     return tuple(answers)
 
 
-def cap_bytes(use: JobUse, total: int, rules: AdviceRules) -> int | None:
+def cap_bytes(use: JobUse, total: int, rules: PlannerConfig) -> int | None:
     """The memory that a job is to get by: its peak need, a margin and its context; ``None``: not known."""
     if use.memory_needed_bytes is None:
         return None
@@ -71,12 +71,12 @@ def cap_bytes(use: JobUse, total: int, rules: AdviceRules) -> int | None:
     return min(total, needed + rules.context_bytes)
 
 
-def freed_part(state: ClusterState, job: Job, use: JobUse | None, rules: AdviceRules) -> float:
+def freed_part(state: ClusterState, job: Job, use: JobUse | None, rules: PlannerConfig) -> float:
     """What of each of a running job's GPUs another could have, were its memory capped, 0..1."""
     return _part(state, job, use, _excess(state, job, use, rules))
 
 
-def _judged(state: ClusterState, observed: Observed, rules: AdviceRules, case: _Case) -> Advice | Abstain:
+def _judged(state: ClusterState, observed: Observed, rules: PlannerConfig, case: _Case) -> Advice | Abstain:
     total = _total(state, case.job)
     if total is None:
         return _abstain(state, case.job, "how much memory the GPU has is not known", "a driver that says it")
@@ -89,7 +89,7 @@ def _judged(state: ClusterState, observed: Observed, rules: AdviceRules, case: _
 
 
 def _advice(
-    state: ClusterState, observed: Observed, rules: AdviceRules, case: _Case, setting: LaunchSettings
+    state: ClusterState, observed: Observed, rules: PlannerConfig, case: _Case, setting: LaunchSettings
 ) -> Advice:
     job, where = case.job, places(state, state.placements[case.job.id].gpus)
     left_s = observed.endings.all_run_s(state, (job,), rules.horizon_s)
@@ -160,7 +160,7 @@ def _why(case: _Case, setting: LaunchSettings) -> str:
     return f"{seen} With this setting it {setting.limits}."
 
 
-def _excess(state: ClusterState, job: Job, use: JobUse | None, rules: AdviceRules) -> int | None:
+def _excess(state: ClusterState, job: Job, use: JobUse | None, rules: PlannerConfig) -> int | None:
     """Bytes held beyond the peak needed, when they are many enough to confirm a hog; ``None``: not known."""
     total = _total(state, job)
     if use is None or use.memory_needed_bytes is None or job.memory_held_bytes is None or total is None:

@@ -24,8 +24,8 @@ from advisor.policies.protection import restraint, silence
 from advisor.policies.queue import fill
 from advisor.policies.sayings import job_name, money_of
 from advisor.policies.waiting import Freeing, freeing, spared_s
-from advisor.round import Round
-from advisor.rules import AdviceRules
+from advisor.round import WorkingState
+from advisor.rules import PlannerConfig
 from advisor.steps import Action, Move, Start
 from advisor.transition import SHARE_SLACK, Draft, StepError, replay
 from analytics.model import Evidence
@@ -47,12 +47,12 @@ class Clearing:
 
 
 def advise(
-    state: ClusterState, observed: Observed, limits: Limits, rules: AdviceRules
+    state: ClusterState, observed: Observed, limits: Limits, rules: PlannerConfig
 ) -> tuple[Advice | Abstain, ...]:
     """One answer for each waiting gang that the queue has no room for; the first in line first."""
     if not any(job.phase is Phase.PENDING and job.share >= 1 for job in state.jobs.values()):
         return ()
-    queue = Round(state, _queue_alone(limits))
+    queue = WorkingState(state, _queue_alone(limits))
     fill(queue)
     state = replay(state, queue.plan().steps)
     cover = quota_cover(state)
@@ -91,7 +91,7 @@ class _Place:
 
     state: ClusterState
     board: Board
-    rules: AdviceRules
+    rules: PlannerConfig
     stuck: Mapping[JobId, str]
     lies: Draft
 
@@ -112,7 +112,7 @@ def _queue_alone(limits: Limits) -> Limits:
     return replace(limits, modes={**off, schedule: limits.mode(schedule)}, project_modes=own)
 
 
-def _crowded_out(queue: Round) -> Iterator[Job]:
+def _crowded_out(queue: WorkingState) -> Iterator[Job]:
     """The gangs that wait for room and nothing else, in the order of their turns."""
     for refusal in queue.refused:
         job = queue.state.jobs[refusal.job]
@@ -120,7 +120,7 @@ def _crowded_out(queue: Round) -> Iterator[Job]:
             yield job
 
 
-def _stays(state: ClusterState, job: Job, bounds: tuple[Limits, AdviceRules], cover: Cover) -> str | None:
+def _stays(state: ClusterState, job: Job, bounds: tuple[Limits, PlannerConfig], cover: Cover) -> str | None:
     """Why this running job is not moved."""
     limits, rules = bounds
     if len(state.placements[job.id].gpus) > 1:
@@ -151,7 +151,7 @@ def _cheapest(place: _Place, gang: Job) -> Clearing | Abstain:
 
 
 def _weighed(
-    state: ClusterState, observed: Observed, rules: AdviceRules, spared: tuple[Job, float], best: Clearing
+    state: ClusterState, observed: Observed, rules: PlannerConfig, spared: tuple[Job, float], best: Clearing
 ) -> Advice | Abstain:
     """The advice, if the GPU time that the gang has instead of waiting pays for all the moves."""
     gang, seconds = spared
@@ -276,7 +276,7 @@ def _is_known_to_do(gang: Job, pool: Pool) -> bool:
     return gang.memory_bytes is None or pool.memory_bytes is not None
 
 
-def _cost(state: ClusterState, job: Job, rules: AdviceRules) -> float:
+def _cost(state: ClusterState, job: Job, rules: PlannerConfig) -> float:
     """GPU-seconds that moving this job loses."""
     measured = None if job.profile is None else job.profile.resize_s
     seconds = float(rules.move_s) if measured is None else measured

@@ -42,13 +42,13 @@ class RunLength:
 
 
 @dataclass(frozen=True, slots=True)
-class Endings:
+class RunLengths:
     """What is known of how long jobs run: the hazard summed up to each of ``EDGES_S``, by kind and size."""
 
     summed: Mapping[tuple[JobKind, int | None], Sequence[float]]
 
     @classmethod
-    def of(cls, runs: Iterable[RunLength] = ()) -> "Endings":
+    def of(cls, runs: Iterable[RunLength] = ()) -> "RunLengths":
         """From the site's past jobs; from none, Gott alone."""
         counted: dict[tuple[JobKind, int | None], _Counts] = {}
         for run in runs:

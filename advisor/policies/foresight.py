@@ -30,7 +30,7 @@ THURSDAY = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Foresight:
+class IdlePrediction:
     """What is expected of a stretch: seconds of ``horizon_s``, and how much that rests on.
 
     ``low_s`` and ``high_s`` enclose four of five of the stretches it rests on; ``of`` names them.
@@ -54,7 +54,7 @@ class Quiet:
     kind: JobKind
 
 
-def foresee(quiet: Quiet, horizon_s: float, stretches: Iterable[IdleStretch]) -> Foresight | None:
+def foresee(quiet: Quiet, horizon_s: float, stretches: Iterable[IdleStretch]) -> IdlePrediction | None:
     """What is left of a stretch; ``None`` when too few others of its kind lasted as long."""
     known = [each for each in stretches if each.kind is quiet.kind and each.length_s >= quiet.idle_s]
     near = [(each, _nearness(quiet, each)) for each in known]
@@ -94,7 +94,7 @@ def _is_day_off(at_ms: int) -> bool:
 
 def _expected(
     idle_s: float, horizon_s: float, group: Sequence[tuple[IdleStretch, float]], name: str
-) -> Foresight:
+) -> IdlePrediction:
     """The area under the survival curve from now to the horizon; all of ``group`` lasted until now."""
     curve = survival(group)
     area, at, share = 0.0, idle_s, 1.0
@@ -105,7 +105,7 @@ def _expected(
         area += share * (length - at)
         at, share = length, after
     area += share * (end - at)
-    return Foresight(
+    return IdlePrediction(
         expected_s=area,
         low_s=_quantile(curve, 0.9, idle_s, end) - idle_s,
         high_s=_quantile(curve, 0.1, idle_s, end) - idle_s,

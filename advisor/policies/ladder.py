@@ -14,7 +14,7 @@ from enum import IntEnum
 
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, Job
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from collector.model import JobKind
 
 MS_PER_S = 1000
@@ -66,7 +66,7 @@ class NotKept:
 
 
 def standing(
-    job: Job, now_ms: int, limits: Limits, rules: AdviceRules, restrained: str | None = None
+    job: Job, now_ms: int, limits: Limits, rules: PlannerConfig, restrained: str | None = None
 ) -> Standing:
     """Where the idle ``job`` stands at ``now_ms``; ``restrained`` says why it may only be told.
 
@@ -90,7 +90,7 @@ def standing(
     return Standing(due=due, next=None, next_ms=None, skipped=tuple(skipped))
 
 
-def clock_ms(rung: Rung, job: Job, rules: AdviceRules) -> int:
+def clock_ms(rung: Rung, job: Job, rules: PlannerConfig) -> int:
     """When the clock of ``rung`` runs out for this idle job; the requeue's is also counted from its start."""
     idle_ms = job.idle_since_ms or 0
     at_ms = idle_ms + clock_s(rung, job.kind, rules) * MS_PER_S
@@ -99,7 +99,7 @@ def clock_ms(rung: Rung, job: Job, rules: AdviceRules) -> int:
     return at_ms
 
 
-def clock_s(rung: Rung, kind: JobKind, rules: AdviceRules) -> int:
+def clock_s(rung: Rung, kind: JobKind, rules: PlannerConfig) -> int:
     """How long a job has to be idle before the rung is due, in seconds."""
     interactive = kind is JobKind.INTERACTIVE
     return {
@@ -113,18 +113,18 @@ def clock_s(rung: Rung, kind: JobKind, rules: AdviceRules) -> int:
     }[rung]
 
 
-def told_too_late(rules: AdviceRules) -> str:
+def told_too_late(rules: PlannerConfig) -> str:
     """Why a rung above telling waits though its clock has run out: the owner's grace has not."""
     return f"its owner must have been told {rules.grace_s // 60} min before"
 
 
-def warned_too_little(job: Job, rules: AdviceRules) -> str:
+def warned_too_little(job: Job, rules: PlannerConfig) -> str:
     """Why the last rung waits: warnings are missing."""
     return f"its owner was warned {job.tells} of {rules.terminate_warnings} times"
 
 
 def keep(
-    job: Job, hours: int, now_ms: int, rules: AdviceRules, *, by_administrator: bool = False
+    job: Job, hours: int, now_ms: int, rules: PlannerConfig, *, by_administrator: bool = False
 ) -> Job | NotKept:
     """The job as its owner wishes to keep it: for 4, 8 or 24 h, three times; then only an administrator."""
     if hours not in KEEP_HOURS:
@@ -136,7 +136,7 @@ def keep(
 
 
 def _refusal(
-    rung: Rung, job: Job, now_ms: int, bounds: tuple[Limits, AdviceRules], restrained: str | None
+    rung: Rung, job: Job, now_ms: int, bounds: tuple[Limits, PlannerConfig], restrained: str | None
 ) -> str | None:
     limits, rules = bounds
     if rung is Rung.SHOW:
@@ -166,7 +166,7 @@ def _refusal(
     return None
 
 
-def _not_fresh(job: Job, now_ms: int, rules: AdviceRules) -> str | None:
+def _not_fresh(job: Job, now_ms: int, rules: PlannerConfig) -> str | None:
     """Why a requeue would lose work: an idle job loses none when its checkpoint is newer than its work."""
     if job.checkpoint_ms is None:
         return "no checkpoint of it is known"

@@ -20,7 +20,7 @@ from advisor.policies.pairing import Experience, Pairing, PairingRules, choose_p
 from advisor.policies.protection import restraint, silence
 from advisor.policies.sayings import gib, job_name, lasting, money_of, percent
 from advisor.protection import Objection
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from advisor.steps import Move
 from analytics.model import Evidence
 from collector.model import GpuUuid, Rung
@@ -34,7 +34,7 @@ LEAST_SHARE, MOST_SHARE = 0.1, 0.9
 
 
 def advise(
-    state: ClusterState, observed: Observed, limits: Limits, rules: AdviceRules
+    state: ClusterState, observed: Observed, limits: Limits, rules: PlannerConfig
 ) -> tuple[Advice | Abstain, ...]:
     """A pairing for each GPU model, and for every other running job why it is not in one."""
     cover = quota_cover(state)
@@ -56,7 +56,7 @@ def advise(
     return tuple(sorted(answers, key=lambda each: -each.gain_gpu_hours if isinstance(each, Advice) else 1.0))
 
 
-def crowding(gpu: Gpu, first: JobUse, second: JobUse, rules: AdviceRules) -> str | None:
+def crowding(gpu: Gpu, first: JobUse, second: JobUse, rules: PlannerConfig) -> str | None:
     """Why these two do not fit beside each other on ``gpu``; ``None`` when they do. Both must be measured."""
     busy = (first.utilization_p95_ratio or 0.0) + (second.utilization_p95_ratio or 0.0)
     if busy > rules.pack_p95_sum:
@@ -71,7 +71,7 @@ def _unfit(
     state: ClusterState,
     observed: Observed,
     job: Job,
-    bounds: tuple[Limits, AdviceRules],
+    bounds: tuple[Limits, PlannerConfig],
     cover: Cover,
 ) -> Objection | None:
     """Why this job shares with nobody, whoever it is."""
@@ -99,7 +99,7 @@ def _load(reason: str) -> Objection:
     return Objection(rule=Rule.NOT_MEASURED, reason=reason, would_change="another load, or a longer record")
 
 
-def too_busy(use: JobUse | None, rules: AdviceRules) -> str | None:
+def too_busy(use: JobUse | None, rules: PlannerConfig) -> str | None:
     """Why a job with this use shares with nobody: too little known of it, or too busy; ``None``: it may."""
     if use is None or use.coverage_ratio < rules.coverage_ratio:
         cover = 0.0 if use is None else use.coverage_ratio
@@ -118,7 +118,7 @@ def too_busy(use: JobUse | None, rules: AdviceRules) -> str | None:
 
 
 def _paired(
-    state: ClusterState, observed: Observed, rules: AdviceRules, model: str, jobs: list[Job]
+    state: ClusterState, observed: Observed, rules: PlannerConfig, model: str, jobs: list[Job]
 ) -> list[Advice | Abstain]:
     experience = observed.experience.get(model) or Experience(gpu_model=model)
 
@@ -155,7 +155,7 @@ def profile_of(job: Job) -> str:
 def _advice(
     state: ClusterState,
     observed: Observed,
-    rules: AdviceRules,
+    rules: PlannerConfig,
     both: tuple[Job, Job],
     pair: Pairing,
 ) -> Advice:

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from advisor.model import Job, ProjectName, Reservation
-from advisor.round import Round
+from advisor.round import WorkingState
 from advisor.transition import SHARE_SLACK
 from collector.model import GpuUuid, JobId
 
@@ -25,7 +25,7 @@ def gone_by(job: Job, start_ms: int) -> int | None:
     return None if job.limit_s is None else start_ms + round(job.limit_s * 1000)
 
 
-def sure_end(round: Round, id: JobId) -> int | None:
+def sure_end(round: WorkingState, id: JobId) -> int | None:
     """When a running job has surely ended; ``None`` when nothing bounds it, or its bound has gone by."""
     job = round.state.jobs[id]
     started_ms = round.now_ms if id in round.new else job.started_ms
@@ -36,7 +36,7 @@ def sure_end(round: Round, id: JobId) -> int | None:
 class Promises:
     """The promises that stand in one round. Making it holds their GPUs back on the round's board."""
 
-    def __init__(self, round: Round) -> None:
+    def __init__(self, round: WorkingState) -> None:
         self._round = round
         self._on: dict[JobId, tuple[JobId, ...]] = {}
         self._kept: dict[JobId, Reservation] = {}

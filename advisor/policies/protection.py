@@ -10,13 +10,13 @@ from advisor.limits import Limits
 from advisor.model import ActionClass, ClusterState, Job, Telemetry, Use
 from advisor.plan import Rule
 from advisor.protection import Objection, against_disturbing, against_protected
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 
 MS_PER_S = 1000
 
 
 def silence(
-    state: ClusterState, job: Job, action: ActionClass, limits: Limits, rules: AdviceRules
+    state: ClusterState, job: Job, action: ActionClass, limits: Limits, rules: PlannerConfig
 ) -> Objection | None:
     """Why nothing is said of ``job`` under this class of action; ``None`` when something may be."""
     if limits.is_off(action, job.project, state.projects):
@@ -76,7 +76,7 @@ def _refused(state: ClusterState, job: Job, action: ActionClass) -> Objection | 
     return None
 
 
-def _beginning(state: ClusterState, job: Job, rules: AdviceRules) -> Objection | None:
+def _beginning(state: ClusterState, job: Job, rules: PlannerConfig) -> Objection | None:
     running_s = None if job.started_ms is None else (state.as_of_ms - job.started_ms) / MS_PER_S
     if job.use is Use.STARTING or (running_s is not None and running_s < rules.startup_s):
         since = "" if running_s is None else f", {running_s / 60:.0f} min after it began"

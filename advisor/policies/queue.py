@@ -26,7 +26,7 @@ from advisor.policies.promises import Promises, gone_by
 from advisor.policies.reclaim import Reclaimer, Short
 from advisor.policies.sayings import gib, how_many
 from advisor.policies.turns import is_young, rests
-from advisor.round import Round
+from advisor.round import WorkingState
 from advisor.steps import Requeue
 from advisor.transition import SHARE_SLACK
 from collector.model import GpuUuid
@@ -34,7 +34,7 @@ from collector.model import GpuUuid
 Turn = tuple[tuple[bool, int, float, str], ...]
 
 
-def fill(round: Round) -> None:
+def fill(round: WorkingState) -> None:
     """Start what can start, by the order above; refuse the rest with reasons."""
     lines = _lines(round)
     desk = _Desk(round)
@@ -57,7 +57,7 @@ def fill(round: Round) -> None:
 class _Desk:
     """Serves waiting jobs one by one; remembers which queues have a head already."""
 
-    def __init__(self, round: Round) -> None:
+    def __init__(self, round: WorkingState) -> None:
         self.round = round
         self._firm = Firm(round)
         self._promises = Promises(round)
@@ -219,7 +219,7 @@ def _such(job: Job) -> str:
     return models if job.memory_bytes is None else f"{models} with {gib(job.memory_bytes)} of memory"
 
 
-def _lines(round: Round) -> dict[ProjectName, list[Job]]:
+def _lines(round: WorkingState) -> dict[ProjectName, list[Job]]:
     """The queue of each project, its first job last."""
     lines: defaultdict[ProjectName, list[Job]] = defaultdict(list)
     tree, off = round.state.projects, round.limits.is_off
@@ -246,12 +246,12 @@ def _place_in_line(job: Job, order: Order) -> tuple[int, float, int, str]:
     return (-job.priority, first, job.submitted_ms, job.id)
 
 
-def _turn(round: Round, job: Job) -> Turn:
+def _turn(round: WorkingState, job: Job) -> Turn:
     """Sorts the job that comes first: by level of the tree, from the top."""
     return tuple(_standing(round, each, _size(job)) for each in reversed(round.tree.paths[job.project]))
 
 
-def _standing(round: Round, name: ProjectName, size: float) -> tuple[bool, int, float, str]:
+def _standing(round: WorkingState, name: ProjectName, size: float) -> tuple[bool, int, float, str]:
     given, fair = round.given[name], round.fair[name]
     over = given + size > round.tree.quotas[name] + SHARE_SLACK
     ratio = given / fair if fair > 0 else float("inf")

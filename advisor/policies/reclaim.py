@@ -20,10 +20,10 @@ from advisor.limits import Order
 from advisor.model import ActionClass, Job, ProjectName, Use
 from advisor.plan import Rule
 from advisor.policies.promises import Promises, gone_by
-from advisor.policies.room import Room
+from advisor.policies.room import PreemptionTrial
 from advisor.policies.sayings import how_many
-from advisor.policies.victims import Source, Victim, Victims, in_turn, way_out
-from advisor.round import Round
+from advisor.policies.victims import Candidate, Candidates, Source, in_turn, way_out
+from advisor.round import WorkingState
 from advisor.steps import Pause, Requeue
 from advisor.transition import SHARE_SLACK
 from collector.model import GpuUuid, JobId
@@ -66,9 +66,9 @@ class _Search:
 class Reclaimer:
     """Makes room for waiting jobs out of what runs; reads each project's running jobs once."""
 
-    def __init__(self, round: Round, promises: Promises) -> None:
+    def __init__(self, round: WorkingState, promises: Promises) -> None:
         self._round, self._promises = round, promises
-        self._victims = Victims(round)
+        self._victims = Candidates(round)
         self._hopeless: dict[tuple[object, ...], Short] = {}
 
     def make_room(self, job: Job, *, may_reclaim: bool = True) -> tuple[GpuUuid, ...] | Short:
@@ -85,7 +85,7 @@ class Reclaimer:
         own = round.state.reservations.get(job.id)
         board.fulfil(job.id)
         aside = self._promises.set_aside(job) if may_reclaim else {}
-        room, search = Room(round, job), _Search()
+        room, search = PreemptionTrial(round, job), _Search()
         sources = self._victims.sources(job, entitled)
         if (aside and room.is_enough()) or self._search(job, sources, room, search):
             self._commit(job, room)
@@ -100,7 +100,7 @@ class Reclaimer:
         self._hopeless[shape] = self._why(job, entitled, sources, search, may_reclaim=may_reclaim)
         return self._hopeless[shape]
 
-    def _search(self, job: Job, sources: list[Source], room: Room, search: _Search) -> bool:
+    def _search(self, job: Job, sources: list[Source], room: PreemptionTrial, search: _Search) -> bool:
         """Let candidates give way one by one, first the first in order, until the job fits; then thin out."""
         round = self._round
         bound = round.limits.actions_per_hour
@@ -126,7 +126,7 @@ class Reclaimer:
                 return True
         return False
 
-    def _may_lose(self, victim: Victim, job: Job, taken: dict[ProjectName, float]) -> bool:
+    def _may_lose(self, victim: Candidate, job: Job, taken: dict[ProjectName, float]) -> bool:
         if victim.level is None:
             rank = victim.job.priority - job.priority
             settled = self._round.limits.order is Order.GOODPUT  # sizes of equals were weighed already
@@ -136,7 +136,7 @@ class Reclaimer:
         left = self._round.given[victim.level] - taken[victim.level]
         return left > self._round.fair[victim.level] + SHARE_SLACK
 
-    def _commit(self, job: Job, room: Room) -> None:
+    def _commit(self, job: Job, room: PreemptionTrial) -> None:
         room.undo()
         for id, kept in room.chosen():
             victim = self._round.state.jobs[id]
@@ -241,7 +241,7 @@ def _named(heads: Iterable[JobId], count: int) -> str:
     return " and ".join(sorted(heads)) if count <= NAMED else f"{count} who came before"
 
 
-def _reason(round: Round, victim: Job, job: Job) -> str:
+def _reason(round: WorkingState, victim: Job, job: Job) -> str:
     if victim.project == job.project:
         return f"{job.id} of the same project has priority {job.priority}, above its {victim.priority}"
     idle = "it is held idle, and " if victim.use is Use.IDLE else ""

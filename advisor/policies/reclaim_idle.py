@@ -10,11 +10,11 @@ from advisor.arithmetic.quota import Cover, quota_cover
 from advisor.limits import Limits
 from advisor.live.observed import Observed
 from advisor.model import ActionClass, ClusterState, Job, Use
-from advisor.policies.foresight import Foresight, Quiet, foresee
+from advisor.policies.foresight import IdlePrediction, Quiet, foresee
 from advisor.policies.ladder import PROTECTED, Rung, Standing, standing, told_too_late, warned_too_little
 from advisor.policies.protection import restraint, silence
 from advisor.policies.sayings import job_name, lasting, money_of, places, risk_of_waking
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from advisor.steps import Action, Pause, ReleaseCaches, Requeue, Tell, Terminate
 from analytics.model import IDLENESS, Evidence
 
@@ -26,7 +26,7 @@ UNSEEN_CONFIDENCE = 0.3
 
 
 def advise(
-    state: ClusterState, observed: Observed, limits: Limits, rules: AdviceRules
+    state: ClusterState, observed: Observed, limits: Limits, rules: PlannerConfig
 ) -> tuple[Advice | Abstain, ...]:
     """One answer for each running job that is idle, or whose use is not known; the largest gain first."""
     cover = quota_cover(state)
@@ -42,7 +42,7 @@ def advise(
 def _judged(
     state: ClusterState,
     observed: Observed,
-    bounds: tuple[Limits, AdviceRules],
+    bounds: tuple[Limits, PlannerConfig],
     cover: Cover,
     job: Job,
 ) -> Advice | Abstain | None:
@@ -62,7 +62,9 @@ def _judged(
     return _advice(state, observed, rules, job, found)
 
 
-def _advice(state: ClusterState, observed: Observed, rules: AdviceRules, job: Job, found: Standing) -> Advice:
+def _advice(
+    state: ClusterState, observed: Observed, rules: PlannerConfig, job: Job, found: Standing
+) -> Advice:
     placement = state.placements[job.id]
     idle_s = (state.as_of_ms - (job.idle_since_ms or 0)) / MS_PER_S
     quiet = Quiet(idle_s=idle_s, now_ms=state.as_of_ms, user=job.user, kind=job.kind)
@@ -94,7 +96,7 @@ def _abstain(state: ClusterState, job: Job, reason: str, would_change: str) -> A
     )
 
 
-def _cost_s(job: Job, rules: AdviceRules) -> float:
+def _cost_s(job: Job, rules: PlannerConfig) -> float:
     measured = None if job.profile is None else job.profile.resize_s
     return rules.resume_s if measured is None else measured
 
@@ -117,7 +119,7 @@ def _what(state: ClusterState, job: Job, found: Standing) -> str:
             return f"End {name} and free {where}"
 
 
-def _why(job: Job, idle_s: float, seen: Foresight | None, observed: Observed) -> str:
+def _why(job: Job, idle_s: float, seen: IdlePrediction | None, observed: Observed) -> str:
     found = next((each.sentence for each in observed.findings_of(job.id) if each.kind in IDLENESS), None)
     first = found or f"It has done nothing for {lasting(idle_s)}."
     if job.protected:
@@ -127,7 +129,7 @@ def _why(job: Job, idle_s: float, seen: Foresight | None, observed: Observed) ->
     return f"{first} Of {seen.stretches} idle times of {seen.of} that lasted this long, {_band(seen)}."
 
 
-def _band(seen: Foresight) -> str:
+def _band(seen: IdlePrediction) -> str:
     """What four of five of them did; the horizon cuts what is looked at."""
     if seen.low_s >= seen.horizon_s:
         return f"nine of ten went on for {lasting(seen.horizon_s)} or more"
@@ -135,7 +137,7 @@ def _band(seen: Foresight) -> str:
     return f"four of five went on for another {lasting(seen.low_s)} to {lasting(seen.high_s)}{more}"
 
 
-def _steps(job: Job, found: Standing, now_ms: int, rules: AdviceRules) -> tuple[Action, ...]:
+def _steps(job: Job, found: Standing, now_ms: int, rules: PlannerConfig) -> tuple[Action, ...]:
     idle_s = (now_ms - (job.idle_since_ms or 0)) / MS_PER_S
     reason = f"idle for {lasting(idle_s)}"
     match found.due:
@@ -158,7 +160,7 @@ def _steps(job: Job, found: Standing, now_ms: int, rules: AdviceRules) -> tuple[
             return ()
 
 
-def _message(job: Job, found: Standing, idle_s: float, rules: AdviceRules) -> str:
+def _message(job: Job, found: Standing, idle_s: float, rules: PlannerConfig) -> str:
     """What is told: what was seen, and the worst that may follow if nobody answers."""
     seen = f"{job_name(job)} has held its GPUs without using them for {lasting(idle_s)}."
     skipped = dict(found.skipped)
@@ -178,7 +180,7 @@ def _is_to_be_told(job: Job, now_ms: int) -> bool:
     return job.unreached_ms is None or now_ms - job.unreached_ms >= TELL_AGAIN_MS
 
 
-def _is_to_be_warned(job: Job, found: Standing, now_ms: int, rules: AdviceRules) -> bool:
+def _is_to_be_warned(job: Job, found: Standing, now_ms: int, rules: PlannerConfig) -> bool:
     """Whether only a further warning is missing before the end; warnings are a grace apart."""
     if dict(found.skipped).get(Rung.TERMINATE) != warned_too_little(job, rules):
         return False
@@ -198,7 +200,7 @@ def _risk(job: Job, found: Standing) -> str:
     return "everything that it did not save is lost"
 
 
-def _evidence(job: Job, idle_s: float, seen: Foresight | None, found: Standing) -> tuple[Evidence, ...]:
+def _evidence(job: Job, idle_s: float, seen: IdlePrediction | None, found: Standing) -> tuple[Evidence, ...]:
     skipped = "; ".join(f"{rung.name.lower()}: {reason}" for rung, reason in found.skipped)
     return (
         Evidence(name="idle_s", value=round(idle_s)),
@@ -214,7 +216,7 @@ def _evidence(job: Job, idle_s: float, seen: Foresight | None, found: Standing) 
     )
 
 
-def _confidence(seen: Foresight | None, rules: AdviceRules) -> float:
+def _confidence(seen: IdlePrediction | None, rules: PlannerConfig) -> float:
     """The narrower the band of what such stretches did, the surer."""
     if seen is None:
         return UNSEEN_CONFIDENCE

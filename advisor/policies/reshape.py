@@ -21,7 +21,7 @@ from advisor.policies.borrowing import Firm
 from advisor.policies.promises import Promises, gone_by
 from advisor.policies.turns import stands_in_line
 from advisor.protection import against_disturbing, against_touching
-from advisor.round import Round
+from advisor.round import WorkingState
 from advisor.steps import Action, Move, Requeue
 from collector.model import GpuUuid, JobId
 
@@ -31,14 +31,14 @@ def reshape(state: ClusterState, limits: Limits) -> tuple[Action, ...]:
 
     What is promised to the head of a queue is not handed out, and who is on it keeps what he has.
     """
-    round = Round(state, limits)
+    round = WorkingState(state, limits)
     Promises(round)
     claims = _claims(round)
     _Placing(round).take(claims, _sizes(round, claims))
     return tuple(step for step in round.steps if step is not None)
 
 
-def _budgets(round: Round, ours: set[JobId]) -> dict[ProjectName, float]:
+def _budgets(round: WorkingState, ours: set[JobId]) -> dict[ProjectName, float]:
     """What these jobs of each project may hold together: what they have, and what is left of its fair share.
 
     GPUs that its other jobs hold or wait for are not left.
@@ -57,7 +57,7 @@ def _budgets(round: Round, ours: set[JobId]) -> dict[ProjectName, float]:
     }
 
 
-def _to_give(round: Round, ours: set[JobId]) -> int:
+def _to_give(round: WorkingState, ours: set[JobId]) -> int:
     """How many GPUs there are for these jobs: usable whole ones that no other job has, nor was promised."""
     state, board = round.state, round.board
     taken = {uuid for name, placed in state.placements.items() if name not in ours for uuid in placed.gpus}
@@ -71,7 +71,7 @@ def _to_give(round: Round, ours: set[JobId]) -> int:
     )
 
 
-def _claims(round: Round) -> list[Claim]:
+def _claims(round: WorkingState) -> list[Claim]:
     state, limits, found = round.state, round.limits, []
     for job in sorted(state.jobs.values(), key=lambda job: (-job.priority, job.submitted_ms, job.id)):
         if job.phase is Phase.PAUSED or not job.preemptible or not _may_be_resized(round, job):
@@ -83,7 +83,7 @@ def _claims(round: Round) -> list[Claim]:
     return found
 
 
-def _may_be_resized(round: Round, job: Job) -> bool:
+def _may_be_resized(round: WorkingState, job: Job) -> bool:
     state, limits = round.state, round.limits
     if limits.is_off(ActionClass.RESIZE, job.project, state.projects):
         return False
@@ -98,7 +98,7 @@ def _may_be_resized(round: Round, job: Job) -> bool:
     return against_touching(job, placement.gpus, ActionClass.RESIZE, state) is None
 
 
-def _may_leave(round: Round, job: Job) -> bool:
+def _may_leave(round: WorkingState, job: Job) -> bool:
     """Whether a running job may be put back in the queue for others of its project."""
     if "requeue" in job.withheld or "requeue" in job.cannot:
         return False
@@ -111,7 +111,7 @@ def _held(state: ClusterState, job: JobId) -> int:
     return 0 if placement is None else len(placement.gpus)
 
 
-def _sizes(round: Round, claims: Sequence[Claim]) -> dict[JobId, int]:
+def _sizes(round: WorkingState, claims: Sequence[Claim]) -> dict[JobId, int]:
     """What each is to have. Nobody leaves but for one of his project, and no more than the bound allows."""
     ours = {claim.job for claim in claims}
     gpus, budgets = _to_give(round, ours), _budgets(round, ours)
@@ -151,7 +151,7 @@ def _worthwhile(
 class _Placing:
     """Finds places one change after the other, so that each step can be taken when its turn comes."""
 
-    def __init__(self, round: Round) -> None:
+    def __init__(self, round: WorkingState) -> None:
         self._round, self._state, self._board = round, round.state, round.board
         self._firm = Firm(round)
 

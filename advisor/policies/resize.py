@@ -23,7 +23,7 @@ from advisor.arithmetic.pool import Pool
 from advisor.limits import Mode
 from advisor.model import ActionClass, Job, Phase, Placement
 from advisor.protection import against_touching
-from advisor.round import Round
+from advisor.round import WorkingState
 from advisor.transition import SHARE_SLACK
 from collector.model import JobId
 
@@ -40,7 +40,7 @@ class _Wish:
     after: int
 
 
-def grow(round: Round) -> None:
+def grow(round: WorkingState) -> None:
     """Let elastic jobs have what is left over."""
     if round.board.free_gpus:
         hunger = _Hunger(round)
@@ -51,7 +51,7 @@ def grow(round: Round) -> None:
 class _Hunger:
     """Sizes that elastic jobs are to have; nothing is placed before all are known."""
 
-    def __init__(self, round: Round) -> None:
+    def __init__(self, round: WorkingState) -> None:
         self._round = round
         closed = _awaited(round)
         self._jobs: dict[JobId, tuple[Job, Pool]] = {}
@@ -129,7 +129,7 @@ class _Hunger:
         )
 
 
-def _growable(round: Round) -> Iterator[tuple[Job, Pool]]:
+def _growable(round: WorkingState) -> Iterator[tuple[Job, Pool]]:
     """Running and newly started elastic jobs that may be resized now, with the kind of GPU they are on."""
     for id, placement in round.placements.items():
         job = round.state.jobs[id]
@@ -142,7 +142,7 @@ def _growable(round: Round) -> Iterator[tuple[Job, Pool]]:
             yield job, pool
 
 
-def _may_be_resized(round: Round, job: Job, placement: Placement) -> bool:
+def _may_be_resized(round: WorkingState, job: Job, placement: Placement) -> bool:
     projects = round.state.projects
     if job.id in round.new:  # nobody is resized who is started larger
         off = round.limits.mode_for(ActionClass.RESIZE, job.project, projects) is Mode.OFF
@@ -155,7 +155,7 @@ def _may_be_resized(round: Round, job: Job, placement: Placement) -> bool:
     return against_touching(job, placement.gpus, ActionClass.RESIZE, round.state) is None
 
 
-def _awaited(round: Round) -> set[Pool]:
+def _awaited(round: WorkingState) -> set[Pool]:
     """Kinds of GPU that somebody under quota waits for, and could get."""
     awaited: set[Pool] = set()
     for refusal in round.refused:
@@ -166,7 +166,7 @@ def _awaited(round: Round) -> set[Pool]:
     return awaited
 
 
-def _gains(round: Round, job: Job, before: int, most: int) -> Iterator[tuple[int, float | None]]:
+def _gains(round: WorkingState, job: Job, before: int, most: int) -> Iterator[tuple[int, float | None]]:
     """Sizes that pay, each with its gain a GPU; beyond what was measured the doubled size, gain unknown."""
     new = job.id in round.new
     if most > before and _is_tried(round, job, before, min(2 * before, most), new=new):
@@ -180,7 +180,7 @@ def _gains(round: Round, job: Job, before: int, most: int) -> Iterator[tuple[int
             yield after, base * (gain - 1) / (after - before)
 
 
-def _is_tried(round: Round, job: Job, before: int, after: int, *, new: bool) -> bool:
+def _is_tried(round: WorkingState, job: Job, before: int, after: int, *, new: bool) -> bool:
     """Whether to find out how fast it is there: it has been measured on what it has, and on no more."""
     if job.profile is None:
         return True
@@ -190,7 +190,7 @@ def _is_tried(round: Round, job: Job, before: int, after: int, *, new: bool) -> 
     return _pays(round, hopeful, before, after, new=new)
 
 
-def _pays(round: Round, job: Job, before: int, after: int, *, new: bool) -> bool:
+def _pays(round: WorkingState, job: Job, before: int, after: int, *, new: bool) -> bool:
     if not new:
         return growth_pays(job, len(round.placements[job.id].gpus), after, round.limits) is True
     assert job.profile is not None

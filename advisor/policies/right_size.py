@@ -18,7 +18,7 @@ from advisor.model import ActionClass, ClusterState, Gpu, Job, Use
 from advisor.policies.protection import silence
 from advisor.policies.sayings import gib, job_name, lasting, money_of, percent
 from advisor.policies.slices import slices_of
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from analytics.model import Evidence
 from collector.model import JobKind, Rung
 
@@ -39,7 +39,7 @@ class Fit:
 
 
 def advise(
-    state: ClusterState, observed: Observed, limits: Limits, rules: AdviceRules
+    state: ClusterState, observed: Observed, limits: Limits, rules: PlannerConfig
 ) -> tuple[Advice | Abstain, ...]:
     """One answer for each running job that was measured long enough, or the reason why there is none."""
     answers: list[Advice | Abstain] = []
@@ -60,7 +60,7 @@ def advise(
     return tuple(sorted(answers, key=lambda each: -each.gain_gpu_hours if isinstance(each, Advice) else 1.0))
 
 
-def _thin(job: Job, use: JobUse | None, gpus: int, rules: AdviceRules) -> str | None:
+def _thin(job: Job, use: JobUse | None, gpus: int, rules: PlannerConfig) -> str | None:
     """Why what was measured is not enough to say how much it needs; of several GPUs, how many."""
     if job.kind is JobKind.INFERENCE:
         return "it serves others: minutes say nothing of how fast it has to answer"
@@ -77,7 +77,7 @@ def _thin(job: Job, use: JobUse | None, gpus: int, rules: AdviceRules) -> str | 
     return None
 
 
-def _smallest(state: ClusterState, observed: Observed, job: Job, rules: AdviceRules) -> Fit | None:
+def _smallest(state: ClusterState, observed: Observed, job: Job, rules: PlannerConfig) -> Fit | None:
     """The cheapest of what would do; ``None`` when nothing saves enough to be worth a change."""
     use, placement = observed.uses[job.id], state.placements[job.id]
     gpu = state.gpus[placement.gpus[0]]
@@ -106,7 +106,7 @@ def _fewer(use: JobUse, gpus: int) -> Fit | None:
     )
 
 
-def _slice(use: JobUse, gpu: Gpu, rules: AdviceRules) -> Fit | None:
+def _slice(use: JobUse, gpu: Gpu, rules: PlannerConfig) -> Fit | None:
     """The smallest MIG profile of this model that holds it."""
     busy, peak = use.utilization_p95_ratio or 0.0, use.memory_peak_bytes or 0
     if use.controller_p95_ratio is None or use.controller_p95_ratio > rules.fit_controller:
@@ -122,7 +122,7 @@ def _slice(use: JobUse, gpu: Gpu, rules: AdviceRules) -> Fit | None:
     return None
 
 
-def _share(use: JobUse, gpu: Gpu, share: float, rules: AdviceRules) -> Fit | None:
+def _share(use: JobUse, gpu: Gpu, share: float, rules: PlannerConfig) -> Fit | None:
     """A fraction of the GPU in tenths, for sites that give fractions; it holds compute and memory both."""
     if gpu.memory_bytes is None or use.rung is not Rung.SM_ACTIVE:
         return None

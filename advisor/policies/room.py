@@ -4,17 +4,17 @@ from collections.abc import Iterable
 
 from advisor.arithmetic.placement import shrunk, works
 from advisor.model import Job, Phase, Placement
-from advisor.round import Round
+from advisor.round import WorkingState
 from collector.model import GpuUuid, JobId
 
 
-class Room:
+class PreemptionTrial:
     """The place that is being made for one job, and who gives way for it, in the order of asking.
 
     A paused job fits nowhere but on the nodes that hold its state.
     """
 
-    def __init__(self, round: Round, job: Job) -> None:
+    def __init__(self, round: WorkingState, job: Job) -> None:
         self._round, self._job = round, job
         self._on = job.paused_on if job.phase is Phase.PAUSED else ()
         self._before: dict[JobId, Placement] = {}

@@ -16,7 +16,7 @@ from advisor.model import ActionClass, ClusterState, Job, Phase, ProjectName, Us
 from advisor.policies.borrowing import Firm
 from advisor.policies.promises import Promises
 from advisor.protection import against_disturbing, disturbed_lately
-from advisor.round import Round
+from advisor.round import WorkingState
 from advisor.steps import Action, Requeue, Start
 
 QUANTUM_GPU_S = 4 * 3600.0
@@ -28,14 +28,14 @@ def is_young(job: Job) -> bool:
     return job.attained_gpu_s < QUANTUM_GPU_S
 
 
-def stands_in_line(round: Round, job: Job) -> bool:
+def stands_in_line(round: WorkingState, job: Job) -> bool:
     """Whether a waiting job may start now: its project's queue is served, and it does not rest."""
     return not rests(round, job) and not round.limits.is_off(
         ActionClass.SCHEDULE, job.project, round.state.projects
     )
 
 
-def rests(round: Round, job: Job) -> bool:
+def rests(round: WorkingState, job: Job) -> bool:
     """Whether it is held, or was disturbed just now; one paused for idling rests for the whole cooldown."""
     if job.held:
         return True
@@ -50,7 +50,7 @@ def take_turns(state: ClusterState, limits: Limits) -> tuple[Action, ...]:
     young = [job for job in state.jobs.values() if job.phase is Phase.PENDING and is_young(job)]
     if not young:
         return ()
-    round = Round(state, limits)
+    round = WorkingState(state, limits)
     Promises(round)
     waiting: defaultdict[ProjectName, list[Job]] = defaultdict(list)
     for job in young:
@@ -106,7 +106,7 @@ def _is_fresh(job: Job, state: ClusterState) -> bool:
     return job.checkpoint_ms is not None and state.as_of_ms - job.checkpoint_ms <= FRESH_S * 1000
 
 
-def _serve(round: Round, job: Job, old: list[Job]) -> bool:
+def _serve(round: WorkingState, job: Job, old: list[Job]) -> bool:
     """Have old jobs give way until the job fits within its limits, and start it; else nothing is changed."""
     board, places = round.board, round.state.placements
     givers: list[Job] = []
@@ -137,13 +137,13 @@ def _serve(round: Round, job: Job, old: list[Job]) -> bool:
     return served
 
 
-def _fits(round: Round, job: Job, givers: Iterable[Job]) -> bool:
+def _fits(round: WorkingState, job: Job, givers: Iterable[Job]) -> bool:
     """Whether it finds a place, and stays within every limit of its project, when these have left."""
     less = sum(round.state.placements[giver.id].size_gpus for giver in givers)
     return round.over_limit(job, job.min_gpus - less) is None and round.board.fits(job, job.min_gpus)
 
 
-def _change(round: Round, job: Job, givers: Iterable[Job]) -> None:
+def _change(round: WorkingState, job: Job, givers: Iterable[Job]) -> None:
     reason = f"{job.id} of the same project has hardly run, and its own work was just saved"
     for giver in givers:
         round.give_way(Requeue(job=giver.id, for_job=job.id, reason=reason))

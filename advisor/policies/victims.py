@@ -16,7 +16,7 @@ from advisor.arithmetic.quota import Cover, quota_cover
 from advisor.model import ActionClass, Job, ProjectName, Use
 from advisor.plan import Rule
 from advisor.protection import against_disturbing, against_touching
-from advisor.round import Round
+from advisor.round import WorkingState
 from advisor.steps import Pause, Requeue
 from advisor.transition import SHARE_SLACK
 from collector.model import JobId
@@ -27,7 +27,7 @@ Order = tuple[int, int, float, int, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Victim:
+class Candidate:
     """A running job that could go down to ``floor`` GPUs; 0: it leaves. ``level`` is what counts of it."""
 
     job: Job
@@ -47,7 +47,7 @@ class Source:
 
     def __init__(
         self,
-        round: Round,
+        round: WorkingState,
         jobs: Iterable[Job],
         levels: Mapping[ProjectName, ProjectName | None],
         cover: Cover,
@@ -79,11 +79,11 @@ class Source:
         """What the one at this place is sorted by."""
         return self._entries[place][0]
 
-    def at(self, place: int) -> Victim:
+    def at(self, place: int) -> Candidate:
         """Who is at this place."""
         job, floor = self._entries[place][1], self._floor(place)
         assert floor is not None
-        return Victim(job, floor, self._levels[job.project])
+        return Candidate(job, floor, self._levels[job.project])
 
     def _standing(self, at: int) -> int:
         """The first from ``at`` on who is not passed over for good."""
@@ -161,7 +161,7 @@ def way_out(job: Job) -> type[Pause | Requeue] | None:
     return next((way for way in ways if way.__name__.lower() not in job.withheld), None)
 
 
-class Victims:
+class Candidates:
     """All that runs; ``gone`` are those that this round has made give way.
 
     Projects under the asker's own root are asked one by one, because what counts of each depends on where the
@@ -169,7 +169,7 @@ class Victims:
     a line for each kind of GPU.
     """
 
-    def __init__(self, round: Round) -> None:
+    def __init__(self, round: WorkingState) -> None:
         self._round = round
         self.gone: set[JobId] = set()
         self._running: dict[ProjectName, list[Job]] | None = None
@@ -228,7 +228,7 @@ class Victims:
         return self._abroad
 
 
-def in_turn(sources: list[Source]) -> Iterator[Victim]:
+def in_turn(sources: list[Source]) -> Iterator[Candidate]:
     """Those who could give way, over all sources, the first in order first."""
     heap: list[tuple[Order, int, int]] = []
     for number, source in enumerate(sources):

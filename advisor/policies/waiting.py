@@ -18,7 +18,7 @@ from types import MappingProxyType
 from advisor.arithmetic.pool import Kind, kind_of, takes
 from advisor.arithmetic.projects import is_usable
 from advisor.model import ClusterState, Job
-from advisor.policies.ending import Endings, instants, integral
+from advisor.policies.ending import RunLengths, instants, integral
 from collector.model import GpuUuid
 
 CERTAIN = 1e-9
@@ -41,13 +41,13 @@ class Freeing:
     ``only_instances``: the cluster has MIG instances and no devices.
     """
 
-    endings: Endings
+    endings: RunLengths
     times_s: tuple[float, ...]
     free: Mapping[Kind, Mapping[int, Sequence[Ended]]]
     only_instances: bool = False
 
 
-def freeing(state: ClusterState, horizon_s: float, endings: Endings) -> Freeing:
+def freeing(state: ClusterState, horizon_s: float, endings: RunLengths) -> Freeing:
     """What comes free by itself until the horizon. O(jobs and GPUs)."""
     times = instants(horizon_s)
     usable = {gpu.uuid: kind_of(gpu) for gpu in state.gpus.values() if is_usable(gpu, state)}
@@ -77,7 +77,7 @@ def spared_s(seen: Freeing, gang: Job, ahead: Mapping[int, int] = NOBODY) -> flo
 
 
 def _together(
-    state: ClusterState, times: Sequence[float], endings: Endings
+    state: ClusterState, times: Sequence[float], endings: RunLengths
 ) -> dict[tuple[GpuUuid, ...], list[float]]:
     """The chances that GPUs are free at these times, by those that come free at once."""
     held: dict[GpuUuid, int] = Counter(uuid for each in state.placements.values() for uuid in each.gpus)

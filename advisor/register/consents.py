@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from advisor.consent import Kind, Word, words_of
+from advisor.consent import Kind, OwnerReply, words_of
 from advisor.statements import statement
 from analytics.query import run
 from collector.clock import Clock
@@ -19,7 +19,7 @@ class ConsentStore:
     def __init__(self, store: "Store", clock: Clock) -> None:
         self._store, self._clock = store, clock
 
-    def words(self) -> tuple[Word, ...]:
+    def words(self) -> tuple[OwnerReply, ...]:
         """The words that hold now, of all owners, in the order in which they were said."""
         with self._store.reader() as connection:
             return words_of(run(connection, "consents", {"as_of": self._clock.now_ms()}).to_pylist())

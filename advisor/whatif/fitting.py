@@ -13,7 +13,7 @@ from advisor.live.observed import Observed, PastJob, Price
 from advisor.model import ClusterState, Gpu, Phase, Placement, Telemetry, Use
 from advisor.policies import cap_memory, right_size
 from advisor.policies.pack import profile_of
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from advisor.whatif.earned import Foreseen, Given
 from collector.model import GpuUuid, NodeName
 
@@ -23,7 +23,7 @@ LATER_S = 21_600
 SLACK_S = 1.0
 
 
-def sized(jobs: Sequence[PastJob], prices: Mapping[str, Price], rules: AdviceRules) -> Given:
+def sized(jobs: Sequence[PastJob], prices: Mapping[str, Price], rules: PlannerConfig) -> Given:
     """Every job of the window measured long enough, asked for the size that would have done."""
     advised = _sizes(jobs, prices, rules)
     return Given(
@@ -35,7 +35,7 @@ def sized(jobs: Sequence[PastJob], prices: Mapping[str, Price], rules: AdviceRul
     )
 
 
-def capped(jobs: Sequence[PastJob], prices: Mapping[str, Price], rules: AdviceRules) -> Given:
+def capped(jobs: Sequence[PastJob], prices: Mapping[str, Price], rules: PlannerConfig) -> Given:
     """Every job that said how much memory it needed, and took more, launched with a cap at that."""
     found = _freed(jobs, prices, rules)
     return Given(
@@ -48,7 +48,7 @@ def capped(jobs: Sequence[PastJob], prices: Mapping[str, Price], rules: AdviceRu
 
 
 def backtest_sizes(
-    earlier: Sequence[PastJob], later: Sequence[PastJob], prices: Mapping[str, Price], rules: AdviceRules
+    earlier: Sequence[PastJob], later: Sequence[PastJob], prices: Mapping[str, Price], rules: PlannerConfig
 ) -> tuple[Foreseen, ...]:
     """For each later job of a kind that was advised a smaller size: what was expected, and what it allows.
 
@@ -74,7 +74,7 @@ def backtest_sizes(
 
 
 def backtest_memory(
-    earlier: Sequence[PastJob], later: Sequence[PastJob], prices: Mapping[str, Price], rules: AdviceRules
+    earlier: Sequence[PastJob], later: Sequence[PastJob], prices: Mapping[str, Price], rules: PlannerConfig
 ) -> tuple[Foreseen, ...]:
     """For each later job of a kind whose memory would have been capped: what was expected, and what it frees.
 
@@ -101,7 +101,7 @@ def backtest_memory(
     return tuple(found)
 
 
-def _sizes(jobs: Sequence[PastJob], prices: Mapping[str, Price], rules: AdviceRules) -> list[Advice]:
+def _sizes(jobs: Sequence[PastJob], prices: Mapping[str, Price], rules: PlannerConfig) -> list[Advice]:
     """Smaller sizes for these jobs, as they would be advised."""
     state, observed = _as_state(jobs, prices)
     answers = right_size.advise(state, observed, Limits(), rules)
@@ -109,7 +109,7 @@ def _sizes(jobs: Sequence[PastJob], prices: Mapping[str, Price], rules: AdviceRu
 
 
 def _freed(
-    jobs: Sequence[PastJob], prices: Mapping[str, Price], rules: AdviceRules
+    jobs: Sequence[PastJob], prices: Mapping[str, Price], rules: PlannerConfig
 ) -> list[tuple[PastJob, float]]:
     """The jobs whose memory would have been capped, each with the part of its GPUs that this frees."""
     state, observed = _as_state(jobs, prices)

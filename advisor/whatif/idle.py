@@ -9,20 +9,20 @@ from dataclasses import replace
 
 from advisor.live.observed import IdleStretch
 from advisor.policies.foresight import Quiet, foresee
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from advisor.whatif.earned import Foreseen, Given
 from collector.model import JobKind
 
 MS_PER_S = 1000
 
 
-def let_go(stretches: Sequence[IdleStretch], rules: AdviceRules) -> Given:
+def let_go(stretches: Sequence[IdleStretch], rules: PlannerConfig) -> Given:
     """Every owner lets go when told."""
     told = [each for each in stretches if each.length_s >= tell_s(each.kind, rules)]
     return _held("tell", "every owner lets go when told", told, lambda kind: tell_s(kind, rules))
 
 
-def paused(stretches: Sequence[IdleStretch], rules: AdviceRules) -> Given:
+def paused(stretches: Sequence[IdleStretch], rules: PlannerConfig) -> Given:
     """Those who may be paused are, by the ladder, and go on when somebody returns."""
     long = [each for each in stretches if each.length_s >= pause_s(each.kind, rules)]
     how = "paused by the ladder, resumed on return"
@@ -30,7 +30,7 @@ def paused(stretches: Sequence[IdleStretch], rules: AdviceRules) -> Given:
     return replace(row, disturbed=sum(not each.open for each in long))
 
 
-def backtest(stretches: Sequence[IdleStretch], rules: AdviceRules) -> tuple[Foreseen, ...]:
+def backtest(stretches: Sequence[IdleStretch], rules: PlannerConfig) -> tuple[Foreseen, ...]:
     """For every idle time that its owner would have been told of: what would have been expected, what came.
 
     Only what had ended by then, and what lasted still, is known to the expectation. Idle times that are cut
@@ -50,12 +50,12 @@ def backtest(stretches: Sequence[IdleStretch], rules: AdviceRules) -> tuple[Fore
     return tuple(found)
 
 
-def tell_s(kind: JobKind, rules: AdviceRules) -> float:
+def tell_s(kind: JobKind, rules: PlannerConfig) -> float:
     """When the owner of an idle job is told."""
     return rules.tell_interactive_s if kind is JobKind.INTERACTIVE else rules.tell_batch_s
 
 
-def pause_s(kind: JobKind, rules: AdviceRules) -> float:
+def pause_s(kind: JobKind, rules: PlannerConfig) -> float:
     """When an idle job is paused: by the clock, and not before the grace after its owner was told."""
     clock = rules.pause_interactive_s if kind is JobKind.INTERACTIVE else rules.pause_batch_s
     return max(clock, tell_s(kind, rules) + rules.grace_s)

@@ -9,14 +9,14 @@ from advisor.live.observed import PastJob
 from advisor.policies.pack import PAIRING, crowding, profile_of, too_busy
 from advisor.policies.pairing import Experience, choose_pairs
 from advisor.register.pair_watch import Pair
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from advisor.whatif.earned import Foreseen, Given
 from advisor.whatif.fitting import gpu_of
 
 HOUR_MS = 3_600_000
 
 
-def packed(jobs: Sequence[PastJob], rules: AdviceRules, known: Mapping[str, Experience]) -> Given:
+def packed(jobs: Sequence[PastJob], rules: PlannerConfig, known: Mapping[str, Experience]) -> Given:
     """At every time, the best pairing of those who may share, by what was learnt of pairs so far."""
     light = [past for past in jobs if past.gpus == 1 and too_busy(past.use, rules) is None]
     edges = sorted({at for past in light for at in (past.from_ms, past.to_ms)})
@@ -55,7 +55,7 @@ def backtest_pairs(pairs: Iterable[Pair]) -> tuple[Foreseen, ...]:
 
 
 def _pairs(
-    there: Sequence[PastJob], rules: AdviceRules, known: Mapping[str, Experience]
+    there: Sequence[PastJob], rules: PlannerConfig, known: Mapping[str, Experience]
 ) -> Iterable[tuple[float, tuple[str, str]]]:
     by_model: dict[str | None, list[PastJob]] = defaultdict(list)
     for past in there:

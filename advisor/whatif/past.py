@@ -17,7 +17,7 @@ from advisor.arithmetic.projects import housed
 from advisor.live.observed import IdleStretch, PastJob, Price
 from advisor.live.protect import Protect, with_protection
 from advisor.model import ClusterState, Gpu, Job, Node, Phase, Placement, Project, ProjectName, Use
-from advisor.policies.ending import Endings, RunLength
+from advisor.policies.ending import RunLength, RunLengths
 from advisor.register.pair_watch import Pair
 from collector.model import GpuUuid, JobId, JobKind
 
@@ -193,9 +193,9 @@ class Moments:
         )
         return housed(with_protection(state, self.past.protect, self._places))
 
-    def endings(self, at_ms: int) -> Endings:
+    def endings(self, at_ms: int) -> RunLengths:
         """How long jobs run, as far as that had been seen by then."""
-        return Endings.of(
+        return RunLengths.of(
             RunLength(
                 kind=self._kind(id),
                 gpus=span.gpus,

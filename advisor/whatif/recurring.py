@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from advisor.live.observed import IdleStretch
 from advisor.policies.ladder import Rung, clock_s
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from advisor.whatif.idle import given_back_after
 from collector.model import JobKind
 
@@ -39,7 +39,7 @@ class Recurring:
     gives_back_gpu_hours: float
 
 
-def recurring(stretches: Sequence[IdleStretch], rules: AdviceRules) -> tuple[Recurring, ...]:
+def recurring(stretches: Sequence[IdleStretch], rules: PlannerConfig) -> tuple[Recurring, ...]:
     """The habits among idle times that are worth a limit, the largest gain first.
 
     The limit is the time after which the ladder would put a job back in its queue, so that it surprises
@@ -61,7 +61,7 @@ def recurring(stretches: Sequence[IdleStretch], rules: AdviceRules) -> tuple[Rec
     return tuple(sorted(worth, key=lambda each: (-each.gives_back_gpu_hours, each.user or "", each.kind)))
 
 
-def _of(user: str | None, kind: JobKind, stretches: Sequence[IdleStretch], rules: AdviceRules) -> Recurring:
+def _of(user: str | None, kind: JobKind, stretches: Sequence[IdleStretch], rules: PlannerConfig) -> Recurring:
     limit_s = float(clock_s(Rung.REQUEUE, kind, rules))
     return Recurring(
         user=user,

@@ -12,7 +12,7 @@ from advisor.limits import Limits
 from advisor.live.observed import PastJob, Price
 from advisor.model import Job
 from advisor.register.pair_watch import experience_of
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from advisor.whatif.earned import Earned, Given, bounded, error_of, priced
 from advisor.whatif.fitting import backtest_memory, backtest_sizes, capped, sized
 from advisor.whatif.growth import backtest_growth, grown
@@ -61,7 +61,7 @@ def consented(job: Job) -> bool:
 
 def what_if(
     past: Past,
-    rules: AdviceRules,
+    rules: PlannerConfig,
     limits: Limits = DEFAULTS,
     allowed: Callable[[Job], bool] = everybody,
 ) -> WhatIf:

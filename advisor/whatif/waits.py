@@ -17,7 +17,7 @@ from advisor.limits import Limits, Mode
 from advisor.live.observed import Observed
 from advisor.model import ActionClass, ClusterState, Placement
 from advisor.policies import consolidate
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from advisor.steps import Move, Start
 from advisor.transition import StepError, replay, transition
 from advisor.whatif.earned import Foreseen, Given
@@ -103,7 +103,7 @@ class _Story:
         return (self.moments.began_ms(job) or 0) - state.jobs[job].submitted_ms < LEAST_WAIT_MS
 
 
-def waits(moments: Moments, rules: AdviceRules, limits: Limits) -> Waits:
+def waits(moments: Moments, rules: PlannerConfig, limits: Limits) -> Waits:
     """Go through the window, look by look."""
     story = _Story(moments)
     for at_ms in moments.looks(rules.startup_s):
@@ -137,7 +137,7 @@ def _start(story: _Story, state: ClusterState, limits: Limits) -> ClusterState:
     return state
 
 
-def _move(story: _Story, state: ClusterState, rules: AdviceRules, limits: Limits) -> None:
+def _move(story: _Story, state: ClusterState, rules: PlannerConfig, limits: Limits) -> None:
     """Whom moves would help, and that pay; one after the other, as far as they agree."""
     observed = Observed(endings=story.moments.endings(state.as_of_ms))
     alone = only(limits, ActionClass.SCHEDULE, ActionClass.CONSOLIDATE)
@@ -159,7 +159,7 @@ def _move(story: _Story, state: ClusterState, rules: AdviceRules, limits: Limits
         state = after
 
 
-def _summed(helped: Sequence[_Help], rules: AdviceRules) -> Waits:
+def _summed(helped: Sequence[_Help], rules: PlannerConfig) -> Waits:
     starts = [each for each in helped if each.expected_s is None]
     moves = [each for each in helped if each.expected_s is not None]
     return Waits(

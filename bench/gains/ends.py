@@ -32,16 +32,16 @@ from advisor.model import (
     Use,
 )
 from advisor.policies import cap_memory, pack
-from advisor.policies.ending import Endings, RunLength
+from advisor.policies.ending import RunLength, RunLengths
 from advisor.policies.pairing import Experience, PairingRules, Trial
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from advisor.sim.traces.philly import read_philly
 from advisor.transition import SHARED_RESERVE_BYTES, replay
 from bench.gains.case import GUESSED, TOLD, Case
 from bench.packing import Table
 from collector.model import GpuUuid, JobId, JobKind, NodeName, Rung
 
-RULES, LIMITS = AdviceRules(), Limits()
+RULES, LIMITS = PlannerConfig(), Limits()
 GIB, MODEL = 1 << 30, "V100"
 NODE, LAB = NodeName("n0"), ProjectName("lab")
 AGE_S = max(RULES.startup_s, RULES.pack_window_s)
@@ -55,7 +55,7 @@ class Lengths:
     """``asked``: seconds that the jobs ran which are advised on; ``known``: what is known of those before."""
 
     asked: Sequence[float]
-    known: Endings
+    known: RunLengths
 
 
 def lengths(folder: Path) -> Lengths:
@@ -63,7 +63,7 @@ def lengths(folder: Path) -> Lengths:
     before, after = (_ran(folder, days) for days in ("2017-10-03..2017-10-09", "2017-10-10..2017-10-16"))
     return Lengths(
         asked=[length_s for length_s in after if length_s > AGE_S],
-        known=Endings.of(RunLength(kind=JobKind.BATCH, gpus=1, length_s=length_s) for length_s in before),
+        known=RunLengths.of(RunLength(kind=JobKind.BATCH, gpus=1, length_s=length_s) for length_s in before),
     )
 
 
@@ -97,7 +97,7 @@ def _ran(folder: Path, days: str) -> list[float]:
     return [job.work.steps for job in coming.jobs if job.gpus == 1]
 
 
-def _freed(kind: str, length_s: float, use: JobUse, known: Endings) -> Case:
+def _freed(kind: str, length_s: float, use: JobUse, known: RunLengths) -> Case:
     hog = replace(_job("hog", "hog", kind, length_s), share=0.5, memory_held_bytes=14 * GIB)
     state = _cluster(hog)
     advice = _only(cap_memory.advise(state, Observed(uses={hog.id: use}, endings=known), LIMITS, RULES))
@@ -106,7 +106,7 @@ def _freed(kind: str, length_s: float, use: JobUse, known: Endings) -> Case:
     return Case(kind=kind, expected=advice.gain_gpu_hours, came=part * _runs_h(length_s))
 
 
-def _joined(both: Sequence[Job], speeds: tuple[float, float], known: Endings) -> Advice:
+def _joined(both: Sequence[Job], speeds: tuple[float, float], known: RunLengths) -> Advice:
     """What is advised on two that were measured side by side."""
     names = pack.profile_of(both[0]), pack.profile_of(both[1])
     trial = Trial(first=names[0], second=names[1], first_speed=speeds[0], second_speed=speeds[1], windows=9)

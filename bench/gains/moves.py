@@ -21,8 +21,8 @@ from advisor.limits import Limits
 from advisor.live.observed import Observed
 from advisor.model import ClusterState, Phase, Profile
 from advisor.policies import consolidate
-from advisor.policies.ending import Endings, RunLength
-from advisor.rules import AdviceRules
+from advisor.policies.ending import RunLength, RunLengths
+from advisor.rules import PlannerConfig
 from advisor.sim.cluster import Cluster
 from advisor.sim.life import MS, Life
 from advisor.sim.traces.philly import read_philly
@@ -33,7 +33,7 @@ from bench.gains.case import GUESSED, TOLD, Case
 from collector.model import JobId, JobKind
 
 CLUSTER = Cluster(nodes=4, gpus_per_node=8)
-RULES, LIMITS = AdviceRules(), Limits()
+RULES, LIMITS = PlannerConfig(), Limits()
 EVERY_S = 1900.0
 KINDS = ((1, 0.25, 40), (1, 0.5, 20), (1, 1.0, 20), (2, 1.0, 8), (4, 1.0, 8), (8, 1.0, 4))
 """GPUs, share of each, and how often of a hundred."""
@@ -49,7 +49,7 @@ class Watched:
     world: World
     reports: bool
     looked_ms: int = 0
-    endings: Endings = field(default_factory=Endings.of)
+    endings: RunLengths = field(default_factory=RunLengths.of)
 
     def state(self) -> ClusterState:
         """A snapshot, with what jobs report of themselves."""
@@ -69,7 +69,7 @@ class Watched:
         now_ms = self.world.now_ms()
         if now_ms - self.looked_ms >= LOOKS_MS:
             begun = (life for life in self.world.lives.values() if life.first_start_ms is not None)
-            self.looked_ms, self.endings = now_ms, Endings.of(_run_length(life, now_ms) for life in begun)
+            self.looked_ms, self.endings = now_ms, RunLengths.of(_run_length(life, now_ms) for life in begun)
         return Observed(endings=self.endings)
 
     def tick(self) -> ClusterState:

@@ -11,11 +11,11 @@ import random
 from collections.abc import Iterator, Sequence
 
 from advisor.policies.pairing import Couple, Experience, Pairing, choose_pairs, couple_of, learn
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from bench.gains.case import Case
 from bench.packing import ROUNDS, RULES, WINDOW_S, Table, mixes, read_table, trial_of
 
-HOURS = AdviceRules().horizon_s / 3600
+HOURS = PlannerConfig().horizon_s / 3600
 SETTLES_S = 60
 PARTED_AFTER_H = (SETTLES_S + RULES.undo_windows * WINDOW_S) / 3600
 UNTRIED, MEASURED = "untried", "measured"

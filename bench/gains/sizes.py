@@ -14,7 +14,7 @@ from advisor.live.observed import JobUse, Observed
 from advisor.model import ClusterState, Gpu, Job, Phase, Placement, ProjectName, Telemetry, Use
 from advisor.policies import right_size
 from advisor.policies.slices import slices_of
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from bench.gains.case import Case
 from collector.model import GpuUuid, JobId, NodeName, Rung
 
@@ -77,7 +77,7 @@ def _advised(folder: Path) -> Iterator[tuple[str, str, str, float, float]]:
                 gpus_used=1,
             )
             observed = Observed(uses={JOB.id: use})
-            for answer in right_size.advise(state, observed, Limits(), AdviceRules()):
+            for answer in right_size.advise(state, observed, Limits(), PlannerConfig()):
                 if isinstance(answer, Advice):
                     piece = answer.what.split(" slice")[0].split()[-1]
                     yield row["model"], row["batch_size"], piece, ratios[piece], answer.gain_gpu_hours

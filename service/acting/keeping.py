@@ -13,7 +13,7 @@ from advisor.journal.journal import Order
 from advisor.live.spoken import with_spoken
 from advisor.policies.ladder import KEEP_HOURS, NotKept, keep
 from advisor.register.foreign import ExternalJobStore
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from collector.model import JobId
 from service.acting.errors import BadOrder, NotAllowed, UnknownJob, WrongState
 from service.api.port import Caller, Role, Row
@@ -35,7 +35,7 @@ class Keeping:
         journal: "StoreJournal",
         observe: "Callable[[], ClusterState]",
         clock: "Clock",
-        rules: AdviceRules,
+        rules: PlannerConfig,
     ) -> None:
         self._book, self._journal, self._observe = book, journal, observe
         self._clock, self._rules = clock, rules

@@ -16,7 +16,7 @@ from service.acting.errors import WrongState
 if TYPE_CHECKING:
     from advisor.model import ClusterState
     from advisor.register.model import JobRecord
-    from advisor.round import Round
+    from advisor.round import WorkingState
 
 
 class Taking:
@@ -80,11 +80,11 @@ def _beside(state: "ClusterState", limits: Limits, entry: "JobRecord", more: int
     return found
 
 
-def _round(state: "ClusterState", limits: Limits) -> "Round":
+def _round(state: "ClusterState", limits: Limits) -> "WorkingState":
     """A decision in which nothing is decided, with what earlier ones promised held back."""
     from advisor.policies.promises import Promises  # it takes a while, and callers are answered by now
-    from advisor.round import Round
+    from advisor.round import WorkingState
 
-    round = Round(state, limits)
+    round = WorkingState(state, limits)
     Promises(round)
     return round

@@ -10,7 +10,7 @@ from typing import Any
 from advisor.limits import Limits
 from advisor.live.observed import Observed
 from advisor.model import ClusterState
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from analytics.model import FindingKind
 from collector.model import GpuUuid, JobId
 
@@ -71,7 +71,7 @@ class Facts:
     state: ClusterState
     observed: Observed
     limits: Limits
-    advice: AdviceRules
+    advice: PlannerConfig
     last_tick_ms: int | None
     halt: str | None = None
     waits: Mapping[JobId, str] = field(default_factory=dict)

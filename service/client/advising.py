@@ -13,7 +13,7 @@ from service.client.errors import BadParameter, NoData
 from service.client.given_back import GivenBack, judged
 
 if TYPE_CHECKING:
-    from advisor.rules import AdviceRules
+    from advisor.rules import PlannerConfig
     from service.client.reader import Client
     from service.config.file import Effective
 
@@ -205,7 +205,7 @@ def _origin(client: "Client") -> str:
     return FILE_NAME if (client.data / FILE_NAME).exists() else "the defaults"
 
 
-def _changed(in_force: "AdviceRules", changed: dict[str, float]) -> "AdviceRules":
+def _changed(in_force: "PlannerConfig", changed: dict[str, float]) -> "PlannerConfig":
     kinds = {name: type(getattr(in_force, name)) for name in changed}
     try:
         return replace(in_force, **{name: kinds[name](value) for name, value in changed.items()})

@@ -10,7 +10,7 @@ class's docstring is its heading, the paragraphs after it are its words, each ke
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from analytics.thresholds import Thresholds
 from service.config.alerting import AlertsConfig, ReceiverConfig
 from service.config.bounding import LimitsConfig
@@ -34,7 +34,6 @@ from service.trouble import Trouble
 
 __all__ = [
     "ActingConfig",
-    "AdviceRules",
     "AlertsConfig",
     "ApiConfig",
     "CollectConfig",
@@ -48,6 +47,7 @@ __all__ = [
     "LogConfig",
     "MembershipConfig",
     "ModesConfig",
+    "PlannerConfig",
     "PricesConfig",
     "ProjectModesConfig",
     "ProtectConfig",
@@ -316,7 +316,7 @@ class Config:
     modes: ModesConfig = field(default_factory=ModesConfig)
     deciding: DecidingConfig = field(default_factory=DecidingConfig)
     acting: ActingConfig = field(default_factory=ActingConfig)
-    advice: AdviceRules = field(default_factory=AdviceRules)
+    advice: PlannerConfig = field(default_factory=PlannerConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     delivery: DeliveryConfig = field(default_factory=DeliveryConfig)
     reports: Mapping[str, ReportConfig] = field(default_factory=dict)

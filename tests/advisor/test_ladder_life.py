@@ -40,7 +40,7 @@ from advisor.register.model import (
     Suspend,
 )
 from advisor.register.state import Look, joined
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from advisor.steps import Action, Pause, Resume, Tell
 from collector.model import JobId, JobKind
 from collector.store.database import Store
@@ -58,7 +58,7 @@ from tests.advisor.engines.foreign_parts import (
 )
 
 MINUTE_MS = 60_000
-RULES = AdviceRules()
+RULES = PlannerConfig()
 AUTO = Limits(modes={ActionClass.RECLAIM: Mode.AUTO, ActionClass.SCHEDULE: Mode.AUTO})
 WORKED_MS = HandClock().at_ms
 """The notebook's last work; minutes are counted from here."""

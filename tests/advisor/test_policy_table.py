@@ -16,7 +16,7 @@ from advisor.model import ActionClass, ActionTaken, ClusterState, Job, Node, Pro
 from advisor.plan import Plan, Rule
 from advisor.policies import reclaim_idle
 from advisor.policies.ladder import KEEP_HOURS, NotKept, keep
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from advisor.steps import Pause, Requeue, Tell, Terminate
 from analytics.thresholds import Thresholds
 from collector.model import JobId, JobKind, NodeName
@@ -32,7 +32,7 @@ from tests.advisor.policies.scene import (
     observed,
 )
 
-RULES = AdviceRules()
+RULES = PlannerConfig()
 AUTO = Limits(modes={**dict.fromkeys(ActionClass, Mode.AUTO), ActionClass.TERMINATE: Mode.OFF})
 NOTHING, TOLD, PAUSED, REQUEUED, ENDED = "nothing", "told", "paused", "requeued", "ended"
 VERBS = {Tell: TOLD, Pause: PAUSED, Requeue: REQUEUED, Terminate: ENDED}

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.consent import Held, Kind, Origin, Word, holding, in_force, with_consent, withdrawn
+from advisor.consent import Held, Kind, Origin, OwnerReply, holding, in_force, with_consent, withdrawn
 from advisor.guard import approve
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState, Gpu, Job, Phase, Placement, Project, Telemetry
@@ -33,9 +33,9 @@ def word(
     job: str | None = None,
     user: str = "anna",
     until_ms: int | None = None,
-) -> Word:
+) -> OwnerReply:
     named = None if job is None else JobId(job)
-    return Word(user=user, job=named, kind=kind, allowed=allowed, at_ms=1, until_ms=until_ms)
+    return OwnerReply(user=user, job=named, kind=kind, allowed=allowed, at_ms=1, until_ms=until_ms)
 
 
 def world(job: Job) -> ClusterState:
@@ -52,7 +52,7 @@ def world(job: Job) -> ClusterState:
     )
 
 
-def refused_by(job: Job, step: Action, *words: Word) -> Rule | None:
+def refused_by(job: Job, step: Action, *words: OwnerReply) -> Rule | None:
     state = with_consent(world(job), words)
     ruling = approve(Plan(as_of_ms=NOW_MS, steps=(step,)), state, AUTO)
     return ruling.refused[0].rule if ruling.refused else None
@@ -79,7 +79,7 @@ def refused_by(job: Job, step: Action, *words: Word) -> Rule | None:
     ids=range(14),
 )
 def test_the_last_word_on_the_job_goes_before_the_last_word_on_all(
-    words: tuple[Word, ...], allowed: bool | None
+    words: tuple[OwnerReply, ...], allowed: bool | None
 ) -> None:
     found = in_force(words, FOREIGN, NOW_MS).get(Kind.PAUSE)
     assert (None if found is None else found.allowed) is allowed
@@ -131,7 +131,7 @@ PAUSE, REQUEUE = Pause(job=FOREIGN.id), Requeue(job=OURS.id)
     ids=range(21),
 )
 def test_the_guard_takes_the_narrowest_word(
-    job: Job, step: Action, words: tuple[Word, ...], rule: Rule | None
+    job: Job, step: Action, words: tuple[OwnerReply, ...], rule: Rule | None
 ) -> None:
     assert refused_by(job, step, *words) is rule
 
@@ -161,7 +161,7 @@ def test_sharing_is_allowed_and_withdrawn() -> None:
     ],
     ids=range(8),
 )
-def test_a_step_that_was_planned_stops_at_a_no(step: Action, words: list[Word], stopped: bool) -> None:
+def test_a_step_that_was_planned_stops_at_a_no(step: Action, words: list[OwnerReply], stopped: bool) -> None:
     assert (withdrawn(step, "anna", words, NOW_MS) is not None) is stopped
 
 

@@ -16,7 +16,7 @@ from advisor.guard import approve
 from advisor.limits import Limits, Mode, Order
 from advisor.model import ActionClass, ClusterState, Gpu, Job, Node, Phase, Profile, Project, Telemetry
 from advisor.policies.promises import Promises
-from advisor.round import Round
+from advisor.round import WorkingState
 from advisor.steps import Pause, Promise
 from advisor.transition import replay
 
@@ -104,7 +104,7 @@ def aged(chance: Random, job: Job, now: int) -> Job:
 
 def kept(state: ClusterState, limits: Limits) -> dict[str, tuple[str, ...]]:
     """The promises that the next round would keep."""
-    round = Round(state, limits)
+    round = WorkingState(state, limits)
     Promises(round)
     return {id: held for id in state.reservations if (held := round.board.held_for(id))}
 

@@ -9,7 +9,7 @@ from advisor.decide import decide
 from advisor.guard import approve
 from advisor.live.observed import Observed
 from advisor.policies import consolidate
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from advisor.transition import replay
 from tests.advisor.core.scenario import FOLDER, advance, read, words
 
@@ -22,7 +22,7 @@ def test_the_story_goes_as_told(path: Path) -> None:
     state = story.state
     for number, round in enumerate(story.rounds):
         state = advance(state, round)
-        advice = consolidate.advise(state, Observed(), story.limits, AdviceRules()) if round.advised else ()
+        advice = consolidate.advise(state, Observed(), story.limits, PlannerConfig()) if round.advised else ()
         plan = decide(state, story.limits, advice)
         assert words(plan) == round.steps, f"{path.stem}, round {number + 1}: {plan.refused}"
         assert {refusal.job: refusal.rule.value for refusal in plan.refused} == round.refused

@@ -13,7 +13,7 @@ from advisor.limits import Limits, Mode
 from advisor.live.state import Live, read_live
 from advisor.model import ActionClass, ClusterState, ProjectName
 from advisor.policies.fair_share import fair_shares
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from analytics.assess import assess
 from analytics.query import run
 from analytics.thresholds import Thresholds
@@ -38,7 +38,7 @@ def seen(store: Store, toml: str = "") -> Live:
     with store.reader() as reader:
         analysis = assess(reader, TWO_MS, Thresholds(), 10_000)
         answered = lambda name, given: run(reader, name, given).to_pylist()  # noqa: E731
-        return read_live(answered, analysis, site, AdviceRules())
+        return read_live(answered, analysis, site, PlannerConfig())
 
 
 def inner(store: Store, *, quota: int) -> tuple[ProjectName, ClusterState]:

@@ -11,7 +11,7 @@ from advisor.decide import decide
 from advisor.live.recorded import Judged, recorded_analysis
 from advisor.live.state import Site, read_live
 from advisor.model import ClusterState, Job, ProjectName
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from advisor.steps import Start
 from analytics.query import run
 from collector.model import JobId, NodeName, Reading, Tick
@@ -47,7 +47,7 @@ def cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Clust
                 return run(reader, name, given).to_pylist()
 
             analysis = recorded_analysis((), (), NOW_MS, judged=Judged(at_ms=NOW_MS, good_for_ms=0))
-            yield read_live(ask, analysis, Site(), AdviceRules()).state, uuids
+            yield read_live(ask, analysis, Site(), PlannerConfig()).state, uuids
 
 
 def started(state: ClusterState, share: float, gib: int | None = None) -> Start:

@@ -9,7 +9,7 @@ from advisor.limits import Limits
 from advisor.live.state import Live, read_live
 from advisor.policies import reclaim_idle
 from advisor.register.foreign import ExternalJobStore
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from analytics.assess import assess
 from analytics.query import run
 from analytics.thresholds import Thresholds
@@ -20,7 +20,7 @@ from service.config.file import parse
 from tests.advisor.engines.foreign_parts import HandClock
 from tests.analytics.world import A0, TWO_MS, fill
 
-RULES, TICK_MS = AdviceRules(), 10_000
+RULES, TICK_MS = PlannerConfig(), 10_000
 JOB = JobId("slurm:1")
 
 

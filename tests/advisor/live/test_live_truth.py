@@ -14,7 +14,7 @@ from advisor.live.recorded import WARNINGS, Judged, recorded_analysis
 from advisor.live.state import EVERYBODY, Live, Site, read_live
 from advisor.model import ClusterState, Telemetry, Use
 from advisor.policies import cap_memory, consolidate, pack, reclaim_idle, right_size
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from advisor.steps import Move, Pause, Requeue, Resize, Terminate
 from advisor.transition import replay
 from analytics.assess import assess, finding_rows, unjudged_rows
@@ -33,7 +33,7 @@ START_MS = 1_793_145_600_000  # 2026-10-28, a Wednesday
 DAYS = 3
 TICK_MS = 30_000
 GOOD_FOR_MS = 300_000
-RULES = AdviceRules()
+RULES = PlannerConfig()
 ALL = frozenset({EVERYBODY})
 CONSENTING = Site(preemptible=ALL, checkpointable=ALL, may_share=ALL)
 INSTANTS = tuple(START_MS + DAY_MS + hour * HOUR_MS + 7 * 60_000 for hour in range(0, 46, 5))

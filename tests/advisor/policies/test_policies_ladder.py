@@ -10,7 +10,7 @@ from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, Job
 from advisor.policies import reclaim_idle
 from advisor.policies.ladder import KEEP_HOURS, NotKept, Rung, clock_ms, keep, standing
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from advisor.steps import Pause, ReleaseCaches, Requeue, Tell, Terminate
 from collector.model import JobKind
 from tests.advisor.policies.scene import (
@@ -25,7 +25,7 @@ from tests.advisor.policies.scene import (
     stretch,
 )
 
-RULES, LIMITS = AdviceRules(), Limits()
+RULES, LIMITS = PlannerConfig(), Limits()
 ON = Limits(modes={ActionClass.TERMINATE: Mode.ASK})
 INTERACTIVE = {"kind": JobKind.INTERACTIVE, "attached": False}
 
@@ -96,7 +96,7 @@ def test_requeue_loses_no_work(checkpoint_minutes_ago: int | None, due: Rung) ->
 
 
 def test_requeue_waits_two_hours_from_the_start_even_when_idle_all_along() -> None:
-    rules = AdviceRules(requeue_batch_s=3600)
+    rules = PlannerConfig(requeue_batch_s=3600)
     young = fresh(90, started_ms=NOW_MS - 100 * MINUTE_MS)
     assert clock_ms(Rung.REQUEUE, young, rules) == NOW_MS + 20 * MINUTE_MS
     assert standing(young, NOW_MS, LIMITS, rules).due is not Rung.REQUEUE

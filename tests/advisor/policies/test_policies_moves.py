@@ -11,12 +11,12 @@ from advisor.guard import approve
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState, Job, Phase, Project, Reservation, Use
 from advisor.policies import consolidate
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from advisor.steps import Move, Start
 from tests.advisor.policies.scene import GIB, HOUR_MS, NOW_MS, advised, cluster, gpu, job, observed
 
 AUTO = Limits(modes=dict.fromkeys(ActionClass, Mode.AUTO), actions_per_hour=None)
-RULES = AdviceRules()
+RULES = PlannerConfig()
 GPUS = [gpu(name, node=name[:2]) for name in ("n0/0", "n0/1", "n0/2", "n1/0")]
 
 

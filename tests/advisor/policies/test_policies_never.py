@@ -13,7 +13,7 @@ from advisor.limits import Limits, Mode
 from advisor.live.observed import Observed
 from advisor.model import ActionClass, ClusterState, Job, Phase, Telemetry, Use
 from advisor.policies import cap_memory, consolidate, pack, reclaim_idle, right_size
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from collector.model import GpuUuid, JobKind
 from tests.advisor.policies.scene import (
     GIB,
@@ -32,7 +32,7 @@ from tests.advisor.policies.scene import (
 )
 
 Answers = tuple[Advice | Abstain, ...]
-RULES, LIMITS = AdviceRules(), Limits()
+RULES, LIMITS = PlannerConfig(), Limits()
 
 
 def reclaimed(change: Callable[[Job], Job], state: Callable[[ClusterState], ClusterState]) -> Answers:

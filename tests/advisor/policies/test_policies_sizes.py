@@ -16,7 +16,7 @@ from advisor.model import ActionClass, Phase, Use
 from advisor.policies import cap_memory, consolidate, pack, right_size
 from advisor.policies.frameworks import launch_settings
 from advisor.policies.slices import slices_of
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from advisor.steps import CapAtNextLaunch, Move, ReleaseCaches, Start, Tell
 from advisor.transition import replay
 from collector.model import JobKind, Rung
@@ -34,7 +34,7 @@ from tests.advisor.policies.scene import (
     use,
 )
 
-RULES, LIMITS = AdviceRules(), Limits()
+RULES, LIMITS = PlannerConfig(), Limits()
 TOTAL = 80 * GIB
 
 

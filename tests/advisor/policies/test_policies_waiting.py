@@ -10,9 +10,9 @@ from advisor.limits import Limits
 from advisor.live.observed import Observed
 from advisor.model import ClusterState, Job, Phase, Profile, Use
 from advisor.policies import cap_memory, consolidate
-from advisor.policies.ending import Endings
+from advisor.policies.ending import RunLengths
 from advisor.policies.waiting import freeing, spared_s
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from tests.advisor.policies.scene import (
     GIB,
     H100,
@@ -27,7 +27,7 @@ from tests.advisor.policies.scene import (
     use,
 )
 
-RULES, LIMITS = AdviceRules(), Limits()
+RULES, LIMITS = PlannerConfig(), Limits()
 HOUR_S = 3600
 
 
@@ -39,7 +39,7 @@ def gang(gpus: int = 1, name: str = "gang", **changes: Any) -> Job:
 
 def waits(state: ClusterState, one: Job, ahead: Mapping[int, int] | None = None) -> float:
     """``ahead``: GPUs that those before it want, by the size of their gangs."""
-    return spared_s(freeing(state, 4 * HOUR_S, Endings.of()), one, ahead or {})
+    return spared_s(freeing(state, 4 * HOUR_S, RunLengths.of()), one, ahead or {})
 
 
 def test_a_gpu_is_free_when_the_last_job_on_it_has_ended_and_others_come_first() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from advisor.limits import Limits
 from advisor.live.protect import Protect
 from advisor.model import Job, Phase, Profile, Project
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from advisor.whatif.earned import Given
 from advisor.whatif.growth import backtest_growth
 from advisor.whatif.past import MOST_LOOKS, Holding, Installed, Moments, Past, Submitted
@@ -18,7 +18,7 @@ from advisor.whatif.replay import consented, everybody, what_if
 from collector.model import GpuUuid, JobId
 from tests.advisor.policies.scene import H100, VISION, gpu, job
 
-RULES = AdviceRules()
+RULES = PlannerConfig()
 DAY_MS, MINUTE_MS = 24 * 3_600_000, 60_000
 ZERO_MS = 1_800_000_000_000
 

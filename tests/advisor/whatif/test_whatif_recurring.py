@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from advisor.live.observed import IdleStretch
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from advisor.whatif.idle import let_go
 from advisor.whatif.recurring import DAY_MS, Recurring, recurring
 from collector.model import JobId, JobKind
 
 HOUR_MS = 3_600_000
 EVENING_MS = 1_793_145_600_000 + 20 * HOUR_MS
-RULES = AdviceRules()
+RULES = PlannerConfig()
 
 
 def night(day: int, hours: float = 11.0, **changes: object) -> IdleStretch:

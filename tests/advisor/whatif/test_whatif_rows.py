@@ -11,7 +11,7 @@ import pytest
 from advisor.model import ActionClass, Phase, Profile
 from advisor.register.kept import Change, write_changes
 from advisor.register.model import Elasticity, ExitReason, JobRecord, JobState
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from advisor.whatif.past import Past
 from advisor.whatif.replay import what_if
 from collector.model import GpuUuid, JobId
@@ -114,12 +114,12 @@ def test_what_a_job_said_it_needed_is_what_a_past_job_carries(seen: Past) -> Non
 
 
 def test_an_hour_of_waiting_beside_a_free_gpu_is_found(seen: Past) -> None:
-    found = next(row for row in what_if(seen, AdviceRules()).given if row.action == "schedule")
+    found = next(row for row in what_if(seen, PlannerConfig()).given if row.action == "schedule")
     assert (found.jobs, found.gpu_hours) == (1, pytest.approx(1.0))
 
 
 def test_growth_is_found_where_two_sizes_were_measured(seen: Past) -> None:
-    found = next(row for row in what_if(seen, AdviceRules()).given if row.action == "resize")
+    found = next(row for row in what_if(seen, PlannerConfig()).given if row.action == "resize")
     assert found.jobs == 1 and 0 < found.gpu_hours <= 2.0 * (1 / 0.6 - 1)
     still = replace(seen, submitted={LATE: seen.submitted[LATE]})
-    assert next(row for row in what_if(still, AdviceRules()).given if row.action == "resize").jobs == 0
+    assert next(row for row in what_if(still, PlannerConfig()).given if row.action == "resize").jobs == 0

@@ -9,7 +9,7 @@ import pytest
 from advisor.live.observed import IdleStretch, PastJob, Price
 from advisor.model import Job
 from advisor.register.pair_watch import Pair
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from advisor.whatif.earned import Foreseen, Given, error_of
 from advisor.whatif.fitting import backtest_memory, backtest_sizes
 from advisor.whatif.idle import backtest, pause_s
@@ -19,7 +19,7 @@ from advisor.whatif.replay import WhatIf, everybody, what_if
 from collector.model import JobId, JobKind, Rung
 from tests.advisor.policies.scene import GIB, H100, HOUR_MS, MINUTE_MS, NOW_MS, job, use
 
-RULES = AdviceRules()
+RULES = PlannerConfig()
 DAY_MS = 24 * HOUR_MS
 
 
@@ -92,7 +92,7 @@ def test_inference_is_never_paused() -> None:
 
 
 def test_nobody_is_paused_before_the_grace_is_over() -> None:
-    hasty = AdviceRules(tell_batch_s=3600, pause_batch_s=3600, grace_s=900)
+    hasty = PlannerConfig(tell_batch_s=3600, pause_batch_s=3600, grace_s=900)
     assert pause_s(JobKind.BATCH, hasty) == 4500
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from advisor.limits import Limits, Mode
 from advisor.live.observed import Observed
 from advisor.model import ActionClass, ClusterState, Gpu, Job, Node, Phase, Placement, Telemetry, Use
-from advisor.rules import AdviceRules
+from advisor.rules import PlannerConfig
 from analytics.model import Analysis, Coverage, Evidence, Finding, FindingKind, Unknown
 from collector.model import GpuUuid, Holder, JobId, JobKind, NodeName, Rung
 from service.alerts.facts import Facts
@@ -109,7 +109,7 @@ def facts(
         state=of,
         observed=Observed(analysis=analysis),
         limits=Limits(modes=modes or {}),
-        advice=AdviceRules(),
+        advice=PlannerConfig(),
         last_tick_ms=NOW_MS,
         places={uuid: f"{NODE}:{n}" for n, uuid in enumerate(GPUS)},
         newest_ms={NODE: (NOW_MS,) * 4},
