@@ -41,7 +41,7 @@ from bench.service import Figure, Service, cpu_s, figure, service, show  # noqa:
 from bench.using.people import Heard, person, reader, told  # noqa: E402
 from collector.attribution import effective  # noqa: E402
 from collector.clock import SystemClock  # noqa: E402
-from collector.loop import Loop, Ports, Timing  # noqa: E402
+from collector.loop import Loop, LoopDependencies, Timing  # noqa: E402
 from collector.simulated.cluster import SimulatedCluster  # noqa: E402
 from collector.store.database import open_store  # noqa: E402
 
@@ -138,7 +138,7 @@ def keep_days(folder: Path) -> None:
     step_ms = TICK_S * 1000
     clock = Stepped(now_ms() // step_ms * step_ms - KEPT_DAYS * DAY_S * 1000)
     with open_store(folder / "data" / "fallow.duckdb") as store:
-        ports = Ports(sources=(cluster.source(),), attribute=effective, sink=store.write_tick)
+        ports = LoopDependencies(sources=(cluster.source(),), attribute=effective, sink=store.write_tick)
         loop = Loop(ports, clock=clock, timing=Timing(tick_ms=step_ms))
         while clock.at_ms + step_ms <= now_ms():
             clock.at_ms += step_ms

@@ -56,7 +56,7 @@ class Attribute(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ports:
+class LoopDependencies:
     """What the loop is joined to. ``inventories`` are sources of allocations that are asked more seldom.
 
     The sink gets each whole tick and may block; its failure costs that tick, and is told to the next.
@@ -73,7 +73,7 @@ class Ports:
 class Loop:
     """Reads all sources each time ``tick_once`` is called; one caller at a time."""
 
-    def __init__(self, ports: Ports, *, clock: Clock, timing: Timing) -> None:
+    def __init__(self, ports: LoopDependencies, *, clock: Clock, timing: Timing) -> None:
         self._ending = threading.Event()
         asked = [(source, 0) for source in ports.sources]
         asked += [(source, timing.inventory_every_ms) for source in ports.inventories]

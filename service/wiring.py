@@ -155,10 +155,10 @@ def _loop(
     pace: "Timing | None" = None,
     given_out: "Mapping[str, Sequence[NodeName]] | None" = None,
 ) -> "Loop":
-    from collector.loop import Loop, Ports
+    from collector.loop import Loop, LoopDependencies
     from service.sources.making import make_attribute
 
-    ports = Ports(
+    ports = LoopDependencies(
         sources=sources.live,
         inventories=sources.inventories,
         given_out=given_out or {},

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsentParts:
+class ConsentDependencies:
     """``by_owners``: the site takes an owner's own yes; an owner's no is always taken."""
 
     book: ConsentStore
@@ -39,7 +39,7 @@ class ConsentParts:
 class Consents:
     """Joined to every look by ``complete``; ``observe`` is set once that is known. Safe from any thread."""
 
-    def __init__(self, parts: ConsentParts) -> None:
+    def __init__(self, parts: ConsentDependencies) -> None:
         self._parts = parts
         self._foreign: Mapping[JobId, Job] = {}
         self.observe: Callable[[], object] = lambda: None

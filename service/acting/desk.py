@@ -93,7 +93,7 @@ class Foreign(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Organs:
+class Dependencies:
     """What a desk sits between. ``projects`` are those that have projects below them: no place for jobs."""
 
     register: "Register"
@@ -119,7 +119,7 @@ class Organs:
 class Desk:
     """``service.api.port.Desk``; safe from any thread."""
 
-    def __init__(self, organs: Organs) -> None:
+    def __init__(self, organs: Dependencies) -> None:
         self._organs = organs
         self._register = organs.register
         self.holdings = organs.admission.holdings

@@ -28,9 +28,9 @@ from service.acting.activity import Activity
 from service.acting.admission import Admission
 from service.acting.applying import Applying
 from service.acting.books import Records, open_books
-from service.acting.consenting import Consenting, ConsentParts, Consents
+from service.acting.consenting import ConsentDependencies, Consenting, Consents
 from service.acting.cycle_frame import after_cycle, settling
-from service.acting.desk import Desk, Organs
+from service.acting.desk import Dependencies, Desk
 from service.acting.doubts import Doubts
 from service.acting.eyes import Eyes
 from service.acting.forced_end import ForcedEnd
@@ -48,7 +48,7 @@ from service.acting.metrics import acting_metrics
 from service.acting.observing import Observing
 from service.acting.orders import Orders
 from service.acting.pair_watching import PairWatching
-from service.acting.plans import PaperParts, Papers
+from service.acting.plans import ApprovalDependencies, Papers
 from service.acting.taking import Taking
 from service.advising import ask_policies, limits_of, site_of
 from service.alerts.notifier import LaunchedToo, MessageNotifier
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class ControlDependencies:
     """What acting stands on. ``simulated``: its GPUs are invented, and nothing real is ever done on them.
 
     ``last_tick`` is the newest tick in the store, UTC ms; ``trouble`` is told why the last cycle failed.
@@ -131,7 +131,7 @@ class Acting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Roots:
+class _Dependencies:
     """The organs that look at nothing by themselves; ``brief`` is the engine of who must not wait long.
 
     Both engines send what they tell as ``messages`` too; ``dispatch`` notes what was told late.
@@ -156,7 +156,7 @@ class _Roots:
     activity: Activity
 
 
-def join_acting(ground: Ground) -> Acting:
+def join_acting(ground: ControlDependencies) -> Acting:
     """The organs, joined and at rest; what a crash left open is settled first. Blocks. Raises StoreError."""
     roots = _roots(ground)
     hold_leased(ground.locks, roots.register)
@@ -182,7 +182,9 @@ def join_acting(ground: Ground) -> Acting:
     return Acting(desk, loop, applying, waiting, alerts, metrics=metrics)
 
 
-def _alerts(ground: Ground, roots: _Roots, observing: Observing, loop: ActingLoop) -> "AlertDesk":
+def _alerts(
+    ground: ControlDependencies, roots: _Dependencies, observing: Observing, loop: ActingLoop
+) -> "AlertDesk":
     """The alerts on what acting sees; from now on they carry its messages."""
     from service.alerts.asking import Eyes as AlertEyes
     from service.alerts.joining import join_alerts
@@ -201,7 +203,7 @@ def _alerts(ground: Ground, roots: _Roots, observing: Observing, loop: ActingLoo
     return alerts
 
 
-def _roots(ground: Ground) -> _Roots:
+def _roots(ground: ControlDependencies) -> _Dependencies:
     config, store, clock, acting = ground.config, ground.store, ground.clock, ground.config.acting
     register = open_register(store, clock, CommandSigner(lease_key(ground.folder)))
     limits = limits_of(config)
@@ -225,14 +227,16 @@ def _roots(ground: Ground) -> _Roots:
     activity, doubts = Activity(), Doubts(store, clock, register)
     register.listen(activity.job_changed)
     journal.listen(activity.action_begun, activity.action_settled)
-    return _Roots(
+    return _Dependencies(
         activity=activity,
         limits=limits,
         register=register,
         foreign=foreign,
         foreigners=foreigners,
         books=books,
-        consents=Consents(ConsentParts(book=book, register=register, clock=clock, by_owners=by_owners)),
+        consents=Consents(
+            ConsentDependencies(book=book, register=register, clock=clock, by_owners=by_owners)
+        ),
         doubts=doubts,
         admission=Admission(config),
         granting=granting,
@@ -257,7 +261,7 @@ def _roots(ground: Ground) -> _Roots:
     )
 
 
-def _observing(ground: Ground, roots: _Roots) -> Observing:
+def _observing(ground: ControlDependencies, roots: _Dependencies) -> Observing:
     """The look at the cluster; all that is known beside measurements and register comes to it, in order."""
     remembering = (
         roots.foreigners.complete,
@@ -285,7 +289,9 @@ def _observing(ground: Ground, roots: _Roots) -> Observing:
     )
 
 
-def _loop(ground: Ground, roots: _Roots, observing: Observing, settle: "Callable[[], None]") -> ActingLoop:
+def _loop(
+    ground: ControlDependencies, roots: _Dependencies, observing: Observing, settle: "Callable[[], None]"
+) -> ActingLoop:
     acting, limits, eyes = ground.config.acting, roots.limits, _eyes(ground, observing)
     parts = Parts(
         register=roots.register,
@@ -306,20 +312,24 @@ def _loop(ground: Ground, roots: _Roots, observing: Observing, settle: "Callable
     return ActingLoop(parts, pace)
 
 
-def _eyes(ground: Ground, observing: Observing) -> Eyes:
+def _eyes(ground: ControlDependencies, observing: Observing) -> Eyes:
     """One for each thread that looks: the loop's, and those that take reports and orders."""
     is_rehearsal = ground.config.rehearsal.speed != 1
     return Eyes(lambda: observing.taken, snapshot=ground.snapshot, is_rehearsal=is_rehearsal)
 
 
 def _organs(
-    ground: Ground, roots: _Roots, observing: Observing, loop: ActingLoop, applying: Applying
-) -> Organs:
+    ground: ControlDependencies,
+    roots: _Dependencies,
+    observing: Observing,
+    loop: ActingLoop,
+    applying: Applying,
+) -> Dependencies:
     config, journal, clock = ground.config, roots.books.journal, ground.clock
     orders, eyes = Orders(roots.local, journal, clock), _eyes(ground, observing)
     attended_s = config.foreign.attended_s / config.rehearsal.speed
     taking = Taking(observing.look, roots.limits, roots.books.switch.halt)
-    papers = PaperParts(
+    papers = ApprovalDependencies(
         books=roots.books,
         limits=roots.limits,
         observe=observing.look,
@@ -328,7 +338,7 @@ def _organs(
         taking=taking,
         against=roots.consents.against,
     )
-    return Organs(
+    return Dependencies(
         register=roots.register,
         store=ground.store,
         clock=clock,

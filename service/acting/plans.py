@@ -38,7 +38,7 @@ MOST_SNOOZE_HOURS = 24 * 366
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PaperParts:
+class ApprovalDependencies:
     """What plans are applied with. ``observe`` may be called from any thread."""
 
     books: Records
@@ -54,7 +54,7 @@ class PaperParts:
 class Papers:
     """``service.acting.desk.Papers``; safe from any thread."""
 
-    def __init__(self, parts: PaperParts) -> None:
+    def __init__(self, parts: ApprovalDependencies) -> None:
         self._parts = parts
         self._books = parts.books
 

@@ -62,7 +62,7 @@ SIMULATED = "This is about a simulated cluster: its GPUs, people and jobs are in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class AlertDependencies:
     """What the alerts stand on. ``clock`` is the calendar of cases, ``machine`` that of the outbox."""
 
     config: AlertsConfig
@@ -83,7 +83,7 @@ class Ground:
 class AlertDesk:
     """One for a service."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: AlertDependencies) -> None:
         self._ground = ground
         self._patience = patience_of(ground.config)
         self._docket: Docket | None = None

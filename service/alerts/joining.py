@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from collector.clock import SystemClock
 from service.alerts.asking import Eyes, facts_of
 from service.alerts.book import AlertBook
-from service.alerts.desk import AlertDesk, Ground
+from service.alerts.desk import AlertDependencies, AlertDesk
 from service.daemon.state import Chore
 from service.delivery.addresses import address_of
 from service.delivery.glance import Undelivered
@@ -42,7 +42,7 @@ def join_alerts(
     """
     undelivered = Undelivered(store.folder, SystemClock())
     return AlertDesk(
-        Ground(
+        AlertDependencies(
             config=replace(config.alerts, owners=False) if eyes.simulated else config.alerts,
             delivery=config.delivery,
             book=AlertBook(store),

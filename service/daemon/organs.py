@@ -17,7 +17,7 @@ from collector.clock import Clock, SystemClock
 from collector.store.export import ExportBounds
 from service import wiring
 from service.acting.gpu_locks import GpuLocks, lock_folder
-from service.acting.joining import Acting, Ground, join_acting
+from service.acting.joining import Acting, ControlDependencies, join_acting
 from service.acting.metrics import ServiceFacts, service_exposition
 from service.alerts.fallback import DirectSender, FallbackAlerts
 from service.api.app import Acting as Doors
@@ -221,7 +221,7 @@ def _acting(
     """The acting half, at rest; a recording that is played has none: what it shows is long over."""
     if body.beat is None:
         return None
-    ground = Ground(
+    ground = ControlDependencies(
         config=orders.config,
         store=store,
         clock=clock,

@@ -7,7 +7,7 @@ from collector.clock import SystemClock
 from collector.dcgm.readout import read_out
 from collector.dcgm.text import parse
 from collector.dcgm.vocabulary import is_known
-from collector.loop import Loop, Ports, Timing
+from collector.loop import Loop, LoopDependencies, Timing
 from collector.model import (
     Allocation,
     ClaimSource,
@@ -175,7 +175,9 @@ def test_through_loop_and_store_it_is_one_gpu_even_while_nvml_is_silent(tmp_path
         def sink(tick: Tick) -> None:
             store.write_tick(tick)
 
-        ports = Ports(sources=[exporter, driver], attribute=lambda readings, now_ms: None, sink=sink)
+        ports = LoopDependencies(
+            sources=[exporter, driver], attribute=lambda readings, now_ms: None, sink=sink
+        )
         loop = Loop(ports, clock=SystemClock(), timing=Timing())
         loop.tick_once()
         driver.reading = None

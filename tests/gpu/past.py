@@ -78,7 +78,7 @@ def said_of(reading: Reading) -> tuple[list[dict[str, Any]], list[dict[str, Any]
 
 
 def _stored(reading: Reading, data: Path) -> None:
-    from collector.loop import Loop, Ports, Timing
+    from collector.loop import Loop, LoopDependencies, Timing
     from collector.store.database import open_store
     from service.config.file import load
     from service.judging import judge_imported
@@ -92,7 +92,9 @@ def _stored(reading: Reading, data: Path) -> None:
     assert isinstance(seen, Reading)
     clock = Hands(time.time_ns() // 10**6 - TICK_MS * TICKS)
     with open_store(data / "fallow.duckdb") as store:
-        ports = Ports(sources=(Kept(seen),), attribute=make_attribute(config), sink=store.write_tick)
+        ports = LoopDependencies(
+            sources=(Kept(seen),), attribute=make_attribute(config), sink=store.write_tick
+        )
         loop = Loop(ports, clock=clock, timing=Timing(tick_ms=TICK_MS))
         for _ in range(TICKS):
             loop.tick_once()

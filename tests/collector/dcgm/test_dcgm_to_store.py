@@ -6,7 +6,7 @@ import pytest
 
 from collector.attribution import Attribution, attribute
 from collector.dcgm.source import DcgmSettings, dcgm_source
-from collector.loop import Loop, Ports, Timing
+from collector.loop import Loop, LoopDependencies, Timing
 from collector.model import Reading
 from tests.collector.dcgm.loopback import serving, text
 from tests.stores import open_store
@@ -40,7 +40,7 @@ def stored(capture: str, path: Path) -> list[tuple[object, ...]]:
     clock = Standing()
     with serving(lambda *_: text(capture)) as url, open_store(path) as store:
         source = dcgm_source(DcgmSettings(urls=(url,)))
-        ports = Ports(
+        ports = LoopDependencies(
             sources=(source,),
             attribute=attributed,
             sink=store.write_tick,

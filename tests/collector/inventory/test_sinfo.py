@@ -9,7 +9,7 @@ import pytest
 from analytics.query import run
 from collector.attribution import effective
 from collector.inventory.sinfo import node_states, parsed
-from collector.loop import Loop, Ports, Timing
+from collector.loop import Loop, LoopDependencies, Timing
 from collector.model import (
     ClaimSource,
     Holder,
@@ -105,7 +105,7 @@ def play(store: Store, minutes: int, slurm: Scripted, clock: HandClock, *, knows
     nvml = Scripted("nvml", two_gpus)
     with store.reader() as reader:
         known = given_out(reader, clock.now_ms()) if knows else {}
-    ports = Ports(
+    ports = LoopDependencies(
         sources=(nvml,), inventories=(slurm,), given_out=known, attribute=effective, sink=store.write_tick
     )
     loop = Loop(ports, clock=clock, timing=Timing(tick_ms=30_000))
@@ -188,7 +188,7 @@ def test_gpu_of_a_node_that_is_down_and_silent_is_withheld_unless_a_job_has_it(
         return Reading(source="slurm", at_ms=at_ms, claims=(claim(N2, 1),) if claimed else (), nodes=nodes)
 
     with open_store(at_path(tmp_path)) as store:
-        ports = Ports(
+        ports = LoopDependencies(
             sources=(Scripted("nvml", one), Scripted("dcgm", other)),
             inventories=(Scripted("slurm", slurm),),
             attribute=effective,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from collector.attribution import Attribution, effective
-from collector.loop import Hurried, Loop, Ports, Timing
+from collector.loop import Hurried, Loop, LoopDependencies, Timing
 from collector.model import (
     Allocation,
     ClaimSource,
@@ -91,7 +91,7 @@ def make(
     timing: Timing = PATIENT,
 ) -> tuple[Loop, HandClock]:
     clock = HandClock()
-    ports = Ports(sources=sources, inventories=inventories, attribute=effective, sink=sink)
+    ports = LoopDependencies(sources=sources, inventories=inventories, attribute=effective, sink=sink)
     return Loop(ports, clock=clock, timing=timing), clock
 
 
@@ -294,7 +294,7 @@ def test_simulated_cluster_through_the_loop_into_the_store(tmp_path: Path) -> No
     cluster = SimulatedCluster(seed=3, nodes=1, gpus_per_node=4)
     clock = HandClock(at_ms=START_MS)
     with open_store(tmp_path / "fallow.duckdb") as store:
-        ports = Ports(sources=(cluster.source(),), attribute=effective, sink=store.write_tick)
+        ports = LoopDependencies(sources=(cluster.source(),), attribute=effective, sink=store.write_tick)
         loop = Loop(ports, clock=clock, timing=PATIENT)
         for _ in range(30):
             loop.tick_once()

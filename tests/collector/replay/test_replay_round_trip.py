@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from collector.attribution import effective
-from collector.loop import Loop, Ports, Timing
+from collector.loop import Loop, LoopDependencies, Timing
 from collector.replay.errors import RecordingUnreadable
 from collector.replay.open import open_recording
 from collector.replay.recording import histories
@@ -86,7 +86,7 @@ def test_the_loop_on_a_recorded_clock_leaves_what_history_leaves(exported: Path,
     source = ReplaySource(recording)
 
     with open_store(exported.with_name("first.duckdb")) as first, open_store(tmp_path / "c.duckdb") as second:
-        ports = Ports(sources=(source,), attribute=effective, sink=second.write_tick)
+        ports = LoopDependencies(sources=(source,), attribute=effective, sink=second.write_tick)
         loop = Loop(ports, clock=clock, timing=Timing(tick_ms=STEP_MS))
         while not source.finished:
             clock.sleep(STEP_MS / 1000)

@@ -37,7 +37,7 @@ from collector.model import Gpu, GpuSample, GpuUuid, JobId, NodeName, Reading, R
 from collector.store.database import Store
 from collector.store.judgements import Judgement
 from service.acting.errors import ActingError
-from service.acting.joining import Acting, Ground, join_acting
+from service.acting.joining import Acting, ControlDependencies, join_acting
 from service.api.port import Caller, Role
 from service.config.model import ActingConfig, Config, LimitsConfig
 from tests.stores import open_store
@@ -134,7 +134,7 @@ def stage(
                 troubles.append(found)
 
         acting = join_acting(
-            Ground(
+            ControlDependencies(
                 config=config,
                 store=store,
                 clock=SystemClock(),

@@ -15,7 +15,7 @@ from advisor.register.register import open_register
 from advisor.steps import Action, Pause
 from collector.clock import SystemClock
 from collector.model import JobId
-from service.acting.consenting import Consenting, ConsentParts, Consents
+from service.acting.consenting import ConsentDependencies, Consenting, Consents
 from service.acting.errors import BadOrder, NotAllowed, UnknownJob
 from service.api.port import OwnWord
 from service.config.deciding import ConsentConfig
@@ -110,7 +110,7 @@ def test_a_step_that_was_approved_is_not_done_once_its_owner_has_said_no(tmp_pat
         job = JobId(running(there))
         engine, step, clock = Noting(), Pause(job=job), SystemClock()
         book, register = ConsentStore(there.store, clock), open_register(there.store, clock)
-        consents = Consents(ConsentParts(book=book, register=register, clock=clock))
+        consents = Consents(ConsentDependencies(book=book, register=register, clock=clock))
         consenting = Consenting(engine, consents.against)
         assert consenting.do(step) == Done()
         there.desk.consent(ANNA, OwnWord(kinds={Kind.PAUSE: False}))

@@ -20,7 +20,7 @@ from service.acting.applying import Applying
 from service.acting.books import Records, open_books
 from service.acting.errors import ActingError, BadOrder, NotAllowed, UnknownJob, WrongState
 from service.acting.foreign_orders import ExternalJobOrders
-from service.acting.plans import PaperParts, Papers
+from service.acting.plans import ApprovalDependencies, Papers
 from service.acting.taking import Taking
 from service.api.port import Caller, Role
 from tests.advisor.journal.journal_parts import HOUR_MS, Hands, calm, cluster
@@ -45,7 +45,7 @@ class Rig:
         self.books: Records = open_books(store, self.clock, folder, lambda job: None)
         self.applying = Applying(self, self.books.journal, self.clock)
         self.papers = Papers(
-            PaperParts(
+            ApprovalDependencies(
                 books=self.books,
                 limits=limits,
                 observe=self.observe,

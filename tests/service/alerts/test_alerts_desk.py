@@ -20,7 +20,7 @@ from advisor.register.foreign import ExternalJobStore
 from analytics.query import run
 from collector.store.database import Store
 from service.alerts.book import LOST_MS, AlertBook
-from service.alerts.desk import AlertDesk, Ground
+from service.alerts.desk import AlertDependencies, AlertDesk
 from service.alerts.facts import Facts
 from service.config.alerting import AlertsConfig, ReceiverConfig
 from service.config.telling import DeliveryConfig
@@ -86,7 +86,7 @@ class Office:
         """As after a restart: nothing is remembered but what lies in the store and the outbox."""
         self.outbox = Outbox(self.folder, lambda receiver: address_of(receiver, self.delivery, {}))
         self.desk = AlertDesk(
-            Ground(
+            AlertDependencies(
                 config=self.config,
                 delivery=self.delivery,
                 book=AlertBook(self.store),
