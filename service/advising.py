@@ -36,7 +36,7 @@ class CannotAdvise(Trouble):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desk:
+class AdviceContext:
     """What was decided about the live cluster, and how the guard rules on it.
 
     ``places`` maps ``node:index`` to a GPU; ``currency`` is ``None`` without prices.
@@ -50,7 +50,7 @@ class Desk:
     currency: str | None
 
 
-def consult(client: "Client", config: "Config", wanted: "Sequence[Job]" = ()) -> Desk:
+def consult(client: "Client", config: "Config", wanted: "Sequence[Job]" = ()) -> AdviceContext:
     """Read the live cluster, ask every policy, plan, and ask the guard. Blocks.
 
     ``wanted`` are jobs that wait, which nobody but the caller knows of. Raises ``ClientError`` and
@@ -86,7 +86,7 @@ def consult(client: "Client", config: "Config", wanted: "Sequence[Job]" = ()) ->
         for row in client.rows("gpus_now")
         if row["gpu_place"] is not None and row["uuid"] in state.gpus
     }
-    return Desk(
+    return AdviceContext(
         said=Said(state=state, observed=live.observed, answers=answers, plan=plan),
         ruling=approve(plan, state, limits),
         limits=limits,

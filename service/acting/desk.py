@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from service.acting.taking import Taking
 
 
-class Papers(Protocol):
+class Approvals(Protocol):
     """Plans, the journal and the switch, as ``service.acting.plans`` has them."""
 
     def plans(self, caller: Caller) -> list[Row]:
@@ -104,7 +104,7 @@ class Dependencies:
     taking: "Taking"
     loop: "ActingLoop"
     observe: "Callable[[], ClusterState]"
-    papers: Papers
+    papers: Approvals
     foreign: Foreign
     keeping: Keeping
     consents: "Consents"
@@ -116,7 +116,7 @@ class Dependencies:
     agree: "Agree | None" = None
 
 
-class Desk:
+class JobCommands:
     """``service.api.port.Desk``; safe from any thread."""
 
     def __init__(self, organs: Dependencies) -> None:

@@ -30,7 +30,7 @@ from service.acting.applying import Applying
 from service.acting.books import Records, open_books
 from service.acting.consenting import ConsentDependencies, Consenting, Consents
 from service.acting.cycle_frame import after_cycle, settling
-from service.acting.desk import Dependencies, Desk
+from service.acting.desk import Dependencies, JobCommands
 from service.acting.doubts import Doubts
 from service.acting.eyes import Eyes
 from service.acting.forced_end import ForcedEnd
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from advisor.register.register import Register
     from collector.clock import Clock
     from collector.store.database import Store
-    from service.alerts.desk import AlertDesk
+    from service.alerts.desk import AlertEvaluator
     from service.config.model import Config
     from service.daemon.state import Chore
 
@@ -95,11 +95,11 @@ class Acting:
 
     def __init__(
         self,
-        desk: Desk,
+        desk: JobCommands,
         loop: ActingLoop,
         applying: Applying,
         waiting: tuple[LocalEngine | ExternalEngine, ...],
-        alerts: "Callable[[], AlertDesk]",
+        alerts: "Callable[[], AlertEvaluator]",
         *,
         metrics: Callable[[], bytes] = bytes,
     ) -> None:
@@ -168,7 +168,7 @@ def join_acting(ground: ControlDependencies) -> Acting:
     loop = _loop(ground, roots, observing, settle)
     roots.admission.state = lambda: loop.state
     applying = Applying(roots.engine, roots.books.journal, ground.clock)
-    desk = Desk(_organs(ground, roots, observing, loop, applying))
+    desk = JobCommands(_organs(ground, roots, observing, loop, applying))
     waiting = (roots.local, roots.foreigners.engine)
     alerts = partial(_alerts, ground, roots, observing, loop)
     metrics = acting_metrics(
@@ -184,7 +184,7 @@ def join_acting(ground: ControlDependencies) -> Acting:
 
 def _alerts(
     ground: ControlDependencies, roots: _Dependencies, observing: Observing, loop: ActingLoop
-) -> "AlertDesk":
+) -> "AlertEvaluator":
     """The alerts on what acting sees; from now on they carry its messages."""
     from service.alerts.asking import Eyes as AlertEyes
     from service.alerts.joining import join_alerts

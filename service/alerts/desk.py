@@ -80,7 +80,7 @@ class AlertDependencies:
     """Told how each delivery ended: ``None``, or what is wrong with it."""
 
 
-class AlertDesk:
+class AlertEvaluator:
     """One for a service."""
 
     def __init__(self, ground: AlertDependencies) -> None:

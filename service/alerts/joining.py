@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from collector.clock import SystemClock
 from service.alerts.asking import Eyes, facts_of
 from service.alerts.book import AlertBook
-from service.alerts.desk import AlertDependencies, AlertDesk
+from service.alerts.desk import AlertDependencies, AlertEvaluator
 from service.daemon.state import Chore
 from service.delivery.addresses import address_of
 from service.delivery.glance import Undelivered
@@ -35,13 +35,13 @@ def join_alerts(
     clock: "Clock",
     eyes: Eyes,
     delivered: Callable[[str | None], None] = lambda trouble: None,
-) -> AlertDesk:
+) -> AlertEvaluator:
     """The alerts of one store, at rest. People of a simulated cluster are not sent anything.
 
     ``delivered`` is told how each round of deliveries ended.
     """
     undelivered = Undelivered(store.folder, SystemClock())
-    return AlertDesk(
+    return AlertEvaluator(
         AlertDependencies(
             config=replace(config.alerts, owners=False) if eyes.simulated else config.alerts,
             delivery=config.delivery,
@@ -64,6 +64,6 @@ def _overdue(count: int, oldest_s: float | None) -> str | None:
     return f"{messages} for {oldest_s / 60:.0f} min to be taken; `fallow alerts` says by whom"
 
 
-def chore_of(desk: AlertDesk) -> Chore:
+def chore_of(desk: AlertEvaluator) -> Chore:
     """The looks and letters of a desk, as a chore of the service."""
     return Chore(name="alerts", every_s=EVERY_S, first_after_s=FIRST_AFTER_S, work=desk.work)

@@ -34,7 +34,7 @@ from service.api.orders import (
     ResizeOrder,
     SubmissionOrder,
 )
-from service.api.port import Caller, Desk, Listed, Which
+from service.api.port import Caller, ControlInterface, Listed, Which
 from service.api.roles import RuledRoute, caller_of
 from service.api.stream import NDJSON, Closing, Streams, Telling
 from service.api.turns import Ending, Turn, Turns, bounded_as
@@ -118,7 +118,7 @@ class Hands:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def acting_routes(desk: Desk, hands: Hands, closing: Closing) -> APIRouter:
+def acting_routes(desk: ControlInterface, hands: Hands, closing: Closing) -> APIRouter:
     """All of them."""
     router = APIRouter(prefix="/v1", route_class=RuledRoute, responses=answers.REFUSALS)
     _whoami(router)
@@ -137,7 +137,7 @@ def _whoami(router: APIRouter) -> None:
         return JSONResponse({"name": asker.name, "uid": asker.uid, "role": asker.role.value})
 
 
-def _jobs(router: APIRouter, desk: Desk, hands: Hands, closing: Closing) -> None:
+def _jobs(router: APIRouter, desk: ControlInterface, hands: Hands, closing: Closing) -> None:
     streams = Streams()
 
     @router.get("/jobs", summary="Submitted jobs, the newest first", responses=answers.listed(answers.Job))
@@ -184,7 +184,7 @@ def _jobs(router: APIRouter, desk: Desk, hands: Hands, closing: Closing) -> None
         return await _answer(hands, asker, lambda: desk.report(asker, JobId(job), said, nonce))
 
 
-def _orders(router: APIRouter, desk: Desk, hands: Hands) -> None:
+def _orders(router: APIRouter, desk: ControlInterface, hands: Hands) -> None:
     done = answers.of(answers.Done, 202)
 
     @router.post("/jobs/{job:path}/pause", summary="Give the GPUs back, go on later", responses=done)
@@ -225,7 +225,7 @@ def _orders(router: APIRouter, desk: Desk, hands: Hands) -> None:
         return await _shown(hands, asker, lambda: desk.job(asker, JobId(job)))
 
 
-def _consents(router: APIRouter, desk: Desk, hands: Hands) -> None:
+def _consents(router: APIRouter, desk: ControlInterface, hands: Hands) -> None:
     @router.get(
         "/consents",
         summary="What owners allow with their jobs: a row a job and kind, and by whose word",
@@ -239,7 +239,7 @@ def _consents(router: APIRouter, desk: Desk, hands: Hands) -> None:
         return await _answer(hands, asker, lambda: desk.consent(asker, order.said()))
 
 
-def _lists(router: APIRouter, desk: Desk, hands: Hands) -> None:
+def _lists(router: APIRouter, desk: ControlInterface, hands: Hands) -> None:
     @router.get("/queue", summary="The jobs that wait, in order", responses=answers.listed(answers.Waiting))
     async def queue(asker: Asker, limit: Limit = 1_000) -> Response:
         return await _listed(hands, asker, lambda: desk.queue(asker, limit))
@@ -249,7 +249,7 @@ def _lists(router: APIRouter, desk: Desk, hands: Hands) -> None:
         return await _shown(hands, asker, lambda: desk.leases(asker))
 
 
-def _plans(router: APIRouter, desk: Desk, hands: Hands) -> None:
+def _plans(router: APIRouter, desk: ControlInterface, hands: Hands) -> None:
     @router.get("/plans", summary="Plans, those that wait first", responses=answers.of(list[answers.Plan]))
     async def plans(asker: Asker) -> Response:
         return await _shown(hands, asker, lambda: desk.plans(asker))
@@ -266,7 +266,7 @@ def _plans(router: APIRouter, desk: Desk, hands: Hands) -> None:
         )
 
 
-def _journal(router: APIRouter, desk: Desk, hands: Hands) -> None:
+def _journal(router: APIRouter, desk: ControlInterface, hands: Hands) -> None:
     @router.get("/actions", summary="The journal, the newest first", responses=answers.of(list[answers.Act]))
     async def actions(
         asker: Asker, since_ms: Annotated[int | None, Query(ge=0, le=MOST_MS)] = None, job: Filter = None

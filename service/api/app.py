@@ -22,13 +22,13 @@ from service.api.acting import Hands, acting_routes, seen_whole
 from service.api.answers import REFUSALS, Refusal
 from service.api.audit import Audit
 from service.api.export import pieces
-from service.api.export_desk import ExportDesk
+from service.api.export_desk import ExportQueue
 from service.api.gate import App, GateRules, gate
 from service.api.orders import MEANT, MOST_MS, shown
 from service.api.page import page
-from service.api.port import Desk, Role
+from service.api.port import ControlInterface, Role
 from service.api.privacy import concealed, concealed_answer, concealed_metrics
-from service.api.queries import QueryDesk
+from service.api.queries import QueryRunner
 from service.api.roles import RuledRoute, caller_of, methods_at
 from service.api.simulated import marked, marked_table
 from service.api.stream import Closing
@@ -93,7 +93,7 @@ ACTING: tuple[tuple[type[errors.ActingError], str], ...] = (
 class Acting:
     """The desk that orders go to, the threads that carry them, and the end of all streams."""
 
-    desk: Desk
+    desk: ControlInterface
     hands: Hands
     closing: Closing
 
@@ -107,10 +107,10 @@ class Answers:
     all invented, and each answer says so.
     """
 
-    desk: QueryDesk
+    desk: QueryRunner
     run: Callable[[Any, str, dict[str, object]], Any]
     catalogue: Callable[[], list[dict[str, object]]]
-    exports: ExportDesk
+    exports: ExportQueue
     imports: Imports
     questions: Turns
     metrics: Callable[[], bytes]

@@ -14,7 +14,7 @@ AT_ONCE = 2
 IN_LINE = 4
 
 
-class ExportDesk:
+class ExportQueue:
     """Threads of its own, and a line for each person. On the event loop alone."""
 
     def __init__(self, exports: Exports) -> None:

@@ -1,7 +1,8 @@
 """What the HTTP door asks of those who act, and who asks: the one place where routes and desk meet.
 
-Plain Python without a web framework: the desk imports ``Caller`` from here, the routes call a ``Desk``. Who a
-caller is was settled before (``service.api.identity``): by the kernel on the Unix socket, by a token on TCP.
+Plain Python without a web framework: the desk imports ``Caller`` from here, the routes call a
+``ControlInterface``. Who a caller is was settled before (``service.api.identity``): by the kernel on the Unix
+socket, by a token on TCP.
 """
 
 import os
@@ -95,7 +96,7 @@ class Listed:
     total: int
 
 
-class Desk(Protocol):
+class ControlInterface(Protocol):
     """What can be asked and ordered; a method a route of docs/api.md. Safe from any thread.
 
     Every method but ``directives`` and ``sign_of_life`` may block for a commit, and is called on a thread of

@@ -15,7 +15,7 @@ from service.client.errors import QueryTooSlow, ServiceBusy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeskLimits:
+class QueryLimits:
     """What readers may take together: threads, waiting questions, seconds for one question."""
 
     threads: int
@@ -23,10 +23,10 @@ class DeskLimits:
     timeout_s: float
 
 
-class QueryDesk:
+class QueryRunner:
     """Takes a question from the event loop, answers it on a thread of its own pool."""
 
-    def __init__(self, *, reader: Callable[[], Any], limits: DeskLimits) -> None:
+    def __init__(self, *, reader: Callable[[], Any], limits: QueryLimits) -> None:
         self._reader = reader
         self._limits = limits
         self._waiting = 0

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from service.advice_rows import abstain_row, advice_row
-from service.advising import Desk, consult
+from service.advising import AdviceContext, consult
 from service.cli import advice_lines, words
 from service.cli.asking import asked
 from service.cli.screen import console, print_json
@@ -54,7 +54,7 @@ def run(flags: argparse.Namespace) -> int:
     return 0
 
 
-def _heading(desk: Desk, advised: "list[Advice]") -> str:
+def _heading(desk: AdviceContext, advised: "list[Advice]") -> str:
     at = datetime.fromtimestamp(desk.said.state.as_of_ms / 1000).astimezone()
     count = f"{len(advised)} piece{'' if len(advised) == 1 else 's'} of advice"
     if not advised:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.padding import Padding
 
 from service.advice_rows import advice_row, step_row
-from service.advising import Desk, consult
+from service.advising import AdviceContext, consult
 from service.cli import advice_lines
 from service.cli.asking import asked, asked_to_act
 from service.cli.ended import ended
@@ -81,7 +81,7 @@ def _runs(client: Client, job: str, pages: Mapping[str, str]) -> tuple[str, ...]
     return told_runs(runs_of(client.rows_if_kept("run_ids", job=job) or (), pages))
 
 
-def _draw(found: "Explanation", desk: Desk) -> None:
+def _draw(found: "Explanation", desk: AdviceContext) -> None:
     screen = console()
     screen.print(f"{found.kind} {found.name}", style="bold")
     for fact in found.facts:
@@ -102,7 +102,7 @@ def _draw(found: "Explanation", desk: Desk) -> None:
         screen.print(Padding(line, (0, 0, 0, 2), expand=False))
 
 
-def _row(found: "Explanation", desk: Desk) -> dict[str, Any]:
+def _row(found: "Explanation", desk: AdviceContext) -> dict[str, Any]:
     return {
         "kind": found.kind,
         "name": found.name,

@@ -6,7 +6,7 @@ from typing import Any
 from rich.text import Text
 
 from service.advice_rows import step_row
-from service.advising import Desk, consult, newest, parse_want
+from service.advising import AdviceContext, consult, newest, parse_want
 from service.cli import advice_lines, words
 from service.cli.asking import asked, asked_to_act
 from service.cli.paper_words import plan_lines
@@ -75,7 +75,7 @@ def _draw_waiting(waiting: list[dict[str, Any]], screen: Any) -> None:
             screen.print(line)
 
 
-def _heading(desk: Desk) -> str:
+def _heading(desk: AdviceContext) -> str:
     plan = desk.said.plan
     approved = len(desk.ruling.approved.steps)
     if not plan.steps:
@@ -87,11 +87,11 @@ def _heading(desk: Desk) -> str:
     )
 
 
-def _refused(desk: Desk) -> dict[Any, str]:
+def _refused(desk: AdviceContext) -> dict[Any, str]:
     return {each.step: each.reason for each in desk.ruling.refused if each.step is not None}
 
 
-def _rows(desk: Desk) -> list[dict[str, Any]]:
+def _rows(desk: AdviceContext) -> list[dict[str, Any]]:
     held = _refused(desk)
     steps = [
         {"step": number, **step_row(step), "approved": step not in held, "held_back": held.get(step)}
@@ -111,7 +111,7 @@ def _rows(desk: Desk) -> list[dict[str, Any]]:
     return [*steps, *refused]
 
 
-def _projects(desk: Desk) -> Any:
+def _projects(desk: AdviceContext) -> Any:
     """What every project and those below it are guaranteed, deserve now and would hold after the plan."""
     from advisor.arithmetic.projects import allocated, tree_of, upward
 

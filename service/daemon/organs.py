@@ -24,8 +24,8 @@ from service.api.app import Acting as Doors
 from service.api.app import Answers
 from service.api.audit import Audit
 from service.api.export import LEAST_FREE_BYTES, Exports, sweep
-from service.api.export_desk import ExportDesk
-from service.api.queries import DeskLimits, QueryDesk
+from service.api.export_desk import ExportQueue
+from service.api.queries import QueryLimits, QueryRunner
 from service.api.stream import Closing
 from service.client.answer import answer, catalogue
 from service.config.model import Config
@@ -138,10 +138,10 @@ def _answers(config: Config, store: Any) -> Callable[[Any, str, dict[str, object
     return Mending(bounded, store.mend_sealed, time.monotonic).answer
 
 
-def _exports(config: Config, store: Any, data: Path) -> ExportDesk:
+def _exports(config: Config, store: Any, data: Path) -> ExportQueue:
     sweep(data)
     bounds = ExportBounds(most_bytes=round(config.api.export_gib * 2**30), least_free_bytes=LEAST_FREE_BYTES)
-    return ExportDesk(
+    return ExportQueue(
         Exports(write=lambda out, kind, span: write_export(store, out, kind, span, bounds), folder=data)
     )
 
@@ -277,10 +277,10 @@ def _room(data: Path) -> str:
     return f"{free / 2**20:,.0f} MiB of room for {data}"
 
 
-def _desk(config: Config, store: Any) -> QueryDesk:
+def _desk(config: Config, store: Any) -> QueryRunner:
     api = config.api
-    limits = DeskLimits(threads=api.query_threads, queue=api.query_queue, timeout_s=api.query_timeout_s)
-    return QueryDesk(reader=store.reader, limits=limits)
+    limits = QueryLimits(threads=api.query_threads, queue=api.query_queue, timeout_s=api.query_timeout_s)
+    return QueryRunner(reader=store.reader, limits=limits)
 
 
 def _health(pulse: Pulse, now_ms: int) -> dict[str, object]:

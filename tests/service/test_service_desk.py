@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from collector.store.database import Store
-from service.api.queries import DeskLimits, QueryDesk
+from service.api.queries import QueryLimits, QueryRunner
 from service.client.errors import QueryTooSlow, ServiceBusy
 from tests.stores import open_store
 
@@ -37,7 +37,7 @@ def test_query_past_its_limit_is_interrupted_and_its_thread_is_free_again(store:
             await desk.ask(endless)
         return await desk.ask(lambda connection: str(connection.execute("SELECT 42").fetchone()).encode())
 
-    desk = QueryDesk(reader=store.reader, limits=DeskLimits(threads=1, queue=4, timeout_s=0.2))
+    desk = QueryRunner(reader=store.reader, limits=QueryLimits(threads=1, queue=4, timeout_s=0.2))
     desk_answer = asyncio.run(ask())
     assert ended.wait(5), "DuckDB went on"
     assert desk_answer == b"(42,)"
@@ -58,7 +58,7 @@ def test_full_queue_refuses_at_once_and_recovers(store: Store) -> None:
         let_go.set()
         return await asyncio.gather(*crowd), await desk.ask(lambda _: b"again")
 
-    desk = QueryDesk(reader=store.reader, limits=DeskLimits(threads=2, queue=1, timeout_s=20))
+    desk = QueryRunner(reader=store.reader, limits=QueryLimits(threads=2, queue=1, timeout_s=20))
     assert asyncio.run(ask()) == ([b"done"] * 3, b"again")
 
 
@@ -83,6 +83,6 @@ def test_question_that_waited_past_its_limit_is_never_begun(store: Store) -> Non
         let_go.set()
         assert await desk.ask(lambda _: b"fine") == b"fine"
 
-    desk = QueryDesk(reader=store.reader, limits=DeskLimits(threads=1, queue=5, timeout_s=0.3))
+    desk = QueryRunner(reader=store.reader, limits=QueryLimits(threads=1, queue=5, timeout_s=0.3))
     asyncio.run(ask())
     assert begun == []

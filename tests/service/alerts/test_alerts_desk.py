@@ -20,7 +20,7 @@ from advisor.register.foreign import ExternalJobStore
 from analytics.query import run
 from collector.store.database import Store
 from service.alerts.book import LOST_MS, AlertBook
-from service.alerts.desk import AlertDependencies, AlertDesk
+from service.alerts.desk import AlertDependencies, AlertEvaluator
 from service.alerts.facts import Facts
 from service.config.alerting import AlertsConfig, ReceiverConfig
 from service.config.telling import DeliveryConfig
@@ -76,7 +76,7 @@ class Office:
     clock: Hands = field(default_factory=Hands)
     jobs: tuple[Job, ...] = ()
     modes: dict[ActionClass, Mode] = field(default_factory=dict)
-    desk: AlertDesk = field(init=False)
+    desk: AlertEvaluator = field(init=False)
 
     def __post_init__(self) -> None:
         self.delivery = replace(self.delivery, routes={"ops": (self.hook.address,)})
@@ -85,7 +85,7 @@ class Office:
     def reborn(self) -> None:
         """As after a restart: nothing is remembered but what lies in the store and the outbox."""
         self.outbox = Outbox(self.folder, lambda receiver: address_of(receiver, self.delivery, {}))
-        self.desk = AlertDesk(
+        self.desk = AlertEvaluator(
             AlertDependencies(
                 config=self.config,
                 delivery=self.delivery,
