@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 if TYPE_CHECKING:
     from advisor.advice import Abstain, Advice
@@ -31,7 +31,7 @@ JUDGED_LEAST_S = 10.0
 """By the machine's own clock: a busy machine judges late."""
 
 
-class CannotAdvise(Trouble):
+class CannotAdvise(FallowError):
     """There is nothing to decide on, or what was configured cannot be; the message says which."""
 
 

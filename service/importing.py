@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 if TYPE_CHECKING:
     from collector.backfill.prometheus import ImportSummary, Progress
@@ -24,7 +24,7 @@ LEAVE_S = 2.0
 """How long the end of a service waits for a piece."""
 
 
-class ImportRefused(Trouble):
+class ImportRefused(FallowError):
     """An import cannot begin or go on."""
 
 
@@ -168,7 +168,7 @@ class Imports:
             said = run(self._store, order, self._note)
         except Exception as error:
             if not self._stopping:
-                log.error("import failed: %s", error, exc_info=not isinstance(error, Trouble))
+                log.error("import failed: %s", error, exc_info=not isinstance(error, FallowError))
             self._set("failed", str(error))
         else:
             self._set("done", said)

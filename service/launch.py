@@ -23,7 +23,7 @@ from service.client.errors import ServiceDown, Untrusted
 from service.client.local import health
 from service.client.peers import must_trust_peer
 from service.client.place import CODE_VARIABLE, HOSTS_VARIABLE
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 START_LIMIT_S = 60
 STOP_LIMIT_S = 10
@@ -32,7 +32,7 @@ WATCH_S = 0.5
 PR_SET_PDEATHSIG = 1
 
 
-class LaunchFailed(Trouble):
+class LaunchFailed(FallowError):
     """A program could not be started, or ended by itself."""
 
 

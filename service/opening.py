@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service.client.place import announced, store_file
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 if TYPE_CHECKING:
     from collector.store.database import Limits, Store
@@ -17,7 +17,7 @@ READING_MEMORY = "128MiB"
 """A month of a thousand GPUs is read in it; what is read lies in the system's cache as well."""
 
 
-class StoreRefused(Trouble):
+class StoreRefused(FallowError):
     """The store cannot be opened; the message says what was found and what to do."""
 
 

@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
@@ -11,7 +11,7 @@ _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC
 _PIECE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 
 
-class BadSpan(Trouble):
+class BadSpan(FallowError):
     """A length or point of time cannot be read."""
 
 

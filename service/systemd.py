@@ -15,7 +15,7 @@ from pathlib import Path
 from collector.file_trust import distrust, distrust_inside
 from collector.procfs.accounts import uid_of
 from service.client.trust import ONLY_ROOT, SYSTEM_FILE, system
-from service.trouble import Trouble
+from service.trouble import FallowError
 from service.units import ACCOUNT, FAILED, HAND, MACHINE_DATA, PROBE, SERVICE
 
 RUNNING_SYSTEMD = Path("/run/systemd/system")
@@ -32,7 +32,7 @@ NOT_LOGGED_IN = (
 )
 
 
-class SystemdTrouble(Trouble):
+class SystemdTrouble(FallowError):
     """systemd is not there, or refused."""
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from service.api.port import Role
 from service.client.place import tokens_file
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 PREFIX = "fallow-"
 USER_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@+-]{0,63}\$?")
@@ -26,7 +26,7 @@ DAY_MS = 86_400_000
 LONGEST_DAYS = 3650
 
 
-class TokenTrouble(Trouble):
+class TokenTrouble(FallowError):
     """A token cannot be made, kept or found."""
 
 

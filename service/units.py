@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 SERVICE, PROBE, HAND = "fallow.service", "fallow-probe.service", "fallow-hand.service"
 FAILED = "fallow-failed.service"
@@ -68,7 +68,7 @@ SystemCallFilter=~@clock
 """Of a service that runs as root by the administrator's choice (``--as-root``), without probe and hand."""
 
 
-class UnitTrouble(Trouble):
+class UnitTrouble(FallowError):
     """Something that no unit can hold."""
 
 

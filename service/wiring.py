@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from service.daemon.state import Beat, Chore
+from service.daemon.state import Heartbeat, MaintenanceTask
 
 if TYPE_CHECKING:
     from collector.clock import Clock
@@ -35,8 +35,8 @@ class Body:
     loop: "Loop"
     launched: "LaunchedProcesses"
     """Told of launchers that the kernel named; the source of leases says what is theirs."""
-    beat: Beat | None
-    chores: tuple[Chore, ...]
+    beat: Heartbeat | None
+    chores: tuple[MaintenanceTask, ...]
     prepare: Stage
     complete: Stage
     metrics: Callable[[], bytes]
@@ -78,7 +78,7 @@ def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
     return Body(
         loop=loop,
         launched=launched,
-        beat=Beat(every_s=config.collect.tick_s, work=lambda: loop.tick_once().at_ms),
+        beat=Heartbeat(every_s=config.collect.tick_s, work=lambda: loop.tick_once().at_ms),
         chores=make_chores(config, store, clock),
         prepare=nothing if past is None else lambda stopped, tell: past.run_recent(now_ms, stopped, tell),
         complete=nothing if past is None else lambda stopped, tell: past.run_older(now_ms, stopped, tell),

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from advisor.engines.dispatch import Dispatch
 from service.acting.books import Records
-from service.acting.memory_watching import MemoryWatching
-from service.acting.pair_watching import PairWatching
+from service.acting.memory_watching import MemoryWatchdog
+from service.acting.pair_watching import SlowdownWatchdog
 
 if TYPE_CHECKING:
     from advisor.cycle import Cycle
@@ -25,7 +25,7 @@ def settling(books: Records, engine: Dispatch) -> "Callable[[], None]":
 
 
 def after_cycle(
-    books: Records, limits: "Limits", watching: "tuple[MemoryWatching | PairWatching, ...]"
+    books: Records, limits: "Limits", watching: "tuple[MemoryWatchdog | SlowdownWatchdog, ...]"
 ) -> "Callable[[Cycle], None]":
     """What follows every cycle: it is filed, and neighbours are seen to: their memory, and their speed."""
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from service.acting.launcher_reports import LauncherReports
     from service.acting.loop import ActingLoop
     from service.acting.orders import Orders
-    from service.acting.taking import Taking
+    from service.acting.taking import FreeGpus
 
 
 class Approvals(Protocol):
@@ -101,7 +101,7 @@ class Dependencies:
     clock: "Clock"
     journal: "Journal"
     orders: "Orders"
-    taking: "Taking"
+    taking: "FreeGpus"
     loop: "ActingLoop"
     observe: "Callable[[], ClusterState]"
     papers: Approvals

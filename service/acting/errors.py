@@ -9,10 +9,10 @@ ActingError
 └── OverLimit     one person has as much as one may have; asked again later, it may be done (429)
 """
 
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 
-class ActingError(Trouble):
+class ActingError(FallowError):
     """An order that is not carried out."""
 
 

@@ -27,7 +27,7 @@ MOST_MET = 4_096
 yet is then lost by its silence alone, a little later."""
 
 
-class Eyes:
+class Liveness:
     """Looks at /proc; ``taken`` are the GPUs that were seen in use at the newest tick, ``snapshot`` says by
     which processes. For one thread."""
 

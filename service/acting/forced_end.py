@@ -20,7 +20,7 @@ from service.api.port import Caller, Role, Row
 
 if TYPE_CHECKING:
     from advisor.register.register import Register
-    from service.acting.eyes import Eyes
+    from service.acting.eyes import Liveness
 
 MOST_NAMED = 8
 """Processes that a sentence names; it says how many more there are."""
@@ -32,7 +32,7 @@ class ForcedEnd:
 
     register: "Register"
     orders: Orders
-    eyes: "Eyes"
+    eyes: "Liveness"
     snapshot: Callable[[], Snapshot]
 
     def end(self, caller: Caller, entry: JobRecord, step: Terminate) -> Row:

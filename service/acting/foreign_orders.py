@@ -16,13 +16,13 @@ from service.api.port import Caller, Role, Row
 
 if TYPE_CHECKING:
     from advisor.model import ClusterState, Job
-    from service.acting.taking import Taking
+    from service.acting.taking import FreeGpus
 
 
 class ExternalJobOrders:
     """Orders about foreign jobs, through the same journal and engine as everything else."""
 
-    def __init__(self, observe: "Callable[[], ClusterState]", applying: Applying, taking: "Taking") -> None:
+    def __init__(self, observe: "Callable[[], ClusterState]", applying: Applying, taking: "FreeGpus") -> None:
         self._observe, self._applying, self._taking = observe, applying, taking
 
     def pause(self, caller: Caller, job: JobId, because: str) -> Row:

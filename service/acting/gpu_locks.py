@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from advisor.register.life import leased
 from advisor.register.model import JobRecord
 from collector.model import GpuUuid, JobId
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 if TYPE_CHECKING:
     from advisor.model import ClusterState
@@ -43,7 +43,7 @@ AGAIN_S = 30.0
 HOLDER_BYTES = 200
 
 
-class NoLockFolder(Trouble):
+class NoLockFolder(FallowError):
     """There is no folder for the locks of GPUs that this account could trust."""
 
 

@@ -21,7 +21,7 @@ INSTANCE = "MIG-"
 """What the UUIDs of MIG instances begin with (NVIDIA MIG User Guide, Device Enumeration)."""
 
 
-class Granting:
+class LeaseTerms:
     """``advisor.engines.local.Agree`` of a running service; ``seen`` remembers the state that it rests on."""
 
     def __init__(self, register: "Register", mps: Callable[[], Mps]) -> None:

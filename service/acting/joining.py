@@ -32,24 +32,24 @@ from service.acting.consenting import ConsentDependencies, Consenting, Consents
 from service.acting.cycle_frame import after_cycle, settling
 from service.acting.desk import Dependencies, JobCommands
 from service.acting.doubts import Doubts
-from service.acting.eyes import Eyes
+from service.acting.eyes import Liveness
 from service.acting.forced_end import ForcedEnd
 from service.acting.foreign_orders import ExternalJobOrders
 from service.acting.foreigners import ExternalJobs, Sight
 from service.acting.gpu_locks import GpuLocks, RestoreLease, hold_leased
-from service.acting.granting import Granting
+from service.acting.granting import LeaseTerms
 from service.acting.keeping import Keeping
 from service.acting.launched_processes import LaunchedProcesses
 from service.acting.launcher_reports import LauncherReports
 from service.acting.lease_key import lease_key
 from service.acting.loop import ActingLoop, Looks, Pace, Parts
-from service.acting.memory_watching import MemoryWatching
+from service.acting.memory_watching import MemoryWatchdog
 from service.acting.metrics import acting_metrics
 from service.acting.observing import Observing
 from service.acting.orders import Orders
-from service.acting.pair_watching import PairWatching
+from service.acting.pair_watching import SlowdownWatchdog
 from service.acting.plans import ApprovalDependencies, Papers
-from service.acting.taking import Taking
+from service.acting.taking import FreeGpus
 from service.advising import ask_policies, limits_of, site_of
 from service.alerts.notifier import LaunchedToo, MessageNotifier
 from service.delivery.glance import Undelivered
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from collector.store.database import Store
     from service.alerts.desk import AlertEvaluator
     from service.config.model import Config
-    from service.daemon.state import Chore
+    from service.daemon.state import MaintenanceTask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ class Acting:
         self.desk, self.loop, self.metrics = desk, loop, metrics
         self._applying, self._waiting, self._alerts = applying, waiting, alerts
 
-    def start(self) -> "tuple[Chore, ...]":
+    def start(self) -> "tuple[MaintenanceTask, ...]":
         """Begin to act; returns what is to be done now and then from now on. Callers are answered by now."""
         from service.alerts.joining import chore_of
 
@@ -145,13 +145,13 @@ class _Dependencies:
     consents: Consents
     doubts: Doubts
     admission: Admission
-    granting: Granting
+    granting: LeaseTerms
     local: LocalEngine
     dispatch: Dispatch
     engine: LaunchedToo
     brief: LaunchedToo
-    watching: MemoryWatching
-    pairing: PairWatching
+    watching: MemoryWatchdog
+    pairing: SlowdownWatchdog
     messages: MessageNotifier
     activity: Activity
 
@@ -213,7 +213,7 @@ def _roots(ground: ControlDependencies) -> _Dependencies:
     foreigners = ExternalJobs(foreign, config, clock, site_of(config).protect, sight, lease=lease)
     entry_of, settle = partial(_entry, register), foreigners.engine.settle
     books = open_books(store, clock, ground.folder, entry_of, settle, known=register.newest_known)
-    granting = Granting(register, seldom(find_daemon, clock))
+    granting = LeaseTerms(register, seldom(find_daemon, clock))
     patience = Patience(answer_s=acting.answer_s, reshape_s=acting.reshape_s)
     local = LocalEngine(register, clock, granting.agree, patience, ground.locks.take)
     dispatch = Dispatch(local, foreigners.engine, foreign.told)
@@ -244,10 +244,10 @@ def _roots(ground: ControlDependencies) -> _Dependencies:
         dispatch=dispatch,
         engine=engine,
         brief=brief,
-        watching=MemoryWatching(
+        watching=MemoryWatchdog(
             register, engine, journal, clock, limits, snapshot=ground.snapshot, brief=brief, halted=halt
         ),
-        pairing=PairWatching(
+        pairing=SlowdownWatchdog(
             register,
             brief,
             journal,
@@ -312,10 +312,10 @@ def _loop(
     return ActingLoop(parts, pace)
 
 
-def _eyes(ground: ControlDependencies, observing: Observing) -> Eyes:
+def _eyes(ground: ControlDependencies, observing: Observing) -> Liveness:
     """One for each thread that looks: the loop's, and those that take reports and orders."""
     is_rehearsal = ground.config.rehearsal.speed != 1
-    return Eyes(lambda: observing.taken, snapshot=ground.snapshot, is_rehearsal=is_rehearsal)
+    return Liveness(lambda: observing.taken, snapshot=ground.snapshot, is_rehearsal=is_rehearsal)
 
 
 def _organs(
@@ -328,7 +328,7 @@ def _organs(
     config, journal, clock = ground.config, roots.books.journal, ground.clock
     orders, eyes = Orders(roots.local, journal, clock), _eyes(ground, observing)
     attended_s = config.foreign.attended_s / config.rehearsal.speed
-    taking = Taking(observing.look, roots.limits, roots.books.switch.halt)
+    taking = FreeGpus(observing.look, roots.limits, roots.books.switch.halt)
     papers = ApprovalDependencies(
         books=roots.books,
         limits=roots.limits,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from advisor.register.life import leased
 from advisor.register.model import JobRecord, Launcher, Report
 from collector.model import JobId
-from service.acting.eyes import Eyes
+from service.acting.eyes import Liveness
 from service.acting.peer_processes import PeerProcesses, unheard
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class LauncherReports:
         self,
         register: "Register",
         clock: "Clock",
-        eyes: Eyes,
+        eyes: Liveness,
         attended_s: float,
         named: Callable[[JobId, Launcher], None] = unheard,
     ) -> None:

@@ -12,12 +12,12 @@ import stat
 from pathlib import Path
 
 from advisor.register.signing import KEY_BYTES
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 NAME = "lease.key"
 
 
-class KeyRefused(Trouble):
+class KeyRefused(FallowError):
     """The key cannot be used; the message says what was found and what to do."""
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collector.snapshot import Snapshot
 
 
-class MemoryWatching:
+class MemoryWatchdog:
     """One thread at a time. After a restart it begins anew: whoever holds too much is told again first.
 
     ``snapshot`` is what the collector saw at its newest tick: memory by process, and whose they are. A word

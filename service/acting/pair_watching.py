@@ -56,7 +56,7 @@ log = logging.getLogger(__name__)
 Couple = tuple[JobId, JobId]
 
 
-class PairWatching:
+class SlowdownWatchdog:
     """One thread at a time."""
 
     def __init__(

@@ -26,7 +26,7 @@ from service.acting.applying import Applying, Approval
 from service.acting.books import Records
 from service.acting.errors import BadOrder, NotAllowed, UnknownJob, WrongState
 from service.acting.sheets import acting_row, action_row, plan_row
-from service.acting.taking import Taking, taken
+from service.acting.taking import FreeGpus, taken
 from service.api.port import Caller, Role, Row
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class ApprovalDependencies:
     observe: Callable[[], ClusterState]
     applying: Applying
     register: "Register"
-    taking: Taking
+    taking: FreeGpus
     against: Callable[[Action], str | None] = lambda step: None
     """Why a step must not be done any more, by its job's owner's word."""
 

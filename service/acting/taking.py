@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from advisor.round import WorkingState
 
 
-class Taking:
+class FreeGpus:
     """Asks the world as it is now; ``halted`` is the switch. Safe from any thread."""
 
     def __init__(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service.delivery.addresses import address_of, receivers
-from service.trouble import Trouble
+from service.trouble import FallowError
 from service.units import SERVICE
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def tell_failure(settings: "Callable[[], Settings]", environment: Mapping[str, s
     told = _told_file(environment)
     try:
         config = settings().effective.config
-    except Trouble as error:
+    except FallowError as error:
         _say(f"Fallow's service does not start, and its configuration cannot be read: {error}")
         return 1
     _say(f"Fallow's service has failed {environment.get('MONITOR_SERVICE_RESULT', '')}".rstrip())
@@ -72,7 +72,7 @@ def _sent(name: str, delivery: object, title: str, text: str) -> str:
 
     try:
         return send_plain(address_of(name, delivery), title, text)  # type: ignore[arg-type]
-    except Trouble as error:
+    except FallowError as error:
         return str(error)
 
 

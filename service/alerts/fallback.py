@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from service.daemon.health import ALERTS, DELIVERY, STORE, Component
 from service.delivery.addresses import address_of, receivers
 from service.logs import log_event
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 if TYPE_CHECKING:
     from collector.clock import Clock
@@ -155,7 +155,7 @@ class DirectSender:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        except (Trouble, OSError) as error:
+        except (FallowError, OSError) as error:
             self._later(name, way, now_ms, str(error))
             return
         given = {"address": address, "title": way.message.title, "text": way.message.text}

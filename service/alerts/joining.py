@@ -9,7 +9,7 @@ from collector.clock import SystemClock
 from service.alerts.asking import Eyes, facts_of
 from service.alerts.book import AlertBook
 from service.alerts.desk import AlertDependencies, AlertEvaluator
-from service.daemon.state import Chore
+from service.daemon.state import MaintenanceTask
 from service.delivery.addresses import address_of
 from service.delivery.glance import Undelivered
 from service.delivery.outbox import Outbox
@@ -64,6 +64,6 @@ def _overdue(count: int, oldest_s: float | None) -> str | None:
     return f"{messages} for {oldest_s / 60:.0f} min to be taken; `fallow alerts` says by whom"
 
 
-def chore_of(desk: AlertEvaluator) -> Chore:
+def chore_of(desk: AlertEvaluator) -> MaintenanceTask:
     """The looks and letters of a desk, as a chore of the service."""
-    return Chore(name="alerts", every_s=EVERY_S, first_after_s=FIRST_AFTER_S, work=desk.work)
+    return MaintenanceTask(name="alerts", every_s=EVERY_S, first_after_s=FIRST_AFTER_S, work=desk.work)

@@ -13,7 +13,7 @@ from io import BytesIO
 from pathlib import Path
 
 from service.client.errors import BadParameter, ServiceBusy
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 MANIFEST = "manifest.json"
 EXPORTED = re.compile(r"[a-z][a-z0-9_-]*\.(parquet|csv)")
@@ -21,7 +21,7 @@ EXPORTED = re.compile(r"[a-z][a-z0-9_-]*\.(parquet|csv)")
 PIECE_BYTES = 256 * 1024
 
 WriteFiles = Callable[[Path, str, tuple[int, int]], tuple[tuple[Path, int], ...]]
-"""(folder, parquet or csv, (from ms, to ms)) to the files and their rows. Blocks. Raises ``Trouble``."""
+"""(folder, parquet or csv, (from ms, to ms)) to the files and their rows. Blocks. Raises ``FallowError``."""
 
 
 LIMIT_S = 3600.0
@@ -72,7 +72,7 @@ def _written(
 ) -> tuple[tuple[Path, int], ...]:
     try:
         return exports.write(out, kind, span_ms)
-    except Trouble as refused:
+    except FallowError as refused:
         raise BadParameter(str(refused)) from refused
 
 

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 TROUBLE = 2
 INTERRUPTED = 130
@@ -40,7 +40,7 @@ def _run(argv: Sequence[str] | None) -> int:
         status = command.run()
         sys.stdout.flush()
         return status
-    except Trouble as trouble:
+    except FallowError as trouble:
         print(f"fallow: {in_lines(str(trouble))}", file=sys.stderr)
         return TROUBLE
     except BrokenPipeError:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from service.cli import alert_flags, credentials, job_flags, paper_flags, report_flags, service_flags
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 TRACE_FORMATS = ("philly", "pollux", "openb", "gavel")
 LEDGER_KEYS = ("state", "node", "gpu", "user", "project", "job", "framework", "model", "hour", "day")
@@ -17,7 +17,7 @@ LEDGER_KEYS = ("state", "node", "gpu", "user", "project", "job", "framework", "m
 ADVICE_CLASSES = ("reclaim", "cap-memory", "pack", "consolidate", "right-size", "terminate")
 
 
-class BadUsage(Trouble):
+class BadUsage(FallowError):
     """What was typed is not a command."""
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 if TYPE_CHECKING:
     from advisor.sim.cluster import Cluster
@@ -25,7 +25,7 @@ ALLOCATED, USED, WAITING = "allocated", "used", "asked for and waiting"
 COLOURS = {ALLOCATED: "#4c78a8", USED: "#54a24b", WAITING: "#e45756"}
 
 
-class CannotDraw(Trouble):
+class CannotDraw(FallowError):
     """The page cannot be drawn on this machine."""
 
 

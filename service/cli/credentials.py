@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 TOKEN_VARIABLE = "FALLOW_PROMETHEUS_TOKEN"
 PASSWORD_VARIABLE = "FALLOW_PROMETHEUS_PASSWORD"
@@ -20,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _SECRET = re.compile(r"authorization|cookie|token|secret|password|key|credential", re.IGNORECASE)
 
 
-class BadCredentials(Trouble):
+class BadCredentials(FallowError):
     """What was given for the server cannot be used, or must not be given like that."""
 
 

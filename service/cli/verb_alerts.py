@@ -16,7 +16,7 @@ from service.cli.asking import asked
 from service.cli.screen import console, print_json
 from service.cli.settings import settle
 from service.spans import window
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 if TYPE_CHECKING:
     from service.config.telling import DeliveryConfig
@@ -35,7 +35,7 @@ AHEAD = timedelta(days=3650)
 """In a rehearsal the calendar of the cases is ahead of this machine's."""
 
 
-class NoReceiver(Trouble):
+class NoReceiver(FallowError):
     """Nobody is known by what was typed."""
 
 

@@ -6,10 +6,10 @@ from typing import Any
 from service.cli.asking import asked_to_act
 from service.cli.paper_words import plan_lines
 from service.cli.screen import console
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 
-class NoSuchPlan(Trouble):
+class NoSuchPlan(FallowError):
     """No plan has this number, or it does not wait."""
 
 

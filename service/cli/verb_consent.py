@@ -11,7 +11,7 @@ from service.cli.paper_words import at
 from service.cli.screen import Column, console, print_json, table
 from service.client.acting import ActingClient
 from service.spans import parse_span
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 KINDS = ("pause", "restart", "resize", "release", "share")
 COLUMNS = (
@@ -24,7 +24,7 @@ COLUMNS = (
 """What may be done, a column each; ``advisor.consent`` says what each means."""
 
 
-class BadConsent(Trouble):
+class BadConsent(FallowError):
     """What was typed says nothing that can be kept."""
 
 

@@ -21,7 +21,7 @@ from service.cli.screen import console, print_json
 from service.cli.settings import settle
 from service.client import Client, ClientError
 from service.client.run_ids import runs_of, told_runs
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 if TYPE_CHECKING:
     from advisor.explain import Explanation
@@ -31,7 +31,7 @@ SUBMITTED = "fallow:"
 """How the ids of submitted jobs begin."""
 
 
-class NothingOfThatName(Trouble):
+class NothingOfThatName(FallowError):
     """No job, GPU or advice is called so."""
 
 

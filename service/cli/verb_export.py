@@ -9,10 +9,10 @@ from service.cli.asking import asked
 from service.cli.screen import Column, console, table
 from service.client import NoData
 from service.spans import window
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 
-class ExportFailed(Trouble):
+class ExportFailed(FallowError):
     """The files could not be written."""
 
 

@@ -17,7 +17,7 @@ from service.cli.job_words import job_id
 from service.cli.screen import Column, console, place, print_json, table
 from service.client import Client, energy
 from service.spans import window
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 COLUMNS = (
     Column(title="GPU"),
@@ -32,7 +32,7 @@ COLUMNS = (
 )
 
 
-class NoSuchJob(Trouble):
+class NoSuchJob(FallowError):
     """No job of that name held a GPU in the window."""
 
 

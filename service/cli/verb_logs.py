@@ -12,14 +12,14 @@ from collector.model import JobId
 from service.cli.job_words import job_id
 from service.cli.log_end import end_of
 from service.launcher.folder import about_log, log_file
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 LOOK_S = 0.2
 ASK_S = 2.0
 BLOCK_BYTES = 64 * 1024
 
 
-class NoLog(Trouble):
+class NoLog(FallowError):
     """There is no log of such a job here."""
 
 

@@ -17,7 +17,7 @@ from service.cli.settings import settle
 from service.client import NoData
 from service.client import place as client_place
 from service.spans import window
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 if TYPE_CHECKING:
     from service.reports.charts import Drawings
@@ -28,7 +28,7 @@ TERMINAL = Path("-")
 PREVIEW_WIDTH = 116
 
 
-class CannotReport(Trouble):
+class CannotReport(FallowError):
     """What was typed is no report that can be made."""
 
 

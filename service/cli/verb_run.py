@@ -25,16 +25,16 @@ from service.launcher.calling_off import calling_off, why
 from service.launcher.folder import Meeting, check_logs, meeting
 from service.launcher.order import PROJECT_VARIABLE, Order
 from service.launcher.submitting import submit
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 CANCEL_LIMIT_S = 5.0
 
 
-class NotLeft(Trouble):
+class NotLeft(FallowError):
     """A detached job cannot be left behind."""
 
 
-class NoHere(Trouble):
+class NoHere(FallowError):
     """There is no folder to run in."""
 
 

@@ -15,7 +15,7 @@ from service.cli.asking import asked, is_simulated
 from service.cli.measured import measured_window
 from service.cli.screen import Column, console, print_json, table
 from service.spans import parse_span
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 if TYPE_CHECKING:
     from advisor.sim.cluster import Cluster
@@ -28,7 +28,7 @@ SHOWN_BAD_ROWS = 3
 SHOWN_STATES = ("free", "held-idle", "low-saturation", "moderate", "good", "unknown")
 
 
-class CannotSimulate(Trouble):
+class CannotSimulate(FallowError):
     """The trace, the cluster or a policy's name makes no sense; the message says which and what to do."""
 
 

@@ -13,12 +13,12 @@ from collector.procfs.owners import whose_uid
 from service.client import place as client_place
 from service.client.acting import connect_acting
 from service.client.errors import ClientError
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 ANSWER_S = 5.0
 
 
-class NotStopped(Trouble):
+class NotStopped(FallowError):
     """Neither way worked."""
 
 

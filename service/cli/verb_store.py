@@ -15,7 +15,7 @@ from service.cli.settings import Settings, settle
 from service.client.place import store_file
 from service.client.trust import must_trust
 from service.opening import in_use, store_limits
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 if TYPE_CHECKING:
     from collector.store.table_copy import LostRows, TableCopy
@@ -28,7 +28,7 @@ ADVICE = (
 )
 
 
-class StoreTrouble(Trouble):
+class StoreTrouble(FallowError):
     """The store cannot be looked through, or salvaged."""
 
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from service.client.errors import BadParameter, NoData
-from service.client.given_back import GivenBack, judged
+from service.client.given_back import Savings, judged
 
 if TYPE_CHECKING:
     from advisor.rules import PlannerConfig
@@ -160,7 +160,7 @@ def _row(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def given_back(client: "Client", start: datetime, end: datetime) -> GivenBack:
+def given_back(client: "Client", start: datetime, end: datetime) -> Savings:
     """What actions did give back within whole minutes, from the ledger. Blocks. Raises ``ClientError``."""
     rows = client.rows("given_back", from_ts=start, to_ts=end)
     return judged(rows, effective(client).config.findings.coverage_ratio)

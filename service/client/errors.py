@@ -24,10 +24,10 @@ ClientError
 """
 
 from service.client.printable import in_lines
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 
-class ClientError(Trouble):
+class ClientError(FallowError):
     """A question that could not be answered."""
 
 

@@ -15,7 +15,7 @@ CLASSES = ("reclaim", "pack", "resize", "consolidate", "cap-memory", BY_PEOPLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GaveBack:
+class Saving:
     """What the deeds of one class came to, in GPU-hours; ``None``: too little was measured to say.
 
     ``due`` is the time in which the GPUs were to be free, and the only figure that is always known. ``freed``
@@ -36,33 +36,33 @@ class GaveBack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GivenBack:
+class Savings:
     """By class, those of which there was a deed; and ``total``, of what Fallow did itself or was told to."""
 
-    classes: tuple[GaveBack, ...]
-    total: GaveBack
+    classes: tuple[Saving, ...]
+    total: Saving
 
 
-def judged(rows: Iterable[Mapping[str, Any]], coverage_ratio: float) -> GivenBack:
+def judged(rows: Iterable[Mapping[str, Any]], coverage_ratio: float) -> Savings:
     """The sums of a window. Where nothing was done they are zero, however little was measured."""
     by_class: dict[str, list[Mapping[str, Any]]] = {name: [] for name in CLASSES}
     for row in rows:
         by_class.setdefault(str(row["class"]), []).append(row)
     ours = [row for name, found in by_class.items() if name != BY_PEOPLE for row in found]
-    return GivenBack(
+    return Savings(
         classes=tuple(_summed(name, found, coverage_ratio) for name, found in by_class.items() if found),
         total=_summed("all", ours, coverage_ratio),
     )
 
 
-def _summed(action: str, rows: list[Mapping[str, Any]], coverage_ratio: float) -> GaveBack:
+def _summed(action: str, rows: list[Mapping[str, Any]], coverage_ratio: float) -> Saving:
     due, known = _sum(rows, "due_gpu_hours"), _sum(rows, "known_gpu_hours")
     coverage = known / due if due > 0 else None
     is_known = coverage is None or coverage >= coverage_ratio
     prices = [row["worked_cost"] for row in rows if row["worked_gpu_hours"]]
     currencies = {row["currency"] for row in rows if row["currency"] is not None}
     is_priced = is_known and bool(rows) and None not in prices and len(currencies) == 1
-    return GaveBack(
+    return Saving(
         action=action,
         times=len(rows),
         jobs=len({row["job"] for row in rows}),

@@ -26,7 +26,7 @@ from service.reports.model import (
     Table,
 )
 from service.reports.words import period, written
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 if TYPE_CHECKING:
     from service.client.reader import Client
@@ -106,7 +106,7 @@ def made(
     )
     try:
         return make(client, wanted, datetime.now(UTC))
-    except Trouble as error:
+    except FallowError as error:
         raise _told(error) from error
 
 
@@ -121,7 +121,7 @@ def written_as(client: "Client", report: Report, format: str) -> str:
     style = Style(templates=own if own is not None and own.is_dir() else None)
     try:
         return render(report, Format(format), style)
-    except Trouble as error:
+    except FallowError as error:
         raise _told(error) from error
 
 
@@ -205,6 +205,6 @@ def _whose(whose: str, known: _Known) -> tuple[str | None, bool, str | None]:
     return (known[whose][0], False, None) if whose in known else (None, True, None)
 
 
-def _told(error: Trouble) -> Trouble:
+def _told(error: FallowError) -> FallowError:
     """The error as a client's, whatever part of the making it came from."""
     return error if isinstance(error, ClientError) else CannotReport(str(error))

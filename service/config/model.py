@@ -30,7 +30,7 @@ from service.config.fields import Misplaced, bounded, names, told
 from service.config.system import SystemConfig
 from service.config.telling import DeliveryConfig, ReportConfig, check_receivers
 from service.logs import LogFormat
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 __all__ = [
     "ActingConfig",
@@ -342,5 +342,5 @@ class Setting:
     origin: str
 
 
-class ConfigError(Trouble):
+class ConfigError(FallowError):
     """The configuration cannot be used; the message names the place, the finding and what would do."""

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from collector.clock import Clock
     from collector.store.database import Store
     from service.config.model import Config, RetentionConfig
-    from service.daemon.state import Chore
+    from service.daemon.state import MaintenanceTask
 
 DAY_MS = 86_400_000
 CHECKPOINT_S = 600
@@ -21,30 +21,32 @@ SETTLED_DAYS = 1.0
 """Time enough to see that a clock is wrong."""
 
 
-def make_chores(config: "Config", store: "Store", clock: "Clock") -> "tuple[Chore, ...]":
+def make_chores(config: "Config", store: "Store", clock: "Clock") -> "tuple[MaintenanceTask, ...]":
     """The chores of one store; each is short, and none holds up a tick for long."""
     from service.daemon.reporting import make_reporting
-    from service.daemon.state import Chore
+    from service.daemon.state import MaintenanceTask
     from service.judging import judge
 
     return (
         make_reporting(config, store.folder, clock),
-        Chore(name="checkpoint", every_s=CHECKPOINT_S, first_after_s=120, work=lambda: _checkpoint(store)),
-        Chore(
+        MaintenanceTask(
+            name="checkpoint", every_s=CHECKPOINT_S, first_after_s=120, work=lambda: _checkpoint(store)
+        ),
+        MaintenanceTask(
             name="findings",
             every_s=FINDINGS_S,
             first_after_s=0,
             work=lambda: judge(config, store, clock.now_ms()),
             early=True,
         ),
-        Chore(
+        MaintenanceTask(
             name="sealed days",
             every_s=DAY_MS / 1000,
             first_after_s=MENDING_AFTER_S,
             work=lambda: _mend(store),
             apart=True,
         ),
-        Chore(
+        MaintenanceTask(
             name="sealing and retention",
             every_s=KEEPING_S,
             first_after_s=60,

@@ -20,7 +20,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
 from service.daemon.health import MISSED
-from service.daemon.state import Beat, Chore, Pulse
+from service.daemon.state import Heartbeat, MaintenanceTask, ServiceHealth
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ SET_BACK_S = 1.0
 """How often the wall clock is held against the steady one; a fall of so much between two looks counts."""
 
 
-class Clockwork:
+class Scheduler:
     """Runs a beat, and chores, until stopped; failures are logged, shown in the pulse, and tried again.
 
     The ``early`` chores begin when the first tick is stored, and what failed beside ticks that failed is done
@@ -45,10 +45,10 @@ class Clockwork:
 
     def __init__(
         self,
-        beat: Beat | None,
-        pulse: Pulse,
+        beat: Heartbeat | None,
+        pulse: ServiceHealth,
         speed: float = 1.0,
-        early: tuple[Chore, ...] = (),
+        early: tuple[MaintenanceTask, ...] = (),
         *,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -57,7 +57,7 @@ class Clockwork:
         self._beat_s = 0.0 if beat is None else beat.every_s / speed
         self._pulse = pulse
         self._early = early
-        self._failed: dict[str, Chore] = {}
+        self._failed: dict[str, MaintenanceTask] = {}
         self._missing = False
         self._speed = speed
         self._interrupts: list[Callable[[], None]] = []
@@ -81,7 +81,7 @@ class Clockwork:
         ahead_s = self._wall() - time.monotonic()
         threading.Thread(target=self._watch_clock, args=[ahead_s], name="watch-clock", daemon=True).start()
 
-    def add_chores(self, chores: tuple[Chore, ...]) -> None:
+    def add_chores(self, chores: tuple[MaintenanceTask, ...]) -> None:
         """Begin these too, each after its own first wait."""
         self._interrupts += [chore.interrupt for chore in chores if chore.interrupt is not None]
         for chore in chores:
@@ -98,7 +98,7 @@ class Clockwork:
                 self._chore, trigger, args=[chore], executor=executor, next_run_time=start
             )
 
-    def now(self, chores: tuple[Chore, ...]) -> None:
+    def now(self, chores: tuple[MaintenanceTask, ...]) -> None:
         """Do these at once as well, for what they look at has changed; the others come all the same."""
         for chore in chores:
             if chore.name in self._due:
@@ -135,7 +135,7 @@ class Clockwork:
             with suppress(JobLookupError):  # it has run meanwhile, or the scheduler has ended
                 job.modify(next_run_time=job.next_run_time - timedelta(seconds=moved_s))
 
-    def _tick(self, beat: Beat) -> None:
+    def _tick(self, beat: Heartbeat) -> None:
         if self._ended.is_set():
             return
         try:
@@ -153,7 +153,7 @@ class Clockwork:
             if missing:
                 self.now(tuple(self._failed.values()))
 
-    def _chore(self, chore: Chore) -> None:
+    def _chore(self, chore: MaintenanceTask) -> None:
         if self._ended.is_set():
             return
         try:

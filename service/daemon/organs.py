@@ -39,7 +39,7 @@ from service.daemon.mending import Mending
 from service.daemon.notify import notify
 from service.daemon.sampling import SamplingPace, watched
 from service.daemon.server import Server
-from service.daemon.state import Beat, Condition, Pulse, verdict
+from service.daemon.state import Condition, Heartbeat, ServiceHealth, verdict
 from service.importing import Imports
 from service.logs import SecurityLog, log_event
 from service.opening import write_export
@@ -120,7 +120,7 @@ def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
         log_event(log, "service-stopped", pid=os.getpid())
 
 
-def _expect_acting(pulse: Pulse) -> None:
+def _expect_acting(pulse: ServiceHealth) -> None:
     pulse.health.expect(CYCLE, bound_s=CYCLE_BOUND_S)
     pulse.health.expect(DELIVERY, bound_s=DELIVERY_BOUND_S, first_s=DELIVERY_BOUND_S)
 
@@ -171,16 +171,16 @@ def _size(path: Path) -> int | None:
         return None
 
 
-def _live(config: Config, body: Body, pulse: Pulse, ending: Ending) -> None:
+def _live(config: Config, body: Body, pulse: ServiceHealth, ending: Ending) -> None:
     """The last day, then ticks, a judgement and beside them the older past, then the chores, to the end."""
-    from service.daemon.jobs import Clockwork  # callers are answered by now
+    from service.daemon.jobs import Scheduler  # callers are answered by now
 
     _past(body.prepare, pulse, ending, lambda stage: pulse.note(starting=stage))
     if ending.is_asked:
         return
     pulse.note(starting=None, resting=body.beat is None)
     early = tuple(chore for chore in body.chores if chore.early and body.beat is not None)
-    clockwork = Clockwork(_watched(config, body, pulse), pulse, config.rehearsal.speed, early)
+    clockwork = Scheduler(_watched(config, body, pulse), pulse, config.rehearsal.speed, early)
     ending.hurry_by(clockwork.hurry)
     clockwork.start()
     try:
@@ -194,7 +194,7 @@ def _live(config: Config, body: Body, pulse: Pulse, ending: Ending) -> None:
         clockwork.stop()
 
 
-def _past(stage: Stage, pulse: Pulse, ending: Ending, tell: Callable[[str], None]) -> None:
+def _past(stage: Stage, pulse: ServiceHealth, ending: Ending, tell: Callable[[str], None]) -> None:
     """Fill in some of the past; where that fails, say so and measure on."""
     from service.daemon.jobs import expected
 
@@ -216,7 +216,7 @@ def _locks(orders: "Orders") -> GpuLocks:
 
 
 def _acting(
-    orders: "Orders", store: Any, clock: Clock, pulse: Pulse, body: Body, *, locks: GpuLocks
+    orders: "Orders", store: Any, clock: Clock, pulse: ServiceHealth, body: Body, *, locks: GpuLocks
 ) -> Acting | None:
     """The acting half, at rest; a recording that is played has none: what it shows is long over."""
     if body.beat is None:
@@ -237,13 +237,13 @@ def _acting(
     return join_acting(ground)
 
 
-def _pulse(config: Config, now_ms: int) -> Pulse:
+def _pulse(config: Config, now_ms: int) -> ServiceHealth:
     tick_ms = round(config.collect.tick_s * 1000)
     condition = Condition(starting="starting", started_ms=now_ms, tick_ms=tick_ms)
-    return Pulse(condition, HealthBoard(SystemClock()))
+    return ServiceHealth(condition, HealthBoard(SystemClock()))
 
 
-def _watched(config: Config, body: Body, pulse: Pulse) -> Beat | None:
+def _watched(config: Config, body: Body, pulse: ServiceHealth) -> Heartbeat | None:
     """The beat, which tells its health from now on; a recording has none, and no tick is due."""
     if body.beat is None:
         return None
@@ -256,7 +256,7 @@ def _watched(config: Config, body: Body, pulse: Pulse) -> Beat | None:
     return watched(body.beat, lambda: body.loop.snapshot, pulse.health, pace)
 
 
-def _health_watch(orders: "Orders", pulse: Pulse) -> HealthWatch:
+def _health_watch(orders: "Orders", pulse: ServiceHealth) -> HealthWatch:
     """What looks at all components from outside of them, and tells where nothing else can."""
     config, clock = orders.config, SystemClock()
     sender = DirectSender(config.alerts, config.delivery, clock)
@@ -283,7 +283,7 @@ def _desk(config: Config, store: Any) -> QueryRunner:
     return QueryRunner(reader=store.reader, limits=limits)
 
 
-def _health(pulse: Pulse, now_ms: int) -> dict[str, object]:
+def _health(pulse: ServiceHealth, now_ms: int) -> dict[str, object]:
     condition, components = pulse.condition, pulse.health.components()
     status, reason = verdict(condition, now_ms, components)
     return {

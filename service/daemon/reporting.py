@@ -19,13 +19,13 @@ from zoneinfo import ZoneInfo
 from apscheduler.triggers.cron import CronTrigger
 
 from collector.clock import SystemClock
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 if TYPE_CHECKING:
     from collector.clock import Clock
     from service.config.model import Config
     from service.config.telling import ReportConfig
-    from service.daemon.state import Chore
+    from service.daemon.state import MaintenanceTask
     from service.delivery.outbox import Outbox
 
 TIMES = "report-times.json"
@@ -37,11 +37,11 @@ WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _NUMBERED = re.compile(r"(?:(?P<first>[0-7])(?:-(?P<last>[0-7]))?|\*(?=/))(?:/(?P<step>[1-9]))?")
 
 
-class ReportFailed(Trouble):
+class ReportFailed(FallowError):
     """A scheduled report could not be made; it is tried again at the next look."""
 
 
-class BadSchedule(Trouble):
+class BadSchedule(FallowError):
     """A schedule in the configuration cannot be read."""
 
 
@@ -142,9 +142,9 @@ class Reporter:
             raise ReportFailed(f"the report {name}, due {due:%Y-%m-%d %H:%M} UTC, was not made: {why[0]}")
 
 
-def make_reporting(config: "Config", data: Path, clock: "Clock") -> "Chore":
+def make_reporting(config: "Config", data: Path, clock: "Clock") -> "MaintenanceTask":
     """The chore of reports and messages. Raises ``BadSchedule`` for a cron expression that is none."""
-    from service.daemon.state import Chore
+    from service.daemon.state import MaintenanceTask
     from service.delivery.addresses import address_of
     from service.delivery.outbox import Outbox
 
@@ -155,7 +155,7 @@ def make_reporting(config: "Config", data: Path, clock: "Clock") -> "Chore":
             raise BadSchedule(f"reports.{name}.cron = {report.cron!r} is no schedule: {error}") from error
     outbox = Outbox(data, lambda receiver: address_of(receiver, config.delivery))
     reporter = Reporter(data, config, clock, outbox)
-    return Chore(
+    return MaintenanceTask(
         name="reports",
         every_s=EVERY_S,
         first_after_s=5,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from collector.store.errors import StoreError
 from service.daemon.health import MISSED, SAMPLER, SOURCE_PREFIX, STORE, HealthBoard
-from service.daemon.state import Beat
+from service.daemon.state import Heartbeat
 
 if TYPE_CHECKING:
     from collector.snapshot import Snapshot
@@ -30,7 +30,9 @@ class SamplingPace:
         return max(MISSED * every_s, LEAST_BOUND_S)
 
 
-def watched(beat: Beat, snapshot: "Callable[[], Snapshot]", health: HealthBoard, pace: SamplingPace) -> Beat:
+def watched(
+    beat: Heartbeat, snapshot: "Callable[[], Snapshot]", health: HealthBoard, pace: SamplingPace
+) -> Heartbeat:
     """The same beat, of which ``health`` is told; from now on the first tick is due."""
     bound_s = max(MISSED * pace.tick_s, LEAST_BOUND_S)
     for name in (SAMPLER, STORE):

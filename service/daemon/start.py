@@ -14,13 +14,13 @@ from pathlib import Path
 from service.client.place import token_file
 from service.client.trust import must_trust
 from service.config.model import Config
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 SEND_BUFFER_BYTES = 256 * 1024
 """What the kernel holds for a reader who does not read; its own choice would grow to megabytes each."""
 
 
-class ServiceRefused(Trouble):
+class ServiceRefused(FallowError):
     """The service cannot start; the message says what was found and what to do."""
 
 

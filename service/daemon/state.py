@@ -28,7 +28,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chore:
+class MaintenanceTask:
     """Something done every so often beside the ticks.
 
     ``apart`` when it may take so long that others would wait; then ``interrupt`` cuts it short at the end.
@@ -45,14 +45,14 @@ class Chore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beat:
+class Heartbeat:
     """The tick: ``work`` returns the milliseconds of the tick it made."""
 
     every_s: float
     work: Callable[[], int]
 
 
-class Pulse:
+class ServiceHealth:
     """The newest condition, written by the loop and read by the door; safe from any thread.
 
     ``health`` has the word of each component, the chores among them.

@@ -7,12 +7,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 from service.config.telling import OWNERS, DeliveryConfig
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 _SECRET = re.compile(r"\$\{(?:file:)?[^}]+\}")
 
 
-class NoAddress(Trouble):
+class NoAddress(FallowError):
     """A receiver cannot be reached as configured; the message says why."""
 
 

@@ -30,7 +30,7 @@ from service.delivery.message import (
     is_hopeless,
     standing,
 )
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 OUTBOX, MESSAGE, LOG, LOCK = "outbox", "message.json", "log.jsonl", "lock"
 AT_ONCE = 4
@@ -111,7 +111,7 @@ class Outbox:
             return False
         try:
             address = self._address(message.to)
-        except Trouble as error:
+        except FallowError as error:
             note(place, Event(at_ms=now_ms, what=What.BEGUN))
             note(place, Event(at_ms=now_ms, what=What.FAILED, found=str(error)))
             return False

@@ -25,14 +25,14 @@ from advisor.register.model import Launcher
 from collector.model import JobId
 from service.client.place import Nowhere, user_state
 from service.client.trust import way_fault
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 ABOUT = "job.json"
 LAST_WORKER = 9999
 _SAFE = re.compile(r"[A-Za-z0-9_.-]")
 
 
-class NoFolder(Trouble):
+class NoFolder(FallowError):
     """A folder can't be made or written."""
 
 

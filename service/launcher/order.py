@@ -17,7 +17,7 @@ from service import names
 from service.launcher.model import Terms
 from service.launcher.world import Workers
 from service.spans import parse_span
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 LONGEST_MODEL = 64
 MOST_GPUS = 1024
@@ -37,7 +37,7 @@ _PYTHON = re.compile(r"python(\d(\.\d+)?)?")
 _WITH_VALUE = ("-X", "-W")
 
 
-class BadOrder(Trouble):
+class BadOrder(FallowError):
     """What was asked for makes no sense; the message says what to write instead."""
 
 

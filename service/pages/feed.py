@@ -18,7 +18,7 @@ from service.client import advising as client_advising
 from service.client import recurring as client_recurring
 from service.client.advising import Advised, Replayed, Rule, SettingRow
 from service.client.errors import StoreOlder, UnknownQuery
-from service.client.given_back import GivenBack
+from service.client.given_back import Savings
 from service.client.recurring import Recurred
 from service.pages.answers import Answers, Question
 
@@ -72,7 +72,7 @@ def charged(as_of: datetime) -> pd.DataFrame:
 
 
 @st.cache_data(ttl=ADVISED_S, max_entries=64, show_spinner=False)
-def given_back(start: datetime, end: datetime) -> GivenBack:
+def given_back(start: datetime, end: datetime) -> Savings:
     """What actions did give back in a window, kept for half a minute. Blocks. Raises ``ClientError``."""
     return client_advising.given_back(_client(), start, end)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from service.client.given_back import GaveBack, GivenBack
+from service.client.given_back import Saving, Savings
 from service.pages import wording
 
 WORDS: Mapping[str, str] = {
@@ -32,7 +32,7 @@ def told_class(action: str) -> str:
     return WORDS.get(action, action)
 
 
-def told_total(total: GaveBack) -> str:
+def told_total(total: Saving) -> str:
     """The whole in one sentence, whether there was anything, and whether it is known."""
     if not total.times:
         return "Nothing was done: no action gave anything back."
@@ -46,7 +46,7 @@ def told_total(total: GaveBack) -> str:
     )
 
 
-def giving_frame(found: GivenBack) -> pd.DataFrame:
+def giving_frame(found: Savings) -> pd.DataFrame:
     """A row a class of deeds."""
     rows = [{name: getattr(each, name) for name in COLUMNS} for each in found.classes]
     frame = pd.DataFrame(rows, columns=list(COLUMNS))

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from service.client.printable import in_lines, shown_rows
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 if TYPE_CHECKING:
     from service.reports.model import Chart
@@ -50,7 +50,7 @@ class Drawings:
         return self._begun[chart.name, form]()
 
 
-class CannotDraw(Trouble):
+class CannotDraw(FallowError):
     """Charts cannot be drawn on this machine."""
 
 

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from datetime import datetime, tzinfo
 
 from service.client.advising import Replayed, given_back
-from service.client.given_back import GivenBack
+from service.client.given_back import Savings
 from service.client.recurring import recurred
 from service.pages.chart_ranks import most_wasted
 from service.pages.giving import told_class, told_total
@@ -158,7 +158,7 @@ def _given_back(found: Replayed) -> Section:
     )
 
 
-def _figure(did: GivenBack) -> Figure:
+def _figure(did: Savings) -> Figure:
     return Figure(
         key="given_back_gpu_hours",
         label="Given back by actions",
@@ -168,7 +168,7 @@ def _figure(did: GivenBack) -> Figure:
     )
 
 
-def _did_give_back(did: GivenBack) -> Section:
+def _did_give_back(did: Savings) -> Section:
     rows = [{**asdict(each), "what": told_class(each.action)} for each in did.classes]
     return Section(
         heading="What the actions did give back",

@@ -14,12 +14,12 @@ from service.client import Client
 from service.client.advising import replayed
 from service.reports.asking import Source
 from service.reports.model import Chart, Report, ReportKind, Span
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 SIMULATED = "The GPUs, people and jobs of this report are invented: it shows a simulated cluster."
 
 
-class BadReport(Trouble):
+class BadReport(FallowError):
     """A report cannot be made as it was asked for; the message says what is missing."""
 
 

@@ -19,7 +19,7 @@ from service.pages import wording
 from service.reports import charts
 from service.reports.model import Chart, Column, Format, Measure, Report, Table
 from service.reports.words import day, period, written
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 OURS = Path(__file__).parent / "templates"
 NUMBERS = frozenset(Measure) - {Measure.TEXT}
@@ -33,7 +33,7 @@ class Pictures(StrEnum):
     ATTACHED = "attached"
 
 
-class BadTemplate(Trouble):
+class BadTemplate(FallowError):
     """A template, most likely the site's own, cannot be used; the message says where and why."""
 
 

@@ -17,7 +17,7 @@ from service.sources.specs import (
     SourceSpec,
     parse_specs,
 )
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 if TYPE_CHECKING:
     from collector.attribution import Attribution
@@ -37,7 +37,7 @@ NOTHING_HERE = (
 )
 
 
-class SourceRefused(Trouble):
+class SourceRefused(FallowError):
     """A source cannot be made; the message says why and what to do."""
 
 
@@ -95,7 +95,7 @@ def refuse_other_origin(store: "Store", sources: "Sources") -> None:
 def make_sources(
     config: "Config", leases: "Callable[[], Any] | None" = None, launched: "Launched | None" = None
 ) -> Sources:
-    """The sources, ready to be read; a recording is read whole. Raises ``Trouble``.
+    """The sources, ready to be read; a recording is read whole. Raises ``FallowError``.
 
     ``leases`` gives the rows of the leases in force, where there is a store; ``launched`` the processes that
     are known to be their jobs'.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from urllib.parse import urlsplit
 
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ SourceSpec = NvmlSpec | SimulatedSpec | DcgmSpec | PeerSpec | ReplaySpec
 FORMS = "nvml, simulated, dcgm=URL[,URL], fallow=URL[,URL] or replay=FILE"
 
 
-class BadSource(Trouble):
+class BadSource(FallowError):
     """A source cannot be understood."""
 
 

@@ -16,7 +16,7 @@ from advisor.steps import CapAtNextLaunch, Move, Pause, ReleaseCaches, Requeue, 
 from analytics.query import run
 from collector.model import JobId
 from collector.store.database import Store
-from service.client.given_back import BY_PEOPLE, GaveBack, judged
+from service.client.given_back import BY_PEOPLE, Saving, judged
 from tests.analytics.given_world import END, A, B, C, D, Held, deed, past
 from tests.analytics.world import GIB, NOON
 
@@ -264,7 +264,7 @@ def test_where_nothing_was_done_it_is_zero(tmp_path: Path) -> None:
     with past(tmp_path, [(A, OWN, 0, None)], dark=[(A, 0, END)]) as store:
         found = judged(asked(store), 0.95)
     assert found.classes == ()
-    assert found.total == GaveBack(
+    assert found.total == Saving(
         action="all",
         times=0,
         jobs=0,

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from collector.clock import SystemClock
 from collector.store.errors import StoreFull
 from service.daemon.health import HealthBoard
-from service.daemon.jobs import Clockwork
-from service.daemon.state import Beat, Chore, Condition, Pulse
+from service.daemon.jobs import Scheduler
+from service.daemon.state import Condition, Heartbeat, MaintenanceTask, ServiceHealth
 
 WAIT_S = 20.0
 
 
 @contextmanager
-def running(clockwork: Clockwork) -> Iterator[None]:
+def running(clockwork: Scheduler) -> Iterator[None]:
     clockwork.start()
     try:
         yield
@@ -23,8 +23,8 @@ def running(clockwork: Clockwork) -> Iterator[None]:
         clockwork.stop()
 
 
-def pulse() -> Pulse:
-    return Pulse(Condition(started_ms=0, tick_ms=1000), HealthBoard(SystemClock()))
+def pulse() -> ServiceHealth:
+    return ServiceHealth(Condition(started_ms=0, tick_ms=1000), HealthBoard(SystemClock()))
 
 
 def test_an_early_chore_comes_at_once_after_the_first_tick_that_is_stored() -> None:
@@ -43,8 +43,8 @@ def test_an_early_chore_comes_at_once_after_the_first_tick_that_is_stored() -> N
         seen.append(len(ticks))
         judged.set()
 
-    early = Chore(name="findings", every_s=3600, first_after_s=0, work=judge, early=True)
-    with running(Clockwork(Beat(every_s=1, work=tick), pulse(), early=(early,))):
+    early = MaintenanceTask(name="findings", every_s=3600, first_after_s=0, work=judge, early=True)
+    with running(Scheduler(Heartbeat(every_s=1, work=tick), pulse(), early=(early,))):
         assert judged.wait(WAIT_S), "an hour's chore without a wait is not put off by an hour"
     assert seen[0] >= 2, "the first tick failed"
     assert len(seen) == 1, "it was begun once"
@@ -53,8 +53,8 @@ def test_an_early_chore_comes_at_once_after_the_first_tick_that_is_stored() -> N
 def test_what_is_asked_for_now_does_not_wait_for_its_turn() -> None:
     """With the older past filled in, what was judged on the last day alone is judged again."""
     times = threading.Semaphore(0)
-    chore = Chore(name="findings", every_s=3600, first_after_s=0, work=times.release)
-    clockwork = Clockwork(None, pulse())
+    chore = MaintenanceTask(name="findings", every_s=3600, first_after_s=0, work=times.release)
+    clockwork = Scheduler(None, pulse())
     with running(clockwork):
         clockwork.now((chore,))
         clockwork.add_chores((chore,))
@@ -67,12 +67,12 @@ def test_what_is_due_moves_with_a_clock_that_is_set_back() -> None:
     """Or the service would be blind, and idle, until the time that it was comes again."""
     set_back_s = [0.0]
     done, waits = threading.Event(), threading.Event()
-    clockwork = Clockwork(None, pulse(), wall=lambda: time.time() - set_back_s[0])
+    clockwork = Scheduler(None, pulse(), wall=lambda: time.time() - set_back_s[0])
     with running(clockwork):
         clockwork.add_chores(
             (
-                Chore(name="due in half an hour", every_s=7200, first_after_s=1800, work=done.set),
-                Chore(name="due in two hours", every_s=7200, first_after_s=7200, work=waits.set),
+                MaintenanceTask(name="due in half an hour", every_s=7200, first_after_s=1800, work=done.set),
+                MaintenanceTask(name="due in two hours", every_s=7200, first_after_s=7200, work=waits.set),
             )
         )
         set_back_s[0] = 3600.0
@@ -82,9 +82,9 @@ def test_what_is_due_moves_with_a_clock_that_is_set_back() -> None:
 
 def test_other_chores_come_when_they_are_added() -> None:
     done = threading.Event()
-    clockwork = Clockwork(None, pulse())
+    clockwork = Scheduler(None, pulse())
     with running(clockwork):
-        clockwork.add_chores((Chore(name="late", every_s=3600, first_after_s=0, work=done.set),))
+        clockwork.add_chores((MaintenanceTask(name="late", every_s=3600, first_after_s=0, work=done.set),))
         assert done.wait(WAIT_S)
 
 
@@ -106,8 +106,8 @@ def test_what_failed_beside_ticks_that_failed_is_done_again_once_a_tick_is_store
             raise StoreFull("no space left")
         done.set()
 
-    chore = Chore(name="findings", every_s=3600, first_after_s=0, work=judge)
-    clockwork = Clockwork(Beat(every_s=1, work=write), seen)
+    chore = MaintenanceTask(name="findings", every_s=3600, first_after_s=0, work=judge)
+    clockwork = Scheduler(Heartbeat(every_s=1, work=write), seen)
     with running(clockwork):
         clockwork.add_chores((chore,))
         assert missed.wait(WAIT_S) and failed.wait(WAIT_S)
@@ -127,10 +127,10 @@ def test_first_tick_that_begins_its_chores_amid_the_end_does_not_hold_it_up() ->
         time.sleep(0.5)  # the end waits for this tick by now
         return 1
 
-    early = Chore(
+    early = MaintenanceTask(
         name="findings", every_s=3600, first_after_s=0, work=lambda: at_work.append(True), early=True
     )
-    clockwork = Clockwork(Beat(every_s=1, work=tick), pulse(), early=(early,))
+    clockwork = Scheduler(Heartbeat(every_s=1, work=tick), pulse(), early=(early,))
     clockwork.start()
     assert ticking.wait(WAIT_S)
     ending = threading.Thread(target=clockwork.stop, daemon=True)
@@ -143,8 +143,8 @@ def test_first_tick_that_begins_its_chores_amid_the_end_does_not_hold_it_up() ->
 
 def test_failed_chores_that_are_asked_for_amid_the_end_are_no_trouble() -> None:
     """What the scheduler has forgotten cannot come sooner."""
-    chore = Chore(name="findings", every_s=3600, first_after_s=0, work=lambda: None)
-    clockwork = Clockwork(None, pulse())
+    chore = MaintenanceTask(name="findings", every_s=3600, first_after_s=0, work=lambda: None)
+    clockwork = Scheduler(None, pulse())
     with running(clockwork):
         clockwork.add_chores((chore,))
     clockwork.now((chore,))

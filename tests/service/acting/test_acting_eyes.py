@@ -11,7 +11,7 @@ from advisor.register.model import JobRecord, Launcher, Submission
 from collector.model import JobId, NodeName
 from collector.procfs.stat import parse_boot_ms, parse_stat, started_ms
 from service.acting import eyes as acting_eyes
-from service.acting.eyes import Eyes
+from service.acting.eyes import Liveness
 
 NODE = NodeName(socket.gethostname())
 
@@ -29,8 +29,8 @@ def entry(pid: int, at_ms: int, node: NodeName = NODE, uid: int | None = os.getu
     )
 
 
-def looking() -> Eyes:
-    return Eyes(frozenset)
+def looking() -> Liveness:
+    return Liveness(frozenset)
 
 
 def program() -> "subprocess.Popen[bytes]":
@@ -70,7 +70,7 @@ def test_a_launcher_is_known_by_the_kernels_count_whatever_becomes_of_the_clock(
     (proc / str(process.pid) / "stat").write_bytes(line)
     (proc / str(process.pid) / "status").write_text(f"Uid:\t{os.getuid()}\t0\t0\t0\n")
     (proc / "stat").write_bytes(Path("/proc/stat").read_bytes())
-    eyes = Eyes(frozenset, proc)
+    eyes = Liveness(frozenset, proc)
     assert eyes.launcher(launcher) is True
     (proc / "stat").write_bytes(b"btime 1000\n")  # the clock was set by decades
     assert eyes.launcher(launcher) is True
@@ -90,7 +90,7 @@ def test_of_many_launchers_that_have_come_and_gone_the_living_are_remembered(tmp
     (proc / str(process.pid) / "stat").write_bytes(line)
     (proc / str(process.pid) / "status").write_text(f"Uid:\t{os.getuid()}\t0\t0\t0\n")
     (proc / "stat").write_bytes(Path("/proc/stat").read_bytes())
-    eyes = Eyes(frozenset, proc)
+    eyes = Liveness(frozenset, proc)
     assert eyes.launcher(launcher) is True
     passing = proc / "4194305"
     passing.mkdir()

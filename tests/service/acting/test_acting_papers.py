@@ -21,7 +21,7 @@ from service.acting.books import Records, open_books
 from service.acting.errors import ActingError, BadOrder, NotAllowed, UnknownJob, WrongState
 from service.acting.foreign_orders import ExternalJobOrders
 from service.acting.plans import ApprovalDependencies, Papers
-from service.acting.taking import Taking
+from service.acting.taking import FreeGpus
 from service.api.port import Caller, Role
 from tests.advisor.journal.journal_parts import HOUR_MS, Hands, calm, cluster
 from tests.stores import open_store
@@ -51,7 +51,7 @@ class Rig:
                 observe=self.observe,
                 applying=self.applying,
                 register=register,
-                taking=Taking(self.observe, limits, self.books.switch.halt),
+                taking=FreeGpus(self.observe, limits, self.books.switch.halt),
             )
         )
         self.applying.start()
@@ -403,7 +403,7 @@ def test_a_foreign_job_does_not_come_back_onto_what_was_promised_since(rig: Rig)
     rig.engine.do(Pause(job="a"))
     promised = Reservation(start_ms=rig.clock.now_ms() + 60_000, gpus=("n/1",))
     rig.engine = DryRun(replace(rig.engine.would_be(), reservations={"w": promised}))
-    taking = Taking(rig.observe, rig.limits, rig.books.switch.halt)
+    taking = FreeGpus(rig.observe, rig.limits, rig.books.switch.halt)
     orders = ExternalJobOrders(rig.observe, rig.applying, taking)
     with pytest.raises(WrongState, match="promised to w, which waits"):
         orders.resume(ANN, "a", "")

@@ -22,7 +22,7 @@ from advisor.register.shares import Device, Mps, Terms, terms
 from collector.model import GpuUuid, JobId, NodeName, ProcessKey, ProcessSample
 from collector.snapshot import Snapshot
 from collector.store.database import Store
-from service.acting.memory_watching import MemoryWatching
+from service.acting.memory_watching import MemoryWatchdog
 from tests.advisor.register.register_world import GPUS, NODE, HandClock, acknowledge, submission, word
 from tests.stores import open_store
 
@@ -49,7 +49,7 @@ class Rig:
         self.hog, self.calm = self.started("hog"), self.started("calm")
         self.held = {self.hog: 50 * GIB, self.calm: 10 * GIB}
         self.halt: str | None = None
-        self.watching = MemoryWatching(
+        self.watching = MemoryWatchdog(
             self.register,
             self.engine,
             self.journal,

@@ -30,7 +30,7 @@ from advisor.register.shares import Device, Mps, Terms, terms
 from advisor.steps import Action, Move, Start
 from collector.model import GpuUuid, JobId, NodeName
 from collector.store.database import Store
-from service.acting.pair_watching import PairWatching
+from service.acting.pair_watching import SlowdownWatchdog
 from tests.advisor.register.register_world import GPUS, HandClock, acknowledge, submission, word
 from tests.service.conftest import until
 from tests.stores import open_store
@@ -66,11 +66,11 @@ class Rig:
         self.steps: dict[JobId, float] = {}
         self.host, self.guest = self.started("host", GPUS[0]), self.started("guest", GPUS[1])
 
-    def made(self) -> PairWatching:
+    def made(self) -> SlowdownWatchdog:
         """A service that was just started."""
         book = SlowdownStore(self.store, self.clock)
         brief = Brief[Given](self.engine, soon_s=SOON_S)
-        return PairWatching(self.register, brief, self.journal, self.clock, self.limits, book=book)
+        return SlowdownWatchdog(self.register, brief, self.journal, self.clock, self.limits, book=book)
 
     def agree(self, entry: JobRecord, gpus: tuple[GpuUuid, ...], share: float) -> Terms:
         return terms(entry.submission, share, [Device(uuid=gpus[0], memory_bytes=82 * GIB)], (), Mps())

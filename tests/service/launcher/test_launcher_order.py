@@ -9,7 +9,7 @@ from service.cli.arguments import parse
 from service.launcher import order as orders
 from service.launcher.order import BadOrder, Order
 from service.launcher.world import Workers
-from service.trouble import Trouble
+from service.trouble import FallowError
 
 pytestmark = pytest.mark.quick
 
@@ -121,7 +121,7 @@ def test_reading_numbers_never_fails_but_as_an_order(text: str) -> None:
     ids=lambda words: " ".join(words).encode("unicode_escape").decode()[:40],
 )
 def test_nonsense_is_refused_in_a_sentence(words: list[str]) -> None:
-    with pytest.raises(Trouble) as refused:
+    with pytest.raises(FallowError) as refused:
         ordered(*words)
     assert str(refused.value).isprintable()
 

@@ -10,7 +10,7 @@ from advisor.model import ClusterState, ProjectName
 from advisor.register.model import Begin, Sharing
 from advisor.register.shares import Mps
 from collector.model import JobId
-from service.acting.granting import Granting
+from service.acting.granting import LeaseTerms
 from service.acting.membership import Membership, hold_strangers, rules_of
 from service.config.file import parse
 from tests.advisor.register.register_world import GPUS, HandClock, opened, submission
@@ -42,7 +42,7 @@ def shared(there: Path, first: int, then: int, *, beside: bool = True) -> tuple[
                 jobs.append(register.submit(asked)[0])
             order = Begin(number=1, gpus=GPUS[:1], share=0.5, sharing=Sharing.MPS)
             register.give(jobs[0].id, order)
-            granting = Granting(register, lambda: replace(DAEMON))
+            granting = LeaseTerms(register, lambda: replace(DAEMON))
             granting.seen(ClusterState(as_of_ms=1))
             found = granting.agree(jobs[1], GPUS[:1] if beside else GPUS[1:2], 0.5)
         return found.sharing.value, found.sentences[0]
