@@ -23,7 +23,7 @@ from service.api.answers import REFUSALS, Refusal
 from service.api.audit import Audit
 from service.api.export import pieces
 from service.api.export_desk import ExportQueue
-from service.api.gate import App, GateRules, gate
+from service.api.gate import App, RequestLimits, gate
 from service.api.orders import MEANT, MOST_MS, shown
 from service.api.page import page
 from service.api.port import ControlInterface, Role
@@ -122,7 +122,7 @@ class Answers:
     simulated: bool = False
 
 
-def make_app(answers: Answers, rules: GateRules, version: str, audit: Audit | None = None) -> App:
+def make_app(answers: Answers, rules: RequestLimits, version: str, audit: Audit | None = None) -> App:
     """The ASGI application, behind its gate; ``audit`` writes down orders and refusals."""
     app = FastAPI(
         title="Fallow",

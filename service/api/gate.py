@@ -34,7 +34,7 @@ ANYBODY = Caller(name="anybody", uid=None, role=Role.VIEWER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GateRules:
+class RequestLimits:
     """How callers are told apart, the paths that need nobody's name, and the host names answered to.
 
     A page in somebody's browser can make its own name resolve to 127.0.0.1 (DNS rebinding); asking for a
@@ -57,7 +57,7 @@ class _Refused:
     retry_after_s: int | None = None
 
 
-def gate(app: App, rules: GateRules) -> App:
+def gate(app: App, rules: RequestLimits) -> App:
     """The same application behind the rules; it finds the ``Caller`` in ``scope["state"]["caller"]``."""
 
     async def guarded(scope: Message, receive: Receive, send: Send) -> None:
@@ -81,7 +81,7 @@ def gate(app: App, rules: GateRules) -> App:
     return guarded
 
 
-def _unwanted(headers: dict[bytes, str], scope: Message, rules: GateRules) -> _Refused | None:
+def _unwanted(headers: dict[bytes, str], scope: Message, rules: RequestLimits) -> _Refused | None:
     host, origin = headers.get(b"host", ""), headers.get(b"origin")
     if _peer(scope) is None and rules.hosts and not is_known(host, rules.hosts):
         message = f"this service does not answer to the name {host[:LONGEST]!r}; see api.host"
@@ -98,7 +98,7 @@ def _unwanted(headers: dict[bytes, str], scope: Message, rules: GateRules) -> _R
     return None
 
 
-async def _caller(headers: dict[bytes, str], scope: Message, rules: GateRules) -> Caller | _Refused:
+async def _caller(headers: dict[bytes, str], scope: Message, rules: RequestLimits) -> Caller | _Refused:
     peer = _peer(scope)
     if peer is not None:
         return _as_asked(await rules.identity.by_kernel(peer), headers)

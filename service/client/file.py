@@ -12,7 +12,7 @@ from service.client.trust import must_trust
 from service.client.values import plain_rows
 
 
-class FileDoor:
+class FileTransport:
     """The store's file, opened read-only for each question and let go after it: a service may start.
 
     Who asks many questions at once holds it open meanwhile (``holding``).

@@ -13,10 +13,10 @@ from service.client.wire import JSON, Wire
 ARROW = "application/vnd.apache.arrow.stream"
 EXPORT_TIMEOUT_S = 600.0
 
-__all__ = ["ARROW", "JSON", "HttpDoor"]
+__all__ = ["ARROW", "JSON", "HttpTransport"]
 
 
-class HttpDoor:
+class HttpTransport:
     """A service at an address. Each call is one connection, so threads may share it."""
 
     def __init__(self, *, url: str, token: str | None, timeout_s: float, only_looks: bool = False) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from service.client import place as client_place
 from service.client.errors import ClientError, Untrusted
-from service.client.http import HttpDoor
+from service.client.http import HttpTransport
 from service.client.wire import UNIX
 
 PROBE_TIMEOUT_S = 2.0
@@ -54,7 +54,7 @@ def health(url: str) -> dict[str, object] | None:
     Raises ``Untrusted``.
     """
     try:
-        return HttpDoor(url=url, token=None, timeout_s=PROBE_TIMEOUT_S).health()
+        return HttpTransport(url=url, token=None, timeout_s=PROBE_TIMEOUT_S).health()
     except Untrusted:
         raise
     except ClientError:

@@ -18,8 +18,8 @@ from service.client.errors import (
     StoreUnusable,
     UnknownQuery,
 )
-from service.client.file import FileDoor
-from service.client.http import HttpDoor
+from service.client.file import FileTransport
+from service.client.http import HttpTransport
 from service.client.local import is_alive, machine_service, named_socket, own_data, token_beside
 from service.client.printable import shown_rows
 from service.client.wire import UNIX
@@ -34,7 +34,7 @@ T = TypeVar("T")
 TIMEOUT_S = 35.0
 
 
-class Door(Protocol):
+class Transport(Protocol):
     """Where a client's questions go: a service, or the file."""
 
     url: str | None
@@ -62,7 +62,9 @@ class Client:
     that, it looks once for who answers now, and asks there.
     """
 
-    def __init__(self, door: Door, *, data: Path | None, reopen: Callable[[], Door] | None = None) -> None:
+    def __init__(
+        self, door: Transport, *, data: Path | None, reopen: Callable[[], Transport] | None = None
+    ) -> None:
         self._door = door
         self._reopen = reopen
         self._for_people = False
@@ -137,14 +139,14 @@ class Client:
     @contextmanager
     def holding(self) -> Iterator[None]:
         """For many questions at once: the store's file, where it is read directly, stays open within."""
-        with self._door.holding() if isinstance(self._door, FileDoor) else nullcontext():
+        with self._door.holding() if isinstance(self._door, FileTransport) else nullcontext():
             yield
 
     def close(self) -> None:
         """Let go of the store's file, if it was opened."""
         self._door.close()
 
-    def _ask(self, question: Callable[[Door], T]) -> T:
+    def _ask(self, question: Callable[[Transport], T]) -> T:
         try:
             return question(self._door)
         except (ServiceDown, StoreUnusable):
@@ -154,8 +156,8 @@ class Client:
             self._door = other
         return question(self._door)
 
-    def _service(self) -> HttpDoor:
-        if not isinstance(self._door, HttpDoor):
+    def _service(self) -> HttpTransport:
+        if not isinstance(self._door, HttpTransport):
             raise ServiceDown("only a running service can be asked to import; start one with `fallow serve`")
         return self._door
 
@@ -186,20 +188,20 @@ def connect(
     found = own_data(data_dir)
     if address := url or (_named() if data_dir is None else None):
         held = None if address.startswith(UNIX) else token_beside(found) if token is None else token
-        door = HttpDoor(url=address, token=held, timeout_s=timeout_s, only_looks=only_looks)
+        door = HttpTransport(url=address, token=held, timeout_s=timeout_s, only_looks=only_looks)
         door.health()
         return Client(door, data=None)
 
-    def reopen() -> Door:
+    def reopen() -> Transport:
         said = running(found) if isinstance(found, Path) else None
         if said is not None and isinstance(found, Path):
             held = client_place.token(found) if token is None else token
-            return HttpDoor(url=said.url, token=held, timeout_s=timeout_s, only_looks=only_looks)
+            return HttpTransport(url=said.url, token=held, timeout_s=timeout_s, only_looks=only_looks)
         address = machine_service() if data_dir is None else None
         if address is not None:
-            return HttpDoor(url=address, token=None, timeout_s=timeout_s, only_looks=only_looks)
+            return HttpTransport(url=address, token=None, timeout_s=timeout_s, only_looks=only_looks)
         if isinstance(found, Path):
-            return FileDoor(found)
+            return FileTransport(found)
         raise found
 
     return Client(reopen(), data=found if isinstance(found, Path) else None, reopen=reopen)

@@ -13,7 +13,7 @@ from service.api.port import Caller, Role
 from service.api.turns import Turns
 from service.client.persons import learn_lenders, person_of_uid
 from service.daemon.peers import LocalPeers
-from service.daemon.places import PlaceRules, Places
+from service.daemon.places import ConnectionLimits, ConnectionSlots
 
 if TYPE_CHECKING:
     from service.acting.holdings import Holdings
@@ -36,7 +36,7 @@ class Bounds:
     """Rates, places, and the lines in which requests wait for their turn. Used on the event loop."""
 
     allowance: Allowance
-    places: Places
+    places: ConnectionSlots
     peers: LocalPeers
     questions: Turns
     hands: Hands
@@ -57,14 +57,14 @@ def make_bounds(limits: "LimitsConfig", api: "ApiConfig", connections: int) -> B
             allowance.take(person_of(caller), Kind.CHANGE)
 
     operators = _accounts(api.operators)
-    rules = PlaceRules(
+    rules = ConnectionLimits(
         total=connections,
         of_one=min(limits.connections, connections),
         reserved=min(limits.reserved_connections, connections // 2),
     )
     return Bounds(
         allowance=allowance,
-        places=Places(
+        places=ConnectionSlots(
             rules,
             is_operator=operators.__contains__,
             arrives=lambda person: allowance.has(person, Kind.CONNECTION),

@@ -28,7 +28,7 @@ class SocketTaken(ServiceRefused):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LocalDoor:
+class UnixListener:
     """An open Unix socket; ``close`` takes it away."""
 
     path: Path
@@ -45,7 +45,7 @@ class LocalDoor:
         os.close(self.lock)
 
 
-def open_local(chosen: str, data: Path, environment: Mapping[str, str]) -> tuple[LocalDoor | None, str]:
+def open_local(chosen: str, data: Path, environment: Mapping[str, str]) -> tuple[UnixListener | None, str]:
     """The Unix socket, and a remark on it, empty for none. Raises ``ServiceRefused``.
 
     ``chosen`` is a path, ``off``, or empty: then systemd's folder for this service, else /run/fallow where
@@ -83,7 +83,7 @@ def _make_folder(folder: Path) -> None:
         raise ServiceRefused(f"cannot make {folder} for api.socket: {error.strerror}") from error
 
 
-def _open(path: Path) -> LocalDoor:
+def _open(path: Path) -> UnixListener:
     try:
         if (fault := way_fault(path)) is not None:
             raise ServiceRefused(f"no socket is made at {path}: {fault}; choose another with api.socket")
@@ -99,7 +99,7 @@ def _open(path: Path) -> LocalDoor:
             f"cannot listen on the socket {path}: {error.strerror or error}; choose another with api.socket, "
             f'or api.socket = "{OFF}" for none'
         ) from error
-    return LocalDoor(path=path, listener=listener, lock=lock, inode=path.lstat().st_ino)
+    return UnixListener(path=path, listener=listener, lock=lock, inode=path.lstat().st_ino)
 
 
 def _lock(path: Path) -> int:

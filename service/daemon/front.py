@@ -11,13 +11,13 @@ from pathlib import Path
 from collector.clock import SystemClock
 from service.api.app import Answers, make_app
 from service.api.audit import Audit
-from service.api.gate import GateRules
+from service.api.gate import RequestLimits
 from service.api.identity import Identity, Keys
 from service.client import place as client_place
 from service.client.hosts import LOOPBACK, is_loopback
 from service.config.model import ApiConfig
 from service.daemon.bounds import Bounds
-from service.daemon.doors import LocalDoor, open_local
+from service.daemon.doors import UnixListener, open_local
 from service.daemon.server import Server
 from service.daemon.start import bind, make_token
 from service.tokens import Tokens
@@ -30,13 +30,13 @@ SPARE_FILES = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Front:
+class RequestFilter:
     """Both listening sockets, and what callers are told apart by; ``close`` takes them away."""
 
     api: ApiConfig
     data: Path
     tcp: socket.socket
-    local: LocalDoor | None
+    local: UnixListener | None
     identity: Identity
     remarks: tuple[str, ...]
     connections: int
@@ -52,7 +52,7 @@ class Front:
         """The HTTP server on both, not yet started; ``audit`` writes down orders and refusals."""
         api, host = self.api, self.api.host
         documents = (*DOCUMENTS, "/metrics") if api.open_metrics else DOCUMENTS
-        rules = GateRules(
+        rules = RequestLimits(
             identity=self.identity,
             open_paths=frozenset(documents),
             hosts=LOOPBACK if is_loopback(host) else frozenset(),
@@ -96,7 +96,7 @@ def own_version() -> str:
     return version(PACKAGE)
 
 
-def open_front(api: ApiConfig, data: Path, *, port_fixed: bool) -> Front:
+def open_front(api: ApiConfig, data: Path, *, port_fixed: bool) -> RequestFilter:
     """Both sockets, bound. Raises ``ServiceRefused``."""
     connections = _allow_files(api.connections)
     keys = Keys(
@@ -111,7 +111,7 @@ def open_front(api: ApiConfig, data: Path, *, port_fixed: bool) -> Front:
     except BaseException:
         tcp.close()
         raise
-    return Front(
+    return RequestFilter(
         api=api,
         data=data,
         tcp=tcp,

@@ -13,7 +13,7 @@ from typing import Any
 from service.api.identity import Peer
 from service.api.persons import person_at
 from service.daemon.peers import CREDENTIALS, LocalPeers
-from service.daemon.places import Places
+from service.daemon.places import ConnectionSlots
 
 AT_ONCE = 256
 """Turned away before the event loop does something else: ten milliseconds."""
@@ -23,7 +23,7 @@ LOOPBACK = ("", "127.0.0.1", "::1", "::ffff:127.0.0.1")
 class Listener(socket.socket):
     """Another handle of a listening socket, for one event loop."""
 
-    def __init__(self, opened: socket.socket, places: Places, peers: LocalPeers) -> None:
+    def __init__(self, opened: socket.socket, places: ConnectionSlots, peers: LocalPeers) -> None:
         super().__init__(fileno=os.dup(opened.fileno()))
         self._places, self._peers = places, peers
 
@@ -41,7 +41,7 @@ class Listener(socket.socket):
         raise BlockingIOError  # the rest when it is asked for again
 
 
-def whose(made: socket.socket, peers: LocalPeers, places: Places) -> tuple[str, bool]:
+def whose(made: socket.socket, peers: LocalPeers, places: ConnectionSlots) -> tuple[str, bool]:
     """The person at the other end of an accepted connection, and whether they are on another machine."""
     peer = peer_of(made)
     if peer is not None:

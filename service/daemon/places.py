@@ -20,7 +20,7 @@ RETRY_S = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlaceRules:
+class ConnectionLimits:
     """How many there are in all, of one person, of those who are not on this machine, and kept in reserve."""
 
     total: int
@@ -38,7 +38,7 @@ class PlaceRules:
         return self.total // 2
 
 
-class Places:
+class ConnectionSlots:
     """``is_operator`` and ``has_gpus`` say of a person's key who may take what is kept in reserve.
 
     ``arrives`` counts a connection, and says whether its person may open another one now.
@@ -46,7 +46,7 @@ class Places:
 
     def __init__(
         self,
-        rules: PlaceRules,
+        rules: ConnectionLimits,
         *,
         is_operator: Callable[[str], bool] = lambda person: False,
         has_gpus: Callable[[str], bool] = lambda person: False,

@@ -11,13 +11,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from service.daemon.listener import peer_of, whose
 from service.daemon.peers import LocalPeers
-from service.daemon.places import Places, refusal
+from service.daemon.places import ConnectionSlots, refusal
 
 LINGER_S = 2.0
 """Who is refused is told so, and has so long to send what is not read: closed at once, the answer is lost."""
 
 
-class DoorProtocol(H11Protocol):
+class HttpProtocol(H11Protocol):
     """A connection of somebody whom the kernel knows, or of an address elsewhere.
 
     ``head_timeout_s`` is how long a request's head may take, and how long a connection may be silent before
@@ -25,7 +25,7 @@ class DoorProtocol(H11Protocol):
     """
 
     def __init__(
-        self, *args: Any, head_timeout_s: float, places: Places, peers: LocalPeers, **more: Any
+        self, *args: Any, head_timeout_s: float, places: ConnectionSlots, peers: LocalPeers, **more: Any
     ) -> None:
         super().__init__(*args, **more)
         self.uid: int | None = None

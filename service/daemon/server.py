@@ -12,7 +12,7 @@ import uvicorn
 from service.api.stream import Closing
 from service.daemon.bounds import Bounds
 from service.daemon.listener import Listener
-from service.daemon.protocol import DoorProtocol
+from service.daemon.protocol import HttpProtocol
 
 KEEP_ALIVE_S = 5
 BACKLOG = 4096
@@ -36,9 +36,9 @@ class Server:
         config = uvicorn.Config(
             app,
             http=cast(
-                "type[DoorProtocol]",
+                "type[HttpProtocol]",
                 partial(
-                    DoorProtocol,
+                    HttpProtocol,
                     head_timeout_s=receive_timeout_s,
                     places=bounds.places,
                     peers=bounds.peers,
@@ -68,7 +68,7 @@ class Server:
     def connections(self) -> dict[str, int]:
         """Open connections of local users (``socket``) and over TCP (``tcp``), as they are now."""
         open_now = list(self._server.server_state.connections)
-        local = sum(1 for each in open_now if isinstance(each, DoorProtocol) and each.uid is not None)
+        local = sum(1 for each in open_now if isinstance(each, HttpProtocol) and each.uid is not None)
         return {"socket": local, "tcp": len(open_now) - local}
 
     def hurry(self) -> None:

@@ -9,7 +9,7 @@ import pytest
 from collector.batch import HeldInterval
 from service.cli import main
 from service.cli.ended import ended
-from service.client.reader import Client, Door
+from service.client.reader import Client, Transport
 from service.config.file import load
 from service.judging import judge
 from tests.collector.store.store_parts import T0, at_path, held, history, sample
@@ -65,7 +65,7 @@ class OlderService:
 
 
 def test_an_older_service_tells_of_an_ended_job_without_its_verdict() -> None:
-    client = Client(cast("Door", OlderService()), data=None)
+    client = Client(cast("Transport", OlderService()), data=None)
     (told,) = ended(client, "7", T0)
     assert "ada's job of project p, and has ended: it held 2 GPUs" in told
 

@@ -14,7 +14,7 @@ from service.api.allowance import MOST_KEPT, Allowance, Kind, Rate
 from service.api.persons import person_at
 from service.api.turns import Turn, Turns
 from service.client.persons import learn_lenders, person_of_uid
-from service.daemon.places import MOST_PARTING, PARTING_OF_ONE, PlaceRules, Places
+from service.daemon.places import MOST_PARTING, PARTING_OF_ONE, ConnectionLimits, ConnectionSlots
 
 RATE = Rate(per_minute=60, at_once=3, per_job=6, what="orders", setting="limits.orders_per_minute")
 
@@ -140,11 +140,11 @@ def test_no_turn_is_lost_or_given_twice(steps: list[str]) -> None:
     asyncio.run(story())
 
 
-RULES = PlaceRules(total=20, of_one=4, reserved=6)
+RULES = ConnectionLimits(total=20, of_one=4, reserved=6)
 
 
 def test_nobody_holds_more_connections_than_one_may() -> None:
-    places = Places(RULES)
+    places = ConnectionSlots(RULES)
     assert [places.come("eve") for _ in range(4)] == [None] * 4
     assert "4 connections of yours are open" in str(places.come("eve"))
     assert "limits.connections" in str(places.come("eve"))
@@ -154,7 +154,7 @@ def test_nobody_holds_more_connections_than_one_may() -> None:
 
 
 def test_launchers_streams_are_counted_apart_and_end_as_well() -> None:
-    places = Places(RULES)
+    places = ConnectionSlots(RULES)
     for _ in range(RULES.streams_of_one):
         assert places.come("ann") is None
         places.stream("ann", True)
@@ -165,7 +165,7 @@ def test_launchers_streams_are_counted_apart_and_end_as_well() -> None:
 
 
 def test_the_last_places_are_for_operators_and_for_owners_of_running_jobs() -> None:
-    places = Places(RULES, is_operator={"root"}.__contains__, has_gpus={"ann"}.__contains__)
+    places = ConnectionSlots(RULES, is_operator={"root"}.__contains__, has_gpus={"ann"}.__contains__)
     for number in range(14):
         assert places.come(f"account {number // 4}") is None
     assert "api.connections" in str(places.come("bo"))
@@ -175,7 +175,7 @@ def test_the_last_places_are_for_operators_and_for_owners_of_running_jobs() -> N
 
 
 def test_who_is_elsewhere_never_shuts_the_door_for_who_is_here() -> None:
-    places = Places(RULES)
+    places = ConnectionSlots(RULES)
     came = [places.come(f"address {n}", is_remote=True) for n in range(12)]
     assert came.count(None) == RULES.remote
     assert places.come("bo") is None
@@ -184,7 +184,7 @@ def test_who_is_elsewhere_never_shuts_the_door_for_who_is_here() -> None:
 
 
 def test_only_so_many_refused_ones_stay_to_read_why() -> None:
-    places = Places(RULES)
+    places = ConnectionSlots(RULES)
     eves = [places.linger("eve") for _ in range(PARTING_OF_ONE + 1)]
     assert eves == [True] * PARTING_OF_ONE + [False]
     others = [places.linger(f"account {number // 2}") for number in range(MOST_PARTING)]
@@ -194,7 +194,7 @@ def test_only_so_many_refused_ones_stay_to_read_why() -> None:
 
 
 def test_who_was_told_often_enough_is_turned_away_unheard() -> None:
-    places = Places(RULES, is_operator={"root"}.__contains__)
+    places = ConnectionSlots(RULES, is_operator={"root"}.__contains__)
     for person in ("eve", "root"):
         for _ in range(4):
             places.come(person)
@@ -237,7 +237,7 @@ def test_an_account_and_the_uids_that_it_was_lent_are_one_person(tmp_path: Path)
 def test_an_operator_s_containers_take_nothing_of_what_is_in_reserve(tmp_path: Path) -> None:
     lent = tmp_path / "subuid"
     lent.write_text("1002:300000:1\n1003:300001:1\n")
-    places = Places(RULES, is_operator={"uid 1002"}.__contains__)
+    places = ConnectionSlots(RULES, is_operator={"uid 1002"}.__contains__)
     assert places.person_of_uid(1002, lent) == "uid 1002"
     assert places.person_of_uid(300_000, lent) == "containers of uid 1002"
     assert places.person_of_uid(300_001, lent) == places.person_of_uid(1003, lent) == "uid 1003"
