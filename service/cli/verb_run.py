@@ -22,7 +22,7 @@ from service.client.printable import on_a_line
 from service.launcher import detaching
 from service.launcher import order as orders
 from service.launcher.calling_off import calling_off, why
-from service.launcher.folder import Meeting, check_logs, meeting
+from service.launcher.folder import StateDir, check_logs, meeting
 from service.launcher.order import PROJECT_VARIABLE, Order
 from service.launcher.submitting import submit
 from service.trouble import FallowError
@@ -61,7 +61,7 @@ def run(flags: argparse.Namespace) -> int:
     return _leave(code)
 
 
-def _launched(order: Order, client: ActingClient, data: Path | None, met: Meeting) -> int | None:
+def _launched(order: Order, client: ActingClient, data: Path | None, met: StateDir) -> int | None:
     """Submit it and be its launcher: its exit code; ``None``: a process of its own is that now."""
     known: list[JobId] = []
     with calling_off(lambda error: _cancel(order, known, data, error)):

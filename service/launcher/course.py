@@ -23,7 +23,7 @@ from advisor.register.model import (
 )
 from collector.model import GpuUuid
 from service.launcher import fitness, model, turns
-from service.launcher.model import Course, Lease, Over, Phase, Turn
+from service.launcher.model import Lease, Over, Phase, StateMachine, Transition
 
 ENDERS = (1, 2, 3, 15)
 """SIGHUP, SIGINT, SIGQUIT, SIGTERM: who sends one of these to a job wants its end."""
@@ -37,15 +37,15 @@ LIMITED = (Phase.RUNNING, Phase.CHANGING, Phase.RELEASING, Phase.SAVING)
 """Where its time limit can end it."""
 
 
-def begin(terms: model.Terms) -> Course:
+def begin(terms: model.Terms) -> StateMachine:
     """A submitted job that waits."""
-    return Course(terms=terms)
+    return StateMachine(terms=terms)
 
 
-def step(course: Course, event: model.Event, now_s: float) -> Turn:
+def step(course: StateMachine, event: model.Event, now_s: float) -> Transition:
     """The course after an event. An event that has no meaning where the course stands changes nothing."""
     if course.phase is Phase.ENDED:
-        return Turn(course=course)
+        return Transition(course=course)
     turn = _happened(course, event, now_s)
     while turn.course.phase in IDLE and turn.course.doing is None and turn.course.queue:
         first, *later = turn.course.queue
@@ -53,11 +53,11 @@ def step(course: Course, event: model.Event, now_s: float) -> Turn:
         why = fitness.objection(first)
         refused = model.Tell(text=f"not done: {why}")
         taken = _take(doing, first, now_s) if why is None else turns.done(doing, why, refused)
-        turn = Turn(course=taken.course, actions=turn.actions + taken.actions)
+        turn = Transition(course=taken.course, actions=turn.actions + taken.actions)
     return turn
 
 
-def wakes_s(course: Course) -> float | None:
+def wakes_s(course: StateMachine) -> float | None:
     """When it wants to hear of the time again; ``None``: never."""
     times = [] if course.until_s is None else [course.until_s]
     if course.terms.limit_s is not None and course.since_s is not None and course.phase in LIMITED:
@@ -65,7 +65,7 @@ def wakes_s(course: Course) -> float | None:
     return min(times, default=None)
 
 
-def _happened(course: Course, event: model.Event, now_s: float) -> Turn:
+def _happened(course: StateMachine, event: model.Event, now_s: float) -> Transition:
     match event:
         case model.Told(directive=directive):
             return _told(course, directive, now_s)
@@ -76,10 +76,10 @@ def _happened(course: Course, event: model.Event, now_s: float) -> Turn:
         case model.TurnedAway(why=why):
             refused = Over(ending=ExitReason.FAILED, code=TURNED_AWAY, why=why)
             empty = course.phase in EMPTY
-            return turns.entered(replace(course, code=0), refused) if empty else Turn(course=course)
+            return turns.entered(replace(course, code=0), refused) if empty else Transition(course=course)
         case model.Leased(number=number, proof=proof):
             fits = number == course.handled and not course.proof
-            return Turn(course=replace(course, proof=proof) if fits else course)
+            return Transition(course=replace(course, proof=proof) if fits else course)
         case model.Disowned():
             over = Over(
                 ending=ExitReason.CANCELLED, code=turns.CANCELLED, why="the service has ended this job"
@@ -98,21 +98,21 @@ def _happened(course: Course, event: model.Event, now_s: float) -> Turn:
 # -- directives --------------------------------------------------------------------------------------------
 
 
-def _told(course: Course, directive: Command, now_s: float) -> Turn:
+def _told(course: StateMachine, directive: Command, now_s: float) -> Transition:
     known = course.queue if course.doing is None else (course.doing, *course.queue)
     if directive.number <= max(course.handled, *(each.number for each in known), 0):
-        return Turn(course=course)
+        return Transition(course=course)
     match directive:
         case Stop(reason=reason):
             over = Over(ending=ExitReason.CANCELLED, code=turns.CANCELLED, why=f"stopped{_because(reason)}")
             return _stopped(replace(course, doing=directive, queue=()), over, now_s)
         case Begin() | Continue() | Reshape() | Suspend() | Release() | Requeued() | Say():
-            return Turn(course=replace(course, queue=(*course.queue, directive)))
+            return Transition(course=replace(course, queue=(*course.queue, directive)))
         case _:
             assert_never(directive)
 
 
-def _take(course: Course, directive: Command, now_s: float) -> Turn:
+def _take(course: StateMachine, directive: Command, now_s: float) -> Transition:
     phase = course.phase
     match directive:
         case Say(message=message):
@@ -125,7 +125,7 @@ def _take(course: Course, directive: Command, now_s: float) -> Turn:
             return turns.done(course, f"the job is {phase.value}: it has not asked for devices")
         case Release() if phase is Phase.RUNNING:
             releasing = replace(course, phase=Phase.RELEASING)
-            return Turn(course=releasing, actions=(model.ReleaseCaches(),))
+            return Transition(course=releasing, actions=(model.ReleaseCaches(),))
         case Release():
             return turns.done(course, f"the job is {phase.value}: it holds no memory")
         case Reshape() | Suspend() | Requeued() if course.terms.mobility is Elasticity.RIGID:
@@ -143,7 +143,7 @@ def _take(course: Course, directive: Command, now_s: float) -> Turn:
             assert_never(directive)
 
 
-def _reshaped(course: Course, lease: Lease, reason: str, now_s: float) -> Turn:
+def _reshaped(course: StateMachine, lease: Lease, reason: str, now_s: float) -> Transition:
     """In place where only the devices change and the job is elastic, else saved and started again."""
     if course.phase is Phase.RESTING:
         return turns.done(replace(course, lease=lease), None)
@@ -153,11 +153,11 @@ def _reshaped(course: Course, lease: Lease, reason: str, now_s: float) -> Turn:
     text = f"changing to {count} GPU{'' if count == 1 else 's'}{_because(reason)}"
     if course.terms.mobility is Elasticity.ELASTIC and lease.settings == course.lease.settings:
         actions = (model.Tell(text=text), model.Change(gpus=lease.gpus))
-        return Turn(course=replace(course, phase=Phase.CHANGING), actions=actions)
+        return Transition(course=replace(course, phase=Phase.CHANGING), actions=actions)
     return turns.saving(course, model.Again(lease=lease), now_s, text)
 
 
-def _left(course: Course, after: model.Next, text: str, now_s: float) -> Turn:
+def _left(course: StateMachine, after: model.Next, text: str, now_s: float) -> Transition:
     """Give the devices up: at once where nothing runs, else after the job has saved itself."""
     if course.phase is Phase.RUNNING:
         return turns.saving(course, after, now_s, text)
@@ -166,24 +166,26 @@ def _left(course: Course, after: model.Next, text: str, now_s: float) -> Turn:
     return turns.entered(course, after)
 
 
-def _anew(course: Course, text: str) -> Turn:
+def _anew(course: StateMachine, text: str) -> Transition:
     """Wait in the queue as a new job, where nothing of it lives; what it ran and failed before counts on.
 
     The numbers of directives begin again with it.
     """
     if course.phase not in EMPTY:
-        return Turn(course=course)
-    anew = Course(terms=course.terms, launch=course.launch, restarted=course.restarted, ran_s=course.ran_s)
-    return Turn(course=anew, actions=(model.Tell(text=text), model.Announce()))
+        return Transition(course=course)
+    anew = StateMachine(
+        terms=course.terms, launch=course.launch, restarted=course.restarted, ran_s=course.ran_s
+    )
+    return Transition(course=anew, actions=(model.Tell(text=text), model.Announce()))
 
 
-def _stopped(course: Course, over: Over, now_s: float) -> Turn:
+def _stopped(course: StateMachine, over: Over, now_s: float) -> Transition:
     """End it for good, wherever it stands."""
     if course.phase in EMPTY:
         turn = turns.entered(replace(course, code=0), over)
-        return Turn(course=turn.course, actions=(model.Tell(text=over.why), *turn.actions))
+        return Transition(course=turn.course, actions=(model.Tell(text=over.why), *turn.actions))
     if course.phase in (Phase.ENDING, Phase.SWEEPING):
-        return Turn(course=replace(course, then=over))
+        return Transition(course=replace(course, then=over))
     return turns.halted(course, over, now_s, model.Tell(text=over.why))
 
 
@@ -191,8 +193,8 @@ def _stopped(course: Course, over: Over, now_s: float) -> Turn:
 
 
 def _lived(
-    course: Course, event: model.Began | model.NotBegun | model.WorkerEnded | model.Swept, now_s: float
-) -> Turn:
+    course: StateMachine, event: model.Began | model.NotBegun | model.WorkerEnded | model.Swept, now_s: float
+) -> Transition:
     match event:
         case model.Began(pids=pids) if course.phase is Phase.STARTING:
             begun = replace(course, phase=Phase.RUNNING, pids=pids, since_s=now_s)
@@ -206,18 +208,18 @@ def _lived(
         case model.Swept(by_force=by_force) if course.phase not in EMPTY:
             return _swept(course, by_force, now_s)
         case _:
-            return Turn(course=course)
+            return Transition(course=course)
 
 
-def _worker_ended(course: Course, worker: int, code: int) -> Turn:
+def _worker_ended(course: StateMachine, worker: int, code: int) -> Transition:
     """The last one's end, or the first one's failure, is the launch's: nothing of it may linger."""
     alive = course.alive - {worker}
     left = replace(course, alive=alive, code=course.code or code, pids=course.pids if alive else ())
     goes_on = alive and (code == 0 or course.phase is Phase.ENDING)
-    return Turn(course=left) if goes_on or course.phase is Phase.SWEEPING else turns.swept(left)
+    return Transition(course=left) if goes_on or course.phase is Phase.SWEEPING else turns.swept(left)
 
 
-def _swept(course: Course, by_force: bool, now_s: float) -> Turn:
+def _swept(course: StateMachine, by_force: bool, now_s: float) -> Transition:
     """Nothing lives any more: what was to follow does, if the job was ready for it."""
     killed = by_force and course.alive and course.code == 0
     began = course.since_s is not None
@@ -242,12 +244,12 @@ def _swept(course: Course, by_force: bool, now_s: float) -> Turn:
 
 
 def _answered(
-    course: Course, event: model.Saved | model.Unsaved | model.Changed | model.Released, now_s: float
-) -> Turn:
+    course: StateMachine, event: model.Saved | model.Unsaved | model.Changed | model.Released, now_s: float
+) -> Transition:
     match event:
         case model.Saved(ends_itself=ends_itself) if course.phase is Phase.SAVING:
             halted = turns.halted(replace(course, saved=True), course.then, now_s)
-            return Turn(course=halted.course) if ends_itself else halted
+            return Transition(course=halted.course) if ends_itself else halted
         case model.Unsaved(why=why) if course.phase is Phase.SAVING:
             return turns.done(turns.back(course), why, model.Tell(text=f"not done: {why}"))
         case model.Released(why=why) if course.phase is Phase.RELEASING:
@@ -255,10 +257,10 @@ def _answered(
         case model.Changed(gpus=gpus, why=why) if course.phase is Phase.CHANGING:
             return _changed(course, gpus, why)
         case _:
-            return Turn(course=course)
+            return Transition(course=course)
 
 
-def _changed(course: Course, gpus: tuple[GpuUuid, ...], why: str | None) -> Turn:
+def _changed(course: StateMachine, gpus: tuple[GpuUuid, ...], why: str | None) -> Transition:
     assert course.lease is not None
     granted = course.lease
     if why is None and isinstance(course.doing, Reshape):
@@ -270,18 +272,18 @@ def _changed(course: Course, gpus: tuple[GpuUuid, ...], why: str | None) -> Turn
 # -- signals and time --------------------------------------------------------------------------------------
 
 
-def _signalled(course: Course, number: int, now_s: float) -> Turn:
+def _signalled(course: StateMachine, number: int, now_s: float) -> Transition:
     if course.phase not in EMPTY:
         if number in ENDERS:
             course = replace(course, asked=number, asked_s=now_s)
-        return Turn(course=course, actions=(model.Forward(number=number),))
+        return Transition(course=course, actions=(model.Forward(number=number),))
     if number not in ENDERS:
-        return Turn(course=course)
+        return Transition(course=course)
     over = Over(ending=ExitReason.CANCELLED, code=-number, why=f"cancelled by signal {number}")
     return turns.entered(replace(course, code=0), over)
 
 
-def _ticked(course: Course, now_s: float) -> Turn:
+def _ticked(course: StateMachine, now_s: float) -> Transition:
     limit_s = course.terms.limit_s
     if limit_s is not None and course.phase in LIMITED and turns.ran_s(course, now_s) >= limit_s:
         over = Over(
@@ -289,7 +291,7 @@ def _ticked(course: Course, now_s: float) -> Turn:
         )
         return turns.halted(course, over, now_s)
     if course.until_s is None or now_s < course.until_s:
-        return Turn(course=course)
+        return Transition(course=course)
     match course.phase:
         case Phase.SAVING:
             grace = f"{course.terms.grace_s:g} s"
@@ -300,7 +302,7 @@ def _ticked(course: Course, now_s: float) -> Turn:
         case Phase.RESTING if course.lease is not None:
             return turns.launched(course, course.lease)
         case _:
-            return Turn(course=replace(course, until_s=None))
+            return Transition(course=replace(course, until_s=None))
 
 
 def _because(reason: str) -> str:

@@ -62,7 +62,7 @@ class Gone:
 News = Started | Unstartable | Ended | Asked | Gone
 
 
-class Crew:
+class Supervisor:
     """The guard's other end. Nothing here blocks but ``close``; ``fileno`` is readable when there is news.
 
     Makes this process a subreaper. Raises OSError where no process can be started.

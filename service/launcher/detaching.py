@@ -7,20 +7,20 @@ from pathlib import Path
 from collector.model import JobId
 from service.client.acting import connect_acting
 from service.client.errors import ClientError
-from service.launcher.folder import Meeting, NoFolder, make_log, sign_log, take_along
+from service.launcher.folder import NoFolder, StateDir, make_log, sign_log, take_along
 from service.launcher.link import Link
 from service.launcher.order import Order
 from service.launcher.process import this_launcher
 from service.launcher.running import Running
 from service.launcher.submitting import submit
-from service.launcher.voice import Voice
+from service.launcher.voice import TerminalOutput
 
 __all__ = ["is_original", "make_log", "run_here"]
 
 
-def run_here(order: Order, job: JobId, data: Path | None, met: Meeting) -> int:
+def run_here(order: Order, job: JobId, data: Path | None, met: StateDir) -> int:
     """Be the launcher of a submitted job; blocks until its end. Its exit code, a signal's below 0."""
-    voice, nonce = Voice(sys.stderr), order.submission.nonce
+    voice, nonce = TerminalOutput(sys.stderr), order.submission.nonce
 
     def resume(named: JobId) -> None:
         try:
@@ -65,7 +65,7 @@ def is_original(log: Path) -> bool:
     try:
         sign_log(log, this_launcher())
     except NoFolder as error:
-        Voice(sys.stderr).say(str(error))  # who follows the log misses it, the job doesn't
+        TerminalOutput(sys.stderr).say(str(error))  # who follows the log misses it, the job doesn't
     for each in (nothing, told, ready, done):
         os.close(each)  # the reader sees the end: whoever started this may go
     return False

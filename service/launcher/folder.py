@@ -45,7 +45,7 @@ class About:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Meeting:
+class StateDir:
     """The short-lived folder of one launcher (mode 0700): where it and its job meet."""
 
     path: Path
@@ -89,7 +89,7 @@ class Meeting:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-def meeting(*, detached: bool) -> Meeting:
+def meeting(*, detached: bool) -> StateDir:
     """A new one, in the first place where a socket can be made. Raises ``NoFolder``."""
     whys = []
     for place in _places(detached):
@@ -196,13 +196,13 @@ def _places(detached: bool) -> tuple[Path, ...]:
     return Path(os.environ.get("TMPDIR") or "/tmp"), Path("/tmp"), Path("/var/tmp")
 
 
-def _meeting_in(place: Path) -> Meeting:
+def _meeting_in(place: Path) -> StateDir:
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     if (
         fault := way_fault(place / "any")
     ) is not None:  # else somebody could put a job of theirs in its place
         raise PermissionError(errno.EPERM, fault)
-    made = Meeting(path=Path(tempfile.mkdtemp(prefix="fallow-", dir=place)))
+    made = StateDir(path=Path(tempfile.mkdtemp(prefix="fallow-", dir=place)))
     try:
         with socket.socket(socket.AF_UNIX) as tried:
             tried.bind(str(made.job(LAST_WORKER)))

@@ -60,7 +60,7 @@ def main() -> None:
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     launcher = socket.socket(fileno=line)
     launcher.set_inheritable(False)
-    guarding = Guard(launcher)
+    guarding = SupervisorChild(launcher)
     guarding.say({"guard": os.getpid()})
     guarding.run()
 
@@ -99,7 +99,7 @@ def prctl(option: int, value: int) -> None:
         raise OSError(ctypes.get_errno(), f"prctl({option}, {value})")
 
 
-class Guard:
+class SupervisorChild:
     """The loop: orders in, births and deaths out. ``sweeping`` is when to kill what won't end."""
 
     def __init__(self, launcher: socket.socket):

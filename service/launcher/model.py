@@ -109,7 +109,7 @@ Next = Pause | Queue | Again | Over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
+class StateMachine:
     """A job as its launcher has it. ``launch`` counts its starts; what is said of an earlier one is void.
 
     ``doing`` is being carried out, ``queue`` comes after it; ``handled`` is the newest one that was,
@@ -326,10 +326,10 @@ Action = Launch | Save | End | Sweep | Change | ReleaseCaches | Forward | Tell |
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class Transition:
     """A course after an event, and what is to be done."""
 
-    course: Course
+    course: StateMachine
     actions: tuple[Action, ...] = field(default=())
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.register.model import Launcher, Report
-from service.launcher.model import Course
+from service.launcher.model import StateMachine
 
 LONGEST_WHY = 1_000
 
@@ -54,7 +54,9 @@ class Known:
         return replace(self, checkpoint_ms=max(saved_ms, self.checkpoint_ms or 0))
 
 
-def report(course: Course, launcher: Launcher, known: Known, now_ms: int, quiet_s: float | None) -> Report:
+def report(
+    course: StateMachine, launcher: Launcher, known: Known, now_ms: int, quiet_s: float | None
+) -> Report:
     """The report of this moment; ``quiet_s`` since somebody typed, ``None`` where nobody can sit."""
     over = course.over
     return Report(

@@ -21,15 +21,15 @@ from service.launcher import course as courses
 from service.launcher import crew as crews
 from service.launcher import link as links
 from service.launcher import model, starting, steer
-from service.launcher.folder import Meeting
+from service.launcher.folder import StateDir
 from service.launcher.link import Link
-from service.launcher.model import Course, Phase
+from service.launcher.model import Phase, StateMachine
 from service.launcher.order import Order, signal_number
 from service.launcher.reporting import Known, report
-from service.launcher.signals import Ears, stop_here
+from service.launcher.signals import Signals, stop_here
 from service.launcher.sitting import is_attached, quiet_s
 from service.launcher.steer import Answer
-from service.launcher.voice import Voice
+from service.launcher.voice import TerminalOutput
 
 REPORT_S = 5.0
 LOOK_S = 0.1
@@ -56,8 +56,8 @@ class Running:
         job: JobId,
         line: Callable[[JobId], Link],
         launcher: Launcher,
-        meeting: Meeting,
-        voice: Voice,
+        meeting: StateDir,
+        voice: TerminalOutput,
         resume: Callable[[JobId], None],
         again: Callable[[JobId], JobId],
     ) -> None:
@@ -65,8 +65,8 @@ class Running:
         self._launcher, self._meeting, self._voice = launcher, meeting, voice
         self._resume, self._again = resume, again
         self._said_unknown = False
-        self._course: Course = courses.begin(order.terms)
-        self._crew: crews.Crew | None = None
+        self._course: StateMachine = courses.begin(order.terms)
+        self._crew: crews.Supervisor | None = None
         self._pids: dict[int, int] = {}
         self._known = Known()
         self._said: deque[tuple[int, model.Event | Answer]] = deque()
@@ -78,7 +78,7 @@ class Running:
 
     def run(self) -> int:
         """From the queue to the end."""
-        ears = Ears()
+        ears = Signals()
         self._link.open()
         self._report(news=True)
         try:
@@ -93,7 +93,7 @@ class Running:
             self._link.close()
             ears.close()
 
-    def _farewell(self, ears: Ears) -> None:
+    def _farewell(self, ears: Signals) -> None:
         """Tell a service that knows the job the end; for a while when it doesn't answer, or until Ctrl-C."""
         asked = self._course.over is not None and self._course.over.ending is ExitReason.CANCELLED
         limit_s = DETACHED_FAREWELL_S if self._order.detach and not asked else FAREWELL_S
@@ -107,7 +107,7 @@ class Running:
 
     # -- what happens ----------------------------------------------------------------------------------------
 
-    def _round(self, ears: Ears) -> None:
+    def _round(self, ears: Signals) -> None:
         crew, touch = self._crew, self._touch()
         watched = [ears.fileno(), self._link.fileno(), self._woken, *touch]
         if crew is not None:
@@ -297,9 +297,9 @@ class Running:
         else:
             self._crew.sweep(patience_s)
 
-    def _crew_of_job(self) -> crews.Crew:
+    def _crew_of_job(self) -> crews.Supervisor:
         if self._crew is None:
-            self._crew = crews.Crew()
+            self._crew = crews.Supervisor()
         return self._crew
 
     def _save(self) -> None:

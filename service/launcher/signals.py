@@ -11,7 +11,7 @@ HEARD = tuple(
 )
 
 
-class Ears:
+class Signals:
     """Hears signals from its making until ``close``; only in a process's main thread."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from advisor.engines.mps import DEFAULT_DIRECTORY, folder_fault
 from advisor.register.model import Elasticity
 from advisor.register.shares import NO_DAEMON_DIRECTORY, PIPE_DIRECTORY
 from service.launcher import world
-from service.launcher.folder import Meeting
+from service.launcher.folder import StateDir
 from service.launcher.model import Lease
 from service.launcher.order import CONTROLLER, Order, elastic_parts
 
@@ -30,7 +30,7 @@ class Start:
 
 
 def starts(
-    order: Order, lease: Lease, *, job: str, own: Mapping[str, str], meeting: Meeting, restarted: int
+    order: Order, lease: Lease, *, job: str, own: Mapping[str, str], meeting: StateDir, restarted: int
 ) -> tuple[Start, ...]:
     """A launch's workers in rank order; ``own`` is the launcher's environment. Looks for free ports."""
     user = {**own, **order.environment, JOB: job}
@@ -52,7 +52,7 @@ def starts(
     return tuple(made)
 
 
-def command(order: Order, lease: Lease, meeting: Meeting) -> tuple[str, ...]:
+def command(order: Order, lease: Lease, meeting: StateDir) -> tuple[str, ...]:
     """What is run: the user's command, an elastic training by way of its controller."""
     wanted = order.submission
     if wanted.mobility is not Elasticity.ELASTIC:

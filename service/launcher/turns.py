@@ -5,7 +5,7 @@ from typing import assert_never
 
 from advisor.register.model import ExitReason, Sharing
 from service.launcher import model, world
-from service.launcher.model import Course, Lease, Over, Phase, Turn
+from service.launcher.model import Lease, Over, Phase, StateMachine, Transition
 
 LEFTOVERS_S = 5.0
 """For what workers left behind, from asking it to end to killing it."""
@@ -20,12 +20,12 @@ TIME_IS_UP = 124
 CANCELLED = 143
 
 
-def done(course: Course, failed: str | None, *actions: model.Action) -> Turn:
+def done(course: StateMachine, failed: str | None, *actions: model.Action) -> Transition:
     """The directive in hand is carried out, or was not because of ``failed``."""
-    return Turn(course=replace(handled(course), failed=failed), actions=(*actions, model.Announce()))
+    return Transition(course=replace(handled(course), failed=failed), actions=(*actions, model.Announce()))
 
 
-def handled(course: Course) -> Course:
+def handled(course: StateMachine) -> StateMachine:
     """The directive in hand is the newest that was handled, and its proof what can be shown."""
     doing = course.doing
     if doing is None:
@@ -33,7 +33,7 @@ def handled(course: Course) -> Course:
     return replace(course, doing=None, handled=doing.number, proof=doing.proof)
 
 
-def launched(course: Course, lease: Lease) -> Turn:
+def launched(course: StateMachine, lease: Lease) -> Transition:
     """Start the workers on ``lease``."""
     size = world.count(course.terms.workers, len(lease.gpus))
     started = replace(
@@ -48,38 +48,40 @@ def launched(course: Course, lease: Lease) -> Turn:
         saved=False,
         until_s=None,
     )
-    return Turn(course=started, actions=(model.Launch(), model.Announce()))
+    return Transition(course=started, actions=(model.Launch(), model.Announce()))
 
 
-def saving(course: Course, after: model.Next, now_s: float, text: str) -> Turn:
+def saving(course: StateMachine, after: model.Next, now_s: float, text: str) -> Transition:
     """Have the job save itself, and say what follows when it has; it may take its grace."""
     until_s = now_s + course.terms.grace_s
     course = replace(course, phase=Phase.SAVING, then=after, saved=False, until_s=until_s)
-    return Turn(course=course, actions=(model.Tell(text=text), model.Save()))
+    return Transition(course=course, actions=(model.Tell(text=text), model.Save()))
 
 
-def back(course: Course) -> Course:
+def back(course: StateMachine) -> StateMachine:
     """The job goes on as before."""
     return replace(course, phase=Phase.RUNNING, then=None, saved=False, until_s=None)
 
 
-def halted(course: Course, after: model.Next | None, now_s: float, *actions: model.Action) -> Turn:
+def halted(
+    course: StateMachine, after: model.Next | None, now_s: float, *actions: model.Action
+) -> Transition:
     """Ask the workers to end, and say what follows."""
     until_s = now_s + course.terms.grace_s
     course = replace(course, phase=Phase.ENDING, then=after, until_s=until_s)
-    return Turn(course=course, actions=(*actions, model.End()))
+    return Transition(course=course, actions=(*actions, model.End()))
 
 
-def swept(course: Course, *actions: model.Action) -> Turn:
+def swept(course: StateMachine, *actions: model.Action) -> Transition:
     """End whatever the workers left."""
     gentle = course.lease is not None and course.lease.sharing is Sharing.MPS
     course = replace(course, phase=Phase.SWEEPING, until_s=None)
-    return Turn(
+    return Transition(
         course=course, actions=(*actions, model.Sweep(patience_s=GENTLE_S if gentle else LEFTOVERS_S))
     )
 
 
-def entered(course: Course, after: model.Next) -> Turn:
+def entered(course: StateMachine, after: model.Next) -> Transition:
     """What follows, now that nothing of the job lives."""
     free = replace(course, lease=None, then=None)
     match after:
@@ -95,25 +97,25 @@ def entered(course: Course, after: model.Next) -> Turn:
             assert_never(after)
 
 
-def ended_by_itself(course: Course, now_s: float, *actions: model.Action) -> Turn:
+def ended_by_itself(course: StateMachine, now_s: float, *actions: model.Action) -> Transition:
     """The workers ended and nobody had asked them to: the end, or another start."""
     over = _verdict(course, now_s)
     if over.ending is not ExitReason.FAILED or course.restarted >= course.terms.restarts:
         turn = entered(course, over)
-        return Turn(course=turn.course, actions=actions + turn.actions)
+        return Transition(course=turn.course, actions=actions + turn.actions)
     rest_s = min(LONGEST_REST_S, FIRST_REST_S * 2**course.restarted)
     number = course.restarted + 1
     text = f"{over.why}; starting again in {rest_s:g} s ({number} of {course.terms.restarts})"
     resting = replace(course, phase=Phase.RESTING, restarted=number, until_s=now_s + rest_s, then=None)
-    return Turn(course=resting, actions=(*actions, model.Tell(text=text), model.Announce()))
+    return Transition(course=resting, actions=(*actions, model.Tell(text=text), model.Announce()))
 
 
-def ran_s(course: Course, now_s: float) -> float:
+def ran_s(course: StateMachine, now_s: float) -> float:
     """How long its workers have run, all launches together."""
     return course.ran_s + (0.0 if course.since_s is None else now_s - course.since_s)
 
 
-def is_asked(course: Course, now_s: float) -> bool:
+def is_asked(course: StateMachine, now_s: float) -> bool:
     """Whether the user asked it to end lately: a Ctrl-C that it survived doesn't count for ever."""
     return course.asked is not None and now_s - course.asked_s <= course.terms.grace_s
 
@@ -123,7 +125,7 @@ def how(code: int) -> str:
     return f"was ended by signal {-code}" if code < 0 else f"ended with {code}"
 
 
-def _verdict(course: Course, now_s: float) -> Over:
+def _verdict(course: StateMachine, now_s: float) -> Over:
     if course.code == 0:
         return Over(ending=ExitReason.DONE, code=0)
     if is_asked(course, now_s):
@@ -131,7 +133,7 @@ def _verdict(course: Course, now_s: float) -> Over:
     return Over(ending=ExitReason.FAILED, code=course.code, why=f"a worker {how(course.code)}")
 
 
-def _ended(course: Course, over: Over) -> Turn:
+def _ended(course: StateMachine, over: Over) -> Transition:
     code = course.code if course.code and over.code != TIME_IS_UP else over.code
     failed = over.why if over.ending is ExitReason.FAILED else None
     course = replace(
@@ -142,4 +144,4 @@ def _ended(course: Course, over: Over) -> Turn:
         until_s=None,
     )
     told = () if failed is None else (model.Tell(text=failed),)
-    return Turn(course=course, actions=(*told, model.Announce(), model.Leave(code=code)))
+    return Transition(course=course, actions=(*told, model.Announce(), model.Leave(code=code)))

@@ -13,7 +13,7 @@ from service.client.printable import on_a_line
 PREFIX = "fallow: "
 
 
-class Voice:
+class TerminalOutput:
     """Says lines at ``stream``; a reader that went away is no reason to end a job."""
 
     def __init__(self, stream: TextIO) -> None:

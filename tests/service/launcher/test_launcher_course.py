@@ -22,7 +22,7 @@ from advisor.register.model import (
 from collector.model import GpuUuid
 from service.launcher import course as courses
 from service.launcher import model
-from service.launcher.model import Course, Phase, Terms
+from service.launcher.model import Phase, StateMachine, Terms
 from service.launcher.world import Workers
 
 pytestmark = pytest.mark.quick
@@ -36,7 +36,7 @@ setting = st.sampled_from([(), (("TF_FORCE_GPU_ALLOW_GROWTH", "true"),)])
 class World:
     """What the course acts on, without processes: it says what real workers might, and keeps count."""
 
-    course: Course
+    course: StateMachine
     now_s: float = 0.0
     living: set[int] = field(default_factory=set)
     sweeping: bool = False

@@ -13,7 +13,7 @@ from typing import TypeVar
 import pytest
 
 from service.launcher import tree
-from service.launcher.crew import Asked, Crew, Ended, Gone, News, Started, Unstartable
+from service.launcher.crew import Asked, Ended, Gone, News, Started, Supervisor, Unstartable
 
 LIMIT_S = 30.0
 T = TypeVar("T")
@@ -40,8 +40,8 @@ while True:
 
 
 @pytest.fixture
-def crew() -> Iterator[Crew]:
-    made = Crew()
+def crew() -> Iterator[Supervisor]:
+    made = Supervisor()
     yield made
     made.close()
 
@@ -49,7 +49,7 @@ def crew() -> Iterator[Crew]:
 class Heard:
     """News as they come, none lost between two waits."""
 
-    def __init__(self, crew: Crew):
+    def __init__(self, crew: Supervisor):
         self.crew = crew
         self.all: list[News] = []
         self._read = 0
@@ -96,19 +96,19 @@ def daemon(told: Path) -> int:
     return int(told.read_text())
 
 
-def test_a_workers_exit_code_is_told(crew: Crew) -> None:
+def test_a_workers_exit_code_is_told(crew: Supervisor) -> None:
     heard = Heard(crew)
     started(heard, ["sh", "-c", "exit 37"])
     assert heard.next(Ended) == Ended(worker=0, code=37)
 
 
-def test_a_worker_that_a_signal_ended_says_which(crew: Crew) -> None:
+def test_a_worker_that_a_signal_ended_says_which(crew: Supervisor) -> None:
     heard = Heard(crew)
     os.kill(started(heard, ["sleep", "600"]), signal.SIGKILL)
     assert heard.next(Ended).code == -signal.SIGKILL
 
 
-def test_a_command_that_is_not_there_is_an_answer_not_a_crash(crew: Crew) -> None:
+def test_a_command_that_is_not_there_is_an_answer_not_a_crash(crew: Supervisor) -> None:
     heard = Heard(crew)
     crew.start(0, ["no-such-program-here"], dict(os.environ), signal.SIGKILL)
     assert "No such file" in heard.next(Unstartable).why
@@ -116,7 +116,9 @@ def test_a_command_that_is_not_there_is_an_answer_not_a_crash(crew: Crew) -> Non
     assert heard.next(Ended).code == 0
 
 
-def test_a_worker_gets_its_environment_and_nothing_of_ours_stays_open(crew: Crew, tmp_path: Path) -> None:
+def test_a_worker_gets_its_environment_and_nothing_of_ours_stays_open(
+    crew: Supervisor, tmp_path: Path
+) -> None:
     heard = Heard(crew)
     told = tmp_path / "told"
     listing = f"echo $MARK >{told}; ls /proc/self/fd >>{told}"
@@ -129,7 +131,7 @@ def test_a_worker_gets_its_environment_and_nothing_of_ours_stays_open(crew: Crew
     assert open_files == plain
 
 
-def test_a_worker_starts_with_no_signal_blocked_or_ignored(crew: Crew) -> None:
+def test_a_worker_starts_with_no_signal_blocked_or_ignored(crew: Supervisor) -> None:
     heard = Heard(crew)
     pid = started(heard, ["sleep", "600"])
     status = Path(f"/proc/{pid}/status").read_text()
@@ -140,7 +142,9 @@ def test_a_worker_starts_with_no_signal_blocked_or_ignored(crew: Crew) -> None:
     assert masks["SigIgn"] & (1 << (signal.SIGPIPE - 1)) == 0
 
 
-def test_nothing_lives_on_after_a_sweep_not_even_what_left_its_session(crew: Crew, tmp_path: Path) -> None:
+def test_nothing_lives_on_after_a_sweep_not_even_what_left_its_session(
+    crew: Supervisor, tmp_path: Path
+) -> None:
     heard = Heard(crew)
     words, told = family(tmp_path)
     pid = started(heard, words)
@@ -151,7 +155,9 @@ def test_nothing_lives_on_after_a_sweep_not_even_what_left_its_session(crew: Cre
     assert not lives(left)
 
 
-def test_what_ignores_the_request_to_end_is_killed_after_its_patience(crew: Crew, tmp_path: Path) -> None:
+def test_what_ignores_the_request_to_end_is_killed_after_its_patience(
+    crew: Supervisor, tmp_path: Path
+) -> None:
     heard = Heard(crew)
     words, told = family(tmp_path, "--stubborn")
     pid = started(heard, words)
@@ -167,7 +173,7 @@ def test_what_ignores_the_request_to_end_is_killed_after_its_patience(crew: Crew
     assert not lives(left)
 
 
-def test_a_stopped_process_is_swept_too(crew: Crew) -> None:
+def test_a_stopped_process_is_swept_too(crew: Supervisor) -> None:
     heard = Heard(crew)
     pid = started(heard, ["sleep", "600"])
     os.kill(pid, signal.SIGSTOP)
@@ -177,7 +183,7 @@ def test_a_stopped_process_is_swept_too(crew: Crew) -> None:
 
 
 def test_a_killed_guard_takes_its_workers_along_and_what_they_left_is_ended(tmp_path: Path) -> None:
-    crew = Crew()
+    crew = Supervisor()
     heard = Heard(crew)
     words, told = family(tmp_path)
     pid = started(heard, words)
@@ -235,7 +241,7 @@ def test_launcher_and_guard_killed_at_the_same_instant_leave_nothing(
 
 
 def test_a_killed_keeper_changes_nothing_for_the_job_and_its_end(tmp_path: Path) -> None:
-    crew = Crew()
+    crew = Supervisor()
     heard = Heard(crew)
     words, told = family(tmp_path)
     pid = started(heard, words)
@@ -269,7 +275,7 @@ while True:
 """
 
 
-def test_a_signal_finds_the_one_who_listens_behind_a_shell(crew: Crew, tmp_path: Path) -> None:
+def test_a_signal_finds_the_one_who_listens_behind_a_shell(crew: Supervisor, tmp_path: Path) -> None:
     heard = Heard(crew)
     script, told = tmp_path / "catcher.py", tmp_path / "told"
     script.write_text(CATCHER)
@@ -282,7 +288,7 @@ def test_a_signal_finds_the_one_who_listens_behind_a_shell(crew: Crew, tmp_path:
     assert len(tree.listeners(pid, signal.SIGUSR1)) == 1
 
 
-def test_a_signal_that_nobody_listens_to_is_not_sent(crew: Crew) -> None:
+def test_a_signal_that_nobody_listens_to_is_not_sent(crew: Supervisor) -> None:
     heard = Heard(crew)
     pid = started(heard, ["sleep", "600"])
     crew.ask(signal.SIGUSR1)

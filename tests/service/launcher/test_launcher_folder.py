@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from service.launcher.folder import Meeting, NoFolder, check_logs, meeting
+from service.launcher.folder import NoFolder, StateDir, check_logs, meeting
 
 pytestmark = pytest.mark.quick
 
@@ -59,18 +59,18 @@ def test_a_meeting_is_elsewhere_where_no_socket_can_be(
 
 
 @pytest.fixture
-def met(session: Path) -> Meeting:
+def met(session: Path) -> StateDir:
     return meeting(detached=True)
 
 
-def test_a_meeting_that_was_cleaned_away_is_made_again(met: Meeting) -> None:
+def test_a_meeting_that_was_cleaned_away_is_made_again(met: StateDir) -> None:
     for again in (met.clear, met.await_saved):
         shutil.rmtree(met.path.parent)
         again()
         assert stat.S_IMODE(met.path.stat().st_mode) == 0o700
 
 
-def test_a_meeting_is_cleared_of_whatever_a_job_left_there(met: Meeting) -> None:
+def test_a_meeting_is_cleared_of_whatever_a_job_left_there(met: StateDir) -> None:
     (met.path / "folder" / "below").mkdir(parents=True)
     (met.path / "folder" / "below" / "file").touch()
     (met.path / "link").symlink_to(met.path.parent)
@@ -82,7 +82,7 @@ def test_a_meeting_is_cleared_of_whatever_a_job_left_there(met: Meeting) -> None
     assert met.path.parent.exists()
 
 
-def test_a_meeting_that_somebody_else_put_in_its_place_is_not_used(met: Meeting, tmp_path: Path) -> None:
+def test_a_meeting_that_somebody_else_put_in_its_place_is_not_used(met: StateDir, tmp_path: Path) -> None:
     met.path.rmdir()
     met.path.symlink_to(tmp_path)
     with pytest.raises(OSError, match="another user"):
