@@ -15,8 +15,8 @@ from advisor.statements import rows_of
 from advisor.statements import statement as advisors
 from analytics.model import Evidence
 from service.alerts.cases import Docket
-from service.alerts.letters import Letter, Receiver
-from service.alerts.model import AlertKind, Case, Change, Condition
+from service.alerts.letters import AlertMessage, Receiver
+from service.alerts.model import AlertKind, Change, Condition, Incident
 
 if TYPE_CHECKING:
     from collector.store.database import Store
@@ -32,7 +32,7 @@ _FOLDER = Path(__file__).parent / "sql"
 class Kept:
     """A letter as it is kept; ``posted_ms``: since when it is in the outbox, ``None``: it is not."""
 
-    letter: Letter
+    letter: AlertMessage
     posted_ms: int | None
 
 
@@ -47,7 +47,7 @@ class Arrival:
     made_ms: int
 
 
-class AlertBook:
+class AlertStore:
     """Reads and writes the two tables of alerts."""
 
     def __init__(self, store: "Store") -> None:
@@ -69,7 +69,7 @@ class AlertBook:
             next_number=int(self._asked("next_numbers")[0]["case_number"]),
         )
 
-    def keep(self, changes: Sequence[Change], letters: Iterable[Letter], at_ms: int) -> None:
+    def keep(self, changes: Sequence[Change], letters: Iterable[AlertMessage], at_ms: int) -> None:
         """Keep cases as they are now and letters that are to go out, all or nothing."""
         with self._store.writing("keeping alerts") as connection:
             for change in changes:
@@ -82,7 +82,7 @@ class AlertBook:
         """Letters that are due, and those that are posted and of which nothing more is known, by number."""
         return tuple(_kept(row) for row in self._asked("read_letters", due_ms=at_ms))
 
-    def gather(self, gathered: Sequence[Letter], digest: Letter) -> None:
+    def gather(self, gathered: Sequence[AlertMessage], digest: AlertMessage) -> None:
         """Put letters into a digest, which is kept as a letter of its own; a single one goes as it is."""
         with self._store.writing("gathering alerts") as connection:
             if len(gathered) == 1:
@@ -160,7 +160,7 @@ def statement(name: str) -> str:
     return (_FOLDER / f"{name}.sql").read_text(encoding="utf-8")
 
 
-def _row(case: Case) -> dict[str, object]:
+def _row(case: Incident) -> dict[str, object]:
     of = case.condition
     return {
         "number": case.number,
@@ -187,7 +187,7 @@ def _row(case: Case) -> dict[str, object]:
     }
 
 
-def _case(row: Mapping[str, Any]) -> Case:
+def _case(row: Mapping[str, Any]) -> Incident:
     evidence = json.loads(row["evidence"])
     condition = Condition(
         key=row["key"],
@@ -206,7 +206,7 @@ def _case(row: Mapping[str, Any]) -> Case:
         node=row["node"],
         gpus=tuple(filter(None, row["gpus"].split(","))),
     )
-    return Case(
+    return Incident(
         number=row["number"],
         condition=condition,
         opened_ms=row["opened_ms"],
@@ -217,7 +217,7 @@ def _case(row: Mapping[str, Any]) -> Case:
     )
 
 
-def _letter_row(letter: Letter) -> dict[str, object]:
+def _letter_row(letter: AlertMessage) -> dict[str, object]:
     return {
         "number": letter.number,
         "alert": letter.case,
@@ -235,7 +235,7 @@ def _letter_row(letter: Letter) -> dict[str, object]:
 
 
 def _kept(row: Mapping[str, Any]) -> Kept:
-    letter = Letter(
+    letter = AlertMessage(
         receiver=Receiver.of(row["receiver"]),
         case=row["alert"],
         opened_ms=row["opened_ms"],

@@ -8,7 +8,7 @@ was said is over; so the words on one key within a quiet time are at most twice 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from service.alerts.model import EVENTS, WORTH_A_WORD, Case, Change, Condition, Patience, Sighting, Turn
+from service.alerts.model import EVENTS, WORTH_A_WORD, Change, Condition, Evaluation, Incident, Patience, Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +27,13 @@ class Watch:
 class Docket:
     """The open cases by key, the closed ones of each key that a word was said of lately, the next number."""
 
-    open: Mapping[str, Case] = field(default_factory=dict)
-    past: Mapping[str, Case] = field(default_factory=dict)
+    open: Mapping[str, Incident] = field(default_factory=dict)
+    past: Mapping[str, Incident] = field(default_factory=dict)
     next_number: int = 1
 
 
 def follow(
-    docket: Docket, watch: Watch, seen: Sighting, patience: Patience
+    docket: Docket, watch: Watch, seen: Evaluation, patience: Patience
 ) -> tuple[Watch, tuple[Change, ...]]:
     """What one look changes, and what to remember until the next."""
     worse = {
@@ -49,11 +49,11 @@ def follow(
     return Watch(worse={key: held for key, held in worse.items() if held}, calm=calm), changes
 
 
-def opened_at_once(docket: Docket, condition: Condition, at_ms: int) -> Case | None:
+def opened_at_once(docket: Docket, condition: Condition, at_ms: int) -> Incident | None:
     """The case of a condition that somebody else has judged already; ``None`` where one is open."""
     if condition.key in docket.open:
         return None
-    return Case(number=docket.next_number, condition=condition, opened_ms=at_ms)
+    return Incident(number=docket.next_number, condition=condition, opened_ms=at_ms)
 
 
 def after(docket: Docket, changes: tuple[Change, ...], at_ms: int, patience: Patience) -> Docket:
@@ -73,7 +73,7 @@ def after(docket: Docket, changes: tuple[Change, ...], at_ms: int, patience: Pat
 
 
 def unheard(
-    docket: Docket, seen: Sighting, numbers: Collection[int], changes: tuple[Change, ...]
+    docket: Docket, seen: Evaluation, numbers: Collection[int], changes: tuple[Change, ...]
 ) -> tuple[Change, ...]:
     """The word again of those ``numbers`` that hold still: who is configured now was not when it went out."""
     turned = {change.case.number for change in changes}
@@ -106,7 +106,7 @@ def _ripe(held: tuple[tuple[int, int], ...], at_ms: int, patience: Patience) -> 
 
 
 def _opened(
-    docket: Docket, worse: Mapping[str, tuple[tuple[int, int], ...]], seen: Sighting, patience: Patience
+    docket: Docket, worse: Mapping[str, tuple[tuple[int, int], ...]], seen: Evaluation, patience: Patience
 ) -> Iterator[Change]:
     number = docket.next_number
     for key, held in worse.items():
@@ -114,13 +114,13 @@ def _opened(
         if key in docket.open or level is None:
             continue
         condition = replace(seen.holds[key], level=level)
-        case = Case(number=number, condition=condition, opened_ms=seen.at_ms)
+        case = Incident(number=number, condition=condition, opened_ms=seen.at_ms)
         number += 1
         yield _worded(case, Turn.OPENED, docket.past.get(key), seen.at_ms, patience)
 
 
 def _worsened(
-    docket: Docket, worse: Mapping[str, tuple[tuple[int, int], ...]], seen: Sighting, patience: Patience
+    docket: Docket, worse: Mapping[str, tuple[tuple[int, int], ...]], seen: Evaluation, patience: Patience
 ) -> Iterator[Change]:
     for key, held in worse.items():
         case = docket.open.get(key)
@@ -134,7 +134,9 @@ def _worsened(
             yield change
 
 
-def _closed(docket: Docket, calm: Mapping[str, int], seen: Sighting, patience: Patience) -> Iterator[Change]:
+def _closed(
+    docket: Docket, calm: Mapping[str, int], seen: Evaluation, patience: Patience
+) -> Iterator[Change]:
     for key, since_ms in calm.items():
         if seen.at_ms - since_ms < patience.closes_after_ms:
             continue
@@ -143,7 +145,7 @@ def _closed(docket: Docket, calm: Mapping[str, int], seen: Sighting, patience: P
         yield Change(case=case, turn=Turn.CLOSED, word=lasts and case.told_ms is not None)
 
 
-def _worded(case: Case, turn: Turn, past: Case | None, at_ms: int, patience: Patience) -> Change:
+def _worded(case: Incident, turn: Turn, past: Incident | None, at_ms: int, patience: Patience) -> Change:
     """The change with its word, where one may go out; the case then remembers it."""
     level = case.condition.level
     said = case if case.told_ms is not None or past is None else past
@@ -153,5 +155,5 @@ def _worded(case: Case, turn: Turn, past: Case | None, at_ms: int, patience: Pat
     return Change(case=replace(case, told_level=level, told_ms=at_ms) if word else case, turn=turn, word=word)
 
 
-def _is_calm(key: str, seen: Sighting) -> bool:
+def _is_calm(key: str, seen: Evaluation) -> bool:
     return not (key in seen.holds or key in seen.unknown or seen.unknown_all)

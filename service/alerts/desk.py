@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from advisor.engines.telling import Notice, Told
 from collector.model import JobId
-from service.alerts.book import AlertBook, Kept
+from service.alerts.book import AlertStore, Kept
 from service.alerts.cases import Docket, Watch, after, follow, opened_at_once, unheard
 from service.alerts.digest import digest_of
 from service.alerts.ended_jobs import least_gpu_hours
@@ -25,8 +25,8 @@ from service.alerts.facts import Facts
 from service.alerts.idle import condition_of
 from service.alerts.letters import (
     USER,
-    Gathered,
-    Letter,
+    AlertMessage,
+    Digest,
     Receiver,
     goes_to,
     harmless,
@@ -38,7 +38,7 @@ from service.alerts.letters import (
     when,
     wishes_of,
 )
-from service.alerts.model import AlertKind, Case, Change, Condition, Patience, Turn
+from service.alerts.model import AlertKind, Change, Condition, Incident, Patience, Turn
 from service.alerts.rules import sight
 from service.config.alerting import AlertsConfig
 from service.config.telling import DeliveryConfig
@@ -67,7 +67,7 @@ class AlertDependencies:
 
     config: AlertsConfig
     delivery: DeliveryConfig
-    book: AlertBook
+    book: AlertStore
     outbox: Outbox
     clock: "Clock"
     machine: "Clock"
@@ -185,7 +185,9 @@ class AlertEvaluator:
         held = f"kept for {receiver.name}'s hours" if letter.gathered else f"on its way to {receiver.name}"
         return Told(missed=(f"message: {held}",))
 
-    def _telling(self, notice: Notice, receiver: Receiver, case: Case | None, now_ms: int) -> Letter:
+    def _telling(
+        self, notice: Notice, receiver: Receiver, case: Incident | None, now_ms: int
+    ) -> AlertMessage:
         config, delivery = self._ground.config, self._ground.delivery
         wishes = wishes_of(receiver, config, delivery)
         lately = self._ground.book.lately(now_ms - HOUR_MS).get(receiver.id, 0)
@@ -193,7 +195,7 @@ class AlertEvaluator:
         said = in_zone(harmless(notice.message), wishes.zone)
         more = "" if case is None else text_of(case, Turn.OPENED, wishes, config.dashboard_url)
         hint = "" if more or not notice.hint else harmless(notice.hint)
-        return Letter(
+        return AlertMessage(
             receiver=receiver,
             case=0 if case is None else case.number,
             opened_ms=now_ms if case is None else case.opened_ms,
@@ -202,8 +204,8 @@ class AlertEvaluator:
             title=f"About your job {notice.job}" if case is None else title_of(case, Turn.OPENED),
             text="\n\n".join(filter(None, (said, more, hint))),
             made_ms=now_ms,
-            due_ms=moment.due_ms if isinstance(moment, Gathered) else now_ms,
-            gathered=isinstance(moment, Gathered),
+            due_ms=moment.due_ms if isinstance(moment, Digest) else now_ms,
+            gathered=isinstance(moment, Digest),
             telling=notice.job,
         )
 
@@ -215,10 +217,10 @@ class AlertEvaluator:
             self._unheard = frozenset(number for number in told if not book.receivers_of(number))
         return self._docket
 
-    def _letters(self, changes: tuple[Change, ...], at_ms: int) -> list[Letter]:
+    def _letters(self, changes: tuple[Change, ...], at_ms: int) -> list[AlertMessage]:
         book, rules = self._ground.book, (self._ground.config, self._ground.delivery)
         lately = book.lately(at_ms - HOUR_MS)
-        made: list[Letter] = []
+        made: list[AlertMessage] = []
         for change in changes:
             known = book.receivers_of(change.case.number) if change.turn is Turn.CLOSED else ()
             for letter in letters_of(change, at_ms, rules, known, lately):
@@ -229,7 +231,7 @@ class AlertEvaluator:
 
     def _gather(self, now_ms: int) -> None:
         """Make one letter of those that are due together, receiver by receiver."""
-        waiting: Mapping[str, list[Letter]] = defaultdict(list)
+        waiting: Mapping[str, list[AlertMessage]] = defaultdict(list)
         for kept in self._ground.book.due(now_ms):
             if kept.letter.gathered and kept.posted_ms is None:
                 waiting[kept.letter.receiver.id].append(kept.letter)
@@ -242,7 +244,7 @@ class AlertEvaluator:
                 self._post(kept.letter, now_ms)
         self._ground.outbox.push(self._ground.machine.now_ms())
 
-    def _post(self, letter: Letter, now_ms: int) -> None:
+    def _post(self, letter: AlertMessage, now_ms: int) -> None:
         """Into the outbox, once however often this is done, and noted."""
         messages = self._messages(letter)
         if not messages:
@@ -264,7 +266,7 @@ class AlertEvaluator:
             why = "; ".join(each.found for each in found if each is not None) or "its message is gone"
             self._ground.book.settled(kept.letter.number, now_ms, "given-up", why)
 
-    def _messages(self, letter: Letter) -> tuple[Message, ...]:
+    def _messages(self, letter: AlertMessage) -> tuple[Message, ...]:
         to = goes_to(letter.receiver, self._ground.delivery)
         return tuple(
             Message(

@@ -6,7 +6,7 @@ What was gathered is told case by case by its newest word; a case that came and 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from service.alerts.letters import Letter
+from service.alerts.letters import AlertMessage
 from service.alerts.model import Turn
 
 MOST = 60
@@ -14,12 +14,12 @@ MOST = 60
 DIGEST = "digest"
 
 
-def digest_of(letters: Sequence[Letter], at_ms: int) -> Letter:
+def digest_of(letters: Sequence[AlertMessage], at_ms: int) -> AlertMessage:
     """One letter of all these, which are for one receiver and not none; a single one stays as it is."""
     first = letters[0]
     if len(letters) == 1:
         return replace(first, due_ms=at_ms, gathered=False)
-    by_case: dict[int, list[Letter]] = {}
+    by_case: dict[int, list[AlertMessage]] = {}
     for letter in letters:
         by_case.setdefault(letter.case, []).append(letter)
     gone = {case for case, words in by_case.items() if _came_and_went(words)}
@@ -45,7 +45,7 @@ def digest_of(letters: Sequence[Letter], at_ms: int) -> Letter:
     )
 
 
-def _came_and_went(words: Sequence[Letter]) -> bool:
+def _came_and_went(words: Sequence[AlertMessage]) -> bool:
     return len(words) > 1 and words[0].turn != Turn.CLOSED and words[-1].turn == Turn.CLOSED
 
 

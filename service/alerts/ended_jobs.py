@@ -12,7 +12,7 @@ from analytics.job_verdict import efficiency, kinds, verdict
 from analytics.model import Evidence
 from service.alerts.facts import Ended, Facts
 from service.alerts.letters import GIVEN
-from service.alerts.model import WORTH_A_WORD, AlertKind, Condition, Sighting
+from service.alerts.model import WORTH_A_WORD, AlertKind, Condition, Evaluation
 from service.client.kinds import KINDS
 from service.config.alerting import AlertsConfig
 
@@ -31,7 +31,7 @@ def least_gpu_hours(config: AlertsConfig) -> float | None:
     return min(wanted) if wanted and AlertKind.JOB_ENDED.value in config.kinds else None
 
 
-def ended_jobs(facts: Facts, open_keys: Iterable[str]) -> Sighting:
+def ended_jobs(facts: Facts, open_keys: Iterable[str]) -> Evaluation:
     """The ends that are to be told. A job that is paused or waits is known still: it has not ended."""
     holds: dict[str, Condition] = {}
     prefix = f"{AlertKind.JOB_ENDED.value}:"
@@ -43,7 +43,7 @@ def ended_jobs(facts: Facts, open_keys: Iterable[str]) -> Sighting:
         else:
             holds[made.key] = made
             calm.pop(made.key, None)
-    return Sighting(at_ms=facts.now_ms, holds=holds, calm=calm)
+    return Evaluation(at_ms=facts.now_ms, holds=holds, calm=calm)
 
 
 def _condition(ended: Ended) -> Condition:

@@ -19,7 +19,7 @@ from analytics.findings.words import clock
 from analytics.model import IDLENESS, Evidence, FindingKind
 from collector.model import JobId
 from service.alerts.facts import Facts
-from service.alerts.model import AlertKind, Condition, Sighting
+from service.alerts.model import AlertKind, Condition, Evaluation
 from service.alerts.sayings import keeping, measured, where
 
 PREFIX = f"{AlertKind.HELD_IDLE.value}:"
@@ -48,7 +48,7 @@ class Stand:
     restrained: str | None
 
 
-def idle_jobs(facts: Facts, open_keys: Iterable[str]) -> Sighting:
+def idle_jobs(facts: Facts, open_keys: Iterable[str]) -> Evaluation:
     """The idle jobs of the state; those whose use is not known are unknown, never calm."""
     holds: dict[str, Condition] = {}
     unknown: set[str] = set()
@@ -66,7 +66,7 @@ def idle_jobs(facts: Facts, open_keys: Iterable[str]) -> Sighting:
             unknown.add(key)
         elif (found := condition_of(facts, job, cover)) is not None:
             holds[key] = found
-    return Sighting(at_ms=facts.now_ms, holds=holds, unknown=frozenset(unknown), calm=calm)
+    return Evaluation(at_ms=facts.now_ms, holds=holds, unknown=frozenset(unknown), calm=calm)
 
 
 def condition_of(facts: Facts, job: Job, cover: Cover | None = None) -> Condition | None:

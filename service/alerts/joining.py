@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from collector.clock import SystemClock
 from service.alerts.asking import Eyes, facts_of
-from service.alerts.book import AlertBook
+from service.alerts.book import AlertStore
 from service.alerts.desk import AlertDependencies, AlertEvaluator
 from service.daemon.state import MaintenanceTask
 from service.delivery.addresses import address_of
@@ -45,7 +45,7 @@ def join_alerts(
         AlertDependencies(
             config=replace(config.alerts, owners=False) if eyes.simulated else config.alerts,
             delivery=config.delivery,
-            book=AlertBook(store),
+            book=AlertStore(store),
             outbox=Outbox(store.folder, lambda receiver: address_of(receiver, config.delivery)),
             clock=clock,
             machine=SystemClock(),

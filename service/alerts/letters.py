@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 from advisor.policies.sayings import gib, lasting, percent
 from service.alerts.hours import is_working, next_digest, next_hours
-from service.alerts.model import EVENTS, AlertKind, Case, Change, Condition, Turn
+from service.alerts.model import EVENTS, AlertKind, Change, Condition, Incident, Turn
 from service.alerts.strangers import KINDS as KINDS_OF_STRANGERS
 from service.alerts.whole_jobs import KINDS as KINDS_OF_JOBS
 from service.client.printable import OUR_SPACES, on_a_line, unlinked
@@ -60,17 +60,17 @@ class Now:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gathered:
+class Digest:
     """It is kept until then."""
 
     due_ms: int
 
 
-Moment = Now | Gathered
+Moment = Now | Digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Letter:
+class AlertMessage:
     """A word about a case to one receiver; ``number`` is given when it is kept.
 
     ``due_ms`` is when it goes out, ``gathered`` whether with others. ``telling``: the ladder waits for it to
@@ -97,7 +97,7 @@ def letters_of(
     rules: tuple[AlertsConfig, DeliveryConfig],
     known: Iterable[Receiver],
     lately: Mapping[str, int],
-) -> Iterator[Letter]:
+) -> Iterator[AlertMessage]:
     """The letters of one change; none where it is worth no word.
 
     ``known`` got a word of this case before: they are told that it is over. ``lately`` counts the letters
@@ -113,7 +113,7 @@ def letters_of(
         if wishes.kinds and condition.kind.value not in wishes.kinds:
             continue
         moment = when(condition.kind, wishes, at_ms, lately.get(receiver.id, 0))
-        yield Letter(
+        yield AlertMessage(
             receiver=receiver,
             case=change.case.number,
             opened_ms=change.case.opened_ms,
@@ -123,7 +123,7 @@ def letters_of(
             text=text_of(change.case, change.turn, wishes, config.dashboard_url),
             made_ms=at_ms,
             due_ms=at_ms if isinstance(moment, Now) else moment.due_ms,
-            gathered=isinstance(moment, Gathered),
+            gathered=isinstance(moment, Digest),
         )
 
 
@@ -183,15 +183,15 @@ def wishes_of(receiver: Receiver, config: AlertsConfig, delivery: DeliveryConfig
 def when(kind: AlertKind, wishes: ReceiverConfig, at_ms: int, lately: int) -> Moment:
     """When a letter of this kind goes to a receiver that got ``lately`` within the hour."""
     if kind.value in wishes.gather or EVERYTHING in wishes.gather:
-        return Gathered(due_ms=next_digest(wishes, at_ms))
+        return Digest(due_ms=next_digest(wishes, at_ms))
     if not is_working(wishes, at_ms) and kind.value not in wishes.urgent:
-        return Gathered(due_ms=next_hours(wishes, at_ms))
+        return Digest(due_ms=next_hours(wishes, at_ms))
     if lately >= wishes.most_per_hour:
-        return Gathered(due_ms=next_digest(wishes, at_ms))
+        return Digest(due_ms=next_digest(wishes, at_ms))
     return Now()
 
 
-def title_of(case: Case, turn: Turn | str) -> str:
+def title_of(case: Incident, turn: Turn | str) -> str:
     """The subject of a letter."""
     if case.condition.kind in EVENTS:
         return harmless(case.condition.title)
@@ -199,7 +199,7 @@ def title_of(case: Case, turn: Turn | str) -> str:
     return f"{head}{harmless(case.condition.title)}"
 
 
-def text_of(case: Case, turn: Turn | str, wishes: ReceiverConfig, dashboard_url: str = "") -> str:
+def text_of(case: Incident, turn: Turn | str, wishes: ReceiverConfig, dashboard_url: str = "") -> str:
     """The words of a letter, times in the receiver's zone; plain text, a paragraph a thought."""
     condition = case.condition
     parts = [harmless(condition.says)]

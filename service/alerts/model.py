@@ -75,7 +75,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sighting:
+class Evaluation:
     """One look: what holds by key, what cannot be judged now, and why what is calm is calm.
 
     ``unknown_all`` when nothing can be judged but the keys in ``holds``.
@@ -89,7 +89,7 @@ class Sighting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Incident:
     """A condition from its opening to its closing; ``condition`` is as of its opening or newest change.
 
     ``told_level`` is the highest level of which a word went out, ``told_ms`` when that was; 0 and ``None``
@@ -122,7 +122,7 @@ class Turn(StrEnum):
 class Change:
     """A case as it is from now on, what turned, and whether that is worth a word to its receivers."""
 
-    case: Case
+    case: Incident
     turn: Turn
     word: bool
 

@@ -22,7 +22,7 @@ from collector.model import JobId
 from service.alerts.ended_jobs import ended_jobs
 from service.alerts.facts import Facts
 from service.alerts.idle import ended, idle_jobs
-from service.alerts.model import WORSE, WORTH_A_WORD, AlertKind, Condition, Sighting
+from service.alerts.model import WORSE, WORTH_A_WORD, AlertKind, Condition, Evaluation
 from service.alerts.sayings import keeping, measured, where
 from service.alerts.strangers import KINDS as KINDS_OF_STRANGERS
 from service.alerts.strangers import strangers
@@ -35,10 +35,10 @@ AWAY_MS = 600_000
 """A case of a service that was away is open at least for so long, once it could be told."""
 
 
-def sight(facts: Facts, config: AlertsConfig, open_keys: Iterable[str]) -> Sighting:
+def sight(facts: Facts, config: AlertsConfig, open_keys: Iterable[str]) -> Evaluation:
     """All rules that are switched on, over one look. A case of a kind that was switched off is calm."""
     keys = tuple(open_keys)
-    made: dict[AlertKind, Callable[[], Sighting]] = {
+    made: dict[AlertKind, Callable[[], Evaluation]] = {
         AlertKind.HELD_IDLE: lambda: idle_jobs(facts, keys),
         **{kind: partial(whole_jobs, facts, kind, keys) for kind in KINDS_OF_JOBS},
         **{kind: partial(strangers, facts, kind, keys) for kind in KINDS_OF_STRANGERS},
@@ -51,7 +51,7 @@ def sight(facts: Facts, config: AlertsConfig, open_keys: Iterable[str]) -> Sight
     }
     parts = [rule() for kind, rule in made.items() if kind.value in config.kinds]
     off = {key: "this kind of alert is switched off" for key in keys if _kind(key) not in config.kinds}
-    seen = Sighting(
+    seen = Evaluation(
         at_ms=facts.now_ms,
         holds={key: found for part in parts for key, found in part.holds.items()},
         unknown=frozenset().union(*(part.unknown for part in parts)),
@@ -60,7 +60,7 @@ def sight(facts: Facts, config: AlertsConfig, open_keys: Iterable[str]) -> Sight
     return told_once(seen)
 
 
-def memory_hogs(facts: Facts, open_keys: Iterable[str]) -> Sighting:
+def memory_hogs(facts: Facts, open_keys: Iterable[str]) -> Evaluation:
     """Jobs that keep memory which they hardly touch: one case a job, on however many GPUs."""
     by_job: defaultdict[JobId, list[Finding]] = defaultdict(list)
     for finding in facts.observed.analysis.findings:
@@ -87,10 +87,10 @@ def memory_hogs(facts: Facts, open_keys: Iterable[str]) -> Sighting:
             unknown.add(key)
         else:
             calm[key] = "it uses its memory now, or holds less of it"
-    return Sighting(at_ms=facts.now_ms, holds=holds, unknown=frozenset(unknown), calm=calm)
+    return Evaluation(at_ms=facts.now_ms, holds=holds, unknown=frozenset(unknown), calm=calm)
 
 
-def gpu_faults(facts: Facts) -> Sighting:
+def gpu_faults(facts: Facts) -> Evaluation:
     """GPUs that fell off the bus, and those whose counters contradict each other: one case a GPU."""
     levels = {FindingKind.SUSPECT_COUNTERS: WORTH_A_WORD, FindingKind.FALLING_GPU: WORSE}
     holds: dict[str, Condition] = {}
@@ -101,10 +101,10 @@ def gpu_faults(facts: Facts) -> Sighting:
     prefix = AlertKind.GPU_FAULT.value
     unknown = {f"{prefix}:{uuid}" for uuid in facts.unjudged(FindingKind.SUSPECT_COUNTERS)}
     calm = {f"{prefix}:{uuid}": "it answers, and its counters agree" for uuid in facts.state.gpus}
-    return Sighting(at_ms=facts.now_ms, holds=holds, unknown=frozenset(unknown - set(holds)), calm=calm)
+    return Evaluation(at_ms=facts.now_ms, holds=holds, unknown=frozenset(unknown - set(holds)), calm=calm)
 
 
-def low_utilization(facts: Facts, config: AlertsConfig) -> Sighting:
+def low_utilization(facts: Facts, config: AlertsConfig) -> Evaluation:
     """The cluster over its last day against the target; a day that was hardly measured says nothing."""
     key, target, day = (
         f"{AlertKind.LOW_UTILIZATION.value}:cluster",
@@ -112,14 +112,14 @@ def low_utilization(facts: Facts, config: AlertsConfig) -> Sighting:
         facts.day,
     )
     if target == 0:
-        return Sighting(at_ms=facts.now_ms, calm={key: "no target is set any more"})
+        return Evaluation(at_ms=facts.now_ms, calm={key: "no target is set any more"})
     used = None if day is None else day.utilization_ratio
     if day is None or used is None or day.measured_ratio < facts.advice.coverage_ratio:
-        return Sighting(at_ms=facts.now_ms, unknown=frozenset({key}))
+        return Evaluation(at_ms=facts.now_ms, unknown=frozenset({key}))
     if used >= min(1.0, target + config.utilization_margin_ratio):
-        return Sighting(at_ms=facts.now_ms, calm={key: f"it was {percent(used)} over the last day"})
+        return Evaluation(at_ms=facts.now_ms, calm={key: f"it was {percent(used)} over the last day"})
     if used >= target:
-        return Sighting(at_ms=facts.now_ms, unknown=frozenset({key}))
+        return Evaluation(at_ms=facts.now_ms, unknown=frozenset({key}))
     found = Condition(
         key=key,
         kind=AlertKind.LOW_UTILIZATION,
@@ -139,10 +139,10 @@ def low_utilization(facts: Facts, config: AlertsConfig) -> Sighting:
             Evidence(name="measured_ratio", value=day.measured_ratio),
         ),
     )
-    return Sighting(at_ms=facts.now_ms, holds={key: found})
+    return Evaluation(at_ms=facts.now_ms, holds={key: found})
 
 
-def starved_quotas(facts: Facts, config: AlertsConfig) -> Sighting:
+def starved_quotas(facts: Facts, config: AlertsConfig) -> Evaluation:
     """Projects with a job that waits for GPUs which their quota guarantees them: one case a project.
 
     A job has the quota of its own project, else of the nearest one above that has one. Where nothing is
@@ -158,7 +158,7 @@ def starved_quotas(facts: Facts, config: AlertsConfig) -> Sighting:
     prefix = f"{AlertKind.QUOTA_STARVED.value}:"
     if _is_stale(facts, config):
         unknown = frozenset(f"{prefix}{name}" for name in tree.projects)
-        return Sighting(at_ms=facts.now_ms, unknown=unknown)
+        return Evaluation(at_ms=facts.now_ms, unknown=unknown)
     holds: dict[str, Condition] = {}
     for name in sorted(waiting):
         quota = tree.projects[name].quota_gpus or 0.0
@@ -166,10 +166,10 @@ def starved_quotas(facts: Facts, config: AlertsConfig) -> Sighting:
         if quota > 0 and owed:
             holds[f"{prefix}{name}"] = _starved(facts, name, owed, quota, held[name])
     calm = {f"{prefix}{name}": "no job of it waits for what its quota guarantees" for name in tree.projects}
-    return Sighting(at_ms=facts.now_ms, holds=holds, calm=calm)
+    return Evaluation(at_ms=facts.now_ms, holds=holds, calm=calm)
 
 
-def blindness(facts: Facts, config: AlertsConfig) -> Sighting:
+def blindness(facts: Facts, config: AlertsConfig) -> Evaluation:
     """Sources that cannot be read, nodes of which no GPU is measured, a service without ticks, and one that
     was away.
 
@@ -196,7 +196,7 @@ def blindness(facts: Facts, config: AlertsConfig) -> Sighting:
     calm = dict.fromkeys(nodes, "its GPUs are measured again")
     holds |= _was_away(facts, config, prefix)
     calm[f"{prefix}away"] = "it has measured ever since"
-    return Sighting(at_ms=facts.now_ms, holds=holds, unknown=frozenset(unknown), calm=calm)
+    return Evaluation(at_ms=facts.now_ms, holds=holds, unknown=frozenset(unknown), calm=calm)
 
 
 def _kind(key: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from advisor.policies.sayings import gib
 from analytics.model import Evidence, Finding, FindingKind
 from service.alerts.facts import Facts
-from service.alerts.model import WORTH_A_WORD, AlertKind, Condition, Sighting
+from service.alerts.model import WORTH_A_WORD, AlertKind, Condition, Evaluation
 from service.alerts.sayings import where
 
 TOLD_GPUS = 2
@@ -47,7 +47,7 @@ KINDS: Mapping[AlertKind, _Words] = {
 }
 
 
-def strangers(facts: Facts, kind: AlertKind, open_keys: Iterable[str]) -> Sighting:
+def strangers(facts: Facts, kind: AlertKind, open_keys: Iterable[str]) -> Evaluation:
     """The cases of one of these kinds; an open one is unknown while any GPU is not judged for it."""
     words, prefix = KINDS[kind], f"{kind.value}:"
     found: defaultdict[str, list[Finding]] = defaultdict(list)
@@ -57,8 +57,8 @@ def strangers(facts: Facts, kind: AlertKind, open_keys: Iterable[str]) -> Sighti
     holds = {key: _condition(facts, kind, key, each) for key, each in sorted(found.items())}
     over = {key for key in open_keys if key.startswith(prefix)} - set(holds)
     if facts.unjudged(words.finding):
-        return Sighting(at_ms=facts.now_ms, holds=holds, unknown=frozenset(over))
-    return Sighting(at_ms=facts.now_ms, holds=holds, calm=dict.fromkeys(over, words.calm))
+        return Evaluation(at_ms=facts.now_ms, holds=holds, unknown=frozenset(over))
+    return Evaluation(at_ms=facts.now_ms, holds=holds, calm=dict.fromkeys(over, words.calm))
 
 
 def _whose(finding: Finding) -> str:

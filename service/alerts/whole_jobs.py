@@ -15,7 +15,7 @@ from analytics.model import Evidence, Finding, FindingKind
 from collector.model import JobId
 from service.alerts.facts import Facts
 from service.alerts.idle import ended
-from service.alerts.model import WORTH_A_WORD, AlertKind, Condition, Sighting
+from service.alerts.model import WORTH_A_WORD, AlertKind, Condition, Evaluation
 from service.alerts.sayings import keeping, measured, where
 
 HOURS = "idle_gpu_hours"
@@ -92,7 +92,7 @@ KINDS: Mapping[AlertKind, _Words] = {
 }
 
 
-def whole_jobs(facts: Facts, kind: AlertKind, open_keys: Iterable[str]) -> Sighting:
+def whole_jobs(facts: Facts, kind: AlertKind, open_keys: Iterable[str]) -> Evaluation:
     """The jobs of which this is so; those of which a GPU is not judged are unknown, never calm."""
     words, prefix = KINDS[kind], f"{kind.value}:"
     found: defaultdict[JobId, list[Finding]] = defaultdict(list)
@@ -119,10 +119,10 @@ def whole_jobs(facts: Facts, kind: AlertKind, open_keys: Iterable[str]) -> Sight
             unknown.add(key)
         else:
             calm[key] = words.calm
-    return Sighting(at_ms=facts.now_ms, holds=holds, unknown=frozenset(unknown), calm=calm)
+    return Evaluation(at_ms=facts.now_ms, holds=holds, unknown=frozenset(unknown), calm=calm)
 
 
-def told_once(seen: Sighting) -> Sighting:
+def told_once(seen: Evaluation) -> Evaluation:
     """The look without a second case of a job that idles: its case as an idle job tells what was found.
 
     What is left out is neither bad nor calm.
@@ -132,7 +132,7 @@ def told_once(seen: Sighting) -> Sighting:
     if not twice:
         return seen
     kept = {key: each for key, each in seen.holds.items() if key not in twice}
-    return Sighting(at_ms=seen.at_ms, holds=kept, unknown=seen.unknown | twice, calm=seen.calm)
+    return Evaluation(at_ms=seen.at_ms, holds=kept, unknown=seen.unknown | twice, calm=seen.calm)
 
 
 def _condition(facts: Facts, kind: AlertKind, job: Job, found: list[Finding]) -> Condition:

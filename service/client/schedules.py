@@ -12,7 +12,7 @@ from service.client.reporting import effective
 if TYPE_CHECKING:
     from service.client.reader import Client
     from service.config.telling import ReportConfig
-    from service.delivery.glance import Glimpse
+    from service.delivery.glance import DeliveryStatus
 
 WAITING = "waiting"
 
@@ -118,7 +118,7 @@ def _last(name: str, data: Path) -> Delivery | None:
     from service.delivery.glance import glimpses
 
     prefix = f"report:{name}:"
-    found: dict[datetime, list[Glimpse]] = {}
+    found: dict[datetime, list[DeliveryStatus]] = {}
     for each in glimpses(data / "outbox", prefix):
         due = _due_of(each.key.removeprefix(prefix))
         if due is not None:
@@ -141,7 +141,7 @@ def _due_of(rest: str) -> datetime | None:
     return None
 
 
-def _delivery(due: datetime, messages: "Sequence[Glimpse]") -> Delivery:
+def _delivery(due: datetime, messages: "Sequence[DeliveryStatus]") -> Delivery:
     states = [each.standing.state.value if each.standing.state else WAITING for each in messages]
     refused = [each for each in messages if each.standing.found]
     open_ms = [each.standing.next_ms for each in messages if each.standing.next_ms is not None]

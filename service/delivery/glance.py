@@ -21,7 +21,7 @@ LOOKED_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Glimpse:
+class DeliveryStatus:
     """A message by its key and receiver, and where it stands. ``at_ms`` is its newest event's time."""
 
     key: str
@@ -53,7 +53,7 @@ class Undelivered:
         return count, None if oldest_ms is None else max(now_ms - oldest_ms, 0) / 1000
 
 
-def glimpses(outbox: Path, prefix: str) -> Iterator[Glimpse]:
+def glimpses(outbox: Path, prefix: str) -> Iterator[DeliveryStatus]:
     """The messages of an outbox's folder whose key begins with ``prefix``, in no order. Reads files.
 
     A message that is being put there or taken away meanwhile is left out.
@@ -67,12 +67,12 @@ def glimpses(outbox: Path, prefix: str) -> Iterator[Glimpse]:
             continue
 
 
-def _glimpse(place: Path, key: str, to: str) -> Glimpse:
+def _glimpse(place: Path, key: str, to: str) -> DeliveryStatus:
     log = read_log(place)
     made_ms = round((place / MESSAGE).stat().st_mtime * 1000)
     message = Message(key=key, to=to, title="", text="", made_ms=made_ms)
     at_ms = log[-1].at_ms if log else None
-    return Glimpse(key=key, to=to, standing=standing(message, log), at_ms=at_ms, made_ms=made_ms)
+    return DeliveryStatus(key=key, to=to, standing=standing(message, log), at_ms=at_ms, made_ms=made_ms)
 
 
 def _head(path: Path) -> tuple[str, str]:

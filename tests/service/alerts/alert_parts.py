@@ -10,7 +10,7 @@ from advisor.rules import PlannerConfig
 from analytics.model import Analysis, Coverage, Evidence, Finding, FindingKind, Unknown
 from collector.model import GpuUuid, Holder, JobId, JobKind, NodeName, Rung
 from service.alerts.facts import Facts
-from service.alerts.model import AlertKind, Condition, Patience, Sighting
+from service.alerts.model import AlertKind, Condition, Evaluation, Patience
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 NOW_MS = 1_793_577_600_000  # 2026-11-02 00:00 UTC, a Monday
@@ -34,8 +34,10 @@ def condition(key: str = "gpu-fault:GPU-0", level: int = 2, **changes: Any) -> C
     return replace(plain, **changes)
 
 
-def look(at_ms: int, *holds: Condition, unknown: tuple[str, ...] = (), **more: Any) -> Sighting:
-    return Sighting(at_ms=at_ms, holds={each.key: each for each in holds}, unknown=frozenset(unknown), **more)
+def look(at_ms: int, *holds: Condition, unknown: tuple[str, ...] = (), **more: Any) -> Evaluation:
+    return Evaluation(
+        at_ms=at_ms, holds={each.key: each for each in holds}, unknown=frozenset(unknown), **more
+    )
 
 
 def job(id: JobId = ANN, **changes: Any) -> Job:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.alerts.cases import Docket, Watch, after, follow
-from service.alerts.model import Change, Patience, Sighting, Turn
+from service.alerts.model import Change, Evaluation, Patience, Turn
 from tests.service.alerts.alert_parts import HOUR_MS, MINUTE_MS, NOW_MS, PATIENCE, condition, look
 
 KEY = "gpu-fault:GPU-0"
@@ -26,7 +26,7 @@ class Story:
     watch: Watch = field(default_factory=Watch)
     told: list[tuple[int, Change]] = field(default_factory=list)
 
-    def sees(self, seen: Sighting) -> tuple[Change, ...]:
+    def sees(self, seen: Evaluation) -> tuple[Change, ...]:
         self.watch, changes = follow(self.docket, self.watch, seen, self.patience)
         self.docket = after(self.docket, changes, seen.at_ms, self.patience)
         self.told += [((seen.at_ms - NOW_MS) // MINUTE_MS, change) for change in changes]

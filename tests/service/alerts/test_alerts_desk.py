@@ -19,7 +19,7 @@ from advisor.model import ActionClass, Job
 from advisor.register.foreign import ExternalJobStore
 from analytics.query import run
 from collector.store.database import Store
-from service.alerts.book import LOST_MS, AlertBook
+from service.alerts.book import LOST_MS, AlertStore
 from service.alerts.desk import AlertDependencies, AlertEvaluator
 from service.alerts.facts import Facts
 from service.config.alerting import AlertsConfig, ReceiverConfig
@@ -89,7 +89,7 @@ class Office:
             AlertDependencies(
                 config=self.config,
                 delivery=self.delivery,
-                book=AlertBook(self.store),
+                book=AlertStore(self.store),
                 outbox=self.outbox,
                 clock=self.clock,
                 machine=Machine(),

@@ -13,7 +13,7 @@ from service.alerts.asking import ends_of
 from service.alerts.ended_jobs import BACK_MS, least_gpu_hours
 from service.alerts.facts import Ended, Facts
 from service.alerts.letters import audience, text_of, title_of
-from service.alerts.model import AlertKind, Case, Condition, Turn
+from service.alerts.model import AlertKind, Condition, Incident, Turn
 from service.alerts.rules import sight
 from service.config.alerting import AlertsConfig, ReceiverConfig
 from service.config.telling import DeliveryConfig
@@ -64,7 +64,7 @@ def told(config: AlertsConfig, hours: float) -> list[str]:
 
 
 def test_one_line_says_what_it_was_given_and_made_of_it_and_then_the_verdict() -> None:
-    case = Case(number=7, condition=condition(), opened_ms=NOW_MS)
+    case = Incident(number=7, condition=condition(), opened_ms=NOW_MS)
     assert title_of(case, Turn.WORSE) == "ann's train (4711) has ended: used 1 of 4 GPUs"
     first, *more = text_of(case, Turn.OPENED, ReceiverConfig()).split("\n\n")
     assert first == (

@@ -13,8 +13,8 @@ from analytics.model import Evidence
 from service.alerts.digest import MOST, digest_of
 from service.alerts.hours import is_working, next_digest, next_hours
 from service.alerts.letters import (
-    Gathered,
-    Letter,
+    AlertMessage,
+    Digest,
     Now,
     Receiver,
     audience,
@@ -28,7 +28,7 @@ from service.alerts.letters import (
     wishes_of,
     written,
 )
-from service.alerts.model import AlertKind, Case, Change, Condition, Turn
+from service.alerts.model import AlertKind, Change, Condition, Incident, Turn
 from service.alerts.rules import sight
 from service.cli.arguments import parse
 from service.config.alerting import AlertsConfig, ReceiverConfig
@@ -207,25 +207,25 @@ NIGHT, NOON = at("2026-11-23T02:00+01:00"), at("2026-11-23T12:00+01:00")
     ("kind", "wishes", "moment", "lately", "goes"),
     [
         ("held-idle", ReceiverConfig(), NIGHT, 9, Now()),
-        ("held-idle", ReceiverConfig(), NIGHT, 10, Gathered(due_ms=at("2026-11-23T09:00+00:00"))),
-        ("held-idle", OFFICE, NIGHT, 0, Gathered(due_ms=at("2026-11-23T08:00+01:00"))),
+        ("held-idle", ReceiverConfig(), NIGHT, 10, Digest(due_ms=at("2026-11-23T09:00+00:00"))),
+        ("held-idle", OFFICE, NIGHT, 0, Digest(due_ms=at("2026-11-23T08:00+01:00"))),
         ("held-idle", OFFICE, NOON, 0, Now()),
         ("gpu-fault", OFFICE, NIGHT, 0, Now()),
-        ("gpu-fault", replace(OFFICE, urgent=()), NIGHT, 0, Gathered(due_ms=at("2026-11-23T08:00+01:00"))),
-        ("gpu-fault", OFFICE, NOON, 10, Gathered(due_ms=at("2026-11-23T15:30+01:00"))),
+        ("gpu-fault", replace(OFFICE, urgent=()), NIGHT, 0, Digest(due_ms=at("2026-11-23T08:00+01:00"))),
+        ("gpu-fault", OFFICE, NOON, 10, Digest(due_ms=at("2026-11-23T15:30+01:00"))),
         (
             "held-idle",
             replace(OFFICE, gather=("held-idle",)),
             NOON,
             0,
-            Gathered(due_ms=at("2026-11-23T15:30+01:00")),
+            Digest(due_ms=at("2026-11-23T15:30+01:00")),
         ),
         (
             "gpu-fault",
             replace(OFFICE, gather=("*",)),
             NIGHT,
             0,
-            Gathered(due_ms=at("2026-11-23T09:00+01:00")),
+            Digest(due_ms=at("2026-11-23T09:00+01:00")),
         ),
     ],
 )
@@ -236,11 +236,11 @@ def test_a_letter_goes_out_now_or_waits(
 
 
 def change(of: Condition = IDLE, turn: Turn = Turn.OPENED, *, word: bool = True, **more: Any) -> Change:
-    case = Case(number=7, condition=of, opened_ms=NOW_MS, **more)
+    case = Incident(number=7, condition=of, opened_ms=NOW_MS, **more)
     return Change(case=case, turn=turn, word=word)
 
 
-def sent(of: Change, config: AlertsConfig = OPS, **more: Any) -> list[Letter]:
+def sent(of: Change, config: AlertsConfig = OPS, **more: Any) -> list[AlertMessage]:
     given = {"known": (), "lately": {}, **more}
     return list(letters_of(of, NOW_MS, (config, REACHED), **given))
 
@@ -349,7 +349,7 @@ def test_a_name_that_somebody_gave_a_job_does_nothing(said: str, shown: str) -> 
 @given(st.text(max_size=9_000))
 def test_no_text_breaks_a_letter(said: str) -> None:
     of = condition("memory-hog:x", title=said, says=said, next=said, user=said)
-    case = Case(number=1, condition=of, opened_ms=NOW_MS)
+    case = Incident(number=1, condition=of, opened_ms=NOW_MS)
     title = title_of(case, Turn.OPENED)
     assert all(char.isprintable() or char == "\u2060" for char in title) and len(title) <= 4_200
     text_of(case, Turn.WORSE, ReceiverConfig()).encode()
@@ -373,8 +373,8 @@ def test_evidence_is_written_with_its_unit(name: str, value: object, shown: tupl
     assert written(Evidence(name=name, value=value)) == shown  # type: ignore[arg-type]
 
 
-def letter(case: int, turn: Turn = Turn.OPENED, **changes: Any) -> Letter:
-    plain = Letter(
+def letter(case: int, turn: Turn = Turn.OPENED, **changes: Any) -> AlertMessage:
+    plain = AlertMessage(
         receiver=Receiver.of("to:ops"),
         case=case,
         opened_ms=NOW_MS,
