@@ -5,13 +5,13 @@ import streamlit as st
 
 from service.pages import feed, wording
 from service.pages.chart_frame import rows
-from service.pages.scene import Scene
+from service.pages.scene import PageContext
 from service.pages.tabled import grid
 
 FILTERS = ("node", "project", "user")
 
 
-def alerts(scene: Scene) -> None:
+def alerts(scene: PageContext) -> None:
     """The open cases in a table; a quiet line when there are none."""
     st.subheader("Alerts", anchor=False)
     window = {name: scene.asked_until_now[name] for name in ("from_ts", "to_ts")}
@@ -31,7 +31,7 @@ def alerts(scene: Scene) -> None:
     )
 
 
-def table(found: pd.DataFrame, scene: Scene) -> pd.DataFrame:
+def table(found: pd.DataFrame, scene: PageContext) -> pd.DataFrame:
     """A row a case, in words."""
     each = list(rows(found))
     return pd.DataFrame(

@@ -10,7 +10,7 @@ import pandas as pd
 
 from service.pages import wording
 from service.pages.chart_frame import TimeAxis, closed, hover, steps_of, styled, unchecked, with_end
-from service.pages.palette import Palette
+from service.pages.palette import Theme
 from service.pages.view import Window, step_for
 
 LEAST_S, MOST_S = 2 * 3600, 7 * 86_400
@@ -70,7 +70,7 @@ def steps_table(steps: pd.DataFrame, measure: Measure) -> pd.DataFrame:
 
 @unchecked
 def evidence_chart(
-    steps: pd.DataFrame, measure: Measure, axis: TimeAxis, colours: Palette, *, height: int = 130
+    steps: pd.DataFrame, measure: Measure, axis: TimeAxis, colours: Theme, *, height: int = 130
 ) -> Any:
     """The measure as a stepped area, what was not measured left open, and the line with its words."""
     grid = steps_of(axis.window)
@@ -97,7 +97,7 @@ def evidence_chart(
     return styled(alt.layer(*layers), colours, height=height)
 
 
-def _line(measure: Measure, y: alt.Y, top: float, colours: Palette) -> list[Any]:
+def _line(measure: Measure, y: alt.Y, top: float, colours: Theme) -> list[Any]:
     if measure.line is None:
         return []
     words = f"{measure.line_told} {measure.write(measure.line)}"

@@ -13,7 +13,7 @@ import altair as alt
 import pandas as pd
 from altair.utils.schemapi import debug_mode
 
-from service.pages.palette import Palette
+from service.pages.palette import Theme
 from service.pages.view import Window
 from service.pages.wording import THIN
 
@@ -178,7 +178,7 @@ def unchecked(draw: Callable[P, Any]) -> Callable[P, Any]:
     return drawn
 
 
-def styled(chart: Any, colours: Palette, *, height: int, renderer: str = "canvas") -> Any:
+def styled(chart: Any, colours: Theme, *, height: int, renderer: str = "canvas") -> Any:
     """The chart in the house's look: no box, quiet grid, the page's own background and font.
 
     ``renderer``: a canvas draws many marks sooner; slanted stripes need "svg" (on a canvas Vega lays them
@@ -212,7 +212,7 @@ def styled(chart: Any, colours: Palette, *, height: int, renderer: str = "canvas
     )
 
 
-def hover(rows: Any, clock: Clock, colours: Palette, told: Sequence[tuple[str, str]]) -> Any:
+def hover(rows: Any, clock: Clock, colours: Theme, told: Sequence[tuple[str, str]]) -> Any:
     """A see-through column a step that lights up under the pointer and tells the step's figures.
 
     ``told`` are (column holding the text, its title).

@@ -11,7 +11,7 @@ import pandas as pd
 
 from service.pages import wording
 from service.pages.chart_frame import LEFT, TimeAxis, percent_of, rows, steps_of, styled, unchecked, with_end
-from service.pages.palette import Palette, label_of
+from service.pages.palette import Theme, label_of
 from service.pages.view import MOST_POINTS
 
 MOST_GPUS = 72
@@ -65,7 +65,7 @@ def held_stretches(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 @unchecked
-def heat_map(cells: pd.DataFrame, axis: TimeAxis, colours: Palette, *, whole: bool = True) -> Any:
+def heat_map(cells: pd.DataFrame, axis: TimeAxis, colours: Theme, *, whole: bool = True) -> Any:
     """The map; a click on a cell selects its ``uuid`` (the node's name where nodes are the rows).
 
     ``whole``: a cell without a row is not measured; else it is left out, as when a job did not hold it.
@@ -143,7 +143,7 @@ def _hatch(cell: Any, axis: TimeAxis, where: str, colour: str) -> Any:
     return strokes.encode(x=axis.x("end"), x2="ts:T")
 
 
-def _outlines(stretches: pd.DataFrame, axis: TimeAxis, colours: Palette, y: alt.Y) -> Any:
+def _outlines(stretches: pd.DataFrame, axis: TimeAxis, colours: Theme, y: alt.Y) -> Any:
     inset = stretches.assign(y=stretches["y"] + 0.05, y2=stretches["y2"] - 0.05)
     return (
         alt.Chart(inset)
@@ -158,7 +158,7 @@ def _outlines(stretches: pd.DataFrame, axis: TimeAxis, colours: Palette, y: alt.
     )
 
 
-def _heat(colours: Palette) -> alt.Color:
+def _heat(colours: Theme) -> alt.Color:
     return alt.Color(
         "utilization_ratio:Q",
         scale=alt.Scale(domain=[0, 1], range=list(colours.ramp), clamp=True),

@@ -13,7 +13,7 @@ import pandas as pd
 
 from service.pages import wording
 from service.pages.chart_frame import TimeAxis, closed, hover, steps_of, styled, unchecked, with_end
-from service.pages.palette import Palette
+from service.pages.palette import Theme
 
 LANE_PX = 62
 STRIP = 0.42
@@ -80,7 +80,7 @@ def lanes_chart(
     timeline: pd.DataFrame,
     lanes: Sequence[Lane],
     axis: TimeAxis,
-    colours: Palette,
+    colours: Theme,
     *,
     strips: Sequence[Strip] = (),
 ) -> Any:
@@ -102,7 +102,7 @@ def lanes_chart(
     return styled(alt.layer(*layers), colours, height=round(bottom * LANE_PX) + 8)
 
 
-def trace_colours(colours: Palette) -> tuple[str, ...]:
+def trace_colours(colours: Theme) -> tuple[str, ...]:
     """The colours of a lane's traces, first to last."""
     return (colours.used, colours.allocated, colours.third, colours.muted)
 
@@ -110,7 +110,7 @@ def trace_colours(colours: Palette) -> tuple[str, ...]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sheet:
     axis: TimeAxis
-    colours: Palette
+    colours: Theme
     scale: alt.Scale
 
     def y(self, field: str = "y", axis: alt.Axis | None = None) -> alt.Y:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from service.pages import wording
 from service.pages.chart_frame import styled, unchecked
-from service.pages.palette import Palette
+from service.pages.palette import Theme
 from service.pages.pieces import ink_on
 from service.pages.records import Launched, Told
 
@@ -65,7 +65,7 @@ def gpu_hours(life: pd.DataFrame, share: float | None) -> float:
 
 
 @unchecked
-def life_chart(life: pd.DataFrame, colours: Palette, *, utc: bool, height: int = 150) -> Any:
+def life_chart(life: pd.DataFrame, colours: Theme, *, utc: bool, height: int = 150) -> Any:
     """A strip of where it stood, above the world over time as a stepped area."""
     stands = stand_colours(colours)
     most = float(life["gpus"].max() or 1.0)
@@ -111,7 +111,7 @@ def life_chart(life: pd.DataFrame, colours: Palette, *, utc: bool, height: int =
     return styled(alt.layer(world, strip, text), colours, height=height)
 
 
-def stand_colours(colours: Palette) -> dict[str, str]:
+def stand_colours(colours: Theme) -> dict[str, str]:
     """A colour for each stand, from those that states have: what works is blue, what waits is pale."""
     return {
         "pending": colours.states["free"],

@@ -7,7 +7,7 @@ import pandas as pd
 
 from service.pages import wording
 from service.pages.chart_frame import styled, unchecked
-from service.pages.palette import Palette
+from service.pages.palette import Theme
 
 MOST = 12
 KINDS = ("held through Fallow", "wanted")
@@ -25,7 +25,7 @@ def wanted_and_held(queue: pd.DataFrame, leases: pd.DataFrame) -> pd.DataFrame:
 
 
 @unchecked
-def shares_chart(frame: pd.DataFrame, colours: Palette) -> Any:
+def shares_chart(frame: pd.DataFrame, colours: Theme) -> Any:
     """The bars, each with its number beside it."""
     order = list(dict.fromkeys(frame["project"]))
     most = float(frame["gpus"].max() or 1.0)

@@ -11,7 +11,7 @@ import pandas as pd
 from service.pages import wording
 from service.pages.chart_frame import rows, styled
 from service.pages.chart_kept import Filled, kept, named
-from service.pages.palette import Palette
+from service.pages.palette import Theme
 
 PARTS = ("used", "held, in part", "wasted")
 ROW_PX = 28
@@ -34,7 +34,7 @@ def best_used(frame: pd.DataFrame, *, top: int) -> pd.DataFrame:
     return best
 
 
-def waste_bars(frame: pd.DataFrame, colours: Palette) -> Filled:
+def waste_bars(frame: pd.DataFrame, colours: Theme) -> Filled:
     """A bar a holder, as long as what it held: used, held in part, wasted; the waste is written beside."""
     texts = [
         f"{wording.hours(row.wasted_gpu_hours)} wasted · "
@@ -44,7 +44,7 @@ def waste_bars(frame: pd.DataFrame, colours: Palette) -> Filled:
     return _bars(frame, texts, colours)
 
 
-def use_bars(frame: pd.DataFrame, colours: Palette) -> Filled:
+def use_bars(frame: pd.DataFrame, colours: Theme) -> Filled:
     """The same bars, with the utilization written beside."""
     texts = [
         f"{wording.percent(row.utilization_ratio)} used of {wording.hours(row.gpu_hours)}"
@@ -68,7 +68,7 @@ def split_hours(frame: pd.DataFrame) -> pd.DataFrame:
     return long.assign(text=[wording.hours(row.high - row.low) for row in rows(long)])
 
 
-def part_colours(colours: Palette) -> tuple[str, str, str]:
+def part_colours(colours: Theme) -> tuple[str, str, str]:
     """The colours of ``PARTS`` in their order."""
     return (colours.used, colours.states["low-saturation"], colours.states["held-idle"])
 
@@ -77,7 +77,7 @@ REACH = f"clamp(width / max(width - {TEXT_PX}, 1), 1.75, 4)"
 """Where the scale ends, in longest bars, so that the words beside that one find room, on a phone too."""
 
 
-def _bars(frame: pd.DataFrame, texts: list[str], colours: Palette) -> Filled:
+def _bars(frame: pd.DataFrame, texts: list[str], colours: Theme) -> Filled:
     held = frame["gpu_hours"].fillna(0.0)
     most = float(held.max() or 1.0) if len(frame) else 1.0
     place = dict(zip(frame["name"], range(len(frame)), strict=True))
@@ -87,13 +87,13 @@ def _bars(frame: pd.DataFrame, texts: list[str], colours: Palette) -> Filled:
     return _bars_look(len(place), colours).filled(parts=parts, ends=ends)
 
 
-def prepare(many: int, colours: Palette) -> None:
+def prepare(many: int, colours: Theme) -> None:
     """Put the chart of so many holders together, before somebody waits for it."""
     _bars_look(many, colours)
 
 
 @kept
-def _bars_look(many: int, colours: Palette) -> Any:
+def _bars_look(many: int, colours: Theme) -> Any:
     scale = alt.Scale(domainMin=0, domainMax=alt.ExprRef(REACH), nice=False)
     label = alt.Axis(title=None, labelLimit=170, labelFontSize=13, labelColor=colours.ink, minExtent=96)
     y = alt.Y("name:N", sort=alt.EncodingSortField(field="place", op="min"), axis=label)

@@ -7,7 +7,7 @@ import pandas as pd
 from service.pages import wording
 from service.pages.chart_frame import rows, steps_of, utc, with_end
 from service.pages.chart_lanes import Strip
-from service.pages.palette import Palette, colour_of, label_of
+from service.pages.palette import Theme, colour_of, label_of
 from service.pages.pieces import ink_on
 from service.pages.view import Window
 
@@ -15,7 +15,7 @@ ROOM = 0.055
 """The part of the window a stretch must fill before its label has room."""
 
 
-def state_strip(timeline: pd.DataFrame, window: Window, colours: Palette) -> Strip:
+def state_strip(timeline: pd.DataFrame, window: Window, colours: Theme) -> Strip:
     """The state of each step, neighbours of one state joined; a step without one is unknown."""
     whole = steps_of(window)
     known = timeline[["ts", "state"]].astype({"ts": whole["ts"].dtype})
@@ -30,7 +30,7 @@ def state_strip(timeline: pd.DataFrame, window: Window, colours: Palette) -> Str
     return Strip(title="State", stretches=_labelled(joined, fills, labels, labels, window))
 
 
-def holder_strip(holders: pd.DataFrame, window: Window, colours: Palette) -> Strip:
+def holder_strip(holders: pd.DataFrame, window: Window, colours: Theme) -> Strip:
     """Who held the GPU and when; each person keeps one shade within the strip."""
     start, stop = utc(window.from_ts), utc(window.to_ts)
     ends = holders["to_ts"].fillna(stop)
@@ -53,7 +53,7 @@ def holder_strip(holders: pd.DataFrame, window: Window, colours: Palette) -> Str
     return Strip(title="Held by", stretches=_labelled(frame, shades, labels, told, window))
 
 
-def shades_of(people: Sequence[str], colours: Palette) -> list[str]:
+def shades_of(people: Sequence[str], colours: Theme) -> list[str]:
     """A shade for each, the same for the same person, from a ramp that differs in lightness."""
     ramp = (colours.ramp[3], colours.ramp[1], colours.ramp[4], colours.ramp[2])
     seen = list(dict.fromkeys(people))

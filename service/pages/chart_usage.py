@@ -13,7 +13,7 @@ import pandas as pd
 from service.pages import wording
 from service.pages.chart_frame import LEFT, Clock, TimeAxis, closed, hover, rows, stripes, styled, with_end
 from service.pages.chart_kept import Filled, kept, named
-from service.pages.palette import STATES, Palette
+from service.pages.palette import STATES, Theme
 from service.pages.view import Window
 
 BANDS = 40
@@ -30,7 +30,7 @@ USAGE_TOLD = (
 )
 
 
-def prepare(clock: Clock, colours: Palette) -> None:
+def prepare(clock: Clock, colours: Theme) -> None:
     """Put all charts of this file together at their usual size, before somebody waits for them."""
     _usage_look(clock, colours, USAGE_PX, False)
     _states_look(clock, colours, STATES_PX)
@@ -38,7 +38,7 @@ def prepare(clock: Clock, colours: Palette) -> None:
 
 
 def allocated_and_used(
-    usage: pd.DataFrame, axis: TimeAxis, colours: Palette, *, held_only: bool = False, height: int = USAGE_PX
+    usage: pd.DataFrame, axis: TimeAxis, colours: Theme, *, held_only: bool = False, height: int = USAGE_PX
 ) -> Filled:
     """Two curves over time; the area between them lies fallow. What was not measured is striped from above.
 
@@ -50,7 +50,7 @@ def allocated_and_used(
 
 
 @kept
-def _usage_look(clock: Clock, colours: Palette, height: int, held_only: bool) -> Any:
+def _usage_look(clock: Clock, colours: Theme, height: int, held_only: bool) -> Any:
     told = USAGE_TOLD[:-1] if held_only else USAGE_TOLD
     top = alt.Scale(nice=False) if held_only else alt.Scale(domain=[0, 1], nice=False)
     y_axis = alt.Axis(
@@ -125,9 +125,7 @@ def held_gpus(usage: pd.DataFrame, window: Window) -> pd.DataFrame:
     )
 
 
-def gpus_by_state(
-    states: pd.DataFrame, axis: TimeAxis, colours: Palette, *, height: int = STATES_PX
-) -> Filled:
+def gpus_by_state(states: pd.DataFrame, axis: TimeAxis, colours: Theme, *, height: int = STATES_PX) -> Filled:
     """Stacked columns: how many GPUs were in each state, the best use at the foot, free on top."""
     wide = with_end(states, axis.window)
     per_step = step_hours(wide)
@@ -139,7 +137,7 @@ def gpus_by_state(
 
 
 @kept
-def _states_look(clock: Clock, colours: Palette, height: int) -> Any:
+def _states_look(clock: Clock, colours: Theme, height: int) -> Any:
     columns = (
         named("stack")
         .mark_rect(strokeWidth=0.7)
@@ -185,7 +183,7 @@ def step_hours(frame: pd.DataFrame) -> "pd.Series[float]":
     return ((frame["end"] - frame["ts"]).dt.total_seconds() / 3600).clip(lower=1 / 3600)
 
 
-def ledger_bars(ledger: pd.DataFrame, colours: Palette) -> Filled:
+def ledger_bars(ledger: pd.DataFrame, colours: Theme) -> Filled:
     """A bar a state with its GPU-hours and share written beside it; they add up to the hardware."""
     hours = {row.state: row for row in rows(ledger)}
     frame = pd.DataFrame(
@@ -202,7 +200,7 @@ def ledger_bars(ledger: pd.DataFrame, colours: Palette) -> Filled:
 
 
 @kept
-def _ledger_look(colours: Palette) -> Any:
+def _ledger_look(colours: Theme) -> Any:
     order = [state.label for state in STATES]
     y = alt.Y("label:N", sort=order, axis=alt.Axis(title=None, labelFontSize=13, labelColor=colours.ink))
     x = alt.X("length:Q", axis=None, scale=alt.Scale(domain=[0, 1.55], nice=False))
@@ -234,5 +232,5 @@ def _gpus(gpus: "pd.Series[float]", ratio: "pd.Series[float]") -> list[str]:
     ]
 
 
-def _state_scale(colours: Palette) -> alt.Scale:
+def _state_scale(colours: Theme) -> alt.Scale:
     return alt.Scale(domain=[s.label for s in STATES], range=[colours.states[s.key] for s in STATES])

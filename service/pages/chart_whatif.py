@@ -9,7 +9,7 @@ import pandas as pd
 from service.client.advising import Replayed
 from service.pages import wording
 from service.pages.chart_frame import styled, unchecked
-from service.pages.palette import Palette
+from service.pages.palette import Theme
 
 TEXT_PX = 165
 """What is written behind a row, "1 593 GPU-h (408 to 1 778)", is so wide at most."""
@@ -26,7 +26,7 @@ def compared(after: Replayed, before: Replayed, words: Mapping[str, str]) -> pd.
 
 
 @unchecked
-def given_chart(frame: pd.DataFrame, colours: Palette, *, both: bool) -> Any:
+def given_chart(frame: pd.DataFrame, colours: Theme, *, both: bool) -> Any:
     """A bar an action with its error, its hours beside it, and a tick where the rules in force would end."""
     told = [
         wording.hours(hours) + _band(low, high)
@@ -59,7 +59,7 @@ def given_chart(frame: pd.DataFrame, colours: Palette, *, both: bool) -> Any:
 
 
 @unchecked
-def charged_chart(frame: pd.DataFrame, colours: Palette) -> Any:
+def charged_chart(frame: pd.DataFrame, colours: Theme) -> Any:
     """A bar a project: its part of what is lent, were held-idle hours charged; a tick at its part now."""
     told = [
         f"{wording.percent(now)} \u2192 {wording.percent(then)}"
@@ -92,23 +92,23 @@ def _scale(ends: "pd.Series[float]") -> Any:
     return alt.Scale(domainMin=0, domainMax=alt.ExprRef(reach), nice=False)
 
 
-def _names(shown: pd.DataFrame, column: str, colours: Palette) -> Any:
+def _names(shown: pd.DataFrame, column: str, colours: Theme) -> Any:
     """What each row is called, in the order of the frame."""
     axis = alt.Axis(title=None, labelFontSize=13, labelColor=colours.ink, labelLimit=220)
     return alt.Y(f"{column}:N", sort=list(shown[column]), axis=axis)
 
 
-def _bar(base: Any, x: Any, colours: Palette) -> Any:
+def _bar(base: Any, x: Any, colours: Theme) -> Any:
     return base.mark_bar(cornerRadiusEnd=3, height=18, color=colours.used).encode(x=x)
 
 
-def _tick(base: Any, column: str, scale: Any, colours: Palette) -> Any:
+def _tick(base: Any, column: str, scale: Any, colours: Theme) -> Any:
     """Where the row would end by what is in force."""
     tick = base.mark_tick(thickness=3, height=26, color=colours.stripe)
     return tick.encode(x=alt.X(f"{column}:Q", scale=scale))
 
 
-def _told(base: Any, scale: Any, colours: Palette) -> Any:
+def _told(base: Any, scale: Any, colours: Theme) -> Any:
     text = base.mark_text(align="left", dx=8, color=colours.muted)
     return text.encode(x=alt.X("end:Q", scale=scale), text="told:N")
 

@@ -12,7 +12,7 @@ from service.pages.chart_frame import TimeAxis, rows
 from service.pages.chart_heat import MOST_GPUS, PICK, heat_map, most_steps, nodes_as_rows
 from service.pages.palette import label_of
 from service.pages.pieces import facts, heat_keys, kind_label
-from service.pages.scene import Scene, Site, drawn, go, nothing_matches, open_gpu
+from service.pages.scene import PageContext, Site, drawn, go, nothing_matches, open_gpu
 from service.pages.tabled import charted, grid
 from service.pages.view import step_for
 
@@ -38,7 +38,7 @@ def show(site: Site) -> None:
     drawn(site, _body)
 
 
-def _body(scene: Scene) -> None:
+def _body(scene: PageContext) -> None:
     asked_gpus = feed.begin("gpus_now", **scene.view.filters)
     asked_now = feed.begin("cluster_now", **scene.view.filters)
     asked_findings = feed.begin("findings", open=True, **scene.asked_until_now)
@@ -68,7 +68,7 @@ def _body(scene: Scene) -> None:
     _table(scene, gpus, asked_findings())
 
 
-def _cells(scene: Scene, gpus: pd.DataFrame) -> tuple[pd.DataFrame, TimeAxis, bool]:
+def _cells(scene: PageContext, gpus: pd.DataFrame) -> tuple[pd.DataFrame, TimeAxis, bool]:
     """The map's cells in steps as long as so many GPUs need, its axis, and whether rows are nodes."""
     points = most_steps(len(gpus), gpus["node"].nunique())
     step_s = step_for(scene.window.seconds, points=points)
@@ -80,7 +80,7 @@ def _cells(scene: Scene, gpus: pd.DataFrame) -> tuple[pd.DataFrame, TimeAxis, bo
     return feed.ask("heatmap", **shown.steps, **scene.view.filters), axis, many
 
 
-def _now(scene: Scene, now: pd.DataFrame) -> None:
+def _now(scene: PageContext, now: pd.DataFrame) -> None:
     if now.empty or wording.missing(now.iloc[0]["gpus"]):
         return
     row = now.iloc[0]
@@ -110,7 +110,7 @@ def _withheld(row: Any) -> list[tuple[str, str]]:
     return [("withheld", told if wording.missing(why) else f"{told}: {why}")]
 
 
-def _follow(scene: Scene, picked: Any, *, many: bool) -> None:
+def _follow(scene: PageContext, picked: Any, *, many: bool) -> None:
     chosen = picked["selection"].get(PICK) or []
     name = next((str(each["uuid"]) for each in chosen if "uuid" in each), None)
     if name is None:
@@ -121,7 +121,7 @@ def _follow(scene: Scene, picked: Any, *, many: bool) -> None:
     open_gpu(scene, name)
 
 
-def _table(scene: Scene, gpus: pd.DataFrame, findings: pd.DataFrame) -> None:
+def _table(scene: PageContext, gpus: pd.DataFrame, findings: pd.DataFrame) -> None:
     if gpus.empty:
         return
     st.subheader("Each GPU now", anchor=False)
@@ -142,7 +142,7 @@ def _table(scene: Scene, gpus: pd.DataFrame, findings: pd.DataFrame) -> None:
         open_gpu(scene, str(gpus.iloc[chosen[0]]["uuid"]))
 
 
-def gpu_table(gpus: pd.DataFrame, scene: Scene, found: Mapping[str, str]) -> pd.DataFrame:
+def gpu_table(gpus: pd.DataFrame, scene: PageContext, found: Mapping[str, str]) -> pd.DataFrame:
     """``gpus_now`` as it stands on the screen, with what was ``found`` by UUID; ratios as percent."""
     named = zip(gpus["node"], gpus["gpu_place"], gpus["uuid"], strict=True)
     since = zip(gpus["state_since"], gpus["state_since_is_bound"], strict=True)

@@ -5,10 +5,10 @@ from dataclasses import replace
 import streamlit as st
 
 from service.pages.scene import current_view, go
-from service.pages.view import View
+from service.pages.view import UrlState
 
 
-def find_box(view: View) -> None:
+def find_box(view: UrlState) -> None:
     """The box; a change draws the page anew from the address."""
     st.session_state["find"] = view.find or ""
     st.text_input(

@@ -15,7 +15,7 @@ from service.pages.chart_frame import rows
 from service.pages.evidence import told
 from service.pages.measures import RUNGS
 from service.pages.pieces import facts, kind_label, plain, spoken, tag_of_kind
-from service.pages.scene import Scene, Site, current_view, drawn, go
+from service.pages.scene import PageContext, Site, current_view, drawn, go
 from service.pages.unjudged import unjudged
 from service.pages.unknowns import unknowns
 from service.pages.view import address, shared
@@ -28,7 +28,7 @@ def show(site: Site) -> None:
     drawn(site, _body)
 
 
-def _body(scene: Scene) -> None:
+def _body(scene: PageContext) -> None:
     open_only = scene.view.closed != "yes"
     found = feed.ask("findings", open=True if open_only else None, **scene.asked_until_now)
     _head(scene, found, open_only)
@@ -49,7 +49,7 @@ def _body(scene: Scene) -> None:
     unknowns(scene)
 
 
-def _head(scene: Scene, found: pd.DataFrame, open_only: bool) -> None:
+def _head(scene: PageContext, found: pd.DataFrame, open_only: bool) -> None:
     # To this moment, as the findings: what was opened since the newest whole minute is open too.
     waste = feed.ask_if_kept("waste", **scene.asked_until_now)
     if found.empty:
@@ -88,7 +88,7 @@ def beside(waste: pd.DataFrame) -> str:
     )
 
 
-def _kinds(scene: Scene, found: pd.DataFrame) -> None:
+def _kinds(scene: PageContext, found: pd.DataFrame) -> None:
     counts = found["kind"].value_counts()
     options = [kind for kind in KINDS if kind in counts.index or kind == scene.view.kind]
     options += [str(kind) for kind in counts.index if kind not in KINDS]
@@ -118,7 +118,7 @@ def _about(row: Any) -> About:
     return row.kind, None if wording.missing(row.job) else str(row.job), wording.missing(row.closed_at)
 
 
-def _finding(scene: Scene, group: Sequence[Any]) -> None:
+def _finding(scene: PageContext, group: Sequence[Any]) -> None:
     """One message a job and kind; the other GPUs that it is about are named behind the sentence."""
     row, *more = group
     carried = address(shared(scene.view))
@@ -155,7 +155,7 @@ def _place(row: Any) -> str:
     return wording.short_gpu(row.node, row.gpu_place, row.uuid)
 
 
-def _facts(scene: Scene, group: Sequence[Any]) -> list[tuple[str, str]]:
+def _facts(scene: PageContext, group: Sequence[Any]) -> list[tuple[str, str]]:
     row = group[0]
     wasted, low, cost = (
         once_a_gpu((each.uuid, getattr(each, name, None)) for each in group)

@@ -12,7 +12,7 @@ from service.pages.measures import RUNGS, lanes_of
 from service.pages.notice import NO_SUCH_GPU
 from service.pages.palette import label_of
 from service.pages.pieces import facts, plain, state_keys, state_tag
-from service.pages.scene import Scene, Site, drawn
+from service.pages.scene import PageContext, Site, drawn
 from service.pages.scene import show as show_notice
 from service.pages.tabled import charted, grid
 from service.pages.view import address, shared
@@ -23,7 +23,7 @@ def show(site: Site) -> None:
     drawn(site, _body)
 
 
-def _body(scene: Scene) -> None:
+def _body(scene: PageContext) -> None:
     st.page_link(
         scene.site["cluster"],
         label="All GPUs",
@@ -47,7 +47,7 @@ def _body(scene: Scene) -> None:
     _holders(scene, row)
 
 
-def _head(scene: Scene, row: Any) -> None:
+def _head(scene: PageContext, row: Any) -> None:
     name = wording.short_gpu(row["node"], row["gpu_place"], row["uuid"])
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.header(plain(name), anchor=False, width="content")
@@ -79,7 +79,7 @@ def _head(scene: Scene, row: Any) -> None:
     )
 
 
-def _timeline(scene: Scene, row: Any) -> None:
+def _timeline(scene: PageContext, row: Any) -> None:
     asked = {"uuid": row["uuid"], **scene.window.steps}
     timeline = feed.ask("gpu_timeline", **asked)
     holders = feed.ask("gpu_holders", uuid=row["uuid"], **scene.window.span)
@@ -102,7 +102,7 @@ def _timeline(scene: Scene, row: Any) -> None:
         st.caption(f"Not measured on this GPU in this time: {', '.join(missing).lower()}.")
 
 
-def _processes(scene: Scene, row: Any) -> None:
+def _processes(scene: PageContext, row: Any) -> None:
     st.subheader("Processes now", anchor=False)
     processes = feed.ask("processes_now", uuid=row["uuid"])
     if processes.empty:
@@ -136,7 +136,7 @@ def _processes(scene: Scene, row: Any) -> None:
     )
 
 
-def _events(scene: Scene, row: Any) -> None:
+def _events(scene: PageContext, row: Any) -> None:
     st.subheader("Events", anchor=False)
     events = feed.ask("events", node=row["node"], **scene.window.span)
     mine = events[events["uuid"] == row["uuid"]]
@@ -147,7 +147,7 @@ def _events(scene: Scene, row: Any) -> None:
     grid(shown, hide_index=True)
 
 
-def _strangers(scene: Scene, row: Any) -> None:
+def _strangers(scene: PageContext, row: Any) -> None:
     """Who was on it though others were given it, and whose claim could not be read; silent when nobody."""
     asked = {"uuid": row["uuid"], **scene.window.span}
     found, unclear = feed.ask_if_kept("intrusions", **asked), feed.ask_if_kept("unclear_claims", **asked)
@@ -169,7 +169,7 @@ def _strangers(scene: Scene, row: Any) -> None:
         grid(shown, hide_index=True, placeholder=wording.DASH)
 
 
-def intruders_table(found: pd.DataFrame, scene: Scene) -> pd.DataFrame:
+def intruders_table(found: pd.DataFrame, scene: PageContext) -> pd.DataFrame:
     """``intrusions`` as they stand on the screen."""
     return pd.DataFrame(
         {
@@ -186,7 +186,7 @@ def intruders_table(found: pd.DataFrame, scene: Scene) -> pd.DataFrame:
     )
 
 
-def _holders(scene: Scene, row: Any) -> None:
+def _holders(scene: PageContext, row: Any) -> None:
     st.subheader("Holders in this time", anchor=False)
     holders = feed.ask("gpu_holders", uuid=row["uuid"], **scene.window.span)
     if holders.empty:

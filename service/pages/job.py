@@ -19,11 +19,11 @@ from service.pages.orders import keep_button
 from service.pages.patterns import pattern_of_job
 from service.pages.pieces import facts, heat_keys, plain
 from service.pages.runs import run_line
-from service.pages.scene import Scene, Site, current_view, drawn, go, nothing_matches, open_gpu
+from service.pages.scene import PageContext, Site, current_view, drawn, go, nothing_matches, open_gpu
 from service.pages.scene import show as show_notice
 from service.pages.stage import Stage, staged
 from service.pages.tabled import charted, grid
-from service.pages.view import View
+from service.pages.view import UrlState
 
 EARLIER = " {jobs} held a GPU when its records begin: From is then, or earlier, as Began says."
 HELD, SUBMITTED = "held", "submitted"
@@ -68,7 +68,7 @@ def _life(stage: Stage) -> None:
     launched.one(stage, str(stage.view.job))
 
 
-def _which(view: View) -> None:
+def _which(view: UrlState) -> None:
     st.session_state["jobs-by"] = SUBMITTED if view.by == SUBMITTED else HELD
     st.segmented_control(
         "Which jobs",
@@ -86,7 +86,7 @@ def _which_chosen() -> None:
     go(replace(current_view(), by=SUBMITTED if chosen == SUBMITTED else None, find=None))
 
 
-def _body(scene: Scene) -> None:
+def _body(scene: PageContext) -> None:
     jobs = feed.ask("jobs", **scene.asked)
     if jobs.empty:
         nothing_matches(scene)
@@ -102,7 +102,7 @@ def _body(scene: Scene) -> None:
     _one(scene, found.iloc[0])
 
 
-def _measured(scene: Scene) -> None:
+def _measured(scene: PageContext) -> None:
     """What was measured of a submitted job, if it held a GPU in the time range."""
     timeline = feed.ask("job_timeline", job=scene.view.job, **scene.window.steps)
     if timeline.empty:
@@ -112,7 +112,7 @@ def _measured(scene: Scene) -> None:
     _measures(scene, timeline)
 
 
-def _search(scene: Scene, jobs: pd.DataFrame) -> None:
+def _search(scene: PageContext, jobs: pd.DataFrame) -> None:
     labels = {row.job: label_of_job(row) for row in rows(jobs)}
     if scene.view.job is not None:
         labels.setdefault(scene.view.job, scene.view.job)
@@ -135,7 +135,7 @@ def label_of_job(row: Any) -> str:
     return f"{name} · {who} · {wording.hours(row.gpu_hours)} · {row.job}"
 
 
-def _list(scene: Scene, jobs: pd.DataFrame) -> None:
+def _list(scene: PageContext, jobs: pd.DataFrame) -> None:
     held, wasted = jobs["gpu_hours"].sum(), jobs["wasted_gpu_hours"].sum()
     st.header(
         f"{wording.many(len(jobs), 'job')} held {wording.hours(held)}; {wording.hours(wasted)} of them were "
@@ -174,7 +174,7 @@ def _list(scene: Scene, jobs: pd.DataFrame) -> None:
         st.rerun()
 
 
-def _back(view: View) -> None:
+def _back(view: UrlState) -> None:
     st.button(
         "All jobs",
         icon=":material/arrow_back:",
@@ -185,7 +185,7 @@ def _back(view: View) -> None:
     )
 
 
-def _one(scene: Scene, row: Any) -> None:
+def _one(scene: PageContext, row: Any) -> None:
     _back(scene.view)
     acting.say_what_came()
     st.header(_told(row), anchor=False)
@@ -214,7 +214,7 @@ def _told(row: Any) -> str:
     return name if told is None else f"{name}: {told}"
 
 
-def _facts(scene: Scene, row: Any) -> None:
+def _facts(scene: PageContext, row: Any) -> None:
     items = [
         (what, str(row[column]))
         for what, column in (
@@ -242,7 +242,7 @@ def _facts(scene: Scene, row: Any) -> None:
         facts([("worked in the last 24 hours", told)])
 
 
-def _each_gpu(scene: Scene, job: str) -> None:
+def _each_gpu(scene: PageContext, job: str) -> None:
     """A row for each GPU, under the verdict that is over all of them."""
     gpus = feed.ask_if_kept("job_gpus", job=job, **scene.window.span)
     if gpus is None or gpus.empty:
@@ -289,7 +289,7 @@ def _measure(rung: float | None) -> str:
     return RUNGS.get(0 if wording.missing(rung) else int(rung or 0), "no measure")
 
 
-def _gpus(scene: Scene, timeline: pd.DataFrame) -> None:
+def _gpus(scene: PageContext, timeline: pd.DataFrame) -> None:
     st.subheader("Its GPUs over time", anchor=False)
     heat_keys(scene.colours)
     cells = timeline.assign(held_ratio=1.0, state=None)
@@ -308,7 +308,7 @@ def _gpus(scene: Scene, timeline: pd.DataFrame) -> None:
         open_gpu(scene, str(chosen[0]["uuid"]))
 
 
-def _measures(scene: Scene, timeline: pd.DataFrame) -> None:
+def _measures(scene: PageContext, timeline: pd.DataFrame) -> None:
     several = timeline["uuid"].nunique() > 1
     st.subheader(
         "Every measure" + (": mean over its GPUs, shaded from least to most" if several else ""), anchor=False

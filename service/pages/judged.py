@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from service.pages import feed
-from service.pages.scene import Scene
+from service.pages.scene import PageContext
 
 NEVER = "Nothing was judged yet"
 NEVER_WHY = "What is measured is judged once a minute, the first time as soon as the first measurement is in."
@@ -20,7 +20,7 @@ def calm() -> str:
     return CALM if _judged_at() is not None else NEVER
 
 
-def lateness(scene: Scene) -> None:
+def lateness(scene: PageContext) -> None:
     """A line where nobody has looked for a while, or ever; else nothing."""
     at = _judged_at()
     if at is None:

@@ -21,7 +21,7 @@ from service.pages.kiosk_pieces import figures_html, lines_html, tiles_html
 from service.pages.naming import named
 from service.pages.pieces import keys, kind_label, state_keys, striped, swatch
 from service.pages.queue import lent, queued
-from service.pages.scene import Scene
+from service.pages.scene import PageContext
 
 LARGER, LARGEST = 2.05, 2.8
 CHART_PX, BARS_PX, BAR_PX = 560, 640, 32
@@ -29,7 +29,7 @@ MOST_LINES, MOST_BARS = 6, 9
 NOTHING = "Nothing was measured here in this time"
 
 
-def overview(scene: Scene) -> None:
+def overview(scene: PageContext) -> None:
     """Given against used, in one sentence, five figures and a curve."""
     usage = feed.ask("usage_over_time", **scene.asked_steps)
     ledger = feed.ask("ledger_by_state", **scene.asked)
@@ -53,7 +53,7 @@ def overview(scene: Scene) -> None:
     _chart(drawn, "What was allocated and used over time", by=LARGER, height=CHART_PX)
 
 
-def cluster(scene: Scene) -> None:
+def cluster(scene: PageContext) -> None:
     """Each GPU as a tile, in the colour of what it does now."""
     now = feed.ask("cluster_now", **scene.view.filters)
     gpus = feed.ask("gpus_now", **scene.view.filters)
@@ -66,7 +66,7 @@ def cluster(scene: Scene) -> None:
     st.html(tiles_html(rows(gpus.sort_values(["node", "gpu_index"])), scene.colours))
 
 
-def findings(scene: Scene) -> None:
+def findings(scene: PageContext) -> None:
     """How many of each kind are open, and the largest of them."""
     found = feed.ask("findings", open=True, **scene.asked_until_now)
     if found.empty:
@@ -82,7 +82,7 @@ def findings(scene: Scene) -> None:
     st.html(lines_html(lines, titles, frozenset({4})))
 
 
-def projects(scene: Scene) -> None:
+def projects(scene: PageContext) -> None:
     """Projects by the GPU-hours they wasted, of what they held."""
     frame = named(feed.ask("projects", **scene.asked), "projects")
     held, used = frame["gpu_hours"].sum(), frame["used_gpu_hours"].sum()
@@ -106,7 +106,7 @@ def projects(scene: Scene) -> None:
     )
 
 
-def queue(scene: Scene) -> None:
+def queue(scene: PageContext) -> None:
     """What waits, and for what."""
     waiting, leases = queued(), lent()
     if waiting.empty:
@@ -126,7 +126,7 @@ def queue(scene: Scene) -> None:
     st.html(lines_html(lines, titles, frozenset({0, 3})))
 
 
-DRAWN: Mapping[str, Callable[[Scene], None]] = {
+DRAWN: Mapping[str, Callable[[PageContext], None]] = {
     "overview": overview,
     "cluster": cluster,
     "findings": findings,
@@ -152,7 +152,7 @@ def _head_figures(head: Headline) -> list[tuple[str, str]]:
     return items
 
 
-def _finding_line(scene: Scene, row: Any) -> tuple[str, ...]:
+def _finding_line(scene: PageContext, row: Any) -> tuple[str, ...]:
     return (
         wording.short_gpu(row.node, row.gpu_place, row.uuid),
         kind_label(row.kind),
@@ -174,7 +174,7 @@ def _queue_figures(waiting: pd.DataFrame, leases: pd.DataFrame) -> list[tuple[st
     return items
 
 
-def _queue_line(scene: Scene, row: Any) -> tuple[str, ...]:
+def _queue_line(scene: PageContext, row: Any) -> tuple[str, ...]:
     return (
         wording.count(row.place),
         str(row.name or row.job),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from service.pages import wording
-from service.pages.palette import Palette, colour_of, label_of
+from service.pages.palette import Theme, colour_of, label_of
 from service.pages.pieces import escape, ink_on, striped
 
 MOST_WRITTEN = 96
@@ -31,7 +31,7 @@ def figures_html(items: Sequence[tuple[str, str]]) -> str:
     return f'<dl class="wall-figures">{parts}</dl>'
 
 
-def tiles_html(gpus: Iterable[Any], colours: Palette) -> str:
+def tiles_html(gpus: Iterable[Any], colours: Theme) -> str:
     """A tile a GPU in the colour of its state, by node; ``gpus`` are rows of ``gpus_now``.
 
     What was not measured is striped. Tiles are as large as so many can be: with their utilization in percent
@@ -83,7 +83,7 @@ def _side_px(sizes: Sequence[int]) -> int:
     return max(48, min(240, (TALL_PX // deep - AROUND_PX) // lines - 10))
 
 
-def _bare(rows: Sequence[Any], colours: Palette) -> str:
+def _bare(rows: Sequence[Any], colours: Theme) -> str:
     """Tiles alone, side by side in the order of nodes; the picture as a whole is told."""
     shown = rows[:MOST_TILES]
     side = max(10, min(40, int((WIDE_PX * TALL_PX / len(shown)) ** 0.5) - 5))
@@ -96,7 +96,7 @@ def _bare(rows: Sequence[Any], colours: Palette) -> str:
     )
 
 
-def _tile(row: Any, colours: Palette, *, written: bool) -> str:
+def _tile(row: Any, colours: Theme, *, written: bool) -> str:
     state, ground = _state(row), _ground(row, colours)
     ink = colours.ink if state == "unknown" else ink_on(colour_of(state, colours, colours.stripe))
     index = "" if wording.missing(row.gpu_place) else f"GPU {row.gpu_place}: "
@@ -122,7 +122,7 @@ def _state(row: Any) -> str:
     return "unknown" if wording.missing(row.state) else str(row.state)
 
 
-def _ground(row: Any, colours: Palette) -> str:
+def _ground(row: Any, colours: Theme) -> str:
     state = _state(row)
     if state == "unknown":
         return striped(colours.paper, colours.stripe)

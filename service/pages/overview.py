@@ -12,7 +12,7 @@ from service.pages.headline import ALLOCATED, MEASURED, USED, Headline, headline
 from service.pages.health import show_health
 from service.pages.palette import DARK, LIGHT
 from service.pages.pieces import Figure, figures, keys, kind_label, plain, state_keys, striped, swatch
-from service.pages.scene import Scene, Site, drawn, nothing_matches
+from service.pages.scene import PageContext, Site, drawn, nothing_matches
 from service.pages.tabled import charted
 from service.pages.view import address
 
@@ -36,7 +36,7 @@ def prepare() -> None:
     charted(ledger_bars(nothing, LIGHT), "Nothing", nothing, "nothing", numbers="Nothing")
 
 
-def _body(scene: Scene) -> None:
+def _body(scene: PageContext) -> None:
     asked_usage = feed.begin("usage_over_time", **scene.asked_steps)
     asked_ledger = feed.begin("ledger_by_state", **scene.asked)
     asked_findings = feed.begin("findings", open=True, **scene.asked_until_now)
@@ -81,7 +81,7 @@ def _body(scene: Scene) -> None:
         _findings(scene, found)
 
 
-def _withheld(scene: Scene, head: Headline) -> None:
+def _withheld(scene: PageContext, head: Headline) -> None:
     """How many GPUs nobody may have now, and why; of a range that is over, how many hours it was."""
     if not head.withheld_gpu_hours:
         return
@@ -172,7 +172,7 @@ def _money(head: Headline) -> Figure:
     )
 
 
-def _hero(scene: Scene, usage: pd.DataFrame, head: Headline) -> None:
+def _hero(scene: PageContext, usage: pd.DataFrame, head: Headline) -> None:
     colours = scene.colours
     st.subheader("Allocated against used", anchor=False)
     fallow = None
@@ -201,7 +201,7 @@ def _hero(scene: Scene, usage: pd.DataFrame, head: Headline) -> None:
     )
 
 
-def _wastes(scene: Scene, people: pd.DataFrame) -> None:
+def _wastes(scene: PageContext, people: pd.DataFrame) -> None:
     st.subheader("Most wasted GPU-hours", anchor=False)
     named = people.assign(
         name=[_who(u, p) for u, p in zip(people["user_name"], people["project"], strict=True)]
@@ -226,7 +226,7 @@ def _wastes(scene: Scene, people: pd.DataFrame) -> None:
     )
 
 
-def _findings(scene: Scene, found: pd.DataFrame) -> None:
+def _findings(scene: PageContext, found: pd.DataFrame) -> None:
     st.subheader(f"Open findings: {len(found)}", anchor=False)
     if found.empty:
         st.caption(f"{judged.calm()}.")
@@ -245,7 +245,7 @@ def _findings(scene: Scene, found: pd.DataFrame) -> None:
     )
 
 
-def _carried(scene: Scene) -> dict[str, str]:
+def _carried(scene: PageContext) -> dict[str, str]:
     return address(scene.view)
 
 

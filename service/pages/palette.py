@@ -44,7 +44,7 @@ WITHHELD = ("drained", "down", "reserved")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Palette:
+class Theme:
     """Every colour that a chart may use, in one mode; each is itself alone, and may be a key."""
 
     dark: bool
@@ -63,7 +63,7 @@ class Palette:
     states: Mapping[str, str]
 
 
-LIGHT = Palette(
+LIGHT = Theme(
     dark=False,
     paper="#fbfaf7",
     surface="#ffffff",
@@ -90,7 +90,7 @@ LIGHT = Palette(
     },
 )
 
-DARK = Palette(
+DARK = Theme(
     dark=True,
     paper="#14181b",
     surface="#1b2024",
@@ -118,12 +118,12 @@ DARK = Palette(
 )
 
 
-def palette(mode: str | None) -> Palette:
+def palette(mode: str | None) -> Theme:
     """The palette for a theme type, "dark" or anything else."""
     return DARK if mode == "dark" else LIGHT
 
 
-def colour_of(key: str | None, colours: Palette, other: str) -> str:
+def colour_of(key: str | None, colours: Theme, other: str) -> str:
     """The colour of a state, or of why a GPU is withheld, which is one; ``other`` where neither has one."""
     return colours.states.get("withheld" if key in WITHHELD else key or "unknown", other)
 

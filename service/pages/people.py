@@ -12,7 +12,7 @@ from service.pages.naming import named
 from service.pages.patterns import in_short, kinds_by, patterns_by
 from service.pages.person import about_whom, held, to_change
 from service.pages.pieces import definitions, keys, plain, swatch
-from service.pages.scene import Scene, Site, current_view, drawn, go, nothing_matches
+from service.pages.scene import PageContext, Site, current_view, drawn, go, nothing_matches
 from service.pages.tabled import charted, grid
 
 TOP = 12
@@ -41,7 +41,7 @@ def show(site: Site) -> None:
     drawn(site, _body)
 
 
-def _body(scene: Scene) -> None:
+def _body(scene: PageContext) -> None:
     by = scene.view.by if scene.view.by in KINDS else "people"
     head, who = st.container(), about_whom(scene)
     jobs = [] if who is None else held(scene, who)
@@ -52,7 +52,7 @@ def _body(scene: Scene) -> None:
             to_change(scene, who, jobs)
 
 
-def _ranked(scene: Scene, head: Any, by: str) -> None:
+def _ranked(scene: PageContext, head: Any, by: str) -> None:
     """Everybody in order, under a sentence at the ``head``."""
     frame = named(feed.ask(by, **scene.asked), by)
     if frame.empty:
@@ -113,11 +113,11 @@ def _choice(by: str) -> None:
     )
 
 
-def _legend(scene: Scene) -> None:
+def _legend(scene: PageContext) -> None:
     keys([(swatch(c), part, None) for part, c in zip(PARTS, part_colours(scene.colours), strict=True)])
 
 
-def _table(scene: Scene, frame: pd.DataFrame, by: str) -> None:
+def _table(scene: PageContext, frame: pd.DataFrame, by: str) -> None:
     st.subheader("All figures", anchor=False)
     priced = frame["cost"].notna().any()
     metered = "energy_kwh" in frame and frame["energy_kwh"].gt(0).any()
@@ -170,11 +170,11 @@ def _habits(frame: pd.DataFrame, patterns: pd.DataFrame | None) -> None:
         st.caption(f"And {len(told) - TOP} more: choose one in the table, or a filter above.")
 
 
-def _filters(scene: Scene) -> dict[str, Any]:
+def _filters(scene: PageContext) -> dict[str, Any]:
     return {name: scene.asked.get(name) for name in ("node", "project", "user", "model")}
 
 
-def _only(scene: Scene, row: Any, by: str) -> None:
+def _only(scene: PageContext, row: Any, by: str) -> None:
     column, name = ("user_name", "user") if by == "people" else ("project", "project")
     if not wording.missing(row[column]) and getattr(scene.view, name) != row[column]:
         go(scene.view.only(name, str(row[column])))

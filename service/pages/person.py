@@ -18,7 +18,7 @@ from service.pages import acting, feed, wording
 from service.pages.changes import Changes, Held, changes, held_of, measured_of, told_held
 from service.pages.headline import headline
 from service.pages.pieces import facts, plain
-from service.pages.scene import Scene
+from service.pages.scene import PageContext
 from service.pages.sign_in import may_read
 
 
@@ -35,7 +35,7 @@ class Person:
         return None if self.you else self.name
 
 
-def about_whom(scene: Scene) -> Person | None:
+def about_whom(scene: PageContext) -> Person | None:
     """Who is chosen, else who signed in; ``None``: nobody."""
     signed = acting.visitor()
     own = None if signed is None else signed.caller.name
@@ -43,7 +43,7 @@ def about_whom(scene: Scene) -> Person | None:
     return None if name is None else Person(name=name, you=name == own)
 
 
-def held(scene: Scene, who: Person) -> list[dict[Any, Any]]:
+def held(scene: PageContext, who: Person) -> list[dict[Any, Any]]:
     """Draw what they held and used; the jobs that it was. Blocks while it asks. Raises ``ClientError``."""
     asked = _asked(scene, who)
     jobs = feed.ask("jobs", **asked).to_dict("records")
@@ -61,7 +61,7 @@ def held(scene: Scene, who: Person) -> list[dict[Any, Any]]:
     return jobs
 
 
-def to_change(scene: Scene, who: Person, jobs: list[dict[Any, Any]]) -> None:
+def to_change(scene: PageContext, who: Person, jobs: list[dict[Any, Any]]) -> None:
     """Draw what to change about these jobs, for whom it may be shown. Blocks: every policy is asked.
 
     Raises ``ClientError``, but for what is advised, of which it is said.
@@ -82,7 +82,7 @@ def to_change(scene: Scene, who: Person, jobs: list[dict[Any, Any]]) -> None:
     st.caption(f"The same as a mail or a page: `fallow report my-week --user {_for_code(who.name)}`.")
 
 
-def _asked(scene: Scene, who: Person) -> dict[str, Any]:
+def _asked(scene: PageContext, who: Person) -> dict[str, Any]:
     return {**scene.asked, "user": who.name}
 
 
@@ -114,7 +114,7 @@ def _advised() -> tuple[Sequence[Mapping[Any, Any]], tuple[str, ...]]:
         return (), (f"Nothing could be advised about what runs now: {error}",)
 
 
-def _changes(scene: Scene, found: Changes, first: Sequence[str]) -> None:
+def _changes(scene: PageContext, found: Changes, first: Sequence[str]) -> None:
     st.markdown("**What to change**")
     lines = (*first, *found.sentences)
     st.markdown("\n".join(f"- {plain(wording.localized(line, scene.zone))}" for line in lines))

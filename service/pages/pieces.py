@@ -15,7 +15,7 @@ import streamlit as st
 from service.client.kinds import KINDS, title_of_kind
 from service.client.printable import on_a_line, unlinked
 from service.pages import wording
-from service.pages.palette import STATES, Palette, colour_of
+from service.pages.palette import STATES, Theme, colour_of
 
 IN_A_ROW = 6
 _MARKUP = re.compile(r"([\\`*_{}\[\]#|<>~$:&]|^[-+](?= ))")
@@ -23,7 +23,7 @@ _COMMAND = re.compile(r"(`fallow [a-z -]+`)")
 STYLE = Path(__file__).with_name("dashboard.css")
 
 
-def style(colours: Palette) -> None:
+def style(colours: Theme) -> None:
     """The page's few rules of its own; colours come from the palette of the mode."""
     chosen = "rgba(111,195,220,0.16)" if colours.dark else "rgba(27,94,128,0.10)"
     rules = STYLE.read_text(encoding="utf-8")
@@ -53,7 +53,7 @@ def keys(items: Sequence[tuple[str, str, str | None]]) -> None:
     st.html(f'<div class="keys">{"".join(parts)}</div>')
 
 
-def state_keys(colours: Palette, *, withheld: bool = True) -> None:
+def state_keys(colours: Theme, *, withheld: bool = True) -> None:
     """The legend of the GPU states, with what each means when pointed at; ``withheld``: some are."""
     parts = [
         f'<span title="{escape(state.meaning)}">'
@@ -114,7 +114,7 @@ def tag(text: str, background: str, ink: str) -> str:
     return f'<span class="tag" style="background:{background};color:{ink}">{escape(text)}</span>'
 
 
-def state_tag(key: str | None, label: str, colours: Palette) -> str:
+def state_tag(key: str | None, label: str, colours: Theme) -> str:
     """The label of a state in its colour, with ink that can be read on it."""
     ground = colour_of(key, colours, colours.muted)
     return tag(label, ground, ink_on(ground))
@@ -143,7 +143,7 @@ def spoken(message: str) -> str:
     return "".join(part if place % 2 else plain(part) for place, part in enumerate(_COMMAND.split(message)))
 
 
-def heat_keys(colours: Palette, *, withheld: bool = False) -> None:
+def heat_keys(colours: Theme, *, withheld: bool = False) -> None:
     """The legend of the heat map; ``withheld``: some of it is."""
     ramp = f"linear-gradient(90deg,{','.join(colours.ramp)})"
     edge = f"box-shadow:inset 0 0 0 1px {colours.rule}"
@@ -169,7 +169,7 @@ def kind_label(kind: str) -> str:
     return title_of_kind(kind)
 
 
-def tag_of_kind(kind: str, label: str, colours: Palette) -> str:
+def tag_of_kind(kind: str, label: str, colours: Theme) -> str:
     """The label of a finding's kind, in the colour of the state it is about."""
     like = KINDS[kind].like if kind in KINDS else "free"
     ground = colours.states[like]

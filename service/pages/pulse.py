@@ -7,7 +7,7 @@ import pandas as pd
 
 from service.client import ClientError
 from service.pages import feed, wording
-from service.pages.palette import Palette
+from service.pages.palette import Theme
 
 LATE = timedelta(seconds=45)
 
@@ -24,7 +24,7 @@ class Heard:
     """Whether the figures are invented."""
 
 
-def heard(colours: Palette, zone: tzinfo) -> Heard:
+def heard(colours: Theme, zone: tzinfo) -> Heard:
     """How fresh the figures are now. Blocks for a moment; never raises ``ClientError``."""
     bad, warn = colours.states["allocated-empty"], colours.states["held-idle"]
     try:

@@ -11,7 +11,7 @@ import streamlit as st
 
 from service.client.reporting import Chart, Column, Measure, Report, Section, Table, written
 from service.pages import wording
-from service.pages.palette import Palette
+from service.pages.palette import Theme
 from service.pages.pieces import Figure, figures, keys, plain, swatch
 from service.pages.tabled import charted, grid
 
@@ -20,7 +20,7 @@ SCROLLED_PX = 620
 """A longer table scrolls in itself."""
 
 
-def draw_report(report: Report, colours: Palette) -> None:
+def draw_report(report: Report, colours: Theme) -> None:
     """Draw everything under its title and opening."""
     _figures(report)
     for section in report.sections:
@@ -73,7 +73,7 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
-def _section(section: Section, report: Report, colours: Palette) -> None:
+def _section(section: Section, report: Report, colours: Theme) -> None:
     st.subheader(plain(section.heading), anchor=False)
     for sentence in section.sentences:
         st.markdown(plain(wording.localized(sentence, report.zone)))
@@ -85,7 +85,7 @@ def _section(section: Section, report: Report, colours: Palette) -> None:
         _table(section.table, section.heading, report.currency)
 
 
-def _chart(chart: Chart, colours: Palette, *, utc: bool) -> None:
+def _chart(chart: Chart, colours: Theme, *, utc: bool) -> None:
     named: Sequence[tuple[str, str]] = chart.key(colours)
     if named:
         keys([(swatch(colour), label, None) for colour, label in named])

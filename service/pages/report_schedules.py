@@ -21,7 +21,7 @@ from service.client.values import as_it_was
 from service.pages import report_feed, wording
 from service.pages.paper import sealed
 from service.pages.pieces import facts, plain
-from service.pages.scene import Scene, current_view, go
+from service.pages.scene import PageContext, current_view, go
 from service.pages.schedule_text import OFTEN, WEEKDAYS, Regular, length_text, often_for, toml_of
 from service.pages.sign_in import may_read
 from service.pages.stage import Stage
@@ -60,7 +60,7 @@ def scheduled(stage: Stage) -> None:
 
 
 def how_to_schedule(
-    scene: Scene, kind: str, length: timedelta, *, user: str | None, project: str | None
+    scene: PageContext, kind: str, length: timedelta, *, user: str | None, project: str | None
 ) -> None:
     """The lines that have the report on the screen come by itself, from a few choices."""
     known = report_feed.receivers()
@@ -195,7 +195,7 @@ def _opened(stage: Stage, paper: Paper) -> None:
             st.code(text, language="json", height=PAPER_PX)
 
 
-def _wished(scene: Scene, kind: str, length: timedelta, known: list[str]) -> Regular:
+def _wished(scene: PageContext, kind: str, length: timedelta, known: list[str]) -> Regular:
     first, second, third = st.columns(3, vertical_alignment="bottom")
     often = first.segmented_control(
         "How often",

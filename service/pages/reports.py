@@ -19,13 +19,13 @@ from service.pages.notice import Notice, explain
 from service.pages.pieces import plain
 from service.pages.report_drawn import draw_report
 from service.pages.report_schedules import how_to_schedule, scheduled
-from service.pages.scene import Scene, Site, body_or_notice, current_view, go
+from service.pages.scene import PageContext, Site, body_or_notice, current_view, go
 from service.pages.scene import show as show_notice
 from service.pages.schedule_text import length_text
 from service.pages.shell import SCHEDULED
 from service.pages.sign_in import acting_allowed, may_read
 from service.pages.stage import stage_of
-from service.pages.view import View
+from service.pages.view import UrlState
 
 READ = "read"
 WAYS = {READ: "Read one now", SCHEDULED: "What comes by itself"}
@@ -68,7 +68,7 @@ def show(site: Site) -> None:
         show_notice(explain(error), retry=True)
 
 
-def _ways(view: View) -> None:
+def _ways(view: UrlState) -> None:
     st.session_state["reports-by"] = view.by if view.by in WAYS else READ
     st.segmented_control(
         "Read, or see what comes by itself",
@@ -86,7 +86,7 @@ def _way_chosen() -> None:
     go(replace(current_view(), by=SCHEDULED if chosen == SCHEDULED else None, report=None))
 
 
-def _read(scene: Scene) -> None:
+def _read(scene: PageContext) -> None:
     kind = scene.view.kind or FIRST
     kind = kind if kind in KINDS else FIRST
     _kinds(kind)
@@ -128,7 +128,7 @@ def _kinds(kind: str) -> None:
     )
 
 
-def _wanted(scene: Scene, kind: str) -> Wanted | None:
+def _wanted(scene: PageContext, kind: str) -> Wanted | None:
     """Whom the report is about by the filters; ``None`` where that is to be said first, which was drawn."""
     view = scene.view
     match kind:
@@ -144,7 +144,7 @@ def _wanted(scene: Scene, kind: str) -> Wanted | None:
             return Wanted(kind=kind, user=view.user, project=view.project)
 
 
-def _which_project(view: View) -> None:
+def _which_project(view: UrlState) -> None:
     st.header("Which project?", anchor=False)
     options = feed.ask("options")
     names = [str(each) for each in options[options["dimension"] == "project"]["value"]]
@@ -157,7 +157,7 @@ def _which_project(view: View) -> None:
         st.rerun()
 
 
-def _whose(view: View) -> str | None:
+def _whose(view: UrlState) -> str | None:
     """The person whose week may be read here; ``None`` where that is to be said first, which was drawn."""
     signed = acting.visitor() if acting_allowed() else None
     own = None if signed is None else signed.caller.name
@@ -189,7 +189,7 @@ def _whose(view: View) -> str | None:
     return wanted
 
 
-def _held_window(scene: Scene, wanted: Wanted) -> tuple[datetime, datetime]:
+def _held_window(scene: PageContext, wanted: Wanted) -> tuple[datetime, datetime]:
     """The window that was current when this report was first asked for here."""
     view = scene.view
     asked = (wanted, view.range, view.since, view.until)
@@ -219,7 +219,7 @@ def _downloads(made: Report) -> None:
         )
 
 
-def _in_a_shell(scene: Scene, wanted: Wanted, window: tuple[datetime, datetime]) -> None:
+def _in_a_shell(scene: PageContext, wanted: Wanted, window: tuple[datetime, datetime]) -> None:
     words = [wanted.kind, "--since", length_text(window[1] - window[0])]
     if not scene.view.live:
         words += ["--until", f"{window[1]:%Y-%m-%dT%H:%M}"]

@@ -13,22 +13,22 @@ from service.client import ClientError
 from service.pages import feed, wording
 from service.pages.chart_frame import TimeAxis
 from service.pages.notice import NO_MATCH, NOTHING_YET, Notice, explain
-from service.pages.palette import Palette, palette
+from service.pages.palette import Theme, palette
 from service.pages.pieces import spoken
-from service.pages.view import View, Window, address, parse, pinned, shared, window
+from service.pages.view import UrlState, Window, address, parse, pinned, shared, window
 
 Site = Mapping[str, Any]
 FRESH = timedelta(minutes=3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class PageContext:
     """One drawing of one page."""
 
-    view: View
+    view: UrlState
     window: Window
     axis: TimeAxis
-    colours: Palette
+    colours: Theme
     zone: tzinfo
     zone_name: str
     site: Site
@@ -69,17 +69,17 @@ class Scene:
         return f"{self.when(at)} or earlier" if not wording.missing(is_bound) and is_bound else self.when(at)
 
 
-def current_view() -> View:
+def current_view() -> UrlState:
     """The view in the address bar."""
     return parse(st.query_params.to_dict())
 
 
-def go(view: View) -> None:
+def go(view: UrlState) -> None:
     """Write ``view`` into the address bar; the page is drawn again from there."""
     st.query_params.from_dict(address(view))
 
 
-def zone_of(view: View) -> tuple[tzinfo, str]:
+def zone_of(view: UrlState) -> tuple[tzinfo, str]:
     """The zone times are written in, and what to call it."""
     name = st.context.timezone
     if view.tz == "utc" or not name:
@@ -92,7 +92,7 @@ def zone_of(view: View) -> tuple[tzinfo, str]:
     return zone, f"{name} (UTC{offset[:3]}:{offset[3:]})"
 
 
-def drawn(site: Site, body: Callable[[Scene], None]) -> None:
+def drawn(site: Site, body: Callable[[PageContext], None]) -> None:
     """Draw a page's body, again each tick while its window follows the clock.
 
     What goes wrong is said in the page's place; nothing else on the screen is lost.
@@ -109,7 +109,7 @@ def drawn(site: Site, body: Callable[[Scene], None]) -> None:
     redrawn()
 
 
-def body_or_notice(site: Site, body: Callable[[Scene], None]) -> None:
+def body_or_notice(site: Site, body: Callable[[PageContext], None]) -> None:
     """Draw the body if the store has anything in the window, else say what there is."""
     held = feed.ask("span").iloc[0]
     if wording.missing(held["last_ts"]):
@@ -123,7 +123,7 @@ def body_or_notice(site: Site, body: Callable[[Scene], None]) -> None:
     body(scene)
 
 
-def scene_of(site: Site, held: Any) -> Scene:
+def scene_of(site: Site, held: Any) -> PageContext:
     """The scene of the view in the address bar; a live window ends where the roll-ups do."""
     view = current_view()
     now = datetime.now(UTC)
@@ -133,7 +133,7 @@ def scene_of(site: Site, held: Any) -> Scene:
         now = rolled if timedelta(0) <= now - rolled < FRESH else now
     shown = window(view, now)
     zone, name = zone_of(view)
-    return Scene(
+    return PageContext(
         view=view,
         window=shown,
         axis=TimeAxis(window=shown, utc=view.tz == "utc"),
@@ -157,21 +157,23 @@ def show(notice: Notice, *, retry: bool = False) -> None:
             st.rerun()
 
 
-def nothing_matches(scene: Scene) -> None:
+def nothing_matches(scene: PageContext) -> None:
     """Say that the filters leave nothing, and offer to take them away."""
     show(NO_MATCH)
     if scene.view.filtered:
-        bare = View(range=scene.view.range, since=scene.view.since, until=scene.view.until, tz=scene.view.tz)
+        bare = UrlState(
+            range=scene.view.range, since=scene.view.since, until=scene.view.until, tz=scene.view.tz
+        )
         st.button("Clear the filters", on_click=go, args=(bare,), key="clear-filters")
 
 
-def open_gpu(scene: Scene, uuid: str) -> None:
+def open_gpu(scene: PageContext, uuid: str) -> None:
     """Turn to the page of one GPU, with the same time and filters."""
     params = address(shared(scene.view)) | {"gpu": uuid}
     st.switch_page(scene.site["gpu"], query_params=params)
 
 
-def _offer_what_there_is(scene: Scene, first: Any, last: Any) -> None:
+def _offer_what_there_is(scene: PageContext, first: Any, last: Any) -> None:
     show(
         Notice(
             title="Nothing in this time range",

@@ -16,7 +16,7 @@ from service.pages.palette import palette
 from service.pages.pieces import plain, style
 from service.pages.pulse import heard
 from service.pages.scene import Site, current_view, go, scene_of, zone_of
-from service.pages.view import FILTERS, RANGES, View, address, pinned, shared
+from service.pages.view import FILTERS, RANGES, UrlState, address, pinned, shared
 
 MARK = Path(__file__).with_name("fallow.svg")
 EVERYTHING = {"node": "All nodes", "project": "All projects", "user": "Everybody", "model": "All models"}
@@ -123,7 +123,7 @@ def filters(site: Site, chosen: str) -> None:
 
 
 @st.fragment
-def _times(site: Site, view: View) -> None:
+def _times(site: Site, view: UrlState) -> None:
     """Which times are shown, and in its box how to set them: sent when somebody opens it."""
     _redraw_if_changed(view)
     zone, zone_name = zone_of(view)
@@ -161,7 +161,7 @@ def _times(site: Site, view: View) -> None:
 
 
 @st.fragment
-def _narrowed(view: View, wanted: tuple[str, ...]) -> None:
+def _narrowed(view: UrlState, wanted: tuple[str, ...]) -> None:
     """What the page is narrowed to, and in its box how to narrow it: sent when somebody opens it."""
     _redraw_if_changed(view)
     chosen = [value for name in wanted if (value := getattr(view, name)) is not None]
@@ -182,13 +182,13 @@ def _narrowed(view: View, wanted: tuple[str, ...]) -> None:
             st.button("Show everything", on_click=go, args=(bare,), key="bare")
 
 
-def _redraw_if_changed(view: View) -> None:
+def _redraw_if_changed(view: UrlState) -> None:
     """Draw the whole page again, if what was set in a part of it changed the address."""
     if current_view() != view:
         st.rerun()
 
 
-def _range(view: View) -> None:
+def _range(view: UrlState) -> None:
     choices = [*RANGES] if view.live else [FIXED, *RANGES]
     key = f"range-{FIXED if not view.live else 'live'}"
     st.session_state[key] = view.range if view.live else FIXED
@@ -210,7 +210,7 @@ def _range_chosen(key: str) -> None:
         go(replace(current_view(), range=chosen, since=None, until=None))
 
 
-def _filter(view: View, name: str, values: list[str]) -> None:
+def _filter(view: UrlState, name: str, values: list[str]) -> None:
     chosen = getattr(view, name)
     known = values if chosen in (None, *values) else [chosen, *values]
     key = f"filter-{name}"
@@ -230,7 +230,7 @@ def _filter_chosen(name: str, key: str) -> None:
     go(current_view().only(name, st.session_state[key]))
 
 
-def _exact_times(view: View, since: datetime, until: datetime, zone_name: str) -> None:
+def _exact_times(view: UrlState, since: datetime, until: datetime, zone_name: str) -> None:
     zone, _ = zone_of(view)
     local = [at.replace(tzinfo=UTC).astimezone(zone).replace(tzinfo=None) for at in (since, until)]
     with st.form("exact", border=False):

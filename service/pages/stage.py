@@ -14,19 +14,19 @@ import streamlit as st
 from service.client import ClientError
 from service.pages import acting, wording
 from service.pages.notice import explain_acting
-from service.pages.palette import Palette, palette
+from service.pages.palette import Theme, palette
 from service.pages.pieces import plain
 from service.pages.scene import Site, current_view, zone_of
 from service.pages.scene import show as show_notice
-from service.pages.view import View, address, shared
+from service.pages.view import UrlState, address, shared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
     """One drawing of one acting page."""
 
-    view: View
-    colours: Palette
+    view: UrlState
+    colours: Theme
     zone: tzinfo
     zone_name: str
     site: Site

@@ -5,7 +5,7 @@ import streamlit as st
 
 from service.pages import feed, judged, wording
 from service.pages.chart_frame import rows
-from service.pages.scene import Scene
+from service.pages.scene import PageContext
 from service.pages.tabled import grid
 
 EVERY_KIND = 9
@@ -13,7 +13,7 @@ EVERY_KIND = 9
 FILTERS = ("node", "project", "user", "model")
 
 
-def unjudged(scene: Scene) -> None:
+def unjudged(scene: PageContext) -> None:
     """The GPUs that were not judged just now, or not for every kind; a quiet line when there are none."""
     st.subheader("Not judged", anchor=False)
     found = feed.ask_if_kept("unjudged", **{name: scene.asked.get(name) for name in FILTERS})

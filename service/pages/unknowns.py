@@ -8,14 +8,14 @@ import streamlit as st
 from service.pages import feed, wording
 from service.pages.chart_frame import rows, utc
 from service.pages.pieces import facts
-from service.pages.scene import Scene
+from service.pages.scene import PageContext
 from service.pages.tabled import grid
 from service.pages.view import Window
 
 MOST_GAPS = 50
 
 
-def unknowns(scene: Scene) -> None:
+def unknowns(scene: PageContext) -> None:
     """How much time is unknown in this window, which source or GPU it was, and what the reason was."""
     st.subheader("What is unknown, and why", anchor=False)
     ledger = feed.ask("ledger_by_state", **scene.asked)
@@ -67,7 +67,7 @@ def by_reason(gaps: pd.DataFrame, window: Window, names: Mapping[str, str]) -> p
     return merged.sort_values("seconds", ascending=False, ignore_index=True)
 
 
-def _sources(scene: Scene) -> None:
+def _sources(scene: PageContext) -> None:
     sources = feed.ask("sources")
     blind = sources[sources["reason"].notna()]
     for row in rows(blind):

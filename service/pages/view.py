@@ -23,7 +23,7 @@ EARLIEST, LATEST = datetime(1970, 1, 2), datetime(2200, 1, 1)  # noqa: DTZ001  U
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class UrlState:
     """Time range, filters and what is picked; a default is left out of the address.
 
     ``since`` and ``until`` (UTC) fix the window; without them it is the last ``range`` before now.
@@ -55,7 +55,7 @@ class View:
         """The filters as query parameters."""
         return {name: getattr(self, name) for name in FILTERS}
 
-    def only(self, name: str, value: str | None) -> "View":
+    def only(self, name: str, value: str | None) -> "UrlState":
         """The same view with one filter set, or taken away."""
         return replace(self, **{name: value})  # type: ignore[arg-type]  # a filter's name
 
@@ -94,16 +94,16 @@ class Window:
         return {**self.span, "step_s": self.step_s}
 
 
-def parse(params: Mapping[str, str]) -> View:
+def parse(params: Mapping[str, str]) -> UrlState:
     """The view an address asks for; what cannot be read falls back to the default, silently."""
-    known = {field.name for field in fields(View)} - {"range", "since", "until", "tz"}
+    known = {field.name for field in fields(UrlState)} - {"range", "since", "until", "tz"}
     chosen: dict[str, str] = {name: params[name] for name in known if params.get(name)}
     since, until = _instant(params.get("from")), _instant(params.get("to"))
     if since is None or until is None or since >= until:
         since = until = None
     asked = params.get("range", DEFAULT_RANGE)
     return replace(
-        View(**chosen),  # type: ignore[arg-type]  # only the fields that are text
+        UrlState(**chosen),  # type: ignore[arg-type]  # only the fields that are text
         range=asked if asked in RANGES else DEFAULT_RANGE,
         since=since,
         until=until,
@@ -111,7 +111,7 @@ def parse(params: Mapping[str, str]) -> View:
     )
 
 
-def address(view: View) -> dict[str, str]:
+def address(view: UrlState) -> dict[str, str]:
     """The query parameters that bring ``view`` back; ``parse(address(view)) == view``."""
     params = {
         name: value
@@ -127,12 +127,12 @@ def address(view: View) -> dict[str, str]:
     return params
 
 
-def shared(view: View) -> View:
+def shared(view: UrlState) -> UrlState:
     """What goes along from page to page: time and filters, without what was picked on one page."""
     return replace(view, gpu=None, job=None, kind=None, by=None, closed=None, find=None, report=None)
 
 
-def window(view: View, now: datetime, *, points: int = MOST_POINTS) -> Window:
+def window(view: UrlState, now: datetime, *, points: int = MOST_POINTS) -> Window:
     """The stretch of time ``view`` means at ``now``, ended on a whole minute, cut to at most ``points``."""
     if view.since is not None and view.until is not None:
         since, until = _minute(view.since), _minute(view.until)
@@ -144,7 +144,7 @@ def window(view: View, now: datetime, *, points: int = MOST_POINTS) -> Window:
     return Window(from_ts=since, to_ts=until, step_s=step_s)
 
 
-def pinned(view: View, shown: Window) -> View:
+def pinned(view: UrlState, shown: Window) -> UrlState:
     """The same view, held at the window it shows now: what to send when the moment matters."""
     return replace(view, since=shown.from_ts, until=shown.to_ts)
 

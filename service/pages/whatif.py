@@ -9,7 +9,7 @@ from service.client.advising import Replayed, Rule
 from service.pages import feed, wording
 from service.pages.chart_whatif import charged_chart, compared, given_chart
 from service.pages.pieces import facts, keys, swatch
-from service.pages.scene import Scene, Site, drawn
+from service.pages.scene import PageContext, Site, drawn
 from service.pages.tabled import charted
 
 MOVED: Mapping[str, tuple[str, float]] = {
@@ -80,7 +80,7 @@ def show(site: Site) -> None:
     drawn(site, _body)
 
 
-def _body(scene: Scene) -> None:
+def _body(scene: PageContext) -> None:
     rules = {rule.name: rule for rule in feed.rules()}
     head = st.container()
     changed = _sliders([rules[name] for name in MOVED if name in rules])
@@ -127,7 +127,7 @@ def _body(scene: Scene) -> None:
     _charging(scene)
 
 
-def _charging(scene: Scene) -> None:
+def _charging(scene: PageContext) -> None:
     """Who would borrow less, and who more, were held-idle hours charged once more."""
     frame = feed.charged(scene.window.to_ts)
     if len(frame) < 2:

@@ -10,7 +10,7 @@ from datetime import datetime, tzinfo
 from enum import StrEnum
 from typing import Any
 
-from service.pages.palette import LIGHT, Palette
+from service.pages.palette import LIGHT, Theme
 
 Keys = tuple[tuple[str, str], ...]
 
@@ -98,8 +98,8 @@ class Chart:
 
     name: str
     says: str
-    draw: Callable[[Palette, bool], Any]
-    key: Callable[[Palette], Keys] = lambda _: ()
+    draw: Callable[[Theme, bool], Any]
+    key: Callable[[Theme], Keys] = lambda _: ()
     numbers: Any
 
     @property

@@ -9,7 +9,7 @@ from service.pages import wording
 from service.pages.chart_ranks import PARTS, part_colours, waste_bars
 from service.pages.chart_usage import allocated_and_used, ledger_bars
 from service.pages.headline import ALLOCATED, MEASURED, USED, Headline, headline
-from service.pages.palette import STATES, Palette, label_of
+from service.pages.palette import STATES, Theme, label_of
 from service.reports.asking import Source
 from service.reports.model import Chart, Column, Figure, Keys, Measure, Section, Table
 
@@ -230,7 +230,7 @@ def currency_of(rows: Sequence[Mapping[str, Any]]) -> str | None:
     return next((str(row["currency"]) for row in rows if row.get("currency")), None)
 
 
-def _use_keys(colours: Palette) -> Keys:
+def _use_keys(colours: Theme) -> Keys:
     return (
         (colours.used, "used"),
         (colours.fallow_stripe, "fallow: allocated, not used"),
@@ -239,7 +239,7 @@ def _use_keys(colours: Palette) -> Keys:
     )
 
 
-def _part_keys(colours: Palette) -> Keys:
+def _part_keys(colours: Theme) -> Keys:
     return tuple(zip(part_colours(colours), PARTS, strict=True))
 
 

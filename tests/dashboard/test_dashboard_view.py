@@ -11,7 +11,7 @@ from service.pages.view import (
     FILTERS,
     MOST_STEPS,
     RANGES,
-    View,
+    UrlState,
     address,
     parse,
     pinned,
@@ -36,7 +36,7 @@ instants = st.datetimes(min_value=at("2020-01-01"), max_value=at("2027-01-01")).
 )
 def test_the_address_brings_the_same_view_back(chosen, fixed, picked, zone) -> None:
     since, until = fixed or (None, None)
-    view = View(range="24h" if fixed else chosen, since=since, until=until, tz=zone, **picked)
+    view = UrlState(range="24h" if fixed else chosen, since=since, until=until, tz=zone, **picked)
     assert parse(address(view)) == view
 
 
@@ -56,20 +56,20 @@ def test_the_address_brings_the_same_view_back(chosen, fixed, picked, zone) -> N
     ],
 )
 def test_an_address_that_makes_no_sense_shows_the_default(params) -> None:
-    assert parse(params) == View()
+    assert parse(params) == UrlState()
 
 
 def test_the_default_view_has_a_bare_address() -> None:
-    assert address(View()) == {}
+    assert address(UrlState()) == {}
 
 
 def test_a_live_window_ends_on_the_last_whole_minute() -> None:
-    shown = window(View(range="1h"), NOW)
+    shown = window(UrlState(range="1h"), NOW)
     assert (shown.from_ts, shown.to_ts) == (at("2026-11-21T08:30"), at("2026-11-21T09:30"))
 
 
 def test_a_pinned_view_stays_where_it_is() -> None:
-    view = View(range="6h", user="ada")
+    view = UrlState(range="6h", user="ada")
     then = window(view, NOW)
     fixed = pinned(view, then)
     later = window(parse(address(fixed)), datetime(2027, 1, 1, tzinfo=UTC))
@@ -84,7 +84,7 @@ def test_an_offset_in_the_address_is_understood() -> None:
 
 @pytest.mark.parametrize("name", sorted(RANGES))
 def test_no_range_draws_more_points_than_a_screen_shows(name) -> None:
-    shown = window(View(range=name), NOW)
+    shown = window(UrlState(range=name), NOW)
     assert 24 <= shown.seconds / shown.step_s <= 180
 
 
@@ -95,5 +95,5 @@ def test_a_window_longer_than_any_step_still_has_one() -> None:
 
 
 def test_time_and_filters_go_along_and_picks_stay_behind() -> None:
-    view = View(range="7d", user="ada", gpu="GPU-1", job="slurm:1", kind="held-idle", by="project")
-    assert shared(view) == View(range="7d", user="ada")
+    view = UrlState(range="7d", user="ada", gpu="GPU-1", job="slurm:1", kind="held-idle", by="project")
+    assert shared(view) == UrlState(range="7d", user="ada")
