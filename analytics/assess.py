@@ -33,7 +33,7 @@ from analytics.query import Connection, run
 from analytics.rhythm import with_rhythm
 from analytics.sharing import with_own_bins
 from analytics.thresholds import Thresholds
-from collector.model import Holder, JobId, JobKind, Rung
+from collector.model import Basis, Holder, JobId, JobKind
 
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000
@@ -196,7 +196,7 @@ def _past(row: Row, bins: Bins, claims: Iterable[Claim]) -> GpuPast:
         installed_from_ms=row["installed_from_ms"],
         newest_ms=row["newest_ms"],
         newest_width_ms=row["newest_width_ms"],
-        rung=Rung(row["rung"]),
+        rung=Basis(row["rung"]),
         bins=bins,
         claims=tuple(claims),
         lost_ms=row["lost_ms"],

@@ -10,7 +10,7 @@ from typing import Any
 
 from analytics.findings.words import gib, percent, percent_covered
 from analytics.model import FindingKind
-from collector.model import Rung
+from collector.model import Basis
 
 ENOUGH_MEASURED = 0.95
 """As findings are judged: with less, the answer is unknown."""
@@ -56,7 +56,7 @@ def kinds(row: Row) -> frozenset[str]:
 def efficiency(row: Row) -> str:
     """Given, used and wasted in one line, of one denominator, and the most memory on a GPU."""
     held, gpus = row["gpu_hours"] or 0.0, _count(row["gpus"])
-    bound = "at most " if row["rung"] == Rung.GPU_UTILIZATION else ""
+    bound = "at most " if row["rung"] == Basis.GPU_UTILIZATION else ""
     memory = _count(row["memory_used_max_bytes"])
     peak = f" · most memory on a GPU {gib(memory)}" if memory else ""
     return (

@@ -7,7 +7,7 @@ Pure values. Thresholds live in ``analytics.thresholds``, the judgement in ``ana
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from collector.model import GpuUuid, Holder, NodeName, Rung
+from collector.model import Basis, GpuUuid, Holder, NodeName
 
 BIN_MS = 30_000
 """Judgement looks at bins of 30 s, as Run:ai and jobstats do; the roll-ups use the same bins."""
@@ -209,7 +209,7 @@ class GpuPast:
     installed_from_ms: int = 0
     newest_ms: int | None = None
     newest_width_ms: int = 0
-    rung: Rung = Rung.UNKNOWN
+    rung: Basis = Basis.UNKNOWN
     bins: Bins = field(default_factory=lambda: Bins(end_ms=0))
     claims: tuple[Claim, ...] = ()
     intruders: tuple[Intruder, ...] = ()
@@ -246,7 +246,7 @@ class Finding:
     window_from_ms: int
     window_to_ms: int
     coverage: float
-    rung: Rung
+    rung: Basis
     wasted_gpu_hours: float | None
     sentence: str
     evidence: tuple[Evidence, ...]

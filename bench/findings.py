@@ -69,7 +69,7 @@ from bench.true_labels import (  # noqa: E402
 )
 from collector.model import GpuUuid  # noqa: E402
 from collector.simulated.cluster import SimulatedCluster  # noqa: E402
-from collector.simulated.truth import Truth, TruthKind  # noqa: E402
+from collector.simulated.truth import Label, LabelKind  # noqa: E402
 from collector.store.database import open_store  # noqa: E402
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
@@ -98,7 +98,7 @@ UNSPOKEN = (
     FindingKind.USES_PART,
 )
 """Kinds that no label speaks of."""
-SETTLE_MS = {TruthKind.NOTEBOOK_SESSION: 750_000, TruthKind.STARTING_UP: 0}
+SETTLE_MS = {LabelKind.NOTEBOOK_SESSION: 750_000, LabelKind.STARTING_UP: 0}
 PLAIN = Thresholds(grace_s=0, start_limit_s=0)
 
 
@@ -203,7 +203,7 @@ def called_plainly(reader: Connection, now_ms: int, labels: Mapping[GpuUuid, Lab
     starting = {
         uuid
         for uuid, truth in labels.items()
-        if any(row.kind is TruthKind.STARTING_UP for row in truth.at(now_ms - 1))
+        if any(row.kind is LabelKind.STARTING_UP for row in truth.at(now_ms - 1))
     }
     if not starting:
         return 0
@@ -211,9 +211,9 @@ def called_plainly(reader: Connection, now_ms: int, labels: Mapping[GpuUuid, Lab
     return sum(f.uuid in starting and f.kind in ACCUSING | {FindingKind.NOT_STARTED} for f in findings)
 
 
-def labels_of(rows: tuple[Truth, ...]) -> dict[GpuUuid, Labels]:
+def labels_of(rows: tuple[Label, ...]) -> dict[GpuUuid, Labels]:
     """The truth by GPU; rows of the same time stand together."""
-    by_gpu: dict[GpuUuid, dict[int, list[Truth]]] = defaultdict(lambda: defaultdict(list))
+    by_gpu: dict[GpuUuid, dict[int, list[Label]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         by_gpu[row.uuid][row.from_ms].append(row)
     return {
@@ -251,7 +251,7 @@ def score(tally: Tally, case: Case) -> None:
 
 
 def _score_idle(tally: Tally, case: Case) -> None:
-    starting = any(row.kind is TruthKind.STARTING_UP for row in case.present)
+    starting = any(row.kind is LabelKind.STARTING_UP for row in case.present)
     if FindingKind.NOT_STARTED in case.found:
         unfit = not starting and not case.is_older_than_records and has_slept_since(case) == math.inf
         tally.not_started_right += starting
@@ -271,7 +271,7 @@ def _score_idle(tally: Tally, case: Case) -> None:
         tally.called.append(f"IDLE   {case.words}")
 
 
-def _began(truth: Labels, row: Truth, now_ms: int) -> int:
+def _began(truth: Labels, row: Label, now_ms: int) -> int:
     """When this label of this holder began, in one piece up to now."""
     began = row.from_ms
     for rows in reversed(truth.during(0, now_ms)):

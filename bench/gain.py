@@ -51,7 +51,7 @@ from bench.gains.case import GUESSED, TOLD  # noqa: E402
 from bench.gains.case import Case as Elsewhere  # noqa: E402
 from bench.packing import SHARED, read_table  # noqa: E402
 from collector.simulated.cluster import SimulatedCluster  # noqa: E402
-from collector.simulated.truth import Truth, TruthKind  # noqa: E402
+from collector.simulated.truth import Label, LabelKind  # noqa: E402
 from collector.store.database import open_store  # noqa: E402
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
@@ -67,16 +67,16 @@ EVERY = frozenset({EVERYBODY})
 CONSENTING = Site(preemptible=EVERY, checkpointable=EVERY, may_share=EVERY)
 WORKING = frozenset(
     {
-        TruthKind.NOTEBOOK_SESSION,
-        TruthKind.SMALL_MODEL,
-        TruthKind.LARGE_TRAINING,
-        TruthKind.TENSORFLOW_HOG,
-        TruthKind.JAX_PREALLOCATION,
-        TruthKind.SATURATED_TRAINING,
-        TruthKind.BATCH,
-        TruthKind.STARTING_UP,
-        TruthKind.KEEP_WARM,
-        TruthKind.INFERENCE,
+        LabelKind.NOTEBOOK_SESSION,
+        LabelKind.SMALL_MODEL,
+        LabelKind.LARGE_TRAINING,
+        LabelKind.TENSORFLOW_HOG,
+        LabelKind.JAX_PREALLOCATION,
+        LabelKind.SATURATED_TRAINING,
+        LabelKind.BATCH,
+        LabelKind.STARTING_UP,
+        LabelKind.KEEP_WARM,
+        LabelKind.INFERENCE,
     }
 )
 
@@ -124,7 +124,7 @@ def run_seed(seed: int, days: int) -> list[Case]:
     return cases
 
 
-def judge(reader: Connection, now_ms: int, truth: Sequence[Truth]) -> Iterator[Case]:
+def judge(reader: Connection, now_ms: int, truth: Sequence[Label]) -> Iterator[Case]:
     """Every advice of one instant to let idle GPUs go, beside what then came."""
     live = read_live(
         lambda name, given: run(reader, name, given).to_pylist(),
@@ -147,7 +147,7 @@ def judge(reader: Connection, now_ms: int, truth: Sequence[Truth]) -> Iterator[C
             )
 
 
-def wakes_ms(advice: Advice, now_ms: int, truth: Sequence[Truth]) -> int | None:
+def wakes_ms(advice: Advice, now_ms: int, truth: Sequence[Label]) -> int | None:
     """When the job works on any of its GPUs again, by the labels; ``None``: not any more."""
     again = [
         max(row.from_ms, now_ms)

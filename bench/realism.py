@@ -34,9 +34,9 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from bench.likeness.measured import GRID, Floats, Real, Rows, read_real, simulate  # noqa: E402
-from collector.simulated.truth import KINDS, TruthKind  # noqa: E402
+from collector.simulated.truth import KINDS, LabelKind  # noqa: E402
 
-SERVICES = (TruthKind.INFERENCE, TruthKind.FORGOTTEN_SERVICE)
+SERVICES = (LabelKind.INFERENCE, LabelKind.FORGOTTEN_SERVICE)
 IDLE_W = 58.0
 MISO_IDLE_W = 36.0  # MISO's "dummy" job on its A100 PCIe
 
@@ -268,7 +268,7 @@ def _watts(axes: Any, real: Real, rows: Rows) -> None:
 
 
 def _single_jobs(rows: Rows) -> Rows:
-    return rows.where((rows.kind == KINDS.index(TruthKind.BATCH)) & rows.ampere & (rows.util > 0))
+    return rows.where((rows.kind == KINDS.index(LabelKind.BATCH)) & rows.ampere & (rows.util > 0))
 
 
 def _plane(real: Real) -> Floats:

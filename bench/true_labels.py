@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from analytics.model import FindingKind
 from collector.model import JobKind
-from collector.simulated.truth import Truth, TruthKind
+from collector.simulated.truth import Label, LabelKind
 
 IDLE_LABELS = {
-    TruthKind.NOTEBOOK_AWAY,
-    TruthKind.BETWEEN_RUNS,
-    TruthKind.BETWEEN_RUNS_EMPTY,
-    TruthKind.HELD_EMPTY,
-    TruthKind.FORGOTTEN_SERVICE,
+    LabelKind.NOTEBOOK_AWAY,
+    LabelKind.BETWEEN_RUNS,
+    LabelKind.BETWEEN_RUNS_EMPTY,
+    LabelKind.HELD_EMPTY,
+    LabelKind.FORGOTTEN_SERVICE,
 }
 ACCUSING = {FindingKind.HELD_IDLE, FindingKind.ALLOCATED_EMPTY}
 START_LIMIT_MS = 2 * 3_600_000
@@ -27,13 +27,13 @@ class Labels:
     """One GPU's truth, cut at every change: label sets of the times that begin at ``starts_ms``."""
 
     starts_ms: tuple[int, ...]
-    rows: tuple[tuple[Truth, ...], ...]
+    rows: tuple[tuple[Label, ...], ...]
 
-    def at(self, at_ms: int) -> tuple[Truth, ...]:
+    def at(self, at_ms: int) -> tuple[Label, ...]:
         """The labels at an instant."""
         return self.rows[bisect_right(self.starts_ms, at_ms) - 1]
 
-    def during(self, from_ms: int, to_ms: int) -> tuple[tuple[Truth, ...], ...]:
+    def during(self, from_ms: int, to_ms: int) -> tuple[tuple[Label, ...], ...]:
         """All labels of a time, in order."""
         first = max(0, bisect_right(self.starts_ms, from_ms) - 1)
         return self.rows[first : max(first + 1, bisect_right(self.starts_ms, to_ms - 1))]
@@ -51,7 +51,7 @@ class Case:
     unknown: tuple[str, ...]
 
     @property
-    def present(self) -> tuple[Truth, ...]:
+    def present(self) -> tuple[Label, ...]:
         """The labels of the instant."""
         return self.truth.at(self.now_ms - 1)
 
@@ -84,14 +84,14 @@ def has_slept_since(case: Case) -> float:
         own = [each for each in rows if each.holder is not None and each.holder == row.holder]
         if not own:
             break
-        if own[0].kind not in IDLE_LABELS | {TruthKind.STARTING_UP}:
+        if own[0].kind not in IDLE_LABELS | {LabelKind.STARTING_UP}:
             return math.inf
         began_ms = own[0].from_ms
     return began_ms if began_ms < case.now_ms else math.inf
 
 
 def _is_notebook(case: Case) -> bool:
-    notebooks = {TruthKind.NOTEBOOK_AWAY, TruthKind.NOTEBOOK_SESSION}
+    notebooks = {LabelKind.NOTEBOOK_AWAY, LabelKind.NOTEBOOK_SESSION}
     kinds = {row.holder.kind for row in case.present if row.holder is not None}
     return JobKind.INTERACTIVE in kinds or any(row.kind in notebooks for row in case.present)
 
@@ -109,5 +109,5 @@ def is_excused(case: Case, kind: FindingKind) -> bool:
     return not all(_says(rows, kind) for rows in longest)
 
 
-def _says(rows: tuple[Truth, ...], kind: FindingKind) -> bool:
+def _says(rows: tuple[Label, ...], kind: FindingKind) -> bool:
     return kind.value in {said.value for said in rows[0].findings}

@@ -19,7 +19,7 @@ PEER_SOURCE = "fallow"
 """The name of the source that reads other machines' Fallow (``collector.peer``)."""
 
 
-class Rung(IntEnum):
+class Basis(IntEnum):
     """Which measure stands behind a utilization figure; higher says more.
 
     GPU_UTILIZATION is the share of time in which any kernel ran, so it is an upper bound only.
@@ -111,7 +111,7 @@ class GpuSample:
     uuid: GpuUuid
     at_ms: int
     width_ms: int
-    rung: Rung = Rung.UNKNOWN
+    rung: Basis = Basis.UNKNOWN
     utilization_ratio: float | None = None
     gpu_utilization_ratio: float | None = None
     gpu_utilization_max_ratio: float | None = None

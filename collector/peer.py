@@ -39,6 +39,7 @@ from collector.model import (
     PEER_SOURCE,
     SIMULATED_SOURCE,
     Allocation,
+    Basis,
     ClaimSource,
     Event,
     Gap,
@@ -50,7 +51,6 @@ from collector.model import (
     JobKind,
     NodeName,
     OutOfService,
-    Rung,
     Withheld,
 )
 
@@ -243,7 +243,7 @@ def _values(rows: Iterable[Row], metrics: Iterable[Metric]) -> dict[GpuUuid, dic
 def _read(metric: Metric, wire: float) -> object:
     match metric.field:
         case "rung":
-            return Rung(int(wire)) if wire in set(Rung) else Rung.UNKNOWN
+            return Basis(int(wire)) if wire in set(Basis) else Basis.UNKNOWN
         case "persistence_mode":
             return wire > 0
         case "share_of_device":

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 
 from collector.dcgm.labels import instance_uuid
-from collector.model import Gpu, GpuSample, GpuUuid, MigPlace, Reading, Rung, Unavailable
+from collector.model import Basis, Gpu, GpuSample, GpuUuid, MigPlace, Reading, Unavailable
 
 Outcome = Reading | Unavailable
 Names = Mapping[GpuUuid, GpuUuid | None]
@@ -96,6 +96,6 @@ def _with(sample: GpuSample, other: GpuSample) -> GpuSample:
         for column in fields(sample)
         if getattr(sample, column.name) is None
     }
-    if sample.rung is Rung.UNKNOWN:
+    if sample.rung is Basis.UNKNOWN:
         return replace(sample, **lacking, rung=other.rung)
     return replace(sample, **lacking)

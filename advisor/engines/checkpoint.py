@@ -19,7 +19,7 @@ from typing import Protocol
 
 from advisor.engines.gpu_room import GIB, FreeMemory, Held, no_room
 from collector.model import GpuUuid
-from collector.procfs.entanglements import Entanglement
+from collector.procfs.entanglements import CheckpointBlocker
 
 FIRST_DRIVER, LOCK_TIMEOUT_DRIVER = 550, 570
 TRIED_DRIVERS = (570, 575, 580)
@@ -121,7 +121,7 @@ class Target:
     memory_bytes: int | None
     uuids: tuple[GpuUuid, ...] = ()
     world_size: str | None = None
-    now: Entanglement | None = None
+    now: CheckpointBlocker | None = None
 
 
 def unfit_host(host: Host) -> str | None:
@@ -322,7 +322,7 @@ def _unfit_process(
 
 
 def _tied(
-    target: Target, targets: Sequence[Target], listed: Collection[int], now: Entanglement
+    target: Target, targets: Sequence[Target], listed: Collection[int], now: CheckpointBlocker
 ) -> str | None:
     """What ties it to others, by the signs that /proc and the driver's lists give."""
     who = f"process {target.pid}"

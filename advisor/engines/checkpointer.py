@@ -17,7 +17,7 @@ from advisor.engines.gpu_room import Held
 from advisor.engines.moving import Ongoing
 from advisor.register.foreign import Seen
 from advisor.written import Unreadable, from_text
-from collector.procfs.entanglements import Entanglement, available_bytes, entanglement, mps_pids
+from collector.procfs.entanglements import CheckpointBlocker, available_bytes, entanglement, mps_pids
 from collector.procfs.stat import is_same_start
 
 CHILD = "advisor.engines.checkpoint_child"
@@ -181,7 +181,7 @@ class Child:
         return deed
 
 
-def _same(seen: Seen, now: Entanglement | None) -> Entanglement | None:
+def _same(seen: Seen, now: CheckpointBlocker | None) -> CheckpointBlocker | None:
     return now if now is not None and is_same_start(now.started_ms, seen.started_ms) else None
 
 

@@ -11,7 +11,7 @@ from advisor.model import Job
 from advisor.policies.ending import RunLengths
 from advisor.policies.pairing import Experience
 from analytics.model import Analysis, Coverage, Finding
-from collector.model import JobId, JobKind, Rung
+from collector.model import Basis, JobId, JobKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class JobUse:
     from_ms: int
     to_ms: int
     coverage_ratio: float
-    rung: Rung = Rung.UNKNOWN
+    rung: Basis = Basis.UNKNOWN
     held_gpu_hours: float = 0.0
     idle_gpu_hours: float = 0.0
     utilization_mean_ratio: float | None = None

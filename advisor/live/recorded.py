@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from analytics.model import Analysis, Coverage, Evidence, Finding, FindingKind, StartingUp, Unknown
-from collector.model import GpuUuid, Holder, JobId, NodeName, Rung
+from collector.model import Basis, GpuUuid, Holder, JobId, NodeName
 
 Row = Mapping[str, Any]
 
@@ -83,7 +83,7 @@ def _finding(row: Row) -> Finding:
         window_from_ms=moment_ms(row["window_from"]),
         window_to_ms=moment_ms(row["window_to"]),
         coverage=row["coverage"],
-        rung=Rung(row["rung"]),
+        rung=Basis(row["rung"]),
         # An older service says in this column what a newer one says in the other.
         wasted_gpu_hours=row.get("judged_gpu_hours", row["wasted_gpu_hours"]),
         sentence=row["sentence"],

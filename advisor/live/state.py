@@ -33,7 +33,7 @@ from advisor.register.pair_watch import experience_of, pairs_of
 from advisor.rules import PlannerConfig
 from analytics.model import IDLENESS, Analysis, Finding, FindingKind
 from collector.gpu_place import node_place
-from collector.model import GpuUuid, JobId, JobKind, NodeName, Rung
+from collector.model import Basis, GpuUuid, JobId, JobKind, NodeName
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 LAG_MS = 2 * MINUTE_MS
@@ -322,7 +322,7 @@ def _use(rows: Sequence[Row], controller: Mapping[str, float | None], now_ms: in
         from_ms=from_ms,
         to_ms=now_ms,
         coverage_ratio=max(0.0, min(1.0, measured_ms / expected_ms)),
-        rung=Rung(min((row["rung"] for row in rows if row["rung"] is not None), default=0)),
+        rung=Basis(min((row["rung"] for row in rows if row["rung"] is not None), default=0)),
         held_gpu_hours=sum((now_ms - row["seen_from_ms"]) * row["share"] for row in rows) / HOUR_MS,
         idle_gpu_hours=sum(row["idle_ms"] for row in rows) / HOUR_MS,
         utilization_mean_ratio=_mean([row["utilization_mean_ratio"] for row in rows]),

@@ -23,7 +23,7 @@ from advisor.protection import Objection
 from advisor.rules import PlannerConfig
 from advisor.steps import Move
 from analytics.model import Evidence
-from collector.model import GpuUuid, Rung
+from collector.model import Basis, GpuUuid
 
 PAIRING = PairingRules()
 """10% slower, three windows in a row."""
@@ -110,7 +110,7 @@ def too_busy(use: JobUse | None, rules: PlannerConfig) -> str | None:
         return "its GPU had others on it, so what was measured is not its own"
     if use.utilization_p95_ratio is None or use.memory_peak_bytes is None:
         return "its utilization or memory is not measured"
-    if use.rung is not Rung.SM_ACTIVE:
+    if use.rung is not Basis.SM_ACTIVE:
         return "SM active is not measured here, and GPU utilization does not tell what room there is"
     if use.utilization_p95_ratio > rules.pack_p95:
         return f"it is {percent(use.utilization_p95_ratio)} busy in its busiest minutes"

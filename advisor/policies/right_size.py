@@ -20,7 +20,7 @@ from advisor.policies.sayings import gib, job_name, lasting, money_of, percent
 from advisor.policies.slices import slices_of
 from advisor.rules import PlannerConfig
 from analytics.model import Evidence
-from collector.model import JobKind, Rung
+from collector.model import Basis, JobKind
 
 MIG_WORST = 0.9
 """The slowest that a job which passes these rules ran on its slice in MISO's measurements; see the tests."""
@@ -117,14 +117,14 @@ def _slice(use: JobUse, gpu: Gpu, rules: PlannerConfig) -> Fit | None:
                 ask=f"a {piece.name} slice instead of a whole {gpu.model}",
                 hours_ratio=piece.compute_ratio,
                 risk=f"it may run at {percent(MIG_WORST)} of its speed (the slowest such job of MISO's)",
-                confidence=0.8 if use.rung is Rung.SM_ACTIVE else 0.7,
+                confidence=0.8 if use.rung is Basis.SM_ACTIVE else 0.7,
             )
     return None
 
 
 def _share(use: JobUse, gpu: Gpu, share: float, rules: PlannerConfig) -> Fit | None:
     """A fraction of the GPU in tenths, for sites that give fractions; it holds compute and memory both."""
-    if gpu.memory_bytes is None or use.rung is not Rung.SM_ACTIVE:
+    if gpu.memory_bytes is None or use.rung is not Basis.SM_ACTIVE:
         return None
     compute = (use.utilization_p95_ratio or 0.0) / rules.fit_p95
     room = gpu.memory_bytes - rules.shared_reserve_bytes

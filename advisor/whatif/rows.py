@@ -15,7 +15,7 @@ from advisor.model import ActionClass, Gpu, Job, Profile, ProjectName, Telemetry
 from advisor.register.model import Elasticity
 from advisor.whatif.past import Holding, Installed, Submitted
 from collector.gpu_place import node_place
-from collector.model import GpuUuid, JobId, JobKind, NodeName, Rung
+from collector.model import Basis, GpuUuid, JobId, JobKind, NodeName
 
 Row = Mapping[str, Any]
 
@@ -29,7 +29,7 @@ def past_job_of(row: Row, site: Site, asked: Submitted | None = None) -> PastJob
         from_ms=row["from_ms"],
         to_ms=row["to_ms"],
         coverage_ratio=min(1.0, row["measured_ms"] / max(1, expected_ms - LAG_MS * row["gpus"])),
-        rung=Rung(row["rung"] or 0),
+        rung=Basis(row["rung"] or 0),
         held_gpu_hours=row["expected_ms"] * row["share"] / HOUR_MS,
         idle_gpu_hours=row["idle_ms"] / HOUR_MS,
         utilization_mean_ratio=row["utilization_mean_ratio"],

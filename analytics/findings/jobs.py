@@ -12,7 +12,7 @@ from analytics.findings.window import bins_in, cover, known, mean
 from analytics.findings.words import by_place, gpu_names, holder_name, lasting, measured_by, percent
 from analytics.model import BIN_MS, IDLENESS, Bins, Claim, Evidence, Finding, FindingKind, GpuPast, Verdict
 from analytics.thresholds import Thresholds
-from collector.model import JobKind, Rung
+from collector.model import Basis, JobKind
 
 SPINS_RATIO = 0.9
 """Who waits in a collective runs its kernel all the time, and so may who is waited for: one side does."""
@@ -136,7 +136,7 @@ def _uneven(windows: Sequence[Bins], held: Sequence[_Held], t: Thresholds) -> _U
     """Who is unlike the others, by the time in which kernels ran, else by the SMs; ``None``: nobody is."""
     kernels = [mean(known(window.gpu_utilization)) for window in windows]
     levels = [mean(known(window.utilization)) for window in windows]
-    measured = len({each.past.rung for each in held}) == 1 and held[0].past.rung is not Rung.UNKNOWN
+    measured = len({each.past.rung for each in held}) == 1 and held[0].past.rung is not Basis.UNKNOWN
     found = _split(kernels, t, by_kernels=True)
     if found is not None and len(held) == 2 and measured:
         found = _of_two(found, levels)

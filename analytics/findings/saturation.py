@@ -17,7 +17,7 @@ from analytics.findings.window import (
 from analytics.findings.words import gpu_name, holder_name, lasting, measured_by, percent
 from analytics.model import BIN_MS, Bins, Claim, Evidence, Finding, FindingKind, GpuPast, Onset, Unknown
 from analytics.thresholds import Thresholds
-from collector.model import JobKind, Rung
+from collector.model import Basis, JobKind
 
 MS_PER_S = 1000
 HOUR_MS = 3_600_000
@@ -119,7 +119,7 @@ def _low_finding(past: GpuPast, claim: Claim, window: Bins, active: list[int], a
     hours = len(active) * BIN_MS / HOUR_MS * past.share_of_device * claim.share
     shown = mean(known([window.gpu_utilization[place] for place in active]))
     looks_busy = (
-        past.rung is Rung.SM_ACTIVE
+        past.rung is Basis.SM_ACTIVE
         and shown is not None
         and shown >= LOOKS_BUSY_RATIO
         and average <= HARDLY_ANY_RATIO * shown

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from analytics.model import Claim, GpuPast
-from collector.model import Rung
+from collector.model import Basis
 
 GIB = 1 << 30
 MINUTE_MS = 60_000
@@ -77,14 +77,14 @@ def gib(count: int) -> str:
     return f"{count / GIB:.1f} GiB"
 
 
-def measured_by(rung: Rung) -> str:
+def measured_by(rung: Basis) -> str:
     """What stands behind a utilization, for brackets; the lowest rung is never called efficiency."""
     match rung:
-        case Rung.SM_ACTIVE:
+        case Basis.SM_ACTIVE:
             return "SM active"
-        case Rung.GRAPHICS_ACTIVE:
+        case Basis.GRAPHICS_ACTIVE:
             return "graphics engine active"
-        case Rung.GPU_UTILIZATION:
+        case Basis.GPU_UTILIZATION:
             return "GPU utilization, an upper bound"
-        case Rung.UNKNOWN:
+        case Basis.UNKNOWN:
             return "utilization not measured"

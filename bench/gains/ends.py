@@ -39,7 +39,7 @@ from advisor.sim.traces.philly import read_philly
 from advisor.transition import SHARED_RESERVE_BYTES, replay
 from bench.gains.case import GUESSED, TOLD, Case
 from bench.packing import Table
-from collector.model import GpuUuid, JobId, JobKind, NodeName, Rung
+from collector.model import Basis, GpuUuid, JobId, JobKind, NodeName
 
 RULES, LIMITS = PlannerConfig(), Limits()
 GIB, MODEL = 1 << 30, "V100"
@@ -167,7 +167,7 @@ def _use(job: str, busy: float, needed: int | None = None) -> JobUse:
         from_ms=NOW_MS - AGE_S * 1000,
         to_ms=NOW_MS,
         coverage_ratio=1.0,
-        rung=Rung.SM_ACTIVE,
+        rung=Basis.SM_ACTIVE,
         held_gpu_hours=AGE_S / 3600,
         utilization_p95_ratio=busy,
         memory_peak_bytes=4 * GIB,

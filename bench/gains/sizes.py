@@ -16,7 +16,7 @@ from advisor.policies import right_size
 from advisor.policies.slices import slices_of
 from advisor.rules import PlannerConfig
 from bench.gains.case import Case
-from collector.model import GpuUuid, JobId, NodeName, Rung
+from collector.model import Basis, GpuUuid, JobId, NodeName
 
 DAY_H, HOUR_MS, GIB = 24, 3_600_000, 1 << 30
 A100 = Gpu(
@@ -68,7 +68,7 @@ def _advised(folder: Path) -> Iterator[tuple[str, str, str, float, float]]:
                 from_ms=HOUR_MS,
                 to_ms=(DAY_H + 1) * HOUR_MS,
                 coverage_ratio=1.0,
-                rung=Rung.GPU_UTILIZATION,
+                rung=Basis.GPU_UTILIZATION,
                 held_gpu_hours=DAY_H,
                 utilization_mean_ratio=float(row["sm_util_pct"]) / 100,
                 utilization_p95_ratio=float(row["sm_util_pct"]) / 100,

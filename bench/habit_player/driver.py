@@ -16,7 +16,7 @@ from bench.habit_player.machine import Machine
 from bench.habit_player.world import TICK_MS, Series, Values, World, memory_gib
 from collector.model import Gap, Gpu, NodeName, Process, Reading
 from collector.nvml import reading
-from collector.nvml.gathering import Gathering
+from collector.nvml.gathering import Assembly
 from collector.nvml.identity import ProcessStarts
 from collector.nvml.wire import MEASURES
 
@@ -51,7 +51,7 @@ class Driver:
         self._blind = blind
         self._machine = Machine(world, folder)
         starts = ProcessStarts(folder, foreign=False)
-        self._gathering = Gathering(NodeName(world.node), starts, host_pids=True)
+        self._gathering = Assembly(NodeName(world.node), starts, host_pids=True)
         self._rows = [self._columns(series) for series in world.gpus]
         self._static = _static(world)
         self._gpus = self._described()

@@ -15,6 +15,7 @@ import pyarrow as pa
 from collector.batch import to_table
 from collector.model import (
     Allocation,
+    Basis,
     ClaimSource,
     Gpu,
     GpuSample,
@@ -23,7 +24,6 @@ from collector.model import (
     JobId,
     NodeName,
     Reading,
-    Rung,
     Tick,
 )
 from collector.store.columns import stored_rows
@@ -161,7 +161,7 @@ def _sample(gpu: Gpu, at_ms: int, n: int, busy: float) -> GpuSample:
         uuid=gpu.uuid,
         at_ms=at_ms,
         width_ms=TICK_MS,
-        rung=Rung.SM_ACTIVE,
+        rung=Basis.SM_ACTIVE,
         utilization_ratio=busy,
         gpu_utilization_ratio=min(1.0, busy * 1.6),
         gpu_utilization_max_ratio=1.0 if busy > 0 else 0.0,

@@ -14,7 +14,7 @@ from collector.dcgm.endpoint import XID
 from collector.dcgm.labels import Identity
 from collector.dcgm.mig import share_of
 from collector.dcgm.readout import LADDER, RATIOS, SCALE_UNKNOWN, WHOLES
-from collector.model import Event, Gap, Gpu, GpuUuid, Rung
+from collector.model import Basis, Event, Gap, Gpu, GpuUuid
 from collector.nvml.reasons import xid as xid_words
 
 NO_SAMPLES = "no samples in Prometheus"
@@ -72,7 +72,7 @@ def _ladder(
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float64], npt.NDArray[np.object_]]:
     """At each time the best measure of utilization there was, and the doubts about it."""
     rows = len(device.at_ms)
-    rung = np.full(rows, int(Rung.UNKNOWN), np.uint8)
+    rung = np.full(rows, int(Basis.UNKNOWN), np.uint8)
     utilization = np.full(rows, np.nan)
     for name, step in reversed(LADDER):
         column = device.columns.get(name)

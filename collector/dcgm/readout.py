@@ -23,13 +23,13 @@ from collector.dcgm.vocabulary import (
     utilization_scale,
     without_blanks,
 )
-from collector.model import Allocation, Gpu, GpuSample, GpuUuid, Rung
+from collector.model import Allocation, Basis, Gpu, GpuSample, GpuUuid
 
 SCALE_UNKNOWN = "utilization-scale-unknown"
 LADDER = (
-    ("sm_active_ratio", Rung.SM_ACTIVE),
-    ("graphics_active_ratio", Rung.GRAPHICS_ACTIVE),
-    ("gpu_utilization_ratio", Rung.GPU_UTILIZATION),
+    ("sm_active_ratio", Basis.SM_ACTIVE),
+    ("graphics_active_ratio", Basis.GRAPHICS_ACTIVE),
+    ("gpu_utilization_ratio", Basis.GPU_UTILIZATION),
 )
 """The measures of utilization, the one that says most first."""
 RATIOS = tuple(sorted(name for name in QUANTITIES if name.endswith("_ratio")))
@@ -187,7 +187,7 @@ def _sample(device: _Device, at_ms: int, width_ms: int) -> GpuSample:
     values = {name: found[1] for name, found in device.values.items()}
     ratios = {name: min(values[name], 1.0) for name in RATIOS if name in values}
     rung, utilization = next(
-        ((rung, ratios[name]) for name, rung in LADDER if name in ratios), (Rung.UNKNOWN, None)
+        ((rung, ratios[name]) for name, rung in LADDER if name in ratios), (Basis.UNKNOWN, None)
     )
     wholes = {name: _whole(device.values.get(name)) for name in WHOLES}
     flags = [f"{name.removesuffix('_ratio')}-above-1" for name in ratios if values[name] > 1]

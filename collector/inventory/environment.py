@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import assert_never
 
 from collector.inventory.holders import JobUsers, job_among, person_behind
-from collector.inventory.visible_devices import Unclear, Unlimited, Visible, sight
+from collector.inventory.visible_devices import Ambiguous, Unlimited, Visible, sight
 from collector.model import Allocation, ClaimSource, Gpu, GpuUuid, Holder, Process, ProcessKey, ProcessSample
 
 NOBODY_KNOWN: JobUsers = MappingProxyType({})
@@ -46,7 +46,7 @@ def environment_claims(
         if process.key not in on or not process.environment:
             continue
         seen = _claim(process, by_node[process.key.node], on[process.key])
-        if isinstance(seen, Unclear):
+        if isinstance(seen, Ambiguous):
             unclear.append((process.key, seen.reason))
             continue
         for allocation in _allocations(process, seen, users):
@@ -54,14 +54,14 @@ def environment_claims(
     return EnvironmentClaims(allocations=tuple(claimed.values()), unclear=tuple(unclear))
 
 
-def _claim(process: Process, gpus: Sequence[Gpu], on: frozenset[GpuUuid]) -> tuple[GpuUuid, ...] | Unclear:
+def _claim(process: Process, gpus: Sequence[Gpu], on: frozenset[GpuUuid]) -> tuple[GpuUuid, ...] | Ambiguous:
     seen = sight(
         _with_own_slurm_job(process),
         gpus,
         in_container=process.container is not None or process.pod is not None,
     )
     match seen:
-        case Unclear():
+        case Ambiguous():
             return seen
         case Unlimited():
             return ()
@@ -69,7 +69,7 @@ def _claim(process: Process, gpus: Sequence[Gpu], on: frozenset[GpuUuid]) -> tup
             covered = {gpu.uuid for gpu in gpus if gpu.uuid in uuids or gpu.parent_uuid in uuids}
             if on <= covered:
                 return uuids
-            return Unclear(reason="the process is on a GPU that its environment excludes")
+            return Ambiguous(reason="the process is on a GPU that its environment excludes")
         case _:
             assert_never(seen)
 

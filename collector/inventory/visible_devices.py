@@ -2,7 +2,7 @@
 
 Indices count what the process could see, not what the node has: inside a container they count its
 devices, inside a Slurm job perhaps those of its cgroup. Where two readings are possible, the answer is
-``Unclear``: a wrong GPU is worse than none. Rules: CUDA C++ Programming Guide, environment variables;
+``Ambiguous``: a wrong GPU is worse than none. Rules: CUDA C++ Programming Guide, environment variables;
 MIG User Guide, device enumeration; NVIDIA Container Toolkit, driver capabilities; sbatch(1).
 """
 
@@ -35,13 +35,13 @@ class Unlimited:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unclear:
+class Ambiguous:
     """The variables are there and can be read in more than one way, or in none."""
 
     reason: str
 
 
-Sight = Visible | Unlimited | Unclear
+Sight = Visible | Unlimited | Ambiguous
 
 
 def sight(environment: Mapping[str, str], gpus: Sequence[Gpu], *, in_container: bool) -> Sight:
@@ -57,7 +57,7 @@ def sight(environment: Mapping[str, str], gpus: Sequence[Gpu], *, in_container: 
         return Visible(uuids=_by_uuid(tokens, gpus))
     indices = _indices(tokens)
     if indices is None:
-        return Unclear(reason="CUDA_VISIBLE_DEVICES names an index that no node has")
+        return Ambiguous(reason="CUDA_VISIBLE_DEVICES names an index that no node has")
     return _by_index(indices, environment, gpus, outer)
 
 
@@ -70,7 +70,7 @@ def _by_index(
     indices: Sequence[int], environment: Mapping[str, str], gpus: Sequence[Gpu], outer: Sight
 ) -> Sight:
     match outer:
-        case Unclear():
+        case Ambiguous():
             return outer
         case Visible(uuids=inside):
             return _numbered(indices, [gpu for gpu in gpus if gpu.uuid in inside], environment, gpus)
@@ -80,7 +80,7 @@ def _by_index(
     if slurm is not None:
         return _in_slurm(indices, slurm, environment, gpus)
     if "SLURM_JOB_ID" in environment:
-        return Unclear(
+        return Ambiguous(
             reason="indices in a Slurm job may count its own devices, and SLURM_JOB_GPUS is not set"
         )
     return _numbered(indices, gpus, environment, gpus)
@@ -92,7 +92,7 @@ def _in_slurm(
     """SLURM_JOB_GPUS counts the node's devices; CUDA's own variable counts them or the job's, by site."""
     tokens = [token.strip() for token in slurm.split(",")]
     if not all(_is_index(token) for token in tokens):
-        return Unclear(reason=f"SLURM_JOB_GPUS={bounded(slurm, REASON_CHARS)} is not a list of indices")
+        return Ambiguous(reason=f"SLURM_JOB_GPUS={bounded(slurm, REASON_CHARS)} is not a list of indices")
     given = sorted(int(token) for token in tokens)
     readings = []
     if set(indices) <= set(given):
@@ -101,7 +101,7 @@ def _in_slurm(
         readings.append([given[index] for index in indices])
     if not readings or any(reading != readings[0] for reading in readings):
         words = f"indices {list(indices[:8])} do not fit SLURM_JOB_GPUS={bounded(slurm, REASON_CHARS)}"
-        return Unclear(reason=f"{words} in one way only")
+        return Ambiguous(reason=f"{words} in one way only")
     pci_order = {**environment, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}  # Slurm counts as the driver does
     return _numbered(readings[0], gpus, pci_order, gpus)
 
@@ -111,7 +111,7 @@ def _container_sight(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> Sig
     value = environment.get("NVIDIA_VISIBLE_DEVICES")
     match value:
         case None | "void":
-            return Unclear(reason="the container's devices are not in its environment (CDI or mounts)")
+            return Ambiguous(reason="the container's devices are not in its environment (CDI or mounts)")
         case "all":
             return Unlimited()
         case "" | "none":
@@ -127,11 +127,11 @@ def _named_by_runtime(tokens: Sequence[str], gpus: Sequence[Gpu]) -> Sight:
     for token in tokens:
         if ":" in token:
             named = bounded(token, REASON_CHARS)
-            return Unclear(reason=f"NVIDIA_VISIBLE_DEVICES names a MIG instance by position ({named})")
+            return Ambiguous(reason=f"NVIDIA_VISIBLE_DEVICES names a MIG instance by position ({named})")
         gpu = _at_index(int(token), gpus) if _is_index(token) else _with_prefix(token, gpus)
         if gpu is None:
             named = bounded(token, REASON_CHARS)
-            return Unclear(reason=f"NVIDIA_VISIBLE_DEVICES names {named}, which this node does not have")
+            return Ambiguous(reason=f"NVIDIA_VISIBLE_DEVICES names {named}, which this node does not have")
         found.append(gpu.uuid)
     return Visible(uuids=tuple(gpu.uuid for gpu in _in_order(gpus) if gpu.uuid in found))
 
@@ -142,13 +142,13 @@ def _numbered(
     """The devices at ``indices`` among those ``seen``, up to the first index that is not there."""
     devices = _in_order(seen)
     if any(gpu.parent_uuid is not None for gpu in devices):
-        return Unclear(reason="an index on a device in MIG mode means one of its instances")
+        return Ambiguous(reason="an index on a device in MIG mode means one of its instances")
     if any(gpu.index is None for gpu in devices):
-        return Unclear(reason="the node's indices are not known")
+        return Ambiguous(reason="the node's indices are not known")
     if environment.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID" and len({gpu.model for gpu in devices}) > 1:
-        return Unclear(reason="the node mixes GPU models and CUDA_DEVICE_ORDER is not PCI_BUS_ID")
+        return Ambiguous(reason="the node mixes GPU models and CUDA_DEVICE_ORDER is not PCI_BUS_ID")
     if seen is gpus and [gpu.index for gpu in devices] != list(range(len(devices))):
-        return Unclear(reason="a GPU of the node is missing from the driver's list, which moves indices")
+        return Ambiguous(reason="a GPU of the node is missing from the driver's list, which moves indices")
     found: list[GpuUuid] = []
     for index in indices:
         if index >= len(devices):

@@ -20,7 +20,7 @@ _MEMORY_TOTAL = MEASURES.index("memory_total_bytes")
 _UTILIZATION = MEASURES.index("gpu_utilization")
 
 
-class Gathering:
+class Assembly:
     """Turns answers into samples; owns the process descriptors."""
 
     def __init__(self, node: NodeName, starts: ProcessStarts, *, host_pids: bool | None) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from collector.model import Gpu, GpuSample, GpuUuid, MigPlace, NodeName, Rung
+from collector.model import Basis, Gpu, GpuSample, GpuUuid, MigPlace, NodeName
 from collector.nvml.process_list import Held
 from collector.nvml.wire import MEASURES
 
@@ -170,14 +170,14 @@ def idle_power(row: Sequence[Any], before: int | None) -> int | None:
     return power_mw if before is None else min(before, power_mw)
 
 
-def _best(sm: float | None, graphics: float | None, util: float | None) -> tuple[Rung, float | None]:
+def _best(sm: float | None, graphics: float | None, util: float | None) -> tuple[Basis, float | None]:
     if sm is not None:
-        return Rung.SM_ACTIVE, sm / 100
+        return Basis.SM_ACTIVE, sm / 100
     if graphics is not None:
-        return Rung.GRAPHICS_ACTIVE, graphics / 100
+        return Basis.GRAPHICS_ACTIVE, graphics / 100
     if util is not None:
-        return Rung.GPU_UTILIZATION, util / 100
-    return Rung.UNKNOWN, None
+        return Basis.GPU_UTILIZATION, util / 100
+    return Basis.UNKNOWN, None
 
 
 def _instance(part: Mapping[str, Any], board: Gpu, slices: int) -> Gpu:

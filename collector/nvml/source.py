@@ -13,7 +13,7 @@ from typing import Any
 from collector.model import GpuSample, GpuUuid, MigPlace, NodeName, Reading, Unavailable
 from collector.nvml import changes, restarts
 from collector.nvml.changes import Failure, Known
-from collector.nvml.gathering import Gathering
+from collector.nvml.gathering import Assembly
 from collector.nvml.identity import ProcessStarts, shares_host_pids
 from collector.nvml.reading import gpus, mig_places, with_memory
 from collector.nvml.reasons import CONTAINER_ADVICE, explain_call
@@ -67,7 +67,7 @@ class NvmlSource:
         self._ticks = 0
         shares = shares_host_pids() if self._options.host_pids is None else self._options.host_pids
         starts = ProcessStarts(foreign=shares is False)
-        self._gathering = Gathering(node, starts, host_pids=shares)
+        self._gathering = Assembly(node, starts, host_pids=shares)
 
     @property
     def name(self) -> str:

@@ -28,7 +28,7 @@ _MPS_NAMES = (b"nvidia-cuda-mps",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entanglement:
+class CheckpointBlocker:
     """One process as a checkpoint would meet it; ``None`` is "could not be looked at".
 
     ``nccl`` is a segment of NCCL's own; over NVLink and cuMem it has none (cuda-checkpoint issues 30 and 45),
@@ -53,7 +53,7 @@ class Entanglement:
     cgroup_read: bool = False
 
 
-def entanglement(pid: int, proc: Path = PROC, cgroups: Path = CGROUPS) -> Entanglement | None:
+def entanglement(pid: int, proc: Path = PROC, cgroups: Path = CGROUPS) -> CheckpointBlocker | None:
     """What ties this process; ``None`` when it is gone. Reads its maps and every process's parent."""
     folder = open_folder(proc, pid)
     if isinstance(folder, Denied):
@@ -88,7 +88,7 @@ def mps_pids(proc: Path = PROC) -> dict[int, tuple[int, ...]]:
     return {uid: tuple(sorted(pids)) for uid, pids in found.items()}
 
 
-def _look(folder: Folder, proc: Path, cgroups: Path) -> Entanglement | None:
+def _look(folder: Folder, proc: Path, cgroups: Path) -> CheckpointBlocker | None:
     text = folder.read("stat")
     if isinstance(text, Denied):
         return None
@@ -96,7 +96,7 @@ def _look(folder: Folder, proc: Path, cgroups: Path) -> Entanglement | None:
     known = None if isinstance(maps, Denied) else maps
     left = _cgroup_left(folder, cgroups)
     others, inherited = _gpu_descendants(folder.pid, proc)
-    return Entanglement(
+    return CheckpointBlocker(
         pid=folder.pid,
         started_ms=started_ms(stat, _boot_ms(proc), os.sysconf("SC_CLK_TCK")),
         uid=None if isinstance(status, Denied) else parse_uid(status),

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collector.batch import SAMPLE_SCHEMA, HeldInterval
-from collector.model import Allocation, ClaimSource, Gap, Gpu, GpuUuid, Holder, JobId, NodeName, Rung
+from collector.model import Allocation, Basis, ClaimSource, Gap, Gpu, GpuUuid, Holder, JobId, NodeName
 from collector.replay.cells import cell, moments, numbers, words
 from collector.replay.errors import BadMapping, RecordingUseless
 from collector.replay.faults import Fault, Refused, refused
@@ -180,9 +180,9 @@ def _best(columns: dict[str, pa.Array], count: int) -> dict[str, pa.Array]:
     """The utilization on the highest rung that each row has, and the rung."""
     best, rung = pa.nulls(count, pa.float32()), pa.array(np.zeros(count, np.uint8))
     for name, step in (
-        ("sm_active_ratio", Rung.SM_ACTIVE),
-        ("graphics_active_ratio", Rung.GRAPHICS_ACTIVE),
-        ("gpu_utilization_ratio", Rung.GPU_UTILIZATION),
+        ("sm_active_ratio", Basis.SM_ACTIVE),
+        ("graphics_active_ratio", Basis.GRAPHICS_ACTIVE),
+        ("gpu_utilization_ratio", Basis.GPU_UTILIZATION),
     ):
         if name in columns:
             fresh = pc.and_(pc.is_null(best), pc.is_valid(columns[name]))

@@ -7,7 +7,7 @@ is the clock's affair, so that ticks, samples and the store agree at any speed.
 import numpy as np
 
 from collector.clock import Clock
-from collector.model import GpuSample, GpuUuid, Reading, Rung, Unavailable
+from collector.model import Basis, GpuSample, GpuUuid, Reading, Unavailable
 from collector.replay.recording import Recording, times_of
 
 
@@ -102,7 +102,7 @@ def _sample(row: dict[str, object], memory_total_bytes: int | None) -> GpuSample
     uuid = row.pop("uuid")
     return GpuSample(
         uuid=GpuUuid(str(uuid)),
-        rung=Rung(int(str(rung))),
+        rung=Basis(int(str(rung))),
         flags=tuple(str(flags).split(",")) if flags else (),
         memory_total_bytes=memory_total_bytes,
         **row,  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from collector.simulated.hardware import GIB
 from collector.simulated.noise import Ints
 from collector.simulated.people import HOUR_MS, MINUTE_MS, Person, desk_hours
 from collector.simulated.stretches import Stretches, Work, joined, stretch
-from collector.simulated.truth import TruthKind
+from collector.simulated.truth import LabelKind
 
 GRAIN_MS = 10_000
 """Everything inside a job begins on a whole ten seconds; jobs begin and end on whole minutes."""
@@ -31,14 +31,14 @@ class Assignment:
 
 def notebook(a: Assignment) -> Stretches:
     """Bursts of testing between thinking while the person is at the desk; a living kernel otherwise."""
-    parts = [stretch(a.from_ms, TruthKind.NOTEBOOK_AWAY, memory_bytes=GIB // 2, run=0)]
+    parts = [stretch(a.from_ms, LabelKind.NOTEBOOK_AWAY, memory_bytes=GIB // 2, run=0)]
     run, held = 0, GIB // 2
     for begin, end in desk_hours(a.person, a.draw, a.from_ms, a.to_ms):
         if a.draw.random() < 0.15:
             run, held = run + 1, GIB // 2
         session = _session(a, begin, end, run, held)
         held = int(session["memory_bytes"][-1])
-        parts += [session, stretch(end, TruthKind.NOTEBOOK_AWAY, memory_bytes=held, run=run)]
+        parts += [session, stretch(end, LabelKind.NOTEBOOK_AWAY, memory_bytes=held, run=run)]
     return joined(*parts, to_ms=a.to_ms)
 
 
@@ -54,24 +54,24 @@ def small_model(a: Assignment) -> Stretches:
         dip_period_ms=_seconds(a.draw, 300, 1500),
         dip_ms=_seconds(a.draw, 10, 30),
     )
-    return _started(a, (2, 8), TruthKind.SMALL_MODEL, work, a.draw.uniform(0.04, 0.5))
+    return _started(a, (2, 8), LabelKind.SMALL_MODEL, work, a.draw.uniform(0.04, 0.5))
 
 
 def large_training(a: Assignment) -> Stretches:
     """Runs of hours with hours of nothing between them, while the GPUs stay held."""
     stays = a.draw.random() < 0.5
-    parts = [stretch(a.from_ms, TruthKind.STARTING_UP, memory_bytes=GIB // 2, run=0)]
+    parts = [stretch(a.from_ms, LabelKind.STARTING_UP, memory_bytes=GIB // 2, run=0)]
     at, run = a.from_ms + _minutes(a.draw, 5, 25), 0
     memory = int(a.memory_bytes * a.draw.uniform(0.35, 0.95))
     while at < a.to_ms:
         kept = int(a.memory_bytes * a.draw.uniform(0.1, 0.5))
         work = _training(a.draw, _training_level(a.draw))
-        parts.append(stretch(at, TruthKind.LARGE_TRAINING, work=work, memory_bytes=memory, run=run))
+        parts.append(stretch(at, LabelKind.LARGE_TRAINING, work=work, memory_bytes=memory, run=run))
         at += _hours(a.draw, 6.0, 0.7, 1.5, 40.0)
         parts.append(
-            stretch(at, TruthKind.BETWEEN_RUNS, memory_bytes=kept, run=run)
+            stretch(at, LabelKind.BETWEEN_RUNS, memory_bytes=kept, run=run)
             if stays
-            else stretch(at, TruthKind.BETWEEN_RUNS_EMPTY)
+            else stretch(at, LabelKind.BETWEEN_RUNS_EMPTY)
         )
         at += _hours(a.draw, 2.5, 0.6, 1.2, 14.0)
         run += 0 if stays else 1
@@ -81,20 +81,20 @@ def large_training(a: Assignment) -> Stretches:
 def saturated_training(a: Assignment) -> Stretches:
     """Good use from shortly after the start to the end."""
     work = _training(a.draw, a.draw.uniform(0.54, 0.9))
-    return _started(a, (4, 18), TruthKind.SATURATED_TRAINING, work, a.draw.uniform(0.35, 0.95))
+    return _started(a, (4, 18), LabelKind.SATURATED_TRAINING, work, a.draw.uniform(0.35, 0.95))
 
 
 def starting_up(a: Assignment) -> Stretches:
     """Hours of downloading before a good training begins."""
     hour = (60, 210)
     work = _training(a.draw, a.draw.uniform(0.6, 0.9))
-    return _started(a, hour, TruthKind.SATURATED_TRAINING, work, a.draw.uniform(0.5, 0.9))
+    return _started(a, hour, LabelKind.SATURATED_TRAINING, work, a.draw.uniform(0.5, 0.9))
 
 
 def batch(a: Assignment) -> Stretches:
     """An ordinary job of the queue."""
     work = _single(a.draw, a.draw.uniform(0.32, 0.78))
-    return _started(a, (1, 6), TruthKind.BATCH, work, a.draw.uniform(0.1, 0.75))
+    return _started(a, (1, 6), LabelKind.BATCH, work, a.draw.uniform(0.1, 0.75))
 
 
 def tensorflow_hog(a: Assignment) -> Stretches:
@@ -107,7 +107,7 @@ def tensorflow_hog(a: Assignment) -> Stretches:
         occupancy=0.08,
         jitter=0.12,
     )
-    return _started(a, (2, 5), TruthKind.TENSORFLOW_HOG, work, 0.965)
+    return _started(a, (2, 5), LabelKind.TENSORFLOW_HOG, work, 0.965)
 
 
 def jax_preallocation(a: Assignment) -> Stretches:
@@ -115,10 +115,10 @@ def jax_preallocation(a: Assignment) -> Stretches:
     memory = int(a.memory_bytes * 0.757)
     work = _training(a.draw, a.draw.uniform(0.45, 0.85))
     return joined(
-        stretch(a.from_ms, TruthKind.STARTING_UP, memory_bytes=memory, run=0),
+        stretch(a.from_ms, LabelKind.STARTING_UP, memory_bytes=memory, run=0),
         stretch(
             a.from_ms + _minutes(a.draw, 2, 7),
-            TruthKind.JAX_PREALLOCATION,
+            LabelKind.JAX_PREALLOCATION,
             work=work,
             memory_bytes=memory,
             run=0,
@@ -130,7 +130,7 @@ def jax_preallocation(a: Assignment) -> Stretches:
 def held_empty(a: Assignment) -> Stretches:
     """A shell that somebody left open; in some the program has crashed before."""
     if a.draw.random() < 0.5:
-        return stretch(a.from_ms, TruthKind.HELD_EMPTY)
+        return stretch(a.from_ms, LabelKind.HELD_EMPTY)
     crash = a.from_ms + (a.to_ms - a.from_ms) // 3 // MINUTE_MS * MINUTE_MS
     return joined(batch(a), to_ms=crash) if crash >= a.to_ms else _crashed(a, crash)
 
@@ -145,7 +145,7 @@ def keep_warm(a: Assignment) -> Stretches:
         jitter=0.05,
     )
     return stretch(
-        a.from_ms, TruthKind.KEEP_WARM, work=work, memory_bytes=int(a.draw.integers(1, 5)) * GIB, run=0
+        a.from_ms, LabelKind.KEEP_WARM, work=work, memory_bytes=int(a.draw.integers(1, 5)) * GIB, run=0
     )
 
 
@@ -160,27 +160,27 @@ def forgotten_service(a: Assignment) -> Stretches:
     busy = _service(a, min(quiet, a.to_ms))
     memory = int(busy["memory_bytes"][-1])
     return joined(
-        busy, stretch(quiet, TruthKind.FORGOTTEN_SERVICE, memory_bytes=memory, run=0), to_ms=a.to_ms
+        busy, stretch(quiet, LabelKind.FORGOTTEN_SERVICE, memory_bytes=memory, run=0), to_ms=a.to_ms
     )
 
 
 def zombie_memory(a: Assignment) -> Stretches:
     """A dead process's memory, still taken."""
     return stretch(
-        a.from_ms, TruthKind.ZOMBIE_MEMORY, memory_bytes=int(a.memory_bytes * a.draw.uniform(0.15, 0.8))
+        a.from_ms, LabelKind.ZOMBIE_MEMORY, memory_bytes=int(a.memory_bytes * a.draw.uniform(0.15, 0.8))
     )
 
 
 def stuck_counter(a: Assignment) -> Stretches:
     """100% from the driver, nothing on the GPU."""
     return stretch(
-        a.from_ms, TruthKind.STUCK_COUNTER, work=Work(sm=0.0, util=1.0, controller=0.0, jitter=0.0)
+        a.from_ms, LabelKind.STUCK_COUNTER, work=Work(sm=0.0, util=1.0, controller=0.0, jitter=0.0)
     )
 
 
 def lost(a: Assignment) -> Stretches:
     """Off the bus."""
-    return stretch(a.from_ms, TruthKind.LOST)
+    return stretch(a.from_ms, LabelKind.LOST)
 
 
 def _session(a: Assignment, begin_ms: int, end_ms: int, run: int, held: int) -> Stretches:
@@ -197,7 +197,7 @@ def _session(a: Assignment, begin_ms: int, end_ms: int, run: int, held: int) -> 
     work = Work(
         sm=a.draw.uniform(0.4, 0.8), util=0.9, controller=a.draw.uniform(0.1, 0.35), tensor=0.03, jitter=0.2
     )
-    session = TruthKind.NOTEBOOK_SESSION
+    session = LabelKind.NOTEBOOK_SESSION
     return joined(
         stretch(starts[0::2], session, memory_bytes=before, run=run),
         stretch(starts[1::2], session, work=work, memory_bytes=memory, run=run),
@@ -206,18 +206,18 @@ def _session(a: Assignment, begin_ms: int, end_ms: int, run: int, held: int) -> 
 
 
 def _started(
-    a: Assignment, start_minutes: tuple[int, int], kind: TruthKind, work: Work, memory_ratio: float
+    a: Assignment, start_minutes: tuple[int, int], kind: LabelKind, work: Work, memory_ratio: float
 ) -> Stretches:
     ready = a.from_ms + _minutes(a.draw, *start_minutes)
     return joined(
-        stretch(a.from_ms, TruthKind.STARTING_UP, memory_bytes=GIB // 2, run=0),
+        stretch(a.from_ms, LabelKind.STARTING_UP, memory_bytes=GIB // 2, run=0),
         stretch(ready, kind, work=work, memory_bytes=int(a.memory_bytes * memory_ratio), run=0),
         to_ms=a.to_ms,
     )
 
 
 def _crashed(a: Assignment, crash_ms: int) -> Stretches:
-    return joined(joined(batch(a), to_ms=crash_ms), stretch(crash_ms, TruthKind.HELD_EMPTY), to_ms=a.to_ms)
+    return joined(joined(batch(a), to_ms=crash_ms), stretch(crash_ms, LabelKind.HELD_EMPTY), to_ms=a.to_ms)
 
 
 def _service(a: Assignment, to_ms: int) -> Stretches:
@@ -227,7 +227,7 @@ def _service(a: Assignment, to_ms: int) -> Stretches:
     sm = a.draw.uniform(0.09, 0.16)
     work = Work(sm=sm, util=sm * 1.7, controller=sm * 0.5, occupancy=0.15, jitter=0.8)
     memory = int(a.memory_bytes * a.draw.uniform(0.25, 0.6))
-    rows = stretch(starts, TruthKind.INFERENCE, work=work, memory_bytes=memory, run=0)
+    rows = stretch(starts, LabelKind.INFERENCE, work=work, memory_bytes=memory, run=0)
     rows["duty"] = np.clip(0.25 + 0.45 * wave, 0.0, 1.0)
     return rows
 

@@ -23,7 +23,7 @@ from collector.simulated.register import begun, events, gaps, held, intruded, li
 from collector.simulated.signal import Played, Score, play, score
 from collector.simulated.source import SimulatedSource
 from collector.simulated.stretches import Stretches
-from collector.simulated.truth import Truth
+from collector.simulated.truth import Label
 
 PROCESS_STEP_MS = HOUR_MS
 """History looks at processes once an hour: they are dear to store and slow to change."""
@@ -86,7 +86,7 @@ class SimulatedCluster:
             yield self._day(day, end, window, step_ms, source)
             day = end
 
-    def truth(self, from_ms: int, to_ms: int) -> tuple[Truth, ...]:
+    def truth(self, from_ms: int, to_ms: int) -> tuple[Label, ...]:
         """What truly went on in ``[from_ms, to_ms)``, ordered by GPU and time; nothing is left out."""
         rows = [t for plan, mine in self._plans(from_ms, to_ms) for t in truths(plan, mine, from_ms, to_ms)]
         order = {board.gpu.uuid: place for place, board in enumerate(self.boards)}

@@ -15,7 +15,7 @@ from collector.simulated.noise import draw_from, key_of
 from collector.simulated.people import MINUTE_MS, Person, next_desk_ms, people_of
 from collector.simulated.roster import Card, Slot
 from collector.simulated.stretches import Stretches, chained, stretch
-from collector.simulated.truth import TruthKind
+from collector.simulated.truth import LabelKind
 
 SHORTEST_MS = 30 * MINUTE_MS
 """Nothing is begun in the last half hour before a reboot."""
@@ -73,7 +73,7 @@ def deal(table: Table) -> Iterator[tuple[PlannedJob | None, Stretches]]:
                 )
             )
             job = None if person is None else _job(table, card, person, at_ms, to_ms)
-            yield job, chained(filled, stretch(to_ms, TruthKind.FREE))
+            yield job, chained(filled, stretch(to_ms, LabelKind.FREE))
             at_ms = to_ms
 
 

@@ -15,7 +15,7 @@ from collector.simulated.hardware import GIB, NODES_A_CELL, Board
 from collector.simulated.noise import draw_from, key_of
 from collector.simulated.people import HOUR_MS, MINUTE_MS, people_of
 from collector.simulated.stretches import Stretches, Work, chained, stretch
-from collector.simulated.truth import TruthKind
+from collector.simulated.truth import LabelKind
 
 CHANCE = 0.5
 COMMAND = "python quick_test.py --device 5"
@@ -68,7 +68,7 @@ def _visit(
             tree=key,
         ),
         filled=chained(
-            stretch(span[0], TruthKind.INTRUDER, work=work, memory_bytes=memory, run=0),
-            stretch(span[1], TruthKind.FREE),
+            stretch(span[0], LabelKind.INTRUDER, work=work, memory_bytes=memory, run=0),
+            stretch(span[1], LabelKind.FREE),
         ),
     )

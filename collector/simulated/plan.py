@@ -18,7 +18,7 @@ from collector.simulated.noise import key_of
 from collector.simulated.people import DAY_MS, HOUR_MS, MINUTE_MS
 from collector.simulated.roster import slots_of
 from collector.simulated.stretches import Stretches, joined, stretch
-from collector.simulated.truth import TruthKind
+from collector.simulated.truth import LabelKind
 
 EPOCH_DAYS = 28
 EPOCH_MS = EPOCH_DAYS * DAY_MS
@@ -68,7 +68,7 @@ def plan_node(seed: int, node: int, epoch: int, boards: tuple[Board, ...]) -> No
     from_ms = _phase_ms(seed, node) + epoch * EPOCH_MS
     up_ms, to_ms = from_ms + MAINTENANCE_MS, from_ms + EPOCH_MS
     lane_gpus = lane_gpus_of(node, len(boards))
-    idle = [stretch(from_ms, TruthKind.MAINTENANCE), stretch(up_ms, TruthKind.FREE)]
+    idle = [stretch(from_ms, LabelKind.MAINTENANCE), stretch(up_ms, LabelKind.FREE)]
     rows: dict[int, list[Stretches]] = {lane: list(idle) for lane in range(len(lane_gpus))}
     jobs: list[PlannedJob] = []
     processes: list[PlannedProcess] = []

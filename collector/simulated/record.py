@@ -5,7 +5,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from collector.batch import SAMPLE_SCHEMA
-from collector.model import Gpu, GpuSample, Rung
+from collector.model import Basis, Gpu, GpuSample
 from collector.simulated.signal import Played
 
 
@@ -19,7 +19,7 @@ def table_of(played: Played, gpus: tuple[Gpu, ...], keep: npt.NDArray[np.bool_],
     ready: dict[str, pa.Array] = {
         "uuid": whose.cast(pa.string()),
         "width_ms": pa.array(np.full(count, width_ms, np.int32)),
-        "rung": pa.array(np.full(count, Rung.SM_ACTIVE, np.uint8)),
+        "rung": pa.array(np.full(count, Basis.SM_ACTIVE, np.uint8)),
     }
     arrays = [
         ready[field.name] if field.name in ready else _array(played, wanted, field, count)
@@ -36,7 +36,7 @@ def samples_of(played: Played, gpus: tuple[Gpu, ...], width_ms: int) -> tuple[Gp
         GpuSample(
             uuid=gpu.uuid,
             width_ms=width_ms,
-            rung=Rung.SM_ACTIVE,
+            rung=Basis.SM_ACTIVE,
             memory_total_bytes=gpu.memory_total_bytes,
             **dict(zip(names, row, strict=True)),
         )

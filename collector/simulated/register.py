@@ -14,7 +14,7 @@ from collector.model import Allocation, Event, Gap, Holder, Intrusion, Process
 from collector.simulated.hardware import Board
 from collector.simulated.plan import NodePlan, PlannedProcess
 from collector.simulated.stretches import Stretches
-from collector.simulated.truth import KINDS, Truth, TruthKind, findings_together
+from collector.simulated.truth import KINDS, Label, LabelKind, findings_together
 
 XID_OFF_THE_BUS = 79
 """NVIDIA's XID catalogue: "GPU has fallen off the bus"."""
@@ -72,7 +72,7 @@ def events(
     At a ``first_look`` a fall from before is told too, with its own time, while it lasts: whoever begins to
     look finds the GPU lost.
     """
-    for gpu, begin, end in _times_of(plan, TruthKind.LOST):
+    for gpu, begin, end in _times_of(plan, LabelKind.LOST):
         uuid = boards[gpu].gpu.uuid
         if from_ms < begin <= to_ms or (first_look and begin <= from_ms < end):
             yield Event(
@@ -86,7 +86,7 @@ def events(
 def gaps(plan: NodePlan, boards: tuple[Board, ...], source: str, from_ms: int, to_ms: int) -> Iterator[Gap]:
     """The node's reboots and its lost GPUs, clipped to the window."""
     node = boards[0].gpu.node
-    for gpu, begin, end in _times_of(plan, TruthKind.LOST):
+    for gpu, begin, end in _times_of(plan, LabelKind.LOST):
         low, high = max(begin, from_ms), min(end, to_ms)
         if low < high:
             yield Gap(
@@ -104,7 +104,7 @@ def gaps(plan: NodePlan, boards: tuple[Board, ...], source: str, from_ms: int, t
         )
 
 
-def truths(plan: NodePlan, boards: tuple[Board, ...], from_ms: int, to_ms: int) -> Iterator[Truth]:
+def truths(plan: NodePlan, boards: tuple[Board, ...], from_ms: int, to_ms: int) -> Iterator[Label]:
     """The labels of every GPU of the node in the window, in time order for each."""
     low, high = max(from_ms, plan.from_ms), min(to_ms, plan.to_ms)
     for gpu, board in enumerate(boards):
@@ -115,7 +115,7 @@ def truths(plan: NodePlan, boards: tuple[Board, ...], from_ms: int, to_ms: int) 
             together = findings_together(frozenset(kind for kind, _ in now))
             shown = [pair for pair in now if pair[1] is not None] or now[:1]
             for kind, holder in shown:
-                yield Truth(
+                yield Label(
                     uuid=board.gpu.uuid,
                     from_ms=begin,
                     to_ms=end,
@@ -125,7 +125,7 @@ def truths(plan: NodePlan, boards: tuple[Board, ...], from_ms: int, to_ms: int) 
                 )
 
 
-def _times_of(plan: NodePlan, kind: TruthKind) -> Iterator[tuple[int, int, int]]:
+def _times_of(plan: NodePlan, kind: LabelKind) -> Iterator[tuple[int, int, int]]:
     for rows, gpu in zip(plan.lanes, plan.lane_gpus, strict=True):
         for place in np.flatnonzero(rows["kind"] == KINDS.index(kind)):
             after = rows["start_ms"][place + 1] if place + 1 < len(rows) else plan.to_ms
@@ -138,7 +138,7 @@ def _cuts(rows: Stretches, from_ms: int, to_ms: int) -> set[int]:
     return {int(start) for start in starts[(starts > from_ms) & (starts < to_ms)]}
 
 
-def _at(plan: NodePlan, rows: Stretches, at_ms: int) -> tuple[TruthKind, Holder | None]:
+def _at(plan: NodePlan, rows: Stretches, at_ms: int) -> tuple[LabelKind, Holder | None]:
     row = rows[int(np.searchsorted(rows["start_ms"], at_ms, side="right")) - 1]
     holder = plan.jobs[int(row["job"])].holder if row["job"] >= 0 else None
     return KINDS[int(row["kind"])], holder

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collector.simulated.noise import Ints
-from collector.simulated.truth import KINDS, TruthKind
+from collector.simulated.truth import KINDS, LabelKind
 
 STRETCH = np.dtype(
     [
@@ -56,7 +56,7 @@ STILL = Work(sm=0.0, util=0.0, controller=0.0, occupancy=0.0, jitter=0.0)
 
 def stretch(
     starts_ms: int | Ints,
-    kind: TruthKind,
+    kind: LabelKind,
     *,
     work: Work = STILL,
     memory_bytes: int | Ints = 0,

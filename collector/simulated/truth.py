@@ -23,7 +23,7 @@ class FindingKind(StrEnum):
     INTRUDER = "intruder"
 
 
-class TruthKind(StrEnum):
+class LabelKind(StrEnum):
     """What is truly going on with a GPU, for as long as it goes on."""
 
     FREE = "free"
@@ -50,7 +50,7 @@ class TruthKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Truth:
+class Label:
     """One GPU's truth about one holder in ``[from_ms, to_ms)``, clipped to the window that was asked for.
 
     ``holder`` is ``None`` when nobody holds the GPU. A GPU that two holders share has a row for each; there
@@ -91,50 +91,50 @@ class Truth:
     uuid: GpuUuid
     from_ms: int
     to_ms: int
-    kind: TruthKind
+    kind: LabelKind
     holder: Holder | None
     findings: frozenset[FindingKind]
 
 
-KINDS: tuple[TruthKind, ...] = tuple(TruthKind)
+KINDS: tuple[LabelKind, ...] = tuple(LabelKind)
 """All kinds in a fixed order: a stretch stores a kind as its place in here."""
 
-MEASURED_BY_NOBODY = frozenset({TruthKind.LOST, TruthKind.MAINTENANCE})
+MEASURED_BY_NOBODY = frozenset({LabelKind.LOST, LabelKind.MAINTENANCE})
 """Kinds during which a GPU yields no sample."""
 
 HELD_BY_NOBODY = frozenset(
-    {TruthKind.FREE, TruthKind.ZOMBIE_MEMORY, TruthKind.STUCK_COUNTER, TruthKind.LOST, TruthKind.MAINTENANCE}
+    {LabelKind.FREE, LabelKind.ZOMBIE_MEMORY, LabelKind.STUCK_COUNTER, LabelKind.LOST, LabelKind.MAINTENANCE}
 )
 """Kinds that belong to the machine, not to a job."""
 
-_FINDINGS: dict[TruthKind, frozenset[FindingKind]] = {
-    TruthKind.NOTEBOOK_AWAY: frozenset({FindingKind.HELD_IDLE}),
-    TruthKind.SMALL_MODEL: frozenset({FindingKind.LOW_SATURATION}),
-    TruthKind.BETWEEN_RUNS: frozenset({FindingKind.HELD_IDLE}),
-    TruthKind.BETWEEN_RUNS_EMPTY: frozenset({FindingKind.ALLOCATED_EMPTY}),
-    TruthKind.TENSORFLOW_HOG: frozenset({FindingKind.MEMORY_HOG, FindingKind.LOW_SATURATION}),
-    TruthKind.HELD_EMPTY: frozenset({FindingKind.ALLOCATED_EMPTY}),
-    TruthKind.KEEP_WARM: frozenset({FindingKind.LOW_SATURATION}),
-    TruthKind.INFERENCE: frozenset({FindingKind.LOW_SATURATION}),
-    TruthKind.FORGOTTEN_SERVICE: frozenset({FindingKind.HELD_IDLE}),
-    TruthKind.ZOMBIE_MEMORY: frozenset({FindingKind.ZOMBIE_MEMORY}),
-    TruthKind.STUCK_COUNTER: frozenset({FindingKind.SUSPECT_COUNTERS}),
-    TruthKind.LOST: frozenset({FindingKind.FALLING_GPU}),
-    TruthKind.INTRUDER: frozenset({FindingKind.INTRUDER}),
+_FINDINGS: dict[LabelKind, frozenset[FindingKind]] = {
+    LabelKind.NOTEBOOK_AWAY: frozenset({FindingKind.HELD_IDLE}),
+    LabelKind.SMALL_MODEL: frozenset({FindingKind.LOW_SATURATION}),
+    LabelKind.BETWEEN_RUNS: frozenset({FindingKind.HELD_IDLE}),
+    LabelKind.BETWEEN_RUNS_EMPTY: frozenset({FindingKind.ALLOCATED_EMPTY}),
+    LabelKind.TENSORFLOW_HOG: frozenset({FindingKind.MEMORY_HOG, FindingKind.LOW_SATURATION}),
+    LabelKind.HELD_EMPTY: frozenset({FindingKind.ALLOCATED_EMPTY}),
+    LabelKind.KEEP_WARM: frozenset({FindingKind.LOW_SATURATION}),
+    LabelKind.INFERENCE: frozenset({FindingKind.LOW_SATURATION}),
+    LabelKind.FORGOTTEN_SERVICE: frozenset({FindingKind.HELD_IDLE}),
+    LabelKind.ZOMBIE_MEMORY: frozenset({FindingKind.ZOMBIE_MEMORY}),
+    LabelKind.STUCK_COUNTER: frozenset({FindingKind.SUSPECT_COUNTERS}),
+    LabelKind.LOST: frozenset({FindingKind.FALLING_GPU}),
+    LabelKind.INTRUDER: frozenset({FindingKind.INTRUDER}),
 }
 
 
-def findings_of(kind: TruthKind) -> frozenset[FindingKind]:
+def findings_of(kind: LabelKind) -> frozenset[FindingKind]:
     """The finding kinds truly present while ``kind`` lasts; none for good use."""
     return _FINDINGS.get(kind, frozenset())
 
 
-def findings_together(kinds: frozenset[TruthKind]) -> frozenset[FindingKind]:
+def findings_together(kinds: frozenset[LabelKind]) -> frozenset[FindingKind]:
     """The findings of a GPU on which ``kinds`` go on at the same time: only what all holders show.
 
     What a GPU with an intruder on it does is nobody's in particular: only the intruder is found.
     """
-    if TruthKind.INTRUDER in kinds:
-        return findings_of(TruthKind.INTRUDER)
-    shown = [findings_of(kind) for kind in kinds if kind is not TruthKind.FREE]
+    if LabelKind.INTRUDER in kinds:
+        return findings_of(LabelKind.INTRUDER)
+    shown = [findings_of(kind) for kind in kinds if kind is not LabelKind.FREE]
     return frozenset.intersection(*shown) if shown else frozenset()

@@ -19,7 +19,7 @@ from collector.model import Gap, Tick
 from collector.store import history as history_rows
 from collector.store import judgements, ledger_inputs, ticks
 from collector.store.connection import Limits, connect, transaction
-from collector.store.doubts import DoubtBook, read_doubts, write_doubts
+from collector.store.doubts import AttributionConflicts, read_doubts, write_doubts
 from collector.store.errors import StoreClosed, StoreMissing, StoreUnwritable, translated
 from collector.store.export import ExportBounds, Exported, Format, export
 from collector.store.file_size import FileSize, file_size
@@ -42,8 +42,8 @@ from collector.store.sealing import (
     seal_day,
     sweep,
 )
-from collector.store.standing import StandingBook, write_standings
-from collector.store.together import Together
+from collector.store.standing import InstalledGpus, write_standings
+from collector.store.together import GroupCommit
 
 __all__ = ["FileSize", "Limits", "Store", "open_read_only", "open_store"]
 
@@ -97,7 +97,7 @@ class Store:
         self._lost = False
         self._closed = False
         self._chores = threading.Lock()
-        self._together = Together(self.writing)
+        self._together = GroupCommit(self.writing)
         self._reading = threading.Lock()
         self._readers: WeakSet[duckdb.DuckDBPyConnection] = WeakSet()
         with ExitStack() as undo:
@@ -318,9 +318,9 @@ class Store:
     def _remember(self) -> None:
         """Learn from the file where things stand."""
         self._live = ticks.read_live(self._connection)
-        self._standings = StandingBook()
+        self._standings = InstalledGpus()
         self._doubts = (
-            DoubtBook(intruding=frozenset(), unread=frozenset(), looked_ms=None)
+            AttributionConflicts(intruding=frozenset(), unread=frozenset(), looked_ms=None)
             if self.read_only
             else read_doubts(self._connection, self._live.ticked_ms)
         )

@@ -23,7 +23,7 @@ Unread = tuple[int, str]
 
 
 @dataclass(slots=True, kw_only=True)
-class DoubtBook:
+class AttributionConflicts:
     """The open intervals, and the last tick at which anybody looked (UTC ms)."""
 
     intruding: frozenset[Intruding]
@@ -31,13 +31,13 @@ class DoubtBook:
     looked_ms: int | None
 
 
-def read_doubts(connection: duckdb.DuckDBPyConnection, looked_ms: int | None) -> DoubtBook:
+def read_doubts(connection: duckdb.DuckDBPyConnection, looked_ms: int | None) -> AttributionConflicts:
     """The open intervals that the store has; ``looked_ms`` is its last tick."""
     intruding = connection.execute("SELECT gpu_id, process_id FROM intrusions WHERE to_ts IS NULL").fetchall()
     unread = connection.execute(
         "SELECT process_id, reason FROM unclear_claims WHERE to_ts IS NULL"
     ).fetchall()
-    return DoubtBook(
+    return AttributionConflicts(
         intruding=frozenset((row[0], row[1]) for row in intruding),
         unread=frozenset((row[0], row[1]) for row in unread),
         looked_ms=looked_ms,
@@ -45,7 +45,7 @@ def read_doubts(connection: duckdb.DuckDBPyConnection, looked_ms: int | None) ->
 
 
 def write_doubts(
-    connection: duckdb.DuckDBPyConnection, registry: Registry, book: DoubtBook, tick: Tick
+    connection: duckdb.DuckDBPyConnection, registry: Registry, book: AttributionConflicts, tick: Tick
 ) -> None:
     """Open and close what the tick changes; a tick at which nobody looked changes nothing."""
     if tick.allocations is None:

@@ -17,7 +17,7 @@ _Key = tuple[str, str | None, int | None, str]
 
 
 @dataclass(slots=True, kw_only=True)
-class GapBook:
+class GapStore:
     """The gaps that may still go on, and when each source last ticked."""
 
     last_ticks: dict[str, int]
@@ -36,7 +36,7 @@ def stopped_gaps(last_ticks: Mapping[str, int], *, at_ms: int, width_ms: int) ->
     )
 
 
-def gaps_of(tick: Tick, book: GapBook) -> tuple[Gap, ...]:
+def gaps_of(tick: Tick, book: GapStore) -> tuple[Gap, ...]:
     """All gaps that the tick brings: told ones, unreadable sources, and what the restart left."""
     started = {
         o.source: book.last_ticks[o.source] for o in tick.outcomes if _first_since_open(o.source, book)
@@ -58,7 +58,7 @@ def gaps_of(tick: Tick, book: GapBook) -> tuple[Gap, ...]:
 
 
 def write_gaps(
-    connection: duckdb.DuckDBPyConnection, gaps: Iterable[Gap], gpu_ids: Mapping[str, int], book: GapBook
+    connection: duckdb.DuckDBPyConnection, gaps: Iterable[Gap], gpu_ids: Mapping[str, int], book: GapStore
 ) -> None:
     """Add gaps, or lengthen those that go on, in the caller's transaction."""
     for gap in gaps:
@@ -77,7 +77,7 @@ def write_gaps(
         book.open[key] = (gap.from_ms, gap.to_ms)
 
 
-def note_ticks(tick: Tick, book: GapBook) -> None:
+def note_ticks(tick: Tick, book: GapStore) -> None:
     """Remember that these sources have ticked, and forget gaps that ended a while ago."""
     for outcome in tick.outcomes:
         book.last_ticks[outcome.source] = tick.at_ms
@@ -86,5 +86,5 @@ def note_ticks(tick: Tick, book: GapBook) -> None:
     book.open = {key: span for key, span in book.open.items() if span[1] >= horizon_ms}
 
 
-def _first_since_open(source: str, book: GapBook) -> bool:
+def _first_since_open(source: str, book: GapStore) -> bool:
     return source in book.last_ticks and source not in book.fresh

@@ -75,7 +75,7 @@ Change = Listed | Unlisted | Gone
 
 
 @dataclass(slots=True, kw_only=True)
-class StandingBook:
+class InstalledGpus:
     """Every GPU's standing as it is in the store, and when it was last looked at."""
 
     checked_ms: int | None = None
@@ -102,7 +102,7 @@ def changes(standings: Iterable[Standing], tick: Tick) -> Iterator[Change]:
 
 
 def write_standings(
-    connection: duckdb.DuckDBPyConnection, known: int, book: StandingBook, tick: Tick
+    connection: duckdb.DuckDBPyConnection, known: int, book: InstalledGpus, tick: Tick
 ) -> None:
     """Note what the tick changes, every CHECK_MS; ``known`` is how many GPUs the store has."""
     if book.checked_ms is not None and 0 <= tick.at_ms - book.checked_ms < CHECK_MS:
@@ -174,7 +174,7 @@ def _read(connection: duckdb.DuckDBPyConnection) -> dict[str, Standing]:
 
 
 def _write_sources(
-    connection: duckdb.DuckDBPyConnection, book: StandingBook, listed: Mapping[GpuUuid, str]
+    connection: duckdb.DuckDBPyConnection, book: InstalledGpus, listed: Mapping[GpuUuid, str]
 ) -> None:
     """Note who names each GPU now: a past was imported by another source than the one that goes on."""
     moved: defaultdict[str, list[str]] = defaultdict(list)

@@ -25,7 +25,7 @@ from collector.store.allocations import (
     write_change,
 )
 from collector.store.columns import MAX_SMALLINT, RATIO_SCALE, stored_rows
-from collector.store.gaps import GapBook, gaps_of, note_ticks, write_gaps
+from collector.store.gaps import GapStore, gaps_of, note_ticks, write_gaps
 from collector.store.latest import Newest, Times, ends_by, follow, grown, read_newest, stored_ends
 from collector.store.origin import OriginMark, claim, read_mark
 from collector.store.registry import Registry
@@ -60,7 +60,7 @@ class Live:
     """When each GPU's last stored sample ended; ahead of ``newest`` until the tick is written, and after the
     clock was set back until it is there again."""
     widest_ms: int
-    book: GapBook
+    book: GapStore
     origin: OriginMark
     withheld: Open = field(default_factory=dict)
     said: Said | None = None
@@ -92,7 +92,7 @@ def read_live(connection: duckdb.DuckDBPyConnection) -> Live:
         newest=newest,
         newest_ms=stored_ends(connection, newest),
         widest_ms=_widest_ms(connection),
-        book=GapBook(last_ticks=last_ticks),
+        book=GapStore(last_ticks=last_ticks),
         origin=read_mark(connection),
         withheld=read_withheld(connection),
     )

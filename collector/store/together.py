@@ -19,7 +19,7 @@ Writing = Callable[[str], AbstractContextManager[duckdb.DuckDBPyConnection]]
 CROWD = "writing what several asked for at once"
 
 
-class Together:
+class GroupCommit:
     """Changes of one store. Safe from any thread that is not in a transaction."""
 
     def __init__(self, writing: Writing) -> None:

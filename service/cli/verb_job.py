@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.padding import Padding
 
-from collector.model import Rung
+from collector.model import Basis
 from service.cli import words
 from service.cli.asking import asked
 from service.cli.job_words import job_id
@@ -91,7 +91,7 @@ def _draw(
         screen.print(f"  {_energy(row)}", style="bright_black")
     screen.print(table(COLUMNS, [_line(each) for each in gpus]))
     screen.print("utilization is of the time that was measured, hours are of all time", style="bright_black")
-    if any(each["rung"] == Rung.GPU_UTILIZATION for each in gpus):
+    if any(each["rung"] == Basis.GPU_UTILIZATION for each in gpus):
         screen.print(
             "used and utilization marked ≤ are GPU utilization: an upper bound", style="bright_black"
         )
@@ -127,7 +127,7 @@ def _when(row: dict[str, Any], start: datetime) -> str:
 
 
 def _line(row: dict[str, Any]) -> tuple[str, ...]:
-    bound = "≤" if row["rung"] == Rung.GPU_UTILIZATION else ""
+    bound = "≤" if row["rung"] == Basis.GPU_UTILIZATION else ""
     return (
         place(row),
         words.hours(row["gpu_hours"]),

@@ -14,6 +14,7 @@ from advisor.steps import Action
 from collector.batch import HeldInterval, History, to_table
 from collector.model import (
     Allocation,
+    Basis,
     ClaimSource,
     Gpu,
     GpuSample,
@@ -21,7 +22,6 @@ from collector.model import (
     Holder,
     JobId,
     NodeName,
-    Rung,
 )
 from collector.store.database import Store
 from tests.analytics.world import GIB, MINUTE_MS, NOON_MS
@@ -95,7 +95,7 @@ def sample(uuid: GpuUuid, at: int, busy: Sequence[Span], held: Sequence[Held], s
         uuid=uuid,
         at_ms=start_ms + at * MINUTE_MS,
         width_ms=MINUTE_MS,
-        rung=Rung.SM_ACTIVE,
+        rung=Basis.SM_ACTIVE,
         utilization_ratio=level,
         sm_active_ratio=level,
         memory_used_bytes=20 * GIB if there else 0,

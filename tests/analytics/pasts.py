@@ -3,7 +3,7 @@
 from typing import Any
 
 from analytics.model import BIN_MS, Bins, Claim, GpuPast
-from collector.model import GpuUuid, Holder, JobId, JobKind, NodeName, Rung
+from collector.model import Basis, GpuUuid, Holder, JobId, JobKind, NodeName
 
 NOON_MS = 1_793_188_800_000
 HOUR_MS = 3_600_000
@@ -72,7 +72,7 @@ def past(*claims: Claim, **changes: Any) -> GpuPast:
         "idle_power_mw": 60_000,
         "newest_ms": NOON_MS,
         "newest_width_ms": TICK_MS,
-        "rung": Rung.SM_ACTIVE,
+        "rung": Basis.SM_ACTIVE,
         "bins": bins(),
         "claims": claims,
     }

@@ -10,7 +10,7 @@ from analytics.model import FindingKind, PatternKind
 from analytics.query import run
 from analytics.thresholds import Thresholds
 from collector.simulated.cluster import SimulatedCluster
-from collector.simulated.truth import TruthKind
+from collector.simulated.truth import LabelKind
 from collector.store.database import Store
 from collector.store.judgements import Judgement
 from tests.analytics.world import A0, B0, END_MS, MINUTE_MS, NOON, ONE_MS, fill
@@ -88,7 +88,7 @@ def test_silence_of_all_is_unknown_for_all(store: Store) -> None:
 def test_simulated_node_is_judged_as_its_people_know_it(tmp_path: Path) -> None:
     cluster = SimulatedCluster(seed=3, nodes=2)
     truth = cluster.truth(START_MS, START_MS + 2 * DAY_MS)
-    assert any(row.kind is TruthKind.STARTING_UP for row in truth)
+    assert any(row.kind is LabelKind.STARTING_UP for row in truth)
     old = {row.holder for row in truth if row.from_ms == START_MS and row.holder is not None}
     with open_store(tmp_path / "fallow.duckdb") as sim, sim.reader() as reader:
         for history in cluster.history(START_MS, START_MS + 2 * DAY_MS, 10_000):

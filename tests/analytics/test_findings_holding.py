@@ -7,7 +7,7 @@ import pytest
 from analytics.findings import judge
 from analytics.model import Finding, FindingKind, GpuPast, Rhythm, Verdict
 from analytics.thresholds import Thresholds
-from collector.model import JobKind, Rung
+from collector.model import Basis, JobKind
 from tests.analytics.pasts import (
     BINS,
     GIB,
@@ -114,9 +114,9 @@ def test_idle_on_the_best_rung_alone_is_not_enough() -> None:
 
 
 def test_lowest_rung_is_called_an_upper_bound() -> None:
-    finding = only(judged(past(claim(), rung=Rung.GPU_UTILIZATION)))
+    finding = only(judged(past(claim(), rung=Basis.GPU_UTILIZATION)))
     assert "upper bound" in finding.sentence
-    assert finding.rung is Rung.GPU_UTILIZATION
+    assert finding.rung is Basis.GPU_UTILIZATION
 
 
 def test_held_for_less_than_the_window_is_not_judged() -> None:

@@ -7,7 +7,7 @@ import pytest
 from analytics.findings import judge
 from analytics.model import Finding, FindingKind, GpuPast, Onset, Rhythm, Verdict
 from analytics.thresholds import Thresholds
-from collector.model import JobKind, Rung
+from collector.model import Basis, JobKind
 from tests.analytics.pasts import (
     BINS,
     GIB,
@@ -85,7 +85,7 @@ def test_keeping_a_gpu_warm_is_seen_through_where_sm_active_is_measured() -> Non
 
 
 def test_without_sm_active_a_warm_gpu_cannot_be_told_from_a_busy_one() -> None:
-    blind = past(claim(), rung=Rung.GPU_UTILIZATION, bins=bins(utilization=0.8))
+    blind = past(claim(), rung=Basis.GPU_UTILIZATION, bins=bins(utilization=0.8))
     assert judged(blind) == Verdict()
 
 

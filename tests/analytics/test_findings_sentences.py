@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from analytics.findings import judge
 from analytics.model import Claim, FindingKind, GpuPast, Rhythm
 from analytics.thresholds import Thresholds
-from collector.model import JobKind, Rung
+from collector.model import Basis, JobKind
 from tests.analytics.pasts import BINS, GIB, HOUR_MS, MINUTE_MS, NOON_MS, TICK_MS, bins, claim, past, then
 
 T = Thresholds()
@@ -76,7 +76,7 @@ def pasts(draw: st.DrawFn) -> GpuPast:
     return past(
         *draw(st.lists(claims(), max_size=2)),
         bins=measured,
-        rung=draw(st.sampled_from([Rung.GPU_UTILIZATION, Rung.SM_ACTIVE])),
+        rung=draw(st.sampled_from([Basis.GPU_UTILIZATION, Basis.SM_ACTIVE])),
         memory_lowest_bytes=draw(st.sampled_from([None, 0, GIB // 2])),
     )
 

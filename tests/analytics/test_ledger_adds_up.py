@@ -16,13 +16,13 @@ from analytics.query import Connection, run
 from collector.batch import HeldInterval, History, to_table
 from collector.model import (
     Allocation,
+    Basis,
     Gpu,
     GpuSample,
     GpuUuid,
     Holder,
     JobId,
     NodeName,
-    Rung,
 )
 from collector.store.statements import statement
 from tests.stores import open_store
@@ -119,7 +119,7 @@ def _history(number: int, story: Story) -> History:
             uuid=_uuid(number),
             at_ms=end,
             width_ms=width,
-            rung=Rung.UNKNOWN if level is None else Rung.SM_ACTIVE,
+            rung=Basis.UNKNOWN if level is None else Basis.SM_ACTIVE,
             utilization_ratio=level,
             gpu_utilization_ratio=level,
             memory_used_bytes=(5 << 30) if number else None,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from analytics.query import Connection, catalogue, run
 from collector.batch import HeldInterval, History, to_table
-from collector.model import Allocation, Gpu, GpuSample, GpuUuid, Holder, JobId, NodeName, Rung
+from collector.model import Allocation, Basis, Gpu, GpuSample, GpuUuid, Holder, JobId, NodeName
 from collector.store.database import Store
 from tests.stores import open_store
 
@@ -36,7 +36,7 @@ def past(number: int, levels: list[float | None], width_ms: int, hole: tuple[int
             uuid=uuid(number),
             at_ms=end,
             width_ms=width_ms,
-            rung=Rung.UNKNOWN if level is None else Rung.SM_ACTIVE,
+            rung=Basis.UNKNOWN if level is None else Basis.SM_ACTIVE,
             utilization_ratio=level,
             gpu_utilization_ratio=level,
             memory_used_bytes=5 << 30,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from analytics.query import run
 from collector.model import (
+    Basis,
     Gpu,
     GpuSample,
     GpuUuid,
@@ -13,7 +14,6 @@ from collector.model import (
     ProcessKey,
     ProcessSample,
     Reading,
-    Rung,
     Tick,
 )
 from tests.stores import open_store
@@ -26,7 +26,7 @@ SAMPLE = GpuSample(
     at_ms=AT_MS,
     width_ms=10_000,
     utilization_ratio=0.5,
-    rung=Rung.SM_ACTIVE,
+    rung=Basis.SM_ACTIVE,
     process_count=1,
     flags=("uses-by-mps-server",),
 )

@@ -7,7 +7,7 @@ import pytest
 
 from analytics.query import run
 from collector.batch import HeldInterval, History, to_table
-from collector.model import Allocation, ClaimSource, Gpu, GpuSample, GpuUuid, Holder, JobId, NodeName, Rung
+from collector.model import Allocation, Basis, ClaimSource, Gpu, GpuSample, GpuUuid, Holder, JobId, NodeName
 from tests.stores import open_store
 
 START_MS = int(datetime(2026, 11, 1, 12, tzinfo=UTC).timestamp() * 1000)
@@ -32,7 +32,7 @@ def arrivals(folder: Path, memory: list[int | None], counts: list[int | None], b
                         uuid=UUID,
                         at_ms=START_MS + (n + 1) * STEP_MS,
                         width_ms=STEP_MS,
-                        rung=Rung.GPU_UTILIZATION,
+                        rung=Basis.GPU_UTILIZATION,
                         utilization_ratio=busy if n >= HOLD_FROM else 0.0,
                         memory_used_bytes=memory[n % len(memory)] if n >= HOLD_FROM else memory[0],
                         process_count=counts[n % len(counts)] if n >= HOLD_FROM else counts[0],

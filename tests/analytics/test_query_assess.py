@@ -9,7 +9,7 @@ from analytics.model import FindingKind
 from analytics.query import run
 from analytics.thresholds import Thresholds
 from collector.batch import History, to_table
-from collector.model import Event, Gap, Gpu, GpuSample, GpuUuid, NodeName, Rung
+from collector.model import Basis, Event, Gap, Gpu, GpuSample, GpuUuid, NodeName
 from tests.analytics.conftest import Ask
 from tests.analytics.world import END_MS, GIB, MINUTE_MS, NOON_MS, ONE_MS, TWO_MS
 from tests.stores import open_store
@@ -136,7 +136,7 @@ def test_gpu_off_the_bus_is_found_until_it_returns(tmp_path: Path) -> None:
             uuid=gpu.uuid,
             at_ms=at_ms,
             width_ms=MINUTE_MS,
-            rung=Rung.SM_ACTIVE,
+            rung=Basis.SM_ACTIVE,
             utilization_ratio=0.0,
             memory_used_bytes=GIB // 2,
             process_count=0,

@@ -8,7 +8,7 @@ import pytest
 
 from analytics.query import run
 from collector.batch import History, to_table
-from collector.model import GpuSample, Rung
+from collector.model import Basis, GpuSample
 from collector.store.judgements import Judgement
 from tests.analytics.conftest import Ask
 from tests.analytics.world import A0, END_MS, GIB, NOON, ONE, TWO, WINDOW, fill
@@ -173,7 +173,7 @@ def test_activity(ask: Ask) -> None:
 
 def test_what_was_measured_too_long_ago_is_not_shown_as_measured_now(tmp_path: Path) -> None:
     later = END_MS + 300_000
-    sample = GpuSample(uuid=A0, at_ms=later, width_ms=60_000, rung=Rung.SM_ACTIVE, utilization_ratio=0.5)
+    sample = GpuSample(uuid=A0, at_ms=later, width_ms=60_000, rung=Basis.SM_ACTIVE, utilization_ratio=0.5)
     with fill(tmp_path) as store:
         store.write_history(History(source="hand", gpus=(), samples=to_table([sample])))
         with store.reader() as reader:

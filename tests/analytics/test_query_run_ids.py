@@ -10,6 +10,7 @@ import pytest
 from analytics.query import run
 from collector.model import (
     Allocation,
+    Basis,
     Gpu,
     GpuSample,
     GpuUuid,
@@ -20,7 +21,6 @@ from collector.model import (
     ProcessKey,
     ProcessSample,
     Reading,
-    Rung,
     Tick,
 )
 from collector.store.database import Store
@@ -40,7 +40,9 @@ def process(pid: int, environment: dict[str, str]) -> Process:
 
 
 def tick(store: Store, at_ms: int, owned: dict[Process, Holder]) -> None:
-    samples = (GpuSample(uuid=GPU, at_ms=at_ms, width_ms=10_000, rung=Rung.SM_ACTIVE, utilization_ratio=0.5),)
+    samples = (
+        GpuSample(uuid=GPU, at_ms=at_ms, width_ms=10_000, rung=Basis.SM_ACTIVE, utilization_ratio=0.5),
+    )
     reading = Reading(
         source="hand",
         at_ms=at_ms,

@@ -8,7 +8,7 @@ from analytics.assess import assess
 from analytics.model import FindingKind
 from analytics.thresholds import Thresholds
 from collector.batch import HeldInterval, History, to_table
-from collector.model import Allocation, ClaimSource, Gpu, GpuSample, GpuUuid, Holder, JobId, NodeName, Rung
+from collector.model import Allocation, Basis, ClaimSource, Gpu, GpuSample, GpuUuid, Holder, JobId, NodeName
 from tests.stores import open_store
 
 START_MS, STEP_MS = 1_793_145_600_000, 30_000
@@ -29,7 +29,7 @@ def test_a_wait_in_a_collective_is_judged_by_the_day(tmp_path: Path, good: float
                         uuid=UUID,
                         at_ms=START_MS + (n + 1) * STEP_MS,
                         width_ms=STEP_MS,
-                        rung=Rung.SM_ACTIVE,
+                        rung=Basis.SM_ACTIVE,
                         utilization_ratio=good if n < waits_from else 0.04,
                         sm_active_ratio=good if n < waits_from else 0.04,
                         gpu_utilization_ratio=0.98,

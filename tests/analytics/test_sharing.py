@@ -14,6 +14,7 @@ from analytics.thresholds import Thresholds
 from collector.batch import HeldInterval, History, IntrudedInterval, to_table
 from collector.model import (
     Allocation,
+    Basis,
     ClaimSource,
     Gpu,
     GpuSample,
@@ -26,7 +27,6 @@ from collector.model import (
     Process,
     ProcessKey,
     ProcessSample,
-    Rung,
 )
 from collector.store.database import Store
 from tests.analytics.pasts import bins
@@ -62,7 +62,7 @@ def fill(
                     uuid=UUID,
                     at_ms=at_ms,
                     width_ms=STEP_MS,
-                    rung=Rung.SM_ACTIVE,
+                    rung=Basis.SM_ACTIVE,
                     utilization_ratio=0.8,
                     sm_active_ratio=0.8,
                     gpu_utilization_ratio=0.95,
@@ -136,7 +136,7 @@ def intrude(store: Store, user: str | None, own_use: float | None, level: float 
                     uuid=UUID,
                     at_ms=at_ms,
                     width_ms=STEP_MS,
-                    rung=Rung.SM_ACTIVE,
+                    rung=Basis.SM_ACTIVE,
                     utilization_ratio=level if at_ms > came_ms else 0.0,
                     sm_active_ratio=level if at_ms > came_ms else 0.0,
                     gpu_utilization_ratio=level if at_ms > came_ms else 0.0,

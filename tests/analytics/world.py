@@ -18,6 +18,7 @@ from pathlib import Path
 from collector.batch import HeldInterval, History, to_table
 from collector.model import (
     Allocation,
+    Basis,
     ClaimSource,
     Event,
     Gap,
@@ -31,7 +32,6 @@ from collector.model import (
     Process,
     ProcessKey,
     ProcessSample,
-    Rung,
 )
 from collector.store.database import Store
 from tests.stores import open_store
@@ -136,7 +136,7 @@ def _sample(
         uuid=uuid,
         at_ms=at_ms,
         width_ms=MINUTE_MS,
-        rung=Rung.SM_ACTIVE,
+        rung=Basis.SM_ACTIVE,
         utilization_ratio=level,
         gpu_utilization_ratio=min(1.0, level + 0.1) if level else 0.0,
         sm_active_ratio=level,

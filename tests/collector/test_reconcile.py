@@ -10,6 +10,7 @@ from collector.dcgm.vocabulary import is_known
 from collector.loop import Loop, LoopDependencies, Timing
 from collector.model import (
     Allocation,
+    Basis,
     ClaimSource,
     Event,
     Gap,
@@ -21,7 +22,6 @@ from collector.model import (
     MigPlace,
     NodeName,
     Reading,
-    Rung,
     Tick,
     Unavailable,
 )
@@ -73,7 +73,7 @@ def dcgm(**changes: object) -> Reading:
                 uuid=CALLED,
                 at_ms=AT,
                 width_ms=30_000,
-                rung=Rung.GRAPHICS_ACTIVE,
+                rung=Basis.GRAPHICS_ACTIVE,
                 utilization_ratio=0.4,
                 graphics_active_ratio=0.4,
                 memory_used_bytes=90,
@@ -110,25 +110,27 @@ def test_what_nvml_could_not_measure_is_filled_in_and_what_it_did_stays() -> Non
     for order in ((nvml(), dcgm()), (dcgm(), nvml())):
         rows = {sample.uuid: sample for reading in both(*order) for sample in reading.samples}
         part = rows[PART]
-        assert (part.rung, part.utilization_ratio) == (Rung.GRAPHICS_ACTIVE, 0.4)
+        assert (part.rung, part.utilization_ratio) == (Basis.GRAPHICS_ACTIVE, 0.4)
         assert (part.memory_used_bytes, part.process_count, part.width_ms) == (100, 1, 10_000)
         assert (rows[BOARD].power_mw, rows[BOARD].temperature_c) == (50_000, 40)
 
 
 def test_a_utilization_that_was_measured_is_not_mixed_with_another_rung() -> None:
-    busy = GpuSample(uuid=BOARD, at_ms=AT, width_ms=10_000, rung=Rung.GPU_UTILIZATION, utilization_ratio=0.97)
+    busy = GpuSample(
+        uuid=BOARD, at_ms=AT, width_ms=10_000, rung=Basis.GPU_UTILIZATION, utilization_ratio=0.97
+    )
     other = GpuSample(
         uuid=BOARD,
         at_ms=AT,
         width_ms=30_000,
-        rung=Rung.SM_ACTIVE,
+        rung=Basis.SM_ACTIVE,
         utilization_ratio=0.3,
         sm_active_ratio=0.3,
     )
     (first, _) = both(nvml(samples=(busy,)), dcgm(samples=(other,)))
     (sample,) = first.samples
     assert (sample.rung, sample.utilization_ratio, sample.sm_active_ratio) == (
-        Rung.GPU_UTILIZATION,
+        Basis.GPU_UTILIZATION,
         0.97,
         0.3,
     )

@@ -18,6 +18,7 @@ from advisor.model import ActionClass
 from advisor.steps import Pause
 from collector.model import (
     Allocation,
+    Basis,
     Gpu,
     GpuSample,
     Holder,
@@ -26,7 +27,6 @@ from collector.model import (
     ProcessKey,
     ProcessSample,
     Reading,
-    Rung,
     Tick,
 )
 from collector.store.database import Store
@@ -122,7 +122,7 @@ def says(store: Store, at_ms: int) -> None:
         at_ms=at_ms,
         gpus=(Gpu(uuid=C, node=NODE, index=2, model="H100"),),
         samples=(
-            GpuSample(uuid=C, at_ms=at_ms, width_ms=10_000, rung=Rung.SM_ACTIVE, utilization_ratio=0.8),
+            GpuSample(uuid=C, at_ms=at_ms, width_ms=10_000, rung=Basis.SM_ACTIVE, utilization_ratio=0.8),
         ),
         processes=tuple(kept),
         process_samples=tuple(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from collector.model import NodeName, Reading, Rung
+from collector.model import Basis, NodeName, Reading
 from collector.nvml.probe import Probe, probe
 from collector.nvml.source import NvmlOptions, NvmlSource
 
@@ -94,7 +94,7 @@ def test_the_rung_is_sm_active_where_the_probe_says_gpm(found: Probe, readings: 
     with_gpm = {g.uuid for g in found.gpus if any(m.name == "gpm" and m.by for m in g.measures)}
     for row in readings[-1].samples:
         if row.uuid in with_gpm:
-            assert row.rung is Rung.SM_ACTIVE
+            assert row.rung is Basis.SM_ACTIVE
         print(f"\n{row.uuid}: rung {row.rung.name}, utilization {row.utilization_ratio}")
 
 

@@ -16,6 +16,7 @@ import pytest
 from collector.exposition import CONTENT_TYPE, exposition
 from collector.model import (
     Allocation,
+    Basis,
     ClaimSource,
     Event,
     Gpu,
@@ -25,7 +26,6 @@ from collector.model import (
     JobId,
     NodeName,
     Reading,
-    Rung,
     Tick,
 )
 from collector.snapshot import Snapshot, after
@@ -55,7 +55,7 @@ def snapshot(at_ms: int) -> Snapshot:
             uuid=gpu.uuid,
             at_ms=at_ms,
             width_ms=10_000,
-            rung=Rung.SM_ACTIVE,
+            rung=Basis.SM_ACTIVE,
             utilization_ratio=busy,
             memory_used_bytes=1 << 30,
             power_mw=90_000,

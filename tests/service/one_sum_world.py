@@ -32,6 +32,7 @@ from pathlib import Path
 from collector.batch import HeldInterval, History, to_table
 from collector.model import (
     Allocation,
+    Basis,
     ClaimSource,
     Gpu,
     GpuSample,
@@ -40,7 +41,6 @@ from collector.model import (
     JobId,
     JobKind,
     NodeName,
-    Rung,
 )
 from collector.store.judgements import Judgement
 from tests.stores import open_store
@@ -173,7 +173,7 @@ def _sample(place: int, at_ms: int, level: float, processes: int) -> GpuSample:
         uuid=GPUS[place],
         at_ms=at_ms,
         width_ms=MINUTE_MS,
-        rung=Rung.SM_ACTIVE,
+        rung=Basis.SM_ACTIVE,
         utilization_ratio=level,
         gpu_utilization_ratio=level,
         sm_active_ratio=level,

@@ -8,6 +8,7 @@ import pytest
 from collector.batch import HeldInterval, History, to_table
 from collector.model import (
     Allocation,
+    Basis,
     ClaimSource,
     Gpu,
     GpuSample,
@@ -16,7 +17,6 @@ from collector.model import (
     JobId,
     JobKind,
     NodeName,
-    Rung,
 )
 from service.client import place as client_place
 from tests.service.conftest import verb
@@ -41,7 +41,7 @@ def test_whatif_counts_what_was_measured_and_says_the_gap(tmp_path: Path) -> Non
                         uuid=UUID,
                         at_ms=START_MS + minute * MINUTE_MS,
                         width_ms=MINUTE_MS,
-                        rung=Rung.SM_ACTIVE,
+                        rung=Basis.SM_ACTIVE,
                         utilization_ratio=0.9 if minute <= 60 else 0.0,
                         memory_used_bytes=10 << 30,
                         process_count=1,

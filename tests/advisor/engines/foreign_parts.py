@@ -17,6 +17,7 @@ from advisor.engines.sighting import processes_of
 from advisor.register.foreign import ExternalJobStore, Seen
 from collector.model import (
     Allocation,
+    Basis,
     ClaimSource,
     Gpu,
     GpuSample,
@@ -29,10 +30,9 @@ from collector.model import (
     ProcessKey,
     ProcessSample,
     Reading,
-    Rung,
     Tick,
 )
-from collector.procfs.entanglements import Entanglement
+from collector.procfs.entanglements import CheckpointBlocker
 from collector.snapshot import Snapshot, after
 from collector.store.database import Store
 from tests.stores import open_store
@@ -103,9 +103,9 @@ class FakeDriver:
 FIT = Host(architecture="x86_64", driver_major=580, uid=0, available_bytes=400 * GIB)
 
 
-def calm(pid: int, **changes: object) -> Entanglement:
+def calm(pid: int, **changes: object) -> CheckpointBlocker:
     """A process that nothing ties to others."""
-    plain = Entanglement(
+    plain = CheckpointBlocker(
         pid=pid,
         started_ms=START_MS,
         uid=1000,
@@ -135,7 +135,7 @@ class FakeCheckpointer:
     driver: FakeDriver
     machine: Host = FIT
     gone: frozenset[int] = frozenset()
-    looks: dict[int, Entanglement] = field(default_factory=dict)
+    looks: dict[int, CheckpointBlocker] = field(default_factory=dict)
     slow: threading.Event | None = None
     free: dict[GpuUuid, int | None] = field(default_factory=dict)
 
@@ -204,7 +204,7 @@ class Machine:
             at_ms=at_ms,
             width_ms=10_000,
             utilization_ratio=0.0,
-            rung=Rung.SM_ACTIVE,
+            rung=Basis.SM_ACTIVE,
             memory_used_bytes=4 * GIB,
             process_count=len(processes),
         )

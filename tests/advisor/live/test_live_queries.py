@@ -9,7 +9,7 @@ import pytest
 
 from analytics.query import run
 from collector.batch import HeldInterval, History, to_table
-from collector.model import Allocation, ClaimSource, Gpu, GpuSample, GpuUuid, Holder, JobId, NodeName, Rung
+from collector.model import Allocation, Basis, ClaimSource, Gpu, GpuSample, GpuUuid, Holder, JobId, NodeName
 from tests.analytics.world import A0, A1, B0, GIB, MINUTE_MS, NOON_MS, ONE_JOB, ONE_MS, TWO_MS
 from tests.stores import open_store
 
@@ -93,7 +93,7 @@ def test_idle_stretches_count_who_never_worked_from_where_its_start_is_over(
             uuid=GpuUuid("GPU-n"),
             at_ms=NOON_MS + minute * MINUTE_MS,
             width_ms=MINUTE_MS,
-            rung=Rung.SM_ACTIVE,
+            rung=Basis.SM_ACTIVE,
             utilization_ratio=0.0 if minute <= 9 * 60 else 0.9,
             memory_used_bytes=10 * GIB,
             process_count=0 if minute <= 3 * 60 else 1,
@@ -134,7 +134,7 @@ def test_an_idle_time_with_a_gap_is_counted_in_its_measured_parts(
             uuid=GpuUuid("GPU-n"),
             at_ms=NOON_MS + minute * MINUTE_MS,
             width_ms=MINUTE_MS,
-            rung=Rung.SM_ACTIVE,
+            rung=Basis.SM_ACTIVE,
             utilization_ratio=0.0 if 60 < minute <= 11 * 60 else 0.9,
             memory_used_bytes=10 * GIB,
             process_count=1,
@@ -193,10 +193,10 @@ def test_past_jobs_counts_every_job_of_the_window_once(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize(
-    ("poor", "rung"), [(0, Rung.SM_ACTIVE), (2, Rung.SM_ACTIVE), (6, Rung.GPU_UTILIZATION)]
+    ("poor", "rung"), [(0, Basis.SM_ACTIVE), (2, Basis.SM_ACTIVE), (6, Basis.GPU_UTILIZATION)]
 )
 def test_decide_jobs_is_on_the_rung_that_nineteen_of_twenty_minutes_reach(
-    poor: int, rung: Rung, tmp_path: Path
+    poor: int, rung: Basis, tmp_path: Path
 ) -> None:
     """After a restart a minute or two are on GPU utilization alone: that is no reason to know nothing."""
 
@@ -206,7 +206,7 @@ def test_decide_jobs_is_on_the_rung_that_nineteen_of_twenty_minutes_reach(
             uuid=A0,
             at_ms=NOON_MS + minute * MINUTE_MS,
             width_ms=MINUTE_MS,
-            rung=Rung.GPU_UTILIZATION if lower else Rung.SM_ACTIVE,
+            rung=Basis.GPU_UTILIZATION if lower else Basis.SM_ACTIVE,
             utilization_ratio=0.4,
             gpu_utilization_ratio=0.4,
             sm_active_ratio=None if lower else 0.4,
@@ -223,7 +223,7 @@ def test_decide_jobs_is_on_the_rung_that_nineteen_of_twenty_minutes_reach(
         with store.reader() as reader:
             (row,) = run(reader, "decide_jobs", {"as_of": ONE_MS, "from_ts": NOON_MS}).to_pylist()
     assert row["measured_ms"] == 60 * MINUTE_MS
-    assert Rung(row["rung"]) is rung
+    assert Basis(row["rung"]) is rung
 
 
 def test_run_lengths_are_what_was_held_and_as_much_as_was_held_at_once(tmp_path: Path) -> None:

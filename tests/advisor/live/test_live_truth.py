@@ -23,7 +23,7 @@ from analytics.query import Connection, run
 from analytics.thresholds import Thresholds
 from collector.model import GpuUuid
 from collector.simulated.cluster import SimulatedCluster
-from collector.simulated.truth import Truth, TruthKind
+from collector.simulated.truth import Label, LabelKind
 from collector.store.database import Store
 from collector.store.judgements import Judgement
 from tests.stores import open_store
@@ -39,11 +39,11 @@ CONSENTING = Site(preemptible=ALL, checkpointable=ALL, may_share=ALL)
 INSTANTS = tuple(START_MS + DAY_MS + hour * HOUR_MS + 7 * 60_000 for hour in range(0, 46, 5))
 RESTING = frozenset(
     {
-        TruthKind.NOTEBOOK_AWAY,
-        TruthKind.BETWEEN_RUNS,
-        TruthKind.BETWEEN_RUNS_EMPTY,
-        TruthKind.HELD_EMPTY,
-        TruthKind.FORGOTTEN_SERVICE,
+        LabelKind.NOTEBOOK_AWAY,
+        LabelKind.BETWEEN_RUNS,
+        LabelKind.BETWEEN_RUNS_EMPTY,
+        LabelKind.HELD_EMPTY,
+        LabelKind.FORGOTTEN_SERVICE,
     }
 )
 POLICIES = (reclaim_idle, cap_memory, pack, consolidate, right_size)
@@ -79,7 +79,7 @@ class Past:
         }
         return replace(live, state=replace(live.state, jobs=jobs))
 
-    def labels(self, uuid: GpuUuid, job: str, now_ms: int) -> set[TruthKind]:
+    def labels(self, uuid: GpuUuid, job: str, now_ms: int) -> set[LabelKind]:
         return {
             row.kind
             for row in self.truth
@@ -217,10 +217,10 @@ def _answers(live: Live, limits: Limits) -> list[Advice | Abstain]:
     ]
 
 
-def _all_labels(past: Past, state: ClusterState, job: str, now_ms: int) -> set[TruthKind]:
+def _all_labels(past: Past, state: ClusterState, job: str, now_ms: int) -> set[LabelKind]:
     gpus = next(p.gpus for each, p in state.placements.items() if each == job)
     return {label for uuid in gpus for label in past.labels(uuid, job, now_ms)}
 
 
-def _is_of(row: Truth, job: str) -> bool:
+def _is_of(row: Label, job: str) -> bool:
     return row.holder is not None and row.holder.job == job

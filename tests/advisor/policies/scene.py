@@ -21,7 +21,7 @@ from advisor.model import (
     Use,
 )
 from analytics.model import Analysis, Coverage, Evidence, Finding, FindingKind
-from collector.model import GpuUuid, Holder, JobId, JobKind, NodeName, Rung
+from collector.model import Basis, GpuUuid, Holder, JobId, JobKind, NodeName
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 NOW_MS = 1_800_000_000_000
@@ -108,7 +108,7 @@ def use(name: str, hours: float = 24, **changes: Any) -> JobUse:
         from_ms=NOW_MS - round(hours * HOUR_MS),
         to_ms=NOW_MS,
         coverage_ratio=1.0,
-        rung=Rung.SM_ACTIVE,
+        rung=Basis.SM_ACTIVE,
         held_gpu_hours=hours,
         utilization_mean_ratio=0.1,
         utilization_p95_ratio=0.14,
@@ -143,7 +143,7 @@ def hog(name: str, uuid: str = "g0") -> Analysis:
                 window_from_ms=NOW_MS - HOUR_MS,
                 window_to_ms=NOW_MS,
                 coverage=1.0,
-                rung=Rung.SM_ACTIVE,
+                rung=Basis.SM_ACTIVE,
                 wasted_gpu_hours=1.0,
                 sentence="It keeps 96% of the memory and hardly touches it.",
                 evidence=(Evidence(name="memory_used_p5_ratio", value=0.96),),

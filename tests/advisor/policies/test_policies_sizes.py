@@ -19,7 +19,7 @@ from advisor.policies.slices import slices_of
 from advisor.rules import PlannerConfig
 from advisor.steps import CapAtNextLaunch, Move, ReleaseCaches, Start, Tell
 from advisor.transition import replay
-from collector.model import JobKind, Rung
+from collector.model import Basis, JobKind
 from tests.advisor.policies.scene import (
     GIB,
     H100,
@@ -177,7 +177,7 @@ def test_nine_of_eighty_gigabytes_and_14_percent_for_a_week_is_a_seventh_or_two_
 
 
 def test_small_job_fits_the_smallest_slice() -> None:
-    answer = sized(memory_peak_bytes=7 * GIB, utilization_p95_ratio=0.1, rung=Rung.GPU_UTILIZATION)
+    answer = sized(memory_peak_bytes=7 * GIB, utilization_p95_ratio=0.1, rung=Basis.GPU_UTILIZATION)
     assert isinstance(answer, Advice) and "1g.10gb" in answer.what
     assert answer.gain_gpu_hours == pytest.approx(168 * 6 / 7)
 
@@ -191,7 +191,7 @@ def test_small_job_fits_the_smallest_slice() -> None:
         {"memory_peak_bytes": None},
         {"coverage_ratio": 0.9},
         {"others": True},
-        {"controller_p95_ratio": 0.5, "rung": Rung.GPU_UTILIZATION},
+        {"controller_p95_ratio": 0.5, "rung": Basis.GPU_UTILIZATION},
     ],
 )
 def test_no_smaller_size_without_room_or_measurement(changes: dict[str, Any]) -> None:
@@ -223,7 +223,7 @@ def test_cheaper_model_is_named_with_a_warning() -> None:
     small = gpu("l4", "n2", model="NVIDIA L4", memory_bytes=24 * GIB)
     state = cluster([(job("a"), ("g0",))], gpus=(gpu("g0"), small))
     seen = observed(
-        use("a", rung=Rung.GPU_UTILIZATION, controller_p95_ratio=None),
+        use("a", rung=Basis.GPU_UTILIZATION, controller_p95_ratio=None),
         prices={
             H100: Price(per_gpu_hour=3, currency="EUR"),
             "NVIDIA L4": Price(per_gpu_hour=0.3, currency="EUR"),
@@ -258,7 +258,7 @@ def test_jobs_that_pass_the_rule_kept_their_speed_on_misos_slices(shared: Path) 
                 utilization_p95_ratio=float(row["sm_util_pct"]) / 100,
                 controller_p95_ratio=float(row["mem_bw_util_pct"]) / 100,
                 memory_peak_bytes=round(float(row["gpu_mem_used_mib"])) << 20,
-                rung=Rung.GPU_UTILIZATION,
+                rung=Basis.GPU_UTILIZATION,
             )
             (answer,) = right_size.advise(state, observed(seen), LIMITS, RULES)
             if isinstance(answer, Advice):
@@ -355,7 +355,7 @@ def test_who_does_not_count_steps_gets_no_neighbour_by_itself_and_one_by_a_perso
         ({"memory_peak_bytes": 75 * GIB}, {}, "nobody who may share"),
         ({"utilization_p95_ratio": 0.48}, {"utilization_p95_ratio": 0.48}, "nobody who may share"),
         ({"coverage_ratio": 0.5}, {}, "only 50%"),
-        ({"rung": Rung.GPU_UTILIZATION}, {}, "SM active is not measured"),
+        ({"rung": Basis.GPU_UTILIZATION}, {}, "SM active is not measured"),
         ({"others": True}, {}, "not its own"),
     ],
 )

@@ -16,7 +16,7 @@ from advisor.whatif.idle import backtest, pause_s
 from advisor.whatif.pairs import backtest_pairs
 from advisor.whatif.past import Past
 from advisor.whatif.replay import WhatIf, everybody, what_if
-from collector.model import JobId, JobKind, Rung
+from collector.model import Basis, JobId, JobKind
 from tests.advisor.policies.scene import GIB, H100, HOUR_MS, MINUTE_MS, NOW_MS, job, use
 
 RULES = PlannerConfig()
@@ -124,7 +124,7 @@ def test_strangers_are_not_paired() -> None:
 
 
 def test_jobs_known_by_an_upper_bound_only_are_not_paired() -> None:
-    blunt = [replace(p, use=replace(p.use, rung=Rung.GPU_UTILIZATION)) for p in (past("a"), past("b"))]
+    blunt = [replace(p, use=replace(p.use, rung=Basis.GPU_UTILIZATION)) for p in (past("a"), past("b"))]
     assert row(replay([], blunt), "pack").gpu_hours == 0
 
 

@@ -9,8 +9,8 @@ from collector.dcgm.fetch import Limits
 from collector.dcgm.scrape import ScrapedSource
 from collector.dcgm.source import DcgmSettings, dcgm_source
 from collector.exposition import exposition as fallow_exposition
+from collector.model import Basis, GpuSample, GpuUuid, NodeName
 from collector.model import Gpu as GpuValue
-from collector.model import GpuSample, GpuUuid, NodeName, Rung
 from collector.peer import PeerSettings, peer_source
 from collector.snapshot import Snapshot
 from tests.collector.dcgm.dcgm_writer import BASE_UNITS, CLASSIC, Board, Facts, exposition
@@ -64,7 +64,7 @@ class World:
             uuid=gpu.uuid,
             at_ms=self.now_ms - 1500,
             width_ms=10_000,
-            rung=Rung.GPU_UTILIZATION,
+            rung=Basis.GPU_UTILIZATION,
             utilization_ratio=0.5,
             gpu_utilization_ratio=0.5,
         )

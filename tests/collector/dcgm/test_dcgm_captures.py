@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from collector.dcgm.source import DcgmSettings, dcgm_source
-from collector.model import Allocation, ClaimSource, Gpu, GpuSample, Holder, JobId, Reading, Rung
+from collector.model import Allocation, Basis, ClaimSource, Gpu, GpuSample, Holder, JobId, Reading
 from tests.collector.dcgm.loopback import serving, text
 
 NOW_MS = 1_790_000_000_000
@@ -34,12 +34,12 @@ def pod(uuid: str, namespace: str, name: str) -> Allocation:
 
 
 def graphics(value: float, **others: object) -> dict[str, object]:
-    rung = {"rung": Rung.GRAPHICS_ACTIVE, "utilization_ratio": value, "graphics_active_ratio": value}
+    rung = {"rung": Basis.GRAPHICS_ACTIVE, "utilization_ratio": value, "graphics_active_ratio": value}
     return {**rung, **others}
 
 
 def gpu_only(value: float, **others: object) -> dict[str, object]:
-    rung = {"rung": Rung.GPU_UTILIZATION, "utilization_ratio": value, "gpu_utilization_ratio": value}
+    rung = {"rung": Basis.GPU_UTILIZATION, "utilization_ratio": value, "gpu_utilization_ratio": value}
     return {**rung, **others}
 
 
@@ -305,7 +305,7 @@ CAPTURES = {
         models=frozenset({"Tesla T4"}),
         driver=None,
         samples={
-            uuid: {"rung": Rung.SM_ACTIVE, "utilization_ratio": 0.0, "sm_active_ratio": 0.0}
+            uuid: {"rung": Basis.SM_ACTIVE, "utilization_ratio": 0.0, "sm_active_ratio": 0.0}
             for uuid in (
                 "GPU-84412445-5790-0b3f-f714-da8aa3b2c0b0",
                 "GPU-4812b59b-1f1a-430f-d8a4-69d2ee8c18bb",

@@ -5,7 +5,7 @@ import pytest
 from collector.dcgm.readout import Readout, read_out
 from collector.dcgm.text import parse
 from collector.dcgm.vocabulary import is_known
-from collector.model import Rung
+from collector.model import Basis
 from tests.collector.dcgm.dcgm_writer import DIALECTS, Board, Dialect, Facts, exposition
 
 BOARD_FACTS = {"power_mw": 200_000, "energy_mj": 5_000_000, "temperature_c": 50, "sm_clock_mhz": 1410}
@@ -34,11 +34,11 @@ def test_boards_values_go_to_the_parent_once_and_are_never_summed(dialect: Diale
     samples = {sample.uuid: sample for sample in readout.samples}
     parent = samples["GPU-p"]  # type: ignore[index]
     assert {name: getattr(parent, name) for name in BOARD_FACTS} == BOARD_FACTS
-    assert parent.rung is Rung.UNKNOWN and parent.memory_used_bytes is None
+    assert parent.rung is Basis.UNKNOWN and parent.memory_used_bytes is None
     for instance in (7, 8, 9):
         sample = samples[f"MIG-GPU-p/{instance}"]  # type: ignore[index]
         assert all(getattr(sample, name) is None for name in BOARD_FACTS)
-        assert (sample.rung, sample.utilization_ratio) == (Rung.GRAPHICS_ACTIVE, 0.5)
+        assert (sample.rung, sample.utilization_ratio) == (Basis.GRAPHICS_ACTIVE, 0.5)
         assert sample.memory_used_bytes == 1 << 30
 
 

@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from collector.model import (
     Allocation,
+    Basis,
     ClaimSource,
     Gpu,
     GpuSample,
@@ -12,7 +13,6 @@ from collector.model import (
     JobId,
     JobKind,
     NodeName,
-    Rung,
 )
 from collector.snapshot import Snapshot, SourceHealth
 
@@ -67,7 +67,7 @@ def samples(draw: st.DrawFn, gpu: Gpu) -> GpuSample:
         uuid=gpu.uuid,
         at_ms=NOW_MS - draw(st.integers(0, 30_000)),
         width_ms=draw(st.integers(1, 60_000)),
-        rung=draw(st.sampled_from(Rung)),
+        rung=draw(st.sampled_from(Basis)),
         memory_total_bytes=gpu.memory_total_bytes,
         flags=draw(st.lists(ODD_WORDS, unique=True, max_size=2).map(tuple)),
         **ratios,  # type: ignore[arg-type]

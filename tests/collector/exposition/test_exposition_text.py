@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from collector.exposition import SAMPLE_METRICS, exposition
 from collector.model import (
     Allocation,
+    Basis,
     ClaimSource,
     Event,
     Gpu,
@@ -22,7 +23,6 @@ from collector.model import (
     ProcessKey,
     ProcessSample,
     Reading,
-    Rung,
     Tick,
     Unavailable,
 )
@@ -74,7 +74,13 @@ def full() -> Snapshot:
     wholes = dict.fromkeys(
         (n for n in GpuSample.__slots__ if n.endswith(("_bytes", "_mw", "_mj", "_c", "_mhz", "_reasons"))), 7
     )
-    others = {"xid": 79, "ecc_corrected": 1, "ecc_uncorrected": 2, "process_count": 2, "rung": Rung.SM_ACTIVE}
+    others = {
+        "xid": 79,
+        "ecc_corrected": 1,
+        "ecc_uncorrected": 2,
+        "process_count": 2,
+        "rung": Basis.SM_ACTIVE,
+    }
     holder = Holder(job=JobId("slurm:812"), user="mia", project="vision")
     return Snapshot(
         at_ms=NOW_MS,

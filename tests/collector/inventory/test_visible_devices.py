@@ -3,7 +3,7 @@
 import pytest
 
 from collector.inventory.environment import environment_claims
-from collector.inventory.visible_devices import Sight, Unclear, Unlimited, Visible, sight
+from collector.inventory.visible_devices import Ambiguous, Sight, Unlimited, Visible, sight
 from collector.model import (
     ClaimSource,
     Gpu,
@@ -75,21 +75,21 @@ def test_mig_instances_are_named_by_uuid_or_prefix() -> None:
 
 
 def test_an_index_on_a_node_in_mig_mode_is_unclear() -> None:
-    assert isinstance(see(gpus=[*GPUS, *INSTANCES], CUDA_VISIBLE_DEVICES="0"), Unclear)
+    assert isinstance(see(gpus=[*GPUS, *INSTANCES], CUDA_VISIBLE_DEVICES="0"), Ambiguous)
 
 
 def test_indices_on_mixed_models_are_clear_in_pci_order_only() -> None:
     unclear = see(gpus=MIXED, CUDA_VISIBLE_DEVICES="1")
-    assert isinstance(unclear, Unclear)
+    assert isinstance(unclear, Ambiguous)
     assert "CUDA_DEVICE_ORDER" in unclear.reason
     assert see(gpus=MIXED, CUDA_VISIBLE_DEVICES="1", CUDA_DEVICE_ORDER="PCI_BUS_ID") == devices(1)
-    assert isinstance(see(gpus=MIXED, CUDA_VISIBLE_DEVICES="1", CUDA_DEVICE_ORDER="FASTEST_FIRST"), Unclear)
+    assert isinstance(see(gpus=MIXED, CUDA_VISIBLE_DEVICES="1", CUDA_DEVICE_ORDER="FASTEST_FIRST"), Ambiguous)
     assert see(gpus=MIXED, CUDA_VISIBLE_DEVICES=UUIDS[1]) == devices(1)
 
 
 def test_indices_are_unclear_when_a_gpu_is_missing_or_unnumbered() -> None:
-    assert isinstance(see(gpus=[GPUS[0], GPUS[2]], CUDA_VISIBLE_DEVICES="1"), Unclear)
-    assert isinstance(see(gpus=[Gpu(uuid=UUIDS[0], node=NODE)], CUDA_VISIBLE_DEVICES="0"), Unclear)
+    assert isinstance(see(gpus=[GPUS[0], GPUS[2]], CUDA_VISIBLE_DEVICES="1"), Ambiguous)
+    assert isinstance(see(gpus=[Gpu(uuid=UUIDS[0], node=NODE)], CUDA_VISIBLE_DEVICES="0"), Ambiguous)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_container_whose_devices_are_not_told_is_unclear(runtime: str | None) 
     environment = {"CUDA_VISIBLE_DEVICES": "0"}
     if runtime is not None:
         environment["NVIDIA_VISIBLE_DEVICES"] = runtime
-    assert isinstance(sight(environment, GPUS, in_container=True), Unclear)
+    assert isinstance(sight(environment, GPUS, in_container=True), Ambiguous)
 
 
 def test_a_uuid_is_clear_in_any_container() -> None:
@@ -158,7 +158,7 @@ def test_indices_that_two_readings_fit_are_unclear(slurm: str | None, cuda: str)
     environment = {"SLURM_JOB_ID": "8", "CUDA_VISIBLE_DEVICES": cuda}
     if slurm is not None:
         environment["SLURM_JOB_GPUS"] = slurm
-    assert isinstance(sight(environment, GPUS, in_container=False), Unclear)
+    assert isinstance(sight(environment, GPUS, in_container=False), Ambiguous)
 
 
 def test_a_step_s_gpus_are_nearer_than_the_job_s() -> None:
@@ -235,7 +235,7 @@ def test_an_index_that_no_node_has_is_unclear_however_long_it_is(
 ) -> None:
     named = {name: value.format(digits) for name, value in variables.items()}
     seen = see(in_container="NVIDIA_VISIBLE_DEVICES" in named, **named)
-    assert isinstance(seen, Unclear) and len(seen.reason) < 200
+    assert isinstance(seen, Ambiguous) and len(seen.reason) < 200
 
 
 def test_an_index_of_five_thousand_digits_takes_no_claim_from_anybody_else() -> None:

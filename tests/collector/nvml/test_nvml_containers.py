@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from collector.model import NodeName
-from collector.nvml.gathering import Gathering
+from collector.nvml.gathering import Assembly
 from collector.nvml.identity import ProcessStarts
 from collector.nvml.probe import probe
 from collector.nvml.process_list import SCALED, USES_BY_SERVER, USES_OF_STRANGERS
@@ -50,7 +50,7 @@ def test_uses_of_the_hosts_pids_are_never_shares(tmp_path: Path, by_chance: list
     (tmp_path / "stat").write_text("btime 1700000000\n")
     tree = ProcTree(tmp_path)
     tree.add(7, opens=("/dev/nvidia0",))
-    gathering = Gathering(NodeName("node-a"), ProcessStarts(tmp_path, foreign=True), host_pids=False)
+    gathering = Assembly(NodeName("node-a"), ProcessStarts(tmp_path, foreign=True), host_pids=False)
     line = ("GPU-0", [None] * len(MEASURES), [], [(7, None, "C")], [(HOST_PID, 50.0), *by_chance])
     (sample,), processes = gathering.gather({"devices": [line], "events": []}, 5_000, 10_000, looked=True)
     gathering.close()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from collector.gpu_place import place_of
-from collector.model import Gpu, Reading, Rung
+from collector.model import Basis, Gpu, Reading
 from collector.nvml import changes
 from collector.nvml.reading import MIG_BY_INSTANCE, MIG_PARENT
 from tests.collector.nvml.conftest import Watch, Watched, of
@@ -85,8 +85,8 @@ def test_utilization_is_unknown_while_mig_is_on_and_not_zero(watch: Watch) -> No
     w, small, _ = partitioned(watch)
     rows = {row.uuid: row for row in w.read().samples}
     for uuid in (small, w.driver.gpu(0).uuid):
-        assert (rows[uuid].rung, rows[uuid].utilization_ratio) == (Rung.UNKNOWN, None)
-    assert rows[w.driver.gpu(1).uuid].rung is Rung.GPU_UTILIZATION
+        assert (rows[uuid].rung, rows[uuid].utilization_ratio) == (Basis.UNKNOWN, None)
+    assert rows[w.driver.gpu(1).uuid].rung is Basis.GPU_UTILIZATION
 
 
 def test_each_instance_has_its_own_sm_activity_through_gpm(watch: Watch) -> None:
@@ -97,7 +97,7 @@ def test_each_instance_has_its_own_sm_activity_through_gpm(watch: Watch) -> None
     w.read()
     rows = {row.uuid: row for row in w.read().samples}
     assert (rows[small].sm_active_ratio, rows[large].sm_active_ratio) == (0.2, 0.9)
-    assert rows[small].rung is Rung.SM_ACTIVE
+    assert rows[small].rung is Basis.SM_ACTIVE
 
 
 def test_processes_are_attributed_by_instance_and_it_is_said(watch: Watch, process: Start) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from collector.model import NodeName, ProcessType
-from collector.nvml.gathering import Gathering
+from collector.nvml.gathering import Assembly
 from collector.nvml.identity import ProcessStarts
 from collector.nvml.process_list import DEAD, FOREIGN, GARBLED, GONE, SCALED, UNSEEN, Presence, judge
 from collector.nvml.reading import UNIFIED
@@ -361,7 +361,7 @@ def test_a_process_that_proc_hides_is_hidden_and_not_gone(tmp_path: Path, proces
 
 def test_a_hidden_process_keeps_the_start_it_was_first_seen_with(tmp_path: Path, process: Start) -> None:
     (tmp_path / "stat").write_text("btime 1700000000\n")
-    gathering = Gathering(NodeName("node-a"), ProcessStarts(tmp_path), host_pids=True)
+    gathering = Assembly(NodeName("node-a"), ProcessStarts(tmp_path), host_pids=True)
     pid = process()
     line = ("GPU-0", [None] * len(MEASURES), [], [(pid, GIB, "C")], [])
     answer = {"devices": [line], "events": []}

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from collector.model import Rung
+from collector.model import Basis
 from collector.nvml.reading import INSTANT
 from tests.collector.nvml.conftest import Watch
 from tests.driver.driver import NO_PERMISSION, NOT_SUPPORTED, RING_MEMORY, UNKNOWN
@@ -92,7 +92,7 @@ def test_not_supported_utilization_is_unknown_and_never_zero(watch: Watch) -> No
     for function in ("nvmlDeviceGetSamples", "nvmlDeviceGetUtilizationRates"):
         w.driver.fail(function, NOT_SUPPORTED)
     row = w.sample()
-    assert (row.rung, row.utilization_ratio, row.gpu_utilization_ratio) == (Rung.UNKNOWN, None, None)
+    assert (row.rung, row.utilization_ratio, row.gpu_utilization_ratio) == (Basis.UNKNOWN, None, None)
 
 
 def test_a_driver_without_rings_still_gives_the_instant(watch: Watch) -> None:
@@ -109,7 +109,7 @@ def test_sm_active_and_its_kin_come_from_two_gpm_samples(watch: Watch) -> None:
     assert w.sample().sm_active_ratio is None
     gpu.metrics(graphics=100, sm=60, occupancy=30, tensor=8, dram=16)
     row = w.sample()
-    assert row.rung is Rung.SM_ACTIVE
+    assert row.rung is Basis.SM_ACTIVE
     assert row.utilization_ratio == row.sm_active_ratio == 0.4
     assert row.graphics_active_ratio == 0.9
     assert row.sm_occupancy_ratio == 0.2
@@ -130,12 +130,12 @@ def test_the_rung_is_the_best_there_is(watch: Watch) -> None:
     w = watch()
     gpu = w.driver.gpu(0)
     gpu.utilization = 70
-    assert (w.sample().rung, w.sample().utilization_ratio) == (Rung.GPU_UTILIZATION, 0.7)
+    assert (w.sample().rung, w.sample().utilization_ratio) == (Basis.GPU_UTILIZATION, 0.7)
     w.source.close()
     gpu.metrics(graphics=60)
     w.sample()
     row = w.sample()
-    assert (row.rung, row.utilization_ratio, row.sm_active_ratio) == (Rung.GRAPHICS_ACTIVE, 0.6, None)
+    assert (row.rung, row.utilization_ratio, row.sm_active_ratio) == (Basis.GRAPHICS_ACTIVE, 0.6, None)
 
 
 def test_an_activity_above_one_is_cut_and_flagged(watch: Watch) -> None:
@@ -152,7 +152,7 @@ def test_a_gpm_value_that_is_no_number_is_unknown(watch: Watch) -> None:
     w.driver.gpu(0).metrics(sm=math.inf, graphics=50)
     w.sample()
     row = w.sample()
-    assert (row.sm_active_ratio, row.rung) == (None, Rung.GRAPHICS_ACTIVE)
+    assert (row.sm_active_ratio, row.rung) == (None, Basis.GRAPHICS_ACTIVE)
 
 
 @pytest.mark.parametrize("code", [NOT_SUPPORTED, NO_PERMISSION])
@@ -171,7 +171,7 @@ def test_a_driver_that_has_no_room_for_gpm_samples_still_gives_the_rest(watch: W
     w.driver.gpu(0).utilization = 30
     w.driver.fail("nvmlGpmSampleAlloc", UNKNOWN)
     assert [(row.rung, row.utilization_ratio) for row in (w.sample(), w.sample())] == [
-        (Rung.GPU_UTILIZATION, 0.3)
+        (Basis.GPU_UTILIZATION, 0.3)
     ] * 2
 
 

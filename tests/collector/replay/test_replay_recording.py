@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from collector.batch import SAMPLE_SCHEMA
-from collector.model import ClaimSource, Reading, Rung
+from collector.model import Basis, ClaimSource, Reading
 from collector.replay.errors import BadMapping, RecordingUnreadable, RecordingUseless
 from collector.replay.mapping import ColumnMapping, mapping_from
 from collector.replay.open import open_recording
@@ -45,7 +45,7 @@ def test_units_are_converted_and_rows_come_in_order_of_time(tmp_path: Path) -> N
     assert [(r["uuid"], r["at_ms"] - ORIGIN_MS) for r in rows] == [("a", 0), ("b", 60_000), ("a", 60_000)]
     assert [r["utilization_ratio"] for r in rows] == [1.0, 0.5, 0.0]
     assert [r["memory_used_bytes"] for r in rows] == [1 << 30, 2 << 30, 1 << 19]
-    assert {r["rung"] for r in rows} == {Rung.GPU_UTILIZATION}
+    assert {r["rung"] for r in rows} == {Basis.GPU_UTILIZATION}
     assert {r["width_ms"] for r in rows} == {60_000}
 
 
@@ -54,7 +54,7 @@ def test_a_missing_cell_is_not_measured_and_no_fault(tmp_path: Path) -> None:
     rows = recording.samples.to_pylist()
     assert [r["gpu_utilization_ratio"] for r in rows] == [None, None, 0.0]
     assert [r["memory_used_bytes"] for r in rows] == [1 << 30, None, 0]
-    assert [r["rung"] for r in rows] == [Rung.UNKNOWN, Rung.UNKNOWN, Rung.GPU_UTILIZATION]
+    assert [r["rung"] for r in rows] == [Basis.UNKNOWN, Basis.UNKNOWN, Basis.GPU_UTILIZATION]
     assert all(r["power_mw"] is None and r["process_count"] is None for r in rows)
     assert recording.refused.rows == 0
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from collector.model import Rung
+from collector.model import Basis
 from collector.replay.open import open_recording
 from collector.replay.recording import Recording
 
@@ -43,7 +43,7 @@ def test_cell_that_was_not_measured_is_unknown_and_its_row_stays(tmp_path: Path)
     recording = recorded(tmp_path, LOG)
     first, second = (row for row in recording.samples.to_pylist() if row["uuid"] == "GPU-bbb")
     assert (first["power_mw"], first["utilization_ratio"]) == (None, 0.0)
-    assert (second["utilization_ratio"], second["rung"]) == (None, Rung.UNKNOWN)
+    assert (second["utilization_ratio"], second["rung"]) == (None, Basis.UNKNOWN)
     assert (second["memory_used_bytes"], second["power_mw"]) == (3 << 20, 18_110)
     assert recording.refused.rows == 0 and recording.gaps == ()
 

@@ -14,7 +14,7 @@ from collector.batch import SAMPLE_SCHEMA, to_table
 from collector.model import Reading, Unavailable
 from collector.simulated.cluster import SimulatedCluster
 from collector.simulated.people import DAY_MS, HOUR_MS, MINUTE_MS
-from collector.simulated.truth import HELD_BY_NOBODY, MEASURED_BY_NOBODY, FindingKind, TruthKind, findings_of
+from collector.simulated.truth import HELD_BY_NOBODY, MEASURED_BY_NOBODY, FindingKind, LabelKind, findings_of
 
 NOW_MS = 1_795_000_020_000
 FORTNIGHT_MS = 14 * DAY_MS
@@ -99,7 +99,7 @@ def test_truth_covers_every_gpu_and_moment_once(cluster: SimulatedCluster) -> No
 @pytest.mark.parametrize("seed", range(4))
 def test_everything_happens_within_a_fortnight(seed: int) -> None:
     truth = SimulatedCluster(seed=seed).truth(NOW_MS - FORTNIGHT_MS, NOW_MS)
-    assert {t.kind for t in truth} >= set(TruthKind) - {TruthKind.MAINTENANCE, TruthKind.INTRUDER}
+    assert {t.kind for t in truth} >= set(LabelKind) - {LabelKind.MAINTENANCE, LabelKind.INTRUDER}
     assert any(FindingKind.INTRUDER in t.findings for t in truth), "an intruder is nobody's own truth"
 
 
@@ -195,7 +195,7 @@ def test_intruders_come_while_a_job_holds_the_gpu_and_are_somebody_else() -> Non
 @pytest.mark.parametrize("seed", range(3))
 def test_every_fall_off_the_bus_is_told_once_wherever_looking_begins(seed: int) -> None:
     cluster = SimulatedCluster(seed=seed)
-    falls = [t for t in cluster.truth(NOW_MS - FORTNIGHT_MS, NOW_MS) if t.kind is TruthKind.LOST]
+    falls = [t for t in cluster.truth(NOW_MS - FORTNIGHT_MS, NOW_MS) if t.kind is LabelKind.LOST]
     told = [e for h in cluster.history(NOW_MS - FORTNIGHT_MS, NOW_MS, HOUR_MS) for e in h.events]
     assert falls
     for kind in ("gpu-lost", "xid"):
@@ -232,36 +232,36 @@ def test_truth_and_samples_tell_the_same_story(cluster: SimulatedCluster, week: 
         elif mine.num_rows >= 30 and truth.findings == findings_of(truth.kind):
             checked.add(truth.kind)
             _tells(truth.kind, {n: mine[n].to_numpy() for n in mine.column_names if n != "flags"})
-    assert checked >= set(TruthKind) - MEASURED_BY_NOBODY - {
-        TruthKind.INTRUDER,
-        TruthKind.STARTING_UP,
-        TruthKind.FORGOTTEN_SERVICE,
+    assert checked >= set(LabelKind) - MEASURED_BY_NOBODY - {
+        LabelKind.INTRUDER,
+        LabelKind.STARTING_UP,
+        LabelKind.FORGOTTEN_SERVICE,
     }
 
 
-def _tells(kind: TruthKind, c: dict[str, np.ndarray]) -> None:
+def _tells(kind: LabelKind, c: dict[str, np.ndarray]) -> None:
     sm, util, memory, count = (
         c[n] for n in ("sm_active_ratio", "gpu_utilization_ratio", "memory_used_bytes", "process_count")
     )
     active = sm[sm > 0.01]
     match kind:
-        case TruthKind.FREE:
+        case LabelKind.FREE:
             assert not util.any() and not memory.any() and not count.any()
-        case TruthKind.NOTEBOOK_AWAY | TruthKind.BETWEEN_RUNS | TruthKind.FORGOTTEN_SERVICE:
+        case LabelKind.NOTEBOOK_AWAY | LabelKind.BETWEEN_RUNS | LabelKind.FORGOTTEN_SERVICE:
             assert not util.any() and (count > 0).all()
-        case TruthKind.STARTING_UP:
+        case LabelKind.STARTING_UP:
             assert not util.any() and (count > 0).all()
-        case TruthKind.HELD_EMPTY | TruthKind.BETWEEN_RUNS_EMPTY:
+        case LabelKind.HELD_EMPTY | LabelKind.BETWEEN_RUNS_EMPTY:
             assert not util.any() and not count.any() and not memory.any()
-        case TruthKind.SMALL_MODEL | TruthKind.INFERENCE | TruthKind.TENSORFLOW_HOG | TruthKind.KEEP_WARM:
+        case LabelKind.SMALL_MODEL | LabelKind.INFERENCE | LabelKind.TENSORFLOW_HOG | LabelKind.KEEP_WARM:
             assert active.mean() < 0.22
-        case TruthKind.SATURATED_TRAINING | TruthKind.LARGE_TRAINING | TruthKind.JAX_PREALLOCATION:
+        case LabelKind.SATURATED_TRAINING | LabelKind.LARGE_TRAINING | LabelKind.JAX_PREALLOCATION:
             assert active.mean() > 0.25 and util.mean() > 0.8
-        case TruthKind.ZOMBIE_MEMORY:
+        case LabelKind.ZOMBIE_MEMORY:
             assert not count.any() and (memory > 1 << 30).all() and not util.any()
-        case TruthKind.STUCK_COUNTER:
+        case LabelKind.STUCK_COUNTER:
             assert (util == 1.0).all() and not count.any() and not sm.any()
-        case TruthKind.NOTEBOOK_SESSION:
+        case LabelKind.NOTEBOOK_SESSION:
             assert sm.any() or len(sm) < 60
         case _:
             assert sm.mean() > 0.25

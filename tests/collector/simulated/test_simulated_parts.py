@@ -15,7 +15,7 @@ from collector.simulated.noise import bell, draw_from, drift, key_of, uniform
 from collector.simulated.people import DAY_MS, HOUR_MS, MINUTE_MS, TOWN_OFFSET_MS, desk_hours, people_of
 from collector.simulated.roster import slots_of
 from collector.simulated.stretches import Stretches
-from collector.simulated.truth import KINDS, TruthKind, findings_together
+from collector.simulated.truth import KINDS, LabelKind, findings_together
 
 MONDAY_MS = 1_795_392_000_000 // (7 * DAY_MS) * 7 * DAY_MS + 4 * DAY_MS
 FILLS = (
@@ -93,10 +93,10 @@ def test_the_slots_of_a_node_share_out_its_gpus_exactly() -> None:
 
 
 def test_a_shared_gpu_shows_only_what_all_its_holders_show() -> None:
-    away, working = TruthKind.NOTEBOOK_AWAY, TruthKind.NOTEBOOK_SESSION
+    away, working = LabelKind.NOTEBOOK_AWAY, LabelKind.NOTEBOOK_SESSION
     assert findings_together(frozenset({away, working})) == frozenset()
-    assert findings_together(frozenset({away, TruthKind.FREE})) == findings_together(frozenset({away}))
-    assert findings_together(frozenset({TruthKind.FREE})) == frozenset()
+    assert findings_together(frozenset({away, LabelKind.FREE})) == findings_together(frozenset({away}))
+    assert findings_together(frozenset({LabelKind.FREE})) == frozenset()
 
 
 @settings(max_examples=120, deadline=None)
@@ -132,30 +132,30 @@ def test_behaviours_keep_what_their_labels_promise(
         _keeps(kind, rows[rows["kind"] == KINDS.index(kind)], starts, to_ms)
 
 
-def _keeps(kind: TruthKind, rows: Stretches, starts: np.ndarray, to_ms: int) -> None:
+def _keeps(kind: LabelKind, rows: Stretches, starts: np.ndarray, to_ms: int) -> None:
     match kind:
-        case TruthKind.STARTING_UP:
+        case LabelKind.STARTING_UP:
             assert not rows["sm"].any() and (rows["run"] == 0).all()
             lasting = np.append(starts, to_ms)[1] - starts[0]
             assert lasting <= 210 * MINUTE_MS or len(starts) == 1
-        case TruthKind.NOTEBOOK_SESSION:
+        case LabelKind.NOTEBOOK_SESSION:
             idle = rows["sm"] == 0
             assert (rows["sm"][~idle] >= 0.4).all()
             lengths = np.diff(rows["start_ms"])
             assert (lengths[idle[:-1]][lengths[idle[:-1]] < 20 * MINUTE_MS] <= 12 * MINUTE_MS).all()
-        case TruthKind.SMALL_MODEL | TruthKind.TENSORFLOW_HOG | TruthKind.INFERENCE | TruthKind.KEEP_WARM:
+        case LabelKind.SMALL_MODEL | LabelKind.TENSORFLOW_HOG | LabelKind.INFERENCE | LabelKind.KEEP_WARM:
             assert (rows["sm"] > 0.015).all() and (rows["sm"] < 0.18).all()
-        case TruthKind.LARGE_TRAINING | TruthKind.SATURATED_TRAINING | TruthKind.BATCH:
+        case LabelKind.LARGE_TRAINING | LabelKind.SATURATED_TRAINING | LabelKind.BATCH:
             assert (rows["sm"] >= 0.3).all()
-        case TruthKind.JAX_PREALLOCATION:
+        case LabelKind.JAX_PREALLOCATION:
             assert (rows["sm"] >= 0.4).all() and (rows["memory_bytes"] > 0.7 * A100.memory_bytes).all()
-        case TruthKind.ZOMBIE_MEMORY:
+        case LabelKind.ZOMBIE_MEMORY:
             assert (rows["memory_bytes"] > 8 * GIB).all() and (rows["run"] == -1).all()
-        case TruthKind.STUCK_COUNTER:
+        case LabelKind.STUCK_COUNTER:
             assert (rows["util"] == 1).all() and not rows["sm"].any() and (rows["run"] == -1).all()
-        case TruthKind.HELD_EMPTY | TruthKind.BETWEEN_RUNS_EMPTY | TruthKind.LOST:
+        case LabelKind.HELD_EMPTY | LabelKind.BETWEEN_RUNS_EMPTY | LabelKind.LOST:
             assert (rows["run"] == -1).all() and not rows["memory_bytes"].any() and not rows["util"].any()
-        case TruthKind.NOTEBOOK_AWAY | TruthKind.BETWEEN_RUNS | TruthKind.FORGOTTEN_SERVICE:
+        case LabelKind.NOTEBOOK_AWAY | LabelKind.BETWEEN_RUNS | LabelKind.FORGOTTEN_SERVICE:
             assert (rows["run"] >= 0).all() and not rows["util"].any()
         case _:
             raise AssertionError(f"no behaviour fills {kind}")

@@ -11,25 +11,25 @@ from collector.attribution import effective
 from collector.model import ProcessKey, Reading
 from collector.simulated.cluster import SimulatedCluster
 from collector.simulated.people import DAY_MS, HOUR_MS, MINUTE_MS
-from collector.simulated.truth import MEASURED_BY_NOBODY, FindingKind, Truth, TruthKind
+from collector.simulated.truth import MEASURED_BY_NOBODY, FindingKind, Label, LabelKind
 from collector.store.database import Store
 from tests.stores import open_store
 
 TO_MS = 1_795_003_200_000
 FROM_MS = TO_MS - 2 * DAY_MS
 STATES = {
-    TruthKind.FREE: "free",
-    TruthKind.HELD_EMPTY: "allocated_empty",
-    TruthKind.BETWEEN_RUNS_EMPTY: "allocated_empty",
-    TruthKind.NOTEBOOK_AWAY: "held_idle",
-    TruthKind.BETWEEN_RUNS: "held_idle",
-    TruthKind.FORGOTTEN_SERVICE: "held_idle",
-    TruthKind.STARTING_UP: "held_idle",
-    TruthKind.SMALL_MODEL: "low_saturation",
-    TruthKind.TENSORFLOW_HOG: "low_saturation",
-    TruthKind.KEEP_WARM: "low_saturation",
-    TruthKind.STUCK_COUNTER: "suspect",
-    TruthKind.ZOMBIE_MEMORY: "suspect",
+    LabelKind.FREE: "free",
+    LabelKind.HELD_EMPTY: "allocated_empty",
+    LabelKind.BETWEEN_RUNS_EMPTY: "allocated_empty",
+    LabelKind.NOTEBOOK_AWAY: "held_idle",
+    LabelKind.BETWEEN_RUNS: "held_idle",
+    LabelKind.FORGOTTEN_SERVICE: "held_idle",
+    LabelKind.STARTING_UP: "held_idle",
+    LabelKind.SMALL_MODEL: "low_saturation",
+    LabelKind.TENSORFLOW_HOG: "low_saturation",
+    LabelKind.KEEP_WARM: "low_saturation",
+    LabelKind.STUCK_COUNTER: "suspect",
+    LabelKind.ZOMBIE_MEMORY: "suspect",
 }
 
 
@@ -132,7 +132,7 @@ def test_a_past_told_in_layers_leaves_the_same_intervals_as_one_told_at_once(
 _BLIND = "SELECT epoch_ms(from_ts), epoch_ms(to_ts) FROM gaps WHERE gpu_id IS NULL AND node IS NULL"
 
 
-def _seen_ms(truth: Truth, blind: list[tuple[object, ...]]) -> int:
+def _seen_ms(truth: Label, blind: list[tuple[object, ...]]) -> int:
     if truth.kind in MEASURED_BY_NOBODY:
         return 0
     hidden = sum(max(0, min(truth.to_ms, int(str(b))) - max(truth.from_ms, int(str(a)))) for a, b in blind)

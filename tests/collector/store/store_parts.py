@@ -9,6 +9,7 @@ import duckdb
 from collector.batch import HeldInterval, History, to_table
 from collector.model import (
     Allocation,
+    Basis,
     ClaimSource,
     Gpu,
     GpuSample,
@@ -17,7 +18,6 @@ from collector.model import (
     JobId,
     NodeName,
     Reading,
-    Rung,
     Tick,
 )
 from collector.store.database import Store
@@ -40,7 +40,7 @@ def gpu(number: int, **changes: Any) -> Gpu:
 def sample(number: int, at_ms: int, busy: float | None = 0.5, **changes: Any) -> GpuSample:
     base: dict[str, Any] = {
         "width_ms": TICK_MS,
-        "rung": Rung.SM_ACTIVE if busy is not None else Rung.UNKNOWN,
+        "rung": Basis.SM_ACTIVE if busy is not None else Basis.UNKNOWN,
         "utilization_ratio": busy,
         "sm_active_ratio": busy,
         "gpu_utilization_ratio": None if busy is None else min(1.0, busy * 1.5),

@@ -33,7 +33,7 @@ from advisor.register.model import (
 )
 from advisor.written import from_tree
 from collector.clock import SystemClock
-from collector.model import Gpu, GpuSample, GpuUuid, JobId, NodeName, Reading, Rung, Tick
+from collector.model import Basis, Gpu, GpuSample, GpuUuid, JobId, NodeName, Reading, Tick
 from collector.store.database import Store
 from collector.store.judgements import Judgement
 from service.acting.errors import ActingError
@@ -82,7 +82,7 @@ def tick(store: Store, gpus: tuple[GpuUuid, ...] = GPUS, at_ms: int | None = Non
             uuid=uuid,
             at_ms=at_ms,
             width_ms=10_000,
-            rung=Rung.SM_ACTIVE,
+            rung=Basis.SM_ACTIVE,
             utilization_ratio=0.0,
             memory_used_bytes=GIB // 4,
             memory_total_bytes=80 * GIB,

@@ -20,7 +20,7 @@ from advisor.engines.foreign import BEGUN_BEFORE, ExternalEngine, ExternalEngine
 from advisor.register.foreign import ExternalJobStore, Holder, Paused, Seen
 from advisor.steps import Resume
 from collector.model import GpuUuid, JobId
-from collector.procfs.entanglements import Entanglement
+from collector.procfs.entanglements import CheckpointBlocker
 from service.acting.gpu_locks import GpuLocks, RestoreLease
 from service.privileged.client import HandCheckpointer
 from service.privileged.hand import Hand
@@ -122,7 +122,7 @@ def test_it_is_not_brought_back_a_second_time_meanwhile(
         assert not lease.under_way(OTHER, [uuid]), "another job's return"
         assert lease.under_way(JOB, [uuid])
         resume = Resume(job=JOB, gpus=(uuid,))
-        now = Entanglement(pid=PID, started_ms=1, uid=1000)
+        now = CheckpointBlocker(pid=PID, started_ms=1, uid=1000)
         monkeypatch.setattr("advisor.engines.checkpointer.entanglement", lambda pid: now)
         assert engine.do(resume, 6) == Stale(found=BEGUN_BEFORE)
         (cuda.folder / "wait").unlink()
@@ -139,7 +139,7 @@ def test_the_hand_holds_the_locks_while_it_restores(tmp_path: Path) -> None:
         Ear(),
         journal,
         (),
-        look=lambda pid: Entanglement(pid=pid, started_ms=began, uid=1000),
+        look=lambda pid: CheckpointBlocker(pid=pid, started_ms=began, uid=1000),
         measure=lambda pids: {pid: {GpuUuid("GPU-a"): GIB} for pid in pids},
     )
     listener = server(tmp_path / "socket")

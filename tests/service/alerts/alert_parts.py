@@ -8,7 +8,7 @@ from advisor.live.observed import Observed
 from advisor.model import ActionClass, ClusterState, Gpu, Job, Node, Phase, Placement, Telemetry, Use
 from advisor.rules import PlannerConfig
 from analytics.model import Analysis, Coverage, Evidence, Finding, FindingKind, Unknown
-from collector.model import GpuUuid, Holder, JobId, JobKind, NodeName, Rung
+from collector.model import Basis, GpuUuid, Holder, JobId, JobKind, NodeName
 from service.alerts.facts import Facts
 from service.alerts.model import AlertKind, Condition, Evaluation, Patience
 
@@ -83,7 +83,7 @@ def finding(kind: FindingKind = FindingKind.HELD_IDLE, uuid: GpuUuid = GPUS[0], 
         window_from_ms=NOW_MS - HOUR_MS,
         window_to_ms=NOW_MS,
         coverage=0.98,
-        rung=Rung.SM_ACTIVE,
+        rung=Basis.SM_ACTIVE,
         wasted_gpu_hours=1.0,
         sentence=f"{kind.value} on {uuid} since 2026-11-01 23:00 UTC.",
         evidence=(Evidence(name="utilization_mean_ratio", value=0.003),),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from collector.model import (
     Allocation,
+    Basis,
     ClaimSource,
     Gpu,
     GpuSample,
@@ -20,7 +21,6 @@ from collector.model import (
     ProcessKey,
     ProcessSample,
     Reading,
-    Rung,
     Tick,
 )
 from service.config.model import Config
@@ -109,7 +109,7 @@ def idle(uuid: GpuUuid, at_ms: int) -> GpuSample:
         uuid=uuid,
         at_ms=at_ms,
         width_ms=MINUTE_MS,
-        rung=Rung.SM_ACTIVE,
+        rung=Basis.SM_ACTIVE,
         utilization_ratio=0.0,
         sm_active_ratio=0.0,
         gpu_utilization_ratio=0.0,

@@ -15,7 +15,7 @@ from advisor.engines.telling import Notice, Told
 from advisor.register.foreign import Seen
 from advisor.written import to_tree
 from collector.model import GpuUuid, NodeName
-from collector.procfs.entanglements import Entanglement
+from collector.procfs.entanglements import CheckpointBlocker
 from service.privileged.hand import (
     MESSAGES_AN_HOUR,
     MOST_PROCESSES,
@@ -99,9 +99,9 @@ class World:
     def rows(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.folder / "journal.jsonl").read_text().splitlines()]
 
-    def _look(self, pid: int) -> Entanglement | None:
+    def _look(self, pid: int) -> CheckpointBlocker | None:
         found = self.processes.get(pid)
-        return None if found is None else Entanglement(pid=pid, started_ms=found[0], uid=found[1])
+        return None if found is None else CheckpointBlocker(pid=pid, started_ms=found[0], uid=found[1])
 
 
 @pytest.fixture
