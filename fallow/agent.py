@@ -24,7 +24,7 @@ from typing import Any
 from fallow import protocol
 from fallow.machines.gate import Refused, Relay, address, enter
 from fallow.machines.hosts import devices_here, encode_offer, offer_here
-from fallow.machines.nursery import Child, Nursery
+from fallow.machines.nursery import Child, WorkerPool
 from fallow.machines.slots import Offer
 from fallow.machines.token import TokenMissing, token_of
 from fallow.machines.workers import threads
@@ -49,7 +49,7 @@ class Mission:
         self._secret = secret
         self._name = AgentId(secrets.token_hex(8))
         self._children: dict[int, Child] = {}
-        self._nursery: Nursery | None = None
+        self._nursery: WorkerPool | None = None
         self._heard_s = time.monotonic()
         self.over = False
 
@@ -93,7 +93,7 @@ class Mission:
         match request:
             case {"start": variables, "words": words}:
                 if self._nursery is None:
-                    self._nursery = Nursery(self._words or words, threads(os.environ, MANY))
+                    self._nursery = WorkerPool(self._words or words, threads(os.environ, MANY))
                 host, port = self._relay.address.rsplit(":", 1)
                 ours = {protocol.ENV_STORE: self._relay.address, "MASTER_ADDR": host, "MASTER_PORT": port}
                 ours[protocol.ENV_SECRET] = str(self._secret.descriptor)

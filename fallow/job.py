@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from fallow import protocol
-from fallow.mistakes import Mistake, StateMistake
+from fallow.mistakes import Mistake, StateError
 from fallow.recipe import Recipe
 from fallow.reports.reporting import Reporter
 from fallow.requests.listening import listen
@@ -22,7 +22,7 @@ from fallow.requests.share import keep_to_share
 from fallow.state.checkpoint import check_holdable
 from fallow.trainer import Trainer
 from fallow.world import static_world
-from fallow.world.channel import Channel, from_environment
+from fallow.world.channel import Rendezvous, from_environment
 from fallow.world.collectives import Group
 from fallow.world.group import check_backend
 from fallow.world.handover import check_portable
@@ -31,7 +31,7 @@ from fallow.world.handover import check_portable
 class Job:
     """This process's part in a training. ``driven`` says whether a controller decides its world size."""
 
-    def __init__(self, channel: Channel | None, founder: bool, device: torch.device, group: Group | None):
+    def __init__(self, channel: Rendezvous | None, founder: bool, device: torch.device, group: Group | None):
         self._channel = channel
         self._founder = founder
         self._group = group
@@ -105,7 +105,7 @@ class Job:
         no path, OSError when it cannot be written (the old file is intact then).
         """
         if self._trainer is None:
-            raise StateMistake("there is no training to save yet: call job.elastic(...) first")
+            raise StateError("there is no training to save yet: call job.elastic(...) first")
         return self._trainer.save()
 
     def report(self, **measurements: float | int | None) -> None:

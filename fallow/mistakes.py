@@ -14,17 +14,17 @@ class Mistake(Exception):
     """The training script asked for something that cannot be right."""
 
 
-class LoopMistake(Mistake):
+class LoopError(Mistake):
     """``backward()`` and ``step()`` were called out of order, twice or not at all."""
 
 
-class LossMistake(Mistake):
+class LossError(Mistake):
     """The loss is no scalar, hangs on no parameter, or is not finite."""
 
 
-class DataMistake(Mistake):
+class DataError(Mistake):
     """The data set changed while it was trained on, or does not give what a step needs."""
 
 
-class StateMistake(Mistake):
+class StateError(Mistake):
     """A state does not fit the model, the optimizer or the recipe that should take it up."""

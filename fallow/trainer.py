@@ -19,28 +19,28 @@ from torch import nn
 
 from fallow.batches import cut
 from fallow.batches.balance import Balance
-from fallow.batches.cut import Cut
+from fallow.batches.cut import BatchPlan
 from fallow.batches.feed import Feed
-from fallow.batches.intake import Asked, Intake, length, take_in
+from fallow.batches.intake import Adapter, Asked, length, take_in
 from fallow.batches.open_step import ONCE_EACH, OpenStep
 from fallow.batches.sampling import Order, Piece
 from fallow.gradients import choosing
 from fallow.gradients.losses import checked
 from fallow.gradients.reduction import MARKS, Local, Reducer, Summed
-from fallow.mistakes import LoopMistake
+from fallow.mistakes import LoopError
 from fallow.recipe import Recipe, Step
 from fallow.reports.late_steps import LateSteps
 from fallow.reports.measuring import measurements
 from fallow.reports.pace import Pace
 from fallow.reports.reporting import Measurements, Reporter
-from fallow.requests.wishes import Wishes
+from fallow.requests.wishes import PendingRequests
 from fallow.state import randomness
-from fallow.state.keeper import Keeper
+from fallow.state.keeper import PeriodicCheckpoint
 from fallow.state.replica import Replica
 from fallow.world import static_world
-from fallow.world.channel import Channel
+from fallow.world.channel import Rendezvous
 from fallow.world.collectives import Group, GroupBroken
-from fallow.world.seat import Seat
+from fallow.world.seat import MembershipClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Trainer:
         optimizer: torch.optim.Optimizer,
         recipe: Recipe,
         *,
-        channel: Channel | None = None,
+        channel: Rendezvous | None = None,
         founder: bool = True,
         group: Group | None = None,
         reporter: Reporter | None = None,
@@ -68,14 +68,16 @@ class Trainer:
         cut.check(recipe)
         self.recipe = recipe
         self._replica = Replica(model, optimizer, recipe)
-        self._seat = Seat(self._replica, channel, founder, group, self._keep)
+        self._seat = MembershipClient(self._replica, channel, founder, group, self._keep)
         self._reporter = reporter or Reporter(None)
         keyed = recipe.deterministic or self._seat.driven or self.world_size > 1
         self._key = recipe.seed if keyed else None
         self._seed = partial(randomness.seed, self._key, device=self._replica.device)
         self._late = LateSteps(self._replica.device, recipe)
-        self._keeper = Keeper(self._replica, recipe.checkpoint, self._late.look, generators=not keyed)
-        self._wishes = Wishes(channel, self._replica.device, self._keeper.save)
+        self._keeper = PeriodicCheckpoint(
+            self._replica, recipe.checkpoint, self._late.look, generators=not keyed
+        )
+        self._wishes = PendingRequests(channel, self._replica.device, self._keeper.save)
         self._sits_in: Group | None = None
         self._trainable: tuple[bool, ...] = ()
         self._reducer: Reducer = Local(model)
@@ -180,7 +182,7 @@ class Trainer:
         with ``count=0`` adds nothing. Raises LoopMistake or LossMistake.
         """
         if self._open is None:
-            raise LoopMistake("backward() was called outside the loop over trainer.steps(...)")
+            raise LoopError("backward() was called outside the loop over trainer.steps(...)")
         part = self._open.weigh(count)
         if count == 0:
             weighted = torch.zeros((), device=self._replica.device)
@@ -198,7 +200,7 @@ class Trainer:
         ``None``. Calling it again changes nothing. Raises LossMistake as ``step()`` does.
         """
         if self._open is None:
-            raise LoopMistake("step() was called twice, or outside the loop over trainer.steps(...)")
+            raise LoopError("step() was called twice, or outside the loop over trainer.steps(...)")
         if self._outcome is None:
             opened, self._open = self._open, None
             self._outcome = self._reduced(opened)
@@ -230,12 +232,12 @@ class Trainer:
         Blocks until the file is on disk. Raises StateMistake without a path; OSError, the old file intact.
         """
         if self._open is not None:
-            raise LoopMistake(f"step {self.next_step} is half done: save after trainer.step()")
+            raise LoopError(f"step {self.next_step} is half done: save after trainer.step()")
         return self._keeper.save() if self.rank == 0 else None
 
     # -- one step ---------------------------------------------------------------------------------------
 
-    def _run(self, intake: Intake, until: int) -> Iterator[tuple[int, Iterator[Any]]]:
+    def _run(self, intake: Adapter, until: int) -> Iterator[tuple[int, Iterator[Any]]]:
         own = None if self._key is None else torch.Generator().manual_seed(self._key)
         feed = Feed(intake, until, own)
         with closing(feed), self._keeper.listening():
@@ -246,7 +248,7 @@ class Trainer:
             while self.next_step < until:
                 yield self.next_step, self._begin(feed)
                 if self._open is not None:
-                    raise LoopMistake(
+                    raise LoopError(
                         f"step {self.next_step}: the loop went on without trainer.step(). {ONCE_EACH}"
                     )
                 self._cross_boundary()
@@ -257,7 +259,7 @@ class Trainer:
         known, data = self._replica.identity, order.identity
         kept = self._seat.driven or self.recipe.checkpoint is not None
         if self._started and kept and any(known[name] != data[name] for name in data):
-            raise LoopMistake(
+            raise LoopError(
                 f"steps() was called again with other data ({data}; before: {known}), but who joins or "
                 "resumes has seen only one: make one data set of both, or give the epochs with order="
             )
@@ -277,7 +279,7 @@ class Trainer:
             self._sits_in = group
             self._balance.enter(group.rank, group.world_size)
             self._reducer = self._new_reducer()
-        now = Cut(
+        now = BatchPlan(
             recipe=self.recipe,
             world_size=group.world_size,
             rank=group.rank,

@@ -8,7 +8,7 @@ from pathlib import Path
 from bench.elastic import pauses
 from bench.elastic.pauses import Change
 from fallow.controller.controller import Controller
-from fallow.machines.nursery import Nursery
+from fallow.machines.nursery import WorkerPool
 
 SCRIPT = Path(__file__).with_name("training.py")
 STEPS_A_WORLD = 8
@@ -64,7 +64,7 @@ def tour(size: str, worlds: list[int]) -> list[tuple[int, int, Change]]:
             for each in controllers:
                 each.wake()
 
-        nursery = Nursery(
+        nursery = WorkerPool(
             [str(SCRIPT), name, size],
             {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(SCRIPT.parents[2])},
             on_news=wake,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.elastic import text_training
 from fallow.controller.controller import Controller
-from fallow.machines.nursery import Nursery
+from fallow.machines.nursery import WorkerPool
 
 SCRIPT = Path(text_training.__file__)
 ROOT = SCRIPT.parents[2]
@@ -135,7 +135,7 @@ def disturbed(
         for each in controllers:
             each.wake()
 
-    nursery = Nursery(
+    nursery = WorkerPool(
         [str(SCRIPT), str(folder), str(total_steps), mode],
         {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
         on_news=wake,

@@ -9,7 +9,7 @@ from fallow.recipe import Recipe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class BatchPlan:
     """Cuts for ``rank`` of ``world_size``. A worker that is warming up takes the first micro-batch only."""
 
     recipe: Recipe

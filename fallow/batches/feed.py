@@ -5,8 +5,8 @@ from typing import Any
 import torch
 
 from fallow.batches.batch import StepShape
-from fallow.batches.cut import Cut
-from fallow.batches.intake import Intake
+from fallow.batches.cut import BatchPlan
+from fallow.batches.intake import Adapter
 from fallow.batches.prefetch import Ahead, Direct, Supply
 from fallow.batches.sampling import Course, Piece
 
@@ -17,16 +17,16 @@ class Feed:
     They are forked here, before this worker connects to others, whose sockets they would hold open.
     """
 
-    def __init__(self, intake: Intake, until: int, generator: torch.Generator | None):
+    def __init__(self, intake: Adapter, until: int, generator: torch.Generator | None):
         self._course = Course(intake.order)
         self._until = until
-        self._cut: Cut | None = None
+        self._cut: BatchPlan | None = None
         self._shapes: dict[int, StepShape] = {}
         self._supply: Supply = Direct(intake.reader)
         if intake.loading.workers or intake.loading.pin_memory:
             self._supply = Ahead(intake.reader, intake.loading, generator)
 
-    def open(self, cut: Cut, step: int) -> tuple[StepShape, tuple[Piece, ...]]:
+    def open(self, cut: BatchPlan, step: int) -> tuple[StepShape, tuple[Piece, ...]]:
         """The shape of ``step`` under ``cut``, and this worker's pieces of it, which may now be fetched."""
         if cut != self._cut:
             self._cut, self._shapes = cut, {}

@@ -15,7 +15,7 @@ from fallow.batches.batch import BatchError
 from fallow.batches.prefetch import Loading
 from fallow.batches.readers import Collate, MapReader, Reader, StreamReader
 from fallow.batches.sampling import ENDLESS, Order
-from fallow.mistakes import DataMistake, LoopMistake
+from fallow.mistakes import DataError, LoopError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Intake:
+class Adapter:
     """What to train on: in which order, read by what, how."""
 
     order: Order
@@ -42,7 +42,7 @@ class Intake:
     loading: Loading
 
 
-def take_in(source: Any, asked: Asked, global_batch: int, seed: int, key: int | None) -> Intake:
+def take_in(source: Any, asked: Asked, global_batch: int, seed: int, key: int | None) -> Adapter:
     """Understand ``source``; with ``key``, randomness in reading is keyed. Raises DataMistake, BatchError."""
     loader = source if isinstance(source, DataLoader) else None
     dataset = loader.dataset if loader is not None else source
@@ -53,7 +53,7 @@ def take_in(source: Any, asked: Asked, global_batch: int, seed: int, key: int | 
     collate = asked.collate or (loader.collate_fn if loader is not None else None)
     if _is_stream(dataset):
         if asked.shuffle or asked.order:
-            raise DataMistake(
+            raise DataError(
                 "a stream is read in its own order: shuffle in the data set, and drop shuffle=, order="
             )
         told = _told_length(dataset) if asked.samples_per_epoch is None else None
@@ -64,7 +64,7 @@ def take_in(source: Any, asked: Asked, global_batch: int, seed: int, key: int | 
             shuffle=False,
             drop_last=drop_last,
         )
-        return Intake(order=order, reader=StreamReader(dataset, collate, key, told), loading=loading)
+        return Adapter(order=order, reader=StreamReader(dataset, collate, key, told), loading=loading)
     order = Order(
         samples=_length(dataset, asked),
         global_batch=global_batch,
@@ -73,20 +73,20 @@ def take_in(source: Any, asked: Asked, global_batch: int, seed: int, key: int | 
         drop_last=drop_last,
         visit=asked.order,
     )
-    return Intake(order=order, reader=MapReader(dataset, collate, key), loading=loading)
+    return Adapter(order=order, reader=MapReader(dataset, collate, key), loading=loading)
 
 
 def length(total_steps: int | None, epochs: int | None, order: Order) -> int:
     """The steps of the whole training, asked for one way or the other. Raises LoopMistake."""
     if (total_steps is None) == (epochs is None):
-        raise LoopMistake("steps() takes either total_steps or epochs")
+        raise LoopError("steps() takes either total_steps or epochs")
     asked = total_steps if epochs is None else epochs
     if isinstance(asked, bool) or not isinstance(asked, int) or asked < 0:
-        raise LoopMistake(f"steps() cannot train for {asked!r} steps or epochs: pass a whole number")
+        raise LoopError(f"steps() cannot train for {asked!r} steps or epochs: pass a whole number")
     if epochs is None:
         return asked
     if order.samples == ENDLESS:
-        raise LoopMistake("this stream has no length, so no epochs: pass total_steps or samples_per_epoch")
+        raise LoopError("this stream has no length, so no epochs: pass total_steps or samples_per_epoch")
     return asked * order.steps_per_epoch
 
 
@@ -97,7 +97,7 @@ def _is_stream(dataset: Any) -> bool:
         return False
     if hasattr(type(dataset), "__iter__"):
         return True
-    raise DataMistake(
+    raise DataError(
         f"{type(dataset).__name__} can be neither indexed (with a length) nor iterated: pass a data set or a "
         "torch DataLoader to steps()"
     )
@@ -107,7 +107,7 @@ def _length(dataset: Any, asked: Asked) -> int:
     if asked.order is not None:
         return len(asked.order(0))
     if asked.samples_per_epoch is not None:
-        raise DataMistake("samples_per_epoch is for streams: this data set has a length of its own")
+        raise DataError("samples_per_epoch is for streams: this data set has a length of its own")
     return len(dataset)
 
 
@@ -133,7 +133,7 @@ def _check_loader(loader: DataLoader[Any] | None, asked: Asked) -> None:
     if loader is None:
         return
     if loader.batch_sampler is None:
-        raise DataMistake(
+        raise DataError(
             "the loader has batch_size=None: what its data set gives is a ready batch, which cannot be cut "
             "for another world. Let the data set give single samples and the loader have a batch size; if "
             "they are single samples, pass the data set itself to steps()"
@@ -142,7 +142,7 @@ def _check_loader(loader: DataLoader[Any] | None, asked: Asked) -> None:
         return
     unfollowed = _unfollowed(loader.batch_sampler, len(loader.dataset))
     if unfollowed is not None:
-        raise DataMistake(
+        raise DataError(
             f"the loader draws samples with {unfollowed}, which a resize cannot follow. Pass "
             "order=FUNCTION to steps(): from an epoch's number to its indices, the same in every worker"
         )

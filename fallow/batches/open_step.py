@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fallow.batches.batch import MicroBatch, StepShape
-from fallow.mistakes import LoopMistake, LossMistake
+from fallow.mistakes import LoopError, LossError
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ class OpenStep:
     def hand_out(self, micro: MicroBatch) -> None:
         """The loop gets ``micro`` now. Raises LoopMistake if it has not finished the one before."""
         if self._handed_out is not None:
-            raise LoopMistake(f"{self._where()}: {_samples(self._handed_out)} had no backward(). {ONCE_EACH}")
+            raise LoopError(f"{self._where()}: {_samples(self._handed_out)} had no backward(). {ONCE_EACH}")
         self._handed_out = micro
 
     def weigh(self, count: float | None) -> Weighed:
         """The part of the micro-batch that was handed out last, whose backward pass begins."""
         if self._handed_out is None:
-            raise LoopMistake(
+            raise LoopError(
                 f"{self._where()}: backward() was called without a micro-batch in hand "
                 f"({self._done} of {len(self.mine)} had theirs). {ONCE_EACH}"
             )
@@ -57,7 +57,7 @@ class OpenStep:
     def close(self) -> None:
         """The step is to be summed. Raises LoopMistake unless every micro-batch had its backward pass."""
         if self._done < len(self.mine):
-            raise LoopMistake(
+            raise LoopError(
                 f"{self._where()}: step() was called after {self._done} of this worker's {len(self.mine)} "
                 f"micro-batches. {ONCE_EACH}"
             )
@@ -68,7 +68,7 @@ class OpenStep:
         Nobody else's gradients were to be added to theirs.
         """
         if names:
-            raise LoopMistake(
+            raise LoopError(
                 f"{self._where()}: {', '.join(names)} became trainable during the step, after its first "
                 "micro-batch was handed out; nothing was updated. Unfreeze before the loop over the batches"
             )
@@ -81,12 +81,12 @@ class OpenStep:
         if not counted:
             return 1.0
         if counted != (pieces := len(self.shape.micro_batches)):
-            raise LossMistake(
+            raise LossError(
                 f"{self._where()}: {counted} of all workers' {pieces} micro-batches passed a count to "
                 "backward(); nothing was updated. Pass one in every worker, or in none"
             )
         if not total_count:
-            raise LossMistake(
+            raise LossError(
                 f"{self._where()}: the counts of all micro-batches sum to 0, so the mean loss is not "
                 "defined. Leave samples out of the data set that have nothing to learn from"
             )
@@ -94,10 +94,10 @@ class OpenStep:
 
     def _check_count(self, count: float | None) -> None:
         if count is not None and not 0 <= count < float("inf"):
-            raise LossMistake(f"{self._where()}: count={count!r} is no number of items")
+            raise LossError(f"{self._where()}: count={count!r} is no number of items")
         counting = count is not None
         if self._counting is not None and self._counting != counting:
-            raise LossMistake(
+            raise LossError(
                 f"{self._where()}: backward() got a count for some micro-batches and none for others; "
                 "a step's losses are averaged over samples or over counted items, not both"
             )

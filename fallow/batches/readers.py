@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import torch
 
 from fallow.batches.sampling import Piece
-from fallow.mistakes import DataMistake
+from fallow.mistakes import DataError
 from fallow.state import randomness
 from fallow.state.randomness import Stage
 
@@ -65,7 +65,7 @@ class MapReader:
         except IndexError as error:
             if (now := len(self.source)) >= self._length:
                 raise
-            raise DataMistake(
+            raise DataError(
                 f"step {piece.step} needs samples up to {max(piece.where)}, but the data set has {now} now "
                 f"and had {self._length} when steps() began. Leave it as it is while a training runs"
             ) from error
@@ -74,7 +74,7 @@ class MapReader:
         many = getattr(self.source, "__getitems__", None)
         samples = many(list(piece.where)) if many else [self.source[index] for index in piece.where]
         if len(samples) != piece.micro.size:
-            raise DataMistake(
+            raise DataError(
                 f"__getitems__ gave {len(samples)} samples for {piece.micro.size} indices (step {piece.step})"
             )
         return samples
@@ -107,7 +107,7 @@ class StreamReader:
         self._position += len(samples)
         if len(samples) < size:
             claim = "" if self._told is None else f", though it says that it has {self._told}"
-            raise DataMistake(
+            raise DataError(
                 f"the stream ended at sample {self._position} of epoch {piece.epoch}{claim}; step "
                 f"{piece.step} needs {size - len(samples)} more. Pass samples_per_epoch={self._position} to "
                 "go round, or ask for fewer steps"

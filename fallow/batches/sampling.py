@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from fallow.batches.batch import MicroBatch
-from fallow.mistakes import DataMistake
+from fallow.mistakes import DataError
 
 ENDLESS = 1 << 62
 """The length of an epoch that never ends: a stream whose length nobody knows."""
@@ -43,7 +43,7 @@ class Order:
 
     def __post_init__(self) -> None:
         if self.samples < 1 or self.steps_per_epoch < 1:
-            raise DataMistake(
+            raise DataError(
                 f"a data set of {self.samples} samples gives no global batch of {self.global_batch}"
                 + ("; drop_last drops the only one" if self.drop_last else "")
             )
@@ -69,7 +69,7 @@ class Order:
         if self.visit is not None:
             visited = self.visit(epoch)
             if len(visited) != self.samples:
-                raise DataMistake(
+                raise DataError(
                     f"order({epoch}) gave {len(visited)} indices where order(0) gave {self.samples}; every "
                     "epoch must have as many samples"
                 )

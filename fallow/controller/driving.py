@@ -22,9 +22,9 @@ from fallow.control_socket import ControlSocket, ask
 from fallow.controller.controller import Controller
 from fallow.controller.membership import Limits
 from fallow.controller.steering import SLOW, Steering
-from fallow.machines.gate import Gate, address
+from fallow.machines.gate import RelayServer, address
 from fallow.machines.hosts import Hosts, devices_here, offer_here
-from fallow.machines.nursery import Nursery
+from fallow.machines.nursery import WorkerPool
 from fallow.machines.token import TokenMissing, make_token, token_of
 from fallow.machines.workers import threads
 from fallow.protocol import ENV_TOKEN
@@ -78,7 +78,7 @@ def _drive_from(
             controller.wake()
 
     token = _token(options, control.path.parent, at_the_end) if options.listen is not None else None
-    nursery = Nursery(
+    nursery = WorkerPool(
         training,
         threads(os.environ, options.maximum),
         warm=not options.cold,
@@ -144,11 +144,11 @@ def _token(options: argparse.Namespace, folder: Path, at_the_end: ExitStack) -> 
     return made
 
 
-def _open_gate(listens: tuple[str, int], controller: Controller, token: _Token) -> Gate:
+def _open_gate(listens: tuple[str, int], controller: Controller, token: _Token) -> RelayServer:
     """Let other machines in that know the token."""
     host, port = controller.address.rsplit(":", 1)
     try:
-        gate = Gate(listens, (host, int(port)), token.value, controller.secret)
+        gate = RelayServer(listens, (host, int(port)), token.value, controller.secret)
     except OSError as error:
         _tell(f"cannot listen at {listens[0]}:{listens[1]}: {error}")
         sys.exit(WRONG_USAGE)

@@ -5,19 +5,19 @@ import math
 import torch
 
 from fallow.batches.batch import MicroBatch
-from fallow.mistakes import LossMistake
+from fallow.mistakes import LossError
 
 
 def checked(loss: torch.Tensor, micro: MicroBatch, step: int) -> torch.Tensor:
     """``loss`` if it is a scalar that hangs on a parameter. Raises LossMistake."""
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         found = f"shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else repr(type(loss).__name__)
-        raise LossMistake(
+        raise LossError(
             f"step {step}, micro-batch {micro.index}: the loss must be one number, the mean over the "
             f"micro-batch, but has {found}. Use reduction='mean' or loss.mean()"
         )
     if not loss.requires_grad:
-        raise LossMistake(
+        raise LossError(
             f"step {step}, micro-batch {micro.index}: the loss depends on no trainable parameter. Look for "
             "no_grad(), detach(), item() or a wholly frozen model on its way"
         )
@@ -31,7 +31,7 @@ def finite(loss: float, step: int, *, updated: bool = False) -> None:
     """
     if not math.isfinite(loss):
         what = "the parameters were updated by it, and are not saved" if updated else "nothing was updated"
-        raise LossMistake(
+        raise LossError(
             f"step {step}: the loss over the global batch is {loss}; {what}. Look "
             "at the learning rate and at this step's samples, or pass allow_non_finite=True to go on"
         )

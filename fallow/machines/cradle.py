@@ -37,7 +37,7 @@ def main() -> None:
     warm = warmth == "warm"
     if warm:
         _import(("torch", "torch._dynamo", "fallow.trainer", *modules))
-    Cradle(int(requests), int(news), warm).run()
+    ForkServer(int(requests), int(news), warm).run()
 
 
 def die_with_parent() -> None:
@@ -50,7 +50,7 @@ def survive_parent() -> None:
     _on_parent_death(0)
 
 
-class Cradle:
+class ForkServer:
     """The loop of the parent: requests in, births and deaths out."""
 
     def __init__(self, requests: int, news: int, warm: bool):

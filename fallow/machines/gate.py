@@ -1,11 +1,11 @@
 """The way into a controller's store from another machine: only who knows the token is let through.
 
-The store listens on loopback alone. A ``Gate`` on the controller's machine takes connections on an address of
-the user's choice, has each prove that it knows the token, proves it in turn, hands out the job's secret, and
-passes bytes on; a ``Relay`` on the other machine gives its workers a loopback address that leads there, and
-turns other accounts of that machine away. The token is never sent (HMAC-SHA256 over fresh nonces), and the
-secret travels under a mask that only the token gives. What follows is not encrypted by the gate: values in
-the store are sealed, what workers say to each other is not. Trust the network between.
+The store listens on loopback alone. A ``RelayServer`` on the controller's machine takes connections on an
+address of the user's choice, has each prove that it knows the token, proves it in turn, hands out the job's
+secret, and passes bytes on; a ``Relay`` on the other machine gives its workers a loopback address that leads
+there, and turns other accounts of that machine away. The token is never sent (HMAC-SHA256 over fresh nonces),
+and the secret travels under a mask that only the token gives. What follows is not encrypted by the gate:
+values in the store are sealed, what workers say to each other is not. Trust the network between.
 
     gate:  HELLO, nonce
     guest: nonce, proof
@@ -47,7 +47,7 @@ class Entered:
     secret: Secret
 
 
-class Gate:
+class RelayServer:
     """Listens on ``address``, host:port, and leads to ``target`` on this machine; ``close`` ends it.
 
     ``secret`` is the job's. Raises OSError when the address cannot be listened on.

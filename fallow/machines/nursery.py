@@ -27,7 +27,7 @@ INHERITED_POLL_S = 0.05
 """Nobody tells of the end of a child whose parent is dead: it is asked after."""
 
 
-class Nursery:
+class WorkerPool:
     """A warm parent and its children, seen from the controller; ``close`` ends all of them.
 
     ``words`` is the training: a script or ``-m module``, and its arguments. A nursery that is not ``warm``
@@ -192,7 +192,7 @@ class Nursery:
 class Child:
     """One worker of a nursery; has the part of ``subprocess.Popen`` that a controller needs."""
 
-    def __init__(self, nursery: Nursery, number: int):
+    def __init__(self, nursery: WorkerPool, number: int):
         self._nursery, self._number = nursery, number
 
     @property

@@ -10,15 +10,15 @@ from typing import Any
 import torch
 
 from fallow import protocol
-from fallow.mistakes import StateMistake
+from fallow.mistakes import StateError
 from fallow.requests.memory import JobMemory
-from fallow.world.channel import Channel, ControllerLost
+from fallow.world.channel import ControllerLost, Rendezvous
 
 
-class Wishes:
+class PendingRequests:
     """Grants what the controller wishes of this worker; without a ``channel`` nobody wishes anything."""
 
-    def __init__(self, channel: Channel | None, device: torch.device, save: Callable[[], int]):
+    def __init__(self, channel: Rendezvous | None, device: torch.device, save: Callable[[], int]):
         self._channel, self._memory, self._save = channel, JobMemory(device), save
 
     def grant(self, rank: int) -> None:
@@ -34,7 +34,7 @@ class Wishes:
     def _saved(self) -> dict[str, Any]:
         try:
             return {"bytes": self._save()}
-        except (OSError, StateMistake) as failure:
+        except (OSError, StateError) as failure:
             return {"error": f"the training could not be saved, and goes on: {failure}"}
 
     def _answer(self, number: int, told: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from typing import IO, Any
 import torch
 
 from fallow import accounts
-from fallow.mistakes import StateMistake
+from fallow.mistakes import StateError
 
 PART = ".part"
 TRAILER = b"\nfallow crc32 "
@@ -52,7 +52,7 @@ def check_holdable(node: Any, where: str) -> None:
         for place, value in enumerate(node):
             check_holdable(value, f"{where}[{place}]")
     elif kind not in VALUES and not isinstance(node, torch.Tensor):
-        raise StateMistake(
+        raise StateError(
             f"{where} is a {kind.__module__}.{kind.__qualname__}, which only its own code could read back "
             "from a checkpoint: let state_dict() give tensors, numbers, strings, lists and dicts"
         )
@@ -100,7 +100,7 @@ def load(path: Path, device: torch.device) -> Any | None:
             return _read(file, device)
     except FileNotFoundError:
         return None
-    except (OSError, CheckpointDamaged, StateMistake):
+    except (OSError, CheckpointDamaged, StateError):
         raise
     except Exception as error:
         raise _damaged(path, str(error)) from error
@@ -194,7 +194,7 @@ def _check_owner(path: Path, found: os.stat_result) -> None:
     )
     if planted or (found.st_mode & stat.S_IWOTH):
         why = f"belongs to account {found.st_uid}, in a folder" if planted else "is a file"
-        raise StateMistake(
+        raise StateError(
             f"the checkpoint {path} {why} that every account of this machine can write to, so it may not be "
             "this training's. If it is, take it over (chown, chmod o-w); else choose a folder of your own"
         )

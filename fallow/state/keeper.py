@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fallow.mistakes import StateMistake
+from fallow.mistakes import StateError
 from fallow.requests.save_signal import SaveSignal
 from fallow.state import checkpoint
 from fallow.state.replica import Replica
@@ -16,7 +16,7 @@ ENV_SAVED = "FALLOW_SAVED"
 """The file to touch when what a signal asked for is saved: ``fallow run`` waits for it."""
 
 
-class Keeper:
+class PeriodicCheckpoint:
     """Keeps ``replica`` at ``path``, if there is one; with ``generators`` also where random numbers stood.
 
     ``look(wait=True)`` raises for a state that must not be saved, whose loss isn't finite.
@@ -55,7 +55,7 @@ class Keeper:
         OSError.
         """
         if self._path is None:
-            raise StateMistake("this training has no checkpoint path: pass checkpoint=PATH to job.elastic()")
+            raise StateError("this training has no checkpoint path: pass checkpoint=PATH to job.elastic()")
         self._look(wait=True)
         size = checkpoint.save(self._path, self._replica.state(generators=self._generators))
         self.saved_ms = self._path.stat().st_mtime_ns // 1_000_000
@@ -70,6 +70,6 @@ class Keeper:
             self.save()
             if told := os.environ.get(ENV_SAVED):
                 Path(told).touch()
-        except (OSError, StateMistake) as failure:
+        except (OSError, StateError) as failure:
             step = self._replica.next_step
             LOG.error("step %d: asked to save the training, but could not: %s", step, failure)

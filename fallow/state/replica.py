@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from fallow.mistakes import Mistake, StateMistake
+from fallow.mistakes import Mistake, StateError
 from fallow.recipe import Recipe
 from fallow.state import buffers, moments, randomness
 from fallow.state.buffers import Buffers
@@ -88,7 +88,7 @@ class Replica:
             for name, part in (recipe.state or {}).items():
                 part.load_state_dict(state["extra"][name])
         except (RuntimeError, ValueError, KeyError) as error:
-            raise StateMistake(
+            raise StateError(
                 f"a state of step {state['step']} does not fit this training: {error}. The model, optimizer, "
                 "schedulers and state= must be built as they were there; what the script changes on the way "
                 "(added parameter groups, say) must be done before elastic(), or depend on the step alone"
@@ -166,7 +166,7 @@ class Replica:
             if self.identity[name] != theirs[name]
         ]
         if differing:
-            raise StateMistake(
+            raise StateError(
                 f"a state was made by another recipe: {'; '.join(sorted(differing))}. Which samples a step "
                 "has depends on these, so the training cannot go on from it: set them back, or start anew"
             )

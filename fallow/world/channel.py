@@ -72,7 +72,7 @@ def client(address: str) -> dist.TCPStore:
     return dist.TCPStore(host, int(port), is_master=False, timeout=STORE_TIMEOUT)
 
 
-class Channel:
+class Rendezvous:
     """Opened once by a driven worker; ``close`` it or let the process end.
 
     ``secret`` is the job's: what isn't sealed with it is not heard. ``open_door`` connects to the store at an
@@ -324,7 +324,7 @@ class Channel:
             self._changed.notify_all()
 
 
-def from_environment(environment: Mapping[str, str], device: torch.device) -> Channel | None:
+def from_environment(environment: Mapping[str, str], device: torch.device) -> Rendezvous | None:
     """The channel that the controller's variables describe; ``None`` when nobody drives us.
 
     Raises Abandoned when there is no such controller any more, Mistake when its job's secret isn't here.
@@ -335,6 +335,6 @@ def from_environment(environment: Mapping[str, str], device: torch.device) -> Ch
     host = environment.get(protocol.ENV_HOST)
     member, secret = MemberId(environment[protocol.ENV_MEMBER]), inherited(environment)
     try:
-        return Channel(address, member, device, secret, host=host)
+        return Rendezvous(address, member, device, secret, host=host)
     except (ControllerLost, GroupBroken):
         raise Abandoned(f"no controller answers at {address}; {member} ends") from None

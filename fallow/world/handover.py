@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from fallow.mistakes import StateMistake
+from fallow.mistakes import StateError
 from fallow.state.buffers import overlaps
 from fallow.world import neighbour, parcels, skeleton
 from fallow.world.collectives import Group, GroupBroken, Work
@@ -211,7 +211,7 @@ def _trouble(node: Any) -> Exception | None:
     return None
 
 
-def _unportable(state: Any, error: Exception) -> StateMistake:
+def _unportable(state: Any, error: Exception) -> StateError:
     """The mistake that names the innermost part which cannot be handed over."""
     where, node = "", state
     for _ in range(DEEPEST):
@@ -220,7 +220,7 @@ def _unportable(state: Any, error: Exception) -> StateMistake:
         if found is None:
             break
         where, node, error = found
-    return StateMistake(
+    return StateError(
         f"{where or 'the state'} is a {type(node).__qualname__} that cannot be handed to a worker that joins "
         f"({type(error).__name__}: {error}): let its state_dict() give {skeleton.HOLDABLE}, and its "
         "load_state_dict() make the rest of them"

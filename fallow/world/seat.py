@@ -16,9 +16,9 @@ from typing import Any, NoReturn, Protocol
 import torch
 
 from fallow import protocol
-from fallow.mistakes import StateMistake
+from fallow.mistakes import StateError
 from fallow.protocol import Plan
-from fallow.world.channel import Abandoned, Channel, ControllerLost, Ready
+from fallow.world.channel import Abandoned, ControllerLost, Ready, Rendezvous
 from fallow.world.collectives import Alone, Group, GroupBroken
 from fallow.world.handover import receive_state, route, send_state
 
@@ -55,7 +55,7 @@ class Holder(Protocol):
         ...
 
 
-class Seat:
+class MembershipClient:
     """This worker's place; without a ``channel`` it stays in ``group`` for ever.
 
     ``warming_up`` is true from a joiner's start until a group has taken it in. ``keep`` saves the training
@@ -65,7 +65,7 @@ class Seat:
     def __init__(
         self,
         holder: Holder,
-        channel: Channel | None,
+        channel: Rendezvous | None,
         founder: bool,
         group: Group | None = None,
         keep: Callable[[], object] = lambda: None,
@@ -265,7 +265,7 @@ class Seat:
         assert self._channel is not None
         try:
             send_state(ready.group, onward, _whole_state(self._holder), self._holder.device)
-        except StateMistake as mistake:
+        except StateError as mistake:
             LOG.error("the training cannot be handed over, and goes on as it is", exc_info=mistake)
             key = protocol.unhanded_key(ready.plan.number, self._channel.member)
             self._channel.announce(key, str(mistake))
@@ -278,7 +278,7 @@ def _whole_state(holder: Holder) -> dict[str, Any]:
     try:
         return holder.state()
     except Exception as error:
-        raise StateMistake(f"state_dict() raised {type(error).__name__}: {error}") from error
+        raise StateError(f"state_dict() raised {type(error).__name__}: {error}") from error
 
 
 def _step_back() -> None:

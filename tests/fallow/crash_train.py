@@ -106,7 +106,7 @@ def summing(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def main() -> None:
     torch.set_num_threads(1)
-    channel.Channel.announce = announcing(channel.Channel.announce)  # type: ignore[method-assign]
+    channel.Rendezvous.announce = announcing(channel.Rendezvous.announce)  # type: ignore[method-assign]
     group.connect = dying(group.connect, "before-connect", "after-connect")
     seat.send_state = dying(seat.send_state, "before-send", "after-send")
     seat.receive_state = dying(seat.receive_state, "before-receive", "after-receive")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fallow.controller.controller import Controller
 from fallow.controller.membership import Limits
-from fallow.machines.nursery import Nursery
+from fallow.machines.nursery import WorkerPool
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 240
@@ -61,7 +61,7 @@ def drive(
     ``done`` counts the steps that were taken so far.
     """
     environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **(variables or {})}
-    nursery = Nursery(list(words), environment, preload=preload)
+    nursery = WorkerPool(list(words), environment, preload=preload)
     controller = Controller(
         nursery.spawn, workers=workers, maximum=4, limits=Limits(start_ms=90_000, connect_ms=20_000)
     )

@@ -15,7 +15,7 @@ from torch import nn
 
 import fallow
 from fallow.gradients import choosing
-from fallow.mistakes import LossMistake
+from fallow.mistakes import LossError
 from fallow.state import checkpoint
 from fallow.world import parcels
 from fallow.world.collectives import Group
@@ -164,7 +164,7 @@ def not_finite(path: Path) -> dict[str, Any]:
             trainer.step()
             if step in (1, 3):
                 trainer.save()
-    except LossMistake as mistake:
+    except LossError as mistake:
         return {
             "ended": step,
             "why": str(mistake),

@@ -17,7 +17,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
 import fallow  # noqa: E402
-from fallow.mistakes import LoopMistake, StateMistake  # noqa: E402
+from fallow.mistakes import LoopError, StateError  # noqa: E402
 from fallow.state import checkpoint  # noqa: E402
 from fallow.trainer import Trainer  # noqa: E402
 from tests.fallow.crew import Outcome, Train, noisy_network, run, task, training  # noqa: E402
@@ -113,20 +113,20 @@ def test_a_checkpoint_that_another_account_may_have_planted_is_not_trained_on(tm
     shared.chmod(0o1777)
     assert checkpoint.load(path, CPU) == {"step": 1}, "our own, in a folder like /tmp"
     os.chown(path, stranger, -1)
-    with pytest.raises(StateMistake, match=r"belongs to account 65533.*every account .* can write to"):
+    with pytest.raises(StateError, match=r"belongs to account 65533.*every account .* can write to"):
         checkpoint.load(path, CPU)
     link = shared / "latest.pt"
     link.symlink_to(tmp_path / "own.pt")
     checkpoint.save(tmp_path / "own.pt", {"step": 2})
     os.lchown(link, stranger, -1)
-    with pytest.raises(StateMistake, match="every account"):
+    with pytest.raises(StateError, match="every account"):
         checkpoint.load(link, CPU)
 
     shared.chmod(0o2770)
     os.chown(path, colleague, -1)
     assert checkpoint.load(path, CPU) == {"step": 1}, "a colleague's, where only colleagues write"
     path.chmod(0o666)
-    with pytest.raises(StateMistake, match="is a file that every account"):
+    with pytest.raises(StateError, match="is a file that every account"):
         checkpoint.load(path, CPU)
 
 
@@ -182,7 +182,7 @@ def test_the_half_written_file_of_another_training_is_left_alone(tmp_path: Path)
 def test_what_could_not_be_read_back_is_refused_before_it_is_saved(
     tmp_path: Path, thing: object, message: str
 ) -> None:
-    with pytest.raises(StateMistake, match=message):
+    with pytest.raises(StateError, match=message):
         checkpoint.save(tmp_path / "state.pt", thing)
     assert not list(tmp_path.iterdir())
 
@@ -222,13 +222,13 @@ def test_a_checkpoint_of_another_recipe_is_not_gone_on_from(
     stopped_after(3, path)
     trainer = elastic(path, **options)
     feeding = dict(feeding)
-    with pytest.raises(StateMistake, match=message):
+    with pytest.raises(StateError, match=message):
         next(trainer.steps(feeding.pop("data", task()), 30, **feeding))
 
 
 def test_a_checkpoint_of_another_model_is_said(tmp_path: Path) -> None:
     stopped_after(3, tmp_path / "state.pt")
-    with pytest.raises(StateMistake, match=r"of step 3 does not fit this training: .*Linear"):
+    with pytest.raises(StateError, match=r"of step 3 does not fit this training: .*Linear"):
         next(elastic(tmp_path / "state.pt").steps(task(), 30))
 
 
@@ -268,18 +268,18 @@ def test_alone_even_random_numbers_go_on_where_they_stopped(tmp_path: Path) -> N
 
 def test_saving_without_a_path_or_training_or_in_mid_step_is_said(tmp_path: Path) -> None:
     job = fallow.connect(environment={})
-    with pytest.raises(StateMistake, match=r"call job.elastic\(...\) first"):
+    with pytest.raises(StateError, match=r"call job.elastic\(...\) first"):
         job.checkpoint()
     model = torch.nn.Linear(12, 4).double()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     job.elastic(model, optimizer, global_batch=4, max_micro_batch=4)
-    with pytest.raises(StateMistake, match="pass checkpoint=PATH"):
+    with pytest.raises(StateError, match="pass checkpoint=PATH"):
         job.checkpoint()
     trainer = job.elastic(
         model, optimizer, global_batch=4, max_micro_batch=4, checkpoint=tmp_path / "state.pt"
     )
     next(trainer.steps(task(), 3))
-    with pytest.raises(LoopMistake, match=r"step 0 is half done: save after trainer.step\(\)"):
+    with pytest.raises(LoopError, match=r"step 0 is half done: save after trainer.step\(\)"):
         job.checkpoint()
 
 

@@ -5,7 +5,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
 from fallow.job import Job  # noqa: E402
-from fallow.mistakes import LossMistake  # noqa: E402
+from fallow.mistakes import LossError  # noqa: E402
 from fallow.world.collectives import Group  # noqa: E402
 from tests.fallow.ranks import CPU, together  # noqa: E402
 
@@ -27,7 +27,7 @@ def step(group: Group, counts: tuple[Count, ...], deterministic: bool, samples: 
     before = model.weight.detach().clone()
     for x in batches:
         trainer.backward(model(x).square().mean(), count=counts[group.rank])
-    with pytest.raises(LossMistake) as told:
+    with pytest.raises(LossError) as told:
         trainer.step()
     assert torch.equal(model.weight, before)
     return str(told.value)

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 
 from fallow.controller.controller import Controller  # noqa: E402
 from fallow.controller.membership import Limits  # noqa: E402
-from fallow.machines.nursery import Nursery  # noqa: E402
+from fallow.machines.nursery import WorkerPool  # noqa: E402
 from fallow.world import neighbour  # noqa: E402
 from tests.fallow.crew import Outcome, training  # noqa: E402
 from tests.fallow.devices import NAME  # noqa: E402
@@ -103,8 +103,8 @@ JOIN_AND_LEAVE = [
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    parent = Nursery([str(SCRIPT)], {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
+def nursery() -> Iterator[WorkerPool]:
+    parent = WorkerPool([str(SCRIPT)], {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
     yield parent
     parent.close()
 
@@ -120,7 +120,7 @@ def reference() -> dict[str, object]:
 class Watched:
     """A training that must end in time, its controller, and what may be checked when it has."""
 
-    def __init__(self, nursery: Nursery, folder: Path, crash: str, *, workers: int, spare: int = 0):
+    def __init__(self, nursery: WorkerPool, folder: Path, crash: str, *, workers: int, spare: int = 0):
         self.out, self.ledger = folder / "end.pt", folder / "ledger"
         pace = "0.1" if spare else "0.02"  # steps must be left when a spare is ready, on a busy machine too
         variables = {"CRASH": crash, "OUT": str(self.out), "LEDGER": str(self.ledger), "PACE_S": pace}
@@ -148,7 +148,7 @@ class Watched:
 
 @pytest.mark.parametrize("crash", thinned(CRASHES, 3))
 def test_a_worker_killed_anywhere_changes_nothing_that_is_learned(
-    crash: str, nursery: Nursery, reference: dict[str, object], tmp_path: Path
+    crash: str, nursery: WorkerPool, reference: dict[str, object], tmp_path: Path
 ) -> None:
     if NAME != "cpu" and any(word in crash for word in ("-read/", "-hear/")):
         pytest.skip(f"on the device {NAME} nobody reads a neighbour's memory")
@@ -168,7 +168,7 @@ def test_a_worker_killed_anywhere_changes_nothing_that_is_learned(
 
 @pytest.mark.parametrize("crash", ["", *thinned(JOIN_AND_LEAVE, 3)])
 def test_joining_and_leaving_at_once_survives_kills_as_well(
-    crash: str, nursery: Nursery, reference: dict[str, object], tmp_path: Path
+    crash: str, nursery: WorkerPool, reference: dict[str, object], tmp_path: Path
 ) -> None:
     watched = Watched(nursery, tmp_path, crash, workers=3, spare=1)
     asked = False

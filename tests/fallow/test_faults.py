@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 
 from fallow.controller.controller import Controller  # noqa: E402
 from fallow.controller.membership import Limits  # noqa: E402
-from fallow.machines.nursery import Nursery  # noqa: E402
+from fallow.machines.nursery import WorkerPool  # noqa: E402
 from fallow.protocol import MemberId  # noqa: E402
 from tests.fallow.crew import Outcome, training  # noqa: E402
 from tests.fallow.ledger import Account, audit  # noqa: E402
@@ -41,8 +41,8 @@ Goal = Callable[[Controller], bool]
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    parent = Nursery([str(SCRIPT)], {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
+def nursery() -> Iterator[WorkerPool]:
+    parent = WorkerPool([str(SCRIPT)], {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
     yield parent
     parent.close()
 
@@ -63,7 +63,7 @@ class Watched:
 
     def __init__(
         self,
-        nursery: Nursery,
+        nursery: WorkerPool,
         folder: Path,
         crash: str,
         *,
@@ -144,7 +144,7 @@ def of_size(size: int, generation: int = 1) -> Goal:
     "point", thinned(["amid-step/7", "before-sum-of-2/6", "after-connect/1", "before-switched/1"], 2)
 )
 def test_a_worker_that_is_stopped_is_replaced(
-    point: str, nursery: Nursery, losses: list[float], tmp_path: Path
+    point: str, nursery: WorkerPool, losses: list[float], tmp_path: Path
 ) -> None:
     watched = Watched(nursery, tmp_path, f"w1/{point}/stop", workers=2)
     size = 3 if point.endswith("/1") else 2
@@ -166,7 +166,7 @@ def test_a_worker_that_is_stopped_is_replaced(
     ],
 )
 def test_joiners_that_fail_cost_the_members_nothing_and_are_given_up(
-    fault: str, words: str, nursery: Nursery, losses: list[float], tmp_path: Path
+    fault: str, words: str, nursery: WorkerPool, losses: list[float], tmp_path: Path
 ) -> None:
     crash = " ".join(f"w{number}/{fault}" for number in range(1, 6))
     limits = LIMITS if words == "still starting" else replace(LIMITS, start_ms=30_000)
@@ -178,7 +178,7 @@ def test_joiners_that_fail_cost_the_members_nothing_and_are_given_up(
 
 
 def test_a_joiner_stopped_while_it_is_taken_in_holds_nobody_up_for_long(
-    nursery: Nursery, losses: list[float], tmp_path: Path
+    nursery: WorkerPool, losses: list[float], tmp_path: Path
 ) -> None:
     watched = Watched(nursery, tmp_path, "w1/before-receive/0/stop", workers=1)
     watched.run(growing(2, of_size(2)))
@@ -187,7 +187,7 @@ def test_a_joiner_stopped_while_it_is_taken_in_holds_nobody_up_for_long(
 
 
 def test_after_giving_up_a_resize_is_tried_again(
-    nursery: Nursery, losses: list[float], tmp_path: Path
+    nursery: WorkerPool, losses: list[float], tmp_path: Path
 ) -> None:
     watched = Watched(nursery, tmp_path, "w1/warm-up/0/raise w2/warm-up/0/raise", workers=1)
     asked = growing(2, of_size(2))
@@ -203,7 +203,7 @@ def test_after_giving_up_a_resize_is_tried_again(
 
 
 def test_a_slow_joiner_does_not_hold_up_a_quick_one(
-    nursery: Nursery, losses: list[float], tmp_path: Path
+    nursery: WorkerPool, losses: list[float], tmp_path: Path
 ) -> None:
     watched = Watched(nursery, tmp_path, "w2/warm-up/0/sleep", workers=1)
     watched.run(growing(3, of_size(3)))
@@ -211,7 +211,7 @@ def test_a_slow_joiner_does_not_hold_up_a_quick_one(
     assert set(watched.check(losses).attempts.values()) == {1}
 
 
-def test_a_leaver_that_does_not_go_is_ended(nursery: Nursery, losses: list[float], tmp_path: Path) -> None:
+def test_a_leaver_that_does_not_go_is_ended(nursery: WorkerPool, losses: list[float], tmp_path: Path) -> None:
     watched = Watched(nursery, tmp_path, "w1/after-switched/1/hang", workers=2)
     nicenesses: dict[str, set[int]] = {"w0": set(), "w1": set()}
 
@@ -231,7 +231,7 @@ def test_a_leaver_that_does_not_go_is_ended(nursery: Nursery, losses: list[float
 
 
 def test_a_sample_that_spoils_every_worker_ends_the_training_with_its_reason(
-    nursery: Nursery, tmp_path: Path
+    nursery: WorkerPool, tmp_path: Path
 ) -> None:
     watched = Watched(nursery, tmp_path, "*/amid-step/6/raise", workers=2)
     assert watched.run(lambda controller: False) == 1
@@ -239,7 +239,7 @@ def test_a_sample_that_spoils_every_worker_ends_the_training_with_its_reason(
 
 
 def test_a_worker_that_fails_again_and_again_is_not_replaced_for_ever(
-    nursery: Nursery, losses: list[float], tmp_path: Path
+    nursery: WorkerPool, losses: list[float], tmp_path: Path
 ) -> None:
     crash = " ".join(f"w{number}/amid-step/6/raise" for number in range(1, 9))
     watched = Watched(nursery, tmp_path, crash, workers=2)
@@ -251,14 +251,16 @@ def test_a_worker_that_fails_again_and_again_is_not_replaced_for_ever(
 def test_a_script_that_never_trains_is_an_error_with_a_hint(tmp_path: Path) -> None:
     script = tmp_path / "plain.py"
     script.write_text("print('no fallow here')\n")
-    cold = Nursery([str(script)], warm=False)
+    cold = WorkerPool([str(script)], warm=False)
     controller = Controller(cold.spawn, workers=1, limits=LIMITS)
     assert controller.run() == 1
     cold.close()
     assert "does the script loop over trainer.steps()?" in (controller.exit_reason or "")
 
 
-def test_a_spare_joins_at_once_and_is_replaced(nursery: Nursery, losses: list[float], tmp_path: Path) -> None:
+def test_a_spare_joins_at_once_and_is_replaced(
+    nursery: WorkerPool, losses: list[float], tmp_path: Path
+) -> None:
     watched = Watched(nursery, tmp_path, "", workers=1, spare=1)
     asked_with: list[str] = []
 
@@ -278,7 +280,7 @@ def test_a_spare_joins_at_once_and_is_replaced(nursery: Nursery, losses: list[fl
 
 @pytest.mark.parametrize("what", ["kill", "stop"])
 def test_a_spare_that_is_lost_is_replaced_and_nobody_notices(
-    what: str, nursery: Nursery, losses: list[float], tmp_path: Path
+    what: str, nursery: WorkerPool, losses: list[float], tmp_path: Path
 ) -> None:
     watched = Watched(nursery, tmp_path, f"w2/after-ready/0/{what}", workers=2, spare=1)
 
@@ -294,7 +296,7 @@ def test_a_spare_that_is_lost_is_replaced_and_nobody_notices(
 def test_the_training_outlives_the_nursery_and_grows_from_a_new_one(
     losses: list[float], tmp_path: Path
 ) -> None:
-    mortal = Nursery([str(SCRIPT)], {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
+    mortal = WorkerPool([str(SCRIPT)], {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
     watched = Watched(mortal, tmp_path, "", workers=2, limits=replace(LIMITS, start_ms=30_000))
     first = mortal.parent_pid
     killed = False
@@ -317,7 +319,7 @@ def test_the_training_outlives_the_nursery_and_grows_from_a_new_one(
 
 
 def test_a_worker_killed_after_its_nursery_is_still_seen_to_die(losses: list[float], tmp_path: Path) -> None:
-    mortal = Nursery([str(SCRIPT)], {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
+    mortal = WorkerPool([str(SCRIPT)], {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
     watched = Watched(mortal, tmp_path, "", workers=2, limits=replace(LIMITS, start_ms=30_000))
     killed = False
 
@@ -336,7 +338,7 @@ def test_a_worker_killed_after_its_nursery_is_still_seen_to_die(losses: list[flo
 
 
 def test_every_resize_changes_its_mind_half_way(
-    nursery: Nursery, losses: list[float], tmp_path: Path
+    nursery: WorkerPool, losses: list[float], tmp_path: Path
 ) -> None:
     watched = Watched(nursery, tmp_path, "", workers=1)
     wishes = iter([3, 1, 4, 2, 4, 1, 3, 2])

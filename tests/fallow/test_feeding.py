@@ -19,10 +19,10 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info  # noqa: E402
 
 from fallow.batches import prefetch  # noqa: E402
-from fallow.batches.cut import Cut  # noqa: E402
+from fallow.batches.cut import BatchPlan  # noqa: E402
 from fallow.batches.feed import Feed  # noqa: E402
 from fallow.batches.intake import Asked, take_in  # noqa: E402
-from fallow.mistakes import DataMistake  # noqa: E402
+from fallow.mistakes import DataError  # noqa: E402
 from fallow.recipe import Recipe  # noqa: E402
 
 
@@ -116,7 +116,7 @@ def read(
         for rank in range(world):
             if rank not in feeds:  # a joiner: it begins here
                 feeds[rank] = Feed(take_in(source, asked, recipe.global_batch, 0, 0), len(worlds), None)
-            cut = Cut(recipe=recipe, world_size=world, rank=rank, weights=weights)
+            cut = BatchPlan(recipe=recipe, world_size=world, rank=rank, weights=weights)
             _, pieces = feeds[rank].open(cut, step)
             of_step += [torch.as_tensor(feeds[rank].fetch(piece)).tolist() for piece in pieces]
         steps.append(of_step)
@@ -228,7 +228,7 @@ class Noting(Numbers):
 def test_a_step_that_is_taken_again_reads_its_samples_again() -> None:
     asked = Asked(workers=1)
     feed = Feed(take_in(Numbers(40), asked, 10, 0, 0), 4, None)
-    cut = Cut(recipe=recipe(10, 4))
+    cut = BatchPlan(recipe=recipe(10, 4))
     first = [feed.fetch(piece).tolist() for piece in feed.open(cut, 1)[1]]
     again = [feed.fetch(piece).tolist() for piece in feed.open(cut, 1)[1]]
     feed.close()
@@ -237,7 +237,7 @@ def test_a_step_that_is_taken_again_reads_its_samples_again() -> None:
 
 def test_half_a_step_left_unread_does_not_disturb_the_next() -> None:
     feed = Feed(take_in(Numbers(40), Asked(workers=2), 10, 0, 0), 4, None)
-    alone, wide = Cut(recipe=recipe(10, 2)), Cut(recipe=recipe(10, 2), world_size=3, rank=2)
+    alone, wide = BatchPlan(recipe=recipe(10, 2)), BatchPlan(recipe=recipe(10, 2), world_size=3, rank=2)
     feed.fetch(feed.open(alone, 0)[1][0])
     got = [feed.fetch(piece).tolist() for piece in feed.open(wide, 0)[1]]
     got += [feed.fetch(piece).tolist() for piece in feed.open(alone, 1)[1]]
@@ -287,7 +287,7 @@ def test_code_in_loader_processes_sees_its_own_data_set_and_process(tmp_path: Pa
         )
 
     feed = Feed(take_in(Numbers(30), Asked(workers=2, worker_init=note), 20, 0, 0), 1, None)
-    feed.fetch(feed.open(Cut(recipe=recipe(20, 5)), 0)[1][0])
+    feed.fetch(feed.open(BatchPlan(recipe=recipe(20, 5)), 0)[1][0])
     feed.close()
     noted = [(tmp_path / name).read_text().split() for name in ("0", "1")]
     assert [words[:2] for words in noted] == [["Numbers", "2"]] * 2
@@ -322,7 +322,7 @@ def test_many_at_once_are_asked_for_where_the_data_set_can() -> None:
 def test_a_stream_is_not_read_where_it_can_leap() -> None:
     source = Leaping(1_000)
     feed = Feed(take_in(source, Asked(samples_per_epoch=1000), 100, 0, 0), 10, None)
-    cut = Cut(recipe=recipe(100, 10), world_size=10, rank=7)
+    cut = BatchPlan(recipe=recipe(100, 10), world_size=10, rank=7)
     for step in range(10):
         (piece,) = feed.open(cut, step)[1]
         assert feed.fetch(piece).tolist() == list(range(100 * step + 70, 100 * step + 80))
@@ -348,7 +348,7 @@ BAD: list[tuple[Any, Asked, str]] = [
 
 @pytest.mark.parametrize(("source", "asked", "message"), BAD, ids=[message for *_, message in BAD])
 def test_what_cannot_be_trained_on_is_said(source: Any, asked: Asked, message: str) -> None:
-    with pytest.raises((DataMistake, ValueError), match=message):
+    with pytest.raises((DataError, ValueError), match=message):
         take_in(source, asked, 10, 0, None)
 
 
@@ -356,19 +356,19 @@ def test_a_data_set_that_shrinks_is_said() -> None:
     source = Numbers(40)
     feed = Feed(take_in(source, Asked(shuffle=False), 10, 0, 0), 4, None)
     source.length = 13
-    cut = Cut(recipe=recipe(10, 10))
+    cut = BatchPlan(recipe=recipe(10, 10))
     feed.fetch(feed.open(cut, 0)[1][0])
-    with pytest.raises(DataMistake, match=r"samples up to 19, but the data set has 13 now and had 40"):
+    with pytest.raises(DataError, match=r"samples up to 19, but the data set has 13 now and had 40"):
         feed.fetch(feed.open(cut, 1)[1][0])
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_stream_that_ends_early_is_said(workers: int) -> None:
     feed = Feed(take_in(Counting(25), Asked(workers=workers), 10, 0, 0), 10, None)
-    cut = Cut(recipe=recipe(10, 10))
+    cut = BatchPlan(recipe=recipe(10, 10))
     for step in (0, 1):
         feed.fetch(feed.open(cut, step)[1][0])
-    with pytest.raises(DataMistake, match=r"ended at sample 25 of epoch 0; step 2 needs 5 more"):
+    with pytest.raises(DataError, match=r"ended at sample 25 of epoch 0; step 2 needs 5 more"):
         feed.fetch(feed.open(cut, 2)[1][0])
     feed.close()
 
@@ -376,8 +376,8 @@ def test_a_stream_that_ends_early_is_said(workers: int) -> None:
 def test_an_order_of_another_length_is_said() -> None:
     asked = Asked(order=lambda epoch: list(range(20 + epoch)))
     feed = Feed(take_in(Numbers(40), asked, 10, 0, 0), 10, None)
-    with pytest.raises(DataMistake, match=r"order\(1\) gave 21 indices where order\(0\) gave 20"):
-        feed.open(Cut(recipe=recipe(10, 10)), 2)
+    with pytest.raises(DataError, match=r"order\(1\) gave 21 indices where order\(0\) gave 20"):
+        feed.open(BatchPlan(recipe=recipe(10, 10)), 2)
 
 
 def test_an_error_in_the_data_set_is_the_users_own(tmp_path: Path) -> None:
@@ -388,7 +388,7 @@ def test_an_error_in_the_data_set_is_the_users_own(tmp_path: Path) -> None:
     for workers in (0, 1):
         feed = Feed(take_in(Broken(40), Asked(workers=workers), 10, 0, 0), 10, None)
         with pytest.raises(OSError, match="cannot read image"):
-            feed.fetch(feed.open(Cut(recipe=recipe(10, 10)), 0)[1][0])
+            feed.fetch(feed.open(BatchPlan(recipe=recipe(10, 10)), 0)[1][0])
         feed.close()
 
 
@@ -406,7 +406,7 @@ def test_loader_processes_may_be_spawned_instead_of_forked() -> None:
     data = torch.utils.data.TensorDataset(torch.arange(30))
     loader: DataLoader[Any] = DataLoader(data, num_workers=1, multiprocessing_context="spawn")
     feed = Feed(take_in(loader, Asked(), 10, 0, 0), 3, None)
-    cut = Cut(recipe=recipe(10, 10))
+    cut = BatchPlan(recipe=recipe(10, 10))
     got = [feed.fetch(feed.open(cut, step)[1][0])[0].tolist() for step in range(3)]
     feed.close()
     assert got == [list(range(first, first + 10)) for first in (0, 10, 20)]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
-from fallow.batches.cut import Cut  # noqa: E402
+from fallow.batches.cut import BatchPlan  # noqa: E402
 from fallow.batches.open_step import OpenStep  # noqa: E402
 from fallow.gradients.bucketed import Plain  # noqa: E402
 from fallow.gradients.folded import Tree  # noqa: E402
@@ -64,7 +64,7 @@ def whole(case: Case) -> Learned:
 def shared(case: Case, group: Group, model: "torch.nn.Module") -> Learned:
     """One rank's part, as the trainer does it, and what it has after the sum."""
     recipe, world, weights, counts = case
-    cut = Cut(recipe=recipe, world_size=world, rank=group.rank, weights=weights)
+    cut = BatchPlan(recipe=recipe, world_size=world, rank=group.rank, weights=weights)
     shape = cut.shape(recipe.global_batch)
     opened = OpenStep(0, shape, cut.mine(shape))
     reducer = (

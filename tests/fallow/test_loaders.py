@@ -16,10 +16,10 @@ from torch.utils.data import (  # noqa: E402
     SequentialSampler,
 )
 
-from fallow.batches.cut import Cut  # noqa: E402
+from fallow.batches.cut import BatchPlan  # noqa: E402
 from fallow.batches.feed import Feed  # noqa: E402
 from fallow.batches.intake import Asked, take_in  # noqa: E402
-from fallow.mistakes import DataMistake  # noqa: E402
+from fallow.mistakes import DataError  # noqa: E402
 from fallow.recipe import Recipe  # noqa: E402
 
 pytestmark = pytest.mark.quick
@@ -72,7 +72,7 @@ def epoch(source: Any, **asked: Any) -> list[int]:
     """What a training reads in one epoch, in its order."""
     intake = take_in(source, Asked(**asked), BATCH, 0, 0)
     steps = intake.order.steps_per_epoch
-    feed, cut = Feed(intake, steps, None), Cut(recipe=Recipe(global_batch=BATCH, max_micro_batch=BATCH))
+    feed, cut = Feed(intake, steps, None), BatchPlan(recipe=Recipe(global_batch=BATCH, max_micro_batch=BATCH))
     read = [feed.fetch(piece).tolist() for step in range(steps) for piece in feed.open(cut, step)[1]]
     return [sample for micro in read for sample in micro]
 
@@ -106,9 +106,9 @@ def test_a_sampler_that_a_resize_cannot_follow_is_refused(
 ) -> None:
     loader: DataLoader[Any] = DataLoader(DATA, **options())
     refused = f"draws samples with {name}, which a resize cannot follow. Pass order="
-    with pytest.raises(DataMistake, match=refused):
+    with pytest.raises(DataError, match=refused):
         take_in(loader, Asked(), BATCH, 0, 0)
-    with pytest.raises(DataMistake, match=refused):  # it says which samples, not only in which order
+    with pytest.raises(DataError, match=refused):  # it says which samples, not only in which order
         take_in(loader, Asked(shuffle=True), BATCH, 0, 0)
     assert epoch(loader, order=lambda epoch: range(7, -1, -1)) == [7, 6, 5, 4, 3, 2, 1, 0]
 
@@ -158,5 +158,5 @@ class Stream(IterableDataset):  # type: ignore[type-arg]
 def test_a_loader_of_ready_batches_is_refused(data: Any) -> None:
     with warnings.catch_warnings(action="ignore"):
         loader: DataLoader[Any] = DataLoader(data, batch_size=None)
-    with pytest.raises(DataMistake, match=r"the loader has batch_size=None.*cannot be cut"):
+    with pytest.raises(DataError, match=r"the loader has batch_size=None.*cannot be cut"):
         take_in(loader, Asked(), BATCH, 0, 0)

@@ -16,7 +16,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
-from fallow.machines.gate import HELLO, Gate, Refused, Relay, enter  # noqa: E402
+from fallow.machines.gate import HELLO, Refused, Relay, RelayServer, enter  # noqa: E402
 from fallow.secret import Secret  # noqa: E402
 from tests.fallow.ledger import audit  # noqa: E402
 
@@ -53,7 +53,7 @@ def echo() -> socket.socket:
 def test_who_knows_the_token_is_led_through_and_who_does_not_is_not() -> None:
     server = echo()
     secret = Secret.new()
-    gate = Gate(("127.0.0.1", 0), server.getsockname(), "right", secret)
+    gate = RelayServer(("127.0.0.1", 0), server.getsockname(), "right", secret)
     relay = Relay(("127.0.0.1", gate.port), "right")
     host, port = relay.address.split(":")
     sent = os.urandom(3_000_000)
@@ -82,7 +82,7 @@ def test_a_stranger_who_says_nothing_or_nonsense_reaches_nothing() -> None:
         reached.append(True)
 
     threading.Thread(target=note, daemon=True).start()
-    gate = Gate(("127.0.0.1", 0), target.getsockname(), "right", Secret.new())
+    gate = RelayServer(("127.0.0.1", 0), target.getsockname(), "right", Secret.new())
     with socket.create_connection(("127.0.0.1", gate.port)) as stranger:
         stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(100))
         stranger.settimeout(10)
@@ -133,7 +133,7 @@ def heard_by(relay: Relay, account: int | None = None) -> bytes:
 @pytest.mark.skipif(os.geteuid() != 0, reason="taking another account needs root")
 def test_other_accounts_of_a_machine_are_not_led_through_its_relay() -> None:
     server = echo()
-    gate = Gate(("127.0.0.1", 0), server.getsockname(), "right", Secret.new())
+    gate = RelayServer(("127.0.0.1", 0), server.getsockname(), "right", Secret.new())
     relay = Relay(("127.0.0.1", gate.port), "right")
     assert heard_by(relay) == b"a" * 32
     assert heard_by(relay, account=STRANGER) == b""

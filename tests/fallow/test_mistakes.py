@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 import fallow  # noqa: E402
 from fallow.batches.batch import BatchError  # noqa: E402
 from fallow.job import Job  # noqa: E402
-from fallow.mistakes import LoopMistake, LossMistake, Mistake, StateMistake  # noqa: E402
+from fallow.mistakes import LoopError, LossError, Mistake, StateError  # noqa: E402
 from fallow.trainer import Trainer  # noqa: E402
 from tests.fallow.combinations import samples  # noqa: E402
 
@@ -106,7 +106,7 @@ LOOPS: list[tuple[Callable[..., None], str]] = [
 
 @pytest.mark.parametrize(("loop", "message"), LOOPS, ids=[loop.__name__ for loop, _ in LOOPS])
 def test_a_loop_out_of_order_is_stopped_where_it_went_wrong(loop: Callable[..., None], message: str) -> None:
-    with pytest.raises(LoopMistake, match=message):
+    with pytest.raises(LoopError, match=message):
         loop(*elastic())
 
 
@@ -121,7 +121,7 @@ def test_a_loop_out_of_order_is_stopped_where_it_went_wrong(loop: Callable[..., 
     ],
 )
 def test_a_length_that_is_none_is_said(asked: dict[str, Any], message: str) -> None:
-    with pytest.raises(LoopMistake, match=message):
+    with pytest.raises(LoopError, match=message):
         elastic()[1].steps(samples(), **asked)
 
 
@@ -156,7 +156,7 @@ def test_a_loop_that_was_left_is_gone_on_with_where_it_stood(tmp_path: Path) -> 
     trainer.save()
     losses += go_on(model, trainer, samples(), 6)  # not from the checkpoint of step 3 again
     assert losses + go_on(model, trainer, samples(), 10) == whole
-    with pytest.raises(LoopMistake, match=r"called again with other data .*'samples': 20"):
+    with pytest.raises(LoopError, match=r"called again with other data .*'samples': 20"):
         trainer.steps(samples(20), 20)
 
 
@@ -175,7 +175,7 @@ def test_who_thaws_in_the_middle_of_a_step_is_told_so(options: dict[str, Any]) -
         for batch in batches:
             first.requires_grad_(True)
             trainer.backward(loss_of(model, batch))
-        with pytest.raises(LoopMistake, match=r"step 0: .*weight became trainable during the step"):
+        with pytest.raises(LoopError, match=r"step 0: .*weight became trainable during the step"):
             trainer.step()
         break
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
@@ -220,13 +220,13 @@ LOSSES: list[tuple[str, Callable[[Any, Any], Any], str]] = [
 def test_a_loss_that_cannot_be_trained_on_is_said_before_anything_is_updated(
     name: str, loss: Callable[[Any, Any], Any], message: str
 ) -> None:
-    with pytest.raises(LossMistake, match=message):
+    with pytest.raises(LossError, match=message):
         train(loss)
     assert train.unchanged  # type: ignore[attr-defined]
 
 
 def test_a_scaler_that_is_switched_off_guards_against_no_loss() -> None:
-    with pytest.raises(LossMistake, match="the loss over the global batch is nan; nothing was updated"):
+    with pytest.raises(LossError, match="the loss over the global batch is nan; nothing was updated"):
         train(
             lambda model, batch: loss_of(model, batch) * float("nan"),
             scaler=torch.amp.GradScaler("cpu", enabled=False),
@@ -249,7 +249,7 @@ def test_a_loss_that_is_not_finite_is_taken_when_that_is_asked_for() -> None:
     ],
 )
 def test_a_count_that_makes_no_sense_is_said(count: Callable[[Any], Any], message: str) -> None:
-    with pytest.raises(LossMistake, match=message):
+    with pytest.raises(LossError, match=message):
         train(loss_of, count, global_batch=100, max_micro_batch=1)
 
 
@@ -345,4 +345,4 @@ def test_a_report_of_no_figure_is_said_even_when_alone(told: dict[str, Any], mes
 
 
 def test_every_mistake_is_a_mistake() -> None:
-    assert all(issubclass(kind, Mistake) for kind in (LoopMistake, LossMistake, StateMistake))
+    assert all(issubclass(kind, Mistake) for kind in (LoopError, LossError, StateError))

@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 import fallow  # noqa: E402
 from fallow.controller.controller import Controller  # noqa: E402
 from fallow.controller.membership import Limits  # noqa: E402
-from fallow.machines.nursery import Nursery  # noqa: E402
+from fallow.machines.nursery import WorkerPool  # noqa: E402
 from tests.fallow import noisy_train  # noqa: E402
 from tests.fallow.noisy_train import STEPS, train  # noqa: E402
 
@@ -33,8 +33,8 @@ Script = dict[int, Callable[[Controller], object]]
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    parent = Nursery([str(SCRIPT)], ENVIRONMENT)
+def nursery() -> Iterator[WorkerPool]:
+    parent = WorkerPool([str(SCRIPT)], ENVIRONMENT)
     yield parent
     parent.close()
 
@@ -51,7 +51,7 @@ def alone(loaders: int, out: Path) -> dict[str, Any]:
     return {"losses": losses, "end": torch.load(f"{out}.pt")}
 
 
-def driven(nursery: Nursery, out: Path, workers: int, script: Script, **variables: str) -> dict[str, Any]:
+def driven(nursery: WorkerPool, out: Path, workers: int, script: Script, **variables: str) -> dict[str, Any]:
     def spawn(given: Any) -> Any:
         return nursery.spawn({**given, "OUT": str(out), "LOADERS": "2", **variables})
 
@@ -138,7 +138,7 @@ def test_loader_processes_change_no_bit(reference: dict[str, Any], tmp_path: Pat
     assert_equal(ahead["end"], reference["end"])
 
 
-def test_resizes_change_no_bit(nursery: Nursery, reference: dict[str, Any], tmp_path: Path) -> None:
+def test_resizes_change_no_bit(nursery: WorkerPool, reference: dict[str, Any], tmp_path: Path) -> None:
     script: Script = {5: resize(3), 20: resize(2), 30: resize(4), 45: resize(1)}
     done = driven(nursery, tmp_path / "out", 1, script)
     assert_same_bits(done, reference)
@@ -146,7 +146,7 @@ def test_resizes_change_no_bit(nursery: Nursery, reference: dict[str, Any], tmp_
 
 
 def test_a_killed_worker_changes_no_bit_and_takes_its_loader_processes_along(
-    nursery: Nursery, reference: dict[str, Any], tmp_path: Path
+    nursery: WorkerPool, reference: dict[str, Any], tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     done = driven(nursery, out, 2, {10: kill(out), 25: kill(out)})
@@ -164,7 +164,7 @@ def is_alive(pid: int) -> bool:
 
 
 def test_asked_by_signal_it_saves_and_goes_on_in_another_world_with_the_same_bits(
-    nursery: Nursery, reference: dict[str, Any], tmp_path: Path
+    nursery: WorkerPool, reference: dict[str, Any], tmp_path: Path
 ) -> None:
     out, written, saved = tmp_path / "out", tmp_path / "state.pt", tmp_path / "kept.pt"
 

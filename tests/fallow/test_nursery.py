@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
-from fallow.machines.nursery import Nursery
+from fallow.machines.nursery import WorkerPool
 
 DEADLINE_S = 60
 
@@ -16,7 +16,7 @@ def test_who_is_killed_before_it_is_born_does_not_live(tmp_path: Path) -> None:
     """An order that is overtaken at once ends workers that were only just asked for."""
     script = tmp_path / "sleeps.py"
     script.write_text("import time\ntime.sleep(1000)\n")
-    nursery = Nursery([str(script)], warm=False)
+    nursery = WorkerPool([str(script)], warm=False)
     try:
         child = nursery.spawn({})
         child.kill()

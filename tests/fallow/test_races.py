@@ -22,7 +22,7 @@ from fallow.controller.controller import Controller  # noqa: E402
 from fallow.job import Job  # noqa: E402
 from fallow.protocol import MemberId  # noqa: E402
 from fallow.secret import inherited  # noqa: E402
-from fallow.world.channel import Channel, client  # noqa: E402
+from fallow.world.channel import Rendezvous, client  # noqa: E402
 from tests.fallow.crew import LIMITS, SEEDING, Outcome, ThreadWorker, Train, network, task  # noqa: E402
 
 SEEDS = int(os.environ.get("FALLOW_SEEDS", "3"))
@@ -59,7 +59,7 @@ def late_training(seed: int, deterministic: bool) -> Train:
     def train(environment: Mapping[str, str], outcome: Outcome) -> None:
         member = MemberId(environment[protocol.ENV_MEMBER])
         order = random.Random(f"{seed} {member}")
-        channel = Channel(
+        channel = Rendezvous(
             environment[protocol.ENV_STORE],
             member,
             CPU,

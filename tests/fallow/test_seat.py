@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 from fallow.protocol import MemberId, Plan  # noqa: E402
 from fallow.world.channel import Ready  # noqa: E402
 from fallow.world.collectives import Group, GroupBroken  # noqa: E402
-from fallow.world.seat import Seat  # noqa: E402
+from fallow.world.seat import MembershipClient  # noqa: E402
 from tests.fallow.ranks import CPU, together  # noqa: E402
 
 pytestmark = pytest.mark.quick
@@ -78,10 +78,10 @@ class Former:
     abort = retire
 
 
-def seated(group: Group, plan: Plan, holder: Holder) -> tuple[Seat, Former]:
+def seated(group: Group, plan: Plan, holder: Holder) -> tuple[MembershipClient, Former]:
     former = Former()
     joins = plan.members[group.rank] in plan.receivers
-    return Seat(holder, Line(group, plan), not joins, former), former  # type: ignore[arg-type]
+    return MembershipClient(holder, Line(group, plan), not joins, former), former  # type: ignore[arg-type]
 
 
 def test_who_has_nothing_to_hand_over_goes_on_while_others_do() -> None:

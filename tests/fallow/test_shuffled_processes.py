@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 from fallow import protocol  # noqa: E402
 from fallow.controller.controller import Controller  # noqa: E402
 from fallow.controller.membership import Limits  # noqa: E402
-from fallow.machines.nursery import Nursery  # noqa: E402
+from fallow.machines.nursery import WorkerPool  # noqa: E402
 from tests.fallow.crew import Outcome, training  # noqa: E402
 from tests.fallow.ledger import audit  # noqa: E402
 from tests.fallow.postman import postman  # noqa: E402
@@ -31,8 +31,8 @@ STEPS = 40
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    parent = Nursery([str(SCRIPT)], {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
+def nursery() -> Iterator[WorkerPool]:
+    parent = WorkerPool([str(SCRIPT)], {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
     yield parent
     parent.close()
 
@@ -84,7 +84,7 @@ class Fate:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_whatever_word_comes_first_processes_learn_the_same(
-    seed: int, reference: tuple[bool, dict[str, Any]], nursery: Nursery, tmp_path: Path
+    seed: int, reference: tuple[bool, dict[str, Any]], nursery: WorkerPool, tmp_path: Path
 ) -> None:
     deterministic, expected = reference
     out, ledger = tmp_path / "end.pt", tmp_path / "ledger"

@@ -21,7 +21,7 @@ import torch.distributed as dist  # noqa: E402
 
 from fallow.control_socket import Answer, ControlSocket, Waiting, ask  # noqa: E402
 from fallow.controller.controller import Controller  # noqa: E402
-from fallow.machines.nursery import Nursery  # noqa: E402
+from fallow.machines.nursery import WorkerPool  # noqa: E402
 from fallow.secret import Secret  # noqa: E402
 from fallow.world import group as groups  # noqa: E402
 from fallow.world import peers  # noqa: E402
@@ -108,7 +108,7 @@ class Training:
         self.done, self.go, self.told = folder / "done", folder / "go", list[str]()
         (folder / "train.py").write_text(SCRIPT)
         variables = {"STEPS": str(STEPS), "DONE": str(self.done), "GO": str(self.go), "PYTHONPATH": str(ROOT)}
-        self.nursery = Nursery([str(folder / "train.py")], {**variables, "OMP_NUM_THREADS": "1"})
+        self.nursery = WorkerPool([str(folder / "train.py")], {**variables, "OMP_NUM_THREADS": "1"})
         self.controller = Controller(
             self.nursery.spawn, workers=1, maximum=2, limits=LIMITS, tell=self.told.append
         )

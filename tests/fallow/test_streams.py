@@ -11,10 +11,10 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 
 from torch.utils.data import ChainDataset, DataLoader, IterableDataset  # noqa: E402
 
-from fallow.batches.cut import Cut  # noqa: E402
+from fallow.batches.cut import BatchPlan  # noqa: E402
 from fallow.batches.feed import Feed  # noqa: E402
 from fallow.batches.intake import Asked, length, take_in  # noqa: E402
-from fallow.mistakes import DataMistake, LoopMistake  # noqa: E402
+from fallow.mistakes import DataError, LoopError  # noqa: E402
 from fallow.recipe import Recipe  # noqa: E402
 
 pytestmark = pytest.mark.quick
@@ -54,7 +54,7 @@ def read(source: Any, steps: int | None = None, epochs: int | None = None, **ask
     """What each step of a training reads."""
     intake = take_in(source, Asked(**asked), BATCH, 0, 0)
     until = length(steps, epochs, intake.order)
-    feed, cut = Feed(intake, until, None), Cut(recipe=Recipe(global_batch=BATCH, max_micro_batch=BATCH))
+    feed, cut = Feed(intake, until, None), BatchPlan(recipe=Recipe(global_batch=BATCH, max_micro_batch=BATCH))
     try:
         return [feed.fetch(piece).tolist() for step in range(until) for piece in feed.open(cut, step)[1]]
     finally:
@@ -74,7 +74,7 @@ def test_a_stream_with_a_length_is_a_stream_and_has_epochs() -> None:
 def test_streams_in_a_chain_are_a_stream_with_and_without_a_length() -> None:
     chain = ChainDataset([Bare(5), Bare(5)])
     assert read(chain, steps=2) == [[0, 1, 2, 3], [4, 0, 1, 2]]
-    with pytest.raises(LoopMistake, match="this stream has no length"):
+    with pytest.raises(LoopError, match="this stream has no length"):
         read(chain, epochs=1)
     assert read(ChainDataset([Long(5), Long(5)]), epochs=1) == [[0, 1, 2, 3], [4, 0, 1, 2], [3, 4]]
     assert read(Unsaid(8), steps=2) == TWO_EPOCHS[:2]
@@ -86,14 +86,14 @@ def test_a_length_that_is_passed_wins_over_the_streams_own() -> None:
 
 def test_a_stream_is_not_given_an_order() -> None:
     for asked in ({"shuffle": True}, {"order": lambda epoch: range(10)}):
-        with pytest.raises(DataMistake, match="a stream is read in its own order"):
+        with pytest.raises(DataError, match="a stream is read in its own order"):
             read(Long(10), epochs=1, **asked)
 
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_stream_that_is_shorter_than_it_says_is_said(workers: int) -> None:
     told = r"ended at sample 10 of epoch 0, though it says that it has 12.*Pass samples_per_epoch=10"
-    with warnings.catch_warnings(action="ignore"), pytest.raises(DataMistake, match=told):
+    with warnings.catch_warnings(action="ignore"), pytest.raises(DataError, match=told):
         read(Long(10, told=12), epochs=1, workers=workers)
 
 

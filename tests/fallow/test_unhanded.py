@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
 import fallow  # noqa: E402
-from fallow.mistakes import StateMistake  # noqa: E402
+from fallow.mistakes import StateError  # noqa: E402
 from fallow.world.collectives import Group  # noqa: E402
 from fallow.world.handover import check_portable, receive_state, send_state  # noqa: E402
 from tests.fallow.crew import run, training  # noqa: E402
@@ -80,14 +80,14 @@ def elastic(**options: Any) -> None:
 def test_a_driven_training_whose_state_cannot_be_handed_over_says_so_at_its_start() -> None:
     done = run(training(5, state={"e": Extra(n=3, fn=lambda x: x)}), workers=1)
     assert done.exit_code == 1
-    assert isinstance(done.outcomes[0].error, StateMistake)
+    assert isinstance(done.outcomes[0].error, StateError)
     assert str(done.outcomes[0].error).startswith("state['e']['fn'] is a function that cannot be handed to")
 
 
 def test_a_training_with_a_path_says_at_its_start_what_it_could_not_save(tmp_path: Path) -> None:
-    with pytest.raises(StateMistake, match=r"^state\['e'\]\['fn'\] is a builtins.function"):
+    with pytest.raises(StateError, match=r"^state\['e'\]\['fn'\] is a builtins.function"):
         elastic(state={"e": Extra(fn=lambda x: x)}, checkpoint=tmp_path / "saved.pt")
-    with pytest.raises(StateMistake, match=r"^state\['e'\]\['where'\] is a pathlib"):
+    with pytest.raises(StateError, match=r"^state\['e'\]\['where'\] is a pathlib"):
         elastic(state={"e": Extra(where=tmp_path)}, checkpoint=tmp_path / "saved.pt")
     elastic(state={"e": Unready(), "f": Extra(n=3)}, checkpoint=tmp_path / "saved.pt")
 
@@ -108,13 +108,13 @@ def test_a_training_alone_is_asked_for_no_state() -> None:
     ],
 )
 def test_what_cannot_be_handed_over_is_named_before_anything_is_sent(state: Any, told: str) -> None:
-    with pytest.raises(StateMistake, match=told):
+    with pytest.raises(StateError, match=told):
         check_portable(state)
 
     def work(group: Group) -> object:
         if group.rank:
             return receive_state(group, 0, None, CPU)
-        with pytest.raises(StateMistake, match=told):
+        with pytest.raises(StateError, match=told):
             send_state(group, 1, state, CPU)
         return send_state(group, 1, {"step": 3}, CPU)
 
@@ -124,7 +124,7 @@ def test_what_cannot_be_handed_over_is_named_before_anything_is_sent(state: Any,
 def test_a_state_that_holds_itself_is_said() -> None:
     around: dict[str, Any] = {}
     around["again"] = around
-    with pytest.raises(StateMistake, match="RecursionError"):
+    with pytest.raises(StateError, match="RecursionError"):
         check_portable({"extra": around})
 
 
