@@ -233,8 +233,9 @@ def connect(
     trying.start()
     trying.join(connect_timeout_s)
     if came != [float(world_size)]:
-        group.abort()
+        # Before the abort, whose own word comes to the thread as well.
         found = f"it summed {came[0]}" if came else f"nothing was summed within {connect_timeout_s:g} s"
+        group.abort()
         raise GroupBroken(f"a communicator of {world_size} did not come about: {found}")
     return group
 
