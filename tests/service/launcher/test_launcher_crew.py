@@ -197,8 +197,8 @@ def test_a_killed_guard_takes_its_workers_along_and_what_they_left_is_ended(tmp_
 
 LAUNCHER = """
 import os, select, signal, sys
-from service.launcher.crew import Crew, Started
-crew = Crew()
+from service.launcher.crew import Supervisor, Started
+crew = Supervisor()
 crew.start(0, sys.argv[1:], dict(os.environ), signal.SIGKILL)
 while not (news := crew.news()):
     continue
@@ -312,8 +312,8 @@ while True:
 """
 GROUP = """
 import os, select, signal, sys
-from service.launcher.crew import Crew
-crew = Crew()
+from service.launcher.crew import Supervisor
+crew = Supervisor()
 def forward(number, frame):
     crew.signal(number, unless_heard=True)
     with open(os.environ["FORWARDED"], "a") as file:
