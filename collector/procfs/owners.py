@@ -35,12 +35,12 @@ def belongs_to(pid: int, uid: int, proc: Path = PROC, subuid: Path = SUBUID) -> 
 def lent_uids(uid: int, subuid: Path = SUBUID) -> tuple[range, ...]:
     """The ranges of uids that the machine lends to a person."""
     names = {str(uid), account_name(uid)}
-    return tuple(lent for owner, lent in _lent(subuid) if owner in names)
+    return tuple(lent for owner, lent in lent_ranges(subuid) if owner in names)
 
 
 def lender_of(uid: int, subuid: Path = SUBUID) -> str | None:
     """Whom a uid without an account was lent to, by name; ``None``: nobody, or root for its containers."""
-    for owner, lent in _lent(subuid):
+    for owner, lent in lent_ranges(subuid):
         if uid in lent:
             name = name_of(int(owner)) if owner.isdecimal() else owner
             return None if name == "root" else name
@@ -64,12 +64,12 @@ def is_lent(uid: int | None, subuid: Path = SUBUID) -> bool:
     return uid is not None and lender_of(uid, subuid) is not None and account_name(uid) is None
 
 
-def _lent(subuid: Path) -> Iterator[tuple[str, range]]:
+def lent_ranges(subuid: Path) -> Iterator[tuple[str, range]]:
     """Who was lent which uids, in the file's order: by name or by number (subuid(5))."""
     for line in (read_file(subuid) or b"").decode("utf-8", "replace").splitlines():
         owner, _, numbers = line.partition(":")
         first, _, count = numbers.partition(":")
-        if first.isdecimal() and count.isdecimal():
+        if first.isdecimal() and count.strip().isdecimal():
             yield owner, range(int(first), int(first) + int(count))
 
 

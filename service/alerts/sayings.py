@@ -1,14 +1,16 @@
 """How alerts name GPUs, commands and numbers. Pure."""
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from analytics.findings.words import measured_by
-from analytics.model import Evidence, FindingKind
+from analytics.model import Evidence, Finding, FindingKind
 from collector.model import GpuUuid, JobId
 from service.alerts.facts import Facts
 
 LISTED = 4
+SENTENCES = 2
+"""So many findings' sentences are told; they differ in little but the GPU's name."""
 
 
 def where(gpus: Iterable[GpuUuid], facts: Facts) -> str:
@@ -42,3 +44,16 @@ def measured(facts: Facts, job: JobId, kinds: Iterable[FindingKind]) -> tuple[Ev
         Evidence(name="measured_ratio", value=min(each.coverage for each in found)),
         Evidence(name="measure", value=measured_by(min(each.rung for each in found))),
     )
+
+
+def told(found: Sequence[Finding], in_all: str = "") -> str:
+    """The findings' sentences, the first ones, and that there are more: "The same on 3 more GPUs."
+
+    ``in_all`` is said of all of them together; empty: nothing is.
+    """
+    more = len(found) - SENTENCES
+    sentences = [each.sentence for each in found[:SENTENCES]]
+    if more > 0:
+        gpus = "GPU" if more == 1 else "GPUs"
+        sentences.append(f"The same on {more} more {gpus}{in_all and f', {in_all} in all'}.")
+    return " ".join(sentences)

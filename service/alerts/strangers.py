@@ -11,9 +11,7 @@ from advisor.policies.sayings import gib
 from analytics.model import Evidence, Finding, FindingKind
 from service.alerts.facts import Facts
 from service.alerts.model import WORTH_A_WORD, AlertKind, Condition, Evaluation
-from service.alerts.sayings import where
-
-TOLD_GPUS = 2
+from service.alerts.sayings import told, where
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +68,6 @@ def _whose(finding: Finding) -> str:
 def _condition(facts: Facts, kind: AlertKind, key: str, found: list[Finding]) -> Condition:
     words, who = KINDS[kind], key.partition(":")[2]
     place = where(dict.fromkeys(each.uuid for each in found), facts)
-    more = len(found) - TOLD_GPUS
     have = "has" if len(found) == 1 else "have"
     titles = {
         AlertKind.ZOMBIE_MEMORY: f"{place} {have} memory that no process uses",
@@ -85,8 +82,7 @@ def _condition(facts: Facts, kind: AlertKind, key: str, found: list[Finding]) ->
         rung="found",
         since_ms=min(each.since_ms for each in found),
         title=titles[kind],
-        says=" ".join(each.sentence for each in found[:TOLD_GPUS])
-        + ("" if more <= 0 else f" The same on {more} more, {gib(memory)} in all." if memory else ""),
+        says=told(found, gib(memory) if memory else ""),
         next=words.next,
         do=words.do,
         evidence=found[0].evidence

@@ -16,11 +16,9 @@ from collector.model import JobId
 from service.alerts.facts import Facts
 from service.alerts.idle import ended
 from service.alerts.model import WORTH_A_WORD, AlertKind, Condition, Evaluation
-from service.alerts.sayings import keeping, measured, where
+from service.alerts.sayings import keeping, measured, told, where
 
 HOURS = "idle_gpu_hours"
-SENTENCES = 2
-"""So many GPUs' sentences are told; they differ in little but the GPU's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +137,6 @@ def _condition(facts: Facts, kind: AlertKind, job: Job, found: list[Finding]) ->
     words, first = KINDS[kind], found[0]
     hours = sum(each.wasted_gpu_hours or 0.0 for each in found)
     place = where(tuple(each.uuid for each in found), facts)
-    more = len(found) - SENTENCES
     cost = f": {hours:.1f} GPU-hours idle on {place}" if words.costs else ""
     evidence = tuple(each for each in first.evidence if not (words.costs and each.name == HOURS))
     return Condition(
@@ -149,8 +146,7 @@ def _condition(facts: Facts, kind: AlertKind, job: Job, found: list[Finding]) ->
         rung="found",
         since_ms=min(each.since_ms for each in found),
         title=f"{job_name(job)} {words.title}{cost}",
-        says=" ".join(each.sentence for each in found[:SENTENCES])
-        + (f" The same on {more} more GPU{'' if more == 1 else 's'}." if more > 0 else ""),
+        says=told(found),
         next=words.next,
         do=keeping(job.id),
         evidence=(

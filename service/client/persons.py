@@ -14,8 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from collector.procfs.accounts import uid_of
-
-SUBUID = Path("/etc/subuid")
+from collector.procfs.owners import SUBUID, lent_ranges
 
 
 def person_of_uid(uid: int, lent: Path = SUBUID) -> str:
@@ -55,17 +54,8 @@ def learn_lenders(lent: Path = SUBUID, timeout_s: float = 5.0) -> None:
 
 @lru_cache(maxsize=2)
 def _lent(path: Path, changed_ns: int) -> tuple[list[int], list[tuple[str, int]]]:
-    """The ranges of a file ``name:first:count``: where each begins; whose it is and its end."""
-    found: list[tuple[int, str, int]] = []
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return [], []
-    for line in lines:
-        name, _, rest = line.partition(":")
-        first, _, count = rest.partition(":")
-        if name and first.isdigit() and count.strip().isdigit():
-            found.append((int(first), name, int(first) + int(count)))
+    """The ranges of a file, in order: where each begins; whose it is and its end."""
+    found = [(lent.start, name, lent.stop) for name, lent in lent_ranges(path)]
     found.sort()
     return [first for first, _, _ in found], [(name, end) for _, name, end in found]
 

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.client.persons import SUBUID, containers_of, person_of_uid
+from collector.procfs.owners import SUBUID
+from service.client.persons import containers_of, person_of_uid
 
 MOST_PARTING = 128
 """Of the files that a process keeps for other things (``service.daemon.front``) a quarter."""

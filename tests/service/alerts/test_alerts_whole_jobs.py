@@ -9,6 +9,7 @@ from analytics.model import Evidence, FindingKind, Unknown
 from service.alerts.letters import Receiver, audience
 from service.alerts.model import WORTH_A_WORD, AlertKind
 from service.alerts.rules import sight
+from service.alerts.sayings import told
 from service.config.alerting import ASKED_KINDS, EVERY_KIND, AlertsConfig
 from service.config.telling import DeliveryConfig
 from tests.service.alerts.alert_parts import ANN, GPUS, HOUR_MS, NOW_MS, facts, finding, job, state
@@ -123,3 +124,10 @@ def test_memory_left_behind_is_one_case_a_machine_and_a_stranger_one_a_person() 
 
 
 OPS = replace(CONFIG, to=("ops",))
+
+
+def test_what_holds_no_memory_is_said_of_further_gpus_too() -> None:
+    claim = finding(FindingKind.UNPROVEN_CLAIM, holder=None, evidence=(Evidence(name="user", value="mal"),))
+    assert told((claim,) * 2).endswith(claim.sentence)
+    assert told((claim,) * 3).endswith(" The same on 1 more GPU.")
+    assert told((claim,) * 5, "3 GiB").endswith(" The same on 3 more GPUs, 3 GiB in all.")
