@@ -156,8 +156,5 @@ def test_the_hand_holds_the_locks_while_it_restores(tmp_path: Path) -> None:
     mine.close()
     assert other.take([uuid]) is not None, "whoever restores has it open"
     os.close(kept)
-    end_s = time.monotonic() + 30
-    while other.take([uuid]) is not None:  # the hand lets go of what it was passed after it has answered
-        assert time.monotonic() < end_s
-        time.sleep(0.01)
+    until("the hand has let go of what it was passed", lambda: other.take([uuid]) is None)
     listener.close()
