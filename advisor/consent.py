@@ -49,10 +49,10 @@ VERBS: Mapping[Kind, tuple[str, ...]] = {
     Kind.PAUSE: ("pause",),
     Kind.RESTART: ("requeue", "move"),
     Kind.RESIZE: ("resize",),
-    Kind.RELEASE: ("releasecaches",),
+    Kind.RELEASE: ("release-memory",),
     Kind.SHARE: (),
 }
-"""The steps of each kind, in small letters as ``Job.withheld`` names them."""
+"""The steps of each kind, by verb as ``Job.withheld`` names them."""
 
 STOPPING = (Kind.PAUSE, Kind.RESTART)
 
@@ -201,7 +201,7 @@ def _before(kind: Kind, job: Job) -> bool:
         case Kind.RESIZE:
             return job.elastic and ActionClass.RESIZE not in job.opted_out
         case Kind.RELEASE:
-            return "releasecaches" not in job.cannot
+            return "release-memory" not in job.cannot
         case Kind.SHARE:
             return job.may_share or job.share < 1
 

@@ -36,6 +36,7 @@ from advisor.steps import (
     Tell,
     Terminate,
 )
+from advisor.tags import verb_of
 from advisor.transition import SHARE_SLACK, Before, Draft, StepError
 from collector.model import JobId
 
@@ -273,7 +274,7 @@ class _Brake:
 def _beyond(step: Action, draft: Draft) -> Objection | None:
     """Why no engine here could carry the step out: a plan must not stop at what never could be done."""
     job = draft.jobs.get(step.job)
-    reason = None if job is None else job.cannot.get(type(step).__name__.lower())
+    reason = None if job is None else job.cannot.get(verb_of(step))
     if reason is None:
         return None
     return Objection(rule=Rule.UNSUPPORTED, reason=reason, would_change="a job that Fallow launched")
@@ -282,7 +283,7 @@ def _beyond(step: Action, draft: Draft) -> Objection | None:
 def _withheld(step: Action, draft: Draft) -> Objection | None:
     """Its owner's own no (``fallow consent``), which goes before everybody's yes."""
     job = draft.jobs.get(step.job)
-    reason = None if job is None else job.withheld.get(type(step).__name__.lower())
+    reason = None if job is None else job.withheld.get(verb_of(step))
     if reason is None:
         return None
     return Objection(rule=Rule.OPTED_OUT, reason=reason, would_change="the owner's consent: `fallow consent`")

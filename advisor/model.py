@@ -141,9 +141,9 @@ class Job:
     ``protected`` is the site's word: nothing is ever done to it. ``held`` while it is paused until somebody
     touches it or lets it go on. ``told_ms`` is when its owner was first reached in this idle time, and
     ``warned_ms`` most lately, and ``unreached_ms`` when telling was last tried and reached nobody.
-    ``cannot`` names steps, in small letters, that no engine here can carry out on it, each with the reason;
-    ``withheld`` those that its owner does not allow (``advisor.consent``). ``paced``: its steps are counted
-    and its speed alone is known, so that a neighbour who slows it down is found.
+    ``cannot`` names steps, by verb (``advisor.tags``), that no engine here can carry out on it, each with the
+    reason; ``withheld`` those that its owner does not allow (``advisor.consent``). ``paced``: its steps are
+    counted and its speed alone is known, so that a neighbour who slows it down is found.
     """
 
     id: JobId

@@ -25,6 +25,7 @@ from advisor.steps import (
     Tell,
     Terminate,
 )
+from advisor.tags import tag_of, verb_of
 from collector.model import GpuUuid, JobId, NodeName
 
 SHARE_SLACK = 1e-9
@@ -314,10 +315,8 @@ class Draft:
 
     def _note(self, step: Action, placement: Placement) -> None:
         nodes = tuple(dict.fromkeys(self._node(uuid) for uuid in placement.gpus))
-        self._actions.append(
-            ActionTaken(at_ms=self._now, job=step.job, verb=_verb(step).lower(), nodes=nodes)
-        )
+        self._actions.append(ActionTaken(at_ms=self._now, job=step.job, verb=verb_of(step), nodes=nodes))
 
 
 def _verb(step: Action) -> str:
-    return type(step).__name__
+    return tag_of(type(step))

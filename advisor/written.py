@@ -1,10 +1,11 @@
 """Values as JSON and back: how steps, plans and entries are kept. Pure, and exact both ways.
 
 Driven by the types that the values declare, so a new field needs nothing here. Where a field may hold one of
-several dataclasses, the name of the one that it holds is written beside its fields, under ``is``. Reading is
-tolerant in one direction only: what a newer version wrote beside the fields known here is passed over, a
-missing field takes its default, and a name or value that means nothing here raises ``Unreadable``, because an
-act that is only half understood must not be judged.
+several dataclasses, the tag of the one that it holds (``advisor.tags``) is written beside its fields, under
+``is``; what was written under a former tag is read. Reading is tolerant in one direction only: what a newer
+version wrote beside the fields known here is passed over, a missing field takes its default, and a name or
+value that means nothing here raises ``Unreadable``, because an act that is only half understood must not be
+judged.
 
 What a type means is worked out once: a register of ten thousand entries is read at every start.
 """
@@ -17,6 +18,8 @@ from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, NewType, Union, get_args, get_origin, get_type_hints
+
+from advisor.tags import FORMER, tag_of
 
 TAG = "is"
 
@@ -76,7 +79,7 @@ def _write(value: Any, kind: Any) -> Any:
         return value
     parts = _written_parts(made)
     if parts is not None:
-        tree: dict[str, Any] = {TAG: made.__name__} if len(_classes(kind)) > 1 else {}
+        tree: dict[str, Any] = {TAG: tag_of(made)} if len(_classes(kind)) > 1 else {}
         for name, declared in parts:
             each = getattr(value, name)
             tree[name] = each if type(each) in PLAIN else _write(each, declared)
@@ -225,11 +228,11 @@ def _union_reader(kind: Any) -> Reader:
 
 
 def _tagged_reader(kind: Any) -> Reader:
-    readers = {each.__name__: _reader(each) for each in _classes(kind)}
+    readers = {tag_of(each): _reader(each) for each in _classes(kind)}
 
     def read(tree: Any) -> Any:
         name = _expect(dict, tree).get(TAG)
-        found = readers.get(name) if isinstance(name, str) else None
+        found = readers.get(FORMER.get(name, name)) if isinstance(name, str) else None
         if found is None:
             known = ", ".join(readers)
             raise _Amiss(f"{name!r} is none of {known}; a newer Fallow may have written it")

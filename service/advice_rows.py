@@ -4,6 +4,8 @@ from dataclasses import asdict
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from advisor import tags
+
 if TYPE_CHECKING:
     from advisor.advice import Abstain, Advice
     from advisor.plan import Refusal
@@ -62,11 +64,8 @@ def step_row(step: "Action") -> dict[str, Any]:
 
 
 def verb_of(step: "Action") -> str:
-    """``ReleaseCaches`` as people say it: release caches."""
-    name = type(step).__name__
-    return "".join(
-        f" {each.lower()}" if each.isupper() and at else each.lower() for at, each in enumerate(name)
-    )
+    """``release-memory`` as people say it: release memory."""
+    return tags.verb_of(step).replace("-", " ")
 
 
 def _plain(value: Any) -> Any:

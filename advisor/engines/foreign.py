@@ -32,6 +32,7 @@ from advisor.steps import (
     Tell,
     Terminate,
 )
+from advisor.tags import verb_of
 from collector.model import GpuUuid, JobId, NodeName
 
 UNDER_WAY = frozenset({"locked", "checkpointing", "restoring"})
@@ -298,7 +299,7 @@ class ExternalEngine:
 
 
 def beyond(job: JobId) -> dict[str, str]:
-    """The steps that nobody can carry out on a foreign job, in small letters, each with the reason."""
+    """The steps that nobody can carry out on a foreign job, by verb, each with the reason."""
     elsewhere = "Fallow did not launch it, so it cannot launch it anew"
     inside = "Fallow did not launch it and has no word with what runs inside it"
     return {
@@ -306,16 +307,11 @@ def beyond(job: JobId) -> dict[str, str]:
         "resize": inside,
         "move": elsewhere,
         "requeue": elsewhere,
-        "promise": "it waits in no queue of Fallow's",
-        "releasecaches": inside,
-        "capatnextlaunch": elsewhere,
-        "terminate": f"Fallow did not launch {job}, and never ends what it did not launch",
+        "hold-for-job": "it waits in no queue of Fallow's",
+        "release-memory": inside,
+        "set-env-at-restart": elsewhere,
+        "cancel": f"Fallow did not launch {job}, and never ends what it did not launch",
     }
-
-
-def verb_of(step: Action) -> str:
-    """The name of a step in small letters, as ``Job.cannot`` has it."""
-    return type(step).__name__.lower()
 
 
 def _under_way(moving: Moving) -> Late:

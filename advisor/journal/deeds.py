@@ -104,14 +104,6 @@ class Undo:
     why_not: str | None = None
 
 
-def verb_of(step: Action) -> str:
-    """``ReleaseCaches`` as the journal has it: ``release-caches``."""
-    name = type(step).__name__
-    return "".join(
-        f"-{each.lower()}" if each.isupper() and at else each.lower() for at, each in enumerate(name)
-    )
-
-
 def stood_in(state: ClusterState, id: JobId) -> Stood | None:
     """How a job stands in a snapshot; ``None`` for one that is not in it."""
     job = state.jobs.get(id)

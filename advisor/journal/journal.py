@@ -25,7 +25,6 @@ from advisor.journal.deeds import (
     result_of,
     stood_in,
     undo_of,
-    verb_of,
 )
 from advisor.journal.proposals import Standing, proposed
 from advisor.journal.shelf import PendingPlans
@@ -33,6 +32,7 @@ from advisor.model import ClusterState
 from advisor.plan import Plan
 from advisor.statements import asked, rows_of, statement
 from advisor.steps import Action
+from advisor.tags import verb_of
 from advisor.written import Unreadable, from_text, to_text
 from collector.clock import Clock
 from collector.model import JobId

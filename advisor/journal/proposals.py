@@ -21,6 +21,7 @@ from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState
 from advisor.plan import Plan, Refusal, Rule
 from advisor.steps import Action, CapAtNextLaunch, Promise, ReleaseCaches, Tell
+from advisor.tags import verb_of
 from analytics.model import Evidence
 from collector.model import JobId
 
@@ -201,7 +202,7 @@ def is_named(kept: PendingPlan) -> bool:
 
 def key_of(step: Action) -> Key:
     """What makes two suggestions the same: the job, what is done to it, and under which class of action."""
-    return step.job, type(step).__name__, action_of(step)
+    return step.job, verb_of(step), action_of(step)
 
 
 def keys_of(proposal: Proposal) -> frozenset[Key]:

@@ -35,10 +35,10 @@ class Rung(IntEnum):
 
 
 VERBS = {
-    Rung.RELEASE: "releasecaches",
+    Rung.RELEASE: "release-memory",
     Rung.PAUSE: "pause",
     Rung.REQUEUE: "requeue",
-    Rung.TERMINATE: "terminate",
+    Rung.TERMINATE: "cancel",
 }
 """The step behind each rung that does something to the job."""
 

@@ -25,6 +25,7 @@ from advisor.register.model import (
     Submission,
     Suspend,
 )
+from advisor.tags import verb_of
 from collector.model import GpuUuid, JobId
 
 PLACING = (Begin, Continue, Reshape)
@@ -84,13 +85,13 @@ def share_held(entry: JobRecord) -> float:
 
 def objection(entry: JobRecord, directive: Command) -> Refused | None:
     """Why the entry cannot be given this directive now; ``None`` when it can."""
-    what = f"{type(directive).__name__} {entry.id}"
+    what = f"{verb_of(directive)} {entry.id}"
     if entry.stand is JobState.ENDED:
         return Refused(f"{what}: the job has ended")
     if lapsing(entry):
         return Refused(f"{what}: its launcher is gone; only its processes are awaited")
     if in_flight(entry) and (isinstance(entry.directive, Stop) or not isinstance(directive, Stop)):
-        doing = type(entry.directive).__name__
+        doing = verb_of(entry.directive)
         return Refused(f"{what}: its launcher has not acknowledged {doing} yet; wait for that")
     newest = newest_number(entry)
     if directive.number <= newest:
@@ -308,7 +309,7 @@ def _acknowledged(entry: JobRecord, directive: Command, report: Report, now_ms: 
 
 def _unworked(entry: JobRecord, directive: Command, report: Report, now_ms: int) -> JobRecord:
     """What was to be done could not be; the cooldown runs all the same, so that it isn't tried at once."""
-    said = f"{type(directive).__name__} did not work: {report.failed}"
+    said = f"{verb_of(directive)} did not work: {report.failed}"
     match directive:
         case Begin():
             return replace(_emptied(entry, now_ms), stand=JobState.PENDING, acted_ms=now_ms, said=said)

@@ -226,7 +226,7 @@ def _running(entry: JobRecord, live: ClusterState, look: Look, stale: set[GpuUui
         memory_held_bytes=(None if report is None else report.memory_held_bytes)
         or (None if seen is None else seen.memory_held_bytes),
         use=Use.STARTING if starting else Use.UNKNOWN,
-        cannot={} if _reports_cache(report) else {"releasecaches": "its own library reports no cache"},
+        cannot={} if _reports_cache(report) else {"release-memory": "its own library reports no cache"},
     )
     if seen is not None and not unseen and not starting:
         job = replace(
@@ -244,7 +244,7 @@ def _running(entry: JobRecord, live: ClusterState, look: Look, stale: set[GpuUui
 
 
 def _untouchable(job: Job, size: int) -> Job:
-    cannot = {**job.cannot, "tell": "its launcher has something to carry out first, or is not there"}
+    cannot = {**job.cannot, "notify": "its launcher has something to carry out first, or is not there"}
     return replace(
         job, min_gpus=size, max_gpus=size, preemptible=False, opted_out=frozenset(ActionClass), cannot=cannot
     )

@@ -18,7 +18,7 @@
 -- @column job text: the job whose GPUs were freed
 -- @column user_name text: whose
 -- @column project text: for which project
--- @column verb text: pause, requeue, resize, move or release-caches
+-- @column verb text: pause, requeue, resize, move or release-memory
 -- @column class text: reclaim, cap-memory, pack, resize or consolidate; people: ordered by a person, of their own
 -- @column gpus bigint (GPUs): of how many GPUs it freed something
 -- @column due_gpu_hours double (GPU-hours): the time within the window in which they were to be free, rolled up or not
@@ -41,13 +41,13 @@ WITH deeds AS (
         try_cast((try_cast(stood AS JSON) ->> '$.share') AS DOUBLE) AS share
     -- Who came is dated from the tick before he was seen: from the last one before the deed began, at the earliest.
     FROM intents ASOF LEFT JOIN ticks AS t ON t.ts <= begun_at
-    WHERE outcome = 'done' AND settled_at < $to_ts AND verb IN ('pause', 'requeue', 'resize', 'move', 'release-caches')
+    WHERE outcome = 'done' AND settled_at < $to_ts AND verb IN ('pause', 'requeue', 'resize', 'move', 'release-memory')
 ), meant AS (
     SELECT
         * EXCLUDE (step), (step ->> '$.for_job') AS for_job,
         coalesce(try_cast((step ->> '$.share') AS DOUBLE), share) AS to_share,
         coalesce(CASE WHEN verb IN ('resize', 'move') THEN try_cast((step -> '$.gpus') AS VARCHAR[]) END, []) AS after,
-        verb = 'release-caches' OR (verb = 'move' AND class = 'cap-memory') AS keeps
+        verb = 'release-memory' OR (verb = 'move' AND class = 'cap-memory') AS keeps
     FROM deeds
     WHERE before IS NOT NULL AND share IS NOT NULL
         AND class IN ('reclaim', 'cap-memory', 'pack', 'resize', 'consolidate', 'people')

@@ -133,7 +133,7 @@ class Launcher:
             await self._say()
 
     async def _listen(self) -> None:
-        path = f"/v1/jobs/{self._job}/directives"
+        path = f"/v1/jobs/{self._job}/directives?names=2"
         reader, writer = await asyncio.open_unix_connection(str(self._made.socket))
         try:
             writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
@@ -147,13 +147,13 @@ class Launcher:
     async def _carry_out(self, directive: dict[str, Any]) -> None:
         self._handled = directive["number"]
         match directive["is"]:
-            case "Begin" | "Continue" | "Reshape":
+            case "Start" | "Resume" | "Reallocate":
                 self._stand, self._gpus = "running", directive["gpus"]
-            case "Suspend":
+            case "Pause":
                 self._stand, self._gpus = "paused", []
-            case "Requeued":
+            case "Requeue":
                 self._stand, self._gpus = "pending", []
-            case "Stop":
+            case "Cancel":
                 await self._say(stand="ended", ending="cancelled")
                 return
         await self._say()

@@ -258,7 +258,7 @@ def _worlds(losses: Path) -> list[int]:
 
 def _was_told(stage: Stage, since_ms: int = 0) -> bool:
     return any(
-        row["verb"] == "tell" and row["outcome"] == "done" and row["at_ms"] > since_ms
+        row["verb"] == "notify" and row["outcome"] == "done" and row["at_ms"] > since_ms
         for row in stage.actions()
     )
 

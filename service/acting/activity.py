@@ -16,18 +16,11 @@ from advisor.journal.journal import Begun
 from advisor.model import ActionClass
 from advisor.plan import Rule
 from advisor.register.model import (
-    Begin,
     Command,
-    Continue,
     JobRecord,
     JobState,
-    Release,
-    Requeued,
-    Reshape,
-    Say,
-    Stop,
-    Suspend,
 )
+from advisor.tags import verb_of
 from service.logs import log_event
 
 if TYPE_CHECKING:
@@ -35,18 +28,6 @@ if TYPE_CHECKING:
     from collector.model import JobId
 
 log = logging.getLogger(__name__)
-
-COMMANDS: Mapping[type[Command], str] = {
-    Begin: "start",
-    Suspend: "pause",
-    Continue: "resume",
-    Reshape: "reallocate",
-    Release: "release-memory",
-    Requeued: "requeue",
-    Say: "notify",
-    Stop: "cancel",
-}
-"""What a launcher is told to do, in the words of the command line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +166,7 @@ def _command_given(after: JobRecord, directive: Command) -> None:
         "command-given",
         job=after.id,
         action=directive.number,
-        command=COMMANDS[type(directive)],
+        command=verb_of(directive),
         reason=getattr(directive, "reason", "") or None,
     )
 

@@ -19,6 +19,7 @@ from advisor.register.model import Command, JobRecord, JobState, Report, Submiss
 from advisor.register.register import UnknownJob as NoEntry
 from advisor.register.state import is_ours
 from advisor.steps import Pause, Resize, Resume, Terminate
+from advisor.tags import verb_of
 from advisor.written import to_tree
 from collector.model import JobId
 from service.acting.admission import Admission
@@ -157,7 +158,7 @@ class JobCommands:
         entry = self._entry(job)
         told = [
             {name: row[name] for name in ("number", "given_ms", "handled_ms", "failed")}
-            | {"directive": to_tree(replace(row["body"], proof=""), Command)}
+            | {"verb": verb_of(row["body"]), "directive": to_tree(replace(row["body"], proof=""), Command)}
             for row in read_directives(self._organs.store, job)
         ]
         actions = self._organs.papers.actions(caller, since_ms=None, job=job)
@@ -230,7 +231,7 @@ class JobCommands:
     ) -> Row:
         """End a job for good; with ``force`` an operator ends its lease too, whatever its processes do."""
         if not is_ours(job):
-            raise self._organs.foreign.refuse(caller, job, "terminate")
+            raise self._organs.foreign.refuse(caller, job, "cancel")
         entry = self._changeable(caller, job, nonce)
         step = Terminate(job=job, reason=because or f"cancelled by {caller.name}")
         if force:

@@ -39,6 +39,7 @@ from advisor.register.pair_watch import (
     whole_again,
 )
 from advisor.steps import Action, Move
+from advisor.tags import verb_of
 from collector.model import JobId
 
 if TYPE_CHECKING:
@@ -240,5 +241,5 @@ class SlowdownWatchdog:
         outcome = self._engine.do(step, intent)
         self._journal.came_of(self._clock.now_ms(), intent, outcome)
         if not isinstance(outcome, Done):
-            log.info("%s of %s is not done yet: %s", type(step).__name__.lower(), step.job, outcome)
+            log.info("%s of %s is not done yet: %s", verb_of(step), step.job, outcome)
         return isinstance(outcome, Done)

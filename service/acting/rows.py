@@ -7,6 +7,7 @@ from typing import Any
 from advisor.register.life import in_flight
 from advisor.register.model import Elasticity, JobRecord, JobState, Submission
 from advisor.register.shares import Terms, about_defaults
+from advisor.tags import verb_of
 from advisor.written import to_tree
 from collector.procfs.commands import COMMAND_CHARS, masked
 from service.acting.waiting import Wait
@@ -83,9 +84,7 @@ def explained(entry: JobRecord, wait: Wait | None, held: Terms | None = None) ->
     if wait is not None:
         lines.append(f"It is number {wait.place} of {wait.of} in the queue and waits for: {wait.waits_for}.")
     if in_flight(entry):
-        lines.append(
-            f"Its launcher was told to {type(entry.directive).__name__.lower()} and has not answered."
-        )
+        lines.append(f"Its launcher was told to {verb_of(entry.directive)} and has not answered.")
     if entry.next_launch:
         named = ", ".join(f"{name}={value}" for name, value in entry.next_launch)
         lines.append(f"It is launched with {named} next time.")

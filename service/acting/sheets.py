@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from advisor.journal.deeds import ActionRecord, verb_of
+from advisor.journal.deeds import ActionRecord
 from advisor.journal.proposals import PendingPlan, Proposed, Standing
 from advisor.journal.switch import Setting
 from advisor.limits import Limits
 from advisor.model import ActionClass
+from advisor.tags import verb_of
 from service.advice_rows import refusal_row
 
 Row = dict[str, Any]

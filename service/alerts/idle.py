@@ -97,7 +97,7 @@ def condition_of(facts: Facts, job: Job, cover: Cover | None = None) -> Conditio
         project=job.project,
         node=facts.state.gpus[gpus[0]].node if gpus and gpus[0] in facts.state.gpus else None,
         gpus=gpus,
-        by_ladder=stand.mode is Mode.AUTO and facts.halt is None and "tell" not in job.cannot,
+        by_ladder=stand.mode is Mode.AUTO and facts.halt is None and "notify" not in job.cannot,
     )
 
 

@@ -17,6 +17,7 @@ from fastapi.responses import JSONResponse, Response
 from advisor.register.model import JobState
 from collector.model import JobId
 from service.api import answers
+from service.api.former import worded
 from service.api.orders import (
     JOB,
     MOST_MS,
@@ -67,6 +68,15 @@ Nonce = Annotated[
         max_length=64,
         pattern=NONCE,
         description="of the submission that is meant: where the number is another job's, the answer is 404",
+    ),
+]
+
+Names = Annotated[
+    int,
+    Query(
+        ge=1,
+        description="2: commands have today's names; without it those of before 0.1.0, for launchers that an "
+        "older Fallow started",
     ),
 ]
 
@@ -170,9 +180,14 @@ def _jobs(router: APIRouter, desk: ControlInterface, hands: Hands, closing: Clos
         responses={200: {"content": {NDJSON: {}}, "description": "directive, place and alive lines"}},
     )
     async def directives(
-        asker: Asker, job: Job, after: Annotated[int, Query(ge=0, le=MOST_NUMBER)] = 0, nonce: Nonce = ""
+        asker: Asker,
+        job: Job,
+        after: Annotated[int, Query(ge=0, le=MOST_NUMBER)] = 0,
+        nonce: Nonce = "",
+        names: Names = 1,
     ) -> Response:
-        return streams.of(job, Telling(desk.directives(asker, JobId(job), after, nonce), closing))
+        items = desk.directives(asker, JobId(job), after, nonce)
+        return streams.of(job, Telling(items, closing, worded(names)))
 
     @router.post("/jobs/{job:path}/reports", summary="How a job fares", responses=answers.of(answers.Taken))
     async def report(asker: Asker, job: Job, order: ReportOrder, nonce: Nonce = "") -> Response:

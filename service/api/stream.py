@@ -44,10 +44,15 @@ class Telling(Response):
 
     media_type = NDJSON
 
-    def __init__(self, items: AsyncIterator[dict[str, Any]], closing: Closing) -> None:
+    def __init__(
+        self,
+        items: AsyncIterator[dict[str, Any]],
+        closing: Closing,
+        worded: Callable[[dict[str, Any]], dict[str, Any]],
+    ) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
-        self._items, self._closing = items, closing
+        self._items, self._closing, self._worded = items, closing, worded
         self._replaced = asyncio.Event()
         self.over: Callable[[], None] = lambda: None
 
@@ -81,7 +86,7 @@ class Telling(Response):
                         item = following.result()
                     except StopAsyncIteration:
                         break
-                    await _tell(send, item)
+                    await _tell(send, self._worded(item))
                     following = _soon(anext(self._items))
                 elif ended in done:
                     break

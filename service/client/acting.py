@@ -23,6 +23,8 @@ from service.client.printable import shown_rows
 from service.client.wire import TOTAL, UNIX, Wire
 
 TIMEOUT_S = 30.0
+NAMES = 2
+"""A launcher of this Fallow reads the names of commands since 0.1.0; an older service passes over that."""
 SILENCE_S = 15.0
 """The service says something every 5 s: three times that without a word, and it is gone."""
 
@@ -103,7 +105,7 @@ class ActingClient:
 
         ``nonce`` is the submission's: another job of that number is then an ``UnknownJob``, here and below.
         """
-        given = {"after": after} | ({"nonce": nonce} if nonce else {})
+        given = {"after": after, "names": NAMES} | ({"nonce": nonce} if nonce else {})
         return Told(self._wire, f"{_job(job)}/directives?{urlencode(given)}", silence_s)
 
     def report(self, job: str, report: Mapping[str, object], nonce: str = "") -> Row:

@@ -27,8 +27,8 @@ STANDS: Mapping[str, str] = {
 
 DAY_S, SHORT_S = 86_400, 900
 MOST_TICKS = 8
-_GOES_ON = ("begin", "continue", "reshape")
-_GIVES_BACK: Mapping[str, str] = {"suspend": "paused", "requeued": "pending", "stop": "ended"}
+_GOES_ON = ("start", "resume", "reallocate")
+_GIVES_BACK: Mapping[str, str] = {"pause": "paused", "requeue": "pending", "cancel": "ended"}
 
 
 def life_of(job: Launched, now: datetime) -> pd.DataFrame:

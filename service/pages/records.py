@@ -174,7 +174,7 @@ def told_of(row: Mapping[str, Any]) -> Told:
     body: Mapping[str, Any] = inner if isinstance(inner, Mapping) else row
     return Told(
         number=int(body.get("number") or row.get("number") or 0),
-        verb=str(body.get("verb") or body.get("is") or row.get("verb") or "").lower(),
+        verb=str(row.get("verb") or ""),
         gpus=_texts(body.get("gpus")),
         given=instant(row.get("given_ms") or row.get("at_ms")),
         handled=instant(row.get("handled_ms")),

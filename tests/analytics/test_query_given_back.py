@@ -215,7 +215,7 @@ def test_several_deeds_on_one_job_are_counted_once(tmp_path: Path) -> None:
         deed(store, 20, Requeue(job=THIRD, action=ActionClass.RECLAIM), [B], share=0.5)
         leaving, released = asked(store)
     assert (leaving["verb"], minutes(leaving)) == ("pause", (85, 85, 30, 30))
-    assert (released["verb"], minutes(released)) == ("release-caches", (45, 45, 30, 30))
+    assert (released["verb"], minutes(released)) == ("release-memory", (45, 45, 30, 30))
 
 
 def test_what_did_not_happen_took_turns_or_ended_a_job_is_left_out(tmp_path: Path) -> None:

@@ -43,11 +43,11 @@ def job(*directives: Told, **more: object) -> Launched:
 def test_a_life_is_read_off_what_was_carried_out() -> None:
     life = life_of(
         job(
-            told(1, "begin", 1, 1),
-            told(2, "reshape", 3, 2),
-            told(3, "suspend", 0, 3),
-            told(4, "say", 0, 3.2),
-            told(5, "continue", 2, 4),
+            told(1, "start", 1, 1),
+            told(2, "reallocate", 3, 2),
+            told(3, "pause", 0, 3),
+            told(4, "notify", 0, 3.2),
+            told(5, "resume", 2, 4),
         ),
         NOW,
     )
@@ -59,14 +59,20 @@ def test_a_life_is_read_off_what_was_carried_out() -> None:
 
 def test_what_failed_or_was_superseded_unseen_changed_nothing() -> None:
     life = life_of(
-        job(told(1, "begin", 1, 1), told(2, "reshape", 4, 2, failed="no such device"), told(3, "say", 0, 3)),
+        job(
+            told(1, "start", 1, 1),
+            told(2, "reallocate", 4, 2, failed="no such device"),
+            told(3, "notify", 0, 3),
+        ),
         NOW,
     )
     assert list(life["gpus"]) == [0, 1]
 
 
 def test_an_ended_job_ends_where_it_ended() -> None:
-    life = life_of(job(told(1, "begin", 2, 1), told(2, "stop", 0, 3), ended=hour(3), ending="cancelled"), NOW)
+    life = life_of(
+        job(told(1, "start", 2, 1), told(2, "cancel", 0, 3), ended=hour(3), ending="cancelled"), NOW
+    )
     assert life["end"].max() == pd.Timestamp(hour(3))
     assert gpu_hours(life, 1.0) == 4
 
@@ -83,7 +89,7 @@ def test_an_unknown_submission_draws_no_life() -> None:
 
 @pytest.mark.parametrize("colours", [LIGHT, DARK])
 def test_the_life_chart_is_a_whole_specification(colours) -> None:
-    chart = life_chart(life_of(job(told(1, "begin", 2, 1)), NOW), colours, utc=True)
+    chart = life_chart(life_of(job(told(1, "start", 2, 1)), NOW), colours, utc=True)
     assert len(chart.to_dict()["layer"]) == 3
 
 

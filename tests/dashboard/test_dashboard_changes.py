@@ -24,7 +24,7 @@ def job(name: str = "slurm:1", *, held: float = 10.0, wasted: float = 0.0, **mor
 
 
 def advice(name: str = "slurm:1", *settings: tuple[str, str]) -> dict[str, Any]:
-    steps = [{"verb": "cap at next launch", "settings": list(settings)}, {"verb": "tell"}]
+    steps = [{"verb": "set env at restart", "settings": list(settings)}, {"verb": "notify"}]
     return {
         "class": "cap-memory",
         "job": name,
@@ -83,7 +83,7 @@ def test_the_owner_of_an_idle_job_reads_how_it_makes_way_once() -> None:
         "job": "fallow:7",
         "what": "Tell ada that fit is idle",
         "why": "ada has held GPU 0 of a for 3 h.",
-        "steps": [{"verb": "tell"}],
+        "steps": [{"verb": "notify"}],
     }
     held_idle = [finding("held-idle", "fallow:7"), finding("held-idle", "slurm:1")]
     found = changes([job("fallow:7"), job()], [idle], held_idle, WHOLE | {"fallow:7": 1.0}, name=None)

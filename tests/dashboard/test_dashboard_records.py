@@ -78,7 +78,8 @@ def test_an_entry_with_a_submission_and_one_without_its_extras_are_both_read() -
             "submitted_ms": AT_MS,
             "directives": [
                 {
-                    "directive": {"number": 4, "verb": "begin", "gpus": ["GPU-a"]},
+                    "verb": "start",
+                    "directive": {"number": 4, "is": "Start", "gpus": ["GPU-a"]},
                     "given_ms": AT_MS,
                     "handled_ms": None,
                 }
@@ -88,7 +89,7 @@ def test_an_entry_with_a_submission_and_one_without_its_extras_are_both_read() -
     )
     assert job.command == ("python", "t.py")
     assert job.submitted == AT
-    assert job.directives[0].verb == "begin"
+    assert job.directives[0].verb == "start"
     assert job.directives[0].handled is None
     assert job.actions[0].outcome is None
     assert job.heard is None

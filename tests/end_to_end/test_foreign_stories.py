@@ -141,7 +141,7 @@ def test_owner_reads_on_the_own_terminal_that_the_notebook_idles_and_keeps_it(
     assert said[0]["job"] == job
     assert said[0]["reached"] == f"terminal {notebook.path.relative_to('/dev')}"
     assert "left alone until" in stage.order("keep", job, "--for", "4h")
-    assert [row["verb"] for row in stage.actions() if row["job"] == job][:2] == ["tell", "keep"]
+    assert [row["verb"] for row in stage.actions() if row["job"] == job][:2] == ["notify", "keep"]
     done = stage.fallow("pause", job)
     assert done.returncode != 0 and "[foreign] checkpoint" in done.stderr
     assert notebook.process.poll() is None

@@ -61,7 +61,7 @@ def test_who_takes_its_neighbours_promise_is_told_then_paused_and_the_neighbour_
     stage.until("the hog has left", lambda: holding(stage) == [10 * GIB], 60)
     stage.until("it is paused", lambda: stand(stage, "hog") == "paused")
     done = [row for row in journal(stage, "hog") if row["outcome"] == "done"]
-    assert [row["verb"].lower() for row in done] == ["start", "tell", "pause"]
+    assert [row["verb"].lower() for row in done] == ["start", "notify", "pause"]
     assert "its share is 20.5 GiB, and fallow:1 may not get what was promised" in done[1]["reason"]
     assert "Please give memory back" in hog.text
     assert [row["verb"].lower() for row in journal(stage, "neighbour")] == ["start"], "nothing was done to it"
@@ -81,7 +81,7 @@ def test_where_nobody_switched_pausing_on_it_is_told_and_nothing_else(stage: Sta
     told_ms = stage.now_ms()
     stage.until("ten minutes have passed", lambda: stage.now_ms() - told_ms > 600_000)
     assert holding(stage) == [10 * GIB, 50 * GIB]
-    assert [row["verb"].lower() for row in journal(stage, "hog")] == ["start", "tell"]
+    assert [row["verb"].lower() for row in journal(stage, "hog")] == ["start", "notify"]
 
 
 @pytest.mark.parametrize("stage", ["auto"], indirect=True)

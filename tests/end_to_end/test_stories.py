@@ -125,10 +125,10 @@ def test_tensorflow_hog_is_restarted_with_growth_and_a_second_job_fits_beside_it
     stage.until("the store has both", lambda: {new, beside} <= set(stored(stage)))
     sizes = {pid: row["memory_used_bytes"] for pid, row in stored(stage).items()}
     assert sizes == {new: 12 * GIB + CONTEXT_BYTES, beside: 30 * GIB + CONTEXT_BYTES}
-    done = journal(stage, hog, "start", "cap-at-next-launch", "move")
+    done = journal(stage, hog, "start", "set-env-at-restart", "move")
     assert [(row["verb"], row["outcome"]) for row in done] == [
         ("start", "done"),
-        ("cap-at-next-launch", "done"),
+        ("set-env-at-restart", "done"),
         ("move", "done"),
     ]
     (begun,) = journal(stage, other, "start")
@@ -215,17 +215,17 @@ def told_before_it_was_kept_and_not_paused_before_its_grace(done: list[dict[str,
     it a new telling; within one idle time nobody is told twice."""
     at = {
         verb: [row["at_ms"] for row in done if row["verb"] == verb]
-        for verb in ("tell", "keep", "pause", "resume")
+        for verb in ("notify", "keep", "pause", "resume")
     }
     kept_ms, paused_ms = at["keep"][0], at["pause"][0]
-    before = [told for told in at["tell"] if told < kept_ms]
-    after = [told for told in at["tell"] if kept_ms <= told < paused_ms]
+    before = [told for told in at["notify"] if told < kept_ms]
+    after = [told for told in at["notify"] if kept_ms <= told < paused_ms]
     assert before and after, at
     assert min(after) >= kept_ms + 4 * HOUR_MS, "nobody is told while it is kept"
     assert paused_ms >= min(after) + GRACE_MS, "nobody is paused before the grace after a telling"
     assert at["resume"] and min(at["resume"]) > paused_ms
     for row, following in pairwise(
-        [row for row in done if row["verb"] == "tell" and row["at_ms"] < paused_ms]
+        [row for row in done if row["verb"] == "notify" and row["at_ms"] < paused_ms]
     ):
         begun_ms = following["at_ms"] - idle_ms(following["reason"])
         assert begun_ms >= row["at_ms"] - IDLE_ROUNDED_MS or row["at_ms"] < kept_ms <= following["at_ms"], at

@@ -77,7 +77,7 @@ def test_advise_has_evidence_gain_risk_and_confidence(busy: Stored) -> None:
 
 def test_nobody_consented_so_every_step_only_tells(busy: Stored) -> None:
     verbs = {step["verb"] for row in rows(busy, "advise") for step in row["steps"]}
-    assert verbs <= {"tell"}
+    assert verbs <= {"notify"}
 
 
 def test_advise_all_names_every_job_that_nothing_is_said_of(busy: Stored) -> None:
@@ -115,7 +115,7 @@ def test_plan_starts_a_wished_job_where_there_is_room_and_says_why_not_elsewhere
     assert any(row.get("verb") == "start" or row.get("reason") for row in small)
     refused = [row for row in huge if row.get("refused") and row["job"] == "want:1"]
     assert refused and refused[0]["reason"]
-    disturbing = [row for row in small if row.get("verb") not in ("start", "promise")]
+    disturbing = [row for row in small if row.get("verb") not in ("start", "hold for job")]
     assert not any(row.get("approved") for row in disturbing), "all other modes only advise"
     shown = verb("plan", "--want", "vision:1", data=busy.data).stdout
     assert "quota" in shown and "fair share" in shown

@@ -17,7 +17,6 @@ from advisor.engines.foreign import (
     Lease,
     NoLease,
     beyond,
-    verb_of,
 )
 from advisor.engines.moving import Moving
 from advisor.engines.telling import Notice, Told
@@ -38,6 +37,7 @@ from advisor.steps import (
     Tell,
     Terminate,
 )
+from advisor.tags import verb_of
 from collector.model import GpuUuid, JobId, NodeName
 from collector.store.database import Store
 from collector.store.errors import StoreFull

@@ -22,7 +22,7 @@ import pytest
 pytestmark = pytest.mark.long
 
 DRIVERS = 2
-BY_DIRECTIVE = ("start", "resume", "resize", "pause", "requeue", "move", "release-caches", "terminate")
+BY_DIRECTIVE = ("start", "resume", "resize", "pause", "requeue", "move", "release-memory", "cancel")
 
 
 class Driver:
@@ -159,5 +159,5 @@ def agree(facts: dict[str, Any], launchers: dict[str, Any], jobs: int, what: str
         if verb in BY_DIRECTIVE:
             assert (number in logged) == (result == "done"), f"{what}: {verb} of {job} is {result}"
     assert logged <= done, f"{what}: done and not in the journal: {logged - done}"
-    for job in {job for _, job, verb, result in deeds if (verb, result) == ("cap-at-next-launch", "done")}:
+    for job in {job for _, job, verb, result in deeds if (verb, result) == ("set-env-at-restart", "done")}:
         assert entries[job]["capped"], f"{what}: the settings of {job} are lost"

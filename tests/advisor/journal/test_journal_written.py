@@ -58,8 +58,8 @@ def test_numbers_stay_what_they_were() -> None:
         ('{"is":"Pause","job":3}', "int where str belongs"),
         ('{"is":"Pause","job":"a","action":"dance"}', "'dance' is none of schedule"),
         ('{"is":"Start","job":"a","gpus":"g"}', "str where list belongs"),
-        ('{"is":"ReleaseCaches","job":"a","frees_bytes":true}', "bool where int belongs"),
-        ('{"is":"CapAtNextLaunch","job":"a","settings":[["x"]]}', "1 values where 2 belong"),
+        ('{"is":"ReleaseMemory","job":"a","frees_bytes":true}', "bool where int belongs"),
+        ('{"is":"SetEnvAtRestart","job":"a","settings":[["x"]]}', "1 values where 2 belong"),
     ],
 )
 def test_what_is_not_understood_is_refused_with_its_place(text: str, said: str) -> None:

@@ -121,7 +121,7 @@ def test_no_directive_follows_one_in_flight_but_stop(tmp_path: Path) -> None:
     job = register.submit(submission())[0].id
     acknowledge(register, register.give(job, Begin(number=1, gpus=GPUS[:2])))
     register.give(job, Reshape(number=2, gpus=GPUS[:3]))
-    with pytest.raises(Refused, match="not acknowledged Reshape"):
+    with pytest.raises(Refused, match="not acknowledged reallocate"):
         register.give(job, Requeued(number=3))
     entry = register.give(job, Stop(number=4))
     assert set(leased(entry)) == set(GPUS[:3])

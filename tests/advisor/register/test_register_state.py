@@ -258,7 +258,7 @@ def test_only_a_job_whose_library_says_what_it_holds_and_needs_has_a_cache_to_gi
     plain = running(1, memory_bytes=8 * GIB)
     jobs, placements = foreign("fallow:1", GPUS[0], memory_held_bytes=9 * GIB)
     measured = joined(live(jobs=jobs, placements=placements), (plain,), look()).jobs[JobId("fallow:1")]
-    assert measured.cannot == {"releasecaches": "its own library reports no cache"}
+    assert measured.cannot == {"release-memory": "its own library reports no cache"}
     told = word(JobState.RUNNING, 1, memory_held_bytes=9 * GIB, memory_needed_bytes=2 * GIB)
     says = joined(live(), (life.heard(plain, told, 4_000),), look()).jobs[JobId("fallow:1")]
     assert (says.cannot, says.memory_held_bytes, says.memory_bytes) == ({}, 9 * GIB, 2 * GIB)

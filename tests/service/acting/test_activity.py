@@ -3,12 +3,9 @@
 import logging
 import re
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
-from advisor.register.model import Command
-from service.acting.activity import COMMANDS
 from service.api.port import Caller
 from tests.service.acting.acting_world import ANNA, BO, ROOT, Stage, StandIn, stage, wanted
 from tests.service.conftest import until
@@ -89,8 +86,3 @@ def test_the_kill_switch_and_the_longest_wait_are_told(tmp_path: Path) -> None:
     assert metric(text, "fallow_kill_switch") == 1
     assert metric(text, "fallow_jobs", state="pending") == 1
     assert metric(text, "fallow_queue_oldest_seconds") >= 0
-
-
-def test_each_command_has_a_word() -> None:
-    assert set(COMMANDS) == set(get_args(Command))
-    assert len(set(COMMANDS.values())) == len(COMMANDS)

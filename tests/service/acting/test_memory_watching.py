@@ -118,16 +118,18 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def test_it_is_told_and_then_paused_and_its_neighbour_is_not_touched(store: Store) -> None:
     rig = Rig(store, AUTO)
     rig.look()
-    assert rig.done() == [("tell", "done")]
+    assert rig.done() == [("notify", "done")]
     rig.clock.pass_s(MEND_MS / 1000)
     rig.look()
-    assert rig.done() == [("pause", "done"), ("tell", "done")]
+    assert rig.done() == [("notify", "done"), ("pause", "done")]
     assert rig.register.entry(rig.hog).stand is JobState.PAUSED
     assert rig.register.entry(rig.calm).stand is JobState.RUNNING
     assert rig.register.entry(rig.calm).handled == 2, "its start, and nothing since"
 
 
-@pytest.mark.parametrize(("mode", "done"), [(Mode.OFF, []), (Mode.ADVISE, ["tell"]), (Mode.ASK, ["tell"])])
+@pytest.mark.parametrize(
+    ("mode", "done"), [(Mode.OFF, []), (Mode.ADVISE, ["notify"]), (Mode.ASK, ["notify"])]
+)
 def test_modes_are_kept(mode: Mode, done: list[str], store: Store) -> None:
     rig = Rig(store, Limits(modes={ActionClass.CAP_MEMORY: mode}))
     for _ in range(3):
@@ -152,10 +154,10 @@ def test_the_switch_is_asked_before_each_step_and_what_was_due_follows_its_relea
     rig.clock.pass_s(MEND_MS / 1000)
     rig.halt = "thrown again"
     rig.look()
-    assert rig.done() == [("tell", "done")]
+    assert rig.done() == [("notify", "done")]
     rig.halt = None
     rig.look()
-    assert rig.done() == [("pause", "done"), ("tell", "done")]
+    assert rig.done() == [("notify", "done"), ("pause", "done")]
 
 
 def test_whoever_was_not_reached_was_not_told_and_is_not_paused(store: Store) -> None:
@@ -164,7 +166,7 @@ def test_whoever_was_not_reached_was_not_told_and_is_not_paused(store: Store) ->
     rig.look()
     rig.clock.pass_s(MEND_MS / 1000)
     rig.look()
-    assert all(verb == "tell" and outcome != "done" for verb, outcome in rig.done())
+    assert all(verb == "notify" and outcome != "done" for verb, outcome in rig.done())
     assert rig.register.entry(rig.hog).stand is JobState.RUNNING
 
 

@@ -1,5 +1,6 @@
 """Streams of directives, and readers who misbehave: slow, silent, half gone, or too many."""
 
+import json
 import socket
 import threading
 import time
@@ -31,7 +32,17 @@ def test_directive_reaches_its_launcher_as_soon_as_it_is_given(door: Door) -> No
     assert not reading.is_alive()
     told = next(each["directive"] for each in heard if "directive" in each)
     assert isinstance(told, dict)
-    assert (told["is"], told["reason"]) == ("Stop", "enough")
+    assert (told["is"], told["reason"]) == ("Cancel", "enough")
+
+
+def test_a_launcher_that_asks_for_no_names_is_told_those_of_before(door: Door) -> None:
+    client = door.client()
+    job = client.submit(submission(nonce="before"))["job"]
+    client.cancel(job, "enough")
+    for query, tag in (("", "Stop"), ("?names=2", "Cancel"), ("?names=9", "Cancel")):
+        status, answer = door.ask("GET", f"/v1/jobs/{job}/directives{query}")
+        told = json.loads(answer)["directive"]
+        assert (status, told["is"], told["reason"]) == (200, tag, "enough")
 
 
 def test_number_of_another_submission_is_unknown_to_its_launcher(door: Door) -> None:

@@ -193,7 +193,7 @@ def test_an_operator_ends_any_lease_and_what_runs_on_is_a_stranger(site: Site) -
         assert done["outcome"] == "done" and str(worker.pid) in done["message"]
         ended = site.stands(job, "ended")
         assert (ended["ending"], ended["said"], site.holders()) == ("cancelled", "nobody answers", {})
-        row = next(each for each in site.client().actions(job=job) if each["verb"] == "terminate")
+        row = next(each for each in site.client().actions(job=job) if each["verb"] == "cancel")
         assert (row["outcome"], row["actor"]) == ("done", "user root")
         assert str(worker.pid) in row["found"] and "stranger" in row["found"]
         assert as_uid(
