@@ -54,6 +54,7 @@ PURE = (
     "advisor/rules.py",
     "advisor/sim/usage.py",
     "advisor/steps.py",
+    "advisor/tags.py",
     "advisor/transition.py",
     "advisor/whatif",
     "advisor/written.py",
