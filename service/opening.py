@@ -21,6 +21,10 @@ class StoreRefused(FallowError):
     """The store cannot be opened; the message says what was found and what to do."""
 
 
+class DiskTooFull(StoreRefused):
+    """What was to be written would leave the disk too little."""
+
+
 def open_to_read(data: Path) -> "Store":
     """The store's file, read-only. Raises ``StoreRefused``."""
     from collector.store.database import Limits, open_read_only
@@ -69,10 +73,12 @@ def write_export(
     bounds: "ExportBounds | None" = None,
 ) -> tuple[tuple[Path, int], ...]:
     """The span's files in ``out``, made if missing, and their rows. Raises ``StoreRefused``, OSError."""
-    from collector.store.errors import StoreError
+    from collector.store.errors import ExportNoRoom, StoreError
 
     try:
         written = store.export(out, "csv" if kind == "csv" else "parquet", *span_ms, bounds)
+    except ExportNoRoom as error:
+        raise DiskTooFull(str(error)) from error
     except StoreError as error:
         raise StoreRefused(str(error)) from error
     return tuple(zip(written.files, written.rows, strict=True))

@@ -71,7 +71,11 @@ class StoreShort(StoreError):
 
 
 class ExportTooLarge(StoreError):
-    """The files would be larger than they may be, or leave the disk too little."""
+    """The files would be larger than they may be."""
+
+
+class ExportNoRoom(ExportTooLarge):
+    """The files would leave the disk too little."""
 
 
 class StoreFull(StoreError):

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from collector.batch import SIMULATED_COLUMN
 from collector.spreadsheet import FORMULA, MARK
-from collector.store.errors import ExportTooLarge
+from collector.store.errors import ExportNoRoom, ExportTooLarge
 from collector.store.statements import statement
 
 Format = Literal["parquet", "csv"]
@@ -109,7 +109,7 @@ def _must_fit(growing: Path, fill: Fill) -> None:
         )
     free = shutil.disk_usage(growing.parent).free
     if free < bounds.least_free_bytes:
-        raise ExportTooLarge(
+        raise ExportNoRoom(
             f"the export would leave the service's disk less than {bounds.least_free_bytes / 2**30:.3g} GiB; "
             "ask for a shorter span"
         )

@@ -287,14 +287,9 @@ def _exports(app: FastAPI, answers: Answers) -> None:
             raise errors.NotAllowed(PRIVATE_EXPORT)
         if to_ms <= from_ms:
             raise BadParameter(f"to_ms must be after from_ms; got {from_ms} to {to_ms}")
-        turns = await answers.exports.turns(caller_of(request))
-        try:
-            packed = await answers.exports.pack(format, from_ms, to_ms)
-        except BaseException:
-            for each in turns:
-                each.end()
-            raise
-        return Ending(StreamingResponse(pieces(packed), media_type="application/x-tar"), turns)
+        packed = await answers.exports.pack(caller_of(request), format, from_ms, to_ms)
+        body = StreamingResponse(pieces(packed.file), media_type="application/x-tar")
+        return Ending(body, (packed,), packed.delivery)
 
 
 def _imports(app: FastAPI, imports: Imports) -> None:

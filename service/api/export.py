@@ -6,13 +6,13 @@ import re
 import shutil
 import tarfile
 import tempfile
-import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
 from service.client.errors import BadParameter, ServiceBusy
+from service.opening import DiskTooFull
 from service.trouble import FallowError
 
 MANIFEST = "manifest.json"
@@ -24,10 +24,12 @@ WriteFiles = Callable[[Path, str, tuple[int, int]], tuple[tuple[Path, int], ...]
 """(folder, parquet or csv, (from ms, to ms)) to the files and their rows. Blocks. Raises ``FallowError``."""
 
 
-LIMIT_S = 3600.0
-"""A reader may take so long for all of it: 300 GB at the speed of a disk, 4 GB on a slow line."""
 LEAST_FREE_BYTES = 2 << 30
 """What an export leaves to the store: a month of a machine's samples."""
+
+
+class NoRoom(BadParameter):
+    """The export would leave the disk too little, as long as others lie on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +43,8 @@ class Exports:
 def pack(exports: Exports, kind: str, from_ms: int, to_ms: int) -> Path:
     """A tar with the files and, first, how many rows each has; blocks. The caller removes its folder.
 
-    Raises ``ServiceBusy`` where the disk has no room for it, ``BadParameter`` where it is too large.
+    Raises ``ServiceBusy`` or ``NoRoom`` where the disk has no room for it, ``BadParameter`` where it is too
+    large.
     """
     free = shutil.disk_usage(exports.folder).free
     if free < LEAST_FREE_BYTES:
@@ -72,19 +75,17 @@ def _written(
 ) -> tuple[tuple[Path, int], ...]:
     try:
         return exports.write(out, kind, span_ms)
+    except DiskTooFull as refused:
+        raise NoRoom(str(refused)) from refused
     except FallowError as refused:
         raise BadParameter(str(refused)) from refused
 
 
 async def pieces(packed: Path) -> AsyncIterator[bytes]:
-    """The tar in pieces; its folder goes when the reader is done, or gone."""
-    try:
-        with packed.open("rb") as source:
-            until_s = time.monotonic() + LIMIT_S
-            while time.monotonic() < until_s and (piece := await asyncio.to_thread(source.read, PIECE_BYTES)):
-                yield piece
-    finally:
-        shutil.rmtree(packed.parent, ignore_errors=True)
+    """The tar in pieces."""
+    with packed.open("rb") as source:
+        while piece := await asyncio.to_thread(source.read, PIECE_BYTES):
+            yield piece
 
 
 def sweep(folder: Path) -> None:

@@ -75,8 +75,9 @@ def gate(app: App, rules: RequestLimits) -> App:
             return
         try:
             await app(scope, _bounded(receive, rules.receive_timeout_s), patient)
-        except TimeoutError:
-            return  # the reader stopped reading: the server closes the connection
+        except TimeoutError:  # the reader stopped reading, or is too slow: nothing waits for the rest
+            scope.get("state", {}).get("hang_up", lambda: None)()
+            await asyncio.sleep(0)  # until the server knows it
 
     return guarded
 

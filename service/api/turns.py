@@ -8,12 +8,13 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from service.acting.errors import OverLimit
+from service.api.pace import Delivery
 from service.api.persons import person_of
 from service.api.port import Caller, Role
 
@@ -88,18 +89,29 @@ class Turn:
             leave()
 
 
-class Ending(Response):
-    """A response after which turns end: what is being sent to a slow reader still takes memory."""
+class Held(Protocol):
+    """What an answer holds while it is sent."""
 
-    def __init__(self, response: Response, turns: Sequence[Turn]) -> None:
-        self._response, self._turns = response, turns
+    def end(self) -> None:
+        """Let it go."""
+
+
+class Ending(Response):
+    """A response after which turns end: what is being sent to a slow reader still takes memory.
+
+    A reader who is too slow (``service.api.pace``) gets no more of it.
+    """
+
+    def __init__(self, response: Response, held: Sequence[Held], delivery: Delivery | None = None) -> None:
+        self._response, self._held = response, held
+        self._delivery = delivery or Delivery()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it, however that ends."""
         try:
-            await self._response(scope, receive, send)
+            await self._delivery.run(lambda paced: self._response(scope, receive, paced), send)
         finally:
-            for each in self._turns:
+            for each in self._held:
                 each.end()
 
     def __getattr__(self, name: str) -> Any:

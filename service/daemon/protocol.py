@@ -16,6 +16,9 @@ from service.daemon.places import ConnectionSlots, refusal
 LINGER_S = 2.0
 """Who is refused is told so, and has so long to send what is not read: closed at once, the answer is lost."""
 
+UNREAD_S = 60.0
+"""A closed connection whose last bytes nobody reads is kept so long for them, then dropped."""
+
 
 class HttpProtocol(H11Protocol):
     """A connection of somebody whom the kernel knows, or of an address elsewhere.
@@ -34,6 +37,7 @@ class HttpProtocol(H11Protocol):
         self._person, self._is_remote = "", False
         self._has_place = self._lingers = False
         self._deadline: asyncio.TimerHandle | None = None
+        self._dropping: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Note who it is; called by the loop."""
@@ -49,7 +53,12 @@ class HttpProtocol(H11Protocol):
             self._refuse(transport, why)
             return
         self._has_place = True
-        self.app_state = {**self.app_state, "person": self._person, "streams": self._streams}
+        self.app_state = {
+            **self.app_state,
+            "person": self._person,
+            "streams": self._streams,
+            "hang_up": transport.abort,
+        }
         self._mind_head()
 
     def data_received(self, data: bytes) -> None:
@@ -63,6 +72,8 @@ class HttpProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Let go; called by the loop."""
         self._forget_deadline()
+        if self._dropping is not None:
+            self._dropping.cancel()
         if self._has_place:
             self._has_place = False
             self._places.go(self._person, is_remote=self._is_remote)
@@ -70,6 +81,15 @@ class HttpProtocol(H11Protocol):
             self._lingers = False
             self._places.part(self._person)
         super().connection_lost(exc)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close it, for nothing more is asked; called by the loop."""
+        super().timeout_keep_alive_handler()
+        self._drop_unread()
+
+    def _drop_unread(self) -> None:
+        if self._dropping is None:
+            self._dropping = self.loop.call_later(UNREAD_S, self.transport.abort)
 
     def _refuse(self, transport: asyncio.Transport, why: str) -> None:
         transport.write(refusal(why))
@@ -92,6 +112,7 @@ class HttpProtocol(H11Protocol):
         self._deadline = None
         if self.cycle is None or self.cycle.response_complete:
             self.transport.close()
+            self._drop_unread()
 
     def _forget_deadline(self) -> None:
         if self._deadline is not None:
