@@ -19,7 +19,7 @@ from typing import Protocol
 
 from advisor.engines.gpu_room import GIB, FreeMemory, Held, no_room
 from collector.model import GpuUuid
-from collector.procfs.entanglements import CheckpointBlocker
+from collector.procfs.entanglements import LOOK_LIMIT_S, MOST_DESCENDANTS, CheckpointBlocker
 
 FIRST_DRIVER, LOCK_TIMEOUT_DRIVER = 550, 570
 TRIED_DRIVERS = (570, 575, 580)
@@ -330,6 +330,11 @@ def _tied(
     if (target.world_size or "1") != "1" or now.nccl or (now.nccl_library and elsewhere):
         return (
             f"{who} is one of several that speak NCCL: one cannot be checkpointed without breaking the others"
+        )
+    if not now.descendants_read:
+        return (
+            f"{who} has more descendants than are looked at ({MOST_DESCENDANTS:,} of a job, within "
+            f"{LOOK_LIMIT_S:g} s): what they have of the GPU is not known"
         )
     if None in (now.nccl, now.shared_tensors, now.managed_bytes):
         return f"the memory map of {who} could not be read: what it shares is not known"

@@ -17,7 +17,13 @@ from advisor.engines.gpu_room import Held
 from advisor.engines.moving import Ongoing
 from advisor.register.foreign import Seen
 from advisor.written import Unreadable, from_text
-from collector.procfs.entanglements import CheckpointBlocker, available_bytes, entanglement, mps_pids
+from collector.procfs.entanglements import (
+    CheckpointBlocker,
+    Looking,
+    available_bytes,
+    entanglement,
+    mps_pids,
+)
 from collector.procfs.stat import is_same_start
 
 CHILD = "advisor.engines.checkpoint_child"
@@ -84,13 +90,14 @@ class LocalCheckpointer:
 
     def targets(self, seen: Sequence[Seen]) -> tuple[Target, ...]:
         """Each process as /proc has it now; another one that has got its pid counts as gone."""
+        looking = Looking()
         return tuple(
             Target(
                 pid=each.pid,
                 memory_bytes=each.memory_bytes,
                 uuids=each.uuids,
                 world_size=each.world_size,
-                now=_same(each, entanglement(each.pid)),
+                now=_same(each, entanglement(each.pid, looking=looking)),
             )
             for each in seen
         )

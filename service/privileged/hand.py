@@ -27,7 +27,7 @@ from advisor.engines.telling import Notice, Notifier, TerminalNotifier
 from advisor.register.foreign import Seen
 from advisor.written import from_tree, to_tree
 from collector.model import GpuUuid, JobId
-from collector.procfs.entanglements import CheckpointBlocker, entanglement
+from collector.procfs.entanglements import CheckpointBlocker, owner
 from collector.procfs.stat import is_same_start
 from service.privileged.journal import HandJournal, open_journal
 from service.privileged.probe import options
@@ -81,7 +81,7 @@ class Hand:
         journal: HandJournal,
         stop_files: Sequence[Path],
         *,
-        look: Callable[[int], CheckpointBlocker | None] = entanglement,
+        look: Callable[[int], CheckpointBlocker | None] = owner,
         measure: Callable[[Sequence[int]], Held] = held_memory,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:

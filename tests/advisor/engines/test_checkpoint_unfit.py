@@ -84,6 +84,7 @@ def test_machines_that_are_just_good_enough(host: Host) -> None:
         (one(shared_tensors=True), "shares GPU memory"),
         (one(managed_bytes=MANAGED_BYTES + 1), "unified memory"),
         (one(others=(8,)), "a child with the GPU open (process 8)"),
+        (one(descendants_read=False), "more descendants than are looked at"),
         (replace(ONE, uuids=("GPU-a", "MIG-1")), "on MIG-1: the driver checkpoints nothing on MIG"),
         (replace(ONE, memory_bytes=None), "how much GPU memory it holds is not known"),
         (one(cgroup_left_bytes=10 * GIB - 1), "its control group may still take"),

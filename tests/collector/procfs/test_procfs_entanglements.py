@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from collector.procfs.entanglements import available_bytes, entanglement, mps_pids
+from collector.procfs import entanglements
+from collector.procfs.entanglements import Looking, available_bytes, entanglement, mps_pids, owner
 from tests.collector.procfs.proc_tree import ProcTree
 
 UVM = "/dev/nvidia-uvm"
@@ -107,6 +108,55 @@ def test_loader_workers_have_the_gpu_open_by_inheritance_alone(tree: ProcTree) -
     assert found is not None
     assert found.inherited == (10, 11, 13), "no context of their own"
     assert found.others == (12, 14), "a context of its own, and one whose maps cannot be read"
+
+
+def test_descendants_beyond_the_bound_of_one_question_are_said_to_be_unread(tree: ProcTree) -> None:
+    tree.add(9)
+    tree.add(8)
+    for pid in range(10, 20):
+        tree.add(pid, parent=9)
+    tree.add(20, parent=8)
+    looking = Looking(tree.root, most=10)
+    first, second = (entanglement(pid, tree.root, looking=looking) for pid in (9, 8))
+    assert first is not None and first.descendants_read
+    assert second is not None and not second.descendants_read, "the bound is of all that are asked for"
+
+
+def test_where_the_time_of_one_question_is_over_nothing_is_an_all_clear(tree: ProcTree) -> None:
+    tree.add(9)
+    tree.add(10, parent=9)
+    now_s = iter(range(100))
+    found = entanglement(9, tree.root, looking=Looking(tree.root, limit_s=2, now_s=lambda: next(now_s)))
+    assert found is not None and (found.uid, found.descendants_read) == (1000, False)
+    over = entanglement(9, tree.root, looking=Looking(tree.root, limit_s=0, now_s=lambda: next(now_s)))
+    assert over is not None and (over.nccl, over.managed_bytes) == (None, None)
+
+
+def test_the_memory_map_of_a_parent_is_read_once_for_all_its_children(tree: ProcTree) -> None:
+    """Else a thousand children of one with a large map cost a thousand times its reading."""
+    opens = ("/dev/nvidia0",)
+    maps(tree.add(9, opens=opens), "7f20-7f30 rw-s 00000000 00:06 9  /dev/nvidia0")
+    looking = Looking(tree.root)
+    assert looking.gpu_addresses(9) == {b"7f20"}
+    (tree.root / "9" / "maps").write_text("")
+    assert looking.gpu_addresses(9) == {b"7f20"}
+
+
+def test_a_memory_map_that_was_not_read_to_its_end_is_no_all_clear(
+    tree: ProcTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entanglements, "MOST_MAP_BYTES", 100)
+    maps(tree.add(9), *["5500-5600 r-xp 00000000 08:01 5  /usr/bin/python3"] * 3)
+    found = entanglement(9, tree.root)
+    assert found is not None and found.nccl is None
+
+
+def test_whose_process_it_is_is_known_without_its_descendants(tree: ProcTree) -> None:
+    tree.add(9, uid=4001)
+    found, whole = owner(9, tree.root), entanglement(9, tree.root)
+    assert found is not None and whole is not None
+    assert (found.uid, found.started_ms) == (4001, whole.started_ms)
+    assert owner(10, tree.root) is None
 
 
 def test_debugger_is_seen(tree: ProcTree) -> None:
