@@ -14,6 +14,7 @@ from os import environ
 from pathlib import Path
 from typing import Any, cast
 
+from collector.dcgm.crowd import CROWDED, crowded, first_of_each
 from collector.dcgm.endpoint import Endpoint, News, nobody_says, unlooked
 from collector.dcgm.fetch import Limits
 from collector.dcgm.scrape import ScrapedSource, endpoints
@@ -62,6 +63,8 @@ FRESH_MS = 30_000
 CLOCK_AHEAD = "peer-clock-ahead"
 CLOCK_TOLERANCE_MS = 1_000
 NOT_LOOKED = "does not say who holds its GPUs: has nobody been asked there yet?"
+MOST_NAMED, MOST_CHARS = 8, 64
+"""Sources of a peer in a sentence, and of a name: it has five, of a word each."""
 WIDEST_MS = 86_400_000
 """Ours: no tick is as wide as a day, so what says so was not measured; nor is a clock so far ahead."""
 
@@ -79,7 +82,7 @@ def peer_source(settings: PeerSettings) -> ScrapedSource:
     """The source; opens nothing yet. Raises UnusableUrl."""
     return ScrapedSource(
         name=PEER_SOURCE,
-        endpoints=endpoints(settings.urls, TICK_MS),
+        endpoints=endpoints(settings.urls, TICK_MS, settings.limits.gpus),
         limits=settings.limits,
         hear=lambda endpoint, content, now_ms: heard(endpoint, content, now_ms, PEER_SOURCE),
         headers=lambda url: _authorization(url, settings.environment),
@@ -90,6 +93,7 @@ def heard(endpoint: Endpoint, content: bytes, now_ms: int, source: str) -> tuple
     """The peer after an answer, and what it measured since the last. Raises MalformedText. Pure."""
     rows = _rows(content)
     _refuse_simulated(rows)
+    named = endpoint.named.and_also(_uuids(rows), now_ms, endpoint.most_gpus)
     gpus, samples, events = _gpus(rows), _samples(rows), tuple(_events(rows, now_ms))
     fresh = tuple(
         _not_ahead(sample, now_ms)
@@ -108,6 +112,7 @@ def heard(endpoint: Endpoint, content: bytes, now_ms: int, source: str) -> tuple
         named_ms=now_ms if looked else endpoint.named_ms,
         seen_ms=now_ms,
         asked_ms=now_ms,
+        named=named,
     )
     news = News(
         gpus=gpus,
@@ -190,11 +195,10 @@ def _known(labels: Labels) -> dict[str, Any]:
 
 
 def _samples(rows: Iterable[Row]) -> dict[GpuUuid, GpuSample]:
-    flags: dict[GpuUuid, tuple[str, ...]] = {}
-    for row in rows:
-        if row.name == FLAG.name:
-            uuid = _uuid(row.labels)
-            flags[uuid] = (*flags.get(uuid, ()), row.labels.get("flag", ""))
+    flags = dict.fromkeys(map(GpuUuid, _crowded(rows)), (CROWDED,))
+    for row in first_of_each((row for row in rows if row.name == FLAG.name), _uuid_of):
+        uuid = _uuid(row.labels)
+        flags[uuid] = (*flags.get(uuid, ()), row.labels.get("flag", ""))
     totals = _values(rows, GPU_METRICS)
     return {
         uuid: GpuSample(
@@ -206,6 +210,15 @@ def _samples(rows: Iterable[Row]) -> dict[GpuUuid, GpuSample]:
         for uuid, values in _values(rows, SAMPLE_METRICS).items()
         if _is_timed(values)
     }
+
+
+def _crowded(rows: Iterable[Row]) -> frozenset[str]:
+    """The GPUs of which the page says more than is taken from it."""
+    said: dict[str, list[str]] = {FLAG.name: [], ALLOCATION.name: [], LAST_EVENT.name: [], WITHHELD.name: []}
+    for row in rows:
+        if row.name in said:
+            said[row.name].append(_uuid_of(row))
+    return crowded(*said.values())
 
 
 def _is_timed(values: Mapping[str, object]) -> bool:
@@ -224,10 +237,10 @@ def _not_ahead(sample: GpuSample, now_ms: int) -> GpuSample:
 def _events(rows: Iterable[Row], now_ms: int) -> Iterable[Event]:
     """What befell the GPUs; a time that no calendar holds costs that event, not the tick of all."""
     latest_s = (now_ms + WIDEST_MS) / 1000
-    for row in rows:
-        if row.name == LAST_EVENT.name and 0 < row.value <= latest_s:
-            kind, detail = row.labels.get("kind", ""), row.labels.get("detail", "")
-            yield Event(uuid=_uuid(row.labels), at_ms=round(row.value * 1000), kind=kind, detail=detail)
+    events = (row for row in rows if row.name == LAST_EVENT.name and 0 < row.value <= latest_s)
+    for row in first_of_each(events, _uuid_of):
+        kind, detail = row.labels.get("kind", ""), row.labels.get("detail", "")
+        yield Event(uuid=_uuid(row.labels), at_ms=round(row.value * 1000), kind=kind, detail=detail)
 
 
 def _values(rows: Iterable[Row], metrics: Iterable[Metric]) -> dict[GpuUuid, dict[str, object]]:
@@ -257,23 +270,22 @@ def _read(metric: Metric, wire: float) -> object:
 
 
 def _allocations(rows: Iterable[Row]) -> Iterable[Allocation]:
-    for row in rows:
-        if row.name == ALLOCATION.name and row.labels.get("job") and row.value > 0:
-            yield Allocation(
-                uuid=_uuid(row.labels),
-                holder=_holder(row.labels),
-                share=min(row.value, 1.0),  # of a job's two claims on one GPU the page has the sum
-                source=_claim_source(row.labels.get("source", "")),
-            )
+    held = (row for row in rows if row.name == ALLOCATION.name and row.labels.get("job") and row.value > 0)
+    for row in first_of_each(held, _uuid_of):
+        yield Allocation(
+            uuid=_uuid(row.labels),
+            holder=_holder(row.labels),
+            share=min(row.value, 1.0),  # of a job's two claims on one GPU the page has the sum
+            source=_claim_source(row.labels.get("source", "")),
+        )
 
 
 def _withheld(rows: Iterable[Row]) -> Iterable[Withheld]:
     """GPUs that are not free though nobody holds them; a state that only a newer Fallow knows is down."""
-    for row in rows:
-        if row.name == WITHHELD.name:
-            told = row.labels.get("state", "")
-            state = OutOfService(told) if told in set(OutOfService) else OutOfService.DOWN
-            yield Withheld(uuid=_uuid(row.labels), state=state, reason=row.labels.get("reason", ""))
+    for row in first_of_each((row for row in rows if row.name == WITHHELD.name), _uuid_of):
+        told = row.labels.get("state", "")
+        state = OutOfService(told) if told in set(OutOfService) else OutOfService.DOWN
+        yield Withheld(uuid=_uuid(row.labels), state=state, reason=row.labels.get("reason", ""))
 
 
 def _claim_source(told: str) -> ClaimSource:
@@ -299,10 +311,23 @@ def _gaps(endpoint: Endpoint, rows: Iterable[Row], now_ms: int, source: str) -> 
     blind = sorted(
         row.labels.get("source", "") for row in rows if row.name == SOURCE_UP.name and not row.value
     )
-    reason = f"{endpoint.fallback_node} cannot read its source {', '.join(blind)}; look at its log"
+    named = ", ".join(each[:MOST_CHARS] for each in blind[:MOST_NAMED])
+    reason = f"{endpoint.fallback_node} cannot read its source {named}; look at its log"
     return (
         (Gap(source=source, from_ms=since, to_ms=now_ms, reason=reason),) if blind and since < now_ms else ()
     )
+
+
+def _uuids(rows: Iterable[Row]) -> frozenset[GpuUuid]:
+    """Every GPU of which the page says anything."""
+    families = {
+        each.name for each in (*SAMPLE_METRICS, *GPU_METRICS, INFO, FLAG, ALLOCATION, WITHHELD, LAST_EVENT)
+    }
+    return frozenset(_uuid(row.labels) for row in rows if row.name in families)
+
+
+def _uuid_of(row: Row) -> str:
+    return _uuid(row.labels)
 
 
 def _uuid(labels: Labels) -> GpuUuid:

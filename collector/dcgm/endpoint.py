@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 
-from collector.dcgm.fetch import place
+from collector.dcgm.crowd import Named
+from collector.dcgm.fetch import MOST_GPUS, place
 from collector.dcgm.labels import identity
 from collector.dcgm.readout import Readout, read_out
 from collector.dcgm.text import MalformedText, Row, names_in, parse
@@ -38,6 +39,7 @@ BELIEVED_MS = 600_000
 class Endpoint:
     """One exporter or peer, and what is remembered of it from scrape to scrape.
 
+    ``most_gpus`` is how many it may name within a day, and ``named`` which it has.
     ``events`` is when a peer's GPU last had an event of a kind; an exporter tells of none. ``digest`` is of
     the answer that was last read through, at ``read_ms``. ``named_ms``: when it last said who holds what.
     """
@@ -54,6 +56,8 @@ class Endpoint:
     named_ms: int | None = None
     seen_ms: int | None = None
     asked_ms: int | None = None
+    most_gpus: int = MOST_GPUS
+    named: Named = field(default_factory=Named)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +92,7 @@ def heard(endpoint: Endpoint, content: bytes, now_ms: int, source: str = "dcgm")
     )
     if not readout.samples:
         raise MalformedText("its GPU metrics carry no UUID label: without it a GPU cannot be told apart")
+    named = endpoint.named.and_also((gpu.uuid for gpu in readout.gpus), now_ms, endpoint.most_gpus)
     fresh = tuple(
         timed
         for sample in readout.samples
@@ -105,6 +110,7 @@ def heard(endpoint: Endpoint, content: bytes, now_ms: int, source: str = "dcgm")
         read_ms=now_ms,
         seen_ms=now_ms,
         asked_ms=now_ms,
+        named=named,
     )
     news = News(
         gpus=readout.gpus,

@@ -14,6 +14,12 @@ from urllib.parse import urlsplit
 import httpx
 
 GZIP = 31
+MOST_GPUS = 1024
+"""Of one endpoint: a machine has 16 boards, 128 GPUs with MIG. Beyond it stands who speaks for a cluster."""
+LEAST_BYTES = 16 << 20
+"""Of a page that may name 1,024 GPUs, or fewer: an exporter of eight GPUs writes 100 KiB."""
+GPU_BYTES = 16 << 10
+"""Of a page for each GPU: forty series of 200 bytes, and as much again for holders and processes."""
 PATIENCE = 1.5
 HEADERS = {"Accept": "text/plain;version=0.0.4, text/plain;q=0.5", "Accept-Encoding": "gzip"}
 
@@ -46,13 +52,20 @@ class Failure:
 class Limits:
     """Bounds on one answer: the whole exchange in seconds, and its size in bytes after decompression.
 
+    ``gpus`` is how many one endpoint may name within a day (``collector.dcgm.crowd``).
     At most ``concurrency`` endpoints are asked at a time; the others wait, but no longer than half a timeout
     beyond the first ones' own.
     """
 
     timeout_s: float = 5.0
-    bytes_: int = 16 << 20
+    bytes_: int = LEAST_BYTES
     concurrency: int = 256
+    gpus: int = MOST_GPUS
+
+    @classmethod
+    def of_gpus(cls, gpus: int, timeout_s: float) -> "Limits":
+        """For endpoints that may name so many GPUs each, with as many bytes as those need."""
+        return cls(timeout_s=timeout_s, gpus=gpus, bytes_=max(LEAST_BYTES, gpus * GPU_BYTES))
 
 
 class Fetcher:

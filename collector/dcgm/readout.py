@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from collector.dcgm.crowd import CROWDED, MOST_OF_ONE_GPU
 from collector.dcgm.labels import Claim, Identity, claims, identity, own_pods, parent_of, sees_exported
 from collector.dcgm.mig import share_of
 from collector.dcgm.text import Row
@@ -66,6 +67,7 @@ class _Device:
     values: dict[str, tuple[int, float]]
     claims: dict[Claim, Claim]
     undecided: bool = False
+    crowded: bool = False
 
 
 def read_out(rows: Iterable[Row], *, fallback_node: str, at_ms: int, width_ms: int) -> Readout:
@@ -108,6 +110,9 @@ def _devices(known: list[tuple[Row, Measure]], fallback_node: str) -> tuple[dict
 
 def _claim(device: _Device, claim: Claim) -> None:
     """Note a claim once for a holder; a pod of which two uids are told has none."""
+    if claim not in device.claims and len(device.claims) >= MOST_OF_ONE_GPU:
+        device.crowded = True
+        return
     known = device.claims.setdefault(claim, claim)
     if known.pod_uid != claim.pod_uid:
         device.claims[claim] = replace(known, pod_uid=None)
@@ -191,6 +196,7 @@ def _sample(device: _Device, at_ms: int, width_ms: int) -> GpuSample:
     )
     wholes = {name: _whole(device.values.get(name)) for name in WHOLES}
     flags = [f"{name.removesuffix('_ratio')}-above-1" for name in ratios if values[name] > 1]
+    flags += [CROWDED] if device.crowded else []
     flags += [SCALE_UNKNOWN] if device.undecided and "gpu_utilization_ratio" not in ratios else []
     return GpuSample(
         uuid=device.identity.uuid,

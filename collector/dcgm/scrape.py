@@ -8,7 +8,7 @@ from time import monotonic
 from urllib.parse import urlsplit
 
 from collector.dcgm.endpoint import Endpoint, News, missed
-from collector.dcgm.fetch import Body, Failure, Fetcher, Limits, Request, place
+from collector.dcgm.fetch import MOST_GPUS, Body, Failure, Fetcher, Limits, Request, place
 from collector.dcgm.text import MalformedText
 from collector.model import Allocation, Gpu, GpuSample, GpuUuid, Reading, Unavailable
 
@@ -76,11 +76,16 @@ class ScrapedSource:
             return *missed(endpoint, self.name, reason, now_ms), reason
 
 
-def endpoints(urls: Iterable[str], interval_ms: int) -> tuple[Endpoint, ...]:
-    """An endpoint for each URL, once. Raises UnusableUrl."""
+def endpoints(urls: Iterable[str], interval_ms: int, most_gpus: int = MOST_GPUS) -> tuple[Endpoint, ...]:
+    """An endpoint for each URL, once; each may name so many GPUs. Raises UnusableUrl."""
     full = dict.fromkeys(metrics_url(url) for url in urls)
     return tuple(
-        Endpoint(url=url, fallback_node=urlsplit(url).hostname or url, interval_ms=interval_ms)
+        Endpoint(
+            url=url,
+            fallback_node=urlsplit(url).hostname or url,
+            interval_ms=interval_ms,
+            most_gpus=most_gpus,
+        )
         for url in full
     )
 

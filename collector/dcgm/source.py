@@ -26,7 +26,7 @@ def dcgm_source(settings: DcgmSettings) -> ScrapedSource:
     """The source; opens nothing yet. Raises UnusableUrl."""
     return ScrapedSource(
         name=settings.name,
-        endpoints=endpoints(settings.urls, settings.interval_ms),
+        endpoints=endpoints(settings.urls, settings.interval_ms, settings.limits.gpus),
         limits=settings.limits,
         hear=lambda endpoint, content, now_ms: heard(endpoint, content, now_ms, settings.name),
         headers=lambda _: settings.headers,

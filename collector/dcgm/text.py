@@ -14,6 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 NAMED = 6
 LONGEST_BLOCK = 16_384
 """Characters in one row's labels; the longest of a real exporter are under a thousand."""
+LONGEST_VALUE = 1024
+"""Characters in one label's value: a pod's name has 253 at most, a job's of Slurm 1,024."""
+CUT = "... (cut)"
 
 _LEAST_MILLISECONDS = 1e11
 """As milliseconds this is 1973, as seconds the year 5138: no page is of either."""
@@ -88,7 +91,12 @@ def _labels(block: str, line: str) -> Mapping[str, str]:
             raise ValueError("the labels end before their end: what follows is no number of ours")
     except (ValueError, IndexError, KeyError) as error:
         raise MalformedText(f"unreadable labels in the line {_quote(line)}") from error
-    return dict(sample.labels)
+    return {name: _bounded(value) for name, value in sample.labels.items()}
+
+
+def _bounded(value: str) -> str:
+    """The value as it is kept: one that is too long says so at its end."""
+    return value if len(value) <= LONGEST_VALUE else value[:LONGEST_VALUE] + CUT
 
 
 def _value(rest: str, line: str) -> tuple[float, int | None]:

@@ -93,6 +93,14 @@ class CollectConfig:
     slurm: bool = told(True, "ask `squeue`, where it is installed")
     dcgm_interval_s: float = bounded(30.0, 1, 600, "dcgm-exporter's own interval: the width of its samples")
     scrape_timeout_s: float = bounded(5.0, 0.5, 60, "how long one exporter or peer may take")
+    gpus_per_address: int = bounded(
+        1024,
+        16,
+        100_000,
+        "GPUs that one exporter or peer may name within a day, for each becomes rows: a page that names more "
+        "is not believed. One machine has 128 at most; more for a Prometheus or a Fallow that speaks for a "
+        "cluster ([bounds of a page](dcgm.md))",
+    )
     replay_speed: float = bounded(
         0.0, 0, 1e6, "how many times faster than lived a recording is played; 0: as fast as it goes"
     )

@@ -201,7 +201,7 @@ def _dcgm(urls: tuple[str, ...], config: "Config") -> "Source":
     from collector.dcgm.fetch import Limits
     from collector.dcgm.source import DcgmSettings, dcgm_source
 
-    limits = Limits(timeout_s=config.collect.scrape_timeout_s)
+    limits = Limits.of_gpus(config.collect.gpus_per_address, config.collect.scrape_timeout_s)
     interval_ms = round(config.collect.dcgm_interval_s * 1000)
     return dcgm_source(DcgmSettings(urls=urls, interval_ms=interval_ms, limits=limits))
 
@@ -210,7 +210,8 @@ def _peers(urls: tuple[str, ...], config: "Config") -> "Source":
     from collector.dcgm.fetch import Limits
     from collector.peer import PeerSettings, peer_source
 
-    return peer_source(PeerSettings(urls=urls, limits=Limits(timeout_s=config.collect.scrape_timeout_s)))
+    limits = Limits.of_gpus(config.collect.gpus_per_address, config.collect.scrape_timeout_s)
+    return peer_source(PeerSettings(urls=urls, limits=limits))
 
 
 def _inventories(config: "Config") -> "Iterator[Source]":
