@@ -85,7 +85,7 @@ class ProcessStarts:
             return Seen(presence=Presence.HIDDEN)
         except (OSError, ValueError):
             return Seen(presence=Presence.HIDDEN) if _runs(pid) else _ABSENT
-        if stat.state in ("Z", "X"):
+        if stat.is_gone:
             return _ABSENT
         if self._foreign and not self._holds_gpu(pid):
             return _ABSENT

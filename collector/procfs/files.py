@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from collector.procfs.stat import parse_stat
+
 LARGEST_BYTES = 64 * 1024 * 1024
 """More than any map seen (a training with 40,000 mappings has 5 MB); a bound, not a measure."""
 
@@ -29,6 +31,12 @@ near one that is looked at."""
 
 MOST_ENVIRONMENT_BYTES = 1 << 20
 """Eight times the longest variable that the kernel takes; a site's modules set a tenth of it."""
+
+MOST_THREADS = 16
+"""So many of a process whose first thread has ended are gone through for one that lives."""
+
+_OF_MEMORY = frozenset({"cmdline", "environ", "maps"})
+"""Files that are empty or missing once the first thread has ended."""
 
 _SOCKET = "socket:["
 
@@ -60,12 +68,33 @@ class Folder:
         self, name: str, most: int, is_enough: Callable[[bytes], bool] | None = None
     ) -> bytes | Denied:
         """The first ``most`` bytes of a file, or fewer once ``is_enough`` of what a read(2) brought."""
+        found = self._read(name, most, is_enough)
+        is_missing = isinstance(found, Denied) and found.gone
+        if name in _OF_MEMORY and (not found or is_missing) and (thread := self._other_thread()):
+            return self._read(f"{thread}/{name}", most, is_enough)
+        return found
+
+    def _read(self, name: str, most: int, is_enough: Callable[[bytes], bool] | None = None) -> bytes | Denied:
         try:
             descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.descriptor)
             with os.fdopen(descriptor, "rb", buffering=0) as file:
                 return _read_all(file.fileno(), most, is_enough)
         except OSError as error:
             return _denied(error)
+
+    def _other_thread(self) -> str | None:
+        """A thread that lives where the first has ended, as a path: there is what was the process's.
+
+        ``None`` where the first lives, and where none does.
+        """
+        text = self._read("stat", LARGEST_BYTES)
+        if isinstance(text, Denied) or (stat := parse_stat(text)).state != "Z" or stat.is_gone:
+            return None
+        try:
+            with _listed(self, "task", MOST_THREADS) as (_, names):
+                return next((f"task/{each}" for each in names if each != str(self.pid)), None)
+        except OSError:
+            return None
 
     def command(self) -> bytes | Denied:
         """The start of its command line."""
@@ -74,7 +103,7 @@ class Folder:
     def sockets(self, most: int = MOST_DESCRIPTORS) -> tuple[int, ...] | Denied:
         """The inodes of its sockets, among its first ``most`` files: who listens, did so early."""
         try:
-            with _descriptors(self, most) as (descriptor, names):
+            with self._open_files(most) as (descriptor, names):
                 targets = [_target(name, descriptor) for name in names[:most]]
         except OSError as error:
             return _denied(error)
@@ -84,7 +113,7 @@ class Folder:
     def holds_open(self, prefix: str) -> bool | Denied:
         """Whether one of its open files starts with ``prefix`` followed by a digit."""
         try:
-            with _descriptors(self, MOST_DESCRIPTORS) as (descriptor, names):
+            with self._open_files(MOST_DESCRIPTORS) as (descriptor, names):
                 if any(_points_at(name, descriptor, prefix) for name in names[:MOST_DESCRIPTORS]):
                     return True
         except OSError as error:
@@ -92,6 +121,16 @@ class Folder:
         if len(names) > MOST_DESCRIPTORS:
             return Denied(reason=f"more open files than the {MOST_DESCRIPTORS} that are looked at")
         return False
+
+    @contextmanager
+    def _open_files(self, most: int) -> Iterator[tuple[int, list[str]]]:
+        """The folder of its open files, and ``most`` names in it, or one more. Raises OSError."""
+        with _listed(self, "fd", most) as found:
+            if found[1] or not (thread := self._other_thread()):
+                yield found
+                return
+        with _listed(self, f"{thread}/fd", most) as found:
+            yield found
 
     def close(self) -> None:
         """Give the descriptor back; once only."""
@@ -124,9 +163,9 @@ def read_link(path: Path) -> str | None:
 
 
 @contextmanager
-def _descriptors(folder: Folder, most: int) -> Iterator[tuple[int, list[str]]]:
-    """The folder of a process's open files, and ``most`` names in it, or one more. Raises OSError."""
-    descriptor = os.open("fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder.descriptor)
+def _listed(folder: Folder, path: str, most: int) -> Iterator[tuple[int, list[str]]]:
+    """A folder in a process's, and ``most`` names in it, or one more. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder.descriptor)
     try:
         with os.scandir(descriptor) as entries:
             names = [entry.name for entry in islice(entries, most + 1)]

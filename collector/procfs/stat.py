@@ -21,7 +21,17 @@ class Stat:
     session: int
     tty: int
     foreground_group: int
+    threads: int
     started_ticks: int
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nothing of it runs, and it is only to be reaped.
+
+        A process whose first thread has ended is shown as a zombie (Z) while its others work on, and hold its
+        memory and its GPUs; the kernel's count of its threads includes the first until the last has ended.
+        """
+        return self.state in ("Z", "X") and self.threads <= 1
 
 
 def parse_stat(text: bytes) -> Stat:
@@ -40,6 +50,7 @@ def parse_stat(text: bytes) -> Stat:
         session=int(rest[3]),
         tty=int(rest[4]),
         foreground_group=int(rest[5]),
+        threads=int(rest[17]),
         started_ticks=int(rest[19]),
     )
 

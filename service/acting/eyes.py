@@ -126,7 +126,7 @@ class Liveness:
             found = parse_stat((self._proc / str(pid) / "stat").read_bytes())
         except (OSError, ValueError):
             return None
-        return None if found.state in ("Z", "X") else found
+        return None if found.is_gone else found
 
     def _dated(self, seen: Stat) -> int:
         """When it began, UTC; long ago where the machine does not say when it booted."""

@@ -109,4 +109,4 @@ class LaunchedProcesses:
             found = parse_stat(read_file(self._proc / str(pid) / "stat") or b"")
         except ValueError:
             return None
-        return None if found.state in ("Z", "X") else found
+        return None if found.is_gone else found

@@ -106,7 +106,7 @@ class PeerProcesses:
             boot_ms = parse_boot_ms((self._proc / "stat").read_bytes())
         except (OSError, ValueError):
             return None
-        return None if found.state in ("Z", "X") else started_ms(found, boot_ms, os.sysconf("SC_CLK_TCK"))
+        return None if found.is_gone else started_ms(found, boot_ms, os.sysconf("SC_CLK_TCK"))
 
 
 def _is_owner(caller: Caller, entry: JobRecord) -> bool:

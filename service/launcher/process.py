@@ -33,4 +33,4 @@ def _started_ms(pid: int, proc: Path) -> int | None:
         boot_ms = parse_boot_ms((proc / "stat").read_bytes())
     except (OSError, ValueError):
         return None
-    return None if stat.state in ("Z", "X") else started_ms(stat, boot_ms, os.sysconf("SC_CLK_TCK"))
+    return None if stat.is_gone else started_ms(stat, boot_ms, os.sysconf("SC_CLK_TCK"))

@@ -7,15 +7,18 @@ import os
 
 
 def descendants(root: int) -> list[int]:
-    """Every living process below ``root``, parents before children; zombies are not among them."""
+    """Every process below ``root`` of which a thread lives, parents before children.
+
+    One whose first thread has ended is shown as a zombie while its others work on: it is among them.
+    """
     children: dict[int, list[int]] = {}
     dead: set[int] = set()
     for pid in _pids():
         found = _kin(pid)
         if found is not None:
-            state, parent = found
+            is_gone, parent = found
             children.setdefault(parent, []).append(pid)
-            if state in ("Z", "X"):
+            if is_gone:
                 dead.add(pid)
     below, waiting = [], list(children.get(root, ()))
     while waiting:
@@ -47,10 +50,14 @@ def catches(pid: int, number: int) -> bool:
     return False
 
 
-def _kin(pid: int) -> tuple[str, int] | None:
-    """State and parent; the name in brackets may hold anything, so both stand after the last bracket."""
+def _kin(pid: int) -> tuple[bool, int] | None:
+    """Whether nothing of it runs, and its parent; the name in brackets may hold anything, so they stand after
+    the last bracket (state, ppid, num_threads of proc_pid_stat(5)).
+    """
     rest = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
-    return (rest[0], int(rest[1])) if len(rest) > 1 else None
+    if len(rest) < 18:
+        return None
+    return rest[0] in ("Z", "X") and int(rest[17]) <= 1, int(rest[1])
 
 
 def _pids() -> list[int]:

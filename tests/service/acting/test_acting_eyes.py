@@ -4,14 +4,17 @@ import os
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from advisor.model import ProjectName
-from advisor.register.model import JobRecord, Launcher, Submission
+from advisor.register.model import JobRecord, JobState, Launcher, Report, Submission
 from collector.model import JobId, NodeName
 from collector.procfs.stat import parse_boot_ms, parse_stat, started_ms
 from service.acting import eyes as acting_eyes
 from service.acting.eyes import Liveness
+from service.launcher.process import is_alive
+from tests.headless import headless
 
 NODE = NodeName(socket.gethostname())
 
@@ -49,6 +52,24 @@ def test_a_launcher_that_was_seen_and_has_ended_is_gone() -> None:
     ended(process)
     assert eyes.launcher(launcher) is False
     assert eyes.launcher(launcher) is None, "it is said once, and then nobody knows it"
+
+
+def test_one_whose_first_thread_has_ended_lives_while_another_does() -> None:
+    """Else whatever ends its first thread frees the GPUs that it goes on using."""
+    eyes = looking()
+    with headless() as process:
+        at_ms = begun_ms(process.pid)
+        launcher = entry(process.pid, at_ms)
+        assert eyes.launcher(launcher) is True
+        assert launcher.launcher is not None and is_alive(launcher.launcher)
+        report = Report(
+            at_ms=at_ms + 60_000, launcher=launcher.launcher, stand=JobState.RUNNING, pids=(process.pid,)
+        )
+        assert eyes.living(replace(launcher, report=report, submitted_ms=at_ms)) == (process.pid,)
+        process.kill()
+        process.wait()
+        assert eyes.launcher(launcher) is False
+        assert not is_alive(launcher.launcher)
 
 
 def test_a_launcher_that_was_never_seen_may_be_in_a_place_of_its_own() -> None:

@@ -16,6 +16,7 @@ from collector.model import JobId, JobKind, NodeName
 from service.acting.launcher_reports import plausible
 from service.acting.peer_processes import PeerProcesses
 from service.api.port import Caller, Role
+from tests.headless import headless
 
 NODE = NodeName(socket.gethostname())
 NOW_MS = 1_700_000_000_000
@@ -109,6 +110,16 @@ def test_how_a_job_stands_is_told_to_its_launcher_alone() -> None:
     assert known.launcher is not None
     other = replace(known, launcher=replace(known.launcher, started_ms=known.launcher.started_ms - 60_000))
     assert not peers.is_launcher(OWNER, other), "the pid was another process's then"
+
+
+def test_a_launcher_whose_first_thread_has_ended_is_the_launcher_still() -> None:
+    peers = PeerProcesses()
+    with headless() as process:
+        caller = replace(OWNER, pid=process.pid)
+        said = replace(WORD, launcher=replace(WORD.launcher, pid=process.pid))
+        found = peers.meant(caller, ENTRY, said).launcher
+        assert found.pid == process.pid and found.started_ms > 1, "by the kernel's word"
+        assert peers.is_launcher(caller, replace(ENTRY, launcher=found))
 
 
 def test_nobody_sits_at_a_terminal_that_a_launcher_does_not_have() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from service.launcher import tree
 from service.launcher.crew import Asked, Ended, Gone, News, Started, Supervisor, Unstartable
+from tests import headless
 
 LIMIT_S = 30.0
 T = TypeVar("T")
@@ -78,11 +79,16 @@ def until(holds: Callable[[], bool], what: str) -> None:
         time.sleep(0.01)
 
 
-def lives(pid: int) -> bool:
+def state(pid: int) -> str:
+    """As the kernel shows it; empty where there is none."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
-        return False
+        return ""
+
+
+def lives(pid: int) -> bool:
+    return state(pid) not in ("", "Z", "X")
 
 
 def family(folder: Path, *flags: str) -> tuple[list[str], Path]:
@@ -153,6 +159,17 @@ def test_nothing_lives_on_after_a_sweep_not_even_what_left_its_session(
     assert heard.next(Gone) == Gone(guard_died=False)
     assert not lives(pid)
     assert not lives(left)
+
+
+def test_a_worker_whose_first_thread_has_ended_is_swept_too(crew: Supervisor) -> None:
+    """The kernel shows it as a zombie, and its other threads have the GPU."""
+    heard = Heard(crew)
+    pid = started(heard, [sys.executable, "-c", headless.program()])
+    until(lambda: state(pid) == "Z", "its first thread has ended")
+    assert pid in tree.descendants(os.getpid())
+    crew.sweep(0.2)
+    assert heard.next(Gone) == Gone(guard_died=False)
+    assert not Path(f"/proc/{pid}").exists()
 
 
 def test_what_ignores_the_request_to_end_is_killed_after_its_patience(
