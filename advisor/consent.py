@@ -17,7 +17,7 @@ from enum import StrEnum
 
 from advisor.model import ActionClass, ClusterState, Job, ProjectName
 from advisor.register.state import is_ours
-from advisor.steps import Action, Move, Pause, ReleaseCaches, Requeue, Resize, Terminate
+from advisor.steps import Action, Cancel, Move, Pause, ReleaseMemory, Requeue, Resize
 from collector.model import JobId
 
 
@@ -94,7 +94,7 @@ def kind_of(step: Action) -> Kind | None:
             return Kind.RESTART
         case Resize():
             return Kind.RESIZE
-        case ReleaseCaches():
+        case ReleaseMemory():
             return Kind.RELEASE
         case _:
             return None
@@ -150,7 +150,7 @@ def withdrawn(step: Action, user: str | None, words: Sequence[OwnerReply], now_m
     """
     said = in_force(words, Job(id=step.job, project=ProjectName(""), user=user), now_ms)
     kind = kind_of(step)
-    kinds = STOPPING if isinstance(step, Terminate) else () if kind is None else (kind,)
+    kinds = STOPPING if isinstance(step, Cancel) else () if kind is None else (kind,)
     if kinds and all(each in said and said[each].allowed is False for each in kinds):
         return refusal(kinds[0], user)
     return None

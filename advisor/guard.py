@@ -24,17 +24,17 @@ from advisor.protection import (
 )
 from advisor.steps import (
     Action,
-    CapAtNextLaunch,
+    Cancel,
+    HoldForJob,
     Move,
+    Notify,
     Pause,
-    Promise,
-    ReleaseCaches,
+    ReleaseMemory,
     Requeue,
     Resize,
     Resume,
+    SetEnvAtRestart,
     Start,
-    Tell,
-    Terminate,
 )
 from advisor.tags import verb_of
 from advisor.transition import SHARE_SLACK, Before, Draft, StepError
@@ -97,17 +97,17 @@ def refusal(step: Action, found: Objection) -> Refusal:
 def action_of(step: Action) -> ActionClass:
     """The class of action that a step is switched with."""
     match step:
-        case Start() | Resume() | Promise():
+        case Start() | Resume() | HoldForJob():
             return ActionClass.SCHEDULE
         case Resize():
             return ActionClass.RESIZE
-        case Requeue() | Pause() | Move() | ReleaseCaches():
+        case Requeue() | Pause() | Move() | ReleaseMemory():
             return step.action
-        case CapAtNextLaunch():
+        case SetEnvAtRestart():
             return ActionClass.CAP_MEMORY
-        case Tell():
+        case Notify():
             return ActionClass.RECLAIM
-        case Terminate():
+        case Cancel():
             return ActionClass.TERMINATE
         case _:
             assert_never(step)
@@ -124,13 +124,13 @@ def forbidden(
     if protected is not None or placement is None:
         return protected
     match step:
-        case Start() | Resume() | Tell() | Promise() | CapAtNextLaunch():
+        case Start() | Resume() | Notify() | HoldForJob() | SetEnvAtRestart():
             return None
-        case ReleaseCaches():
+        case ReleaseMemory():
             return against_touching(job, placement.gpus, step.action, state)
         case Resize():
             return _against_resize(step, job, placement, state, cover)
-        case Pause() | Requeue() | Move() | Terminate():
+        case Pause() | Requeue() | Move() | Cancel():
             against = _asker(step, draft)
             siblings = limits.order.trades and against == job.project
             if not siblings and cover.gpus(job, against) > 0:
@@ -254,9 +254,9 @@ class _Brake:
         return _Brake(self._count, self._bound, self._begun)
 
     def objection(self, step: Action) -> Objection | None:
-        if self._bound is None or not isinstance(step, Pause | Requeue | Move | Terminate):
+        if self._bound is None or not isinstance(step, Pause | Requeue | Move | Cancel):
             return None
-        if self._count < self._bound or (not isinstance(step, Terminate) and step.for_job in self._begun):
+        if self._count < self._bound or (not isinstance(step, Cancel) and step.for_job in self._begun):
             return None
         return Objection(
             rule=Rule.RATE,
@@ -265,9 +265,9 @@ class _Brake:
         )
 
     def note(self, step: Action) -> None:
-        if isinstance(step, Pause | Requeue | Move | Terminate):
+        if isinstance(step, Pause | Requeue | Move | Cancel):
             self._count += 1
-            if not isinstance(step, Terminate) and step.for_job is not None:
+            if not isinstance(step, Cancel) and step.for_job is not None:
                 self._begun.add(step.for_job)
 
 
@@ -337,7 +337,7 @@ def _against_protected(
     """A protected job starts as any other; nobody starts or goes on where the site protects the GPU."""
     held = () if placement is None else placement.gpus
     match step:
-        case Start() | Resume() | Promise():
+        case Start() | Resume() | HoldForJob():
             return against_protected_gpus(step.gpus, state)
         case Resize() | Move():
             return against_protected(job, (*held, *step.gpus), state)
@@ -367,8 +367,8 @@ def _against_resize(
     return against_touching(job, placement.gpus, ActionClass.RESIZE, state)
 
 
-def _asker(step: Pause | Requeue | Move | Terminate, draft: Draft) -> ProjectName | None:
-    if isinstance(step, Terminate) or step.for_job is None:
+def _asker(step: Pause | Requeue | Move | Cancel, draft: Draft) -> ProjectName | None:
+    if isinstance(step, Cancel) or step.for_job is None:
         return None
     asker = draft.jobs.get(step.for_job)
     return None if asker is None else asker.project

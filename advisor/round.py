@@ -13,7 +13,7 @@ from advisor.model import ActionClass, ClusterState, Job, Phase, Placement, Proj
 from advisor.plan import Outlook, Plan, Refusal, Rule
 from advisor.policies.fair_share import Shares, fair_shares
 from advisor.protection import disturbed_lately
-from advisor.steps import Action, Pause, Promise, Requeue, Resize, Resume, Start
+from advisor.steps import Action, HoldForJob, Pause, Requeue, Resize, Resume, Start
 from advisor.transition import SHARE_SLACK
 from collector.model import GpuUuid, JobId
 
@@ -107,7 +107,7 @@ class WorkingState:
         self._waiting += 1
         self.steps.append(step)
 
-    def promise(self, step: Promise) -> None:
+    def promise(self, step: HoldForJob) -> None:
         """Hold these GPUs back for the head of a queue."""
         self.board.promise(step.job, step.start_ms, step.gpus)
         self.steps.append(step)

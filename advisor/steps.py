@@ -79,7 +79,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseCaches:
+class ReleaseMemory:
     """Have the job's own library give cached memory back now; ``frees_bytes`` on each of its GPUs."""
 
     job: JobId
@@ -89,7 +89,7 @@ class ReleaseCaches:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CapAtNextLaunch:
+class SetEnvAtRestart:
     """Launch the job with these environment settings next time; ``frees_bytes`` on each of its GPUs then."""
 
     job: JobId
@@ -99,7 +99,7 @@ class CapAtNextLaunch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tell:
+class Notify:
     """Tell the owner; nothing is done to the job."""
 
     job: JobId
@@ -108,7 +108,7 @@ class Tell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Promise:
+class HoldForJob:
     """Promise the head of a queue its start; back-fill may not delay it past ``start_ms``."""
 
     job: JobId
@@ -118,7 +118,7 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terminate:
+class Cancel:
     """End a job for good: only where an administrator switched it on, after two warnings."""
 
     job: JobId
@@ -132,9 +132,9 @@ Action = (
     | Resume
     | Requeue
     | Move
-    | ReleaseCaches
-    | CapAtNextLaunch
-    | Tell
-    | Promise
-    | Terminate
+    | ReleaseMemory
+    | SetEnvAtRestart
+    | Notify
+    | HoldForJob
+    | Cancel
 )

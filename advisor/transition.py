@@ -13,17 +13,17 @@ from typing import assert_never
 from advisor.model import ActionTaken, ClusterState, Gpu, Job, Phase, Placement, Reservation
 from advisor.steps import (
     Action,
-    CapAtNextLaunch,
+    Cancel,
+    HoldForJob,
     Move,
+    Notify,
     Pause,
-    Promise,
-    ReleaseCaches,
+    ReleaseMemory,
     Requeue,
     Resize,
     Resume,
+    SetEnvAtRestart,
     Start,
-    Tell,
-    Terminate,
 )
 from advisor.tags import tag_of, verb_of
 from collector.model import GpuUuid, JobId, NodeName
@@ -148,11 +148,11 @@ class Draft:
                 self._pause(step, job)
             case Requeue():
                 self._requeue(step, job)
-            case Terminate():
-                self._terminate(step, job)
-            case ReleaseCaches():
+            case Cancel():
+                self._cancel(step, job)
+            case ReleaseMemory():
                 self._release(step, job)
-            case CapAtNextLaunch() | Tell() | Promise():
+            case SetEnvAtRestart() | Notify() | HoldForJob():
                 self._record(step, job)
             case _:
                 assert_never(step)
@@ -227,28 +227,28 @@ class Draft:
             requeues=job.requeues + 1,
         )
 
-    def _terminate(self, step: Terminate, job: Job) -> None:
+    def _cancel(self, step: Cancel, job: Job) -> None:
         if job.phase is Phase.RUNNING:
             self._note(step, self._leave(job))
         self.reservations.pop(job.id, None)
         del self.jobs[job.id]
 
-    def _release(self, step: ReleaseCaches, job: Job) -> None:
+    def _release(self, step: ReleaseMemory, job: Job) -> None:
         self._expect(step, job, Phase.RUNNING)
         held = memory_charged(job)
         if held is None or step.frees_bytes > held:
-            raise StepError(f"ReleaseCaches {job.id}: {step.frees_bytes} bytes of {held} cannot be freed")
+            raise StepError(f"ReleaseMemory {job.id}: {step.frees_bytes} bytes of {held} cannot be freed")
         self._put(job, memory_held_bytes=held - step.frees_bytes)
 
-    def _record(self, step: CapAtNextLaunch | Tell | Promise, job: Job) -> None:
+    def _record(self, step: SetEnvAtRestart | Notify | HoldForJob, job: Job) -> None:
         match step:
-            case CapAtNextLaunch():
+            case SetEnvAtRestart():
                 kept = tuple(pair for pair in job.next_launch if pair[0] not in dict(step.settings))
                 self._put(job, next_launch=kept + step.settings)
-            case Tell():
+            case Notify():
                 first = job.told_ms if job.told_ms is not None else self._now
                 self._put(job, told_ms=first, tells=job.tells + 1)
-            case Promise():
+            case HoldForJob():
                 self.reservations[step.job] = Reservation(start_ms=step.start_ms, gpus=step.gpus)
 
     def _settle_or_return(self, step: Action, job: Job, before: Placement, after: Placement) -> None:

@@ -10,7 +10,7 @@ from advisor.engines.engine import Done, Engine, Failed, Outcome
 from advisor.journal.deeds import Result
 from advisor.journal.settle import TOLD
 from advisor.register.state import is_ours
-from advisor.steps import Action, Tell
+from advisor.steps import Action, Notify
 from collector.model import JobId
 
 LAUNCHER = "its launcher"
@@ -30,12 +30,12 @@ class Dispatch:
         if not is_ours(step.job):
             return self._foreign.do(step, intent)
         outcome = self._launched.do(step, intent)
-        if isinstance(step, Tell) and isinstance(outcome, Done | Failed):
+        if isinstance(step, Notify) and isinstance(outcome, Done | Failed):
             reached = (LAUNCHER,) if isinstance(outcome, Done) else ()
             self._heard(step.job, "tell", step.message, reached)
         return outcome
 
     def settled(self, step: Action, result: Result, found: str) -> None:
         """Note what came of a telling after all, once its launcher has said so; nothing is noted twice."""
-        if isinstance(step, Tell) and is_ours(step.job) and found != TOLD:
+        if isinstance(step, Notify) and is_ours(step.job) and found != TOLD:
             self._heard(step.job, "tell", step.message, (LAUNCHER,) if result is Result.DONE else ())

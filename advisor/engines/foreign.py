@@ -20,17 +20,17 @@ from advisor.engines.telling import Notice, Notifier, tell
 from advisor.register.foreign import ExternalJobStore, Paused, Seen
 from advisor.steps import (
     Action,
-    CapAtNextLaunch,
+    Cancel,
+    HoldForJob,
     Move,
+    Notify,
     Pause,
-    Promise,
-    ReleaseCaches,
+    ReleaseMemory,
     Requeue,
     Resize,
     Resume,
+    SetEnvAtRestart,
     Start,
-    Tell,
-    Terminate,
 )
 from advisor.tags import verb_of
 from collector.model import GpuUuid, JobId, NodeName
@@ -136,14 +136,14 @@ class ExternalEngine:
     def give(self, step: Action, intent: int = 0) -> Moving | Outcome:
         """Tell, or begin to pause or resume; everything else is unsupported."""
         match step:
-            case Tell():
+            case Notify():
                 return self._tell(step)
             case Pause() | Resume():
                 with self._beginning:
                     return self._begin(step, intent)
-            case Start() | Resize() | Move() | Requeue() | Promise() | ReleaseCaches() | CapAtNextLaunch():
+            case Start() | Resize() | Move() | Requeue() | HoldForJob() | ReleaseMemory() | SetEnvAtRestart():
                 return Unsupported(why=beyond(step.job)[verb_of(step)])
-            case Terminate():
+            case Cancel():
                 return Unsupported(why=beyond(step.job)[verb_of(step)])
             case _:
                 assert_never(step)
@@ -198,7 +198,7 @@ class ExternalEngine:
         states = ", ".join(sorted(found))
         return Late(found=f"the driver has not finished: its processes are {states}; look at {step.job}")
 
-    def _tell(self, step: Tell) -> Outcome:
+    def _tell(self, step: Notify) -> Outcome:
         holder = self._book.holder(step.job)
         user = None if holder is None else holder.user
         uid = next((each.uid for each in self._sightings(step.job) if each.uid is not None), None)

@@ -31,17 +31,17 @@ from advisor.register.register import Register, Turn, UnknownJob
 from advisor.register.shares import Terms
 from advisor.steps import (
     Action,
-    CapAtNextLaunch,
+    Cancel,
+    HoldForJob,
     Move,
+    Notify,
     Pause,
-    Promise,
-    ReleaseCaches,
+    ReleaseMemory,
     Requeue,
     Resize,
     Resume,
+    SetEnvAtRestart,
     Start,
-    Tell,
-    Terminate,
 )
 from collector.clock import Clock
 from collector.model import GpuUuid, JobId
@@ -159,15 +159,15 @@ class LocalEngine:
                 return Suspend(number=number, reason=step.reason, for_idling=idling)
             case Requeue():
                 return Requeued(number=number, reason=step.reason)
-            case ReleaseCaches():
+            case ReleaseMemory():
                 return Release(number=number, reason=step.reason)
-            case Tell():
+            case Notify():
                 return Say(number=number, message=step.message)
-            case Terminate():
+            case Cancel():
                 return Stop(number=number, reason=step.reason)
-            case CapAtNextLaunch():
+            case SetEnvAtRestart():
                 return lambda each: replace(each, next_launch=_merged(each.next_launch, step.settings))
-            case Promise():
+            case HoldForJob():
                 return lambda each: _promised(each, step)
             case _:
                 assert_never(step)
@@ -241,9 +241,9 @@ def outcome(entry: JobRecord, number: int) -> Outcome | None:
     return None
 
 
-def _promised(entry: JobRecord, step: Promise) -> JobRecord:
+def _promised(entry: JobRecord, step: HoldForJob) -> JobRecord:
     if entry.stand not in (JobState.PENDING, JobState.PAUSED):
-        raise Refused(f"Promise {entry.id}: the job is {entry.stand.value}, and waits no more")
+        raise Refused(f"HoldForJob {entry.id}: the job is {entry.stand.value}, and waits no more")
     return replace(entry, promised_ms=step.start_ms, promised_gpus=step.gpus)
 
 

@@ -16,17 +16,17 @@ from advisor.engines.engine import Done, Failed, Late, Outcome, Stale, Unsupport
 from advisor.model import ActionTaken, ClusterState, Phase
 from advisor.steps import (
     Action,
-    CapAtNextLaunch,
+    Cancel,
+    HoldForJob,
     Move,
+    Notify,
     Pause,
-    Promise,
-    ReleaseCaches,
+    ReleaseMemory,
     Requeue,
     Resize,
     Resume,
+    SetEnvAtRestart,
     Start,
-    Tell,
-    Terminate,
 )
 from collector.model import GpuUuid, JobId, NodeName
 
@@ -139,9 +139,9 @@ def undo_of(step: Action, stood: Stood | None, number: int) -> Undo:
             return Undo(command=f"fallow undo {number}")
         case Resize() | Move() | Requeue():
             return Undo(command=None, why_not="it was not known which GPUs it had before")
-        case CapAtNextLaunch():
+        case SetEnvAtRestart():
             return Undo(command=f"fallow undo {number}")
-        case ReleaseCaches() | Tell() | Promise() | Terminate():
+        case ReleaseMemory() | Notify() | HoldForJob() | Cancel():
             return Undo(command=None, why_not=_for_good(step))
         case _:
             assert_never(step)
@@ -168,7 +168,7 @@ def reverse_of(step: Action, stood: Stood | None, because: str) -> Action | None
 
 def disturbs(step: Action) -> bool:
     """Whether a step counts against the bound on how often anything is disturbed."""
-    return isinstance(step, Pause | Requeue | Move | Terminate)
+    return isinstance(step, Pause | Requeue | Move | Cancel)
 
 
 def remembered(state: ClusterState, deeds: Iterable[ActionRecord], now: Moment) -> ClusterState:
@@ -216,15 +216,15 @@ def result_of(outcome: Outcome) -> tuple[Result | None, str]:
             assert_never(outcome)
 
 
-def _for_good(step: ReleaseCaches | Tell | Promise | Terminate) -> str:
+def _for_good(step: ReleaseMemory | Notify | HoldForJob | Cancel) -> str:
     match step:
-        case ReleaseCaches():
+        case ReleaseMemory():
             return "nothing was lost: the job fills its caches again when it needs them"
-        case Tell():
+        case Notify():
             return "what was said cannot be unsaid"
-        case Promise():
+        case HoldForJob():
             return "nothing was done: promises are made anew with every plan"
-        case Terminate():
+        case Cancel():
             return "an end is final; submit the job again"
         case _:
             assert_never(step)

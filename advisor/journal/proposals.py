@@ -20,7 +20,7 @@ from advisor.guard import action_of, approve
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState
 from advisor.plan import Plan, Refusal, Rule
-from advisor.steps import Action, CapAtNextLaunch, Promise, ReleaseCaches, Tell
+from advisor.steps import Action, HoldForJob, Notify, ReleaseMemory, SetEnvAtRestart
 from advisor.tags import verb_of
 from analytics.model import Evidence
 from collector.model import JobId
@@ -285,11 +285,11 @@ def _identity(proposal: Proposal) -> tuple[Action, ...]:
 def _bare(step: Action) -> Action:
     """The step without what changes by itself from one look to the next: words and amounts."""
     match step:
-        case Tell():
+        case Notify():
             return replace(step, reason="", message="")
-        case Promise():
+        case HoldForJob():
             return replace(step, reason="", start_ms=0)
-        case ReleaseCaches() | CapAtNextLaunch():
+        case ReleaseMemory() | SetEnvAtRestart():
             return replace(step, reason="", frees_bytes=0)
         case _:
             return replace(step, reason="")

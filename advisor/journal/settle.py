@@ -22,17 +22,17 @@ from advisor.register.state import is_ours
 from advisor.statements import asked
 from advisor.steps import (
     Action,
-    CapAtNextLaunch,
+    Cancel,
+    HoldForJob,
     Move,
+    Notify,
     Pause,
-    Promise,
-    ReleaseCaches,
+    ReleaseMemory,
     Requeue,
     Resize,
     Resume,
+    SetEnvAtRestart,
     Start,
-    Tell,
-    Terminate,
 )
 from collector.model import JobId
 
@@ -79,26 +79,26 @@ class Recovery:
 def settlement(deed: ActionRecord, facts: Facts, now: Moment) -> Recovery | None:
     """How to settle ``deed``; ``None`` while its launcher may still say. Pure."""
     step = deed.step
-    if isinstance(step, Tell) and facts.told:
+    if isinstance(step, Notify) and facts.told:
         return Recovery(result=Result.DONE, found=TOLD)
     if facts.directed is not None:
         return _of_directive(deed, facts.directed, facts.entry, now)
     match step:
         case None:
             return _unknown(f"whether `{deed.verb}` was carried out cannot be known; look at {deed.job}")
-        case Promise():
+        case HoldForJob():
             return _undone("promises are made anew with every plan")
-        case CapAtNextLaunch() if facts.entry is not None:
+        case SetEnvAtRestart() if facts.entry is not None:
             return _of_settings(step, facts.entry)
         case _ if is_ours(deed.job):
             return _undone("Fallow stopped before anything was given to its launcher")
-        case Tell():
+        case Notify():
             return _unknown("the owner may have been told; nothing else was done")
         case Pause() | Resume() if facts.foreign is not None:
             return _of_foreign(deed, facts.foreign, now)
-        case CapAtNextLaunch():
+        case SetEnvAtRestart():
             return _undone("settings of a job that Fallow did not launch are not kept")
-        case Start() | Resume() | Resize() | Pause() | Requeue() | Move() | ReleaseCaches() | Terminate():
+        case Start() | Resume() | Resize() | Pause() | Requeue() | Move() | ReleaseMemory() | Cancel():
             return _unknown(f"Fallow stopped while it was doing it; look how {deed.job} stands")
         case _:
             assert_never(step)
@@ -176,7 +176,7 @@ def _of_foreign(deed: ActionRecord, shown: Outcome, now: Moment) -> Recovery | N
     return None if age_ms(deed.begun, now) < PATIENCE_MS else _unknown(found)
 
 
-def _of_settings(step: CapAtNextLaunch, entry: JobRecord) -> Recovery:
+def _of_settings(step: SetEnvAtRestart, entry: JobRecord) -> Recovery:
     if set(step.settings) <= set(entry.next_launch):
         return Recovery(result=Result.DONE, found="the settings are kept for its next launch")
     return _undone("the settings are not kept for its next launch")

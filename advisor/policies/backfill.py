@@ -12,7 +12,7 @@ from advisor.arithmetic.pool import Pool
 from advisor.model import Job, Telemetry
 from advisor.policies.promises import sure_end
 from advisor.round import WorkingState
-from advisor.steps import Promise
+from advisor.steps import HoldForJob
 from collector.model import GpuUuid, JobId
 
 
@@ -39,7 +39,7 @@ class Ends:
             return "; no start can be promised: too few of the jobs in its way have a time limit"
         start_ms, gpus = best
         told = f"the jobs on these GPUs must end within {_minutes(start_ms - round.now_ms)}"
-        round.promise(Promise(job=job.id, start_ms=start_ms, gpus=gpus, reason=told))
+        round.promise(HoldForJob(job=job.id, start_ms=start_ms, gpus=gpus, reason=told))
         return f"; promised to start within {_minutes(start_ms - round.now_ms)}"
 
     def _is_unseen(self, gpus: tuple[GpuUuid, ...]) -> bool:

@@ -22,7 +22,7 @@ from advisor.policies.frameworks import LaunchSettings, family, launch_settings
 from advisor.policies.protection import restraint, silence
 from advisor.policies.sayings import gib, job_name, money_of, places
 from advisor.rules import PlannerConfig
-from advisor.steps import Action, CapAtNextLaunch, Move, ReleaseCaches, Tell
+from advisor.steps import Action, Move, Notify, ReleaseMemory, SetEnvAtRestart
 from analytics.model import Evidence, Finding, FindingKind
 
 SUSPECTED_CONFIDENCE = 0.5
@@ -120,15 +120,17 @@ def _steps(state: ClusterState, case: _Case, setting: LaunchSettings) -> tuple[A
     """Restrained jobs are only spoken of; a release now is PyTorch's alone, and only the job can do it."""
     job, text = case.job, _text(setting)
     if case.restrained is not None:
-        return (Tell(job=job.id, message=f"Launch it with {text} next time: {setting.limits}.", reason=text),)
-    cap = CapAtNextLaunch(
+        return (
+            Notify(job=job.id, message=f"Launch it with {text} next time: {setting.limits}.", reason=text),
+        )
+    cap = SetEnvAtRestart(
         job=job.id,
         settings=setting.settings,
         frees_bytes=case.excess,
         reason="it holds memory that it does not need",
     )
     if case.excess and family(job.framework) == "PyTorch":
-        release = ReleaseCaches(job=job.id, frees_bytes=case.excess, reason="cached memory that nothing uses")
+        release = ReleaseMemory(job=job.id, frees_bytes=case.excess, reason="cached memory that nothing uses")
         return (release, cap)
     if not _restarts(state, job, setting):
         return (cap,)

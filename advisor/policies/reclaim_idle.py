@@ -15,7 +15,7 @@ from advisor.policies.ladder import PROTECTED, Rung, Standing, standing, told_to
 from advisor.policies.protection import restraint, silence
 from advisor.policies.sayings import job_name, lasting, money_of, places, risk_of_waking
 from advisor.rules import PlannerConfig
-from advisor.steps import Action, Pause, ReleaseCaches, Requeue, Tell, Terminate
+from advisor.steps import Action, Cancel, Notify, Pause, ReleaseMemory, Requeue
 from analytics.model import IDLENESS, Evidence
 
 MS_PER_S = 1000
@@ -144,10 +144,10 @@ def _steps(job: Job, found: Standing, now_ms: int, rules: PlannerConfig) -> tupl
         case Rung.TELL:
             message = _message(job, found, idle_s, rules)
             said = _is_to_be_told(job, now_ms) or _is_to_be_warned(job, found, now_ms, rules)
-            return (Tell(job=job.id, message=message, reason=reason),) if said else ()
+            return (Notify(job=job.id, message=message, reason=reason),) if said else ()
         case Rung.RELEASE:
             spare = (job.memory_held_bytes or 0) - (job.memory_bytes or 0)
-            return (ReleaseCaches(job=job.id, frees_bytes=spare, action=ActionClass.RECLAIM, reason=reason),)
+            return (ReleaseMemory(job=job.id, frees_bytes=spare, action=ActionClass.RECLAIM, reason=reason),)
         case Rung.PAUSE:
             return (Pause(job=job.id, reason=reason),)
         case Rung.REQUEUE:
@@ -155,7 +155,7 @@ def _steps(job: Job, found: Standing, now_ms: int, rules: PlannerConfig) -> tupl
                 Requeue(job=job.id, action=ActionClass.RECLAIM, reason=f"{reason}, with a fresh checkpoint"),
             )
         case Rung.TERMINATE:
-            return (Terminate(job=job.id, reason=f"{reason}, after {job.tells} warnings"),)
+            return (Cancel(job=job.id, reason=f"{reason}, after {job.tells} warnings"),)
         case _:
             return ()
 

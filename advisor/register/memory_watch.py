@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from advisor.model import ActionClass, ClusterState
 from advisor.register.model import Elasticity, JobRecord, JobState
 from advisor.register.shares import CONTEXT_BYTES, Device, memory_of
-from advisor.steps import Pause, Tell
+from advisor.steps import Notify, Pause
 from collector.model import GpuUuid, JobId, ProcessKey, ProcessSample
 
 SLACK = 0.02
@@ -59,7 +59,7 @@ class Noted:
 class Watched:
     """What to do now, and what to remember until the next look."""
 
-    steps: tuple[Tell | Pause, ...] = ()
+    steps: tuple[Notify | Pause, ...] = ()
     noted: Mapping[JobId, Noted]
 
 
@@ -109,14 +109,14 @@ def watch(
     now: Sequence[Draw], noted: Mapping[JobId, Noted], now_ms: int, paused: Container[JobId] = ()
 ) -> Watched:
     """Whom to tell and whom to pause, given what was ``noted`` before; of ``paused`` jobs it stays."""
-    steps: list[Tell | Pause] = []
+    steps: list[Notify | Pause] = []
     kept = {job: n for job, n in noted.items() if job in paused or now_ms - n.over_ms < FORGET_MS}
     for draw in now:
         if draw.held_bytes <= draw.allowed_bytes * (1 + SLACK):
             continue
         note = kept.get(draw.job)
         if note is None:
-            steps.append(Tell(job=draw.job, message=_warning(draw), reason=_what(draw)))
+            steps.append(Notify(job=draw.job, message=_warning(draw), reason=_what(draw)))
             kept[draw.job] = Noted(told_ms=now_ms, over_ms=now_ms, held_bytes=draw.held_bytes)
             continue
         most = max(note.held_bytes, draw.held_bytes)
@@ -126,7 +126,7 @@ def watch(
         if draw.may_pause:
             steps.append(Pause(job=draw.job, action=ActionClass.CAP_MEMORY, reason=_what(draw)))
         elif not note.again:
-            steps.append(Tell(job=draw.job, message=_plea(draw), reason=_what(draw)))
+            steps.append(Notify(job=draw.job, message=_plea(draw), reason=_what(draw)))
             kept[draw.job] = replace(note, again=True)
     return Watched(steps=tuple(steps), noted=kept)
 

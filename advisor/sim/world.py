@@ -21,7 +21,7 @@ from advisor.sim.cluster import Cluster, gpus_of, nodes_of, projects_of
 from advisor.sim.life import MS, Life
 from advisor.sim.usage import SAMPLE_S, UseMemory
 from advisor.sim.workload import TraceJob, Workload, packed
-from advisor.steps import Action, Move, Pause, Requeue, Resize, Resume, Start, Terminate
+from advisor.steps import Action, Cancel, Move, Pause, Requeue, Resize, Resume, Start
 from advisor.transition import StepError, replay
 from collector.model import GpuUuid, JobId
 
@@ -175,7 +175,7 @@ class World:
     def do_all(self, steps: Sequence[Action]) -> list[Outcome]:
         """Carry out steps in order, all at this instant; stops at the first that is not ``Done``."""
         for at, step in enumerate(steps):
-            if isinstance(step, Terminate):
+            if isinstance(step, Cancel):
                 done = self.do_all(steps[:at])
                 return [*done, Unsupported(why="nothing is terminated in a simulation")]
         before = self._state

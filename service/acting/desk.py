@@ -18,7 +18,7 @@ from advisor.register.life import Refused, in_flight
 from advisor.register.model import Command, JobRecord, JobState, Report, Submission
 from advisor.register.register import UnknownJob as NoEntry
 from advisor.register.state import is_ours
-from advisor.steps import Pause, Resize, Resume, Terminate
+from advisor.steps import Cancel, Pause, Resize, Resume
 from advisor.tags import verb_of
 from advisor.written import to_tree
 from collector.model import JobId
@@ -233,7 +233,7 @@ class JobCommands:
         if not is_ours(job):
             raise self._organs.foreign.refuse(caller, job, "cancel")
         entry = self._changeable(caller, job, nonce)
-        step = Terminate(job=job, reason=because or f"cancelled by {caller.name}")
+        step = Cancel(job=job, reason=because or f"cancelled by {caller.name}")
         if force:
             return self._organs.forced.end(caller, entry, step)
         if self._register.is_followed(job):
@@ -367,7 +367,7 @@ class JobCommands:
             raise JobEnded(f"{job} has ended: {entry.said or (entry.ending and entry.ending.value)}")
         return entry
 
-    def _ordered(self, caller: Caller, step: Pause | Resize | Terminate, also: "Turn | None" = None) -> Row:
+    def _ordered(self, caller: Caller, step: Pause | Resize | Cancel, also: "Turn | None" = None) -> Row:
         """Give an order to a launcher; what it cannot do is the caller's mistake."""
         row = self._organs.orders.give(step, f"user {caller.name}", also).row()
         if row["outcome"] == "unsupported":

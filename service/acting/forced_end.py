@@ -12,7 +12,7 @@ from advisor.engines.engine import Done
 from advisor.register.life import Refused, leased
 from advisor.register.model import JobRecord, Stop
 from advisor.register.register import UnknownJob as NoEntry
-from advisor.steps import Terminate
+from advisor.steps import Cancel
 from collector.snapshot import Snapshot
 from service.acting.errors import NotAllowed, WrongState
 from service.acting.orders import Orders
@@ -35,7 +35,7 @@ class ForcedEnd:
     eyes: "Liveness"
     snapshot: Callable[[], Snapshot]
 
-    def end(self, caller: Caller, entry: JobRecord, step: Terminate) -> Row:
+    def end(self, caller: Caller, entry: JobRecord, step: Cancel) -> Row:
         """End the entry's job and lease, and say what may run on. Blocks for three commits.
 
         Raises ``NotAllowed``, ``WrongState``.

@@ -15,7 +15,7 @@ from advisor.limits import Limits, Mode
 from advisor.model import ActionClass
 from advisor.register.memory_watch import Noted, draws, holdings, remembered, watch
 from advisor.register.model import JobState
-from advisor.steps import Pause, Tell
+from advisor.steps import Notify, Pause
 from collector.model import JobId
 
 if TYPE_CHECKING:
@@ -74,12 +74,12 @@ class MemoryWatchdog:
             if stopped or (self._may(step, state) and not self._do(step)):
                 self._noted = self._failed(step, before)
 
-    def _may(self, step: Tell | Pause, state: "ClusterState") -> bool:
+    def _may(self, step: Notify | Pause, state: "ClusterState") -> bool:
         job = state.jobs[step.job]
         mode = self._limits.mode_for(ActionClass.CAP_MEMORY, job.project, state.projects)
         return mode is Mode.AUTO if isinstance(step, Pause) else mode is not Mode.OFF
 
-    def _failed(self, step: Tell | Pause, before: Mapping[JobId, Noted]) -> Mapping[JobId, Noted]:
+    def _failed(self, step: Notify | Pause, before: Mapping[JobId, Noted]) -> Mapping[JobId, Noted]:
         """What did not reach its owner was not said; a pause that failed is tried after another wait."""
         rest = {id: note for id, note in self._noted.items() if id != step.job}
         if isinstance(step, Pause):
@@ -87,9 +87,9 @@ class MemoryWatchdog:
             return {**rest, step.job: replace(note, told_ms=self._clock.now_ms())}
         return {**rest, step.job: before[step.job]} if step.job in before else rest
 
-    def _do(self, step: Tell | Pause) -> bool:
+    def _do(self, step: Notify | Pause) -> bool:
         intent = self._journal.intends(self._clock.now_ms(), step)
-        engine = self._engine if isinstance(step, Tell) else self._brief
+        engine = self._engine if isinstance(step, Notify) else self._brief
         outcome = engine.do(step, intent)
         self._journal.came_of(self._clock.now_ms(), intent, outcome)
         under_way = isinstance(outcome, Late) and isinstance(step, Pause)  # it saves itself and then is off

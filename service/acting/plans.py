@@ -20,7 +20,7 @@ from advisor.plan import Plan, Refusal
 from advisor.register import life
 from advisor.register.life import Refused
 from advisor.register.state import is_ours
-from advisor.steps import Action, CapAtNextLaunch, Pause, Resume, Start
+from advisor.steps import Action, Pause, Resume, SetEnvAtRestart, Start
 from collector.model import JobId
 from service.acting.applying import Applying, Approval
 from service.acting.books import Records
@@ -129,7 +129,7 @@ class Papers:
         _must_stand(deed)
         if deed.step is None:
             raise WrongState(f"{deed.verb} of {deed.job} is no step that can be taken back: {deed.no_undo}")
-        if is_ours(deed.job) and isinstance(deed.step, Pause | CapAtNextLaunch):
+        if is_ours(deed.job) and isinstance(deed.step, Pause | SetEnvAtRestart):
             return self._turn_back(caller, deed, deed.step)
         return self._step_back(caller, deed)
 
@@ -203,7 +203,7 @@ class Papers:
         approved = tuple((numbers[step], step) for step in ruling.approved.steps)
         return approved, [(numbers[each.step], each) for each in ruling.refused if each.step is not None]
 
-    def _turn_back(self, caller: Caller, deed: ActionRecord, step: Pause | CapAtNextLaunch) -> Row:
+    def _turn_back(self, caller: Caller, deed: ActionRecord, step: Pause | SetEnvAtRestart) -> Row:
         """What needs no launcher: a paused job is let go on, settings for the next launch are as before."""
         books, because = self._books, f"undoes action {deed.number}"
         back, turn, said = _turn_of(step, deed, because)
@@ -242,12 +242,12 @@ class Papers:
         return self._parts.applying.carry_out(approval).row()
 
 
-def _turn_of(step: Pause | CapAtNextLaunch, deed: ActionRecord, because: str) -> "tuple[Action, Turn, str]":
+def _turn_of(step: Pause | SetEnvAtRestart, deed: ActionRecord, because: str) -> "tuple[Action, Turn, str]":
     if isinstance(step, Pause):
         back = Resume(job=deed.job, gpus=(), reason=because)
         return back, life.let_go, "it goes on as soon as there is room"
     settings = () if deed.stood is None else deed.stood.next_launch
-    restored = CapAtNextLaunch(job=deed.job, settings=settings, reason=because)
+    restored = SetEnvAtRestart(job=deed.job, settings=settings, reason=because)
     return restored, lambda entry: replace(entry, next_launch=settings), "its next launch is as it was before"
 
 

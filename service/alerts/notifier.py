@@ -10,7 +10,7 @@ from advisor.engines.engine import Done, Engine, Failed, Late, Outcome
 from advisor.engines.foreign import KEEP_HINT
 from advisor.engines.telling import Notice, Notifier, Told
 from advisor.register.state import is_ours
-from advisor.steps import Action, Tell
+from advisor.steps import Action, Notify
 from collector.model import JobId
 from collector.store.errors import StoreError
 from service.client.errors import ClientError
@@ -52,7 +52,7 @@ class LaunchedToo:
     def do(self, step: Action, intent: int = 0) -> Outcome:
         """Carry the step out; a telling that its launcher took, or may take, is sent as well."""
         outcome = self._engine.do(step, intent)
-        if isinstance(step, Tell) and is_ours(step.job) and isinstance(outcome, Done | Failed | Late):
+        if isinstance(step, Notify) and is_ours(step.job) and isinstance(outcome, Done | Failed | Late):
             hint = KEEP_HINT.format(job=step.job)
             user = self._whose(step.job)
             self._messages.notify(Notice(job=step.job, user=user, uid=None, message=step.message, hint=hint))

@@ -41,7 +41,7 @@ from advisor.register.model import (
 )
 from advisor.register.state import Look, joined
 from advisor.rules import PlannerConfig
-from advisor.steps import Action, Pause, Resume, Tell
+from advisor.steps import Action, Notify, Pause, Resume
 from collector.model import JobId, JobKind
 from collector.store.database import Store
 from service.acting.foreigners import with_paused
@@ -221,7 +221,7 @@ class Obeys:
     def do(self, step: Action, intent: int = 0) -> Outcome:
         directive: Command
         match step:
-            case Tell():
+            case Notify():
                 directive = Say(number=intent, message=step.message)
             case Pause():
                 idling = step.action is ActionClass.RECLAIM and step.for_job is None
@@ -318,12 +318,12 @@ def story(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Story]:
 
 def test_idle_notebook_is_told_kept_told_again_paused_and_resumes_on_touch(story: Story) -> None:
     story.until(40)
-    assert story.log == [(30, "Tell")]
+    assert story.log == [(30, "Notify")]
     story.keep(4)
     story.until(275)
-    assert story.log == [(30, "Tell")], "while it is kept, nothing is said and nothing done"
+    assert story.log == [(30, "Notify")], "while it is kept, nothing is said and nothing done"
     story.until(290)
-    assert story.log == [(30, "Tell"), (280, "Tell")], "told again when the time is over"
+    assert story.log == [(30, "Notify"), (280, "Notify")], "told again when the time is over"
     story.until(400)
     assert story.log[2:] == [(295, "Pause")], "a quarter of an hour later, and never resumed untouched"
     story.touch()
@@ -333,7 +333,7 @@ def test_idle_notebook_is_told_kept_told_again_paused_and_resumes_on_touch(story
     story.until(425)
     assert story.log[4:] == [], "whoever came back is left alone"
     story.until(435)
-    assert story.log[4:] == [(back + 30, "Tell")], "half an hour after the touch the clock has run anew"
+    assert story.log[4:] == [(back + 30, "Notify")], "half an hour after the touch the clock has run anew"
 
 
 def test_nobody_who_sits_there_is_paused(story: Story) -> None:
@@ -351,7 +351,7 @@ def test_three_keeps_are_the_owners_and_then_the_ladder_goes_on(story: Story) ->
     refused = keep(story.observe().jobs[story.job], 4, story.clock.at_ms, RULES)
     assert isinstance(refused, NotKept)
     story.until(780)
-    assert story.log == [(30, "Tell"), (270, "Tell"), (515, "Tell"), (760, "Tell"), (775, "Pause")]
+    assert story.log == [(30, "Notify"), (270, "Notify"), (515, "Notify"), (760, "Notify"), (775, "Pause")]
 
 
 def test_by_default_the_whole_way_is_only_advice(story: Story) -> None:
@@ -363,7 +363,7 @@ def test_by_default_the_whole_way_is_only_advice(story: Story) -> None:
 def test_batch_job_has_the_longer_clocks(tmp_path: Path) -> None:
     batch = Launched(HandClock(), kind=JobKind.BATCH)
     batch.until(145)
-    assert batch.log == [(60, "Tell"), (120, "Pause")]
+    assert batch.log == [(60, "Notify"), (120, "Pause")]
     batch.until(155)
     assert batch.log[2:] == [(150, "Resume")], "nobody touches a batch job: it comes back after its cooldown"
 
@@ -372,6 +372,6 @@ def test_owner_is_not_paused_on_the_word_of_an_idle_time_that_is_over(story: Sto
     story.until(35)
     story.worked_ms = story.clock.at_ms
     story.until(90)
-    assert story.log == [(30, "Tell"), (65, "Tell")]
+    assert story.log == [(30, "Notify"), (65, "Notify")]
     story.until(96)
     assert story.log[2:] == [(95, "Pause")]

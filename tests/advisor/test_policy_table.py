@@ -17,7 +17,7 @@ from advisor.plan import Plan, Rule
 from advisor.policies import reclaim_idle
 from advisor.policies.ladder import KEEP_HOURS, NotKept, keep
 from advisor.rules import PlannerConfig
-from advisor.steps import Pause, Requeue, Tell, Terminate
+from advisor.steps import Cancel, Notify, Pause, Requeue
 from analytics.thresholds import Thresholds
 from collector.model import JobId, JobKind, NodeName
 from tests.advisor.policies.scene import (
@@ -35,7 +35,7 @@ from tests.advisor.policies.scene import (
 RULES = PlannerConfig()
 AUTO = Limits(modes={**dict.fromkeys(ActionClass, Mode.AUTO), ActionClass.TERMINATE: Mode.OFF})
 NOTHING, TOLD, PAUSED, REQUEUED, ENDED = "nothing", "told", "paused", "requeued", "ended"
-VERBS = {Tell: TOLD, Pause: PAUSED, Requeue: REQUEUED, Terminate: ENDED}
+VERBS = {Notify: TOLD, Pause: PAUSED, Requeue: REQUEUED, Cancel: ENDED}
 NOTEBOOK: dict[str, Any] = {"kind": JobKind.INTERACTIVE, "attached": False}
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from advisor.engines.engine import Failed, Late, Stale
 from advisor.model import ActionClass
-from advisor.steps import CapAtNextLaunch, Move, Pause, ReleaseCaches, Requeue, Resize, Terminate
+from advisor.steps import Cancel, Move, Pause, ReleaseMemory, Requeue, Resize, SetEnvAtRestart
 from analytics.query import run
 from collector.model import JobId
 from collector.store.database import Store
@@ -183,7 +183,7 @@ def test_a_restart_with_less_memory_frees_the_rest_of_its_gpu_while_it_stays(tmp
     held = [(A, OWN, 0, 120), (A, SECOND, 40, 100)]
     with past(tmp_path, held, busy=[(A, 0, 120)], share=0.5) as store:
         settings = (("TF_FORCE_GPU_ALLOW_GROWTH", "true"),)
-        deed(store, 30, CapAtNextLaunch(job=OWN, settings=settings), [A], share=0.5)
+        deed(store, 30, SetEnvAtRestart(job=OWN, settings=settings), [A], share=0.5)
         again = deed(store, 30, Move(job=OWN, gpus=(A,), action=ActionClass.CAP_MEMORY), [A], share=0.5)
         (row,) = asked(store)
     assert (row["intent"], row["class"]) == (again, "cap-memory")
@@ -192,7 +192,7 @@ def test_a_restart_with_less_memory_frees_the_rest_of_its_gpu_while_it_stays(tmp
 
 def test_caches_of_a_job_that_has_the_whole_gpu_make_room_for_nobody(tmp_path: Path) -> None:
     with past(tmp_path, [(A, OWN, 0, None)]) as store:
-        deed(store, 30, ReleaseCaches(job=OWN, frees_bytes=GIB), [A])
+        deed(store, 30, ReleaseMemory(job=OWN, frees_bytes=GIB), [A])
         assert asked(store) == []
 
 
@@ -210,7 +210,7 @@ def test_several_deeds_on_one_job_are_counted_once(tmp_path: Path) -> None:
     held = [(A, OWN, 0, 120), (A, SECOND, 40, 100), (B, THIRD, 0, 10), (B, SECOND, 15, 75)]
     with past(tmp_path, held, busy=[(A, 0, 120), (B, 15, 75)], share=0.5) as store:
         for at in (30, 60, 90):
-            deed(store, at, ReleaseCaches(job=OWN, frees_bytes=GIB), [A], share=0.5)
+            deed(store, at, ReleaseMemory(job=OWN, frees_bytes=GIB), [A], share=0.5)
         deed(store, 10, pause(THIRD), [B], share=0.5)
         deed(store, 20, Requeue(job=THIRD, action=ActionClass.RECLAIM), [B], share=0.5)
         leaving, released = asked(store)
@@ -226,7 +226,7 @@ def test_what_did_not_happen_took_turns_or_ended_a_job_is_left_out(tmp_path: Pat
         deed(store, 10, pause(), [A], came=None)
         deed(store, 10, pause(action=ActionClass.FAIR_SHARE, for_job=SECOND), [A])
         deed(store, 10, Requeue(job=OWN, for_job=SECOND), [A])
-        deed(store, 10, Terminate(job=OWN), [A])
+        deed(store, 10, Cancel(job=OWN), [A])
         assert asked(store) == []
 
 

@@ -27,7 +27,7 @@ from advisor.model import (
     Use,
 )
 from advisor.plan import Plan
-from advisor.steps import Action, Move, Pause, Promise, Requeue, Resize, Resume, Start
+from advisor.steps import Action, HoldForJob, Move, Pause, Requeue, Resize, Resume, Start
 from collector.model import JobKind
 
 FOLDER = Path(__file__).parents[2] / "scenarios"
@@ -104,7 +104,7 @@ def _say(step: Action, now_ms: int) -> str:
             return f"resize {step.job} to {' '.join(step.gpus)}{taker}"
         case Pause() | Requeue():
             return f"{type(step).__name__.lower()} {step.job} for {step.for_job}"
-        case Promise():
+        case HoldForJob():
             return f"promise {step.job} in {(step.start_ms - now_ms) / MINUTE_MS:g} min"
         case _:
             return repr(step)

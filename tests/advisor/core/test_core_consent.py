@@ -9,7 +9,7 @@ from advisor.guard import approve
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState, Gpu, Job, Phase, Placement, Project, Telemetry
 from advisor.plan import Plan, Rule
-from advisor.steps import Action, Move, Pause, ReleaseCaches, Requeue, Resize, Start, Tell, Terminate
+from advisor.steps import Action, Cancel, Move, Notify, Pause, ReleaseMemory, Requeue, Resize, Start
 from collector.model import JobId
 
 NOW_MS = 10 * 3_600_000
@@ -110,9 +110,9 @@ PAUSE, REQUEUE = Pause(job=FOREIGN.id), Requeue(job=OURS.id)
         (OURS, Move(job=OURS.id, gpus=("n/2", "n/3")), (word(Kind.RESTART, False),), Rule.OPTED_OUT),
         (OURS, Resize(job=OURS.id, gpus=("n/0",)), (word(Kind.RESIZE, False),), Rule.OPTED_OUT),
         (OURS, Resize(job=OURS.id, gpus=("n/0",)), (word(allowed=False),), None),
-        (OURS, ReleaseCaches(job=OURS.id, frees_bytes=1), (word(Kind.RELEASE, False),), Rule.OPTED_OUT),
-        (OURS, Tell(job=OURS.id, message=""), tuple(word(each, False) for each in Kind), None),
-        (OURS, Terminate(job=OURS.id), tuple(word(each, False) for each in Kind), Rule.NOT_PREEMPTIBLE),
+        (OURS, ReleaseMemory(job=OURS.id, frees_bytes=1), (word(Kind.RELEASE, False),), Rule.OPTED_OUT),
+        (OURS, Notify(job=OURS.id, message=""), tuple(word(each, False) for each in Kind), None),
+        (OURS, Cancel(job=OURS.id), tuple(word(each, False) for each in Kind), Rule.NOT_PREEMPTIBLE),
         (replace(OURS, preemptible=False), REQUEUE, (), Rule.NOT_PREEMPTIBLE),
         (replace(OURS, preemptible=False), REQUEUE, (word(Kind.RESTART),), None),
         (
@@ -154,10 +154,10 @@ def test_sharing_is_allowed_and_withdrawn() -> None:
         (PAUSE, [word(allowed=False, job="pid:2")], False),
         (PAUSE, [word(Kind.RESTART, False)], False),
         (PAUSE, [word()], False),
-        (Terminate(job=FOREIGN.id), [word(allowed=False)], False),
-        (Terminate(job=FOREIGN.id), [word(allowed=False), word(Kind.RESTART, False)], True),
+        (Cancel(job=FOREIGN.id), [word(allowed=False)], False),
+        (Cancel(job=FOREIGN.id), [word(allowed=False), word(Kind.RESTART, False)], True),
         (Start(job=FOREIGN.id, gpus=("n/0",)), [word(each, False) for each in Kind], False),
-        (Tell(job=FOREIGN.id, message=""), [word(each, False) for each in Kind], False),
+        (Notify(job=FOREIGN.id, message=""), [word(each, False) for each in Kind], False),
     ],
     ids=range(8),
 )

@@ -23,16 +23,16 @@ from advisor.model import (
 from advisor.plan import Plan, Rule
 from advisor.steps import (
     Action,
-    CapAtNextLaunch,
+    Cancel,
     Move,
+    Notify,
     Pause,
-    ReleaseCaches,
+    ReleaseMemory,
     Requeue,
     Resize,
     Resume,
+    SetEnvAtRestart,
     Start,
-    Tell,
-    Terminate,
 )
 from collector.model import JobKind
 
@@ -107,7 +107,7 @@ def test_each_rule_protects_from_each_disturbance(rule: Rule, step: Action) -> N
 
 
 def test_what_the_site_protects_is_not_even_told() -> None:
-    steps = (Tell(job="j", message="it idles"), CapAtNextLaunch(job="j", settings=(("A", "1"),)))
+    steps = (Notify(job="j", message="it idles"), SetEnvAtRestart(job="j", settings=(("A", "1"),)))
     assert ruled(world(replace(CALM, protected=True)), *steps) == [Rule.PROTECTED] * 2
     assert ruled(world(), *steps) == ["done"] * 2
 
@@ -153,7 +153,7 @@ def test_a_held_job_waits_until_it_is_touched() -> None:
 def test_one_doubtful_gpu_protects_the_whole_job(telemetry: Telemetry) -> None:
     state = world()
     gpus = {**state.gpus, "n/1": replace(state.gpus["n/1"], telemetry=telemetry)}
-    steps = (*DISTURBING, Resize(job="j", gpus=("n/0",), for_job="w"), ReleaseCaches(job="j", frees_bytes=1))
+    steps = (*DISTURBING, Resize(job="j", gpus=("n/0",), for_job="w"), ReleaseMemory(job="j", frees_bytes=1))
     for step in steps:
         assert ruled(replace(state, gpus=gpus), step) == [Rule.TELEMETRY]
 
@@ -197,18 +197,18 @@ def test_each_part_of_a_shrink_is_judged_by_who_gets_it(
 
 
 def test_terminating_is_off_unless_an_administrator_switched_it_on() -> None:
-    assert ruled(world(), Terminate(job="j"), limits=Limits()) == [Rule.MODE]
-    assert ruled(world(), Terminate(job="j")) == ["done"]
+    assert ruled(world(), Cancel(job="j"), limits=Limits()) == [Rule.MODE]
+    assert ruled(world(), Cancel(job="j")) == ["done"]
 
 
 def test_by_default_nothing_is_done() -> None:
-    steps = (*DISTURBING[:1], Start(job="w", gpus=("n/2",)), Tell(job="j", message="it idles"))
+    steps = (*DISTURBING[:1], Start(job="w", gpus=("n/2",)), Notify(job="j", message="it idles"))
     assert ruled(world(), *steps, limits=Limits()) == [Rule.MODE] * 3
 
 
 def test_asking_does_what_somebody_agreed_to_and_only_that() -> None:
     ask = Limits(modes=dict.fromkeys(ActionClass, Mode.ASK))
-    yes, no = Start(job="w", gpus=("n/2",)), CapAtNextLaunch(job="j", settings=(("A", "1"),))
+    yes, no = Start(job="w", gpus=("n/2",)), SetEnvAtRestart(job="j", settings=(("A", "1"),))
     assert ruled(world(), yes, no, limits=ask, agreed=(yes,)) == ["done", Rule.MODE]
 
 

@@ -17,7 +17,7 @@ from advisor.limits import Limits, Mode, Order
 from advisor.model import ActionClass, ClusterState, Gpu, Job, Node, Phase, Profile, Project, Telemetry
 from advisor.policies.promises import Promises
 from advisor.round import WorkingState
-from advisor.steps import Pause, Promise
+from advisor.steps import HoldForJob, Pause
 from advisor.transition import replay
 
 HOUR_MS = 3_600_000
@@ -118,7 +118,7 @@ def test_a_decision_is_made_whatever_happened_before(seed: int, order: Order) ->
         state = happens(chance, state, number)
         plan = decide(state, limits)
         assert approve(plan, state, limits).refused == ()
-        new = [uuid for step in plan.steps if isinstance(step, Promise) for uuid in step.gpus]
+        new = [uuid for step in plan.steps if isinstance(step, HoldForJob) for uuid in step.gpus]
         assert len(new) == len(set(new)), "one plan promises a GPU twice"
         after = checked(replay(state, plan.steps))
         assert after.gpus == state.gpus and set(after.jobs) == set(state.jobs)

@@ -10,7 +10,7 @@ from advisor.check import checked
 from advisor.decide import decide
 from advisor.limits import Limits
 from advisor.model import ClusterState, Gpu, Job, Phase, Project
-from advisor.steps import Promise
+from advisor.steps import HoldForJob
 from advisor.transition import replay
 
 STEP_MS = 600_000
@@ -78,7 +78,7 @@ def test_a_promised_start_is_kept(coming: list[tuple[int, Job, int]], quota: flo
         promised = {id: start_ms for id, start_ms in promised.items() if is_firm(state, id, quota)}
         plan = decide(state, FREE)
         for step in plan.steps:
-            if isinstance(step, Promise):
+            if isinstance(step, HoldForJob):
                 assert step.job not in promised or step.start_ms <= promised[step.job], (
                     "a promise was put off"
                 )

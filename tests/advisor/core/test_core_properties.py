@@ -15,7 +15,7 @@ from advisor.guard import approve
 from advisor.limits import Lending, Limits, Mode, Order
 from advisor.model import ActionClass, ClusterState, Phase, Telemetry
 from advisor.policies.fair_share import fair_shares
-from advisor.steps import Move, Pause, Promise, Requeue, Resize, Resume, Start, Terminate
+from advisor.steps import Cancel, HoldForJob, Move, Pause, Requeue, Resize, Resume, Start
 from advisor.transition import SHARED_RESERVE_BYTES, memory_beside, replay, transition
 from collector.model import JobKind
 from tests.advisor.core.worlds import NOW_MS, clusters
@@ -121,7 +121,7 @@ def losers(state: ClusterState, steps) -> dict[str, object]:
     found = {}
     for step in steps:
         match step:
-            case Pause() | Requeue() | Terminate() | Move():
+            case Pause() | Requeue() | Cancel() | Move():
                 found[step.job] = step
             case Resize() if len(step.gpus) < len(state.placements[step.job].gpus):
                 found[step.job] = step
@@ -203,7 +203,7 @@ def test_plans_come_to_rest(state: ClusterState) -> None:
     for _ in range(12):
         plan = decide(state, free)
         state = replace(replay(state, plan.steps), as_of_ms=state.as_of_ms + 60_000)
-        if not any(not isinstance(step, Promise) for step in plan.steps):
+        if not any(not isinstance(step, HoldForJob) for step in plan.steps):
             return
     raise AssertionError(f"still moving after 12 rounds: {plan.steps}")
 
@@ -214,7 +214,7 @@ def test_nobody_waits_for_want_of_a_turn_while_a_gpu_is_free(state: ClusterState
     """Whoever is refused for lack of room finds none in the end, but what is held back for heads."""
     plan = decide(state, FREE)
     after = replay(state, plan.steps)
-    assume(not any(isinstance(step, Promise) for step in plan.steps))
+    assume(not any(isinstance(step, HoldForJob) for step in plan.steps))
     assume(not any("held back" in refusal.reason for refusal in plan.refused))
     for refusal in plan.refused:
         job = after.jobs[refusal.job]

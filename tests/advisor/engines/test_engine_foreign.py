@@ -25,17 +25,17 @@ from advisor.model import ActionClass
 from advisor.register.foreign import ExternalJobStore
 from advisor.steps import (
     Action,
-    CapAtNextLaunch,
+    Cancel,
+    HoldForJob,
     Move,
+    Notify,
     Pause,
-    Promise,
-    ReleaseCaches,
+    ReleaseMemory,
     Requeue,
     Resize,
     Resume,
+    SetEnvAtRestart,
     Start,
-    Tell,
-    Terminate,
 )
 from advisor.tags import verb_of
 from collector.model import GpuUuid, JobId, NodeName
@@ -109,7 +109,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def test_telling_reaches_the_owner_names_the_way_out_and_is_written_down(world: World) -> None:
-    outcome = world.do(Tell(job=JOB, message="It idles."))
+    outcome = world.do(Notify(job=JOB, message="It idles."))
     assert outcome == Done(note="reached ears")
     (notice,) = world.ears.notices
     assert (notice.user, notice.uid, notice.message) == ("ann", 1000, "It idles.")
@@ -120,7 +120,7 @@ def test_telling_reaches_the_owner_names_the_way_out_and_is_written_down(world: 
 
 def test_telling_nobody_is_written_down_as_just_that(world: World) -> None:
     world.ears._there = False
-    outcome = world.do(Tell(job=JOB, message="It idles."))
+    outcome = world.do(Notify(job=JOB, message="It idles."))
     assert isinstance(outcome, Done) and "nobody was reached: ears: nobody listens" in outcome.note
     (word,) = world.book.words()
     assert isinstance(word, Telling) and word.reached is None
@@ -129,7 +129,7 @@ def test_telling_nobody_is_written_down_as_just_that(world: World) -> None:
 def test_owner_of_a_job_without_processes_is_found_by_name(world: World) -> None:
     world.clock.sleep(600)
     world.machine.sees([], JobId("slurm:9"))
-    world.do(Tell(job=JobId("slurm:9"), message="It is empty."))
+    world.do(Notify(job=JobId("slurm:9"), message="It is empty."))
     assert world.ears.notices[0].uid == 1000
 
 
@@ -393,10 +393,10 @@ def test_job_of_another_machine_is_not_paused_from_here(world: World) -> None:
         Resize(job=JOB, gpus=(GPU,)),
         Move(job=JOB, gpus=(GPU,)),
         Requeue(job=JOB),
-        Promise(job=JOB, start_ms=0, gpus=(GPU,)),
-        ReleaseCaches(job=JOB, frees_bytes=1, action=ActionClass.RECLAIM),
-        CapAtNextLaunch(job=JOB, settings=()),
-        Terminate(job=JOB),
+        HoldForJob(job=JOB, start_ms=0, gpus=(GPU,)),
+        ReleaseMemory(job=JOB, frees_bytes=1, action=ActionClass.RECLAIM),
+        SetEnvAtRestart(job=JOB, settings=()),
+        Cancel(job=JOB),
     ],
     ids=verb_of,
 )

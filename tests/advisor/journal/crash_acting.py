@@ -54,7 +54,7 @@ from advisor.register.model import (
 from advisor.register.register import Register, open_register
 from advisor.register.shares import Terms
 from advisor.register.state import Look, joined
-from advisor.steps import CapAtNextLaunch, Pause, Terminate
+from advisor.steps import Cancel, Pause, SetEnvAtRestart
 from advisor.written import from_tree, to_tree
 from collector.clock import SystemClock
 from collector.store.database import Store, open_store
@@ -176,7 +176,7 @@ class Service:
         """One cycle; how many steps were tried. The first job's next launch is to be capped."""
         self.settling.settle()
         first = self.register.entries().get("fallow:1")
-        cap = CapAtNextLaunch(job="fallow:1", settings=SETTINGS, reason="it grew")
+        cap = SetEnvAtRestart(job="fallow:1", settings=SETTINGS, reason="it grew")
         due = first is not None and not first.next_launch and first.stand is JobState.RUNNING
         advice = Advice(action=ActionClass.CAP_MEMORY, what="", why="", steps=(cap,) if due else ())
         cycle = run_cycle(
@@ -239,7 +239,7 @@ def act(service: Service) -> None:
     if not entry.held_by_user and entry.stand is JobState.RUNNING:
         service.orders.give(Pause(job="fallow:2"), "user ann", _held)
     if service.register.entries()["fallow:1"].stand is not JobState.ENDED:
-        service.orders.give(Terminate(job="fallow:1"), "user ann")
+        service.orders.give(Cancel(job="fallow:1"), "user ann")
     service.cycle()
 
 

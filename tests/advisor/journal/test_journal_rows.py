@@ -16,7 +16,7 @@ from advisor.journal.shelf import PendingPlans
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, Job, Phase
 from advisor.statements import statement
-from advisor.steps import Action, Pause, Start, Tell
+from advisor.steps import Action, Notify, Pause, Start
 from collector.store.database import Limits as StoreLimits
 from collector.store.database import Store
 from collector.store.errors import StoreFull
@@ -77,7 +77,7 @@ def test_what_came_of_an_intent_is_written_once(
 ) -> None:
     with opened(tmp_path) as store:
         journal = StoreJournal(store, Hands())
-        number = journal.intends(T0, Tell(job="a", message="hello"))
+        number = journal.intends(T0, Notify(job="a", message="hello"))
         journal.came_of(T0 + 5, number, outcome)
         assert not journal.settle(T0 + 9, number, Result.UNKNOWN, "again")
         deed = journal.deed(number)
@@ -91,13 +91,13 @@ def test_numbers_grow_across_restarts_and_beyond_directives(tmp_path: Path) -> N
     for _ in range(2):
         with opened(tmp_path) as store:
             journal = StoreJournal(store, Hands())
-            numbers += [journal.intends(T0, Tell(job="a", message="x")) for _ in range(2)]
+            numbers += [journal.intends(T0, Notify(job="a", message="x")) for _ in range(2)]
     with opened(tmp_path) as store:
         with store.writing("giving a directive") as connection:
             connection.execute(
                 "INSERT INTO directives (number, job, given_at, body) VALUES (40, 'a', epoch_ms(0), '{}')"
             )
-        numbers.append(StoreJournal(store, Hands()).intends(T0, Tell(job="a", message="x")))
+        numbers.append(StoreJournal(store, Hands()).intends(T0, Notify(job="a", message="x")))
     assert numbers == [1, 2, 3, 4, 41]
 
 

@@ -13,7 +13,7 @@ from advisor.journal.journal import Order, StoreJournal
 from advisor.journal.settle import PATIENCE_MS, Directed, Facts, Recovering, settlement
 from advisor.register.model import Begin, ExitReason, JobRecord, JobState, Stop, Submission, Suspend
 from advisor.statements import statement
-from advisor.steps import Action, CapAtNextLaunch, Pause, Promise, Start, Tell, Terminate
+from advisor.steps import Action, Cancel, HoldForJob, Notify, Pause, SetEnvAtRestart, Start
 from advisor.written import to_text
 from tests.advisor.journal.journal_parts import T0, Hands
 from tests.stores import open_store
@@ -64,7 +64,7 @@ IN_FLIGHT = entry(directive=Suspend(number=5), stand=JobState.RUNNING, gpus=("g"
             Result.FAILED,
         ),
         (
-            Terminate(job="fallow:1"),
+            Cancel(job="fallow:1"),
             Facts(directed=GIVEN, entry=entry(directive=Stop(number=5), stand=JobState.ENDED)),
             Result.DONE,
         ),
@@ -76,18 +76,18 @@ IN_FLIGHT = entry(directive=Suspend(number=5), stand=JobState.RUNNING, gpus=("g"
             ),
             Result.FAILED,
         ),
-        (CapAtNextLaunch(job="fallow:1", settings=SETTINGS), Facts(entry=entry()), Result.UNDONE),
+        (SetEnvAtRestart(job="fallow:1", settings=SETTINGS), Facts(entry=entry()), Result.UNDONE),
         (
-            CapAtNextLaunch(job="fallow:1", settings=SETTINGS),
+            SetEnvAtRestart(job="fallow:1", settings=SETTINGS),
             Facts(entry=entry(next_launch=SETTINGS)),
             Result.DONE,
         ),
-        (Promise(job="fallow:1", start_ms=0, gpus=()), Facts(entry=entry()), Result.UNDONE),
-        (Tell(job="fallow:1", message=""), Facts(entry=entry()), Result.UNDONE),
-        (Tell(job="slurm:1", message=""), Facts(told=True), Result.DONE),
-        (Tell(job="slurm:1", message=""), Facts(), Result.UNKNOWN),
+        (HoldForJob(job="fallow:1", start_ms=0, gpus=()), Facts(entry=entry()), Result.UNDONE),
+        (Notify(job="fallow:1", message=""), Facts(entry=entry()), Result.UNDONE),
+        (Notify(job="slurm:1", message=""), Facts(told=True), Result.DONE),
+        (Notify(job="slurm:1", message=""), Facts(), Result.UNKNOWN),
         (Pause(job="slurm:1"), Facts(), Result.UNKNOWN),
-        (CapAtNextLaunch(job="slurm:1", settings=SETTINGS), Facts(), Result.UNDONE),
+        (SetEnvAtRestart(job="slurm:1", settings=SETTINGS), Facts(), Result.UNDONE),
         (None, Facts(entry=entry()), Result.UNKNOWN),
     ],
 )
@@ -118,12 +118,12 @@ def test_what_was_never_given_is_never_called_done_and_what_was_is_never_called_
 ) -> None:
     job = "fallow:1"
     ruled = settlement(deed(step, job), found, Moment(at_ms=T0 + age_ms))
-    if isinstance(step, Tell) and found.told:
+    if isinstance(step, Notify) and found.told:
         assert ruled is not None
         assert ruled.result is Result.DONE, "who was told was told, whatever the launcher says"
     elif found.directed is None:
         assert ruled is not None
-        assert ruled.result is Result.UNDONE or isinstance(step, CapAtNextLaunch)
+        assert ruled.result is Result.UNDONE or isinstance(step, SetEnvAtRestart)
     elif found.directed.handled:
         assert ruled is not None
         assert ruled.result is (Result.DONE if found.directed.failed is None else Result.FAILED)
@@ -143,7 +143,7 @@ def test_settling_reads_the_store_and_settles_once(tmp_path: Path) -> None:
         never = journal.intends(T0, Pause(job="fallow:1"))
         worked = journal.intends(T0, Pause(job="fallow:2"))
         failed = journal.intends(T0, Pause(job="fallow:3"))
-        told = journal.intends(T0, Tell(job="slurm:4", message="hello"))
+        told = journal.intends(T0, Notify(job="slurm:4", message="hello"))
         kept = journal.ordered(T0, Order(job="slurm:4", verb="keep"), "user ann")
         with store.writing("playing a register") as connection:
             for number, job, why in ((worked, "fallow:2", None), (failed, "fallow:3", "no checkpoint")):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from advisor.plan import Plan
 from advisor.register.model import Command, JobRecord
-from advisor.steps import Action, Pause, Start, Tell
+from advisor.steps import Action, Notify, Pause, Start
 from advisor.written import Unreadable, from_text, to_text
 
 KINDS: tuple[Any, ...] = (Action, Plan, Command, JobRecord)
@@ -68,7 +68,7 @@ def test_what_is_not_understood_is_refused_with_its_place(text: str, said: str) 
 
 
 def test_a_line_is_a_line_whatever_is_said_in_it() -> None:
-    told = Tell(job="a", message='two\nlines, "quoted", \x00 and ü')
+    told = Notify(job="a", message='two\nlines, "quoted", \x00 and ü')
     assert "\n" not in to_text(told, Action)
     assert from_text(Action, to_text(told, Action)) == told
     assert from_text(Pause, to_text(Pause(job="a"))) == Pause(job="a")

@@ -15,7 +15,7 @@ from advisor.live.state import EVERYBODY, Live, Site, read_live
 from advisor.model import ClusterState, Telemetry, Use
 from advisor.policies import cap_memory, consolidate, pack, reclaim_idle, right_size
 from advisor.rules import PlannerConfig
-from advisor.steps import Move, Pause, Requeue, Resize, Terminate
+from advisor.steps import Cancel, Move, Pause, Requeue, Resize
 from advisor.transition import replay
 from analytics.assess import assess, finding_rows, unjudged_rows
 from analytics.model import Analysis
@@ -106,7 +106,7 @@ def test_no_advice_ever_touches_an_active_or_starting_job(past: Past) -> None:
                 if answer.action.value == "reclaim":
                     told += 1
                 for step in answer.steps:
-                    if isinstance(step, Pause | Requeue | Terminate):
+                    if isinstance(step, Pause | Requeue | Cancel):
                         labels = _all_labels(past, live.state, step.job, now_ms)
                         assert labels and labels <= RESTING, (step, labels)
                         rested += 1
@@ -155,7 +155,7 @@ def test_plan_disturbs_only_who_rests(past: Past) -> None:
             live = past.live(reader, now_ms)
             plan = decide(live.state, limits, _answers(live, limits))
             for step in plan.steps:
-                if isinstance(step, Pause | Requeue | Terminate):
+                if isinstance(step, Pause | Requeue | Cancel):
                     assert _all_labels(past, live.state, step.job, now_ms) <= RESTING
                 assert not isinstance(step, Resize)
                 if isinstance(step, Move):

@@ -172,7 +172,7 @@ def advised(answers: Iterable[Advice | Abstain]) -> list[Advice]:
 
 def touched(answers: Iterable[Advice | Abstain]) -> set[str]:
     """Jobs that some step would do something to; telling is nothing."""
-    quiet = {"Tell", "CapAtNextLaunch"}
+    quiet = {"Notify", "SetEnvAtRestart"}
     return {
         step.job
         for advice in advised(answers)

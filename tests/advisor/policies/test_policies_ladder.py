@@ -11,7 +11,7 @@ from advisor.model import ActionClass, Job
 from advisor.policies import reclaim_idle
 from advisor.policies.ladder import KEEP_HOURS, NotKept, Rung, clock_ms, keep, standing
 from advisor.rules import PlannerConfig
-from advisor.steps import Pause, ReleaseCaches, Requeue, Tell, Terminate
+from advisor.steps import Cancel, Notify, Pause, ReleaseMemory, Requeue
 from collector.model import JobKind
 from tests.advisor.policies.scene import (
     GIB,
@@ -166,11 +166,11 @@ def test_keeping_never_shortens_what_was_granted() -> None:
 @pytest.mark.parametrize(
     ("job", "step"),
     [
-        (fresh(90, told_ms=None), Tell),
-        (fresh(70, memory_held_bytes=30 * GIB), ReleaseCaches),
+        (fresh(90, told_ms=None), Notify),
+        (fresh(70, memory_held_bytes=30 * GIB), ReleaseMemory),
         (fresh(150), Pause),
         (fresh(400), Requeue),
-        (fresh(3000, tells=2, started_ms=NOW_MS - 99 * HOUR_MS), Terminate),
+        (fresh(3000, tells=2, started_ms=NOW_MS - 99 * HOUR_MS), Cancel),
     ],
 )
 def test_each_rung_has_its_step_with_a_reason(job: Job, step: type) -> None:
@@ -186,18 +186,18 @@ def test_owner_who_was_not_reached_is_told_again_after_an_hour(minutes_ago: int 
     tried_ms = None if minutes_ago is None else NOW_MS - minutes_ago * MINUTE_MS
     untold = idle_job(minutes=90, told_ms=None, tells=0, unreached_ms=tried_ms)
     (advice,) = advised(reclaim_idle.advise(cluster([(untold, ("g0",))]), observed(), LIMITS, RULES))
-    assert [type(step) for step in advice.steps] == ([Tell] if again else [])
+    assert [type(step) for step in advice.steps] == ([Notify] if again else [])
 
 
 def test_owner_is_told_what_may_follow_and_when() -> None:
     untold = idle_job(minutes=150, told_ms=None, tells=0)
     (advice,) = advised(reclaim_idle.advise(cluster([(untold, ("g0",))]), observed(), LIMITS, RULES))
     (step,) = advice.steps
-    assert isinstance(step, Tell) and "may be paused, 15 min from now at the earliest" in step.message
+    assert isinstance(step, Notify) and "may be paused, 15 min from now at the earliest" in step.message
     restrained = replace(untold, preemptible=False)
     (mere,) = advised(reclaim_idle.advise(cluster([(restrained, ("g0",))]), observed(), LIMITS, RULES))
     (said,) = mere.steps
-    assert isinstance(said, Tell) and "paused" not in said.message
+    assert isinstance(said, Notify) and "paused" not in said.message
 
 
 @pytest.mark.parametrize(("minutes_ago", "again"), [(14, False), (15, True)])
@@ -215,9 +215,9 @@ def test_second_warning_comes_a_grace_after_the_first_where_ending_is_switched_o
     )
     state = cluster([(old, ("g0",))])
     (advice,) = advised(reclaim_idle.advise(state, observed(), ON, RULES))
-    assert [type(step) for step in advice.steps] == ([Tell] if again else [])
+    assert [type(step) for step in advice.steps] == ([Notify] if again else [])
     if again:
-        assert isinstance(advice.steps[0], Tell) and "warning 2 of 2" in advice.steps[0].message
+        assert isinstance(advice.steps[0], Notify) and "warning 2 of 2" in advice.steps[0].message
     (off,) = advised(reclaim_idle.advise(state, observed(), LIMITS, RULES))
     assert off.steps == ()
 

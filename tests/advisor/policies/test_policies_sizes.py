@@ -17,7 +17,7 @@ from advisor.policies import cap_memory, consolidate, pack, right_size
 from advisor.policies.frameworks import launch_settings
 from advisor.policies.slices import slices_of
 from advisor.rules import PlannerConfig
-from advisor.steps import CapAtNextLaunch, Move, ReleaseCaches, Start, Tell
+from advisor.steps import Move, Notify, ReleaseMemory, SetEnvAtRestart, Start
 from advisor.transition import replay
 from collector.model import Basis, JobKind
 from tests.advisor.policies.scene import (
@@ -94,7 +94,7 @@ def test_suspected_hog_is_told_what_to_set_and_no_gain_is_claimed() -> None:
     state = cluster([(job("a", framework="TensorFlow", memory_held_bytes=77 * GIB), ("g0",))])
     (advice,) = advised(cap_memory.advise(state, observed(use("a"), analysis=hog("a")), LIMITS, RULES))
     (step,) = advice.steps
-    assert isinstance(step, CapAtNextLaunch)
+    assert isinstance(step, SetEnvAtRestart)
     assert step.settings == (("TF_FORCE_GPU_ALLOW_GROWTH", "true"),)
     assert step.frees_bytes is None
     assert advice.gain_gpu_hours == 0.0 and advice.confidence == 0.5
@@ -108,8 +108,8 @@ def test_confirmed_pytorch_hog_releases_now_and_is_capped_later() -> None:
     (advice,) = advised(cap_memory.advise(state, seen, LIMITS, RULES))
     release, cap = advice.steps
     spare = 70 * GIB - 9 * GIB - RULES.context_bytes
-    assert isinstance(release, ReleaseCaches) and release.frees_bytes == spare
-    assert isinstance(cap, CapAtNextLaunch) and cap.frees_bytes == spare
+    assert isinstance(release, ReleaseMemory) and release.frees_bytes == spare
+    assert isinstance(cap, SetEnvAtRestart) and cap.frees_bytes == spare
     assert advice.gain_gpu_hours == pytest.approx(min(spare / TOTAL, 1 - 0.14) * 4)
     after = replay(state, advice.steps)
     assert after.jobs[advice.job or release.job].memory_held_bytes == 70 * GIB - spare
@@ -119,7 +119,7 @@ def test_hog_that_nobody_may_touch_is_told_only() -> None:
     state = cluster([(job("a", preemptible=False, framework="JAX"), ("g0",))])
     (advice,) = advised(cap_memory.advise(state, observed(analysis=hog("a")), LIMITS, RULES))
     (step,) = advice.steps
-    assert isinstance(step, Tell) and "XLA_PYTHON_CLIENT_PREALLOCATE=false" in step.message
+    assert isinstance(step, Notify) and "XLA_PYTHON_CLIENT_PREALLOCATE=false" in step.message
 
 
 def hog_with(waiting: dict[str, Any] | None, **changes: Any) -> tuple[str, ...]:
@@ -133,7 +133,7 @@ def hog_with(waiting: dict[str, Any] | None, **changes: Any) -> tuple[str, ...]:
 
 
 def test_hog_that_saves_itself_is_started_again_for_a_neighbour_that_waits() -> None:
-    assert hog_with({"share": 0.5}) == ("CapAtNextLaunch", "Move")
+    assert hog_with({"share": 0.5}) == ("SetEnvAtRestart", "Move")
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_hog_that_saves_itself_is_started_again_for_a_neighbour_that_waits() -> 
     ids=["nobody waits", "who waits wants a GPU alone", "it would lose its work", "it was tried"],
 )
 def test_hog_is_not_started_again_for_nothing(waiting: Any, changes: Any) -> None:
-    assert hog_with(waiting, **changes) == ("CapAtNextLaunch",)
+    assert hog_with(waiting, **changes) == ("SetEnvAtRestart",)
 
 
 @pytest.mark.parametrize("needed_gib", [75, 67, 55])

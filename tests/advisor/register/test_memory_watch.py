@@ -18,7 +18,7 @@ from advisor.register.memory_watch import (
 )
 from advisor.register.model import Elasticity, JobRecord, JobState, Sharing, Submission
 from advisor.register.shares import CONTEXT_BYTES
-from advisor.steps import Pause, Tell
+from advisor.steps import Notify, Pause
 from collector.model import GpuUuid, JobId, NodeName, ProcessKey, ProcessSample
 
 GIB = 1024**3
@@ -138,7 +138,7 @@ def draw(held: float, *, may_pause: bool = True, harms: tuple[JobId, ...] = ()) 
 
 def test_told_at_once_then_given_time_then_paused() -> None:
     first = watch([draw(50)], {}, 0)
-    assert [type(step) for step in first.steps] == [Tell]
+    assert [type(step) for step in first.steps] == [Notify]
     assert "holds 50.0 GiB of GPU memory, and its share is 40.0 GiB" in first.steps[0].message  # type: ignore[union-attr]
     waiting = watch([draw(50)], first.noted, MEND_MS - 1)
     assert waiting.steps == ()
@@ -166,24 +166,24 @@ def test_who_does_it_again_soon_was_told_already_and_later_is_told_anew() -> Non
     (again,) = watch([draw(50)], mended.noted, MEND_MS + 1).steps
     assert isinstance(again, Pause)
     (anew,) = watch([draw(50)], mended.noted, FORGET_MS).steps
-    assert isinstance(anew, Tell)
+    assert isinstance(anew, Notify)
 
 
 def test_what_cannot_be_paused_is_told_twice_and_then_left() -> None:
     noted: dict[JobId, Noted] = dict(watch([draw(50, may_pause=False)], {}, 0).noted)
-    said: list[Tell | Pause] = []
+    said: list[Notify | Pause] = []
     for now_ms in range(MEND_MS, 4 * MEND_MS, 10_000):
         looked = watch([draw(50, may_pause=False)], noted, now_ms)
         said += looked.steps
         noted = dict(looked.noted)
-    assert [type(step) for step in said] == [Tell]
+    assert [type(step) for step in said] == [Notify]
     assert "It cannot be paused without loss, so it is not" in said[0].message  # type: ignore[union-attr]
 
 
 def test_who_is_alone_on_its_device_is_told_once_and_left() -> None:
     alone = replace(draw(70), beside=())
     first = watch([alone], {}, 0)
-    assert [type(step) for step in first.steps] == [Tell]
+    assert [type(step) for step in first.steps] == [Notify]
     assert "paused" not in first.steps[0].message  # type: ignore[union-attr]
     later = watch([alone], first.noted, MEND_MS)
     assert later.steps == ()

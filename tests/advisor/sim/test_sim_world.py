@@ -16,7 +16,7 @@ from advisor.sim.run import SimulationError, simulate
 from advisor.sim.score import jct_s
 from advisor.sim.workload import SteadySteps, TraceJob, Work, Workload
 from advisor.sim.world import START_MS, Physics, World
-from advisor.steps import Pause, Requeue, Resize, Resume, Start, Terminate
+from advisor.steps import Cancel, Pause, Requeue, Resize, Resume, Start
 from collector.model import GpuUuid, JobId
 
 
@@ -98,7 +98,7 @@ def test_a_job_that_saves_when_asked_loses_nothing_by_a_requeue() -> None:
 def test_impossible_steps_change_nothing_and_say_why() -> None:
     made = world(job("a", gpus=2), job("b"))
     assert isinstance(made.do(Start(job=JobId("a"), gpus=gpus(0))), Stale)
-    assert isinstance(made.do(Terminate(job=JobId("a"))), Unsupported)
+    assert isinstance(made.do(Cancel(job=JobId("a"))), Unsupported)
     outcomes = made.do_all(
         [
             Start(job=JobId("a"), gpus=gpus(0, 1)),

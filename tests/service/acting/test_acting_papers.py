@@ -14,7 +14,7 @@ from advisor.engines.engine import Failed, Outcome
 from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState, Job, Placement, Project, Reservation, Telemetry
 from advisor.register.register import open_register
-from advisor.steps import Action, Move, Pause, Requeue, Resize, Start, Tell
+from advisor.steps import Action, Move, Notify, Pause, Requeue, Resize, Start
 from collector.store.database import Store
 from service.acting.applying import Applying
 from service.acting.books import Records, open_books
@@ -142,13 +142,13 @@ def test_a_plan_keeps_its_number_while_only_its_words_change(rig: Rig) -> None:
 
 
 def test_another_plan_for_the_same_takes_its_place(rig: Rig) -> None:
-    (first,) = rig.turn(Tell(job="a", message="hello"), Tell(job="c", message="hello"))[:1]
+    (first,) = rig.turn(Notify(job="a", message="hello"), Notify(job="c", message="hello"))[:1]
     plans = rig.turn(PAUSE)
     assert plans[0]["plan"] > first["plan"]
 
 
 def test_plans_that_have_nothing_to_do_with_each_other_wait_apart(rig: Rig) -> None:
-    plans = rig.turn(Tell(job="a", message="hello"), Tell(job="c", message="hello"))
+    plans = rig.turn(Notify(job="a", message="hello"), Notify(job="c", message="hello"))
     assert [[each["job"] for each in plan["steps"]] for plan in plans] == [["c"], ["a"]]
 
 
@@ -412,8 +412,8 @@ def test_a_foreign_job_does_not_come_back_onto_what_was_promised_since(rig: Rig)
 
 def test_what_nothing_undoes_says_why(rig: Rig) -> None:
     rig.books.remember(rig.engine.would_be())
-    number = rig.books.journal.intends(0, Tell(job="a", message="hello"))
-    rig.books.journal.came_of(0, number, rig.engine.do(Tell(job="a", message="hello")))
+    number = rig.books.journal.intends(0, Notify(job="a", message="hello"))
+    rig.books.journal.came_of(0, number, rig.engine.do(Notify(job="a", message="hello")))
     with pytest.raises(WrongState, match="what was said cannot be unsaid"):
         rig.papers.undo(ANN, number)
     started = rig.books.journal.intends(0, Start(job="a", gpus=("n/0",)))

@@ -6,7 +6,7 @@ import pytest
 
 from advisor.engines.engine import Done, Failed, Late, Outcome, Stale, Unsupported
 from advisor.engines.telling import Notice, Told, tell
-from advisor.steps import Action, Pause, Tell
+from advisor.steps import Action, Notify, Pause
 from collector.model import JobId
 from collector.store.errors import StoreFull
 from service.alerts.notifier import LaunchedToo, MessageNotifier
@@ -57,7 +57,7 @@ def test_what_a_launcher_is_told_goes_out_as_a_message_unless_there_is_nobody_to
 ) -> None:
     box = Letterbox()
     engine = LaunchedToo(Hand(outcome), joined(box), {OURS: "ann"}.get)
-    assert engine.do(Tell(job=OURS, message="It idles.", reason="idle"), 3) is outcome
+    assert engine.do(Notify(job=OURS, message="It idles.", reason="idle"), 3) is outcome
     hint = f"Do you need it? `fallow keep {OURS} --hours 4` keeps it (4, 8 or 24 h)."
     assert box.sent == ([(OURS, "ann", hint)] if sent else [])
 
@@ -65,7 +65,7 @@ def test_what_a_launcher_is_told_goes_out_as_a_message_unless_there_is_nobody_to
 def test_foreign_jobs_and_other_steps_are_left_to_their_engine() -> None:
     box, hand = Letterbox(), Hand(Done())
     engine = LaunchedToo(hand, joined(box), {OURS: "ann"}.get)
-    engine.do(Tell(job=FOREIGN, message="It idles.", reason="idle"))
+    engine.do(Notify(job=FOREIGN, message="It idles.", reason="idle"))
     engine.do(Pause(job=OURS, reason="idle"))
     assert (len(hand.done), box.sent) == (2, [])
 
